@@ -138,7 +138,7 @@ pub fn read_array<'b>(
     }
 }
 
-/// Reads a value that is null, or else a value that `read` reads.
+/// Reads a value that can be null. Calls `read` for a value that is not null.
 ///
 /// # Errors
 /// [`Malformed`] if the value is not valid.

@@ -9,72 +9,73 @@ use std::time::SystemTime;
 /// The media type of [`render`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The operation of a service around a server, which the server itself does not know.
+/// The counts of the service that runs a server. The server itself does not know them.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
     /// The time at which the service started.
     pub started: SystemTime,
-    /// True while the service takes requests: it has started, and is not about to end.
+    /// True while the service takes requests: it has started, and has not begun to end.
     pub ready: bool,
-    /// The number of times that the configuration was read again and taken.
+    /// The number of times that the configuration was read again and accepted.
     pub reloads: u64,
-    /// The number of times that it was read again and refused.
+    /// The number of times that the configuration was read again and refused.
     pub reloads_refused: u64,
-    /// The counts of its controller of groups, if it has one.
+    /// The counts of the controller of groups, if the service has one.
     pub groups: Option<GroupTotals>,
-    /// The counts of its server of delegated sessions, if it has one.
+    /// The counts of the server of delegated sessions, if the service has one.
     pub delegation: Option<DelegationTotals>,
-    /// The counts of its proxy, if it is one.
+    /// The counts of the proxy, if the service is one.
     pub proxy: Option<ProxyCounts>,
 }
 
 /// The counts of a controller of groups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GroupTotals {
-    /// Epochs that it has begun.
+    /// The number of epochs that the controller has begun.
     pub epochs: u64,
-    /// Rekey messages that were sent, each time.
+    /// The number of rekey messages that were sent, counting repetitions.
     pub messages: u64,
-    /// Rekey messages that were not made or not sent, and changes in the background that failed.
+    /// Rekey messages that could not be made or sent, and background changes that failed.
     pub failures: u64,
 }
 
 /// The counts of a server of delegated sessions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DelegationTotals {
-    /// Devices.
+    /// The number of devices.
     pub devices: usize,
-    /// Devices that the server did not reach last.
+    /// Devices that the server could not reach at the last attempt.
     pub unreachable: usize,
-    /// Revocations that devices have not acknowledged.
+    /// Revocations that a device has not acknowledged yet.
     pub untold: usize,
     /// Devices without a certificate.
     pub uncertified: usize,
     /// Devices whose certificate cannot be obtained or renewed.
     pub certificate_problems: usize,
-    /// Tickets for peers that authenticated themselves.
+    /// Tickets that were issued to peers after they authenticated themselves.
     pub sealed: u64,
-    /// Tickets for peers that returned with one.
+    /// Tickets that were issued to peers that returned with a ticket.
     pub reissued: u64,
     /// Sessions that were handed over to devices.
     pub handed_over: u64,
-    /// Peers that got no session for want of rights.
+    /// Peers that got no session because they have no rights.
     pub without_rights: u64,
     /// Peers that got no session for another reason.
     pub not_given: u64,
-    /// Tickets of returning peers that were refused.
+    /// Refused tickets of returning peers.
     pub refused: u64,
-    /// Conversations in which a device got all that waited for it.
+    /// Conversations in which a device received everything that waited for it.
     pub conversations: u64,
     /// Conversations that failed.
     pub failed_conversations: u64,
     /// Epochs that devices began.
     pub epochs: u64,
-    /// Conversations in which a device had forgotten revocations.
+    /// Conversations in which a device had lost revocations that it had acknowledged.
     pub forgotten: u64,
 }
 
-/// All counts, and those of the service if there is one. No name of a peer or an identity is among them.
+/// Returns all counts of the server, and the counts of the service if there is one. The text contains no name of a peer
+/// and no identity.
 pub fn render(totals: &Totals, operation: Option<&Operation>) -> String {
     let mut text = String::new();
     if let Some(operation) = operation {
@@ -277,7 +278,7 @@ fn write_sessions(text: &mut String, totals: &Totals) {
     );
 }
 
-/// The counts of sessions that clients wanted to resume, with their labels.
+/// Returns the counts of sessions that clients wanted to resume, with their labels.
 const fn by_handle(resumption: &ResumptionCounters) -> [(&'static str, u64); 4] {
     [
         ("{by=\"ticket\",result=\"taken\"}", resumption.tickets_opened),

@@ -1,10 +1,10 @@
-//! Resumption at a server, without a key exchange: tickets (RFC 5077), which only the server can decrypt, and ids for
-//! clients without support for tickets (RFC 5246, section 7.3).
+//! Resumption of sessions at a server, without a key exchange. The server supports tickets (RFC 5077), which only the
+//! server can decrypt, and session ids for clients without support for tickets (RFC 5246, section 7.3).
 //!
-//! A ticket holds the session, the proved identity of its client, and the time of the proof. The server stores nothing
-//! for it, so a ticket is also valid after a restart if its keys are in a file. Each resumption verifies that the
-//! client is still allowed: its pre-shared key must be the same, or its raw public key on the list, or its certificate
-//! neither expired nor revoked.
+//! A ticket contains the session, the proved identity of its client, and the time of the proof. The server stores
+//! nothing for a ticket. If the ticket keys are in a file, tickets also remain valid after a restart. At each
+//! resumption the server verifies that the client is still allowed: its pre-shared key must be the same, its raw public
+//! key must be on the list, or its certificate must be neither expired nor revoked.
 
 mod devices;
 mod keys;
@@ -36,14 +36,15 @@ use zeroize::Zeroizing;
 /// The settings of resumption at a server.
 #[derive(Clone, Debug)]
 pub struct ResumptionConfig {
-    /// Tickets for clients that take them.
+    /// True to issue tickets to clients that support them.
     pub tickets: bool,
-    /// Sessions that are kept under an id for clients that take no tickets; 0 keeps none. Each takes about 250 bytes.
+    /// Maximum number of sessions that the server stores under a session id, for clients that do not support tickets; 0
+    /// stores none. Each session takes about 250 bytes.
     pub max_ids: usize,
-    /// The time for which a client may resume after it proved its key. Anyone who gets the server's ticket keys within
-    /// this time, or half as much more, can read its sessions.
+    /// The time for which a client may resume after it proved its key. An attacker that gets the ticket keys of the
+    /// server within this time, or half as much more, can read its sessions.
     pub lifetime: Duration,
-    /// The file of the ticket keys. It lets tickets survive a restart, and every server with the same file accepts
+    /// The file of the ticket keys. With a file, tickets survive a restart, and every server with the same file accepts
     /// them. `None` keeps the keys in memory.
     pub keys: Option<PathBuf>,
 }
@@ -57,16 +58,17 @@ impl Default for ResumptionConfig {
 /// The counts of resumptions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ResumptionCounters {
-    /// Tickets given.
+    /// Tickets that the server issued.
     pub tickets_sealed: u64,
-    /// Tickets taken.
+    /// Tickets that the server accepted.
     pub tickets_opened: u64,
-    /// ClientHellos with tickets that this server did not issue, that were changed or are too old, or whose owner is
-    /// no longer allowed. A handshake counts twice: its ClientHello without a cookie, and the one with it.
+    /// Refused tickets: this server did not issue the ticket, the ticket was changed or is too old, or its owner is no
+    /// longer allowed. A handshake counts twice, because its ticket is in the ClientHello without a cookie and in the
+    /// ClientHello with the cookie.
     pub tickets_refused: u64,
-    /// Sessions found under an id.
+    /// Session ids for which the server found a session.
     pub ids_found: u64,
-    /// Ids under which there was none, or none that may be resumed.
+    /// Session ids for which the server had no session, or none that the client may resume.
     pub ids_refused: u64,
 }
 
@@ -83,9 +85,9 @@ impl ResumptionCounters {
 /// The state of resumption that all shards of a server share.
 #[derive(Clone)]
 pub(crate) struct ServerResumption {
-    /// Sessions with the server itself; `None` if it resumes none.
+    /// The resumption of the server's own sessions; `None` if it resumes none.
     own: Option<Arc<Inner>>,
-    /// Sessions in the name of devices; `None` if there are none.
+    /// The resumption of sessions in the name of devices; `None` if there are no devices.
     devices: Option<Arc<Devices>>,
 }
 
@@ -95,12 +97,12 @@ struct Inner {
     ids: Mutex<Ids>,
     credentials: Credentials,
     public_keys: PublicKeys,
-    /// Identities that are not in the credentials may be in a store.
+    /// True if a key store may have identities that are not in the credentials.
     store: bool,
     counts: Counts,
 }
 
-/// The counts of one kind of resumptions.
+/// The counts of the server's own resumptions, or of those of its devices.
 #[derive(Default)]
 struct Counts([AtomicU64; 5]);
 
@@ -128,23 +130,24 @@ const REFUSED: usize = 2;
 const FOUND: usize = 3;
 const LOST: usize = 4;
 
-/// Maximum length of a sealed state: cipher suite (2), master secret (48), start of the session (4), and the client.
+/// Maximum length of a sealed state in bytes: cipher suite (2), master secret (48), start of the session (4), and the
+/// client.
 const STATE_MAX: usize = 2 + MASTER_LEN + 4 + 1 + 3 + crate::credentials::MAX_IDENTITY;
-/// Bytes of a digest that stand for a pre-shared key: they distinguish a changed key from the old one.
+/// Bytes of a digest that identify a pre-shared key. They distinguish a changed key from the earlier key.
 const FINGERPRINT_LEN: usize = 3;
-/// Bytes of a digest that stand for a raw public key.
+/// Bytes of a digest that identify a raw public key.
 const RAW_LEN: usize = 16;
 const NOBODY: u8 = 0;
 const RAW: u8 = 1;
 const CERTIFICATE: u8 = 2;
 
 impl ServerResumption {
-    /// Nothing is resumed.
+    /// Returns a state that resumes nothing.
     pub(crate) const fn none() -> Self {
         Self { own: None, devices: None }
     }
 
-    /// Opens and resumes sessions in the name of devices, too.
+    /// Also opens and resumes sessions in the name of devices.
     pub(crate) fn with_devices(self, delegate: Option<Arc<dyn Delegate>>, credentials: &Credentials) -> Self {
         let devices = |delegate| Devices { delegate, credentials: credentials.clone(), counts: Counts::default() };
         Self { devices: delegate.map(|delegate| Arc::new(devices(delegate))), ..self }
@@ -169,10 +172,11 @@ impl ServerResumption {
         Ok(Self { own: Some(Arc::new(inner)), devices: None })
     }
 
-    /// Changes the keys of tickets when it is time, and reads them again where others have; called each second.
+    /// Changes the ticket keys when their period ends, and reads the file again if another server changed it. Call this
+    /// each second.
     ///
     /// # Errors
-    /// The problem with the file, reported once until the file changes. The keys that were read before stay in force.
+    /// The problem with the file. It is reported once until the file changes. The keys in memory remain valid.
     pub(crate) fn tick<C: Crypto>(&self, crypto: &mut C) -> Result<(), TicketKeyError> {
         let Some(inner) = &self.own else { return Ok(()) };
         let mut ring = lock(&inner.ring);
@@ -199,7 +203,7 @@ fn seconds() -> u32 {
 }
 
 impl Inner {
-    /// Writes the state of a session; `None` if its client cannot be identified again.
+    /// Writes the state of a session. Returns `None` if the client cannot be identified at a later resumption.
     fn write(&self, session: &SessionState, state: &mut Writer<'_>) -> Option<()> {
         state.u16(session.cipher_suite.0).ok()?;
         state.put(session.master.expose()).ok()?;
@@ -219,7 +223,7 @@ impl Inner {
         state.put(identity.as_bytes()).ok()
     }
 
-    /// The inverse of [`Self::write`]; `None` if its client is no longer allowed to resume.
+    /// Reads a state that [`Self::write`] wrote. Returns `None` if the client is no longer allowed to resume.
     fn read(&self, state: &[u8]) -> Option<SessionState> {
         let mut reader = Reader::new(state);
         let cipher_suite = CipherSuite(reader.u16().ok()?);
@@ -268,16 +272,17 @@ impl Inner {
         Some(self.credentials.certified_as(&name, kind, digest))
     }
 
-    /// Distinguishes a key from others; zeros for a key that is not in the credentials file.
+    /// Returns bytes that distinguish the key of a principal from other keys; zeros for a key that is not in the
+    /// credentials file.
     fn fingerprint(&self, principal: Principal) -> [u8; FINGERPRINT_LEN] {
         let digest = self.credentials.fingerprint(principal);
         digest.and_then(|digest| digest.first_chunk().copied()).unwrap_or_default()
     }
 }
 
-/// Each server of a name is a device.
+/// The number of a server in these methods is 0 for the server itself, or the number of a device.
 impl Resumption for ServerResumption {
-    /// A device on a host resumes sessions that its delegation server opened with any suite.
+    /// A device on a host resumes a session of its delegation server with any cipher suite.
     const SUITES: Suites = Suites::ALL;
 
     fn gives_tickets(&self, server: u32) -> bool {
@@ -344,7 +349,8 @@ impl Resumption for ServerResumption {
     }
 }
 
-/// Sessions under ids, in two halves: when the newer one is full it becomes the older, and what was in that is gone.
+/// Sessions by their session ids, in two maps. When the newer map is full, it replaces the older map, whose sessions
+/// are lost.
 #[derive(Default)]
 struct Ids {
     half: usize,

@@ -1,4 +1,4 @@
-//! Sensor Measurement Lists (RFC 8428): packs in JSON and CBOR, and the resolved records in them.
+//! Sensor Measurement Lists (RFC 8428): reads and writes packs in JSON and CBOR, and resolves their records.
 
 use minicbor::data::Type;
 use minicbor::{Decoder, Encoder};
@@ -42,13 +42,13 @@ pub struct Record {
     /// Boolean value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vb: Option<bool>,
-    /// Data value, in base64url without padding, as in JSON.
+    /// Data value, in base64url without padding, also for CBOR.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vd: Option<String>,
     /// Sum, the integral over time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub s: Option<f64>,
-    /// Time in seconds; below 2^28 relative to now.
+    /// Time in seconds. A value below 2^28 is relative to the current time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub t: Option<f64>,
     /// Update time: the next record arrives within this number of seconds.
@@ -56,15 +56,15 @@ pub struct Record {
     pub ut: Option<f64>,
 }
 
-/// The reason why a pack does not parse.
+/// The reason why a pack cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("no SenML pack (RFC 8428): {0}")]
 pub struct SenmlError(String);
 
-/// Reads a pack in JSON; fields that are not known are skipped unless their name ends in `_`.
+/// Reads a pack in JSON. Unknown fields are skipped unless their name ends in `_`.
 ///
 /// # Errors
-/// [`SenmlError`].
+/// [`SenmlError`] if the pack is not valid.
 pub fn from_json(bytes: &[u8]) -> Result<Vec<Record>, SenmlError> {
     let records: Vec<serde_json::Map<String, serde_json::Value>> =
         serde_json::from_slice(bytes).map_err(|error| SenmlError(error.to_string()))?;
@@ -86,7 +86,7 @@ pub fn to_json(records: &[Record]) -> Vec<u8> {
 /// Reads a pack in CBOR (RFC 8428, section 6).
 ///
 /// # Errors
-/// [`SenmlError`].
+/// [`SenmlError`] if the pack is not valid.
 pub fn from_cbor(bytes: &[u8]) -> Result<Vec<Record>, SenmlError> {
     read_pack(&mut Decoder::new(bytes)).map_err(|error| SenmlError(error.to_string()))
 }
@@ -130,7 +130,7 @@ fn read_pack(decoder: &mut Decoder<'_>) -> Result<Vec<Record>, minicbor::decode:
     Ok(records)
 }
 
-/// True after the last element.
+/// True if the array has no more elements.
 fn is_end(decoder: &mut Decoder<'_>, left: &mut Option<u64>) -> Result<bool, minicbor::decode::Error> {
     match left {
         Some(0) => Ok(true),
@@ -216,7 +216,8 @@ fn write_pack(
     Ok(())
 }
 
-/// The records with the base fields worked in (RFC 8428, section 4.6): name, unit, time and values are complete.
+/// Returns the records after the base fields were applied (RFC 8428, section 4.6): name, unit, time and values are
+/// complete.
 pub fn resolve(records: &[Record]) -> Vec<Record> {
     let mut base = Record::default();
     let mut resolved = Vec::new();
@@ -253,7 +254,7 @@ pub fn resolve(records: &[Record]) -> Vec<Record> {
     resolved
 }
 
-/// The resolved records as a table: name, value, unit, time.
+/// Returns the resolved records as a table: name, value, unit, time.
 pub fn table(records: &[Record]) -> String {
     let rows: Vec<[String; 4]> = resolve(records)
         .iter()
@@ -283,7 +284,7 @@ pub fn table(records: &[Record]) -> String {
 
 const BASE64URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// RFC 4648, section 5, without padding.
+/// Returns the bytes in base64url (RFC 4648, section 5), without padding.
 fn base64url(bytes: &[u8]) -> String {
     let mut text = String::new();
     for chunk in bytes.chunks(3) {

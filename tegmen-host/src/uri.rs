@@ -6,7 +6,7 @@ use std::net::Ipv6Addr;
 use std::str::FromStr;
 use tegmen::identity::Protection;
 
-/// The scheme of a URI. As text it is `coap` or `coaps`; upper case is read as lower case.
+/// The scheme of a URI. Its text is `coap` or `coaps`; upper case is accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Scheme {
     /// CoAP over UDP (RFC 7252, section 6.1).
@@ -16,7 +16,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// Returns the port of a URI without one.
+    /// Returns the default port of a URI with this scheme.
     pub const fn default_port(self) -> u16 {
         match self {
             Self::Coap => 5683,
@@ -42,7 +42,7 @@ impl fmt::Display for Scheme {
     }
 }
 
-/// The scheme of a text is neither `coap` nor `coaps`.
+/// The error that the scheme of a text is neither `coap` nor `coaps`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the scheme is neither coap nor coaps")]
 pub struct SchemeError;
@@ -62,15 +62,15 @@ impl FromStr for Scheme {
 /// A parsed URI.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Uri {
-    /// `coap` or `coaps`.
+    /// The scheme, `coap` or `coaps`.
     pub scheme: Scheme,
-    /// A name or an address, without brackets.
+    /// A host name, or an address without brackets.
     pub host: String,
-    /// 5683 or 5684 unless given.
+    /// The port; 5683 or 5684 if the URI has none.
     pub port: u16,
-    /// Decoded segments.
+    /// The path segments, decoded.
     pub path: Vec<String>,
-    /// Decoded arguments.
+    /// The query arguments, decoded.
     pub query: Vec<String>,
 }
 
@@ -83,7 +83,7 @@ pub struct UriError {
 }
 
 impl Uri {
-    /// Reads a URI.
+    /// Parses a URI.
     ///
     /// # Errors
     /// [`UriError`], whose text names the wrong part.
@@ -103,20 +103,20 @@ impl Uri {
 /// The parts of a URI after its scheme.
 #[derive(Debug)]
 pub(crate) struct Behind {
-    /// Without brackets.
+    /// The host, without brackets.
     pub(crate) host: String,
     pub(crate) port: Option<u16>,
-    /// Decoded segments.
+    /// The path segments, decoded.
     pub(crate) path: Vec<String>,
-    /// Decoded arguments.
+    /// The query arguments, decoded.
     pub(crate) query: Vec<String>,
 }
 
 impl Behind {
-    /// Reads the text behind `://`.
+    /// Parses the text after `://`.
     ///
     /// # Errors
-    /// The problem, in words.
+    /// The problem, as text.
     pub(crate) fn parse(rest: &str) -> Result<Self, &'static str> {
         if rest.contains(|c: char| c.is_whitespace() || c.is_control()) {
             return Err("a space or control character is written with its code, a space as %20");
@@ -177,8 +177,8 @@ impl fmt::Display for Uri {
     }
 }
 
-/// Returns a path as in a URI (RFC 3986, section 3.3): every byte that a segment must encode becomes `%XX`, so a peer
-/// cannot put anything into it that looks like the rest of a line.
+/// Returns a path in the form of a URI (RFC 3986, section 3.3). Every byte that a segment must encode becomes `%XX`, so
+/// a peer cannot forge other parts of a line of a log.
 pub fn encoded_path(path: &str) -> String {
     let mut shown = String::with_capacity(path.len());
     for byte in path.bytes() {
@@ -191,7 +191,7 @@ pub fn encoded_path(path: &str) -> String {
     shown
 }
 
-/// Replaces each % and two hexadecimal digits by the byte that they stand for.
+/// Replaces each `%` and two hexadecimal digits with the byte that they encode.
 pub(crate) fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains('%') {
         return Some(text.into());

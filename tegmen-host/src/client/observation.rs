@@ -1,4 +1,4 @@
-//! Observing a resource (RFC 7641), at the client.
+//! Observations of resources (RFC 7641) at the client.
 
 use super::establish::Backoff;
 use super::request::{OwnedRequest, Part};
@@ -13,21 +13,22 @@ use tegmen::crypto::Crypto as _;
 use tegmen::node::{self, Notification};
 use tegmen::time::Instant;
 
-/// A resource under observation. Its session can be used for other requests at the same time. If it is dropped, the server
-/// learns of it when the client rejects the next notification. [`Self::cancel`] informs the server at once.
+/// An observation of a resource. Its session can be used for other requests at the same time. If this value is dropped,
+/// the client rejects the next notification, which ends the observation at the server. [`Self::cancel`] ends the
+/// observation at once.
 pub struct Observation {
     session: Session,
     request: OwnedRequest,
     place: TakenPlace,
     token: [u8; 8],
-    /// The order of the notifications, and the time at which the representation is too old to be taken for the present one.
+    /// The order of the notifications, and the time at which the representation is no longer fresh.
     state: node::Observation,
-    /// The time of the request that shows whether the server still knows the observation.
+    /// The time of the next request that tests if the server still knows the observation.
     alive: Instant,
     first: Option<Response>,
-    /// Of the last representation.
+    /// The digest of the last representation.
     last: [u8; 32],
-    /// The number of the session in which it is registered.
+    /// The number of the session in which the observation is registered.
     since: u32,
 }
 
@@ -48,21 +49,22 @@ impl Observation {
         Ok(observation)
     }
 
-    /// True if the server sends notifications: it may have answered as if nothing but a GET had been asked.
+    /// True if the server sends notifications. A server can also answer the registration like a simple GET request.
     pub fn is_registered(&self) -> bool {
         self.state.refresh_at() < Instant::NEVER
     }
 
-    /// Number of sessions begun in place of others: see [`Session::reconnects`].
+    /// Returns the number of sessions that replaced an ended session: see [`Session::reconnects`].
     pub fn reconnects(&self) -> u32 {
         self.session.reconnects()
     }
 
-    /// The first response, then each newer representation; `None` after the last. Notifications that come late, behind
-    /// newer ones, are left out. If the server is silent for longer than its representation is good for, or than
-    /// [`ClientRecovery::alive`](super::ClientRecovery::alive), it is asked again. Where a server restarted or cannot be reached,
-    /// this waits until it is back and registers again (see [`ClientRecovery::reconnect`](super::ClientRecovery::reconnect)).
-    /// A registration that another protected with OSCORE is never sent again, because the server would refuse it as a replay.
+    /// Returns the first response, then each newer representation, and `None` after the last one. Late notifications,
+    /// which a newer one overtook, are skipped. If the server is silent until its representation is no longer fresh, or
+    /// for [`ClientRecovery::alive`](super::ClientRecovery::alive), the client asks it again. If the server restarted
+    /// or cannot be reached, this waits until the server answers, and registers again (see
+    /// [`ClientRecovery::reconnect`](super::ClientRecovery::reconnect)). If another client protected the registration
+    /// with OSCORE, it is never sent again, because the server would refuse it as a replay.
     ///
     /// # Errors
     /// [`ClientError`], whose text names the next step.
@@ -104,7 +106,7 @@ impl Observation {
         }
     }
 
-    /// Ends the observation in order; what the server answers is the present representation.
+    /// Ends the observation in order. The response of the server has the current representation.
     ///
     /// # Errors
     /// [`ClientError`], whose text names the next step.
@@ -116,15 +118,16 @@ impl Observation {
         this.session.exchange(&request, part).await
     }
 
-    /// Ends the observation with a request of its owner, who protected it with OSCORE, as the registration: its bytes are its own.
+    /// Ends the observation with a request of another client, which protected the registration and this request with
+    /// OSCORE.
     pub(crate) async fn cancel_with(self, request: Request<'_>) -> Result<Response, ClientError> {
         self.session.with(|connection| connection.forget(self.place.at()));
         let (_, taken, _) = send(&self.session, &request, &self.token, DEREGISTER).await?;
         self.whole(taken).await
     }
 
-    /// With the same token, so that the server keeps one entry; in another session if the one before is over. True if the
-    /// server did not know us as it did before.
+    /// Registers again with the same token, so that the server keeps only one entry. If the session has ended,
+    /// registers in a new session. Returns true if the session is new, or if the server asked for an Echo option.
     async fn register_again(&mut self) -> Result<(Taken, bool), ClientError> {
         self.session.with(|connection| connection.forget(self.place.at()));
         let before = self.since;
@@ -148,7 +151,8 @@ impl Observation {
         Ok((taken, is_challenged || self.since > before))
     }
 
-    /// Takes a response, and sets the times at which the server is asked again: at random, so that a fleet does not ask at once.
+    /// Handles a response, and sets the times at which the client asks the server again. The times are random, so that
+    /// a fleet does not ask at once.
     fn on_response(&mut self, reply: &Response) -> Notification {
         let mut random = [0; 1];
         self.session.with(|connection| connection.io.environment.crypto.random(&mut random));
@@ -162,7 +166,7 @@ impl Observation {
         notification
     }
 
-    /// With the blocks after the first.
+    /// Returns the whole response: requests the blocks after the first one.
     async fn whole(&self, taken: Taken) -> Result<Response, ClientError> {
         taken.complete(&self.session, &self.request.request()).await
     }
@@ -175,7 +179,8 @@ impl Drop for Observation {
 }
 
 impl<'a> Request<'a, &'a Session> {
-    /// Observes the resource (RFC 7641): the first response, and what follows whenever the representation changes.
+    /// Observes the resource (RFC 7641). The observation gives the first response, and a notification after each change
+    /// of the representation.
     ///
     /// # Errors
     /// [`ClientError`], whose text names the next step.
@@ -185,7 +190,7 @@ impl<'a> Request<'a, &'a Session> {
     }
 }
 
-/// The state of an observation that is not registered.
+/// Returns the state of an observation that is not registered.
 fn unregistered(session: &Session) -> node::Observation {
     match session.with(|connection| connection.oscore().is_some()) {
         true => node::Observation::default().with_oscore(),
@@ -193,7 +198,8 @@ fn unregistered(session: &Session) -> node::Observation {
     }
 }
 
-/// Registers, or ends a registration; a server that wants proof of our address or of freshness gets it (RFC 9175). True if it wanted it.
+/// Registers an observation, or ends a registration. If the server asks for an Echo option (RFC 9175), sends the
+/// request again with this option, and returns true.
 async fn send(
     session: &Session,
     request: &Request<'_>,
@@ -213,7 +219,7 @@ async fn send(
     }
 }
 
-/// Identifies a representation.
+/// Returns a digest that identifies a representation.
 pub(super) fn digest(reply: &Response) -> [u8; 32] {
     let mut text = vec![reply.code.0];
     text.extend(reply.option(OptionNumber::ETAG).unwrap_or(&[]));

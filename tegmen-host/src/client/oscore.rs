@@ -1,4 +1,5 @@
-//! OSCORE at an endpoint (RFC 8613): the context of each session that protects its requests, and what was asked under it.
+//! OSCORE at an endpoint (RFC 8613): the context that protects the requests of each session, and the requests that wait
+//! for a response.
 
 use super::ClientError;
 use super::session_context::{PendingRequest, SessionContext};
@@ -17,9 +18,9 @@ use tegmen::oscore::{ProtectError, UnprotectError};
 /// The contexts of the sessions of an endpoint.
 #[derive(Default)]
 pub(super) struct EndpointOscore {
-    /// By the key of the session.
+    /// The OSCORE state of each session, by the key of the session.
     clients: HashMap<usize, OscoreClient>,
-    /// The sessions of peers.
+    /// The session of each peer.
     sessions: HashMap<PeerId, usize>,
 }
 
@@ -66,7 +67,7 @@ impl EndpointOscore {
 impl Oscore for EndpointOscore {
     const OVERHEAD: usize = if MEMBER_OVERHEAD > OVERHEAD { MEMBER_OVERHEAD } else { OVERHEAD };
     const GATHERS: bool = true;
-    /// An endpoint opens no requests.
+    /// A client endpoint opens no requests, so it makes no exchange.
     type Exchange = OscoreExchange;
     type Whole = [u8; 0];
 
@@ -81,12 +82,12 @@ impl Oscore for EndpointOscore {
         Ok(client.protect(crypto, request, frame)?)
     }
 
-    /// All requests of a session with a context are protected.
+    /// If a session has a context, all its requests are protected.
     fn is_protected(&self, peer: PeerId, _: RequestId) -> bool {
         !self.sessions.is_empty() && self.sessions.contains_key(&peer)
     }
 
-    /// The place of a request knows whether its response may have OSCORE.
+    /// Always false: the place of a request knows if its response may have OSCORE.
     fn is_forwarded(&self, _: PeerId) -> bool {
         true
     }
@@ -102,26 +103,26 @@ impl Oscore for EndpointOscore {
     }
 }
 
-/// The context of a session, and what was asked under it.
+/// The OSCORE context of a session, and its requests that wait for a response.
 pub(super) struct OscoreClient {
     stored: SessionContext,
     asked: Vec<Asked>,
-    /// Requests that are to be sent again under other keys: the server did not execute them.
+    /// Requests that have to be sent again under other keys, because the server did not execute them.
     again: Vec<RequestId>,
-    /// The reason why the context could not be used, for the owner of the session.
+    /// The reason why the context cannot be used, for the owner of the session.
     problem: Option<ContextError>,
-    /// The memory of the options of the next request.
+    /// An unused buffer for the options of the next request.
     spare: Vec<u8>,
-    /// message_3 of EDHOC, which goes in front of the next request (RFC 9668); empty if there is none.
+    /// message_3 of EDHOC, which is sent in front of the next request (RFC 9668); empty if there is none.
     message_3: Vec<u8>,
-    /// The error message of EDHOC in the last response, in words.
+    /// The text of the EDHOC error message in the last response.
     peer_error: Option<String>,
 }
 
 struct Asked {
     request: RequestId,
     pending: PendingRequest,
-    /// The code and the encoded options outside of its protection, which those on the way saw.
+    /// The code and the encoded options outside the protection of OSCORE, which proxies can read.
     outside: (Code, Vec<u8>),
 }
 
@@ -143,30 +144,30 @@ impl OscoreClient {
         self.message_3 = message_3;
     }
 
-    /// Returns the most bytes that protection adds to the next request, with message_3 and the EDHOC option in front.
+    /// Returns the maximum number of bytes that protection adds to the next request, including message_3 and the EDHOC
+    /// option.
     pub(super) fn overhead(&self) -> usize {
         let in_front = if self.message_3.is_empty() { 0 } else { self.message_3.len() + OPTION_LEN };
         self.stored.overhead() + in_front
     }
 
-    /// Takes the error message of EDHOC in the last response, in words.
+    /// Takes the text of the EDHOC error message in the last response.
     pub(super) const fn take_peer_error(&mut self) -> Option<String> {
         self.peer_error.take()
     }
 
-    /// True if new keys are to be derived before anything is asked (RFC 8613, appendix B.2).
+    /// True if new keys have to be derived before the next request (RFC 8613, appendix B.2).
     pub(super) fn is_lost(&self) -> bool {
         self.stored.is_lost()
     }
 
-    /// Prepares for request #1.
+    /// Prepares the context for request #1 of a rederivation.
     pub(super) fn begin_rederivation(&mut self, crypto: &mut HostCrypto) -> Result<(), ClientError> {
         self.forget_all();
         self.stored.begin_rederivation(crypto).map_err(unprotectable)
     }
 
-    /// Protects the request in `frame`. Keeps the data with which its response is compared, until the request is
-    /// forgotten.
+    /// Protects the request in `frame`. Stores the data that its response needs, until the request is forgotten.
     fn protect<C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -190,8 +191,8 @@ impl OscoreClient {
         Ok(())
     }
 
-    /// Returns the code that a request had outside its protection, and its options there as they are encoded, while it waits for its
-    /// response.
+    /// Returns the code and the encoded options that a request had outside the protection of OSCORE. Returns `None` if
+    /// the request no longer waits for a response.
     pub(super) fn outside(&self, request: RequestId) -> Option<&(Code, Vec<u8>)> {
         self.asked.iter().find(|asked| asked.request == request).map(|asked| &asked.outside)
     }
@@ -214,7 +215,8 @@ impl OscoreClient {
         self.retain(|_| false);
     }
 
-    /// Returns true if the request of the response that was opened last, or refused, is to be sent again under other keys.
+    /// Returns true if `request` has to be sent again under other keys. Call this after its response was opened or
+    /// refused.
     pub(super) fn is_again(&self, request: RequestId) -> bool {
         self.again.contains(&request)
     }
@@ -295,11 +297,11 @@ fn combine(frame: &mut Frame<'_>, message_3: &[u8]) -> Result<(), ProtectError> 
     Ok(())
 }
 
-/// The EDHOC option, and most bytes that it adds.
+/// The number of the EDHOC option. `OPTION_LEN` is the maximum number of bytes that the option adds.
 const EDHOC: OptionNumber = OptionNumber(tegmen_edhoc::combined::EDHOC_OPTION);
 const OPTION_LEN: usize = 2;
 
-/// The error of a request that cannot be protected.
+/// Returns the error for a request that cannot be protected.
 pub(super) fn unprotectable(stop: ProtectError) -> ClientError {
     ClientError::System(std::io::Error::other(format!("the request cannot be protected: {stop:?}")))
 }

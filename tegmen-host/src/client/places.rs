@@ -1,4 +1,4 @@
-//! The places of requests that wait, and the queue behind NSTART.
+//! The places of waiting requests, and the queue of requests beyond NSTART.
 
 use super::{ClientError, Response};
 use std::collections::VecDeque;
@@ -6,34 +6,34 @@ use std::task::Waker;
 use tegmen::coap::RequestId;
 use tegmen::time::Instant;
 
-/// Responses and notifications that one place keeps until they are taken; then the oldest goes.
+/// Maximum number of unread responses and notifications of one place. A further one replaces the oldest.
 const MAX_UNREAD: usize = 64;
 
-/// The reply to a request.
+/// The result of a request.
 pub(super) enum Arrived {
     Response(Response),
-    /// There is no response, or none that can be accepted.
+    /// There is no response, or no response that the client can accept.
     Refused(ClientError),
-    /// Nobody acknowledged the request, or the response is overdue.
+    /// The server did not acknowledge the request, or its response is overdue.
     Unanswered,
 }
 
-/// The place of one request, and of the future that waits for it.
+/// The place of one request and of the future that waits for its response.
 pub(super) struct Place {
     is_taken: bool,
-    /// The request, once it was sent.
+    /// The id of the request, after the request was sent.
     pub(super) request: Option<RequestId>,
-    /// Nothing was received for it (RFC 7252, section 4.7).
+    /// True if no message for the request was received yet (RFC 7252, section 4.7).
     is_outstanding: bool,
-    /// It also takes the errors of the network without a request: a handshake.
+    /// True if the place takes network errors without having a request, as a handshake does.
     pub(super) listens: bool,
-    /// The request is to be sent again under other OSCORE keys.
+    /// True if the request has to be sent again under other OSCORE keys.
     pub(super) again: bool,
-    /// Another protected the request with OSCORE, and the response is for it.
+    /// True if another client protected the request with OSCORE, so that the response is for that client.
     pub(super) is_forwarded: bool,
     pub(super) arrived: VecDeque<Arrived>,
     waker: Option<Waker>,
-    /// The time at which the future is woken.
+    /// The latest time at which the future is woken.
     pub(super) wake_at: Instant,
 }
 
@@ -67,12 +67,12 @@ impl Place {
     }
 }
 
-/// The places of all requests of a session. A place that is given back keeps its memory for the next one.
+/// The places of all requests of a session. A freed place keeps its memory for the next request.
 #[derive(Default)]
 pub(super) struct Places {
     all: Vec<Place>,
     free: Vec<usize>,
-    /// The requests that wait until they may be sent, in the order in which they came.
+    /// The places of requests that wait until they may be sent, in order of arrival.
     queue: VecDeque<usize>,
     outstanding: usize,
 }
@@ -89,7 +89,7 @@ impl Places {
         at
     }
 
-    /// Gives a place back. Returns its request.
+    /// Frees a place. Returns its request.
     pub(super) fn give_back(&mut self, at: usize) -> Option<RequestId> {
         let request = self.forget_request(at);
         self.leave_queue(at);
@@ -106,7 +106,7 @@ impl Places {
         self.all.get_mut(at)
     }
 
-    /// Takes the request out of a place, whose exchange is over.
+    /// Removes the request from a place, after its exchange has ended.
     pub(super) fn forget_request(&mut self, at: usize) -> Option<RequestId> {
         self.answered(at);
         self.get(at)?.request.take()
@@ -116,12 +116,12 @@ impl Places {
         self.all.iter().position(|place| place.request == Some(request))
     }
 
-    /// The number of requests for which nothing was received.
+    /// Returns the number of requests for which no message was received yet.
     pub(super) const fn outstanding(&self) -> usize {
         self.outstanding
     }
 
-    /// The request of a place was sent.
+    /// Notes that the request of a place was sent.
     pub(super) fn sent(&mut self, at: usize, request: RequestId) {
         if let Some(place) = self.all.get_mut(at) {
             (place.request, place.is_outstanding) = (Some(request), true);
@@ -129,7 +129,7 @@ impl Places {
         }
     }
 
-    /// Something was received for the request of a place, or nothing will be.
+    /// Notes that a message was received for the request of a place, or that none will come.
     pub(super) fn answered(&mut self, at: usize) {
         if let Some(place) = self.all.get_mut(at)
             && std::mem::take(&mut place.is_outstanding)
@@ -139,12 +139,13 @@ impl Places {
         }
     }
 
-    /// True if nobody waits before this place.
+    /// True if no other place is before this one in the queue.
     pub(super) fn is_turn(&self, at: usize) -> bool {
         self.queue.front().is_none_or(|first| *first == at)
     }
 
-    /// Puts a place at the end of the queue, if it is not in it. False if `most` places wait already.
+    /// Puts a place at the end of the queue, unless it is in the queue already. Returns false if `most` places are in
+    /// the queue.
     pub(super) fn queue(&mut self, at: usize, most: usize) -> bool {
         if self.queue.contains(&at) {
             return true;
@@ -156,7 +157,7 @@ impl Places {
         true
     }
 
-    /// Takes a place out of the queue; the first one after it may be next.
+    /// Removes a place from the queue, and wakes the first place.
     pub(super) fn leave_queue(&mut self, at: usize) {
         if let Some(index) = self.queue.iter().position(|each| *each == at) {
             self.queue.remove(index);
@@ -173,7 +174,7 @@ impl Places {
         }
     }
 
-    /// Keeps the waker of the future that waits at a place; it is woken at `wake_at` at the latest.
+    /// Stores the waker of the future that waits at a place. The future is woken at `wake_at` at the latest.
     pub(super) fn watch(&mut self, at: usize, waker: &Waker, wake_at: Instant) {
         let Some(place) = self.all.get_mut(at) else { return };
         place.wake_at = wake_at;
@@ -183,7 +184,7 @@ impl Places {
         }
     }
 
-    /// Gives a place what arrived, and wakes its future.
+    /// Adds a result to a place, and wakes its future.
     pub(super) fn deliver(&mut self, at: usize, arrived: Arrived) {
         self.answered(at);
         if let Some(place) = self.all.get_mut(at) {
@@ -192,7 +193,7 @@ impl Places {
         }
     }
 
-    /// Wakes all places whose time has arrived.
+    /// Wakes all places whose time has come.
     pub(super) fn wake_due(&mut self, now: Instant) {
         self.all.iter_mut().filter(|place| place.wake_at <= now).for_each(Place::wake);
     }
@@ -202,12 +203,12 @@ impl Places {
         self.all.iter_mut().for_each(Place::wake);
     }
 
-    /// The earliest time at which a place is to be woken.
+    /// Returns the earliest time at which a place has to be woken.
     pub(super) fn next_wake(&self) -> Instant {
         self.all.iter().map(|place| place.wake_at).min().unwrap_or(Instant::NEVER)
     }
 
-    /// Gives an error to all requests that were sent, and to a handshake.
+    /// Gives an error to all requests that were sent, and to a waiting handshake.
     pub(super) fn refuse_all(&mut self, error: impl Fn() -> ClientError) {
         for at in 0..self.all.len() {
             if self.all.get(at).is_some_and(|place| place.is_taken && (place.request.is_some() || place.listens)) {
@@ -216,7 +217,8 @@ impl Places {
         }
     }
 
-    /// Ends all requests that were sent: their session is over. Others wait for the next session.
+    /// Ends all requests that were sent, because their session has ended. Requests in the queue wait for the next
+    /// session.
     pub(super) fn end_all(&mut self, error: impl Fn() -> ClientError) {
         for at in 0..self.all.len() {
             if self.forget_request(at).is_some() {

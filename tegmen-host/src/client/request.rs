@@ -1,4 +1,4 @@
-//! Requests, and their way into a message.
+//! Requests of a client, and their encoding in messages.
 
 use super::{ClientError, Progress, Response, Session};
 use crate::uri::{Uri, percent_decode};
@@ -8,11 +8,11 @@ use std::pin::Pin;
 use tegmen::coap::{BuildError, Builder, Code, NoResponse, OptionNumber, uint_bytes};
 use tegmen::node::Transfer;
 
-/// Longest segment of a path, or argument of a query, in bytes (RFC 7252, section 5.10).
+/// Maximum length of a path segment or query argument, in bytes (RFC 7252, section 5.10).
 const MAX_SEGMENT: usize = 255;
 
-/// A request. With a session, as [`Session::get`] returns it, it is sent when it is awaited; [`Request::new`] makes one
-/// without, which [`Request::over`] joins with a session.
+/// A request. With a session, as from [`Session::get`], awaiting the request sends it. [`Request::new`] makes a request
+/// without a session, to which [`Request::over`] adds a session.
 #[derive(Clone, Copy)]
 #[must_use = "a request is sent when it is awaited"]
 pub struct Request<'a, S = ()> {
@@ -29,19 +29,21 @@ pub struct Request<'a, S = ()> {
 /// The path and the query of a request.
 #[derive(Clone, Copy)]
 enum Target<'a> {
-    /// As in a URI: segments between slashes, arguments behind a question mark, both percent-encoded.
+    /// Path and query in the form of a URI: segments between slashes, and arguments after a question mark, all
+    /// percent-encoded.
     Text(&'a str),
     /// Decoded segments and arguments.
     Parts { path: &'a [String], query: &'a [String] },
 }
 
 impl<'a> Request<'a> {
-    /// A request without a session. `path` is written as in a URI, with the query behind a question mark: `/temp?unit=C`.
+    /// Returns a request without a session. `path` has the form of a URI path, with the query after a question mark:
+    /// `/temp?unit=C`.
     pub const fn new(method: Code, path: &'a str) -> Self {
         Self::with(method, Target::Text(path))
     }
 
-    /// A request for the path and the query of `uri`.
+    /// Returns a request for the path and the query of `uri`.
     pub fn to(method: Code, uri: &'a Uri) -> Self {
         Self::with(method, Target::Parts { path: &uri.path, query: &uri.query })
     }
@@ -59,7 +61,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The same request, to be sent over `session`.
+    /// Returns the same request, which awaiting sends over `session`.
     pub fn over(self, session: &'a Session) -> Request<'a, &'a Session> {
         let Self { session: (), method, target, content_format, accept, payload, options, progress } = self;
         Request { session, method, target, content_format, accept, payload, options, progress }
@@ -79,19 +81,19 @@ impl<'a, S> Request<'a, S> {
         self
     }
 
-    /// Sets the payload. If it does not fit one message it is sent in blocks (RFC 7959).
+    /// Sets the payload. A payload that does not fit in one message is sent in blocks (RFC 7959).
     pub const fn payload(mut self, payload: &'a [u8]) -> Self {
         self.payload = payload;
         self
     }
 
-    /// Adds other options, in any order.
+    /// Adds further options, in any order.
     pub const fn options(mut self, options: &'a [(OptionNumber, Vec<u8>)]) -> Self {
         self.options = options;
         self
     }
 
-    /// Calls `progress` after each block of a transfer.
+    /// Calls `progress` after each block of a block-wise transfer.
     pub const fn progress(mut self, progress: &'a (dyn Fn(Progress) + Sync)) -> Self {
         self.progress = Some(progress);
         self
@@ -108,12 +110,12 @@ impl<'a, S> Request<'a, S> {
         }
     }
 
-    /// True if another protected the request with OSCORE.
+    /// True if another client protected the request with OSCORE.
     pub(super) fn is_protected(&self) -> bool {
         self.options.iter().any(|(number, _)| *number == OptionNumber::OSCORE)
     }
 
-    /// Calls `each` with the number and the value of each option of the target.
+    /// Calls `each` with the number and the value of each option for path and query.
     fn each_of_target<E>(
         &self,
         mut each: impl FnMut(OptionNumber, Cow<'a, str>) -> Result<(), E>,
@@ -138,7 +140,7 @@ impl<'a, S> Request<'a, S> {
         }
     }
 
-    /// Refuses a path or query that cannot be sent.
+    /// Returns an error for a path or query that cannot be sent.
     pub(super) fn check(&self) -> Result<(), ClientError> {
         let Target::Text(path) = self.target else { return Ok(()) };
         let wrong = |problem| ClientError::Path { path: path.to_owned(), problem };
@@ -149,7 +151,7 @@ impl<'a, S> Request<'a, S> {
         self.each_of_target(fits, || wrong("a % is not followed by two hexadecimal digits"))
     }
 
-    /// An upper bound of the bytes that path, query and other options take in a message.
+    /// Returns an upper bound of the bytes that path, query and other options take in a message.
     pub(super) fn options_len(&self) -> usize {
         let mut texts = 0;
         let add = |_, value: Cow<'_, str>| {
@@ -202,10 +204,11 @@ impl<'a> IntoFuture for Request<'a, &'a Session> {
     type Output = Result<Response, ClientError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
 
-    /// Sends the request and waits for its response. Bodies that do not fit one message go in blocks (RFC 7959), and a
-    /// server that asks for proof of our address or of freshness gets it (RFC 9175). A session that ended, or that the server
-    /// does not answer in, is replaced by another one (see [`ClientRecovery::reconnect`](super::ClientRecovery::reconnect)).
-    /// If the future is dropped, the request is given up and its place is free.
+    /// Sends the request and waits for its response. Bodies that do not fit in one message are sent and received in
+    /// blocks (RFC 7959). If the server asks for an Echo option (RFC 9175), the request is sent again with this option.
+    /// If the session has ended, or the server no longer answers in it, a new session replaces it (see
+    /// [`ClientRecovery::reconnect`](super::ClientRecovery::reconnect)). If the future is dropped, the request is given
+    /// up and its place is free.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             self.check()?;
@@ -217,18 +220,18 @@ impl<'a> IntoFuture for Request<'a, &'a Session> {
 /// The parts of a message that a [`Request`] does not contain.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Part<'a> {
-    /// The transfer that the message belongs to. Without one it has the whole payload.
+    /// The block-wise transfer that the message belongs to. Without a transfer the message has the whole payload.
     pub(super) transfer: Option<&'a Transfer>,
     pub(super) observe: Option<u32>,
-    /// A token to use again.
+    /// The token, if an earlier token has to be used again.
     pub(super) token: Option<&'a [u8]>,
-    /// The value of an Echo option (RFC 9175) that a member of a group asked for.
+    /// The value of an Echo option (RFC 9175), for a member of a group that asked for it.
     pub(super) echo: Option<&'a [u8]>,
-    /// Nobody is to respond (RFC 7967).
+    /// True if no server may respond (RFC 7967).
     pub(super) wants_nothing: bool,
 }
 
-/// A request that an observation repeats.
+/// A request that an observation can repeat.
 pub(super) struct OwnedRequest {
     method: Code,
     path: Vec<String>,

@@ -1,8 +1,9 @@
-//! Contexts on which a server and its clients agreed: in memory, found as those in files are.
+//! OSCORE contexts on which a server and its clients agreed while the server runs. They are only in memory, and
+//! requests find them as contexts in files.
 //!
-//! They come from EDHOC, or from an access token that a client posted (RFC 9203). Anyone who has heard such a post can repeat it
-//! and so cause a context that nobody can use. So a context from a token takes the place of the others of its client with the
-//! first request that it opens.
+//! Clients agree by EDHOC, or by posting an access token (RFC 9203). An attacker that recorded such a post can repeat
+//! it, and so make a context that nobody can use. Therefore a context from a token first exists beside the other
+//! contexts of its client, and replaces them with the first request that it opens.
 
 use super::{ContextFile, SharedContext, StoredContext};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -10,33 +11,35 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tegmen::identity::Principal;
 
-/// Contexts of one peer by EDHOC; a further one takes the place of its oldest.
+/// Maximum number of contexts by EDHOC of one peer. A further context replaces its oldest.
 const MOST_OF_A_PEER: usize = 8;
-/// Contexts from tokens of one client that opened no request yet; a further one takes the place of the oldest of these.
+/// Maximum number of contexts from tokens of one client that have opened no request yet. A further context replaces the
+/// oldest of them.
 const MOST_UNUSED: usize = 4;
-/// Age of a context by EDHOC from which it is unknown, so that peers agree on new keys.
+/// The lifetime of a context by EDHOC. Afterwards the server no longer knows the context, so that the peer agrees on
+/// new keys.
 const LIFETIME: Duration = Duration::from_secs(24 * 3600);
-/// The first place of a context: those in files have lower ones.
+/// The first index for an agreed context. Contexts in files have lower indices.
 const FIRST_PLACE: u32 = 1 << 31;
 
-/// Contexts on which both ends agreed. Clones are the same contexts.
+/// The contexts on which a server and its clients agreed. Clones refer to the same contexts.
 #[derive(Clone, Default)]
 pub struct AgreedContexts(Arc<Mutex<Known>>);
 
-/// The end with which a server agreed on contexts.
+/// The client with which the server agreed on a context.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Peer {
-    /// It proved its identity in EDHOC.
+    /// A client that proved its identity in EDHOC.
     Proved(Principal),
-    /// It posted tokens that are about the client of this name.
+    /// A client that posted tokens, with the name in these tokens.
     Client(String),
 }
 
 #[derive(Default)]
 struct Known {
-    /// Recipient IDs of contexts in files.
+    /// The Recipient IDs of contexts in files.
     reserved: HashSet<Vec<u8>>,
-    /// By Recipient ID.
+    /// The contexts by their Recipient IDs.
     by_id: HashMap<Vec<u8>, Entry>,
     by_place: HashMap<u32, SharedContext>,
     /// The contexts of each peer, the oldest first.
@@ -45,7 +48,7 @@ struct Known {
 }
 
 struct Entry {
-    /// The time from which it is unknown.
+    /// The time at which the context expires.
     until: Instant,
     peer: Peer,
     context: SharedContext,
@@ -56,19 +59,19 @@ impl AgreedContexts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps Recipient IDs of other contexts free.
+    /// Reserves the Recipient IDs of other contexts.
     pub(super) fn reserve<'i>(&self, ids: impl Iterator<Item = &'i Vec<u8>>) {
         self.known().reserved.extend(ids.cloned());
     }
 
-    /// Returns the context that is known by this Recipient ID.
+    /// Returns the context with this Recipient ID.
     pub(super) fn find(&self, recipient_id: &[u8]) -> Option<SharedContext> {
         let known = self.known();
         let entry = known.by_id.get(recipient_id)?;
         (Instant::now() < entry.until).then(|| entry.context.clone())
     }
 
-    /// Returns the context with this [`SharedContext::place`].
+    /// Returns the context with this index ([`SharedContext::place`]).
     pub(super) fn at(&self, place: u32) -> Option<SharedContext> {
         self.known().by_place.get(&place).cloned()
     }
@@ -84,8 +87,8 @@ impl AgreedContexts {
         self.known().has(recipient_id)
     }
 
-    /// Takes the context of a peer that proved its identity, in the place of its oldest one if it has many. Returns false if
-    /// another context has the same Recipient ID.
+    /// Takes the context of a peer that proved its identity. If the peer has too many contexts, this replaces its
+    /// oldest one. Returns false if another context has the same Recipient ID.
     pub(crate) fn take(&self, stored: StoredContext, name: &str, principal: Principal) -> bool {
         let recipient_id = stored.context.recipient_id().to_vec();
         let mut known = self.known();
@@ -100,9 +103,9 @@ impl AgreedContexts {
         true
     }
 
-    /// Returns a Recipient ID that differs from those of all contexts of the server, and from `other`, the ID of the
-    /// other end. It is as short as the number of contexts allows. The ID is taken from the bytes in `random`; `None`
-    /// if no ID in them is free.
+    /// Returns a Recipient ID that no context of the server has, and that differs from `other`, the ID of the other
+    /// end. The ID is as short as the number of contexts allows. It consists of bytes of `random`; `None` if these
+    /// bytes contain no free ID.
     pub fn choose(&self, random: &[u8], other: &[u8]) -> Option<Vec<u8>> {
         let known = self.known();
         let len = match known.by_id.len() + known.reserved.len() {
@@ -113,9 +116,10 @@ impl AgreedContexts {
         random.chunks_exact(len).find(|id| *id != other && !known.has(id)).map(<[u8]>::to_vec)
     }
 
-    /// Takes the context of a client that posted a token, for the time that the token is valid. `principal` is the number by which
-    /// requests under it are known. With the first request that it opens, all other contexts from tokens of the client end.
-    /// Returns false if another context has the same Recipient ID, or none has these parameters.
+    /// Takes the context of a client that posted a token, for the remaining lifetime of the token. `principal`
+    /// identifies the requests under this context. With the first request that the context opens, all other contexts
+    /// from tokens of this client end. Returns false if another context has the same Recipient ID, or if the parameters
+    /// are not valid.
     pub fn take_of_token(&self, file: &ContextFile, client: &str, principal: Principal, lifetime: Duration) -> bool {
         let Ok(stored) = StoredContext::of_agreed(file) else { return false };
         let peer = Peer::Client(client.to_owned());
@@ -132,7 +136,7 @@ impl AgreedContexts {
         true
     }
 
-    /// Ends the other contexts of a client, after `context` of the same client opened a first request.
+    /// Ends the other contexts of a client. Call this after `context` of this client opened its first request.
     pub(crate) fn replace_others(&self, context: &SharedContext) {
         let recipient_id = context.lock().context.recipient_id().to_vec();
         let mut known = self.known();
@@ -141,7 +145,7 @@ impl AgreedContexts {
         others.iter().filter(|id| **id != recipient_id).for_each(|other| known.remove(other));
     }
 
-    /// Sets the time that the contexts of a principal have left.
+    /// Sets the remaining lifetime of the contexts of a principal.
     pub fn set_lifetime(&self, principal: Principal, lifetime: Duration) {
         let until = after(lifetime);
         for entry in self.known().by_id.values_mut().filter(|entry| entry.context.principal() == principal) {
@@ -192,7 +196,7 @@ impl Known {
     }
 }
 
-/// The time after this duration; a very long one is a hundred years.
+/// Returns the time after this duration, or after a hundred years if the duration is too long for the clock.
 fn after(lifetime: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(lifetime).unwrap_or_else(|| now + Duration::from_secs(100 * 365 * 86_400))

@@ -1,4 +1,4 @@
-//! Files of EDHOC: the own key, and the credentials of others.
+//! The files of EDHOC: the private key of this end, and the credentials of other ends.
 
 use crate::hex::{from_hex, to_hex};
 use crate::private;
@@ -24,7 +24,7 @@ pub enum EdhocError {
         /// The error of the system.
         source: io::Error,
     },
-    /// Others on this machine can read the private key.
+    /// Other users of this machine can read the private key.
     #[error("{file}: others may read it (mode {mode:03o}), and it holds a private key: chmod 600 {file}")]
     Exposed {
         /// The path.
@@ -39,10 +39,10 @@ pub enum EdhocError {
         file: String,
         /// The line, from 1.
         line: usize,
-        /// The mistake, and what would be right.
+        /// The mistake, and the correct form.
         message: String,
     },
-    /// The text is no credential.
+    /// The text is not a credential.
     #[error("{0}")]
     Credential(String),
     /// The name of a key is too long for a credential.
@@ -53,14 +53,14 @@ pub enum EdhocError {
     System(io::Error),
 }
 
-/// A client whose credential a server has, or a server that a client trusts.
+/// A client whose credential a server has, or a server whose credential a client has.
 #[derive(Clone, Debug)]
 pub struct EdhocPeer {
-    /// The name by which policies and the log know it.
+    /// The name of the end in policies and in the log.
     pub name: String,
-    /// The credential.
+    /// The credential of the end.
     pub credential: Credential,
-    /// The rights, as in a credentials file; `None` allows everything.
+    /// The rights of the end, as in a credentials file; `None` allows everything.
     pub allow: Option<Vec<String>>,
 }
 
@@ -88,11 +88,12 @@ struct PeerText {
     allow: Option<Vec<Spanned<String>>>,
 }
 
-/// Draws a key, and writes it to a new file that its owner alone can read. `name` is the subject of the credential, and `kid` the
-/// short name by which messages name it. Returns the credential, which other ends need.
+/// Makes a private key, and writes it to a new file that only its owner can read. `name` is the subject of the
+/// credential. `kid` is the short name with which messages refer to the credential. Returns the credential, which other
+/// ends need.
 ///
 /// # Errors
-/// [`EdhocError`], also if there is such a file already.
+/// [`EdhocError`], also if the file already exists.
 pub fn create_key<C: Crypto>(
     crypto: &mut C,
     file: &Path,
@@ -154,7 +155,8 @@ pub fn read_key(path: &Path) -> Result<Identity, EdhocError> {
     Ok(Identity::new(private, credential, transfer))
 }
 
-/// Reads a file of peers: a table `[[peer]]` for each, with `name`, `credential` and, if wanted, `allow`.
+/// Reads a file of other ends. The file has a table `[[peer]]` for each end, with `name`, `credential` and optionally
+/// `allow`.
 ///
 /// # Errors
 /// [`EdhocError`].
@@ -203,7 +205,7 @@ pub fn parse_credential(text: &str) -> Result<Credential, EdhocError> {
     })
 }
 
-/// True if a message could mean either.
+/// True if a message cannot distinguish the two credentials.
 fn is_like(one: &Credential, other: &Credential) -> bool {
     one.as_bytes() == other.as_bytes() || one.kid().is_some() && one.kid() == other.kid()
 }

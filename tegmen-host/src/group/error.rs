@@ -1,4 +1,4 @@
-//! Reasons why a membership cannot be used.
+//! The reasons why a membership cannot be used.
 
 use super::GroupError;
 use crate::cbor::Malformed;
@@ -16,7 +16,7 @@ pub enum MembershipError {
         /// The error of the system.
         source: io::Error,
     },
-    /// Others on this machine can read the secrets.
+    /// Other users of this machine can read the secrets.
     #[error("{file}: others may read it (mode {mode:03o}), and it holds secrets: chmod 600 {file}")]
     Exposed {
         /// The path of the file.
@@ -24,7 +24,7 @@ pub enum MembershipError {
         /// Its permission bits.
         mode: u32,
     },
-    /// The file is not one of a membership.
+    /// The file is not the file of a membership.
     #[error("{file}: {why}: {JOIN_AGAIN}")]
     Syntax {
         /// The path of the file.
@@ -32,7 +32,7 @@ pub enum MembershipError {
         /// The fault of the text, or of the keys in it.
         why: String,
     },
-    /// Another process uses it.
+    /// Another process uses the membership.
     #[error("{dir}: another process uses this membership; end it first, two would use the same nonces")]
     InUse {
         /// The directory.
@@ -46,7 +46,7 @@ pub enum MembershipError {
         /// The error in the file of numbers.
         why: String,
     },
-    /// The parameters of the controller give no member here.
+    /// This program cannot be a member with the parameters of the controller.
     #[error("the parameters of the group {group} cannot be used here: {}", of_association(*why))]
     Association {
         /// The name of the group.
@@ -54,7 +54,7 @@ pub enum MembershipError {
         /// The part of the parameters that cannot be used.
         why: BadAssociation,
     },
-    /// The parameters are of another group than those that are stored.
+    /// The parameters belong to another group than the stored parameters.
     #[error(
         "the controller has another group {group} now: it was created again, and this member is not in it. Join it with \
          another directory, or remove this one first"
@@ -63,7 +63,7 @@ pub enum MembershipError {
         /// The name of the group.
         group: String,
     },
-    /// The parameters are older than those that are stored.
+    /// The parameters are older than the stored parameters.
     #[error(
         "the controller is in epoch {theirs} of the group {group}, and this member was in epoch {ours}: the store of the \
          controller is an old copy, and its operator has to create the group again"
@@ -76,7 +76,7 @@ pub enum MembershipError {
         /// The number of the epoch that the controller gave.
         theirs: u16,
     },
-    /// The controller has admitted the member again since then, so something else has the same keys.
+    /// The controller has admitted the member again since then, so another directory or program has the same keys.
     #[error(
         "the controller has admitted this member of the group {group} again, so another directory or program has its keys, and \
          two would use the same nonces: end the other one and join again, or give each its own credentials"
@@ -93,14 +93,14 @@ pub enum MembershipError {
         /// The name of the group.
         group: String,
     },
-    /// The interface of the group is not there.
+    /// The network interface of the group does not exist.
     #[error(transparent)]
     Interface(#[from] GroupError),
 }
 
 const JOIN_AGAIN: &str = "Join the group again (`tegmen group join`): the controller then gives the member new secrets";
 
-/// The next step where the system refuses a file of a membership.
+/// Returns the next step for a user whose system refuses a file of a membership.
 fn next_step(refusal: &io::Error) -> &'static str {
     match refusal.kind() {
         io::ErrorKind::NotFound => "join a group with `tegmen group join`, or correct the path",
@@ -108,7 +108,7 @@ fn next_step(refusal: &io::Error) -> &'static str {
     }
 }
 
-/// The reason why an association gives no member, and the next step.
+/// Returns the reason why the parameters are not suitable for a member, and the next step.
 const fn of_association(why: BadAssociation) -> &'static str {
     match why {
         BadAssociation::Suite => {

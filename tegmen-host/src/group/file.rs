@@ -1,4 +1,5 @@
-//! The file of a membership, with all that the member must not lose: its secrets, and where it gets newer ones.
+//! The file of a membership. It contains all data that the member must not lose: its secrets, and the URI for newer
+//! ones.
 
 use super::MembershipError;
 use super::groupcomm::GroupKeys;
@@ -14,36 +15,36 @@ use tegmen::crypto::SignatureScheme;
 use tegmen_store::files::{beside, rename};
 use zeroize::{Zeroize as _, Zeroizing};
 
-/// Its name.
+/// The name of the file.
 pub(super) const MEMBER: &str = "member.toml";
-/// The name of the next content of the file while it is written.
+/// The name of the new file while it is being written.
 pub(super) const DRAFT: &str = "member.toml.new";
 
-/// The settings of a member that its controller does not give.
+/// The settings of a member that do not come from its controller.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemberSettings {
     /// The name of the group at its controller.
     pub group: String,
-    /// The URI of the controller, `coaps://host[:port]`; `None` for a member that never asks one.
+    /// The URI of the controller, `coaps://host[:port]`; `None` for a member that never contacts a controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller: Option<String>,
-    /// The network interface at which the group is. Without it the system selects one by its routes, for IPv4 the one with the
-    /// address of the member.
+    /// The network interface of the group. With `None` the system selects an interface by its routes. For IPv4 the
+    /// interface with the address of the member is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// The rights of all members at this one, as in a credentials file; `None` allows everything.
+    /// The rights that all members have at this member, as in a credentials file; `None` allows everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow: Option<Vec<String>>,
 }
 
-/// The content of the file.
+/// The content of the file of a membership.
 #[derive(Clone)]
 pub(super) struct MemberFile {
     pub(super) settings: MemberSettings,
-    /// The controller has evicted the member.
+    /// True if the controller has evicted the member.
     pub(super) is_evicted: bool,
-    /// The private key, in a group with signatures.
+    /// The private key of the member, in a group with signatures.
     pub(super) key: Option<PrivateKey>,
 }
 
@@ -51,15 +52,15 @@ pub(super) struct MemberFile {
 #[derive(Clone)]
 pub(crate) struct PrivateKey {
     pub(crate) key: Arc<SoftwareKey>,
-    /// The same in DER (PKCS#8).
+    /// The private key in DER (PKCS#8).
     der: Zeroizing<Vec<u8>>,
 }
 
 impl PrivateKey {
-    /// Draws a key.
+    /// Makes a new private key.
     ///
     /// # Errors
-    /// [`SignError`].
+    /// [`SignError`] if no key can be made.
     pub(crate) fn draw(scheme: SignatureScheme) -> Result<Self, SignError> {
         let (key, der) = SoftwareKey::draw(scheme)?;
         Ok(Self { key: Arc::new(key), der })
@@ -72,7 +73,7 @@ struct Text {
     settings: MemberSettings,
     #[serde(default)]
     evicted: bool,
-    /// The payload of the controller's response, with the secrets of the newest epoch, in hexadecimal.
+    /// The payload of the controller's response in hexadecimal, updated with the secrets of the newest epoch.
     keys: String,
     /// The private key in DER (PKCS#8), in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -82,7 +83,7 @@ struct Text {
 const HEAD: &str = "# A member of a group (Axiom). A reader of this file can read and forge messages of the group.\n";
 
 impl MemberFile {
-    /// Reads the file of a directory.
+    /// Reads the file in a directory.
     ///
     /// # Errors
     /// [`MembershipError`].
@@ -112,10 +113,10 @@ impl MemberFile {
         Ok((Self { settings: parsed.settings, is_evicted: parsed.evicted, key }, keys))
     }
 
-    /// Writes the file, all of it or nothing. After this returns, the file survives a power cut.
+    /// Writes the whole file, or nothing. When this returns, the file survives a power cut.
     ///
     /// # Errors
-    /// [`MembershipError::File`]; the file is then as it was.
+    /// [`MembershipError::File`]. The file then keeps its previous content.
     pub(super) fn keep(&self, dir: &Path, keys: &GroupKeys) -> Result<(), MembershipError> {
         let path = dir.join(MEMBER);
         let private_key = self.key.as_ref().map(|key| to_hex(&key.der));
@@ -129,7 +130,7 @@ impl MemberFile {
     }
 }
 
-/// Replaces a file that only its owner can read, durably.
+/// Replaces a file that only its owner can read. The new content is on disk when this returns.
 pub(super) fn replace(file: &Path, parts: &[&[u8]]) -> io::Result<()> {
     let draft = beside(file, "new");
     // Nobody else may have it open.
@@ -140,7 +141,7 @@ pub(super) fn replace(file: &Path, parts: &[&[u8]]) -> io::Result<()> {
     rename(&draft, file)
 }
 
-/// Returns the error of a file that the system refuses.
+/// Returns a function that makes the error for a file that the system refuses.
 pub(super) fn file_error(file: &Path) -> impl FnOnce(io::Error) -> MembershipError + use<> {
     let file = file.display().to_string();
     |source| MembershipError::File { file, source }

@@ -1,6 +1,6 @@
 //! The file with the keys of one member of a group, for a device that an operator provisions.
 //!
-//! It is self-described CBOR (RFC 8949, section 3.4.6) with one map:
+//! The file is self-described CBOR (RFC 8949, section 3.4.6) with one map:
 //!
 //! ```text
 //! 55799({ 0: 1  the version of this format
@@ -9,7 +9,8 @@
 //!         4: h'...'  the response to a request to join, as `groupcomm` has it })
 //! ```
 //!
-//! A reader skips labels that it does not know. A later version with another meaning of these labels has another number.
+//! A reader skips unknown labels. If a later version changes the meaning of these labels, it has another version
+//! number.
 
 use super::groupcomm::GroupKeys;
 use crate::cbor::{MAX_MESSAGE, Malformed, MapWriter, bytes, number, read_message, text};
@@ -30,13 +31,13 @@ const MEMBER: i64 = 2;
 const CONTROLLER: i64 = 3;
 const KEYS: i64 = 4;
 
-/// The reason why bytes are no file of a member. Each message names the next step.
+/// The reason why bytes are not the file of a member. Each message names the next step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotAMemberFile {
-    /// The bytes are something else.
+    /// The bytes are not self-described CBOR.
     #[error("it is no file of a group member: let tegmen group add write one")]
     Other,
-    /// A later version wrote it.
+    /// A later version of Tegmen wrote the file.
     #[error("it has version {0} of the format, and this program reads version 1: update the program")]
     Version(u64),
     /// A part is missing or has another form.
@@ -44,23 +45,23 @@ pub enum NotAMemberFile {
     Malformed(#[from] Malformed),
 }
 
-/// The keys of a member with the names that it needs to use them. Secrets are wiped on drop.
+/// The keys of a member, with the names that it needs to use the keys. Secrets are wiped on drop.
 pub struct MemberFile {
     /// The name of the group.
     pub group: String,
     /// The name of the member.
     pub member: String,
-    /// The URI of the group at its controller, where the member gets the keys of an epoch that it missed.
+    /// The URI of the group at its controller, from which the member gets the keys of a missed epoch.
     pub controller: Option<String>,
-    /// The parameters of the member.
+    /// The keys and parameters of the member.
     pub keys: GroupKeys,
 }
 
 impl MemberFile {
-    /// Longest file in bytes that is read.
+    /// Maximum length of a file that is read, in bytes.
     pub const MAX: usize = MAX_MESSAGE;
 
-    /// Writes the file. Its bytes are secret.
+    /// Returns the content of the file, which is secret.
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
         let mut map = MapWriter::default();
         map.entry(VERSION, |encoder| number(encoder, NUMBER));
@@ -77,10 +78,10 @@ impl MemberFile {
         file
     }
 
-    /// Reads a file.
+    /// Reads the content of a file.
     ///
     /// # Errors
-    /// [`NotAMemberFile`].
+    /// [`NotAMemberFile`] if the content is not valid.
     pub fn parse(file: &[u8]) -> Result<Self, NotAMemberFile> {
         let map = file.strip_prefix(&TAG).ok_or(NotAMemberFile::Other)?;
         if file.len() > Self::MAX {
@@ -119,7 +120,7 @@ pub enum MemberFileError {
     /// The file cannot be read.
     #[error("{0}: {1}: correct the path, or the permissions there")]
     System(String, std::io::Error),
-    /// Others than its owner can read or write it.
+    /// Users other than the owner can read or write the file.
     #[error("{file} has mode {mode:o}, and others can read or write it: chmod 600 {file}")]
     Exposed {
         /// The file.
@@ -127,13 +128,13 @@ pub enum MemberFileError {
         /// Its permission bits.
         mode: u32,
     },
-    /// It is no file of a member.
+    /// The content is not the file of a member.
     #[error("{0}: {1}")]
     Content(String, NotAMemberFile),
 }
 
 impl MemberFile {
-    /// Reads the file of a member from a disk. Nobody but its owner may read it.
+    /// Reads the file of a member from disk. Refuses a file that users other than its owner can read or write.
     ///
     /// # Errors
     /// [`MemberFileError`].

@@ -1,4 +1,4 @@
-//! The state of a sender of an image.
+//! The state of a transfer at the sender of an image.
 
 use super::{ImageId, ImageReport, UNIT, Units};
 use crate::digest::{Digest, sha256};
@@ -6,17 +6,18 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use tegmen::coap::{Block, block};
 
-/// Blocks that the number in Block1 can name (RFC 7959, section 2.2).
+/// Number of blocks that a Block1 option can number (RFC 7959, section 2.2).
 const MAX_BLOCKS: usize = 1 << 20;
-/// Bytes of a report for which there is always space.
+/// Bytes of a report that always fit in a response.
 const REPORT: usize = 256;
-/// Successive requests without progress after which the sender gives up, unless a member receives another image.
+/// Number of successive requests without progress after which the sender gives up, unless a member receives another
+/// image.
 const MAX_IDLE: u32 = 3;
 
-/// The reason why bytes are not sent as an image.
+/// The reason why bytes cannot be sent as an image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotAnImage {
-    /// There are no bytes.
+    /// The image is empty.
     #[error("the image is empty")]
     Empty,
     /// The image has more blocks than a Block1 option can number.
@@ -28,10 +29,10 @@ pub enum NotAnImage {
         size: usize,
         /// Bytes of a block.
         block: usize,
-        /// Bytes that can be sent.
+        /// Maximum number of bytes of an image with such blocks.
         max: usize,
     },
-    /// A block has no such size.
+    /// The size is not a valid size of a block.
     #[error("a block has 64, 128, 256, 512 or 1024 bytes")]
     Block,
 }
@@ -39,16 +40,17 @@ pub enum NotAnImage {
 /// The next step of a sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Advance {
-    /// Send [`ImageTransfer::blocks`], and ask again. No member may lack a block now; then ask again all the same.
+    /// Send [`ImageTransfer::blocks`], and request the reports again. If no member lacks a block now, only request the
+    /// reports again.
     Again,
-    /// All members that answered have the image, and none is missing.
+    /// All members that answered have the image, and no expected member is missing.
     Done,
-    /// The last requests brought no progress, or no member without the image takes it.
+    /// The last requests brought no progress, or all members without the image refuse it.
     GivenUp,
 }
 
-/// An image that a sender sends to a group, and what its members lack. Ask the members, give each report to [`Self::note`], and call
-/// [`Self::advance`]; after [`Advance::Again`] send [`Self::blocks`] and ask again.
+/// The transfer of an image to the members of a group. Request the report of each member, pass it to [`Self::note`],
+/// and then call [`Self::advance`]. After [`Advance::Again`] send [`Self::blocks`], and request the reports again.
 #[derive(Debug)]
 pub struct ImageTransfer<'i> {
     image: &'i [u8],
@@ -56,9 +58,9 @@ pub struct ImageTransfer<'i> {
     id: ImageId,
     block: Block,
     members: BTreeMap<IpAddr, ImageReport>,
-    /// Successive requests without progress of a member.
+    /// Number of successive requests without progress of any member.
     idle: u32,
-    /// A member got further since the last step.
+    /// True if a report of a member has changed since the last call of [`Self::advance`].
     is_further: bool,
 }
 
@@ -66,7 +68,7 @@ impl<'i> ImageTransfer<'i> {
     /// Begins to send an image in blocks of `block` bytes.
     ///
     /// # Errors
-    /// [`NotAnImage`].
+    /// [`NotAnImage`] if the image is empty or too large, or if the block size is not valid.
     pub fn new(image: &'i [u8], block: usize) -> Result<Self, NotAnImage> {
         let first = Block::first(block);
         if first.size() != block || block < UNIT as usize || block > block::MAX_SIZE {
@@ -93,7 +95,8 @@ impl<'i> ImageTransfer<'i> {
         &self.digest
     }
 
-    /// Returns the block that a report fits: of 256 bytes, or of those of a block of the image if it has more.
+    /// Returns the block option for requests of reports. Its size is the larger one of 256 bytes and the block size of
+    /// the image.
     pub fn report_block(&self) -> Block {
         Block::first(self.block.size().max(REPORT))
     }
@@ -110,12 +113,13 @@ impl<'i> ImageTransfer<'i> {
         &self.members
     }
 
-    /// True if the report is that of a member which has the image.
+    /// True if the report shows that its member has the image.
     pub fn is_complete(&self, report: &ImageReport) -> bool {
         *report == ImageReport::Complete(self.digest)
     }
 
-    /// Takes the end of a request for reports; `is_missing` is true if an expected member did not respond.
+    /// Returns the next step. Call this when a request for reports has ended. `is_missing` is true if an expected
+    /// member did not respond.
     pub fn advance(&mut self, is_missing: bool) -> Advance {
         let all = !self.members.is_empty() && self.members.values().all(|report| self.is_complete(report));
         if all && !is_missing {
@@ -132,7 +136,7 @@ impl<'i> ImageTransfer<'i> {
         if self.idle < MAX_IDLE { Advance::Again } else { Advance::GivenUp }
     }
 
-    /// Returns the blocks that a member lacks by its last report, each with its bytes, in their order.
+    /// Returns the blocks that at least one member lacks in its last report, each with its bytes, in their order.
     pub fn blocks(&self) -> impl Iterator<Item = (Block, &'i [u8])> + use<'i> {
         let mut lacking = Units::none(self.id.units());
         for report in self.members.values() {

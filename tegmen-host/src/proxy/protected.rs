@@ -1,8 +1,10 @@
-//! Observations whose registrations OSCORE protects, through a proxy that has no keys (RFC 8613, section 4.1.3.5).
+//! Observations whose registrations OSCORE protects. The proxy forwards them without having keys (RFC 8613, section
+//! 4.1.3.5).
 //!
-//! Each registration has a ciphertext of its own, so each is an observation of its own at the origin. The proxy cannot protect a
-//! message, so it sends none of its own for an observation: it registers nothing again, and cancels nothing. Where nobody observes
-//! here any more, it forgets the observation, and its next notification is rejected with a Reset (RFC 7641, section 3.6).
+//! Each registration has a different ciphertext, so each becomes a separate observation at the origin. The proxy cannot
+//! protect a message, so it sends no message of its own for an observation: it does not register again, and does not
+//! cancel. When no client observes the resource any more, the proxy forgets the observation, and rejects the next
+//! notification with a Reset (RFC 7641, section 3.6).
 
 use super::answer::Answer;
 use super::forwarded::Upstream;
@@ -18,7 +20,7 @@ use tokio::sync::mpsc;
 /// Maximum number of repetitions of a registration that wait for its response.
 const MOST_WAITERS: usize = 4;
 
-/// The sender of a registration: nobody else can join it, or end it with a message of its own.
+/// The sender of a registration. No other client can share the registration, or end it with a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Client {
     remote: SocketAddr,
@@ -30,13 +32,13 @@ impl Client {
         Self { remote, principal: identity.principal }
     }
 
-    /// The client as the owner of memory.
+    /// Returns the owner to which the memory of this client is charged.
     pub(super) const fn owner(&self, identity: &Identity) -> Owner {
         Owner::new(identity, Some(self.remote.ip()))
     }
 }
 
-/// A request that ends an observation, with a ciphertext of its own.
+/// A request that ends an observation.
 pub(super) struct Cancellation {
     pub(super) upstream: Upstream,
     pub(super) responder: Responder,
@@ -46,7 +48,7 @@ pub(super) struct Cancellation {
 #[derive(Clone)]
 pub(super) struct Newest {
     pub(super) answer: Arc<Answer>,
-    /// No notification comes after it.
+    /// True if no notification follows this response.
     pub(super) is_last: bool,
 }
 
@@ -55,10 +57,10 @@ struct Watch {
     client: Client,
     token: Token,
     owner: Owner,
-    /// Those who wait for the first response: the client, and its repetitions.
+    /// The responders that wait for the first response: of the registration, and of its repetitions.
     waiters: Vec<Responder>,
     newest: Option<Newest>,
-    /// For the task that follows the observation, which ends if this is dropped.
+    /// The sender for cancellations to the task that follows the observation. Dropping this sender ends the task.
     cancellations: mpsc::UnboundedSender<Cancellation>,
 }
 
@@ -66,16 +68,16 @@ struct Watch {
 pub(super) enum Registration {
     /// The observation begins. The task that follows it receives the cancellations.
     Begins(Arc<[u8]>, mpsc::UnboundedReceiver<Cancellation>),
-    /// The same client has sent the same bytes before. The responder waits for the first response.
+    /// The same client has already sent the same bytes. The responder waits for the first response.
     Joined,
-    /// The same, and this is the newest response.
+    /// The same client has already sent the same bytes, and there is a newest response for the responder.
     Known(Responder, Newest),
 }
 
-/// The observations.
+/// All observations with OSCORE of a proxy.
 #[derive(Default)]
 pub(super) struct Protected {
-    /// By the key of the registration, which has its ciphertext in it.
+    /// The observations by the cache key of the registration, which contains its ciphertext.
     watches: HashMap<Arc<[u8]>, Watch>,
 }
 
@@ -84,8 +86,9 @@ impl Protected {
         self.watches.len()
     }
 
-    /// True if the origin is to refuse a registration with this key: one of another client has the same bytes, or it is over. This is a
-    /// replay, or a repetition that comes too late.
+    /// True if the proxy has to forward a registration with this key, so that the origin refuses it. Another client has
+    /// sent the same bytes, the observation is over, or too many repetitions wait. So the registration is a replay, or
+    /// a repetition that comes too late.
     pub(super) fn is_replay(&self, key: &[u8], client: Client) -> bool {
         self.watches.get(key).is_some_and(|watch| {
             let is_over = watch.newest.as_ref().is_some_and(|newest| newest.is_last);
@@ -93,14 +96,15 @@ impl Protected {
         })
     }
 
-    /// True if a registration with this key repeats an earlier one, or its owner has fewer than `most` observations.
+    /// True if a registration with this key repeats an earlier one, or if its owner has fewer than `most` observations.
     pub(super) fn has_space(&self, key: &[u8], owner: Owner, most: usize) -> bool {
         let of_owner = || self.watches.values().filter(|watch| watch.owner == owner).count();
         self.watches.contains_key(key) || of_owner() < most
     }
 
-    /// Takes a registration, which is no replay, and for which there is space. It replaces one of the same client with the same token (RFC 7641, section 4.1),
-    /// whose first response came.
+    /// Takes a registration that is not a replay, and for which there is space. The registration replaces an
+    /// observation of the same client with the same token (RFC 7641, section 4.1), if the first response of that
+    /// observation has come.
     pub(super) fn register(
         &mut self,
         key: &[u8],
@@ -129,7 +133,8 @@ impl Protected {
         self.watches.values().any(|watch| watch.is_of(client, token))
     }
 
-    /// Passes a cancellation to the observation of this client with this token. Without one, the client receives 5.00.
+    /// Passes a cancellation to the observation of this client with this token. If there is none, the client receives
+    /// 5.00.
     pub(super) fn cancel(&self, client: Client, token: &Token, cancellation: Cancellation) {
         if let Some(watch) = self.watches.values().find(|watch| watch.is_of(client, token)) {
             // The task receives until it has taken the observation out of the table.
@@ -137,12 +142,12 @@ impl Protected {
         }
     }
 
-    /// Returns the newest response, for a notification.
+    /// Returns the newest response of an observation, which is sent as a notification.
     pub(super) fn newest(&self, key: &[u8]) -> Option<Newest> {
         self.watches.get(key)?.newest.clone()
     }
 
-    /// Takes a response of the origin. Returns those who wait for it.
+    /// Takes a response of the origin. Returns the responders that wait for it.
     pub(super) fn on_response(&mut self, key: &Arc<[u8]>, newest: Newest) -> Vec<Responder> {
         if !self.is_same(key) {
             return Vec::new();
@@ -152,13 +157,13 @@ impl Protected {
         std::mem::take(&mut watch.waiters)
     }
 
-    /// Ends an observation. Returns those who still wait for its first response.
+    /// Ends an observation. Returns the responders that still wait for its first response.
     pub(super) fn end(&mut self, key: &Arc<[u8]>) -> Vec<Responder> {
         let watch = if self.is_same(key) { self.watches.remove(key) } else { None };
         watch.map(|watch| watch.waiters).unwrap_or_default()
     }
 
-    /// True if the observation is the one that [`Registration::Begins`] gave this key, and not a later one.
+    /// True if the table has the observation for which [`Registration::Begins`] returned `key`, and not a later one.
     fn is_same(&self, key: &Arc<[u8]>) -> bool {
         self.watches.get_key_value(key).is_some_and(|(own, _)| Arc::ptr_eq(own, key))
     }

@@ -15,7 +15,7 @@ use tegmen::time::Instant;
 pub struct ProxyCounts {
     /// Requests that were answered from the cache.
     pub hits: u64,
-    /// Requests that the cache could answer in principle, but for which it had no fresh response.
+    /// Requests that a stored response can answer in principle. The cache had no fresh response for them.
     pub misses: u64,
     /// The number of such requests that waited for the response to an earlier request.
     pub joined: u64,

@@ -1,7 +1,8 @@
 //! A file that a group receives as an image, in blocks of any order (see [`crate::image`]).
 //!
-//! The bytes are in a file beside the one that they are to replace, with the units that are there, so that a transfer continues
-//! after a restart. After a power cut units are perhaps not on the disk: then the digest does not match, and the transfer starts again.
+//! The received bytes are in a hidden file beside the file that they will replace, together with a list of the received
+//! units. So a transfer continues after a restart. After a power cut, received units may be missing on disk: then the
+//! digest does not match, and the transfer starts again.
 
 use super::files::{Stamp, Trouble, trouble};
 use crate::digest::Digest;
@@ -17,16 +18,16 @@ use tegmen::coap::Code;
 use tegmen::time::Instant;
 use tegmen_store::files::{directory_of, rename};
 
-/// A transfer without a new block for this time gives its place to that of another image.
+/// The time without a new block after which another image can replace an incomplete image.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The first bytes of the end of an incomplete file.
+/// The first bytes of the trailer of an incomplete file.
 const MAGIC: [u8; 8] = *b"tegmen i";
-/// Bytes of the end: [`MAGIC`], the digest in the name of the image, and its size.
+/// Length of the trailer in bytes: [`MAGIC`], the digest in the name of the image, and its size.
 const END: usize = 8 + 8 + 4;
-/// Bytes that are read at once.
+/// Number of bytes that are read at once.
 const READ: usize = 64 * 1024;
 
-/// A file that is replaced by an image, when all blocks are there and the digest matches.
+/// A file that an image replaces when all its blocks have arrived and its digest matches.
 #[derive(Debug)]
 pub struct Image {
     file: PathBuf,
@@ -36,12 +37,12 @@ pub struct Image {
 
 #[derive(Debug)]
 struct State {
-    /// The digest of the file, as it was at this time.
+    /// The digest of the file, and the state of the file when the digest was computed.
     known: Option<(Stamp, Digest)>,
     incoming: Incoming,
 }
 
-/// The image that comes in.
+/// The image that is being received.
 #[derive(Debug)]
 enum Incoming {
     Nothing,
@@ -49,28 +50,28 @@ enum Incoming {
     Verifying(ImageId),
 }
 
-/// An image that is incomplete.
+/// An image of which blocks are missing.
 #[derive(Debug)]
 struct Receiving {
     id: ImageId,
     part: Part,
     units: Units,
-    /// The time of the last block that was new.
+    /// The time of the last new block.
     last: Instant,
 }
 
-/// The result of a block.
+/// The result of receiving a block.
 #[derive(Debug)]
 pub(super) enum Taken {
-    /// Blocks are missing.
+    /// Further blocks are missing.
     Incomplete,
-    /// All blocks are there: [`Image::finish`] takes this.
+    /// All blocks have arrived, and [`Image::finish`] has to verify them.
     Whole(Whole),
-    /// The file is this image already.
+    /// The file already has the content of this image.
     Known,
 }
 
-/// All blocks of an image, which nobody has verified.
+/// All blocks of an image, which are not verified yet.
 #[derive(Debug)]
 pub(super) struct Whole {
     id: ImageId,
@@ -78,10 +79,11 @@ pub(super) struct Whole {
 }
 
 impl Image {
-    /// The image in `file`, which has at most `max` bytes. Continues with one that was incomplete when the process ended.
+    /// Returns the receiver of images for `file`, which can have at most `max` bytes. Continues an incomplete transfer
+    /// of an earlier process.
     ///
     /// # Errors
-    /// There is no directory for the file, or the file cannot be read.
+    /// The error of the system, if the directory of the file does not exist, or the file cannot be read.
     pub fn new(file: PathBuf, max: u32, now: Instant) -> io::Result<Self> {
         if !directory_of(&file).is_dir() || file.file_name().is_none() || file.is_dir() {
             return Err(io::Error::new(
@@ -111,7 +113,7 @@ impl Image {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reports the units of an image that are missing here, in at most `longest` bytes.
+    /// Reports the missing units of an image, in at most `longest` bytes.
     pub(super) fn report(&self, id: ImageId, longest: usize, now: Instant) -> Result<ImageReport, Trouble> {
         let mut state = self.lock();
         if id.size > self.max {
@@ -132,7 +134,7 @@ impl Image {
         })
     }
 
-    /// Takes bytes of an image, which begin at `start`. A block that is there already changes nothing.
+    /// Writes bytes of an image, which begin at `start`. A block that was already received changes nothing.
     pub(super) fn take(&self, id: ImageId, start: u32, bytes: &[u8], now: Instant) -> Result<Taken, Trouble> {
         let units = units_of(start, bytes.len(), id.size).ok_or(Code::BAD_REQUEST)?;
         if id.size > self.max {
@@ -170,7 +172,8 @@ impl Image {
         }
     }
 
-    /// Verifies the digest of an image, and replaces the file by it. This reads the whole image, and waits for the disk.
+    /// Verifies the digest of an image, and replaces the file with the image. This reads the whole image, and waits for
+    /// the disk.
     pub(super) fn finish(&self, whole: Whole) -> Result<(), Trouble> {
         let Whole { id, mut part } = whole;
         let finished = part.finish(id, &self.file);
@@ -191,7 +194,8 @@ impl Image {
 }
 
 impl State {
-    /// Returns the digest of the file, if it is this image. Reads the file if it changed.
+    /// Returns the digest of the file. If `id` names an image that the file does not contain, returns `None`. Reads the
+    /// file if it changed.
     fn digest(&mut self, file: &Path, id: Option<ImageId>) -> io::Result<Option<Digest>> {
         let Some(stamp) = Stamp::of_file(file) else { return Ok(None) };
         if id.is_some_and(|id| stamp.size() != u64::from(id.size)) {
@@ -210,7 +214,7 @@ impl State {
 }
 
 impl Receiving {
-    /// Begins with an image.
+    /// Begins to receive an image.
     fn new(path: &Path, id: ImageId, now: Instant) -> io::Result<Self> {
         // Another resource, or another process, may receive an image there.
         if let Ok(other) = File::open(path) {
@@ -230,7 +234,7 @@ impl Receiving {
         Ok(Self { id, part, units: Units::none(id.units()), last: now })
     }
 
-    /// Continues with the image that is in the file, if there is one.
+    /// Continues the image in the hidden file, if there is one.
     fn again(path: &Path, max: u32, now: Instant) -> Option<Self> {
         let mut file = OpenOptions::new().read(true).write(true).open(path).ok()?;
         file.try_lock().ok()?;
@@ -249,12 +253,12 @@ impl Receiving {
         Some(Self { id, part: Part { path: Some(path.to_owned()), file, is_kept: true }, units, last: now })
     }
 
-    /// True if another image has to wait.
+    /// True if a block arrived recently, so that another image has to wait.
     fn is_fresh(&self, now: Instant) -> bool {
         now.since(self.last) < PATIENCE
     }
 
-    /// Adds bytes that begin at `start`, unless they are there.
+    /// Writes bytes that begin at `start`, unless they were already received.
     fn add(&mut self, (start, bytes): (u32, &[u8]), units: Range<u32>, now: Instant) -> io::Result<()> {
         if units.clone().all(|unit| self.units.has(unit)) {
             return Ok(());
@@ -267,7 +271,7 @@ impl Receiving {
     }
 }
 
-/// The file of an image that is not verified, with a lock on it. It is removed unless it is kept.
+/// The locked file of an image that is not verified. Dropping this value removes the file, unless `is_kept` is true.
 #[derive(Debug)]
 struct Part {
     path: Option<PathBuf>,
@@ -276,7 +280,7 @@ struct Part {
 }
 
 impl Part {
-    /// Returns the path beside `file`. Hidden names are not served.
+    /// Returns the path of the hidden file beside `file`. A server never serves hidden names.
     fn path(file: &Path) -> PathBuf {
         let mut name = std::ffi::OsString::from(".");
         name.push(file.file_name().unwrap_or_default());
@@ -289,7 +293,8 @@ impl Part {
         self.file.write_all(bytes)
     }
 
-    /// Puts the image in the place of `file`. Returns its digest; `None` if it is not that of its name.
+    /// Renames the verified image to `file`. Returns the digest of the image; `None` if it does not match the name of
+    /// the image.
     fn finish(&mut self, id: ImageId, file: &Path) -> io::Result<Option<Digest>> {
         self.is_kept = false;
         self.file.set_len(id.size.into())?;

@@ -1,4 +1,4 @@
-//! Requests whose response is deferred.
+//! The requests of a shard whose response is deferred.
 
 use super::bodies::Share;
 use super::oscore::OscoreExchange;
@@ -16,20 +16,21 @@ use tegmen::identity::PeerId;
 use tegmen::node::{Deferred, Features, Node, Oscore, SendError};
 use tegmen::time::Instant;
 
-/// The requests of a shard that wait for their response, by the number of their responder or authorization.
+/// The requests of a shard that wait for their response or decision, by the number of their responder or authorization.
 #[derive(Default)]
 pub(crate) struct Deferrals {
     open: HashMap<u64, DeferredRequest>,
-    /// True if the owner acknowledges requests when it is time ([`Self::take_unacknowledged`]); otherwise the node does at once.
+    /// True if the owner calls [`Self::take_unacknowledged`] to acknowledge requests after a delay. If false, the node
+    /// acknowledges them at once.
     pub(super) acknowledges_later: bool,
-    /// The times by which requests are to be acknowledged, the earliest first.
+    /// The times at which requests have to be acknowledged, the earliest first.
     unacknowledged: VecDeque<(Instant, u64)>,
-    /// Responses and decisions that there is no space to act upon yet.
+    /// Responses and decisions that wait until there is space to handle them.
     waiting: Vec<(DeferredRequest, Outcome)>,
 }
 
 impl Deferrals {
-    /// Keeps a request for the responder with this number.
+    /// Stores a request for the responder with this number.
     pub(super) fn open(&mut self, number: u64, request: DeferredRequest) {
         if self.acknowledges_later {
             self.unacknowledged.push_back((request.at.after(ACKNOWLEDGE_WITHIN), number));
@@ -37,7 +38,7 @@ impl Deferrals {
         self.open.insert(number, request);
     }
 
-    /// Returns the time by which the next request without a response is to be acknowledged.
+    /// Returns the time at which the next request without a response has to be acknowledged.
     pub(super) fn next_acknowledgement(&mut self) -> Option<Instant> {
         while let Some((by, number)) = self.unacknowledged.front() {
             if self.open.contains_key(number) {
@@ -48,20 +49,20 @@ impl Deferrals {
         None
     }
 
-    /// Returns a request that is to be acknowledged now.
+    /// Returns a request that has to be acknowledged now.
     pub(super) fn take_unacknowledged(&mut self, now: Instant) -> Option<&mut DeferredRequest> {
         self.next_acknowledgement().filter(|by| *by <= now)?;
         let (_, number) = self.unacknowledged.pop_front()?;
         self.open.get_mut(&number)
     }
 
-    /// Takes the request of a responder; `None` if it has its response.
+    /// Takes the request of a responder. Returns `None` if the request already has a response.
     pub(crate) fn take(&mut self, number: u64) -> Option<DeferredRequest> {
         self.open.remove(&number)
     }
 
-    /// Returns the responders that have not responded within `timeout`, with the responses in their place, and the time by
-    /// which their requests came.
+    /// Returns the responders that have not responded within `timeout`, each with an error response. Also returns the
+    /// time at or before which their requests came.
     pub(crate) fn overdue(&self, now: Instant, timeout: Duration) -> (Instant, Vec<(u64, Reply)>) {
         let before = now.as_micros().checked_sub(timeout.as_micros() as u64).map(Instant::from_micros);
         let late = |request: &DeferredRequest| {
@@ -86,13 +87,13 @@ impl Deferrals {
         self.open.is_empty() && self.waiting.is_empty()
     }
 
-    /// True if a response waits until there is space to send it.
+    /// True if responses or decisions wait until there is space to handle them.
     pub(crate) const fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Writes a deferred response into `out`, or keeps it until there is space to send it. Returns the peer, and the length of
-    /// the datagram to send.
+    /// Writes a deferred response into `out`, or stores it until there is space to send it. Returns the peer, and the
+    /// length of the datagram to send.
     pub(crate) fn respond<P, R, F, C>(
         &mut self,
         node: &mut Node<P, R, F>,
@@ -129,18 +130,18 @@ impl Deferrals {
         }
     }
 
-    /// Forgets the requests of peers that are gone.
+    /// Removes the requests of peers that no longer exist.
     pub(crate) fn retain_peers(&mut self, mut is_there: impl FnMut(PeerId) -> bool) {
         self.open.retain(|_, request| is_there(request.deferred.peer));
         self.waiting.retain(|(request, _)| is_there(request.deferred.peer));
     }
 
-    /// Keeps a decision until there is space for it.
+    /// Stores a decision until there is space to handle it.
     pub(crate) fn postpone(&mut self, request: DeferredRequest, outcome: Outcome) {
         self.waiting.push((request, outcome));
     }
 
-    /// Takes the responses and decisions that waited, except those on requests that came at `before` or earlier.
+    /// Takes the responses and decisions that waited. Drops those for requests that came at `before` or earlier.
     pub(crate) fn take_waiting(&mut self, before: Instant) -> Vec<(DeferredRequest, Outcome)> {
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.retain(|(request, _)| request.at > before);
@@ -148,13 +149,14 @@ impl Deferrals {
     }
 }
 
-/// Time within which a request is acknowledged whose response is deferred. A response within it is the acknowledgement, which
-/// saves two messages. It is short beside ACK_TIMEOUT (2 s; RFC 7252, section 4.8), after which clients repeat a request.
+/// The time after which a request with a deferred response is acknowledged. A response within this time is also the
+/// acknowledgement, which saves two messages. The time is short compared with ACK_TIMEOUT (2 s; RFC 7252, section 4.8),
+/// after which clients repeat a request.
 const ACKNOWLEDGE_WITHIN: Duration = Duration::from_millis(100);
 
 impl DeferredRequest {
-    /// Writes the acknowledgement of the request into `out`, unless it was sent: the response then comes separately (RFC 7252,
-    /// section 5.2.2). Returns the event that sends it.
+    /// Writes the acknowledgement of the request into `out`, unless it was already sent. The response then comes
+    /// separately (RFC 7252, section 5.2.2). Returns the event that sends the acknowledgement.
     pub(super) fn acknowledge<P, R, F, C>(
         &mut self,
         node: &mut Node<P, R, F>,
@@ -179,14 +181,14 @@ impl DeferredRequest {
     }
 }
 
-/// The end of a deferral.
+/// The result of a deferral: a response, or a decision.
 pub(crate) enum Outcome {
     Response(Reply),
-    /// The sender may make the request, or not.
+    /// True if the sender may make the request.
     Decision(bool),
 }
 
-/// The parts of a request that its deferred response needs.
+/// The parts of a request that are stored for its deferred response.
 pub(crate) struct DeferredRequest {
     /// The time at which the request came.
     pub(crate) at: Instant,
@@ -194,12 +196,12 @@ pub(crate) struct DeferredRequest {
     /// The address of the sender; `None` for a notification.
     pub(crate) remote: Option<Address>,
     pub(crate) method: Code,
-    /// The path, without a slash in front.
+    /// The path, without a leading slash.
     pub(crate) path: Arc<str>,
-    /// Bytes of the request's body.
+    /// Bytes of the request body.
     pub(crate) received: usize,
-    /// The policy has not decided yet.
+    /// True if the policy has not decided on the request yet.
     pub(crate) is_undecided: bool,
-    /// The message of a request that is undecided, and its bytes in the ledger of bodies.
+    /// The message of an undecided request, and its share in the ledger of bodies.
     pub(crate) copy: Option<(Vec<u8>, Share)>,
 }

@@ -1,4 +1,4 @@
-//! The sockets of a server. The server binds them, or a parent passes them.
+//! The sockets of a server, which the server binds or a parent process passes.
 
 use super::runtime::Runtime;
 use super::{Listen, ServerConfig, StartError};
@@ -8,7 +8,7 @@ use crate::uri::Scheme;
 use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
 use std::num::NonZero;
 
-/// The reason why the sockets that a parent passed cannot be used: see
+/// The reason why the sockets from a parent process cannot be used: see
 /// [`ServerBuilder::inherit`](super::ServerBuilder::inherit).
 #[derive(Debug, thiserror::Error)]
 pub enum InheritError {
@@ -29,7 +29,7 @@ pub enum InheritError {
         /// The local address of the socket.
         address: SocketAddr,
     },
-    /// The sockets of an address are not one for each shard.
+    /// The number of sockets of an address is not the number of shards.
     #[error(
         "{listen}: there are {sockets} inherited sockets of this address and {shards} shards: pass one for each shard (bound \
          with SO_REUSEPORT, ReusePort=yes), or set the number of shards to {sockets}"
@@ -42,7 +42,7 @@ pub enum InheritError {
         /// The number of shards.
         shards: usize,
     },
-    /// A socket of all addresses does not receive IPv4.
+    /// The socket for all addresses does not receive IPv4 datagrams.
     #[error(
         "{listen}: the inherited socket receives IPv6 alone: clear IPV6_V6ONLY (BindIPv6Only=both), or listen at 0.0.0.0, too"
     )]
@@ -55,8 +55,8 @@ pub enum InheritError {
     System(std::io::Error),
 }
 
-/// Returns the number of shards: that of the settings, or as many as the first address has inherited sockets, or one for
-/// each core.
+/// Returns the number of shards. If the settings have 0, this is the number of inherited sockets of the first address,
+/// or without inherited sockets the number of cores.
 pub(super) fn shards(config: &ServerConfig, inherited: &[UdpSocket]) -> usize {
     let first = config.listen.first().map(|listen| listen.address);
     let of_first = inherited.iter().filter(|socket| socket.local_addr().ok() == first).count();
@@ -70,17 +70,18 @@ pub(super) fn shards(config: &ServerConfig, inherited: &[UdpSocket]) -> usize {
 /// The sockets of all shards, before each shard takes its own.
 pub(super) struct Sockets<'a> {
     config: &'a ServerConfig,
-    /// The addresses at which the server listens, with the ports that were taken.
+    /// The addresses at which the server listens, with the actual port numbers.
     pub(super) addresses: Vec<Listen>,
-    /// For each address the inherited sockets, one for each shard. Empty if the server binds its sockets.
+    /// The inherited sockets of each address, one for each shard. The list is empty if the server binds its own
+    /// sockets.
     inherited: Vec<Vec<UdpSocket>>,
-    /// Sockets that keep a port until the shards have bound it.
+    /// Sockets that reserve a port until the shards have bound it.
     _kept: Vec<Socket>,
     shards: usize,
 }
 
 impl<'a> Sockets<'a> {
-    /// Finds the addresses for as many shards as there are runtimes.
+    /// Binds or finds the addresses for one shard per runtime.
     ///
     /// # Errors
     /// [`StartError::Bind`], [`StartError::Inherit`].
@@ -126,7 +127,7 @@ impl<'a> Sockets<'a> {
     }
 }
 
-/// Returns for each address at which the server listens its sockets, one for each shard.
+/// Returns the inherited sockets of each address at which the server listens, one socket for each shard.
 fn matched(
     config: &ServerConfig,
     mut inherited: Vec<UdpSocket>,
@@ -156,7 +157,7 @@ fn matched(
     }
 }
 
-/// Joins every group at the ports of plain CoAP.
+/// Joins every group at the ports of CoAP in clear.
 fn join(config: &ServerConfig, listens: &[Listen]) -> Result<Vec<Socket>, BindError> {
     let mut sockets: Vec<Socket> = Vec::new();
     for group in &config.groups {
@@ -178,7 +179,7 @@ fn join(config: &ServerConfig, listens: &[Listen]) -> Result<Vec<Socket>, BindEr
     Ok(sockets)
 }
 
-/// Joins the groups of the memberships, and binds those of [`own_addresses`].
+/// Joins the groups of the memberships, and binds the sockets of [`own_addresses`].
 fn join_protected(config: &ServerConfig, listens: &[Listen]) -> Result<Vec<Socket>, StartError> {
     // Messages of a controller to one member alone come before the one of the epoch, which goes to the group, so the sockets that
     // take them are read first.
@@ -191,8 +192,8 @@ fn join_protected(config: &ServerConfig, listens: &[Listen]) -> Result<Vec<Socke
     Ok(sockets)
 }
 
-/// Returns the addresses from which members respond, and at which the server does not listen. Nothing but messages of the controller
-/// is taken there.
+/// Returns the source addresses of members' responses at which the server does not listen. At these addresses the
+/// server accepts only messages of the controller.
 pub(super) fn own_addresses(memberships: &[Membership], listens: &[Listen]) -> Vec<SocketAddr> {
     let own = |membership: &Membership| Some(SocketAddr::new(membership.address()?, membership.group().port()));
     let mut own: Vec<SocketAddr> = memberships.iter().filter_map(own).collect();
@@ -205,8 +206,9 @@ pub(super) fn own_addresses(memberships: &[Membership], listens: &[Listen]) -> V
     own
 }
 
-/// Binds each address once, alone, so that a port which another program has (even one that shares it) is refused. Port 0
-/// becomes a number that all shards can bind; the socket that took it is kept until they have, so that nobody else does.
+/// Binds each address once, without sharing. So a port of another program is refused, even if that program shares its
+/// port. Port 0 becomes a port number that all shards can bind. The socket with this port remains open until the shards
+/// have bound the port, so that no other program can take it.
 fn free_addresses(config: &ServerConfig, runtimes: &[Runtime]) -> Result<(Vec<Listen>, Vec<Socket>), BindError> {
     let _guard = runtimes.first().and_then(Runtime::enter);
     let bind = |listen: &Listen| match listen.address.port() {

@@ -17,7 +17,7 @@ use toml::Spanned;
 use toml::value::Datetime;
 use zeroize::{Zeroize as _, Zeroizing};
 
-/// True if a directory has the context of a member of a group, and not one of two ends.
+/// True if a directory has the context of a group member, and not a context of two ends.
 pub fn is_member(dir: &Path) -> bool {
     Source::read(dir).is_ok_and(|source| source.is_of_member())
 }
@@ -28,44 +28,44 @@ pub struct MemberFile {
     pub group: String,
     /// The name of this member.
     pub name: String,
-    /// Group Identifier, at most 16 bytes.
+    /// The Group Identifier, at most 16 bytes.
     pub group_id: Vec<u8>,
     /// The ID of this member.
     pub sender_id: Id,
-    /// The private key of this member, for nothing but Group OSCORE.
+    /// The private key of this member, which is used only for Group OSCORE.
     pub private_key: Secret<32>,
     /// The credential of this member.
     pub credential: Vec<u8>,
-    /// At least 16 bytes.
+    /// The Master Secret, at least 16 bytes.
     pub master_secret: Zeroizing<Vec<u8>>,
-    /// May be empty.
+    /// The Master Salt, which may be empty.
     pub master_salt: Vec<u8>,
     /// The curve of the keys of all members: Ed25519 or P-256.
     pub curve: Curve,
     /// The credential of the Group Manager.
     pub group_manager_credential: Vec<u8>,
-    /// The time of creation, in seconds since 1970. It bounds the numbers as the time of creation in a
+    /// The time of creation, in seconds since 1970. It limits the sequence numbers, as the time of creation of a
     /// [`ContextFile`](crate::contexts::ContextFile) does.
     pub created: u64,
-    /// The expiry time, in seconds since 1970, and as in the file.
+    /// The expiry time, in seconds since 1970, and its text in the file.
     pub expires: Option<(u64, String)>,
     /// The other members.
     pub others: Vec<OtherMember>,
-    /// For the report of an error: the path, and where the credential is in it.
+    /// The path of the file and the index of this member's credential in it, for error messages.
     at: (String, usize),
 }
 
 /// Another member of the group.
 pub struct OtherMember {
-    /// Its ID.
+    /// The ID of the other member.
     pub id: Id,
-    /// Its name.
+    /// The name of the other member.
     pub name: String,
-    /// Its credential.
+    /// The credential of the other member.
     pub credential: Vec<u8>,
-    /// Its rights, as in a credentials file; `None` allows everything.
+    /// The rights of the other member, as in a credentials file; `None` allows everything.
     pub allow: Option<Vec<String>>,
-    /// The line of the credential.
+    /// The line of the credential in the file.
     line: usize,
 }
 
@@ -110,7 +110,7 @@ const LONGEST_ID: usize = 7;
 const AAD_OVERHEAD: usize = 136;
 
 impl MemberFile {
-    /// Reads `context.toml` of a directory.
+    /// Reads `context.toml` in a directory.
     ///
     /// # Errors
     /// [`ContextError`].
@@ -187,7 +187,7 @@ impl MemberFile {
         })
     }
 
-    /// The context, which continues at this number.
+    /// Returns the context, which continues at this number.
     pub(super) fn context(&self, next: u64) -> Result<MemberContext, ContextError> {
         let parameters = GroupParameters {
             master_secret: &self.master_secret,
@@ -205,7 +205,7 @@ impl MemberFile {
         context.map_err(|bad| self.wrong(self.at.1, bad))
     }
 
-    /// Another member, with its window if that is known.
+    /// Returns the recipient context of another member, with its replay window if the window is known.
     pub(super) fn recipient(
         &self,
         context: &MemberContext,
@@ -239,12 +239,12 @@ impl MemberFile {
     }
 }
 
-/// A curve by its name in files.
+/// Returns the curve with this name in files.
 fn curve_named(name: &str) -> Option<Curve> {
     [Curve::Ed25519, Curve::P256].into_iter().find(|curve| curve_name(*curve) == name)
 }
 
-/// The name of a curve in files.
+/// Returns the name of a curve in files.
 pub(super) const fn curve_name(curve: Curve) -> &'static str {
     match curve {
         Curve::P256 => "p256",
@@ -253,7 +253,7 @@ pub(super) const fn curve_name(curve: Curve) -> &'static str {
     }
 }
 
-/// The path of a member's file.
+/// Returns the path of the file of a member.
 pub(super) fn path_in(dir: &Path) -> std::path::PathBuf {
     dir.join(CONTEXT)
 }
