@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use tegmen::time::Instant;
 
-/// Now, in microseconds since the first call.
+/// Returns the current time, in microseconds since the first call.
 pub fn now() -> Instant {
     static START: OnceLock<std::time::Instant> = OnceLock::new();
     let start = START.get_or_init(std::time::Instant::now);

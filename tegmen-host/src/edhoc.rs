@@ -1,9 +1,9 @@
-//! EDHOC (RFC 9528): keys and credentials in files, and the end that responds. A client agrees on an OSCORE context with
-//! [`ClientConfig::edhoc`](crate::client::ClientConfig::edhoc) before its first request, and a server with
-//! [`ServerConfig::edhoc`](crate::server::ServerConfig::edhoc).
+//! EDHOC (RFC 9528): keys and credentials in files, and the responder. A client agrees on an OSCORE context before its
+//! first request if [`ClientConfig::edhoc`](crate::client::ClientConfig::edhoc) is set. A server answers EDHOC messages
+//! if [`ServerConfig::edhoc`](crate::server::ServerConfig::edhoc) is set.
 //!
-//! A context that both ends agreed on is in memory alone, and ends with the process: its keys are new in each session, so no number of
-//! it can be used twice.
+//! A context from EDHOC is only in memory, and ends with the process. Its keys are new in each session, so none of its
+//! numbers can be used twice.
 
 mod file;
 mod server;
@@ -20,14 +20,15 @@ use tegmen_edhoc::transfer::MESSAGE_FORMAT;
 use tegmen_edhoc::{Agreed, PeerError};
 use zeroize::Zeroizing;
 
-/// The keys with which a client agrees on a context, and the servers that it trusts.
+/// The keys with which a client agrees on an OSCORE context, and the servers that it trusts.
 pub struct EdhocKeys {
-    /// The own key and credential.
+    /// The private key and the credential of the client.
     pub identity: Identity,
-    /// The credentials of servers that are trusted.
+    /// The credentials of trusted servers.
     pub trusted: Vec<Credential>,
-    /// True to send message_3 in the first protected request, which saves a round trip (RFC 9668). The server must support
-    /// that. The client sends message_3 in a separate request if its requests are not confirmable, or if NSTART is more than 1.
+    /// True to send message_3 in the first protected request, which saves a round trip (RFC 9668). The server must
+    /// support such combined requests. If its requests are not confirmable, or if NSTART is more than 1, the client
+    /// sends message_3 in a separate request.
     pub combined: bool,
 }
 
@@ -37,7 +38,7 @@ impl std::fmt::Debug for EdhocKeys {
     }
 }
 
-/// The context on which both ends agreed. `allow` has the rights of the other end, as in a credentials file.
+/// Returns the context on which both ends agreed. `allow` has the rights of the other end, as in a credentials file.
 pub(crate) fn context_of(agreed: &Agreed, allow: Option<Vec<String>>) -> ContextFile {
     ContextFile {
         sender_id: agreed.sender_id.as_bytes().to_vec(),
@@ -53,7 +54,8 @@ pub(crate) fn context_of(agreed: &Agreed, allow: Option<Vec<String>>) -> Context
     }
 }
 
-/// The error message in the payload of a response with this Content-Format, in words.
+/// Returns the text of the EDHOC error message in the payload of a response; `None` if the payload is not an error
+/// message. `format` is the Content-Format of the response.
 pub(crate) fn peer_error(format: Option<u32>, payload: &[u8]) -> Option<String> {
     if format != Some(MESSAGE_FORMAT.into()) {
         return None;

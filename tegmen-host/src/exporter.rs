@@ -6,13 +6,14 @@ use tegmen::endpoint::{Endpoint, Peers};
 use tegmen::identity::PeerId;
 use tegmen::secret::Secret;
 
-/// Bytes of the keying material that a session exports.
+/// Length of the keying material that a session exports, in bytes.
 pub const EXPORTED_LEN: usize = 32;
 
-/// Keying material of a session. Both ends have the same bytes under the same label, and no other session has them.
+/// The keying material of a session. Both ends have the same bytes under the same label, and no other session has these
+/// bytes.
 pub type Exported = Secret<EXPORTED_LEN>;
 
-/// Returns the keying material of a session that was established just now; `None` if it exports nothing.
+/// Returns the keying material of a session that has just been established; `None` if the session exports nothing.
 pub(crate) fn export<C: Crypto, P: Peers, R: Roles>(
     endpoint: &mut Endpoint<P, R>,
     peer: PeerId,

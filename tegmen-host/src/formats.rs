@@ -1,11 +1,11 @@
-//! Content-Formats by name, and representations as text for people.
+//! Content-Formats by name, and the conversion of representations to text for people.
 
 use crate::{problem, senml};
 
 /// A Content-Format of the IANA registry.
 struct Format {
     number: u16,
-    /// The short name that the command line takes.
+    /// The short name of the format on the command line.
     name: &'static str,
     media_type: &'static str,
 }
@@ -26,7 +26,7 @@ const FORMATS: &[Format] = &[
     Format { number: 257, name: "problem", media_type: "application/concise-problem-details+cbor" },
 ];
 
-/// The number of a Content-Format that is given as a number, a short name such as `json`, or a media type.
+/// Returns the number of a Content-Format. The text is a number, a short name such as `json`, or a media type.
 pub fn parse(text: &str) -> Option<u16> {
     if let Ok(number) = text.parse() {
         return Some(number);
@@ -35,18 +35,19 @@ pub fn parse(text: &str) -> Option<u16> {
     FORMATS.iter().find(same).map(|format| format.number)
 }
 
-/// The media type of a number.
+/// Returns the media type of a Content-Format.
 pub fn media_type(number: u16) -> Option<&'static str> {
     FORMATS.iter().find(|format| format.number == number).map(|format| format.media_type)
 }
 
-/// The short names, for help texts.
+/// Returns the short names, for help texts.
 pub fn names() -> String {
     FORMATS.iter().map(|format| format.name).collect::<Vec<_>>().join(", ")
 }
 
-/// A representation as people read it: JSON indented, CBOR in diagnostic notation (RFC 8949, section 8), SenML as a
-/// table, links one a line, problem details in words. `None` if it is to be shown as it is.
+/// Returns a representation in a form for people: indented JSON, CBOR in diagnostic notation (RFC 8949, section 8),
+/// SenML as a table, one link on each line, and problem details as text. Returns `None` if the representation should be
+/// shown without changes.
 pub fn show(format: Option<u32>, bytes: &[u8]) -> Option<String> {
     match format? {
         40 => Some(std::str::from_utf8(bytes).ok()?.replace(",<", ",\n<")),

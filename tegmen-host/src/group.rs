@@ -1,6 +1,7 @@
 //! Groups of servers: multicast addresses (RFC 7252, section 8), and memberships in groups that Axiom protects.
 //!
-//! [`groupcomm`] has the messages of a group's controller. A [`Membership`] is a member of a group, with its state on disk.
+//! [`groupcomm`] has the messages between a member and the controller of its group. A [`Membership`] is a member of a
+//! group, with its state on disk.
 
 mod answered;
 mod error;
@@ -25,20 +26,22 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAdd
 use std::str::FromStr;
 use std::{fmt, io};
 
-/// A multicast address, and on which network interface.
+/// A multicast address, and the network interface on which it is used.
 ///
-/// All CoAP nodes are `224.0.1.187`, `ff02::fd` on a link and `ff05::fd` in a site (RFC 7252, section 12.8).
+/// The groups of all CoAP nodes are `224.0.1.187`, `ff02::fd` on a link and `ff05::fd` in a site (RFC 7252, section
+/// 12.8).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Group {
     /// The address.
     pub ip: IpAddr,
-    /// The name of the interface, or for IPv4 an address of it. Without it the system selects the interface.
+    /// The name of the interface, or for IPv4 an address of the interface. With `None` the system selects the
+    /// interface.
     pub interface: Option<String>,
-    /// Number of the interface, or 0.
+    /// The number of the interface, or 0 if it has no name.
     index: u32,
 }
 
-/// Why a text is no group.
+/// The error that a text is not a multicast group.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "{text}: {problem}; right ones are 224.0.1.187, 224.0.1.187%eth0, 224.0.1.187%10.0.0.7 (by an address of the interface) and ff02::fd%eth0"
@@ -49,7 +52,7 @@ pub struct GroupError {
 }
 
 impl Group {
-    /// Address and port.
+    /// Returns the socket address of the group at this port.
     pub fn at(&self, port: u16) -> SocketAddr {
         match self.ip {
             IpAddr::V4(ip) => SocketAddr::new(ip.into(), port),
@@ -63,10 +66,11 @@ impl Group {
         address.parse().is_ok_and(|ip: IpAddr| ip.is_multicast())
     }
 
-    /// Opens a socket that sends to the group by its interface, from this address of ours, or from any port. Its calls do not block.
+    /// Opens a non-blocking socket that sends to the group through its interface. `own` is the local address; with
+    /// `None` the socket has any port.
     ///
     /// # Errors
-    /// The error of the system, also if the interface is gone.
+    /// The error of the system, also if the interface no longer exists.
     pub fn socket(&self, own: Option<SocketAddr>) -> io::Result<UdpSocket> {
         let any = match self.ip {
             IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -86,12 +90,12 @@ impl Group {
         Ok(socket.into())
     }
 
-    /// The number of the interface, or 0.
+    /// Returns the number of the interface, or 0 if it has no name.
     pub(crate) const fn index(&self) -> u32 {
         self.index
     }
 
-    /// The address that names the interface, if one does.
+    /// Returns the IPv4 address that names the interface, if an address names it.
     pub(crate) fn interface_address(&self) -> Option<Ipv4Addr> {
         self.interface.as_ref().filter(|_| self.ip.is_ipv4())?.parse().ok()
     }
@@ -128,7 +132,8 @@ impl fmt::Display for Group {
     }
 }
 
-/// The number of an interface: the system reads names as scopes of addresses on a link.
+/// Returns the number of an interface. The system converts interface names where it parses scopes of link-local
+/// addresses.
 fn index_of(name: &str) -> Option<u32> {
     let found = (format!("fe80::1%{name}"), 0).to_socket_addrs().ok()?.next()?;
     match found {

@@ -1,11 +1,11 @@
-//! Firmware images for all members of a group: the messages, and the state of the end that sends.
+//! Firmware images for all members of a group: the messages, and the state of the sender.
 //!
-//! **This is an extension of ours.** RFC 7959, section 2.8, leaves blocks of a request to a group for further study. The sender sends
-//! each block once to the group: a PUT that is not confirmable, with Block1, No-Response, and the argument [`ImageId`] in its query.
-//! Then it asks the group with a GET that has the same argument. Each member responds with an [`ImageReport`], and the sender sends
-//! again the blocks that a member lacks. [`ImageTransfer`] is the state of the sender, without sockets and clock;
-//! [`crate::client::ask_for_image`] and [`crate::client::send_image`] do its work on the network. The other end is
-//! [`crate::resources::Image`].
+//! **This is an extension by Tegmen.** RFC 7959, section 2.8, leaves blocks of a request to a group for further study.
+//! The sender sends each block once to the group: a non-confirmable PUT with Block1, No-Response, and the argument
+//! [`ImageId`] in its query. Then it sends a GET with the same argument to the group. Each member responds with an
+//! [`ImageReport`], and the sender sends the missing blocks again. [`ImageTransfer`] is the state of the sender,
+//! without sockets and clock; [`crate::client::ask_for_image`] and [`crate::client::send_image`] make its requests.
+//! [`crate::resources::Image`] is the receiver.
 
 mod report;
 mod transfer;
@@ -21,13 +21,14 @@ use std::fmt;
 use std::str::FromStr;
 use tegmen::coap::{MessageRef, OptionNumber};
 
-/// Bytes of a unit. Missing parts of an image are counted in units. Each block has the size of one unit or several.
+/// Bytes of a unit, in which missing parts of an image are counted. The size of a block is a multiple of a unit.
 pub const UNIT: u32 = 64;
 
-/// The key of the argument of the query that names an image.
+/// The key of the query argument that names an image.
 const KEY: &str = "image=";
 
-/// The name of an image: the first 8 bytes of its SHA-256 digest, and its size in bytes. As text: `3f9a12bc44d0e1f2:300000`.
+/// The name of an image: the first 8 bytes of its SHA-256 digest, and its size in bytes. Its text form is, for example,
+/// `3f9a12bc44d0e1f2:300000`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ImageId {
     /// The first bytes of the SHA-256 digest.
@@ -37,28 +38,29 @@ pub struct ImageId {
 }
 
 impl ImageId {
-    /// Names the image with this digest and size.
+    /// Returns the name of an image with this digest and size.
     pub const fn new(digest: &Digest, size: u32) -> Self {
         let [a, b, c, d, e, f, g, h, ..] = *digest;
         Self { digest: [a, b, c, d, e, f, g, h], size }
     }
 
-    /// Returns the units of the image. The last one may be shorter than the others.
+    /// Returns the number of units of the image. The last unit may be shorter than the others.
     pub const fn units(self) -> u32 {
         self.size.div_ceil(UNIT)
     }
 
-    /// True if an image with this digest has the name, given that it has the size.
+    /// True if this is the name of an image with this digest. The size is not compared.
     pub fn is_of(self, digest: &Digest) -> bool {
         digest.starts_with(&self.digest)
     }
 
-    /// Returns the argument of a query that names the image.
+    /// Returns the query argument that names the image.
     pub fn argument(self) -> String {
         format!("{KEY}{self}")
     }
 
-    /// Reads the argument of a request; `None` if it has none, or one that names no image.
+    /// Reads the query argument of a request. Returns `None` if the request has no such argument, or if its value is
+    /// not a name of an image.
     pub fn in_query(message: &MessageRef<'_>) -> Option<Self> {
         let arguments = message.values(OptionNumber::URI_QUERY).filter_map(|value| std::str::from_utf8(value).ok());
         let text = arguments.filter_map(|argument| argument.strip_prefix(KEY)).next()?;
@@ -72,7 +74,7 @@ impl fmt::Display for ImageId {
     }
 }
 
-/// The text names no image.
+/// The error that a text is not the name of an image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("an image is named by 16 hexadecimal digits, a colon and its size in bytes, as 3f9a12bc44d0e1f2:300000")]
 pub struct ImageIdError;

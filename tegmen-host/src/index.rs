@@ -1,25 +1,25 @@
-//! The index of the peer table by path and by connection id, and of the replies in an exchange pool. It is one array with
-//! open addressing: a lookup among a million entries waits for memory once before it reaches the entry. Hash maps of
-//! libraries read their control bytes first, and wait twice.
+//! The index of the peer table by path and by connection id, and of the replies in an exchange pool. The index is one
+//! array with open addressing. So a lookup among a million entries waits for memory only once before it reads the
+//! entry. The hash maps of libraries first read their control bytes, and so wait twice.
 
 use std::hash::{BuildHasher, RandomState};
 use tegmen::address::Path;
 use tegmen_accel::prefetch;
 
-/// Positions in the table, found by the [`Tag`] of their path.
+/// A map from the [`Tag`] of a path to the position of an entry in a table.
 pub(crate) struct Index {
-    /// Zero for an empty slot; otherwise the tag, and the position plus one.
+    /// The slots. An empty slot is zero; any other slot contains the tag, and the position plus one.
     slots: Box<[u64]>,
     len: usize,
     keys: [u64; 6],
 }
 
-/// A hash under secret keys, so that nobody can choose paths that collide.
+/// A hash under secret keys, so that an attacker cannot choose paths that collide.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Tag(u32);
 
 impl Tag {
-    /// The tag of what was hashed to this word.
+    /// Returns the tag for a hash of 64 bits.
     pub(crate) const fn of(hash: u64) -> Self {
         Self((hash >> 32) as u32)
     }
@@ -31,7 +31,7 @@ impl Index {
         Self { slots: vec![0; SLOTS_MIN].into(), len: 0, keys: std::array::from_fn(|i| random.hash_one(i)) }
     }
 
-    /// The tag of `path`.
+    /// Returns the tag of `path`.
     #[inline]
     pub(crate) fn tag(&self, path: &Path) -> Tag {
         let words = |ip: &[u8; 16]| {
@@ -47,7 +47,7 @@ impl Index {
         Tag((fold(remote ^ ports ^ k4, local ^ k5) >> 32) as u32)
     }
 
-    /// The tag of a connection id, of 20 bytes at most.
+    /// Returns the tag of a connection id, of at most 20 bytes.
     pub(crate) fn tag_of_id(&self, id: &[u8]) -> Tag {
         let mut words = [0u64; 4];
         for (word, bytes) in words.iter_mut().zip(id.chunks(8)) {
@@ -60,20 +60,21 @@ impl Index {
         Tag((fold(first, last ^ k4) >> 32) as u32)
     }
 
-    /// Has the slot of `tag` brought.
+    /// Prefetches the slot of `tag` into the cache.
     #[inline]
     pub(crate) fn prefetch(&self, tag: Tag) {
         prefetch(&self.slots[self.home(tag)]);
     }
 
-    /// The position in the slot of `tag`, most often that of the path; `u32::MAX` if there is none.
+    /// Returns the position in the first slot for `tag`, which is usually the right position. Returns `u32::MAX` if the
+    /// slot is empty.
     #[inline]
     pub(crate) fn guess(&self, tag: Tag) -> u32 {
         // Zero is an empty slot.
         (self.slots[self.home(tag)] as u32).wrapping_sub(1)
     }
 
-    /// The position with this tag for which `is_it` holds.
+    /// Returns the position with this tag for which `is_it` returns true.
     #[inline]
     pub(crate) fn find(&self, tag: Tag, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let mut at = self.home(tag);
@@ -86,7 +87,7 @@ impl Index {
         }
     }
 
-    /// Adds a position that is not there.
+    /// Adds a position. The index must not contain this position.
     pub(crate) fn insert(&mut self, tag: Tag, position: u32) {
         if (self.len + 1) * 4 > self.slots.len() * 3 {
             let larger = vec![0; self.slots.len() * 2].into();
@@ -100,7 +101,7 @@ impl Index {
         self.len += 1;
     }
 
-    /// Removes a position, if it is there.
+    /// Removes a position, if the index contains it.
     pub(crate) fn remove(&mut self, tag: Tag, position: u32) {
         let mut hole = self.home(tag);
         loop {
@@ -123,13 +124,13 @@ impl Index {
         self.slots[hole] = 0;
     }
 
-    /// Positions in the index.
+    /// Returns the number of positions in the index.
     #[cfg(test)]
     pub(crate) const fn len(&self) -> usize {
         self.len
     }
 
-    /// Bytes on the heap.
+    /// Returns the number of bytes on the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
         size_of_val(&*self.slots)
     }
@@ -160,13 +161,13 @@ fn taken(slot: u64) -> Option<(Tag, u32)> {
     (slot != 0).then_some((Tag((slot >> 32) as u32), (slot as u32).wrapping_sub(1)))
 }
 
-/// Both halves of a product, in one word.
+/// Multiplies two numbers, and combines both halves of the product in one word.
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64
 }
 
-/// A power of two; so is every later number of slots.
+/// The initial number of slots. The number of slots is always a power of two.
 const SLOTS_MIN: usize = 16;
 
 #[cfg(test)]

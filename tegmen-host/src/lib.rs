@@ -1,21 +1,23 @@
 //! Tegmen on an operating system: UDP sockets that receive in batches, a peer table for millions of sessions,
-//! credentials from a file, a CoAP server sharded by core, and a client.
+//! credentials from a file, a CoAP server that is sharded by core, and a client.
 //!
-//! * [`server`] answers: give it addresses, [`credentials`] and an application.
-//! * [`client`] asks.
+//! * [`server`] answers requests: give it addresses, [`credentials`] and an application.
+//! * [`client`] sends requests.
 //! * [`proxy`] forwards requests to other servers, and stores their responses.
-//! * [`contexts`] keeps OSCORE contexts on disk, and [`edhoc`] makes contexts of two ends that know each other's keys.
-//! * [`group`] is a member of a protected group, and [`controller`] where it gets its keys.
-//! * [`delegate`] lets a server open sessions in the name of devices, and a device resume them.
+//! * [`contexts`] keeps OSCORE contexts on disk, and [`edhoc`] makes contexts between two ends that know each other's
+//!   keys.
+//! * [`group`] is a member of a protected group, and [`controller`] asks the controller of a group for keys.
+//! * [`delegate`] lets a server open sessions in the name of devices, and lets a device resume them.
 //! * [`exporter`] gives keying material of sessions to other protocols.
-//! * [`state`] keeps the numbers of sessions and contexts over restarts, so that none is used twice.
+//! * [`state`] keeps the numbers of sessions and contexts over restarts, so that no number is used twice.
 //! * [`formats`], [`senml`] and [`problem`] read and write payloads.
-//! * [`x509`] verifies peers that have public keys, and [`provider::public`] has the arithmetic of these keys.
-//! * [`probe`], [`pcapng`] and [`metrics`] show what happens.
+//! * [`x509`] verifies peers that have public keys, and [`provider::public`] implements the operations with these keys.
+//! * [`probe`], [`pcapng`] and [`metrics`] show the operation of servers and sessions.
 //! * [`bridge`] carries the packets of a mote on a serial line.
 //! * [`steering`] gives a device and its delegation server one address.
 //! * [`exchange_pool`] keeps the replies to all peers of a shard in a bounded number of bytes.
-//! * [`slab`] is the table behind both, usable by itself with [`tegmen::endpoint::Endpoint`].
+//! * [`slab`] is the peer table of servers and clients, which can also be used alone with
+//!   [`tegmen::endpoint::Endpoint`].
 
 #[cfg(unix)]
 pub mod bridge;
@@ -56,7 +58,7 @@ pub use tegmen_trust::{credentials, digest, hex, provider, public_keys, request_
 
 use tegmen_trust::{private, reading};
 
-/// The Rust blocks of the page about the library, compiled and run as tests.
+/// The Rust blocks of the documentation page about the library, which are compiled and run as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/library.md")]
 struct LibraryPage;

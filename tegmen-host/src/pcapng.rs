@@ -1,6 +1,7 @@
-//! Captures in pcapng with the secrets (Decryption Secrets Block), so that Wireshark shows the decrypted traffic.
+//! Captures in the pcapng format, including the secrets (Decryption Secrets Block), so that Wireshark shows the
+//! decrypted traffic.
 //!
-//! Anyone who has the file can read the traffic, so only its owner can read the file.
+//! A reader of the file can decrypt the traffic, so only its owner can read it.
 
 use crate::client::{Tap, Tapped};
 use std::fs::File;
@@ -10,7 +11,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Writes datagrams as IP packets.
+/// A capture that writes datagrams as IP packets.
 pub struct Capture<W: Write> {
     out: W,
 }
@@ -19,13 +20,13 @@ const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
 const ENHANCED_PACKET: u32 = 6;
 const DECRYPTION_SECRETS: u32 = 10;
-/// The secrets are a TLS key log ("TLSK").
+/// The type of secrets that is a TLS key log ("TLSK").
 const TLS_KEY_LOG: u32 = 0x544c_534b;
-/// IPv4 or IPv6 without a link layer.
+/// The link type of packets that begin with an IPv4 or IPv6 header.
 const LINKTYPE_RAW: u16 = 101;
 
 impl Capture<BufWriter<File>> {
-    /// Begins a file.
+    /// Creates a file, and begins a capture in it.
     ///
     /// # Errors
     /// The error of the system.
@@ -34,8 +35,8 @@ impl Capture<BufWriter<File>> {
         Self::new(BufWriter::new(file))
     }
 
-    /// Returns a tap that captures the traffic and the secrets of a client. If a write fails, it calls `on_error`
-    /// once; the client continues.
+    /// Returns a tap that captures the traffic and the secrets of a client. If a write fails, the tap calls `on_error`
+    /// once, and the client continues.
     pub fn tap(self, on_error: impl Fn(io::Error) + Send + Sync + 'static) -> Tap {
         let capture = Mutex::new(Some(self));
         Tap(Arc::new(move |tapped| {
@@ -61,7 +62,7 @@ impl<W: Write> Capture<W> {
     /// Begins a capture.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The error of the output.
     pub fn new(out: W) -> io::Result<Self> {
         let mut capture = Self { out };
         let mut section = Vec::new();
@@ -79,10 +80,10 @@ impl<W: Write> Capture<W> {
         Ok(capture)
     }
 
-    /// Adds lines of a key log (RFC 9850). They count for the packets after them.
+    /// Adds lines of a key log (RFC 9850). The lines apply to the packets that follow.
     ///
     /// # Errors
-    /// Those of the output.
+    /// The error of the output.
     pub fn secrets(&mut self, lines: &str) -> io::Result<()> {
         let mut block = Vec::new();
         block.extend_from_slice(&TLS_KEY_LOG.to_le_bytes());
@@ -94,7 +95,7 @@ impl<W: Write> Capture<W> {
     /// Adds a UDP datagram.
     ///
     /// # Errors
-    /// Those of the output.
+    /// The error of the output.
     pub fn datagram(&mut self, at: SystemTime, from: SocketAddr, to: SocketAddr, datagram: &[u8]) -> io::Result<()> {
         let packet = packet(from, to, datagram);
         let micros = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
@@ -128,7 +129,7 @@ fn option(block: &mut Vec<u8>, code: u16, value: &[u8]) {
     block.resize(block.len().next_multiple_of(4), 0);
 }
 
-/// A datagram with its UDP and IP headers.
+/// Returns a datagram with its UDP and IP headers.
 fn packet(from: SocketAddr, to: SocketAddr, datagram: &[u8]) -> Vec<u8> {
     let udp_len = (datagram.len() + 8) as u16;
     let mut udp = Vec::new();
@@ -172,7 +173,7 @@ fn packet(from: SocketAddr, to: SocketAddr, datagram: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// The Internet checksum (RFC 1071) of parts, each but the last of even length.
+/// Returns the Internet checksum (RFC 1071) of several parts. All parts except the last must have an even length.
 fn checksum(parts: &[&[u8]]) -> u16 {
     let words = parts.iter().flat_map(|part| part.chunks(2));
     let mut sum =

@@ -4,10 +4,10 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Number of counts. If there are more prefixes, several share one count.
+/// Number of counters. If there are more prefixes, several prefixes share one counter.
 const PREFIXES: usize = 1 << 14;
 
-/// The /24 of an IPv4 address, the /56 of an IPv6 address, as a number.
+/// Returns the /24 prefix of an IPv4 address, or the /56 prefix of an IPv6 address, as a number.
 pub(crate) fn of(ip: IpAddr) -> u64 {
     match ip.to_canonical() {
         IpAddr::V4(ip) => u64::from(ip.to_bits() >> 8),
@@ -15,9 +15,11 @@ pub(crate) fn of(ip: IpAddr) -> u64 {
     }
 }
 
-/// Counts the places that each prefix holds in a bounded table. Its size is fixed, and threads may share it.
+/// The number of places in a bounded table that each prefix has. The size of the counters is fixed, and threads may
+/// share them.
 pub(crate) struct Shares {
-    /// Has secret keys, so that nobody can choose addresses that share a count with those of another peer.
+    /// The hash function of the counters. It has secret keys, so that an attacker cannot choose addresses that share a
+    /// counter with another peer.
     hasher: RandomState,
     held: Box<[AtomicU32]>,
 }
@@ -31,7 +33,7 @@ impl Shares {
         &self.held[self.hasher.hash_one(of(ip)) as usize % PREFIXES]
     }
 
-    /// The places that the prefix of `ip` holds.
+    /// Returns the number of places that the prefix of `ip` has.
     pub(crate) fn held(&self, ip: IpAddr) -> u32 {
         self.count(ip).load(Ordering::Relaxed)
     }
@@ -41,12 +43,12 @@ impl Shares {
         self.count(ip).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts one place less.
+    /// Counts one place less for the prefix of `ip`.
     pub(crate) fn give_back(&self, ip: IpAddr) {
         self.count(ip).fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Bytes on the heap.
+    /// Returns the number of bytes on the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
         size_of_val(&*self.held)
     }

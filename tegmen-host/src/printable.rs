@@ -1,7 +1,7 @@
-//! Text of peers, for a terminal or a log.
+//! Converts text of peers for a terminal or a log.
 
-/// Returns the text with escapes for control characters, and for those that change the direction of a line. It stays on one line
-/// and does nothing to a terminal.
+/// Returns the text with escapes for control characters, and for characters that change the direction of a line. The
+/// result is on one line, and cannot control a terminal.
 pub fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {

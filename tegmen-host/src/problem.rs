@@ -4,34 +4,34 @@ use minicbor::data::Type;
 use minicbor::{Decoder, Encoder};
 use std::fmt;
 
-/// Content-Format application/concise-problem-details+cbor.
+/// The Content-Format application/concise-problem-details+cbor.
 pub const CONTENT_FORMAT: u16 = 257;
 
-/// A problem.
+/// The description of a problem.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Problem {
     /// A short description of the problem.
     pub title: Option<String>,
-    /// More of this occurrence.
+    /// Details of this occurrence of the problem.
     pub detail: Option<String>,
-    /// URI of this occurrence.
+    /// The URI of this occurrence of the problem.
     pub instance: Option<String>,
     /// The response code that the origin gave, as a number.
     pub response_code: Option<u8>,
 }
 
-/// The bytes are no problem details.
+/// The error that bytes are not concise problem details.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("no concise problem details (RFC 9290): a CBOR map is expected")]
 pub struct NotAProblem;
 
 impl Problem {
-    /// A problem of this title and detail.
+    /// Returns a problem with this title and detail.
     pub fn new(title: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { title: Some(title.into()), detail: Some(detail.into()), ..Self::default() }
     }
 
-    /// The payload.
+    /// Returns the payload.
     pub fn to_cbor(&self) -> Vec<u8> {
         let texts = [(-1, &self.title), (-2, &self.detail), (-3, &self.instance)];
         let count = texts.iter().filter(|(_, text)| text.is_some()).count() + usize::from(self.response_code.is_some());
@@ -52,10 +52,10 @@ impl Problem {
         encoder.into_writer()
     }
 
-    /// Reads a payload; entries that are not known are skipped (RFC 9290, section 2).
+    /// Reads a payload. Unknown entries are skipped (RFC 9290, section 2).
     ///
     /// # Errors
-    /// [`NotAProblem`].
+    /// [`NotAProblem`] if the payload is not valid.
     pub fn from_cbor(bytes: &[u8]) -> Result<Self, NotAProblem> {
         Self::read(&mut Decoder::new(bytes)).map_err(|_| NotAProblem)
     }
@@ -88,7 +88,7 @@ impl Problem {
     }
 }
 
-/// A text, or the text of a tagged one with language and direction (tag 38).
+/// Reads a text string, or the text of a tagged string with language and direction (tag 38).
 fn text(decoder: &mut Decoder<'_>) -> Result<String, minicbor::decode::Error> {
     if decoder.datatype()? == Type::Tag {
         decoder.tag()?;

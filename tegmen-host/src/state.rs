@@ -1,14 +1,15 @@
-//! State that must never go back: numbers for nonces, and the numbers that the other end has used.
+//! State that must never return to an earlier version: numbers for nonces, and the numbers that the other end has used.
 //!
-//! There is one rule: the end of a lease of numbers is durable before the first of them is used. The state of a
-//! context or a session is in one of two places:
+//! One rule applies: the end of a lease of numbers is on disk before the first number of the lease is used. The state
+//! of a context or a session is in one of two places:
 //!
-//! * a file for each, written and renamed in one step: OSCORE contexts (see [`crate::contexts`]), and the session of a
-//!   client ([`SessionFile`]);
-//! * a SQLite [`Database`] for many: the sessions of a server ([`Sessions`]), and its contexts.
+//! * a separate file, which is written and renamed in one step: for OSCORE contexts (see [`crate::contexts`]), and for
+//!   the session of a client ([`SessionFile`]);
+//! * a SQLite [`Database`] for many sessions or contexts: for the sessions of a server ([`Sessions`]), and for its
+//!   contexts.
 //!
-//! Each place is open in one process at a time, and recognizes itself. A copy, a restored older version and a file
-//! that was cut short are refused, because they would repeat nonces.
+//! Each place is open in one process at a time, and detects if it was copied. A copy, a restored older version and a
+//! file that was cut short are refused, because they would repeat nonces.
 
 mod session_file;
 mod sessions;

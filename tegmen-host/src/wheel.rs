@@ -1,21 +1,21 @@
-//! A hierarchical timing wheel over a slab. Setting, moving and clearing an alarm cost the same with a million entries
-//! as with ten, and finding the earliest alarm reads six words.
+//! A hierarchical timing wheel for the entries of a slab. Setting, moving and clearing an alarm cost the same for a
+//! million entries as for ten, and finding the earliest alarm reads six words.
 
 use tegmen::time::Instant;
 
-/// No entry.
+/// The index of no entry.
 pub(crate) const NONE: u32 = u32::MAX;
 const LEVELS: usize = 6;
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
 /// The list of entries that are due.
 const DUE: u16 = (LEVELS * SLOTS) as u16;
-/// In no list.
+/// The list of an entry that is in no list.
 const UNLINKED: u16 = DUE + 1;
-/// A tick is 1024 microseconds.
+/// The shift from microseconds to ticks: a tick has 1024 microseconds.
 const TICK_SHIFT: u32 = 10;
 
-/// The wheel's part of a slab entry.
+/// The data of the wheel in a slab entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
     pub(crate) at: Instant,
@@ -35,7 +35,7 @@ pub(crate) trait Links {
     fn link(&mut self, index: u32) -> &mut Link;
 }
 
-/// Heads of the lists, and the time up to which they were examined.
+/// A timing wheel: the heads of the lists, and the tick up to which they were examined.
 pub(crate) struct Wheel {
     elapsed: u64,
     occupied: [u64; LEVELS],
@@ -47,7 +47,7 @@ impl Wheel {
         Self { elapsed: 0, occupied: [0; LEVELS], heads: Box::new([NONE; LEVELS * SLOTS + 1]) }
     }
 
-    /// Sets the alarm of `index`, which has none.
+    /// Sets the alarm of `index`, which must not have an alarm.
     pub(crate) fn set(&mut self, links: &mut impl Links, index: u32, at: Instant) {
         let list = self.list_of(at);
         let head = self.heads[usize::from(list)];
@@ -79,7 +79,7 @@ impl Wheel {
         }
     }
 
-    /// The tick in which an alarm rings: the first that does not begin before it.
+    /// Returns the tick of an alarm: the first tick that does not begin before the alarm.
     fn tick(at: Instant) -> u64 {
         at.as_micros().saturating_add((1 << TICK_SHIFT) - 1) >> TICK_SHIFT
     }
@@ -98,7 +98,7 @@ impl Wheel {
         (level as usize * SLOTS + slot) as u16
     }
 
-    /// The first slot that holds anything: its list, and when it begins.
+    /// Returns the first slot that contains an entry: its list, and the tick at which the slot begins.
     fn first(&self) -> Option<(usize, u64)> {
         for (level, occupied) in self.occupied.iter().enumerate() {
             if *occupied == 0 {
@@ -115,7 +115,7 @@ impl Wheel {
         None
     }
 
-    /// A time at or before the earliest alarm, and close to it once it is near.
+    /// Returns a time at or before the earliest alarm. The nearer the alarm is, the closer is this time to it.
     pub(crate) fn next(&self) -> Option<Instant> {
         if self.heads[usize::from(DUE)] != NONE {
             return Some(Instant::from_micros(0));
@@ -123,7 +123,7 @@ impl Wheel {
         self.first().map(|(_, begin)| Instant::from_micros(begin << TICK_SHIFT))
     }
 
-    /// An entry whose alarm is at or before `now`; its alarm is cleared.
+    /// Returns an entry whose alarm is at or before `now`, and clears its alarm.
     pub(crate) fn take_due(&mut self, links: &mut impl Links, now: Instant) -> Option<u32> {
         let now = now.as_micros() >> TICK_SHIFT;
         while self.heads[usize::from(DUE)] == NONE {
@@ -143,7 +143,7 @@ impl Wheel {
         Some(index)
     }
 
-    /// Bytes on the heap.
+    /// Returns the number of bytes on the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
         size_of_val(&*self.heads)
     }

@@ -1,4 +1,4 @@
-//! The serial line: a device, a UNIX socket, a TCP connection, or QEMU with an image.
+//! The serial line of a mote: a device, a UNIX socket, a TCP connection, or QEMU with an image.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -13,23 +13,23 @@ use tokio::process::{Child, Command};
 /// The location of a mote's serial line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Line {
-    /// A serial device or a pseudo-terminal; set to 115,200 baud, eight bits, nothing translated.
+    /// A serial device or a pseudo-terminal. The bridge sets it to 115,200 baud and eight bits without translation.
     Device(PathBuf),
-    /// A UNIX socket that somebody listens at, as QEMU does with `-serial unix:PATH,server=on,wait=off`.
+    /// A UNIX socket at which a program listens, as QEMU does with `-serial unix:PATH,server=on,wait=off`.
     Unix(PathBuf),
-    /// A TCP address that somebody listens at: HOST:PORT.
+    /// A TCP address at which a program listens: HOST:PORT.
     Tcp(String),
-    /// An image, to be run by QEMU as a child whose standard input and output are the line.
+    /// An image for QEMU. The bridge starts QEMU as a child process, whose standard input and output are the line.
     Image(PathBuf),
 }
 
 /// The reason why a line cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
-    /// There is no such thing.
+    /// The path does not exist.
     #[error("{0} is neither a serial device nor a UNIX socket nor HOST:PORT; is the mote plugged in, or QEMU started?")]
     Missing(String),
-    /// The name stands for a file of another kind.
+    /// The path names a file of another kind.
     #[error("{0} is no serial device and no UNIX socket; an image to be run goes with --image")]
     WrongKind(String),
     /// The line exists but cannot be used.
@@ -40,13 +40,13 @@ pub enum LineError {
         /// The error of the system.
         source: io::Error,
     },
-    /// There is no such image.
+    /// The image does not exist.
     #[error("there is no image {0}: `cargo build --release` in firmware/ makes them (its README names the compiler)")]
     NoImage(String),
-    /// QEMU is not there.
+    /// QEMU is not installed.
     #[error("qemu-system-arm is not installed: sudo apt-get install qemu-system-arm")]
     NoQemu,
-    /// QEMU does not start.
+    /// QEMU cannot be started.
     #[error("qemu-system-arm does not start: {0}")]
     Qemu(#[source] io::Error),
 }
@@ -69,7 +69,7 @@ pub(super) struct Ends {
 }
 
 impl Line {
-    /// The line that a text stands for: the path of a device or a UNIX socket, or HOST:PORT.
+    /// Returns the line for a text: the path of a device or a UNIX socket, or HOST:PORT.
     ///
     /// # Errors
     /// [`LineError`] if the text is neither HOST:PORT nor the path of a device or a socket, or if the system refuses
@@ -120,7 +120,8 @@ impl fmt::Display for Line {
     }
 }
 
-/// A terminal is a file that the system waits on as it does on a pipe, so the types for pipes serve it.
+/// Opens a serial device. The system waits for a terminal in the same way as for a pipe, so the types for pipes are
+/// used.
 fn open_device(path: &std::path::Path) -> io::Result<(pipe::Receiver, pipe::Sender)> {
     use rustix::fs::OFlags;
     use rustix::termios::{OptionalActions, isatty, tcgetattr, tcsetattr};
@@ -157,7 +158,7 @@ fn start_qemu(image: &std::path::Path) -> Result<Ends, LineError> {
 }
 
 impl Ends {
-    /// Why the line was closed from the other side.
+    /// Returns the reason why the other side closed the line.
     pub(super) async fn epitaph(&mut self) -> String {
         match &mut self.qemu {
             None => "the other side closed it".to_owned(),
@@ -176,7 +177,7 @@ impl Ends {
         }
     }
 
-    /// Ends the QEMU that was started for this line.
+    /// Ends the QEMU process of this line.
     pub(super) async fn end(&mut self) {
         if let Some(qemu) = &mut self.qemu {
             // It may have ended by itself.
@@ -185,6 +186,6 @@ impl Ends {
     }
 }
 
-/// The speed of our motes' UART.
+/// The speed of the UART of Tegmen's motes, in baud.
 const BAUD: u32 = 115_200;
 const QEMU: &str = "qemu-system-arm";

@@ -1,4 +1,4 @@
-//! A mote that the tests play, at the other end of a UNIX socket.
+//! Tests of the bridge, with a simulated mote at the other end of a UNIX socket.
 
 use super::*;
 use std::net::Ipv4Addr;
@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The mote's end of the line, and the bridge at the other.
+/// The mote's end of the line, and the bridge at the other end.
 struct World {
     mote: UnixStream,
     addresses: Vec<Forward>,
@@ -45,7 +45,7 @@ impl World {
         Self { mote, addresses, events, stop, bridge }
     }
 
-    /// A frame that the bridge sends to the mote.
+    /// Returns a frame that the bridge sends to the mote.
     async fn frame(&mut self) -> Vec<u8> {
         let mut storage = vec![0; 4096];
         let mut decoder = Decoder::new(&mut storage);
@@ -57,7 +57,7 @@ impl World {
         }
     }
 
-    /// A datagram that reaches the mote: its path, as the mote sees it, and its payload.
+    /// Returns a datagram that reaches the mote: its path from the mote's point of view, and its payload.
     async fn datagram(&mut self) -> (Path, Vec<u8>) {
         let mut frame = self.frame().await;
         let datagram = Datagram::parse(&mut frame).unwrap();

@@ -1,4 +1,4 @@
-//! The replies that datagrams bring.
+//! The replies in received datagrams.
 
 use super::Response;
 use super::serving::Serving;
@@ -10,10 +10,10 @@ use tegmen::node::{Answer, Application, DeferredRequest, Incoming, Pacing, Refus
 use tegmen::oscore::UnprotectError;
 use tegmen::time::Instant;
 
-/// PROBING_RATE for each peer (RFC 7252, section 4.7), and the peers that were heard.
+/// The limits by PROBING_RATE for each peer (RFC 7252, section 4.7), and the peers from which a message came.
 #[derive(Default)]
 pub(super) struct PeerPacing {
-    /// The peers that were sent messages without acknowledgement, and not heard since then.
+    /// The peers to which unacknowledged messages were sent, and from which no message came since then.
     probing: HashMap<PeerId, Probing>,
     pub(super) heard: Vec<PeerId>,
 }
@@ -23,7 +23,7 @@ impl PeerPacing {
         self.probing.remove(&peer);
     }
 
-    /// Forgets the peers that are gone.
+    /// Removes the peers that no longer exist.
     pub(super) fn retain_peers(&mut self, mut is_there: impl FnMut(PeerId) -> bool) {
         self.probing.retain(|peer, _| is_there(*peer));
     }
@@ -49,16 +49,16 @@ impl Pacing for PeerPacing {
     }
 }
 
-/// The replies that one datagram brought.
+/// The replies in one datagram.
 pub(super) struct Arrivals {
     list: VecDeque<(PeerId, RequestId, Arrival)>,
-    /// The serving side, if the endpoint serves.
+    /// The server side, if the endpoint serves requests.
     pub(super) serving: Option<Box<Serving>>,
 }
 
 pub(super) enum Arrival {
     Response(Response),
-    /// A response that does not open, and its code outside.
+    /// A response that cannot be opened, and its code outside the protection.
     Refused(UnprotectError, Code),
     Acknowledged,
     Reset,
@@ -112,7 +112,7 @@ impl Application<OscoreExchange, CoapPeer> for Arrivals {
 }
 
 impl Arrivals {
-    /// No replies.
+    /// Returns an empty list of replies.
     pub(super) const fn new(serving: Option<Box<Serving>>) -> Self {
         Self { list: VecDeque::new(), serving }
     }
@@ -121,7 +121,7 @@ impl Arrivals {
         self.serving.as_mut().map(|serving| &mut serving.coap_server)
     }
 
-    /// Returns the next reply.
+    /// Removes and returns the next reply.
     pub(super) fn take(&mut self) -> Option<(PeerId, RequestId, Arrival)> {
         self.list.pop_front()
     }

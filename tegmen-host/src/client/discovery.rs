@@ -1,5 +1,5 @@
-//! Discovery of a server by the OSCORE context that a client shares with it (paper "Content Object Security in the Internet of Things",
-//! section V-B).
+//! Discovery of a server by the OSCORE context that a client shares with it (paper "Content Object Security in the
+//! Internet of Things", section V-B).
 
 use super::oscore::unprotectable;
 use super::request::Part;
@@ -17,22 +17,25 @@ use tegmen::crypto::Crypto as _;
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, timeout_at};
 
-/// A server that has a context.
+/// A server that has the context.
 #[derive(Clone, Debug)]
 pub struct Discovered {
     /// The address of the server.
     pub remote: SocketAddr,
-    /// The response. It may be 4.01 with Echo, from a server that lost its replay window: the request was not executed then.
+    /// The response. A server that lost its replay window responds with 4.01 and an Echo option, and has not executed
+    /// the request.
     pub response: Response,
 }
 
-/// Transmissions of a request. There are several, because a group does not acknowledge a request.
+/// Number of transmissions of a request. There are several, because no member of a group acknowledges the request.
 const TRANSMISSIONS: u32 = 3;
 
-/// Sends a request that is protected with the context in a directory to a group, up to three times within `wait`, and returns the first
-/// response that is authentic. Other members of the group cannot open the request. Returns `None` if no server responds.
+/// Sends a request that the context in a directory protects to a group, up to three times within `wait`, and returns
+/// the first authentic response. Other members of the group cannot open the request. Returns `None` if no server
+/// responds.
 ///
-/// The group is one that the server joined: [`discovery_address`](tegmen::oscore::discovery_address) at the interface of both.
+/// `group` must be a group that the server joined: [`discovery_address`](tegmen::oscore::discovery_address), with the
+/// network interface that client and server share.
 ///
 /// # Errors
 /// [`ClientError`], whose text names the next step.

@@ -1,4 +1,4 @@
-//! The task of an endpoint: it receives, and does what is due.
+//! The task of an endpoint, which receives datagrams and handles timers.
 
 use super::engine::{Engine, Shared};
 use super::port::Port;
@@ -13,12 +13,12 @@ use tegmen::time::Instant;
 use tokio::io::ReadBuf;
 use tokio::time::Sleep;
 
-/// Longest UDP payload.
+/// Maximum length of a UDP payload, in bytes.
 const RECEIVE_LEN: usize = 65_535;
-/// Datagrams that are handled before other tasks of the runtime have their turn.
+/// Maximum number of datagrams that are handled before other tasks of the runtime run.
 const AT_ONCE: usize = 64;
 
-/// Receives for an endpoint until it is closed. If the runtime ends before, the endpoint is closed.
+/// Receives for an endpoint until the endpoint is closed. If the runtime ends first, this closes the endpoint.
 pub(super) async fn drive(shared: Arc<Shared>) {
     struct Closes(Arc<Shared>);
     impl Drop for Closes {
@@ -36,16 +36,16 @@ pub(super) async fn drive(shared: Arc<Shared>) {
     .await;
 }
 
-/// Where datagrams are received.
+/// The buffers for received datagrams.
 struct Buffers {
-    /// From a socket that talks to one peer.
+    /// The buffer for sockets that are connected to one peer.
     one: Vec<u8>,
-    /// From other sockets, if there are any.
+    /// The buffer for other sockets; `None` if there are no such sockets.
     many: Option<Box<Inbound>>,
 }
 
 impl Engine {
-    /// Receives what is there, does what is due, and sets the timer. Ready if the endpoint was closed.
+    /// Receives waiting datagrams, handles due timers, and sets the timer. Returns ready when the endpoint is closed.
     fn turn(&mut self, cx: &mut Context<'_>, timer: &mut Timer, buffers: &mut Buffers) -> Poll<()> {
         match &mut self.io.driver {
             Some(driver) => driver.clone_from(cx.waker()),
@@ -85,7 +85,8 @@ impl Engine {
         Poll::Pending
     }
 
-    /// Handles what the sockets have received. False if that was nothing; they wake the driver when there is something.
+    /// Handles the datagrams that the sockets have received. Returns false if there were none; the sockets then wake
+    /// the driver when a datagram arrives.
     fn receive(&mut self, cx: &mut Context<'_>, buffers: &mut Buffers) -> bool {
         let mut any = false;
         for index in 0..self.io.ports.len() {
@@ -126,7 +127,7 @@ impl Engine {
     }
 }
 
-/// A timer that is set only when its time changes.
+/// A timer that is set again only when its time changes.
 struct Timer {
     at: Instant,
     sleep: Pin<Box<Sleep>>,
@@ -137,7 +138,7 @@ impl Timer {
         Self { at: Instant::AT_ONCE, sleep: Box::pin(tokio::time::sleep(Duration::ZERO)) }
     }
 
-    /// Ready at `at`.
+    /// Returns ready at the time `at`.
     fn wait(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
         if at == Instant::NEVER {
             return Poll::Pending;

@@ -11,7 +11,7 @@ use tegmen_edhoc::transfer::{Body, IDENTIFIED_FORMAT, PATH};
 use tegmen_edhoc::{ConnectionId, Failure, Initiator};
 
 impl Session {
-    /// Agrees on a context. The caller has the lock that lets one do it.
+    /// Agrees on a context. The caller must hold the lock for renewals, so that only one request does this at a time.
     pub(super) async fn agree(&self, keys: &EdhocKeys) -> Result<(), ClientError> {
         let (initiator, message_1) = self
             .with(|connection| {
@@ -53,7 +53,7 @@ impl Session {
         Ok(())
     }
 
-    /// Sends a message in a request of its own, without OSCORE.
+    /// Sends an EDHOC message in a separate request without OSCORE.
     async fn transfer(&self, body: &Body<'_>) -> Result<Response, ClientError> {
         let mut storage = [0; 320];
         let body = body.write(&mut storage).map_err(|_| self.failed(Failure::TooLong))?;

@@ -1,4 +1,5 @@
-//! The node of an endpoint with its sockets, and the sessions with its peers: everything behind its lock.
+//! The node of an endpoint with its sockets, and the sessions with its peers. The lock of the endpoint protects all of
+//! them.
 
 mod serve;
 
@@ -21,19 +22,20 @@ use tegmen::identity::PeerId;
 use tegmen::time::Instant;
 use tokio::sync::mpsc;
 
-/// The first byte of a record (RFC 6347, RFC 9146); that of a CoAP message is 64 or more (RFC 7252, section 3).
+/// The range of the first byte of a record (RFC 6347, RFC 9146). The first byte of a CoAP message is 64 or more (RFC
+/// 7252, section 3).
 const RECORDS: std::ops::RangeInclusive<u8> = 20..=63;
-/// Content types of application data, without and with a connection id.
+/// The content types of application data: without and with a connection id.
 const APPLICATION_DATA: [u8; 2] = [23, 25];
 
-/// The entries of all sessions. An entry that is given back is used again.
+/// The entries of all sessions. A freed entry is used again.
 #[derive(Default)]
 struct Sessions {
     all: Vec<SessionEntry>,
     free: Vec<usize>,
 }
 
-/// The parts of an endpoint that its sessions and its task use.
+/// The state of an endpoint that its sessions and its task share.
 pub(super) struct Shared(Mutex<Engine>);
 
 impl Shared {
@@ -46,12 +48,12 @@ impl Shared {
     }
 }
 
-/// The parts of an endpoint behind its lock.
+/// The state of an endpoint that its lock protects.
 pub(super) struct Engine {
     pub(super) io: Io,
     sessions: Sessions,
     pub(super) config: Arc<ClientConfig>,
-    /// Deferred responses and changes of resources, if the endpoint serves.
+    /// The receiver of deferred responses and of changes of resources, if the endpoint serves requests.
     pub(super) commands: Option<mpsc::UnboundedReceiver<Command>>,
 }
 
@@ -68,7 +70,7 @@ impl Engine {
         Self { io, sessions: Sessions::default(), config, commands }
     }
 
-    /// Takes an entry for a session.
+    /// Makes an entry for a session, and returns its index.
     pub(super) fn take(&mut self, new: impl FnOnce(usize) -> SessionEntry) -> usize {
         match self.sessions.free.pop() {
             Some(key) => {
@@ -83,7 +85,7 @@ impl Engine {
         }
     }
 
-    /// Gives the entry of a session back, whose peer is then removed silently.
+    /// Frees the entry of a session, and removes its peer without a message.
     pub(super) fn give_back(&mut self, key: usize) {
         self.abandon(key);
         let entry = &mut self.sessions.all[key];
@@ -94,7 +96,7 @@ impl Engine {
         self.sessions.free.push(key);
     }
 
-    /// Calls `work` with a session, and sends what is due at once.
+    /// Calls `work` with a session, and then sends the datagrams that are due.
     pub(super) fn with<T>(&mut self, key: usize, work: impl FnOnce(&mut Connection<'_>) -> T) -> T {
         let Self { io, sessions, .. } = self;
         let result = work(&mut Connection { io, entry: &mut sessions.all[key] });
@@ -105,12 +107,12 @@ impl Engine {
         result
     }
 
-    /// Returns the session that uses this path, if it is open.
+    /// Returns the open session with this path.
     pub(super) fn find(&self, path: &Path) -> Option<&SessionEntry> {
         self.sessions.all.iter().find(|entry| !entry.is_shut && entry.path == *path)
     }
 
-    /// Ends a session whose last clone is being dropped, so that another one can use its path.
+    /// Ends a session whose last clone is being dropped, so that another session can use its path.
     pub(super) fn abandon(&mut self, key: usize) {
         self.with(key, |connection| {
             connection.shut();
@@ -118,7 +120,7 @@ impl Engine {
         });
     }
 
-    /// Continues a session over a socket that it has alone.
+    /// Continues a session over a separate socket.
     pub(super) fn move_to(&mut self, key: usize, port: Port) {
         self.io.ports.retain(|other| other.owner() != port.owner());
         let remote = self.sessions.all[key].remote;
@@ -144,7 +146,7 @@ impl Engine {
         self.io.wake_driver();
     }
 
-    /// Wakes the futures whose time has arrived.
+    /// Wakes the futures whose time has come.
     pub(super) fn wake_due(&mut self, now: Instant) {
         while let Some(Reverse((at, key))) = self.io.due.peek().copied().filter(|Reverse((at, _))| *at <= now) {
             self.io.due.pop();
@@ -258,7 +260,7 @@ impl Engine {
         }
     }
 
-    /// Gives each session the replies to its requests.
+    /// Delivers the responses to the sessions that wait for them.
     fn deliver(&mut self) {
         while let Some(peer) = self.io.node.features.pacing.heard.pop() {
             if let Some(key) = self.io.session_of(peer) {
@@ -275,7 +277,7 @@ impl Engine {
         self.on_handled();
     }
 
-    /// Sends what is due.
+    /// Sends the datagrams that are due.
     pub(super) fn run_due(&mut self) {
         loop {
             let now = clock::now();
@@ -297,7 +299,7 @@ impl Engine {
         self.on_second();
     }
 
-    /// The buffer for output holds a datagram to a peer, which is due at `now`.
+    /// Sends the datagram in the output buffer to a peer. The datagram was due at `now`.
     fn on_transmit(&mut self, now: Instant, peer: PeerId) {
         let is_record = self.io.out.first().is_some_and(|first| RECORDS.contains(first));
         let is_message = !is_record || self.io.out.first().is_some_and(|first| APPLICATION_DATA.contains(first));
@@ -313,21 +315,23 @@ impl Engine {
         }
     }
 
-    /// Sends the first bytes of the buffer for output; all that wait for this peer learn of an error.
+    /// Sends the first `len` bytes of the output buffer. If this fails, all requests that wait for this peer get the
+    /// error.
     fn transmit(&mut self, path: &Path, len: usize) {
         if let Err(source) = self.io.put_out(path, len) {
             self.fail(path, &source);
         }
     }
 
-    /// Gives an error of the network to the session that uses this path.
+    /// Passes a network error to the session with this path.
     pub(super) fn fail(&mut self, path: &Path, source: &io::Error) {
         if let Some(key) = self.find(path).map(|entry| entry.key) {
             self.with(key, |connection| connection.fail(source));
         }
     }
 
-    /// Sends the datagrams that the system could not take before. Returns the path of one that it still cannot take.
+    /// Sends the datagrams that the system could not take before. Returns the path of the first datagram that it still
+    /// cannot take.
     pub(super) fn send_unsent(&mut self) -> Option<Path> {
         while let Some((path, datagram)) = self.io.unsent.pop_front() {
             let port = self.io.ports.iter().find(|port| port.has(&path));

@@ -1,4 +1,4 @@
-//! The session of a client: its handshake, and another handshake if the server does not know the session any more.
+//! The handshake of a client session, and a further handshake if the server no longer knows the session.
 
 use super::connection::Connection;
 use super::resumable::Offer;
@@ -18,15 +18,16 @@ use tegmen::dtls::{Extended, Fatal, Handle, Keys as _, Rank, Resuming};
 use tegmen::endpoint::Endpoint;
 use tegmen::time::Instant;
 
-/// Time limit of one handshake of a reconnection: a server that starts meanwhile is found by the next one.
+/// The time limit of one handshake of a reconnection. If the server starts during this time, the next attempt reaches
+/// it.
 const ATTEMPT: Duration = Duration::from_secs(7);
-/// The peers of an endpoint.
+/// The maximum numbers of peers and handshakes of an endpoint.
 const CAPACITY: Capacity = Capacity { peers: 1 << 20, handshakes: 4096 };
-/// Sessions that one request may begin.
+/// Number of sessions that one request may begin.
 const MOST_PER_REQUEST: u32 = 3;
 
-/// The pauses between attempts: each is random, up to a limit that doubles from 1 to 8 seconds, so that a fleet does not
-/// come in one burst.
+/// The pauses between attempts. Each pause is random, up to a limit that doubles from 1 to 8 seconds, so that the
+/// clients of a fleet do not reconnect at the same time.
 pub(super) struct Backoff {
     most: Duration,
 }
@@ -67,7 +68,7 @@ pub(super) fn new_endpoint(
 }
 
 impl Connection<'_> {
-    /// Restores the session of an earlier process, if there is one.
+    /// Restores the session that an earlier process stored, if there is one.
     ///
     /// # Errors
     /// [`ClientError`], if the file of the session cannot be used.
@@ -87,7 +88,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Begins to talk without protection.
+    /// Begins a session in clear.
     pub(super) fn begin_plain(&mut self) -> Result<(), ClientError> {
         let Self { io, entry } = self;
         let mut cx = io.environment.at(clock::now());
@@ -104,7 +105,7 @@ impl Connection<'_> {
         self.send_hello(offer)
     }
 
-    /// Sends a ClientHello, in place of an earlier one.
+    /// Sends a ClientHello that replaces an earlier one.
     pub(super) fn send_hello(&mut self, offer: Option<&Offer>) -> Result<(), ClientError> {
         let Self { io, entry } = self;
         if io.is_shut() {
@@ -129,8 +130,8 @@ impl Connection<'_> {
 }
 
 impl Session {
-    /// Begins a session, with a resumed handshake if there is something to resume. Where the server ends that or does not
-    /// answer it, a full handshake follows.
+    /// Begins a session. If there is a ticket or a session id, tries to resume the session first. If the server ends
+    /// that handshake or does not answer, makes a full handshake.
     pub(super) async fn establish(&self, timeout: Duration) -> Result<(), ClientError> {
         if let Some(handed_over) = &self.config().state.handed_over {
             return self.resume_only(&handed_over.offer(), timeout).await;
@@ -161,7 +162,8 @@ impl Session {
         self.handshake(timeout).await
     }
 
-    /// Resumes a session that was handed over. Ends a session that is another one.
+    /// Resumes a session that was handed over. If the server makes a full handshake instead, ends the new session and
+    /// returns an error.
     async fn resume_only(&self, offer: &Offer, timeout: Duration) -> Result<(), ClientError> {
         self.with(|connection| connection.hello(Some(offer), timeout))?;
         self.handshake(timeout).await?;
@@ -173,23 +175,24 @@ impl Session {
         Err(ClientError::Handshake { remote: self.remote(), detail })
     }
 
-    /// True if the session is over, or was replaced: its number is not `since`.
+    /// True if the session with the number `since` has ended, or was replaced.
     pub(super) fn was_lost(&self, since: u32) -> bool {
         self.with(|connection| connection.is_over() || connection.entry.reconnects != since)
     }
 
-    /// True if what failed with `error` in the session with the number `since` can be tried again, in another session if
-    /// there was one.
+    /// True if a request that failed with `error`, in the session with the number `since`, can be sent again. If that
+    /// session has ended, the request needs a new session.
     pub(super) fn may_try_again(&self, error: &ClientError, since: u32) -> bool {
         let is_closed = matches!(error, ClientError::Closed { .. });
         self.config().recovery.reconnect && !is_closed && (self.was_lost(since) || error.is_passing())
     }
 
-    /// Begins another session in the place of one that is over. Attempts follow one another with random pauses. If several
-    /// requests need it, one of them does it and the others wait.
+    /// Begins a new session in place of one that has ended. There are random pauses between the attempts. If several
+    /// requests need the new session, one of them makes the attempts, and the others wait.
     ///
     /// # Errors
-    /// That of the attempt that ends behind `until`, or the first that another attempt does not mend.
+    /// The error of the first attempt that ends after `until`, or of the first attempt whose error a further attempt
+    /// cannot fix.
     pub(super) async fn reconnect(&self, until: Instant) -> Result<(), ClientError> {
         let _one = self.0.renewal.lock().await;
         let is_over = self.with(|connection| {
@@ -222,8 +225,8 @@ impl Session {
         }
     }
 
-    /// As [`transfer::request`], again in another session where one ends or is unknown to the server, if the request
-    /// may be executed twice.
+    /// Does the same as [`transfer::request`]. If the session ends or the server does not know it, sends the request
+    /// again in a new session, provided that the request may be executed twice.
     pub(super) async fn request_again(&self, request: &Request<'_>) -> Result<Response, ClientError> {
         let reconnect = self.config().recovery.reconnect;
         let until = clock::now().after(self.config().coap.timeout);
@@ -248,7 +251,7 @@ impl Session {
     }
 }
 
-/// True if a request of this method has the same effect once and twice (RFC 7252, section 5.1; RFC 8132).
+/// True if executing a request of this method twice has the same effect as once (RFC 7252, section 5.1; RFC 8132).
 pub(super) fn is_idempotent(method: Code) -> bool {
     matches!(method, Code::GET | Code::PUT | Code::DELETE | Code::FETCH | Code::IPATCH)
 }

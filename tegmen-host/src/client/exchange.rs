@@ -1,4 +1,4 @@
-//! One request in one message, and its response.
+//! The exchange of one request and its response, each in one message.
 
 use super::connection::{Connection, Message, Turn};
 use super::establish::is_idempotent;
@@ -16,7 +16,7 @@ impl Session {
         self.converse(request, part).await.map(|(_, response)| response)
     }
 
-    /// As [`Self::exchange`]; further responses come to the place.
+    /// Does the same as [`Self::exchange`]. Further responses arrive at the returned place.
     pub(super) async fn converse(
         &self,
         request: &Request<'_>,
@@ -46,8 +46,8 @@ impl Session {
         }
     }
 
-    /// Has new keys derived: request #1 asks for nothing, since a server may deliver it to its application. One at a time;
-    /// requests that come meanwhile wait for it.
+    /// Derives new OSCORE keys, or agrees on new keys by EDHOC. Request #1 is an empty GET, because a server may pass
+    /// it to its application. Only one request at a time does this, and other requests wait until it has ended.
     pub(super) async fn rederive(&self) -> Result<(), ClientError> {
         let _one = self.0.renewal.lock().await;
         if let Some(keys) = &self.config().edhoc
@@ -77,7 +77,7 @@ impl Session {
         }
     }
 
-    /// Sends a message that a response comes for, once it is its turn.
+    /// Sends a message that has a response, when it is its turn.
     pub(super) async fn begin(&self, place: &TakenPlace, message: &Message<'_>) -> Result<Turn, ClientError> {
         let start = clock::now();
         // A message that nobody acknowledges waits for PROBING_RATE, however long that takes.
@@ -88,8 +88,8 @@ impl Session {
         sent.unwrap_or_else(|| Err(ClientError::NotSent { remote: self.remote(), seconds }))
     }
 
-    /// Sends an empty confirmable message, which is answered with Reset ("CoAP ping"; RFC 7252, section 4.3). Returns the
-    /// time until then.
+    /// Sends an empty confirmable message, which the server answers with Reset ("CoAP ping"; RFC 7252, section 4.3).
+    /// Returns the round-trip time.
     ///
     /// # Errors
     /// [`ClientError`], whose text names the next step.
@@ -102,7 +102,7 @@ impl Session {
         }
     }
 
-    /// Waits for the response to the request of a place, which was sent at `start`.
+    /// Waits for the response to the request of a place. The request was sent at `start`.
     pub(super) async fn response_to(&self, place: &TakenPlace, start: Instant) -> Result<Response, ClientError> {
         let deadline = start.after(self.config().coap.timeout);
         if let Some(response) = self.response_until(place, deadline).await? {
@@ -128,8 +128,8 @@ impl Session {
         }))
     }
 
-    /// Waits for the response, or the next notification, to the request of a place; `None` if there is none until the
-    /// deadline, or nobody acknowledges the request.
+    /// Waits for the response, or the next notification, to the request of a place. Returns `None` if none comes until
+    /// the deadline, or if the server does not acknowledge the request.
     pub(super) async fn response_until(
         &self,
         place: &TakenPlace,

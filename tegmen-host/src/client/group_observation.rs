@@ -1,4 +1,5 @@
-//! Observes a group that Axiom protects (RFC 7641): the members notify of each change, until the observation ends.
+//! Observations of a group that Axiom protects (RFC 7641): each member notifies the client of changes, until the
+//! observation ends.
 
 use super::group::{Member, join};
 use super::request::Part;
@@ -11,30 +12,32 @@ use std::time::Duration;
 use tegmen::coap::observe::{DEREGISTER, REGISTER};
 use tegmen::crypto::Crypto as _;
 
-/// The time between two looks at the epoch of the member.
+/// The time between two checks of the epoch of the member.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The times of an observation of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ObserveMembers {
-    /// Members respond to a request to register within this time. Those that do not are missing.
+    /// The time within which members respond to a registration. Members that do not respond within this time are
+    /// reported as missing.
     pub wait: Duration,
-    /// The members are asked to register again after this time at the latest. Otherwise they are asked when Max-Age of a response is
-    /// over, but not within 60 seconds.
+    /// The maximum time between two registrations. Within this time the client registers again when the Max-Age of a
+    /// response has passed, but not earlier than 60 seconds after the last registration.
     pub alive: Option<Duration>,
 }
 
-/// Observes a resource of a group that Axiom protects, until `until` is ready; then it deregisters. Gives each response to `on_reply` as it
-/// comes: the first one of each member, then each newer representation of a member. A member that does not let the resource be
-/// observed responds without Observe. `on_registered` gets the members that responded to each request to register, and those that are
-/// missing.
+/// Observes a resource of a group that Axiom protects until `until` is ready, and then deregisters. Calls `on_reply`
+/// with the first response of each member, and then with each newer representation of a member. A member that does not
+/// permit the observation responds without an Observe option. Calls `on_registered` after each registration, with the
+/// members that responded and the members that are missing.
 ///
-/// The request is sent again with the same token, so that members that missed it, or joined later, register. It is also sent again when an
-/// epoch begins. Let [`Controller::follow`](crate::controller::Controller::follow) run at the same time: it gets the keys of an epoch
-/// that the member missed.
+/// The registration is repeated with the same token, so that members that missed it, or that joined later, also
+/// register. It is also repeated when an epoch begins. Run
+/// [`Controller::follow`](crate::controller::Controller::follow) at the same time, which fetches the keys of a missed
+/// epoch.
 ///
 /// # Errors
-/// [`ClientError`], whose text names the next step. It is no error if no member responds.
+/// [`ClientError`], whose text names the next step. A call to which no member responds succeeds.
 pub async fn observe_members(
     membership: &Membership,
     request: &Request<'_>,
@@ -89,5 +92,5 @@ pub async fn observe_members(
     }
 }
 
-/// Bytes of a token: see [`Node::request_group`](tegmen::node::Node::request_group).
+/// Length of a token in bytes: see [`Node::request_group`](tegmen::node::Node::request_group).
 const TOKEN: usize = 7;

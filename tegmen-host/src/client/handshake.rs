@@ -1,4 +1,4 @@
-//! The handshake of a client: the answers to its questions, and the reasons for its failure.
+//! The handshake of a client: the answers to the questions of the DTLS endpoint, and the reasons for a failure.
 
 use super::connection::Connection;
 use super::places::Arrived;
@@ -12,12 +12,13 @@ use tegmen::dtls::{AlertDescription, Answer, CertificateType, CipherSuite, Fatal
 use tegmen::endpoint::{Event, Peers as _};
 use tegmen::identity::Principal;
 
-/// First retransmission timeouts for which a server may leave our Finished unanswered: it is sent three times in that time.
-/// The next handshake waits twice as long.
+/// Number of first retransmission timeouts for which the client waits for the server's Finished. In this time the
+/// client sends its own Finished three times. Then it sends a new ClientHello, and the next handshake waits twice as
+/// long.
 const PATIENCE: u32 = 5;
 
 impl Session {
-    /// Waits until the session stands.
+    /// Waits until the session is established.
     pub(super) async fn handshake(&self, timeout: Duration) -> Result<(), ClientError> {
         let place = self.place();
         self.with(|connection| {
@@ -120,7 +121,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Answers what the handshake asks for.
+    /// Answers the current question of the handshake.
     pub(super) fn on_need(&mut self) -> Option<Event> {
         match self.io.node.endpoint.need(self.entry.peer) {
             Some(Need::PskForServer { hint }) => self.entry.hint = hint.to_vec(),
@@ -174,7 +175,7 @@ impl Connection<'_> {
         self.io.node.endpoint.resume(&mut cx, self.entry.peer, answer)
     }
 
-    /// Returns the principal that a server with this name and proof is known as, if it asks us.
+    /// Returns the principal that a server with this name and proof has if it sends requests to this client.
     fn principal_of(&self, name: &str, kind: CertificateType, digest: Digest) -> Principal {
         let serving = self.io.arrivals.serving.as_ref();
         serving.map_or(self.entry.principal, |serving| serving.credentials().certified_as(name, kind, digest))
@@ -186,7 +187,7 @@ impl Connection<'_> {
     }
 }
 
-/// The next step after an alert of the server, printed after its name.
+/// Returns the next step after an alert of the server. The text is printed after the name of the alert.
 const fn next_step(alert: AlertDescription) -> &'static str {
     match alert.0 {
         20 | 51 => {

@@ -9,11 +9,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tegmen::coap::{Code, NoResponse, OptionNumber, uint_bytes};
 
-/// Asks the members of a group which part of an image they lack at the path of `uri`, until `wait` has passed. Notes each report in
-/// `transfer`, and gives it to `on_report`. A member whose answer is no report counts as one that did not answer.
+/// Asks the members of a group which parts of an image they lack at the path of `uri`, until `wait` has passed. Passes
+/// each report to `transfer` and to `on_report`. A member whose response is not a report counts as a member that did
+/// not respond.
 ///
 /// # Errors
-/// [`ClientError`], whose text names the next step. It is no error if no member answers.
+/// [`ClientError`], whose text names the next step. A call to which no member responds succeeds.
 pub async fn ask_for_image(
     membership: &Membership,
     uri: &Uri,
@@ -41,7 +42,8 @@ pub async fn ask_for_image(
     Ok(asked)
 }
 
-/// Sends the blocks that members lack to the group, once each, with a pause of `interval` between two. Returns their number.
+/// Sends each block that a member lacks once to the group, with a pause of `interval` between two blocks. Returns the
+/// number of blocks.
 ///
 /// # Errors
 /// [`ClientError`], whose text names the next step.
@@ -64,7 +66,7 @@ pub async fn send_image(
     .await
 }
 
-/// Returns the URI with the argument that names the image.
+/// Returns the URI with the query argument that names the image.
 fn named(uri: &Uri, transfer: &ImageTransfer<'_>) -> Uri {
     let mut uri = uri.clone();
     uri.query.push(transfer.id().argument());

@@ -1,4 +1,4 @@
-//! The sockets of an endpoint, its peers, and what all its sessions share.
+//! The sockets of an endpoint, its peers, and the state that all its sessions share.
 
 use super::arrivals::Arrivals;
 use super::port::Port;
@@ -23,10 +23,10 @@ use tegmen::endpoint::Peers as _;
 use tegmen::identity::PeerId;
 use tegmen::time::Instant;
 
-/// Datagrams that wait for the system; others are lost, as on the way.
+/// Maximum number of datagrams that wait until the system can take them. Further datagrams are lost, as on the network.
 const MAX_UNSENT: usize = 256;
 
-/// The part of an endpoint in the entry of a peer.
+/// The data of an endpoint in the entry of a peer.
 #[derive(Default)]
 pub(super) struct Attached {
     heard: crate::server::Attached,
@@ -60,7 +60,7 @@ impl PeerExchanges for Attached {
 }
 
 impl Attached {
-    /// Keeps the number of a principal until the peer leaves the table.
+    /// Reserves the number of a principal until the peer leaves the table.
     pub(super) fn hold(&mut self, held: Option<Held>) {
         self.heard.hold(held);
     }
@@ -78,27 +78,27 @@ impl Forgettable for Attached {
     }
 }
 
-/// The sockets of an endpoint, its peers, and what all its sessions share.
+/// The sockets of an endpoint, its peers, and the state that all its sessions share.
 pub(super) struct Io {
-    /// None once the endpoint was closed.
+    /// The sockets; empty after the endpoint was closed.
     pub(super) ports: Vec<Port>,
     pub(super) node: Node,
     pub(super) environment: Environment<HostCrypto>,
     pub(super) arrivals: Arrivals,
     pub(super) tap: Option<Tap>,
-    /// For datagrams that are sent.
+    /// The buffer for datagrams that are sent.
     pub(super) out: Vec<u8>,
     /// Datagrams that the system could not take yet.
     pub(super) unsent: VecDeque<(Path, Vec<u8>)>,
     forgotten: Forgotten,
-    /// Sessions that are kept in a file.
+    /// Number of sessions that are stored in a file.
     pub(super) kept: usize,
     nstart: usize,
-    /// The next time at which sessions are examined.
+    /// The times at which sessions have to be handled next.
     pub(super) due: BinaryHeap<Reverse<(Instant, usize)>>,
-    /// True if something is to be sent at once.
+    /// True if a datagram has to be sent at once.
     pub(super) is_due: bool,
-    /// The task that receives, and the time at which it wakes by itself.
+    /// The waker of the task that receives. `armed` is the time at which this task wakes by itself.
     pub(super) driver: Option<Waker>,
     pub(super) armed: Instant,
 }
@@ -131,7 +131,7 @@ impl Io {
         }
     }
 
-    /// Lets a session use a peer.
+    /// Assigns a peer to a session.
     pub(super) fn attach(&mut self, peer: PeerId, session: usize) {
         let Self { node, environment, arrivals, forgotten, .. } = self;
         if let Some(attached) = node.endpoint.peers.attached(peer) {
@@ -148,7 +148,7 @@ impl Io {
         self.give_back();
     }
 
-    /// Leaves a peer that opened its session to itself.
+    /// Separates a peer that opened its own session from the session of this endpoint. The peer remains in the table.
     pub(super) fn detach(&mut self, peer: PeerId) {
         if let Some(attached) = self.node.endpoint.peers.attached(peer) {
             attached.session = None;
@@ -156,7 +156,7 @@ impl Io {
         self.node.features.oscore.detach(peer);
     }
 
-    /// Removes a peer without a message to it.
+    /// Removes a peer from the table without a message to the peer.
     pub(super) fn remove(&mut self, peer: PeerId) {
         self.node.endpoint.peers.remove(peer);
         self.node.features.pacing.forget(peer);
@@ -164,12 +164,13 @@ impl Io {
         self.give_back();
     }
 
-    /// Gives back what peers that are gone have in the pool.
+    /// Returns the memory of removed peers to the pool.
     pub(super) fn give_back(&mut self) {
         self.forgotten.give_back(&mut self.node.storage);
     }
 
-    /// Allows as many requests at once to each peer, if fewer were allowed. The places of each session keep its own limit.
+    /// Raises the number of concurrent requests to each peer to `nstart`, if it was lower. Each session also has its
+    /// own limit.
     pub(super) fn allow_nstart(&mut self, nstart: usize) {
         self.nstart = self.nstart.max(nstart);
         self.node.set_nstart(self.nstart);
@@ -183,7 +184,7 @@ impl Io {
         self.node.endpoint.peers.attached(peer)?.session
     }
 
-    /// True if the peer is the server of the association.
+    /// True if the peer has the server role in the association.
     pub(super) fn is_server(&mut self, peer: PeerId) -> bool {
         self.node.endpoint.peers.peer(peer).is_some_and(|peer| peer.rank() == Rank::Ours)
     }
@@ -192,7 +193,7 @@ impl Io {
         self.node.endpoint.peers.peer(peer).map(|peer| *peer.path())
     }
 
-    /// Has the endpoint look at a session at a time.
+    /// Sets the time at which the endpoint handles a session.
     pub(super) fn arm(&mut self, (key, armed): (usize, &mut Instant), at: Instant) {
         if at < *armed {
             *armed = at;
@@ -201,7 +202,7 @@ impl Io {
         self.rearm(at);
     }
 
-    /// Wakes the driver if something is due before it wakes by itself.
+    /// Wakes the driver if `at` is before the time at which the driver wakes by itself.
     fn rearm(&mut self, at: Instant) {
         if at < self.armed {
             self.armed = at;
@@ -209,7 +210,7 @@ impl Io {
         }
     }
 
-    /// Wakes the driver if an alarm is due before it wakes by itself.
+    /// Wakes the driver if an alarm is due before the driver wakes by itself.
     pub(super) fn rearm_for_alarm(&mut self) {
         self.rearm(self.node.endpoint.next_alarm().unwrap_or(Instant::NEVER));
     }
@@ -220,14 +221,14 @@ impl Io {
         }
     }
 
-    /// The time at which the driver has to do something.
+    /// Returns the time at which the driver has to act next.
     pub(super) fn next_wake(&self) -> Instant {
         let second = self.arrivals.serving.as_ref().map_or(Instant::NEVER, |serving| serving.second);
         let alarm = self.node.endpoint.next_alarm().unwrap_or(Instant::NEVER).min(second);
         self.due.peek().map_or(alarm, |Reverse((at, _))| alarm.min(*at))
     }
 
-    /// The longest packet that the path carries, if the system knows it.
+    /// Returns the maximum packet length of the path in bytes, if the system knows it.
     pub(super) fn known_mtu(&self, path: &Path) -> Option<u32> {
         self.ports.iter().find(|port| port.has(path))?.known_mtu()
     }
@@ -238,7 +239,7 @@ impl Io {
         }
     }
 
-    /// Sends the first bytes of the buffer for output.
+    /// Sends the first `len` bytes of the output buffer.
     pub(super) fn put_out(&mut self, path: &Path, len: usize) -> io::Result<()> {
         let out = std::mem::take(&mut self.out);
         let put = self.put(path, out.get(..len).unwrap_or(&[]));

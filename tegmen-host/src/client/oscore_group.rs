@@ -1,4 +1,4 @@
-//! One request to a group that Group OSCORE protects (RFC 10021), and the responses of its members.
+//! One request that Group OSCORE protects (RFC 10021) to all members of a group, and the responses of the members.
 
 use super::group::Asking;
 use super::request::Part;
@@ -20,10 +20,11 @@ use tegmen::oscore::group::{GroupPending, Mode, Replies};
 use tegmen::oscore::{Id, ProtectError, UnprotectError};
 use tokio::net::UdpSocket;
 
-/// Maximum number of requests that wait: one to the group, and one to each member that asked for an Echo.
+/// Maximum number of requests that wait for responses: one to the group, and one to each member that asked for an Echo
+/// option.
 const MAX_REQUESTS: usize = 1024;
 
-/// The other members of a group that responded to a request, and those that did not, by name.
+/// The names of the other group members that responded to a request, and of those that did not.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct AskedByName {
     /// The members that responded.
@@ -32,15 +33,16 @@ pub struct AskedByName {
     pub missing: BTreeSet<String>,
 }
 
-/// Sends a request to all members of a group, in the group mode. `context` is the directory of the security context. Each response goes to
-/// `on_reply` when it comes, with the name and the address of its member. The function returns after `wait`. Members respond at a random
-/// time, usually within 5 seconds.
+/// Sends a request to all members of a group, in the group mode. `context` is the directory of the security context.
+/// Calls `on_reply` with each response, and with the name and the address of its member. Returns after `wait`. Members
+/// respond at a random time, usually within 5 seconds.
 ///
-/// A member that does not know which requests it has served, as after a power cut, asks for an Echo (RFC 9175). It is then asked once
-/// more, alone and in the pairwise mode, unless it has responded before.
+/// A member that does not know which requests it has served, for example after a power cut, asks for an Echo option
+/// (RFC 9175). The client then sends the request once more to this member alone, in the pairwise mode, unless the
+/// member has already responded.
 ///
 /// # Errors
-/// [`ClientError`], whose text names the next step. It is no error if no member responds.
+/// [`ClientError`], whose text names the next step. A call to which no member responds succeeds.
 pub async fn ask_oscore_group(
     context: &Path,
     (group, port): (&Group, u16),
@@ -91,12 +93,12 @@ pub async fn ask_oscore_group(
 struct GroupClient {
     stored: StoredMember,
     crypto: HostCrypto,
-    /// The other members. The principal of a member is its place.
+    /// The other members. The index of a member is its principal.
     members: Vec<(Id, String)>,
-    /// The member that the next request is for; `None` for all.
+    /// The member to which the next request is sent; `None` for all members.
     to: Option<Principal>,
     asked: Vec<(RequestId, GroupPending<Vec<Replies>>)>,
-    /// The reason why the context could not be used.
+    /// The reason why the context cannot be used.
     problem: Option<ContextError>,
 }
 
@@ -108,7 +110,7 @@ impl GroupClient {
         Ok(Self { stored, crypto, members, to: None, asked: Vec::new(), problem: None })
     }
 
-    /// Returns the error of a request, with the reason why the context could not be used.
+    /// Returns the result of a request. If the context cannot be used, returns this reason as the error.
     fn explain(&mut self, asked: Result<(), ClientError>) -> Result<(), ClientError> {
         asked.map_err(|error| self.problem.take().map_or(error, ClientError::Context))
     }
@@ -135,7 +137,7 @@ impl GroupClient {
 impl Oscore for GroupClient {
     const OVERHEAD: usize = MEMBER_OVERHEAD;
     const GROUPS: bool = true;
-    /// A client opens no requests.
+    /// A client opens no requests, so it makes no exchange.
     type Exchange = OscoreExchange;
     type Whole = [u8; 0];
 

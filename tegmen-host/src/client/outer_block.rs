@@ -1,5 +1,5 @@
 //! Protected responses that a proxy has split into blocks (RFC 8613, section 4.1.3.4.2). The client fetches and
-//! reassembles them before it decrypts.
+//! reassembles the blocks before it decrypts the response.
 
 use super::connection::{Message, Turn};
 use super::{ClientError, Response, Session, TakenPlace};
@@ -10,7 +10,7 @@ use tegmen::coap::{Block, Builder, Code, MessageType, OptionNumber};
 use tegmen::time::Instant;
 
 impl Session {
-    /// Returns the response inside a protected one, after all outer blocks have arrived.
+    /// Returns the decrypted response after all outer blocks have arrived.
     pub(super) async fn uncut(&self, place: &TakenPlace, response: Response) -> Result<Response, ClientError> {
         if !response.is_cut {
             return Ok(response);
@@ -66,8 +66,9 @@ impl Session {
         self.with(|connection| connection.open(place.at(), request, frame.bytes_mut()))
     }
 
-    /// Requests the block after `block` from the proxy that split the response. The proxy holds the rest itself. So
-    /// the outer request is the same as before, without an inner message, and the server never sees it.
+    /// Requests the block after `block` from the proxy that split the response. The proxy stores the remaining blocks.
+    /// The outer request has the same code and options as the original one, and no inner message, and the server never
+    /// sees it.
     async fn block_after(
         &self,
         (code, options): &(Code, Vec<u8>),
@@ -92,5 +93,5 @@ impl Session {
     }
 }
 
-/// Header, token and options of a message fit that.
+/// Maximum number of bytes of the header, token and options of a message.
 const MAX_HEAD: usize = 1500;

@@ -1,4 +1,4 @@
-//! The session of a client in a file, so that the next client continues it without a handshake.
+//! The session of a client in a file, so that the next client continues the session without a handshake.
 
 use super::{ClientConfig, ClientError};
 use crate::state::SessionFile;
@@ -6,17 +6,17 @@ use std::net::SocketAddr;
 use tegmen::crypto::Crypto;
 use tegmen::dtls::Session;
 
-/// The session of a client that is kept in a file.
+/// The session of a client that is stored in a file.
 pub(super) struct PersistentSession {
     pub(super) file: SessionFile,
     remote: SocketAddr,
     identity: String,
-    /// True after a session was taken from the file, until the server was heard.
+    /// True after a session was taken from the file, until a response of the server arrives.
     pub(super) untried: bool,
 }
 
 impl PersistentSession {
-    /// Opens the file for the session with `remote`, if one is wanted.
+    /// Opens the file for the session with `remote`, if the settings name one.
     pub(super) fn open(config: &ClientConfig, remote: SocketAddr) -> Result<Option<Self>, ClientError> {
         let Some(path) = &config.state.session else { return Ok(None) };
         let path = match path.is_dir() {
@@ -32,7 +32,7 @@ impl PersistentSession {
         format!("{} {port} {}", self.remote, self.identity)
     }
 
-    /// The port from which the session was held.
+    /// Returns the local port of the stored session.
     pub(super) fn port(&self) -> Option<u16> {
         let (remote, rest) = self.file.with()?.split_once(' ')?;
         let (port, identity) = rest.split_once(' ')?;
@@ -40,8 +40,8 @@ impl PersistentSession {
         (remote == self.remote.to_string() && identity == self.identity).then_some(port)
     }
 
-    /// The session, if there is one with this server, and the end of its lease. From another port than before it can only
-    /// be found by its connection id.
+    /// Returns the stored session with this server, if there is one, and the end of its lease. If the local port has
+    /// changed, the session is returned only if it has a connection id by which the server can find it.
     pub(super) fn take<C: Crypto>(&mut self, crypto: &mut C, port: u16) -> Result<Option<(Session, u32)>, ClientError> {
         let Some(before) = self.port() else { return Ok(None) };
         let taken = self.file.take(crypto, &self.with(before)).map_err(ClientError::State)?;

@@ -9,7 +9,7 @@ use tokio::net::UdpSocket;
 
 /// A socket of an endpoint.
 pub(super) enum Port {
-    /// A socket that talks to one peer, so that the system reports the errors of its path.
+    /// A socket that is connected to one peer, so that the system reports the errors of its path.
     Connected {
         socket: UdpSocket,
         path: Path,
@@ -21,7 +21,7 @@ pub(super) enum Port {
 }
 
 impl Port {
-    /// Opens a socket that talks to `remote` alone, from this port of ours if it is free.
+    /// Opens a socket that is connected to `remote`. The socket has the local port `port`, if this port is free.
     pub(super) async fn connected(remote: SocketAddr, port: Option<u16>, owner: Option<usize>) -> io::Result<Self> {
         let any = |port| SocketAddr::new(udp::any_of_family(remote.ip()), port);
         let socket = match UdpSocket::bind(any(port.unwrap_or(0))).await {
@@ -34,7 +34,7 @@ impl Port {
         Ok(Self::Connected { socket, path, owner })
     }
 
-    /// The session that has the socket alone.
+    /// Returns the session that alone uses the socket.
     pub(super) const fn owner(&self) -> Option<usize> {
         match self {
             Self::Connected { owner, .. } => *owner,
@@ -42,7 +42,7 @@ impl Port {
         }
     }
 
-    /// True if datagrams over `path` are sent from here.
+    /// True if datagrams over `path` are sent from this socket.
     pub(super) fn has(&self, path: &Path) -> bool {
         match self {
             Self::Connected { path: own, .. } => own == path,
@@ -50,10 +50,10 @@ impl Port {
         }
     }
 
-    /// The path to `remote`, if the socket can reach its family.
+    /// Returns the path to `remote`; `None` if the socket cannot reach its address family.
     ///
     /// # Errors
-    /// That of the system if there is no route.
+    /// The error of the system if there is no route.
     pub(super) fn path_to(&self, remote: SocketAddr) -> Option<io::Result<Path>> {
         let Self::Open(socket) = self else { return None };
         let local = socket.local();
@@ -88,7 +88,7 @@ impl Port {
         }
     }
 
-    /// The longest packet that the path carries, if the system knows it.
+    /// Returns the maximum packet length of the path in bytes, if the system knows it.
     pub(super) fn known_mtu(&self) -> Option<u32> {
         #[cfg(target_os = "linux")]
         if let Self::Connected { socket, path, .. } = self {
@@ -100,7 +100,7 @@ impl Port {
         None
     }
 
-    /// The address that the socket is bound to.
+    /// Returns the bound address of the socket.
     pub(super) fn local(&self) -> SocketAddr {
         match self {
             Self::Connected { path, .. } => path.local.into(),

@@ -1,4 +1,4 @@
-//! Responses, with their options in one piece.
+//! Responses, with their options in one block of memory.
 
 use std::time::Duration;
 use tegmen::coap::{Block, Code, MessageRef, OptionNumber};
@@ -10,12 +10,12 @@ pub struct Response {
     pub code: Code,
     /// The payload of the response.
     pub payload: Vec<u8>,
-    /// From the request to the response.
+    /// The time from the request to the response.
     pub round_trip: Duration,
     pub(super) options: PackedOptions,
-    /// It is still protected: the first block of a response that a proxy has cut.
+    /// True if the response is still protected, because it is only the first block of a response that a proxy has cut.
     pub(super) is_cut: bool,
-    /// It answers the last block of a request, and has no Block1.
+    /// True if the response answers the last block of a request, and has no Block1 option.
     pub(super) lacks_block1: bool,
 }
 
@@ -38,23 +38,23 @@ impl Response {
         self.options.iter()
     }
 
-    /// The value of the first option of this number.
+    /// Returns the value of the first option with this number.
     pub fn option(&self, number: OptionNumber) -> Option<&[u8]> {
         self.options().find(|(n, _)| *n == number).map(|(_, value)| value)
     }
 
-    /// The number of an option of format `uint`, if it is there.
+    /// Returns the value of an option of format `uint`; `None` if there is no such option.
     pub fn uint(&self, number: OptionNumber) -> Option<u32> {
         self.option(number).and_then(tegmen::coap::uint)
     }
 
-    /// True if this success answers a request in blocks without a Block1 option (RFC 7959, section 2.3): the server may have
-    /// taken the last block for the whole body.
+    /// True if this successful response answers a request in blocks and has no Block1 option (RFC 7959, section 2.3).
+    /// The server may then have taken the last block for the whole body.
     pub const fn lacks_block1(&self) -> bool {
         self.lacks_block1
     }
 
-    /// A Block option, if it is there and well made.
+    /// Returns a Block option; `None` if there is none, or if it is not valid.
     pub(super) fn block(&self, number: OptionNumber) -> Option<Block> {
         self.option(number).and_then(|value| Block::read(value).ok())
     }
@@ -72,17 +72,17 @@ impl Response {
     }
 }
 
-/// Bytes of options that need no memory of their own: enough for the formats, an ETag, Max-Age, Observe and a block.
+/// Bytes of options that need no separate memory: enough for the formats, an ETag, Max-Age, Observe and a block.
 const INLINE: usize = 46;
-/// Number and length before each value.
+/// Bytes of the number and length before each value.
 const OPTION_HEAD: usize = 4;
 
-/// Options after one another: number, length and value.
+/// Options in one sequence of bytes: number, length and value of each.
 #[derive(Clone, Debug)]
 pub(super) struct PackedOptions {
     len: u8,
     inline: [u8; INLINE],
-    /// All options, if they are longer than [`INLINE`].
+    /// The bytes of all options, if they are longer than [`INLINE`].
     spilled: Vec<u8>,
 }
 

@@ -1,23 +1,23 @@
-//! The means to resume a session.
+//! The data that a client needs to resume a session.
 
 use tegmen::dtls::{Handle, Resumable, SessionState};
 use tegmen::secret::Secret;
 
-/// The means to resume a session that a handshake of this client began.
+/// The data that a client needs to resume a session which a handshake of this client began.
 #[derive(Debug)]
 pub struct ResumableSession {
     /// The session with its master secret.
     pub session: SessionState,
     /// True for a ticket (RFC 5077), false for a session id.
     pub is_ticket: bool,
-    /// The ticket or the id.
+    /// The bytes of the ticket or session id.
     pub handle: Vec<u8>,
-    /// The time for which the server means to take it, in seconds; 0 if it is unknown.
+    /// The time in seconds for which the server intends to accept the ticket or session id; 0 if it is unknown.
     pub lifetime: u32,
 }
 
 impl ResumableSession {
-    /// `None` for a session that is resumed as before.
+    /// Returns the data of a new ticket or session id. Returns `None` if a resumed session keeps the earlier one.
     pub(super) fn of(resumable: Resumable<'_>) -> Option<Self> {
         let Resumable::With { session, handle, lifetime } = resumable else { return None };
         let (is_ticket, bytes) = match handle {
@@ -27,12 +27,13 @@ impl ResumableSession {
         Some(Self { session, is_ticket, handle: bytes.to_vec(), lifetime })
     }
 
-    /// Returns the offer to resume it.
+    /// Returns the offer to resume the session.
     pub(super) fn offer(&self) -> Offer {
         let master = Secret::new(*self.session.master.expose());
         (SessionState { master, ..self.session }, self.is_ticket, self.handle.clone())
     }
 }
 
-/// A session that is offered to be resumed, whether by a ticket, and the ticket or id.
+/// The offer to resume a session: the session, true for a ticket or false for a session id, and the ticket or session
+/// id.
 pub(super) type Offer = (SessionState, bool, Vec<u8>);

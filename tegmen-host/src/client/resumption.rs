@@ -1,10 +1,10 @@
-//! The files that a client keeps to resume sessions without a key exchange: one for each server and identity, in a
-//! directory.
+//! The files with which a client resumes sessions without a key exchange. There is one file for each server and
+//! identity, in a directory.
 //!
-//! The file holds the master secret of the last session, so only its owner can read it. It is valid for the lifetime
-//! that the server gives, but never after the time until which the client trusted the server's certificate when the
-//! session began. It is valid only under the same trust settings: with other anchors, pins or revocation lists there is
-//! a full handshake.
+//! The file contains the master secret of the last session, so only its owner can read it. The file is valid for the
+//! lifetime that the server gave, but not longer than the client trusted the certificate of the server at the beginning
+//! of the session. If the trust settings change (anchors, pins or revocation lists), the file is not valid, and the
+//! client makes a full handshake.
 
 use super::resumable::Offer;
 use super::{ClientConfig, ClientError};
@@ -31,7 +31,7 @@ impl Resumption for AcceptsTickets {
     }
 }
 
-/// The file of one server.
+/// The file for one server.
 pub(super) struct ResumptionStore {
     pub(super) file: PathBuf,
     /// Digest of the trust settings of this client, in hexadecimal; empty without public keys. See
@@ -48,11 +48,11 @@ pub(super) struct StoredSession {
     pub(super) master_secret: String,
     pub(super) ticket: Option<String>,
     pub(super) session_id: Option<String>,
-    /// Seconds since 1970.
+    /// The end of the lifetime, in seconds since 1970.
     pub(super) until: u64,
-    /// Authenticated name of the server.
+    /// The authenticated name of the server.
     pub(super) name: Option<String>,
-    /// [`ResumptionStore::trust`] when the session was kept.
+    /// The value of [`ResumptionStore::trust`] when the session was stored.
     #[serde(default)]
     pub(super) trust: String,
 }
@@ -64,8 +64,8 @@ impl Drop for StoredSession {
 }
 
 impl ResumptionStore {
-    /// Opens the store for `remote`; `None` if `config` asks for none. It ignores a kept session that expired, has
-    /// other trust settings, or cannot be read.
+    /// Opens the store for `remote`; `None` if `config` does not ask for one. A stored session is ignored if it has
+    /// expired, has other trust settings, or cannot be read.
     pub(super) fn open(config: &ClientConfig, remote: SocketAddr) -> Result<Option<Self>, ClientError> {
         let Some(dir) = &config.state.resume else { return Ok(None) };
         let trust = match &config.trust.public_keys {
@@ -85,8 +85,8 @@ impl ResumptionStore {
         Ok(Some(Self { file, trust, kept }))
     }
 
-    /// Returns the offer to the server: the session, true if the handle is a ticket, and the handle (a ticket or a
-    /// session id).
+    /// Returns the offer to the server: the session, true for a ticket or false for a session id, and the ticket or
+    /// session id.
     pub(super) fn offer(&self, principal: Principal) -> Option<Offer> {
         let kept = self.kept.as_ref()?;
         let master = from_hex(&kept.master_secret).map(Zeroizing::new)?;
@@ -102,7 +102,7 @@ impl ResumptionStore {
         Some(if self.kept.as_ref()?.ticket.is_some() { "ticket" } else { "session id" })
     }
 
-    /// Returns the authenticated name that the server had in the kept session.
+    /// Returns the authenticated name of the server in the stored session.
     pub(super) fn name(&self) -> Option<String> {
         self.kept.as_ref()?.name.clone()
     }
@@ -113,7 +113,8 @@ impl ResumptionStore {
         self.keep(None).map_err(|source| ClientError::Resume { file, source })
     }
 
-    /// Stores the means to resume a new session. Replaces an earlier file, or removes it if there is nothing to store.
+    /// Stores the ticket or session id of a new session, in place of the earlier file. If there is neither, removes the
+    /// file.
     pub(super) fn keep(&mut self, kept: Option<StoredSession>) -> io::Result<()> {
         self.kept = kept;
         let Some(kept) = &self.kept else {
@@ -133,7 +134,7 @@ impl ResumptionStore {
     }
 }
 
-/// Returns the name of the file. Each server, identity, key, name and certificate has its own.
+/// Returns the name of the file. The name depends on the server, identity, key, server name and certificate.
 fn name_of(config: &ClientConfig, remote: SocketAddr) -> [u8; 32] {
     let mut text = Zeroizing::new(remote.to_string().into_bytes());
     let mut put = |part: &[u8]| {
@@ -151,7 +152,7 @@ fn name_of(config: &ClientConfig, remote: SocketAddr) -> [u8; 32] {
     sha256(&text)
 }
 
-/// Returns the text of a file; `None` if others than its owner can read the file, or if it is damaged.
+/// Returns the text of a file; `None` if users other than its owner can read the file, or if it is damaged.
 fn read(mut file: File) -> io::Result<Option<Zeroizing<String>>> {
     let mut text = Zeroizing::new(String::new());
     if private::exposed(&file)?.is_some() {

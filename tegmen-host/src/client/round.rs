@@ -1,4 +1,4 @@
-//! The time from one request of an observation of a group to the next one with the same token.
+//! One round of an observation of a group: the time from one registration to the next one with the same token.
 
 use super::Response;
 use super::observation::digest;
@@ -9,27 +9,28 @@ use std::time::Duration;
 use tegmen::node::Observation;
 use tegmen::time::Instant;
 
-/// The shortest time between two requests, unless the owner wants a shorter one: all members respond to each of them, whatever Max-Age of
-/// one member is.
+/// The minimum time between two registrations, because all members respond to each of them. A shorter time in the
+/// settings has priority; the Max-Age of a response has not.
 const SHORTEST: Duration = Duration::from_secs(60);
 
-/// A request to register was sent to all members.
+/// The state after a registration was sent to all members.
 pub(super) struct Round {
-    /// The last representation of each member.
+    /// The digest of the last representation of each member.
     last: HashMap<IpAddr, [u8; 32]>,
-    /// Until then members respond to the request. A representation that is as the last one is no news.
+    /// The time until which members respond to the registration. A representation that a member repeats until then is
+    /// no news.
     end: Instant,
-    /// The request is not sent again before this time, and at the latest at the other one.
+    /// The earliest time of the next registration. `latest` is the latest time.
     earliest: Instant,
     latest: Instant,
-    /// Max-Age of a response is over.
+    /// The time at which the Max-Age of a response has passed.
     stale: Instant,
     random: u8,
 }
 
 impl Round {
-    /// A round that begins now. Members respond within `wait`; the request is sent again after `alive` at the latest. `random` spreads
-    /// the time over ten seconds.
+    /// Returns a round that begins now. Members respond within `wait`, and the next registration is sent after `alive`
+    /// at the latest. `random` spreads its time over ten seconds.
     pub(super) fn new(wait: Duration, alive: Option<Duration>, [random]: [u8; 1]) -> Self {
         let now = clock::now();
         let latest = alive.map_or(Instant::NEVER, |alive| now.after(alive));
@@ -37,18 +38,19 @@ impl Round {
         Self { last: HashMap::new(), end: now.after(wait), earliest, latest, stale: Instant::NEVER, random }
     }
 
-    /// The round that follows. Representations that came before are no news.
+    /// Returns the next round. Representations of the earlier round count as known.
     pub(super) fn followed_by(self, next: Self) -> Self {
         Self { last: self.last, ..next }
     }
 
-    /// True if the request is to be sent again. Without a response that is so after the shortest time.
+    /// True if it is time for the next registration. Without any response this is the case after the minimum time.
     pub(super) fn is_over(&self) -> bool {
         let stale = if self.stale == Instant::NEVER { self.earliest } else { self.stale.max(self.earliest) };
         clock::now() >= stale.min(self.latest)
     }
 
-    /// Takes a response of a member. Returns false if it only shows that the member is there, and nothing changed.
+    /// Takes a response of a member. Returns false if the response only repeats the known representation after a
+    /// registration.
     pub(super) fn is_news(&mut self, from: IpAddr, response: &Response) -> bool {
         let (now, mut state) = (clock::now(), Observation::default());
         state.on_response(now, response.code, |number| response.option(number), self.random);

@@ -1,4 +1,4 @@
-//! The side of an endpoint that serves: its handlers, the credentials of the peers that it admits, and the memory for their
+//! The server side of an endpoint: its handlers, the credentials of the peers that it admits, and the memory for their
 //! requests.
 
 use super::Features;
@@ -19,10 +19,10 @@ use tegmen::node::Parts;
 use tegmen::time::Instant;
 use tokio::sync::mpsc;
 
-/// Bytes of the pool for requests that wait for their acknowledgement, where the endpoint does not serve.
+/// Bytes of the pool for requests that wait for their acknowledgement, if the endpoint does not serve requests.
 const POOL_BYTES: usize = 16 << 20;
 
-/// Opens handshakes, and answers those of peers if the endpoint serves.
+/// The roles of an endpoint: it opens handshakes, and also answers the handshakes of peers if it serves requests.
 pub(super) struct MayServe(pub(super) Option<Limited>);
 
 impl Roles for MayServe {
@@ -34,7 +34,7 @@ impl Roles for MayServe {
     }
 }
 
-/// The settings of an endpoint that serves, before it is open.
+/// The settings of the server side of an endpoint that is not open yet.
 #[derive(Default)]
 pub(super) struct ServingBuilder {
     pub(super) router: Option<Router>,
@@ -45,11 +45,11 @@ pub(super) struct ServingBuilder {
     pub(super) events: Option<EventSink>,
 }
 
-/// The parts of an endpoint that its settings decide on.
+/// The parts of an endpoint that depend on its settings.
 pub(super) struct Built {
-    /// `None` if the endpoint does not serve.
+    /// The server side; `None` if the endpoint does not serve requests.
     pub(super) serving: Option<Box<Serving>>,
-    /// The commands to the serving side.
+    /// The receiver of the commands to the server side.
     pub(super) commands: Option<mpsc::UnboundedReceiver<Command>>,
     pub(super) features: Features,
     pub(super) pool: ExchangePool,
@@ -94,7 +94,7 @@ impl ServingBuilder {
     }
 }
 
-/// The parts of a node with this memory for the requests that it serves.
+/// Returns the features of a node, with this memory for the requests that it serves.
 fn features(observers: Observers<Infallible>, bodies: ServerBodies) -> Features {
     Parts {
         queue: (),
@@ -108,22 +108,22 @@ fn features(observers: Observers<Infallible>, bodies: ServerBodies) -> Features 
     }
 }
 
-/// The serving side of an endpoint.
+/// The server side of an endpoint.
 pub(super) struct Serving {
     pub(super) coap_server: CoapServer<Router>,
-    /// Peers without a session are served, too.
+    /// True if peers without a session are also served.
     pub(super) plain_allowed: bool,
-    /// The time that a handler has for a deferred response.
+    /// The time limit of a deferred response.
     pub(super) response_timeout: Duration,
     pub(super) tried: Tried,
-    /// The version of the credentials that the sessions were last checked against.
+    /// The version of the credentials at the last check of the sessions.
     pub(super) version: u64,
-    /// The time of the work that is done each second.
+    /// The time at which the work of each second is due.
     pub(super) second: Instant,
 }
 
 impl Serving {
-    /// Returns the role of an endpoint that serves.
+    /// Returns the limits of the ClientHellos that the endpoint answers.
     pub(super) fn limits() -> Limited {
         Limited::with(HelloLimits::default())
     }
@@ -133,12 +133,12 @@ impl Serving {
         &self.coap_server.credentials
     }
 
-    /// Returns the notifier of the observers.
+    /// Returns the notifier for the observers.
     pub(super) fn notifier(&self) -> Notifier {
         self.coap_server.resources.notifier.clone()
     }
 
-    /// Takes the paths whose representation changed.
+    /// Takes the paths of the representations that changed.
     pub(super) fn take_changes(&self) -> impl Iterator<Item = Arc<str>> {
         let changes = self.coap_server.resources.notifier.shards.first().map(Changes::take);
         changes.into_iter().flatten()
@@ -152,7 +152,7 @@ impl Serving {
     }
 }
 
-/// True for a peer that opened a session with us.
+/// True if the peer opened its session with this endpoint.
 pub(super) fn is_client(peer: &Peer) -> bool {
     let is_established = peer.phase() == Phase::Established && peer.protection() == Protection::Dtls;
     is_established && !matches!(peer.rank(), Rank::Ours | Rank::OursAsServer)

@@ -1,5 +1,5 @@
-//! The OSCORE context that protects the requests of a session. It is a context of two ends (RFC 8613), or the context of a group
-//! (RFC 10021). In a group the session asks one member, in the pairwise mode.
+//! The OSCORE context that protects the requests of a session. It is a context of two ends (RFC 8613), or the context
+//! of a group (RFC 10021). With a group context the session sends its requests to one member, in the pairwise mode.
 
 use crate::contexts::{ContextError, MEMBER_OVERHEAD, OVERHEAD, StoredContext, StoredMember, Untaken, find_recipient};
 use crate::provider::HostCrypto;
@@ -10,27 +10,28 @@ use tegmen::crypto::Crypto;
 use tegmen::oscore::group::{GroupPending, Mode, Replies};
 use tegmen::oscore::{Id, Pending, ProtectError};
 
-/// The context of a session.
+/// The OSCORE context of a session.
 pub(super) enum SessionContext {
     Pair(Box<StoredContext>),
     Member(Box<AskedMember>),
 }
 
-/// The context of a group, and the member that the session asks.
+/// A group context, and the member to which the session sends its requests.
 pub(super) struct AskedMember {
     stored: StoredMember,
     crypto: HostCrypto,
     to: Id,
 }
 
-/// A request that waits for its response.
+/// The data of a request that its response needs.
 pub(super) enum PendingRequest {
     Pair(Pending),
     Member(GroupPending<[Replies; 1]>),
 }
 
 impl SessionContext {
-    /// Opens a directory. `member` is the name of the member to ask, where the directory has the context of a group.
+    /// Opens the context in a directory. If it is a group context, `member` is the name of the member to which requests
+    /// are sent.
     ///
     /// # Errors
     /// [`ContextError`].
@@ -67,7 +68,7 @@ impl SessionContext {
         }
     }
 
-    /// Refuses an expired context, and ensures that the next request has a number.
+    /// Checks that the context has not expired, and leases numbers if the next request has none.
     ///
     /// # Errors
     /// [`ContextError`].
@@ -97,7 +98,8 @@ impl SessionContext {
         }
     }
 
-    /// Opens a response in place. Returns it, and true if it is response #1 of a derivation of new keys (RFC 8613, appendix B.2).
+    /// Opens a response in place. Returns the message, and true if it is response #1 of a rederivation (RFC 8613,
+    /// appendix B.2).
     ///
     /// # Errors
     /// [`Untaken`].
@@ -118,19 +120,19 @@ impl SessionContext {
         }
     }
 
-    /// True if new keys are to be derived before anything is asked (RFC 8613, appendix B.2).
+    /// True if new keys have to be derived before the next request (RFC 8613, appendix B.2).
     pub(super) fn is_lost(&self) -> bool {
         matches!(self, Self::Pair(stored) if stored.is_lost())
     }
 
-    /// Notes that the other end does not know the keys any more.
+    /// Notes that the other end no longer knows the keys.
     pub(super) fn lose(&mut self) {
         if let Self::Pair(stored) = self {
             stored.lose();
         }
     }
 
-    /// Prepares for request #1 of a derivation of new keys.
+    /// Prepares the context for request #1 of a rederivation.
     ///
     /// # Errors
     /// [`ProtectError`].

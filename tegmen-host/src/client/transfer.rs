@@ -1,4 +1,5 @@
-//! Bodies in blocks (RFC 7959), and the answer to an Echo option of a server (RFC 9175), by the [`Transfer`] of the core.
+//! Block-wise transfers (RFC 7959), and responses to an Echo option of a server (RFC 9175), with the [`Transfer`] of
+//! the core.
 
 use super::request::Part;
 use super::{ClientError, Progress, Request, Response, Session};
@@ -6,7 +7,7 @@ use tegmen::coap::{OptionNumber, Token};
 use tegmen::crypto::Crypto as _;
 use tegmen::node::{Transfer, TransferError, TransferStep};
 
-/// One request with its whole body, one response with its whole body.
+/// Sends a request with its whole body, and returns the response with its whole body.
 pub(super) async fn request(session: &Session, request: &Request<'_>) -> Result<Response, ClientError> {
     let mut transfer = begin(session, request)?;
     let response = exchange(session, request, &mut transfer).await?;
@@ -25,20 +26,20 @@ pub(super) fn begin(session: &Session, request: &Request<'_>) -> Result<Transfer
     transfer.map_err(|error| explain(session, error))
 }
 
-/// Draws the token of a body in blocks, and its Request-Tag.
+/// Draws a random token and Request-Tag for a body in blocks.
 pub(super) fn draw(session: &Session, transfer: &mut Transfer) -> Option<Token> {
     let random = |random: &mut [u8]| session.with(|connection| connection.io.environment.crypto.random(random));
     transfer.draw(session.config().coap.token_len, random)
 }
 
-/// Sends the next message, and waits for its response.
+/// Sends the next message of a transfer, and waits for its response.
 async fn exchange(session: &Session, request: &Request<'_>, transfer: &mut Transfer) -> Result<Response, ClientError> {
     let token = draw(session, transfer);
     let token = token.as_ref().map(Token::as_bytes);
     session.exchange(request, Part { transfer: Some(transfer), token, ..Part::default() }).await
 }
 
-/// A transfer that took a response.
+/// A transfer after it processed a response, with this response.
 pub(super) struct Taken {
     pub(super) transfer: Transfer,
     pub(super) response: Response,
@@ -51,17 +52,17 @@ impl Taken {
         Ok(Self { transfer, step: step.map_err(|error| explain(session, error))?, response })
     }
 
-    /// A notification.
+    /// Returns the state for a notification, whose response may continue in further blocks.
     pub(super) fn notified(session: &Session, request: &Request<'_>, response: Response) -> Result<Self, ClientError> {
         Self::new(session, begin(session, request)?, response)
     }
 
-    /// True if the server has to be sent the request again, or a block of its body, before it answers.
+    /// True if the client first has to send the request again, or a further block of its body.
     pub(super) const fn is_before_answer(&self) -> bool {
         matches!(self.step, TransferStep::Again | TransferStep::Sent(_))
     }
 
-    /// Sends the messages that follow, until the response is whole.
+    /// Sends the remaining messages until the response is complete.
     pub(super) async fn complete(self, session: &Session, request: &Request<'_>) -> Result<Response, ClientError> {
         let (mut taken, mut whole) = (self, None);
         loop {
@@ -93,7 +94,7 @@ impl Taken {
     }
 }
 
-/// Adds a block at this place of the body. The first one begins the response.
+/// Appends a block at this offset of the body. The first block becomes the response.
 fn append(whole: Option<Response>, at: usize, block: Response) -> Response {
     match whole {
         Some(mut whole) if at > 0 => {
@@ -125,5 +126,5 @@ fn explain(session: &Session, error: TransferError) -> ClientError {
     ClientError::Blocks { remote: session.remote(), detail }
 }
 
-/// Blocks of one body at most: their number has 20 bits.
+/// Maximum number of blocks of one body, because block numbers have 20 bits.
 const MAX_BLOCKS: usize = 1 << 20;

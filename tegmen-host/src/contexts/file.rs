@@ -1,4 +1,4 @@
-//! The file of a context for people.
+//! The file `context.toml` of a context of two ends, which people can edit.
 
 use super::ContextError;
 use super::keeper::Terms;
@@ -12,30 +12,31 @@ use toml::Spanned;
 use toml::value::Datetime;
 use zeroize::Zeroizing;
 
-/// The content of a context's file.
+/// The content of the file of a context.
 #[derive(Clone)]
 pub struct ContextFile {
-    /// Our ID, 0 to 7 bytes.
+    /// The Sender ID of this end, 0 to 7 bytes.
     pub sender_id: Vec<u8>,
-    /// The ID of the other end, 0 to 7 bytes.
+    /// The Recipient ID, which is the ID of the other end, 0 to 7 bytes.
     pub recipient_id: Vec<u8>,
-    /// At least 16 bytes.
+    /// The Master Secret, at least 16 bytes.
     pub master_secret: Zeroizing<Vec<u8>>,
-    /// May be empty.
+    /// The Master Salt, which may be empty.
     pub master_salt: Vec<u8>,
-    /// The ID Context, if one secret serves several contexts.
+    /// The ID Context, if one Master Secret is for several contexts.
     pub id_context: Option<Vec<u8>>,
     /// The AEAD algorithm.
     pub aead: Aead,
-    /// The time of creation, in seconds since 1970. Numbers are leased no faster than 4 a millisecond since a day
-    /// before. This shows which numbers cannot have been used by a context that lost its file of numbers.
+    /// The time of creation, in seconds since 1970. Numbers are leased at most at 4 in a millisecond, counted from one
+    /// day before this time. From this limit follows which numbers cannot have been used by a context that lost its
+    /// file of numbers.
     pub created: u64,
-    /// The expiry time, in seconds since 1970, and as in the file.
+    /// The expiry time, in seconds since 1970, and its text in the file.
     pub expires: Option<(u64, String)>,
     /// The rights of the other end, as in a credentials file; `None` allows everything.
     pub allow: Option<Vec<String>>,
-    /// True if both ends derive new keys when the numbers cannot be trusted (RFC 8613, appendix B.2), instead of
-    /// refusing the context.
+    /// True if both ends derive new keys when the numbers cannot be trusted (RFC 8613, appendix B.2). If false, the
+    /// context is then refused.
     pub rederivation: bool,
 }
 
@@ -60,11 +61,11 @@ struct Text {
 const LONGEST_ID_CONTEXT: usize = 16;
 const NOT_OF_TWO_ENDS: &str =
     "it is the context of a member of a group: use one of two ends here, made with `tegmen oscore new`";
-/// Least bytes of a master secret.
+/// Minimum number of bytes of a Master Secret.
 const MIN_SECRET: usize = 16;
 
 impl ContextFile {
-    /// Reads `context.toml` of a directory.
+    /// Reads `context.toml` in a directory.
     ///
     /// # Errors
     /// [`ContextError`].
@@ -132,13 +133,13 @@ impl ContextFile {
         })
     }
 
-    /// Returns the same context for the other end.
+    /// Returns the context of the other end.
     #[must_use]
     pub fn mirrored(&self) -> Self {
         Self { sender_id: self.recipient_id.clone(), recipient_id: self.sender_id.clone(), ..self.clone() }
     }
 
-    /// Returns the same context, which expires at this time in seconds since 1970.
+    /// Returns the same context with this expiry time, in seconds since 1970.
     #[must_use]
     pub fn until(self, expires: u64) -> Self {
         Self { expires: Some((expires, utc(expires))), ..self }
@@ -174,7 +175,8 @@ impl ContextFile {
         Terms { created: self.created, expires: self.expires.clone(), row: self.row(), others: None }
     }
 
-    /// Returns the name of its numbers in a database. Two directories of one context have the same name.
+    /// Returns the key of the row with the context's numbers in a database. Two directories of the same context have
+    /// the same key.
     fn row(&self) -> String {
         let id_context = self.id_context.as_deref();
         let (has, id_context) = ([u8::from(id_context.is_some()), self.aead.cose_id()], id_context.unwrap_or(&[]));
@@ -193,7 +195,7 @@ impl ContextFile {
     }
 }
 
-/// The name of an algorithm in the registry of COSE.
+/// Returns the name of an algorithm in the COSE registry.
 pub const fn aead_name(aead: Aead) -> &'static str {
     match aead {
         Aead::AesCcm16_64_128 => "AES-CCM-16-64-128",
@@ -204,7 +206,7 @@ pub const fn aead_name(aead: Aead) -> &'static str {
     }
 }
 
-/// The name of a row for a context with these secrets and IDs.
+/// Returns the key of the row for a context with these secrets and IDs.
 pub(super) fn context_name(parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new_with_prefix(b"tegmen state of a context");
     for part in parts {
@@ -214,7 +216,7 @@ pub(super) fn context_name(parts: &[&[u8]]) -> String {
     format!("{CONTEXTS}{}", to_hex(hash.finalize().get(..16).unwrap_or(&[])))
 }
 
-/// Prefix of the names of contexts.
+/// The prefix of the row keys of contexts.
 const CONTEXTS: &str = "oscore/";
 
 #[cfg(test)]

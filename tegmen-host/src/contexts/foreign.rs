@@ -1,4 +1,4 @@
-//! Contexts in the formats of aiocoap and libcoap.
+//! Imports and exports OSCORE contexts in the formats of aiocoap and libcoap.
 
 use super::directory::create_used;
 use super::file::{ContextFile, aead_name};
@@ -22,15 +22,15 @@ use zeroize::Zeroizing;
 pub enum Format {
     /// A directory with `settings.json`, `secret.json` and `sequence.json`.
     Aiocoap,
-    /// A file of lines as `sender_id,hex,"01"`.
+    /// A file of lines such as `sender_id,hex,"01"`.
     Libcoap,
 }
 
-/// Writes the line of Wireshark's table `oscore_contexts` (Preferences, Protocols, OSCORE) that decrypts both directions of
-/// the context in `dir`.
+/// Writes a line for Wireshark's table `oscore_contexts` (Preferences, Protocols, OSCORE). With this line Wireshark
+/// decrypts both directions of the context in `dir`.
 ///
 /// # Errors
-/// [`ContextError::Syntax`] for an algorithm that Wireshark does not have; [`ContextError::Exists`],
+/// [`ContextError::Syntax`] for an algorithm that Wireshark does not support; [`ContextError::Exists`],
 /// [`ContextError::NotWritten`].
 pub fn export_to_wireshark(dir: &Path, to: &Path) -> Result<(), ContextError> {
     let context = ContextFile::read(dir)?;
@@ -53,8 +53,8 @@ pub fn export_to_wireshark(dir: &Path, to: &Path) -> Result<(), ContextError> {
 }
 
 impl Format {
-    /// Converts a foreign context to a directory of ours. `from` must not be used afterwards: two ends with the same
-    /// keys would use the same nonces.
+    /// Converts a foreign context into a directory of Tegmen. Do not use `from` afterwards: two ends with the same keys
+    /// would use the same nonces.
     ///
     /// # Errors
     /// [`ContextError`].
@@ -72,11 +72,11 @@ impl Format {
         }
     }
 
-    /// Writes the other end of the context in `dir`. With `recover` it begins past every number that the other end may have
-    /// used: of aiocoap in `sequence.json`, of libcoap in a second file `TO.seq`.
+    /// Writes the other end of the context in `dir`. With `recover` the other end begins past every number that it may
+    /// have used. For aiocoap this number is in `sequence.json`, for libcoap in a second file `TO.seq`.
     ///
     /// # Errors
-    /// [`ContextError::Used`] without `recover` unless the context is unused; [`ContextError::File`].
+    /// [`ContextError::Used`] if the context was used and `recover` is false; [`ContextError::File`].
     pub fn export_other_end(self, dir: &Path, to: &Path, recover: bool) -> Result<(), ContextError> {
         let context = ContextFile::read(dir)?;
         if !recover {
@@ -99,7 +99,7 @@ impl Format {
         }
     }
 
-    /// Writes the context as it is, to be used there for the first time.
+    /// Writes the context without changes, for the first use in the other program.
     ///
     /// # Errors
     /// [`ContextError::File`].
@@ -148,7 +148,7 @@ fn write(path: &Path, text: &str) -> Result<(), ContextError> {
 
 type Lookup<'a> = Box<dyn Fn(&str) -> Option<Vec<u8>> + 'a>;
 
-/// The values of a foreign file, by their names.
+/// The values of a foreign file by their names.
 struct Values<'a> {
     file: String,
     value: Lookup<'a>,

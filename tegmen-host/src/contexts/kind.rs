@@ -1,4 +1,4 @@
-//! Both kinds of contexts: one of two ends, and one of a member of a group.
+//! Functions for both kinds of contexts: contexts of two ends, and contexts of group members.
 
 use super::ContextError;
 use super::file::ContextFile;
@@ -6,19 +6,20 @@ use super::keeper::{self, Terms, Used};
 use super::member::{MemberFile, is_member};
 use std::path::Path;
 
-/// Looks at the numbers of a context, of two ends or of a member, without opening it.
+/// Reads the numbers of a context without opening the context. The context is one of two ends, or of a group member.
 ///
 /// # Errors
-/// [`ContextError::Numbers`] as [`StoredContext::open`](super::StoredContext::open).
+/// [`ContextError::Numbers`] as for [`StoredContext::open`](super::StoredContext::open).
 pub fn used(dir: &Path) -> Result<Used, ContextError> {
     keeper::used(dir, &terms(dir)?)
 }
 
-/// Moves a context whose numbers cannot be trusted, of two ends or of a member, past everything that may have been used: what a clock
-/// that never goes back allowed it to lease until now.
+/// Raises the next number of a context whose numbers cannot be trusted past every number that may have been used. The
+/// limit is the number of leases that the time since the creation of the context allows. The context is one of two
+/// ends, or of a group member.
 ///
 /// # Errors
-/// [`ContextError`]; [`ContextError::InUse`] while another process has it.
+/// [`ContextError`]; [`ContextError::InUse`] while another process has the context open.
 pub fn recover(dir: &Path) -> Result<u64, ContextError> {
     keeper::recover(dir, &terms(dir)?)
 }

@@ -10,7 +10,7 @@ use tegmen::identity::Principal;
 use tegmen::oscore::group::{GroupNonce, GroupRequest, Mode, Recipient};
 use tegmen::oscore::{Id, ProtectError, UnprotectError, Unprotected};
 
-/// The security context of a group at one member, which several threads use.
+/// The security context of one group member, which several threads use.
 #[derive(Clone)]
 pub(crate) struct SharedMember(Arc<Shared>);
 
@@ -26,7 +26,7 @@ struct OpenMember {
     crypto: HostCrypto,
 }
 
-/// A request that a member of a group opened, with the principal of its sender.
+/// A request to a group that was opened, with the principal of its sender.
 pub(crate) enum ReceivedInGroup<'r> {
     /// The request is authentic and new.
     Fresh(MessageRef<'r>, Principal, GroupNonce),
@@ -35,8 +35,8 @@ pub(crate) enum ReceivedInGroup<'r> {
 }
 
 impl SharedMember {
-    /// Shares a context. `learn` takes the name and the rights of each other member, and returns its principal. The name has the form
-    /// `GROUP/MEMBER`.
+    /// Makes a context that threads can share. `learn` takes the name and the rights of each other member, and returns
+    /// its principal. The name has the form `GROUP/MEMBER`.
     pub(super) fn new(
         stored: StoredMember,
         mut learn: impl FnMut(&str, Option<&[String]>) -> Principal,
@@ -55,7 +55,7 @@ impl SharedMember {
         &self.0.gid
     }
 
-    /// Returns the directory, for messages.
+    /// Returns the directory as text for error messages.
     pub(super) fn dir(&self) -> String {
         self.lock().stored.dir().display().to_string()
     }
@@ -67,7 +67,7 @@ impl SharedMember {
     /// Opens a request in place.
     ///
     /// # Errors
-    /// `Ok` if the message is refused, `Err` if the context cannot be used.
+    /// `Ok` with the reason if the message is refused, `Err` if the context cannot be used.
     pub(crate) fn take_request<'r>(
         &self,
         datagram: &'r mut [u8],
@@ -110,7 +110,7 @@ impl SharedMember {
         context.protect_response(crypto, mode, request, nonce, frame)
     }
 
-    /// Writes the challenge to a request that may be a replay.
+    /// Writes a challenge as the response to a request that may be a replay.
     ///
     /// # Errors
     /// [`ProtectError`].
@@ -127,14 +127,14 @@ impl SharedMember {
         context.write_challenge(crypto, find(recipients, request.client())?, request, head, token, frame)
     }
 
-    /// Keeps all numbers and windows as they are, at an orderly end.
+    /// Stores the next free numbers and all windows at an orderly end.
     pub(super) fn close(&self) {
         // If it cannot be written, the next start continues after the lease, as after a power cut.
         let _ = self.lock().stored.close();
     }
 }
 
-/// Returns the context of the member with this ID.
+/// Returns the recipient context of the member with this ID.
 pub(crate) fn find<'r>(
     recipients: &'r mut [Recipient<Vec<u8>>],
     id: &Id,
@@ -142,5 +142,5 @@ pub(crate) fn find<'r>(
     recipients.iter_mut().find(|recipient| recipient.id() == id).ok_or(ProtectError::Unsupported)
 }
 
-/// Maximum number of bytes that the context of a group adds to a message.
+/// Maximum number of bytes that a group context adds to a message.
 pub(crate) const MEMBER_OVERHEAD: usize = MemberContext::OVERHEAD;

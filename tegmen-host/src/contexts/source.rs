@@ -1,4 +1,4 @@
-//! The text of a context's file: how it is read, and the line of each mistake in it.
+//! The text of the file of a context. This module reads the file, and finds the line of each mistake.
 
 use super::{ContextError, file_error};
 use crate::hex::from_hex;
@@ -13,7 +13,7 @@ use toml::Spanned;
 use toml::value::Datetime;
 use zeroize::{Zeroize as _, Zeroizing};
 
-/// Its name.
+/// The name of the file.
 pub(super) const CONTEXT: &str = "context.toml";
 
 /// The text of a file, and the path of the file.
@@ -23,10 +23,10 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Reads `context.toml` of a directory.
+    /// Reads `context.toml` in a directory.
     ///
     /// # Errors
-    /// [`ContextError::File`], and [`ContextError::Exposed`] if others can read it.
+    /// [`ContextError::File`], and [`ContextError::Exposed`] if other users can read the file.
     pub(super) fn read(dir: &Path) -> Result<Self, ContextError> {
         let path = dir.join(CONTEXT);
         let file = path.display().to_string();
@@ -38,7 +38,7 @@ impl Source {
         Ok(Self { file, text })
     }
 
-    /// A text that a file is to have.
+    /// Returns a text that will be the content of `file`.
     pub(super) fn of(file: &str, text: &str) -> Self {
         Self { file: file.to_owned(), text: Zeroizing::new(text.to_owned()) }
     }
@@ -48,33 +48,33 @@ impl Source {
         &self.file
     }
 
-    /// True for the context of a member of a group, which has the key `group_id`, whether or not the whole text is valid.
+    /// True for the context of a group member, which has the key `group_id`. The rest of the text may be invalid.
     pub(super) fn is_of_member(&self) -> bool {
         let key = |line: &str| line.split_once('=').is_some_and(|(key, _)| key.trim() == "group_id");
         self.text.lines().any(key)
     }
 
-    /// Reads the whole text. `known` names the keys that it can have.
+    /// Parses the whole text. `known` names the permitted keys.
     ///
     /// # Errors
-    /// [`ContextError::Syntax`], as of each method below.
+    /// [`ContextError::Syntax`], which each of the following methods also returns.
     pub(super) fn parse<T: DeserializeOwned>(&self, known: &str) -> Result<T, ContextError> {
         toml::from_str(&self.text).map_err(|error| {
             self.wrong(error.span().map_or(0, |span| span.start), format!("{}: {known}", error.message()))
         })
     }
 
-    /// The mistake at this byte of the text.
+    /// Returns the error for a mistake at this byte of the text.
     pub(super) fn wrong(&self, at: usize, message: String) -> ContextError {
         ContextError::Syntax { file: self.file.clone(), line: self.line(at), message }
     }
 
-    /// The line of this byte of the text, from 1.
+    /// Returns the line number of this byte of the text, from 1.
     pub(super) fn line(&self, at: usize) -> usize {
         self.text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1
     }
 
-    /// The bytes of a value in hexadecimal digits, and where it is in the text.
+    /// Returns the bytes of a value in hexadecimal digits, and the index of the value in the text.
     pub(super) fn hex(&self, key: &str, value: Spanned<String>) -> Result<(usize, Vec<u8>), ContextError> {
         let at = value.span().start;
         let bytes = from_hex(value.get_ref());
@@ -83,13 +83,13 @@ impl Source {
         Ok((at, bytes))
     }
 
-    /// A time in seconds since 1970, and as in the file.
+    /// Returns a time in seconds since 1970, and its text in the file.
     pub(super) fn time(&self, key: &str, at: &Spanned<Datetime>) -> Result<(u64, String), ContextError> {
         let example = || self.wrong(at.span().start, format!("{key}: {NO_TIME}"));
         Ok((unix_seconds(at.get_ref()).ok_or_else(example)?, at.get_ref().to_string()))
     }
 
-    /// The rights of another end.
+    /// Returns the rights of another end, after a check of each right.
     pub(super) fn rules(&self, rules: Vec<Spanned<String>>) -> Result<Vec<String>, ContextError> {
         let rule = |rule: Spanned<String>| match crate::credentials::is_rule(rule.get_ref()) {
             true => Ok(rule.into_inner()),
@@ -99,24 +99,24 @@ impl Source {
     }
 }
 
-/// True for a time as a file can have it.
+/// True if a file can contain this text as a time.
 pub(super) fn is_time(text: &str) -> bool {
     text.parse().is_ok_and(|at| unix_seconds(&at).is_some())
 }
 
-/// The mistake in a time.
+/// The description of a valid time, for error messages.
 pub(super) const NO_TIME: &str = "a time with its zone, as 2027-12-31T00:00:00Z";
 
-/// The time of creation of a context whose file has none: 2026 began.
+/// The time of creation of a context whose file contains none: the beginning of 2026.
 pub(super) const EARLIEST: u64 = 1_767_225_600;
 
-/// A time as files have it.
+/// Returns a time in the form that files use.
 pub(super) fn utc(seconds: u64) -> String {
     let time = i64::try_from(seconds).ok().and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok());
     time.and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_else(|| "9999-12-31T23:59:59Z".to_owned())
 }
 
-/// Seconds since 1970 of a time with its zone; a day without time is its beginning in UTC.
+/// Returns the seconds since 1970 of a time with its zone. A date without a time counts as its beginning in UTC.
 fn unix_seconds(at: &Datetime) -> Option<u64> {
     let midnight = if at.time.is_none() { "T00:00:00Z" } else { "" };
     let time = OffsetDateTime::parse(&format!("{at}{midnight}"), &Rfc3339).ok()?;

@@ -6,7 +6,7 @@ use tegmen::coap::{Builder, Code, MessageType};
 use tegmen::oscore::Aead;
 use zeroize::Zeroizing;
 
-/// A directory that is removed at the end.
+/// A directory that is removed at the end of the test.
 struct Scene(PathBuf);
 
 impl Scene {
@@ -43,7 +43,7 @@ fn context() -> ContextFile {
     }
 }
 
-/// The number of the next request.
+/// Returns the number of the next request.
 fn send(stored: &mut StoredContext) -> u64 {
     let mut storage = [0; 200];
     let mut frame = Frame::new(&mut storage, OVERHEAD);

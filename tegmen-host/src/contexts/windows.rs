@@ -1,11 +1,11 @@
-//! The replay windows of the other members, as the file of numbers holds them after an orderly end: an ID, the next number and the
-//! numbers seen, in hexadecimal, for each window that is known.
+//! The replay windows of the other members, in the form that the file of numbers has after an orderly end. Each known
+//! window is an ID, the next number and the received numbers, in hexadecimal.
 
 use crate::hex::to_hex;
 use tegmen::oscore::group::Recipient;
 use tegmen::oscore::{Id, ReplayWindow};
 
-/// The text of the windows that are known.
+/// Returns the text of the known windows.
 pub(super) fn to_text(recipients: &[Recipient<Vec<u8>>]) -> String {
     let known = recipients.iter().filter(|recipient| recipient.window().mark().is_none());
     let text = known.map(|recipient| {
@@ -15,7 +15,7 @@ pub(super) fn to_text(recipients: &[Recipient<Vec<u8>>]) -> String {
     text.collect::<Vec<_>>().join(" ")
 }
 
-/// The window of a member; `None` if it is not known.
+/// Returns the window of a member; `None` if it is not known.
 pub(super) fn find(text: &str, id: &Id) -> Option<ReplayWindow> {
     let id = to_hex(id.as_bytes());
     let mut windows = text.split(' ').filter_map(|window| window.split_once(':'));
@@ -24,7 +24,7 @@ pub(super) fn find(text: &str, id: &Id) -> Option<ReplayWindow> {
     Some(ReplayWindow::from_parts((number(next)?, number(seen)?)))
 }
 
-/// The number of windows that are known.
+/// Returns the number of known windows.
 pub(super) fn count(text: &str) -> usize {
     text.split(' ').filter(|window| !window.is_empty()).count()
 }

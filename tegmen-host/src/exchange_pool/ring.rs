@@ -1,28 +1,28 @@
-//! Replies in the order of time, in segments of one size that all rings of a pool share.
+//! Stored replies in the order of time. The memory consists of segments of one size, which all rings of a pool share.
 
 use std::collections::VecDeque;
 
-/// Bytes of a segment: a record never crosses the end of one.
+/// Bytes of a segment. A record is always within one segment.
 pub(super) const SEGMENT: usize = 16 << 10;
 /// Records begin at multiples of this many bytes.
 const UNIT: usize = 8;
-/// Bytes before the reply in a record.
+/// Bytes of the header before the reply in a record.
 pub(super) const HEADER: usize = 16;
-/// The longest reply that is kept; of a longer one only its header is.
+/// Maximum length of a stored reply, in bytes. Of a longer reply only the header is stored.
 pub(super) const REPLY_MAX: usize = 2048;
-/// The most bytes of a record.
+/// Maximum number of bytes of a record.
 const RECORD_MAX: usize = HEADER + REPLY_MAX;
 
-/// The place of a record: its segment, and the multiple of [`UNIT`] at which it begins there.
+/// The place of a record: its segment, and its offset in the segment as a multiple of [`UNIT`].
 pub(super) type Position = u32;
 
 /// The fixed part of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Header {
-    /// The peer, never zero.
+    /// The number of the peer, which is never zero.
     pub(super) owner: u32,
     pub(super) print: u32,
-    /// In ticks, see [`super::ticks`].
+    /// The time of the reply in ticks, see [`super::ticks`].
     pub(super) at: u32,
     pub(super) message_id: u16,
     pub(super) len: u16,
@@ -51,9 +51,9 @@ impl Header {
 /// The segments of a pool.
 pub(super) struct Segments {
     all: Vec<Box<[u8]>>,
-    /// Those that no ring has.
+    /// The segments that belong to no ring.
     free: Vec<u32>,
-    /// The most that there may be.
+    /// Maximum number of segments.
     limit: usize,
 }
 
@@ -98,7 +98,7 @@ impl Segments {
     }
 }
 
-/// The segment of a record, and the byte at which it begins there.
+/// Returns the segment of a record, and the byte at which the record begins.
 const fn place(position: Position) -> (usize, usize) {
     (position as usize / (SEGMENT / UNIT), position as usize % (SEGMENT / UNIT) * UNIT)
 }
@@ -107,18 +107,18 @@ const fn position(segment: u32, at: usize) -> Position {
     segment * (SEGMENT / UNIT) as u32 + (at / UNIT) as u32
 }
 
-/// The bytes that a record takes.
+/// Returns the number of bytes of a record with a reply of this length.
 pub(super) const fn record_len(reply: usize) -> usize {
     (HEADER + reply).next_multiple_of(UNIT)
 }
 
-/// Records in the order in which they came.
+/// A ring of records in the order in which they came.
 #[derive(Default)]
 pub(super) struct Ring {
     segments: VecDeque<u32>,
-    /// The oldest record begins here, in the first segment.
+    /// The offset of the oldest record, in the first segment.
     first: usize,
-    /// The next record begins here, in the last segment.
+    /// The offset of the next record, in the last segment.
     end: usize,
 }
 
@@ -127,12 +127,12 @@ impl Ring {
         self.segments.len()
     }
 
-    /// True if the longest record fits, without another segment.
+    /// True if a record of maximum length fits without another segment.
     pub(super) fn has_room(&self) -> bool {
         !self.segments.is_empty() && self.end + RECORD_MAX <= SEGMENT
     }
 
-    /// Adds a segment, if one is free.
+    /// Adds a segment, if a free one exists. Returns true if it was added.
     pub(super) fn extend(&mut self, segments: &mut Segments) -> bool {
         let Some(number) = segments.take() else { return false };
         if let Some(last) = self.segments.back() {
@@ -145,7 +145,7 @@ impl Ring {
         true
     }
 
-    /// Adds a record; there must be space.
+    /// Adds a record. The ring must have enough space.
     pub(super) fn push(&mut self, segments: &mut Segments, header: Header, reply: &[u8]) -> Option<Position> {
         let number = *self.segments.back()?;
         let room = segments.all.get_mut(number as usize)?.get_mut(self.end..)?;
@@ -157,8 +157,8 @@ impl Ring {
         Some(at)
     }
 
-    /// Removes records of the first segment, the oldest first, while `goes` is true, and at most `most` of them. True if
-    /// none is left there, and the segment is given back.
+    /// Removes the oldest records of the first segment while `goes` is true, at most `most` records. Returns true if
+    /// the segment became empty and was freed.
     pub(super) fn drain(
         &mut self,
         segments: &mut Segments,
@@ -185,7 +185,7 @@ impl Ring {
     }
 }
 
-/// Marks that no record follows in this segment.
+/// Marks the end of the records in this segment.
 fn end_here(segments: &mut Segments, number: u32, at: usize) {
     if let Some(mark) = segments.all.get_mut(number as usize).and_then(|segment| segment.get_mut(at..at + 4)) {
         mark.fill(0);

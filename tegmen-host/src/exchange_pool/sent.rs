@@ -1,13 +1,13 @@
-//! Exchanges that we began, and their messages in cells of one size.
+//! The exchanges that this end began, with their messages in cells of one size.
 
 use tegmen::buf::{Frame, Full};
 use tegmen::coap::{Busy, Outgoing, RequestId, Waiting};
 
-/// The end of a list.
+/// The index that marks the end of a list.
 pub(super) const NONE: u32 = u32::MAX;
-/// Bytes of a message in one cell: with its link, a line of the cache.
+/// Bytes of a message in one cell. Together with its link, a cell fills one line of the cache.
 const CELL: usize = 60;
-/// Slots are allocated in blocks of this many, so that growing copies nothing.
+/// Number of slots in a block. A growing table adds a block and copies no slots.
 const BLOCK: usize = 256;
 
 #[derive(Clone, Copy)]
@@ -16,7 +16,7 @@ struct Slot<T> {
     value: T,
 }
 
-/// Values in lists, and a list of what is free.
+/// A table of linked slots, with a list of the free ones.
 struct Slots<T> {
     blocks: Vec<Box<[Slot<T>]>>,
     free: u32,
@@ -52,7 +52,7 @@ impl<T: Copy> Slots<T> {
         at
     }
 
-    /// Frees a slot and returns the one after it.
+    /// Frees a slot, and returns the index of the next slot in its list.
     fn remove(&mut self, at: u32) -> u32 {
         let free = self.free;
         let Some(slot) = self.get_mut(at) else { return NONE };
@@ -83,11 +83,11 @@ struct Sent {
     len: u16,
 }
 
-/// The exchanges that we began with all peers.
+/// The exchanges that this end began, with all peers.
 pub(super) struct SentMessages {
     exchanges: Slots<Sent>,
     cells: Slots<[u8; CELL]>,
-    /// The most bytes that both take.
+    /// Maximum number of bytes of exchanges and cells together.
     limit: usize,
 }
 
@@ -96,7 +96,7 @@ impl SentMessages {
         Self { exchanges: Slots::new(), cells: Slots::new(), limit }
     }
 
-    /// Adds a place for an exchange after the list that begins at `first`.
+    /// Adds an exchange to the list that begins at `first`.
     pub(super) fn open(&mut self, first: &mut u32, message: &[u8]) -> Result<&mut Outgoing, Busy> {
         let len = u16::try_from(message.len()).map_err(|_| Busy::TooLong)?;
         let needed = size_of::<Slot<Sent>>() + message.len().div_ceil(CELL) * size_of::<Slot<[u8; CELL]>>();
@@ -163,7 +163,7 @@ impl SentMessages {
         Ok(())
     }
 
-    /// Gives back the cells of a message unless it may be sent again, and the place of an exchange that is over.
+    /// Frees the cells of a message that will not be sent again, and the slot of an exchange that has ended.
     pub(super) fn settle(&mut self, first: &mut u32, id: RequestId) {
         let found = self.find(*first, |exchange| exchange.id == id).map(|exchange| exchange.waiting);
         match found {
@@ -203,7 +203,7 @@ impl SentMessages {
         }
     }
 
-    /// Ends all of a list.
+    /// Ends all exchanges of a list.
     pub(super) fn forget(&mut self, first: &mut u32) {
         while let Some(id) = self.exchanges.get(*first).map(|slot| slot.value.exchange.id) {
             self.close(first, id);
@@ -211,7 +211,7 @@ impl SentMessages {
         *first = NONE;
     }
 
-    /// Bytes that exchanges and messages take now.
+    /// Returns the number of bytes that exchanges and messages take now.
     pub(super) const fn used_bytes(&self) -> usize {
         self.exchanges.used_bytes() + self.cells.used_bytes()
     }

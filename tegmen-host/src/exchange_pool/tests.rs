@@ -9,10 +9,10 @@ use tegmen::coap::{Token, Waiting};
 use tegmen::time::Duration;
 
 const START: Instant = Instant::from_micros(1_000_000_000);
-/// The least that a pool takes.
+/// The minimum number of bytes of a pool.
 const SMALLEST: usize = (SAFE_MIN + BUSY_MIN) * SEGMENT;
 
-/// The storage of the modules that every storage has to pass.
+/// The storage for the test modules that every storage has to pass.
 type Storage = ExchangePool;
 
 fn storage() -> Storage {
@@ -23,7 +23,7 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// The reply to a message that was handled.
+/// Returns the reply to a message that was handled.
 fn reply(pool: &ExchangePool, now: Instant, peer: &PoolPeer, key: PoolKey) -> Option<Vec<u8>> {
     pool.handled(now, peer, key).map(|handled| pool.reply(peer, handled).to_vec())
 }
@@ -35,7 +35,7 @@ fn open(pool: &mut ExchangePool, peer: &mut PoolPeer, id: u32, message: &[u8]) -
     Ok(())
 }
 
-/// Lets an exchange wait for something else.
+/// Changes the event for which an exchange waits.
 fn set(pool: &mut ExchangePool, peer: &mut PoolPeer, id: u32, waiting: Waiting) {
     if let Some(exchange) = pool.find(peer, |exchange| exchange.id == RequestId(id)) {
         exchange.waiting = waiting;
@@ -43,7 +43,7 @@ fn set(pool: &mut ExchangePool, peer: &mut PoolPeer, id: u32, waiting: Waiting) 
     pool.settle(peer, RequestId(id));
 }
 
-/// The memory of a model of a message that was answered.
+/// A message that was answered, in the model with which the pool is compared.
 struct Answered {
     peer: usize,
     datagram: Vec<u8>,
@@ -72,8 +72,8 @@ impl World {
         }
     }
 
-    /// A message comes. It is answered with `len` bytes unless it was answered before, and what the pool knows of it is
-    /// compared with what was answered.
+    /// Receives a message, and answers it with `len` bytes unless it was answered before. Compares the record of the
+    /// pool with the earlier answer.
     fn receive(&mut self, peer: usize, message_id: u16, token: u8, repeat: Repeat, len: usize) {
         let datagram = vec![0x41, 1, (message_id >> 8) as u8, message_id as u8, token];
         let key = self.pool.key(self.now, &mut self.peers[peer], message_id, &datagram);
@@ -153,7 +153,7 @@ proptest! {
     }
 }
 
-/// Enough peers for their shares to be more than there is.
+/// A number of peers whose shares together exceed the pool.
 const CROWD: usize = 64;
 
 #[test]

@@ -1,5 +1,5 @@
-//! The members that answered requests of this one. The controller names no member to another, so a sender learns from answers
-//! alone who listens.
+//! The members that answered requests of this member. A member does not learn the other members from the controller, so
+//! a sender learns only from responses which members listen.
 
 use super::file::replace;
 use serde::{Deserialize, Serialize};
@@ -9,17 +9,17 @@ use std::path::Path;
 
 pub(super) const ANSWERED: &str = "answered.toml";
 
-/// Requests in a row without an answer, after which a member is not expected to answer any more.
+/// Number of consecutive requests without an answer after which a member is no longer expected to answer.
 const SILENT: u32 = 5;
 
-/// The requests in a row that each member has not answered.
+/// The number of consecutive requests that each member has not answered.
 #[derive(Default, Serialize, Deserialize)]
 struct Answered {
     silent: BTreeMap<IpAddr, u32>,
 }
 
 impl Answered {
-    /// A file that cannot be read is as none: it protects nothing.
+    /// Reads the file. A file that cannot be read counts as empty, because it protects nothing.
     fn read(dir: &Path) -> Self {
         let text = std::fs::read_to_string(dir.join(ANSWERED)).unwrap_or_default();
         toml::from_str(&text).unwrap_or_default()

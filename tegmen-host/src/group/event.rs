@@ -3,28 +3,28 @@
 use std::fmt;
 use std::time::Duration;
 
-/// An event of a member. Its text names the next step if there is one, and has no secret.
+/// An event of a member. Its text names the next step if there is one, and contains no secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum MembershipEvent {
-    /// The next epoch has begun, by messages of the controller.
+    /// A message of the controller began the next epoch.
     Rekeyed {
         /// The number of the epoch that has begun.
         epoch: u16,
     },
-    /// The member seems to have missed an epoch. It asks the controller for its keys. Nothing authenticates the cause, so
-    /// anybody on the network can bring this about; the member asks seldom enough.
+    /// The member may have missed an epoch, and asks the controller for its keys. The cause is not authenticated, so an
+    /// attacker on the network can produce it. The member limits the number of its requests.
     Behind {
-        /// The number of the epoch of the member.
+        /// The number of the member's epoch.
         epoch: u16,
-        /// The observation.
+        /// The observation that caused the event.
         why: Behind,
     },
     /// The controller gave the member its keys.
     CaughtUp {
-        /// The number of the epoch, which is current now.
+        /// The number of the current epoch.
         epoch: u16,
-        /// True if the member was in this epoch already.
+        /// True if the member was already in this epoch.
         is_same: bool,
     },
     /// The controller has evicted the member.
@@ -43,7 +43,7 @@ pub enum MembershipEvent {
     },
     /// Another member has the same SenderID or the same address.
     Clash,
-    /// The keys may seal no more messages in this epoch.
+    /// No more records may be protected with the keys of this epoch.
     Exhausted,
 }
 
@@ -52,17 +52,18 @@ pub enum MembershipEvent {
 pub enum Behind {
     /// The process has just started.
     Started,
-    /// The stored keys are older than the stored numbers: the file of the member is an old copy.
+    /// The stored keys are older than the stored numbers, because the file of the member is an old copy.
     OldFile,
-    /// A message of the controller is of a later epoch than the next one, or does not open.
+    /// A message of the controller cannot be opened, or skips at least one epoch.
     MissedMessage,
-    /// A record of another member is of a later epoch, which is this one. Nothing authenticates it.
+    /// A record of another member has this later epoch. The record is not authenticated.
     NewerRecord(u16),
-    /// This number of records of our epoch in a row did not open: this member, or the one that sent them, has other keys.
+    /// This number of consecutive records of the current epoch did not open, because this member or the sender has
+    /// other keys.
     NotOpened(u32),
     /// The new keys could not be written.
     NotKept,
-    /// The public key of a member is not known, or is that of an earlier epoch.
+    /// The public key of a member is not known, or belongs to an earlier epoch.
     NoPublicKey,
 }
 
@@ -83,7 +84,7 @@ impl fmt::Display for Behind {
 }
 
 impl MembershipEvent {
-    /// True if the operator has to do something.
+    /// True if the event requires an action of the operator.
     pub const fn needs_operator(&self) -> bool {
         matches!(self, Self::Evicted | Self::NotAsked { .. } | Self::NotKept { .. } | Self::Clash | Self::Exhausted)
     }

@@ -1,4 +1,4 @@
-//! The groups of a node, each with its state on disk.
+//! The group memberships of a node, each with its state on disk.
 
 use super::membership::{Membership, State};
 use tegmen::address::Address;
@@ -21,12 +21,12 @@ impl Memberships {
         self.0.iter().find(|membership| membership.address_of_group() == group)
     }
 
-    /// Lets `use_it` use the state of a group.
+    /// Calls `use_it` with the state of a group.
     fn with<T>(&self, group: &Address, use_it: impl FnOnce(&mut State) -> T) -> Option<T> {
         self.find(group).map(|membership| use_it(&mut membership.lock()))
     }
 
-    /// Opens a record, and notes if it does not open.
+    /// Opens a record, and notes the result for the check of missed epochs.
     fn open<T>(&self, group: &Address, open: impl FnOnce(&mut State) -> Result<T, Discard>) -> Result<T, Discard> {
         let membership = self.find(group).ok_or(Discard::UnknownPeer)?;
         let mut state = membership.lock();

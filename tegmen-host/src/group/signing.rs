@@ -1,4 +1,5 @@
-//! The signatures of a membership: its private key, the public keys of the other members, and the requests that responses answer.
+//! The signatures of a membership: its private key, the public keys of the other members, and the requests to which
+//! responses belong.
 
 use super::groupcomm::{Cred, GroupKeys};
 use crate::x509::signer::{Signer as _, SoftwareKey};
@@ -8,10 +9,10 @@ use tegmen::axiom::{GroupNumber, Signatures};
 use tegmen::coap::MessageRef;
 use tegmen::crypto::{DIGEST_LEN, SignatureScheme};
 
-/// Requests whose responses can be signed or verified at a time.
+/// Maximum number of requests whose responses can be signed or verified at the same time.
 const REQUESTS: usize = 1024;
 
-/// The signatures of a membership; none in a group without signatures.
+/// The signatures of a membership; `None` in a group without signatures.
 #[derive(Default)]
 pub(super) struct Signing(Option<InUse>);
 
@@ -23,12 +24,12 @@ struct InUse {
     listeners: HashMap<[u8; 16], Vec<u8>>,
     /// The newest requests, with their tokens.
     requests: VecDeque<(GroupNumber, Vec<u8>)>,
-    /// The key of a member was looked for since [`Signing::was_asked`] was called last.
+    /// True if the key of a member was requested since the last call of [`Signing::was_asked`].
     was_asked: bool,
 }
 
 impl Signing {
-    /// The signatures of a member with these parameters and this private key.
+    /// Returns the signatures of a member with these parameters and this private key.
     pub(super) fn new(keys: &GroupKeys, key: &Arc<SoftwareKey>) -> Self {
         let mut made = InUse {
             scheme: key.scheme(),
@@ -50,7 +51,7 @@ impl Signing {
         }
     }
 
-    /// True if the key of a member was looked for since the last call: the tag of the record was right.
+    /// True if the key of a member was requested since the last call. The tag of a record was then correct.
     pub(super) fn was_asked(&mut self) -> bool {
         self.0.as_mut().is_some_and(|in_use| std::mem::take(&mut in_use.was_asked))
     }

@@ -1,21 +1,22 @@
-//! The answer of a member to the question about an image.
+//! The report of a member on an image.
 
 use super::ImageId;
 use crate::cbor::{self, Malformed, MapWriter};
 use crate::digest::Digest;
 use std::ops::Range;
 
-/// The answer of a member to the question which part of an image it lacks: a map of CBOR with one entry.
+/// The report of a member about the parts of an image that it lacks: a CBOR map with one entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ImageReport {
-    /// Label 1: the member has the image, which has this SHA-256 digest.
+    /// Label 1: the member has the image with this SHA-256 digest.
     Complete(Digest),
-    /// Label 2: the member lacks these units, perhaps others after the last of them too. Without any, it has all units, and verifies
-    /// the image. An array: units that it has, units that it lacks, units that it has, and so on.
+    /// Label 2: the member lacks these units, and possibly units after them that did not fit in the report. An empty
+    /// list means that the member has all units, and verifies the image. The encoding is an array of counts: units that
+    /// it has, units that it lacks, units that it has, and so on.
     Lacks(Vec<Range<u32>>),
-    /// Label 3: the member receives another image, of which these are the first bytes of the digest.
+    /// Label 3: the member is receiving another image. The value is the first bytes of its digest.
     Busy([u8; 8]),
-    /// Label 4: the member takes no image of more than this number of bytes.
+    /// Label 4: the member accepts only images of at most this number of bytes.
     TooLarge(u32),
 }
 
@@ -23,12 +24,12 @@ const COMPLETE: i64 = 1;
 const LACKS: i64 = 2;
 const BUSY: i64 = 3;
 const TOO_LARGE: i64 = 4;
-/// Bytes of the map without its numbers: its head, the label, and the head of an array.
+/// Bytes of the map without its numbers: the head of the map, the label, and the head of the array.
 const HEAD: usize = 1 + 1 + 3;
 
 impl ImageReport {
-    /// Reports the missing units in `gaps`. If a report of `longest` bytes cannot hold all gaps, it has only the first
-    /// ones.
+    /// Returns a report of the missing units in `gaps`. If a report of `longest` bytes cannot hold all gaps, it
+    /// contains only the first ones.
     pub(crate) fn of_gaps(gaps: impl Iterator<Item = Range<u32>>, longest: usize) -> Self {
         let (mut len, mut end) = (HEAD, 0);
         let fits = |gap: &Range<u32>| {
@@ -98,7 +99,7 @@ impl ImageReport {
     }
 }
 
-/// Bytes of a number (RFC 8949, section 3).
+/// Returns the number of bytes of a CBOR number (RFC 8949, section 3).
 const fn len_of(number: u32) -> usize {
     match number {
         0..24 => 1,

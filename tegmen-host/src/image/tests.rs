@@ -70,7 +70,7 @@ fn a_sender_gives_up_if_no_member_gets_further_and_waits_for_one_that_is_busy() 
     assert_eq!(transfer.advance(false), Advance::GivenUp, "it is another image with the same name");
 }
 
-/// Sets of units, each with the number of units that there are.
+/// Generates sets of units, each with the number of units of its image.
 fn sets() -> impl Strategy<Value = (u32, Vec<std::ops::Range<u32>>)> {
     (1..3000_u32).prop_flat_map(|count| {
         let range = (0..count, 1..80_u32).prop_map(|(start, len)| start..start + len);

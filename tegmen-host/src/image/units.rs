@@ -3,28 +3,29 @@
 use super::UNIT;
 use std::ops::Range;
 
-/// A set of the units of one image: a bit for each.
+/// A set of units of one image, with one bit for each unit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Units {
     bits: Vec<u8>,
-    /// The number of units that there are.
+    /// The number of units of the image.
     count: u32,
     /// The number of units in the set.
     len: u32,
 }
 
 impl Units {
-    /// The empty set of the units of an image with `count` of them.
+    /// Returns the empty set for an image with `count` units.
     pub(crate) fn none(count: u32) -> Self {
         Self { bits: vec![0; Self::bytes_of(count)], count, len: 0 }
     }
 
-    /// The bytes of a set of `count` units.
+    /// Returns the number of bytes of a set for `count` units.
     pub(crate) const fn bytes_of(count: u32) -> usize {
         count.div_ceil(8) as usize
     }
 
-    /// Reads a set of `count` units from the bytes that [`Self::bytes`] returned; `None` if the bytes are too few or too many.
+    /// Reads a set for `count` units from bytes that [`Self::bytes`] returned. Returns `None` if the number of bytes is
+    /// wrong.
     pub(crate) fn read(count: u32, bits: Vec<u8>) -> Option<Self> {
         if bits.len() != Self::bytes_of(count) {
             return None;
@@ -37,7 +38,7 @@ impl Units {
         Some(units)
     }
 
-    /// Returns the bytes of the set that hold these units, and the place of the first of them.
+    /// Returns the bytes of the set that contain these units, and the index of the first of these bytes.
     pub(crate) fn bytes(&self, units: &Range<u32>) -> (usize, &[u8]) {
         let (from, to) = (units.start as usize / 8, Self::bytes_of(units.end));
         (from, self.bits.get(from..to).unwrap_or(&[]))
@@ -48,7 +49,8 @@ impl Units {
         self.bits.get(unit as usize / 8).is_some_and(|byte| byte >> (unit % 8) & 1 == 1)
     }
 
-    /// Adds units; those that the image does not have are left out. Returns the number of units that were not in the set.
+    /// Adds units. Units that the image does not have are left out. Returns the number of units that were not in the
+    /// set before.
     pub(crate) fn add(&mut self, units: Range<u32>) -> u32 {
         let before = self.len;
         for unit in units.start..units.end.min(self.count) {
@@ -65,7 +67,7 @@ impl Units {
         self.len == self.count
     }
 
-    /// Returns the ranges of units that are not in the set, in their order.
+    /// Returns the ranges of units that are not in the set, in order.
     pub(crate) fn gaps(&self) -> impl Iterator<Item = Range<u32>> {
         let mut at = 0;
         std::iter::from_fn(move || {
@@ -77,7 +79,8 @@ impl Units {
     }
 }
 
-/// Returns the units of a part of an image; `None` if it does not begin with a unit, or ends within one that is not the last.
+/// Returns the units of a part of an image. Returns `None` if the part does not begin at a unit, or ends within a unit
+/// other than the last one.
 pub(crate) fn units_of(start: u32, len: usize, size: u32) -> Option<Range<u32>> {
     let end = u32::try_from(len).ok()?.checked_add(start)?;
     let ends_well = end.is_multiple_of(UNIT) && end <= size || end == size;

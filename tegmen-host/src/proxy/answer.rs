@@ -1,4 +1,4 @@
-//! Responses of origins, and how clients receive them.
+//! The responses of origins, in the forms for the cache and for clients.
 
 use crate::client;
 use crate::server::Reply;
@@ -7,29 +7,29 @@ use tegmen::buf::Frame;
 use tegmen::coap::cache::{self, Treatment};
 use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber};
 
-/// Bytes of a message without token, options and payload, and the marker before the payload.
+/// Bytes of a message without token, options and payload, including the marker before the payload.
 const FIXED: usize = 5;
 /// Maximum number of bytes of the header of an option.
 const OPTION_HEAD: usize = 5;
 
-/// The whole response of an origin.
+/// The complete response of an origin.
 pub(super) struct Answer {
-    /// A message with all options and without payload.
+    /// A message with all options of the response, without payload.
     head: Vec<u8>,
     /// The response as a cache stores it.
     stored: Vec<u8>,
 }
 
-/// The reason why a response of an origin is not taken: the client receives 5.02.
+/// The reason why a response of an origin cannot be used. The client then receives 5.02.
 pub(super) struct Unusable(pub(super) &'static str);
 
 impl Answer {
-    /// Takes a response. `name` comes first in the diagnostic payload of 5.08 (RFC 8768, section 4).
+    /// Converts a response. For 5.08, puts `name` in front of the diagnostic payload (RFC 8768, section 4).
     pub(super) fn new(response: &client::Response, name: &str) -> Result<Self, Unusable> {
         Self::of(response.code, || response.options(), response.payload.clone(), name)
     }
 
-    /// Takes the parts of a response, whose options are in the order of their numbers.
+    /// Converts the parts of a response. The options must be in the order of their numbers.
     pub(super) fn of<'a, O: Iterator<Item = (OptionNumber, &'a [u8])>>(
         code: Code,
         options: impl Fn() -> O,
@@ -59,25 +59,25 @@ impl Answer {
         MessageRef::parse(&self.head).ok()
     }
 
-    /// The code of the response.
+    /// Returns the code of the response.
     pub(super) fn code(&self) -> Code {
         self.head().map_or(Code::BAD_GATEWAY, |head| head.code())
     }
 
-    /// The time for which the response is fresh.
+    /// Returns the time for which the response is fresh.
     pub(super) fn max_age(&self) -> Duration {
         self.head().map_or(Duration::ZERO, |head| cache::max_age(&head))
     }
 
-    /// Calls `store` with the head of the response, and with the response as it is stored.
+    /// Calls `store` with the head of the response, and with the response in the form for the cache.
     pub(super) fn store(&self, store: impl FnOnce(&MessageRef<'_>, &[u8]) -> bool) {
         if let Some(head) = self.head() {
             store(&head, &self.stored);
         }
     }
 
-    /// Calls `revalidate` with the head of a 2.03 and the memory for the response that is valid. Returns this response, with the Max-Age of
-    /// the 2.03; `None` if `revalidate` returns false.
+    /// Calls `revalidate` with the head of a 2.03 response, and with a buffer for the stored response that is valid
+    /// again. Returns this response with the Max-Age of the 2.03. Returns `None` if `revalidate` returns false.
     pub(super) fn revalidate(
         &self,
         longest: usize,
@@ -93,7 +93,8 @@ impl Answer {
         Some(Self { head: self.head.clone(), stored })
     }
 
-    /// The response for a client that has the representations with these ETags. `prefix` comes before the path of what was created.
+    /// Returns the response for a client that already has the representations with these ETags. `prefix` is added
+    /// before the path of a created resource.
     pub(super) fn reply(&self, known: &[Vec<u8>], prefix: &str) -> Reply {
         let (Some(head), Ok(stored)) = (self.head(), MessageRef::parse(&self.stored)) else {
             return Reply::new(Code::BAD_GATEWAY);
@@ -115,7 +116,7 @@ impl Answer {
     }
 }
 
-/// Returns what `write` writes into a frame of this length.
+/// Returns the bytes that `write` writes into a frame of at most `len` bytes.
 fn written<E>(len: usize, write: impl FnOnce(&mut Frame<'_>) -> Result<(), E>) -> Option<Vec<u8>> {
     let mut bytes = vec![0; len];
     let mut frame = Frame::new(&mut bytes, 0);

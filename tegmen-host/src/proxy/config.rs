@@ -10,32 +10,38 @@ use std::str::FromStr;
 use std::time::Duration;
 use tegmen::coap::{Code, Response};
 
-/// The settings of a proxy. Take the default ones, which forward nothing, and change fields.
+/// The settings of a proxy. Take the defaults, which forward nothing, and change fields.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ProxyConfig {
-    /// The servers to which the forward proxy forwards; a request for another one is refused with 4.03.
+    /// The servers to which the forward proxy forwards requests. A request for another server is refused with 4.03.
     pub targets: Vec<Pattern>,
     /// The paths of the reverse proxy.
     pub reverse: Vec<Reverse>,
-    /// The virtual hosts of the reverse proxy. If there are any, a request with another Uri-Host, which is no address, is refused with 4.04.
+    /// The virtual hosts of the reverse proxy. If there are any, a request with another Uri-Host is refused with 4.04,
+    /// unless the Uri-Host is an address.
     pub hosts: Vec<VirtualHost>,
-    /// The most bytes of stored responses with their keys.
+    /// Maximum number of bytes of stored responses, including their keys.
     pub cache: usize,
-    /// The most bytes of these that the requests of one client may be the cause of. Clients that prove nothing count by address.
+    /// Maximum number of these bytes that the requests of one client cause. Clients without a proved identity are
+    /// counted by address.
     pub cache_of_client: usize,
-    /// Requests to all origins that may wait at once; further ones are answered with 5.03.
+    /// Maximum number of requests to all origins that may wait at the same time. Further requests are answered with
+    /// 5.03.
     pub max_open: usize,
-    /// The most observations of one client whose registrations OSCORE protects: the proxy cannot share them. A further registration is
-    /// answered with 5.03. Clients that prove nothing count by address.
+    /// Maximum number of observations of one client whose registrations OSCORE protects, because clients cannot share
+    /// these observations. A further registration is answered with 5.03. Clients without a proved identity are counted
+    /// by address.
     pub protected_observations: usize,
-    /// The Hop-Limit of a request that comes without one, at least 1: proxies that it may still pass (RFC 8768).
+    /// The Hop-Limit for a request that has none: the number of proxies that the request may still pass, at least 1
+    /// (RFC 8768).
     pub hop_limit: u8,
-    /// The name of the proxy in the diagnostic of 5.08 (RFC 8768, section 4).
+    /// The name of the proxy in the diagnostic payload of 5.08 (RFC 8768, section 4).
     pub name: String,
-    /// The authorities of HTTPS servers, each a certificate in DER; without one no such server is asked.
+    /// The authorities of HTTPS servers, each as a certificate in DER. Without an authority, the proxy contacts no
+    /// HTTPS server.
     pub https_authorities: Vec<Vec<u8>>,
-    /// The keys and the limits with which the proxy asks origins.
+    /// The keys and limits with which the proxy sends requests to origins.
     pub client: ClientConfig,
 }
 
@@ -63,14 +69,15 @@ impl Default for ProxyConfig {
 }
 
 impl ProxyConfig {
-    /// Returns these settings with a change.
+    /// Returns these settings after the function has changed them.
     pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
         change(&mut self);
         self
     }
 
-    /// The settings of the client that asks origins. Other clients must not use the sessions of the proxy, so no file of a
-    /// client is used, and requests are never protected with a context of the proxy.
+    /// Returns the settings of the client that sends requests to origins. Other clients must not use the sessions of
+    /// the proxy. Therefore the client stores nothing in files, and never protects requests with an OSCORE context of
+    /// the proxy.
     pub(super) fn client(&self) -> ClientConfig {
         let mut client = self.client.clone();
         client.oscore = None;
@@ -86,27 +93,29 @@ impl ProxyConfig {
         self.targets.iter().any(|pattern| pattern.allows(scheme, host, port))
     }
 
-    /// Returns the origin of a path without a slash in front: that with the longest path.
+    /// Returns the origin of a path without a leading slash. If several origins match, returns the one with the longest
+    /// path.
     pub(super) fn reverse_of(&self, path: &str) -> Option<&Reverse> {
         self.reverse.iter().filter(|reverse| reverse.has(path)).max_by_key(|reverse| reverse.path.len())
     }
 
-    /// Returns the virtual host with this name, which is in lower case.
+    /// Returns the virtual host with this name in lower case.
     pub(super) fn host(&self, name: &str) -> Option<&VirtualHost> {
         self.hosts.iter().find(|host| host.name() == name)
     }
 
-    /// Answers a request that may pass no further proxy.
+    /// Answers a request that must not pass another proxy.
     pub(super) fn stop(&self, response: &mut Response<'_, '_>) -> Result<(), Code> {
         response.set_code(Code::HOP_LIMIT_REACHED);
         response.payload(self.name.as_bytes())
     }
 }
 
-/// A path of a reverse proxy, and its origin. The resource `/b` of the origin is `/a/b` at the proxy if the path is `/a`.
+/// A path of a reverse proxy, and its origin. If the path is `/a`, the resource `/b` of the origin is `/a/b` at the
+/// proxy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reverse {
-    /// Without a slash in front; empty for all paths.
+    /// The path, without a leading slash; empty for all paths.
     path: String,
     origin: Authority,
 }
@@ -114,7 +123,7 @@ pub struct Reverse {
 /// The reason why a text is not a [`Reverse`].
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReverseError {
-    /// It has another form.
+    /// The text is not of the form of a [`Reverse`].
     #[error("{0}: write it as /PATH=coap://host:port")]
     Form(String),
     /// The URI is not valid.
@@ -137,7 +146,7 @@ impl Reverse {
         Route { scheme: TargetScheme::Coap(*scheme), host, port: *port, name: None, skipped, prefix: path }
     }
 
-    /// Returns the path, without a slash in front.
+    /// Returns the path, without a leading slash.
     pub fn path(&self) -> &str {
         &self.path
     }

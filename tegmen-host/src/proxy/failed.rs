@@ -1,11 +1,11 @@
-//! Requests to origins that failed.
+//! The failures of requests to origins.
 
 use super::answer::Unusable;
 use crate::client::ClientError;
 use crate::server::Reply;
 use tegmen::coap::Code;
 
-/// The reason why there is no response: a code, and words for the operator.
+/// The reason why there is no response: a code for the client, and a text for the operator.
 pub(super) struct Failed {
     pub(super) code: Code,
     pub(super) cause: String,
@@ -16,12 +16,12 @@ impl Failed {
         Self { code, cause: cause.into() }
     }
 
-    /// The failure of a request over CoAP to this host.
+    /// Returns the failure of a CoAP request to this host.
     pub(super) fn of(host: &str, error: &ClientError) -> Self {
         Self::new(code_of(error), format!("{host}: {error}"))
     }
 
-    /// The failure of a request to this host, whose response is not taken.
+    /// Returns the failure of a request to this host whose response cannot be used.
     pub(super) fn unusable(host: &str, Unusable(why): &Unusable) -> Self {
         Self::new(Code::BAD_GATEWAY, format!("{host}: the response is not usable: {why}"))
     }
@@ -31,7 +31,7 @@ impl Failed {
     }
 }
 
-/// Returns the code with which a client learns of a failure (RFC 7252, sections 5.9.3.3 to 5.9.3.5).
+/// Returns the code that the client receives for a failure (RFC 7252, sections 5.9.3.3 to 5.9.3.5).
 fn code_of(error: &ClientError) -> Code {
     match error {
         ClientError::Silence { .. }

@@ -1,4 +1,4 @@
-//! Requests as a proxy forwards them.
+//! The requests that a proxy forwards.
 
 use super::Route;
 use super::pool::Origin;
@@ -6,19 +6,19 @@ use std::net::IpAddr;
 use tegmen::coap::cache::{self, Treatment};
 use tegmen::coap::{Code, MessageRef, OptionNumber};
 
-/// A request as it goes to its origin.
+/// A request in the form in which it is sent to its origin.
 pub(super) struct Upstream {
     pub(super) method: Code,
     options: Vec<(OptionNumber, Vec<u8>)>,
     pub(super) payload: Vec<u8>,
-    /// Uri-Host for an origin without a name of its own.
+    /// The Uri-Host option for an origin whose address is not a name.
     name: Option<String>,
-    /// Of the stored response that may still be valid.
+    /// The entity tag of the stored response that may still be valid.
     pub(super) etag: Option<Vec<u8>>,
 }
 
 impl Upstream {
-    /// The request as it goes this way.
+    /// Returns the request for this route to its origin.
     pub(super) fn new(message: &MessageRef<'_>, route: &Route<'_>, hops: u8, etag: Option<Vec<u8>>) -> Self {
         let (mut left, name) = (route.skipped, route.name.map(str::to_owned));
         let is_forwarded = |(number, _): &(OptionNumber, &[u8])| {
@@ -32,7 +32,7 @@ impl Upstream {
         Self { method: message.code(), options, payload: message.payload().to_vec(), name, etag }
     }
 
-    /// The options for this origin.
+    /// Returns the options for this origin.
     pub(super) fn options(&self, origin: &Origin) -> Vec<(OptionNumber, Vec<u8>)> {
         let mut options = self.options.clone();
         options.extend(self.etag.iter().map(|etag| (OptionNumber::ETAG, etag.clone())));

@@ -1,9 +1,10 @@
 //! HTTP at a proxy (RFC 8075; RFC 7252, section 10).
 //!
-//! [`serve`] takes the requests of HTTP clients for CoAP servers, and asks the forward proxy of a CoAP server in their place. To that server
-//! they are clients in clear: its policy, its proxy and its limits decide on each request as on one that came over CoAP.
+//! [`serve`] takes requests of HTTP clients for CoAP servers, and sends them to the forward proxy of a CoAP server. For
+//! that server the HTTP clients are clients in clear: its policy, its proxy and its limits apply to each request in the
+//! same way as to a request over CoAP.
 //!
-//! `origin` asks HTTP servers, which are origins of the proxy as others.
+//! `origin` sends requests to HTTP servers, which are origins of the proxy like any other.
 
 mod front;
 mod media;

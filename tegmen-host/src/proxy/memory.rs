@@ -1,4 +1,4 @@
-//! The memory of a cache in bytes: bounded in all and for each client.
+//! The memory of a cache, with a limit in bytes for all responses and for the responses of each client.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -7,17 +7,17 @@ use tegmen::coap::cache::{CacheStorage, Stored};
 use tegmen::identity::{Identity, Principal};
 use tegmen::time::Instant;
 
-/// Bytes that a response takes beside itself and its key.
+/// Bytes of a stored response in addition to its payload and its key.
 const OVERHEAD: usize = 256;
-/// No place.
+/// The index of no place.
 const NONE: u32 = u32::MAX;
 
-/// The client whose request was the cause of a stored response.
+/// The client that caused a response to be stored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Owner {
-    /// A client that proved who it is.
+    /// A client with a proved identity.
     Principal(u32),
-    /// The address of one that did not.
+    /// The address of a client without a proved identity.
     Address(Option<IpAddr>),
 }
 
@@ -30,7 +30,7 @@ impl Owner {
     }
 }
 
-/// The most bytes of a [`Memory`].
+/// The maximum numbers of bytes of a [`Memory`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) all: usize,
@@ -45,7 +45,7 @@ pub(super) struct Memory {
     places: Vec<Option<Place>>,
     free: Vec<u32>,
     by_key: HashMap<Arc<[u8]>, u32>,
-    /// By use.
+    /// All places in the order of their last use.
     used: Chain,
     owners: HashMap<Owner, Share>,
     resources: HashMap<Box<[u8]>, Chain>,
@@ -57,7 +57,7 @@ struct Place {
     owner: Owner,
     response: Box<[u8]>,
     until: Instant,
-    /// The neighbours in each chain: see [`Kind`].
+    /// The neighbours of the place in each of its chains: see [`Kind`].
     links: [Links; 3],
 }
 
@@ -71,7 +71,7 @@ impl Place {
     }
 }
 
-/// The chains that each place is in.
+/// The chains of a place.
 #[derive(Clone, Copy)]
 enum Kind {
     Used,
@@ -79,7 +79,7 @@ enum Kind {
     Resource,
 }
 
-/// The oldest place of a chain, and the newest.
+/// The oldest and the newest place of a chain.
 #[derive(Clone, Copy)]
 struct Chain {
     oldest: u32,
@@ -97,7 +97,7 @@ struct Links {
     newer: u32,
 }
 
-/// The responses that one client was the cause of.
+/// The responses that one client caused.
 struct Share {
     bytes: usize,
     chain: Chain,
@@ -117,12 +117,12 @@ impl Memory {
         }
     }
 
-    /// Returns the number of responses.
+    /// Returns the number of stored responses.
     pub(super) fn len(&self) -> usize {
         self.by_key.len()
     }
 
-    /// Returns the bytes that the responses take.
+    /// Returns the number of bytes of the stored responses.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -132,7 +132,7 @@ impl Memory {
         place.links.get_mut(kind as usize)
     }
 
-    /// Adds a place to a chain, as the newest.
+    /// Adds a place to a chain as its newest place.
     fn join(&mut self, chain: &mut Chain, at: u32, kind: Kind) {
         let older = chain.newest;
         if let Some(links) = self.links(at, kind) {
@@ -145,7 +145,7 @@ impl Memory {
         chain.newest = at;
     }
 
-    /// Takes a place out of a chain.
+    /// Removes a place from a chain.
     fn leave(&mut self, chain: &mut Chain, at: u32, kind: Kind) {
         let Some(Links { older, newer }) = self.links(at, kind).copied() else { return };
         match self.links(older, kind) {
@@ -158,7 +158,7 @@ impl Memory {
         }
     }
 
-    /// Marks a place as the one that was used last.
+    /// Moves a place to the end of the chain of uses.
     fn use_now(&mut self, at: u32) {
         let mut used = self.used;
         if used.newest != at {
@@ -204,7 +204,7 @@ impl Memory {
         self.places.get(at as usize).and_then(Option::as_ref).map_or(0, Place::len)
     }
 
-    /// Makes space for `len` bytes of a client. False if there cannot be.
+    /// Frees space for `len` bytes of a client. Returns false if they are more than a limit permits.
     fn make_space(&mut self, owner: Owner, len: usize) -> bool {
         let Bounds { all, each } = self.bounds;
         if len > each.min(all) {

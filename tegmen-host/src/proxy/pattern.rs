@@ -5,21 +5,22 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::str::FromStr;
 
-/// A pattern of servers: `coap://sensor.local`, `coaps://*.example.org:5684`, `coap://[2001:db8::1]:*`. A host that begins with
-/// `*.` stands for all names that end so, and `*` for all hosts. A port `*` stands for all ports; without a port it is the default
-/// one of the scheme. With the feature `http` the scheme may be `http` or `https`, too.
+/// A pattern of servers: `coap://sensor.local`, `coaps://*.example.org:5684`, `coap://[2001:db8::1]:*`. A host that
+/// begins with `*.` matches all names with this ending, and `*` matches all hosts. A port `*` matches all ports.
+/// Without a port, the pattern has the default port of the scheme. With the feature `http` the scheme may also be
+/// `http` or `https`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pattern {
     scheme: TargetScheme,
     host: Host,
-    /// `None` for all.
+    /// The port; `None` matches all ports.
     port: Option<u16>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Host {
     All,
-    /// Names that end so, with the dot.
+    /// All names with this ending, which begins with a dot.
     Below(String),
     One(String),
 }
@@ -34,7 +35,7 @@ pub struct PatternError {
 }
 
 impl Pattern {
-    /// True if it stands for the server at this host, in lower case, and port.
+    /// True if the pattern matches the server at this host and port. The host must be in lower case.
     pub(super) fn allows(&self, scheme: TargetScheme, host: &str, port: u16) -> bool {
         let has_host = match &self.host {
             Host::All => true,

@@ -1,4 +1,4 @@
-//! The sessions of a proxy with origins.
+//! The sessions of a proxy with its origins.
 
 use super::ProxyConfig;
 use crate::client::{ClientConfig, ClientError, Endpoint, Session};
@@ -8,19 +8,20 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Maximum number of sessions that are kept while nobody uses them.
+/// Maximum number of sessions that are kept open.
 const MOST: usize = 256;
 
-/// A server that is asked.
+/// A server to which the proxy sends requests.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Origin {
     pub(super) scheme: TargetScheme,
-    /// Without brackets.
+    /// The host, without brackets.
     pub(super) host: String,
     pub(super) port: u16,
 }
 
-/// Sessions by origin, over the sockets of two endpoints: one has one session with each address.
+/// The sessions by origin, over two endpoints: one for `coap` and one for `coaps`. Each endpoint has at most one
+/// session with each address.
 pub(super) struct Pool {
     plain: Endpoint,
     secure: Endpoint,
@@ -33,12 +34,12 @@ pub(super) struct Pool {
 #[derive(Default)]
 struct Sessions {
     by_origin: HashMap<Origin, (Session, u64)>,
-    /// The number of times that a session was taken.
+    /// The number of times that any session was used.
     uses: u64,
 }
 
 impl Pool {
-    /// Opens the sockets.
+    /// Opens the two endpoints.
     pub(super) async fn open(proxy: &ProxyConfig) -> Result<Self, ClientError> {
         let config = proxy.client();
         let bind = |config: ClientConfig| async move {
@@ -65,7 +66,7 @@ impl Pool {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the session with an origin of this scheme: the open one, or a new one.
+    /// Returns a session with an origin over this scheme: the open one, or a new one.
     pub(super) async fn session(&self, scheme: Scheme, origin: &Origin) -> Result<Session, ClientError> {
         if let Some(session) = self.sessions().take(origin) {
             return Ok(session);
@@ -83,7 +84,7 @@ impl Pool {
         Ok(session)
     }
 
-    /// Forgets the session with an origin that does not answer: its name may have another address now.
+    /// Forgets the session with an origin that does not answer, because its name may have another address now.
     pub(super) fn forget(&self, origin: &Origin) {
         self.sessions().by_origin.remove(origin);
     }

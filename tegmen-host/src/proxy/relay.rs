@@ -16,21 +16,21 @@ use tegmen::coap::Code;
 use tokio::sync::mpsc;
 use tokio::time;
 
-/// The time between two looks whether the client still observes.
+/// The time between two checks that the client still observes.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// A registration that is forwarded.
+/// A registration that the proxy forwards to an origin.
 pub(super) struct Relay {
     pub(super) key: Arc<[u8]>,
     pub(super) cancellations: mpsc::UnboundedReceiver<Cancellation>,
-    /// The path of the client's observation here.
+    /// The path of the client's observation at the proxy.
     pub(super) path: String,
     pub(super) notifier: Notifier,
 }
 
 impl Relay {
-    /// Follows the observation until the client or the origin ends it. `longest` is the most time for a response. Returns the
-    /// cancellations that did not reach the origin.
+    /// Follows the observation until the client or the origin ends it. `longest` is the time limit of a response.
+    /// Returns the cancellations that were not sent to the origin.
     pub(super) async fn run(
         mut self,
         shared: &Shared,
@@ -116,7 +116,7 @@ impl Relay {
     }
 }
 
-/// Ends an observation with the request of its client.
+/// Ends an observation with the request that its client sent.
 async fn cancel(
     shared: &Shared,
     observation: Observation,

@@ -1,4 +1,4 @@
-//! The thread of a proxy that asks origins.
+//! The thread of a proxy that sends requests to origins.
 
 use super::Shared;
 use super::answer::Answer;
@@ -20,31 +20,32 @@ use tegmen::coap::Code;
 use tegmen::coap::cache;
 use tokio::sync::mpsc;
 
-/// Most time for a response with all its blocks: less than a server allows an application
+/// The time limit of a response with all its blocks. It is less than the time that a server allows an application
 /// ([`ServerCoap::response_timeout`](crate::server::ServerCoap::response_timeout)).
 const LONGEST: Duration = Duration::from_secs(100);
-/// The time between two looks whether anybody still observes a resource.
+/// The time between two checks that a client still observes a resource.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// Least time between two requests for a resource that its origin lets nobody observe.
+/// The minimum time between two requests for a resource whose origin permits no observation.
 const SHORTEST_POLL: Duration = Duration::from_secs(5);
 
-/// A request, its origin, and the use of its response.
+/// A request, its origin, and the purpose of its response.
 pub(super) struct Job {
     pub(super) origin: Origin,
     pub(super) upstream: Upstream,
     pub(super) purpose: Purpose,
 }
 
-/// The use of a response.
+/// The purpose of a response.
 pub(super) enum Purpose {
-    /// It is for all who wait for it, and for the cache.
+    /// The response is for all clients that wait for it, and for the cache.
     Fetch { id: u64, key: Arc<[u8]>, resource: usize, owner: Owner },
-    /// It is the first response of an observation at the origin, for those who wait for it, and notifications follow. They are for the
-    /// cache, and for the observers of a path.
+    /// The response is the first one of an observation at the origin, for all clients that wait for it. The
+    /// notifications that follow are for the cache, and for the observers of a path.
     Watch { key: Arc<[u8]>, resource: usize, owner: Owner, observers: (String, Notifier) },
-    /// It is for one client. Stored responses for the resource may be invalid then. `prefix` is the path of the origin here.
+    /// The response is only for one client. It may make stored responses for the resource invalid. `prefix` is the path
+    /// of the origin at the proxy.
     Pass { responder: Responder, resource: Vec<u8>, prefix: String },
-    /// It is the first response of an observation whose registration OSCORE protects.
+    /// The response is the first one of an observation whose registration OSCORE protects.
     Relay(Relay),
 }
 
@@ -69,7 +70,7 @@ pub(super) fn start(shared: Arc<Shared>, jobs: mpsc::UnboundedReceiver<Job>) -> 
     opened.recv().unwrap_or_else(|error| Err(ClientError::System(std::io::Error::other(error))))
 }
 
-/// Does the jobs until nobody is there to give one.
+/// Executes the jobs until all senders of jobs are dropped.
 async fn run(shared: Arc<Shared>, pool: Arc<Pool>, mut jobs: mpsc::UnboundedReceiver<Job>) {
     while let Some(job) = jobs.recv().await {
         let (shared, pool) = (shared.clone(), pool.clone());
@@ -97,7 +98,7 @@ async fn run(shared: Arc<Shared>, pool: Arc<Pool>, mut jobs: mpsc::UnboundedRece
     }
 }
 
-/// Asks an origin for a response that is for one client.
+/// Requests a response from an origin for one client.
 async fn pass(
     shared: &Shared,
     pool: &Pool,
@@ -115,7 +116,7 @@ async fn pass(
     });
 }
 
-/// Asks an origin for a response that may be stored, and sends it to all who wait for it.
+/// Requests a response from an origin that may be stored, and sends it to all clients that wait for it.
 async fn fetch(
     shared: &Shared,
     pool: &Pool,
@@ -149,8 +150,8 @@ async fn fetch(
     }
 }
 
-/// Observes a resource at its origin, as long as somebody observes it here. Where the origin lets nobody observe, it is asked each time its
-/// response is not fresh any more.
+/// Observes a resource at its origin while a client of the proxy observes it. If the origin permits no observation,
+/// requests the resource again each time the response is no longer fresh.
 async fn watch(
     shared: &Shared,
     pool: &Pool,
@@ -182,8 +183,8 @@ async fn watch(
     notifier.changed(path);
 }
 
-/// Follows one observation. Returns `None` when nobody observes the resource here any more, and the Max-Age of the last response where the
-/// origin ended the observation or did not begin one.
+/// Follows one observation. Returns `None` when no client of the proxy observes the resource any more. Returns the
+/// Max-Age of the last response if the origin ended the observation or did not begin one.
 async fn follow(
     shared: &Shared,
     pool: &Pool,
@@ -226,7 +227,7 @@ async fn follow(
     }
 }
 
-/// Asks an origin.
+/// Sends a request to an origin, and returns its response.
 async fn ask(shared: &Shared, pool: &Pool, origin: &Origin, upstream: &Upstream) -> Result<Answer, Failed> {
     let asking = async {
         match origin.scheme {
@@ -279,7 +280,7 @@ async fn ask_http(shared: &Shared, pool: &Pool, origin: &Origin, upstream: &Upst
     Answer::of(code, options, payload, &shared.config.name).map_err(|why| Failed::unusable(&origin.host, &why))
 }
 
-/// No target has the scheme then.
+/// Returns an error. Without the feature `http`, no target has the scheme of HTTP.
 #[cfg(not(feature = "http"))]
 async fn ask_http(_: &Shared, _: &Pool, origin: &Origin, _: &Upstream) -> Result<Answer, Failed> {
     Err(Failed::new(Code::PROXYING_NOT_SUPPORTED, format!("{}: HTTP is not spoken here", origin.host)))

@@ -6,20 +6,21 @@ use crate::uri::{Scheme, Uri, UriError};
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
-/// A host of a reverse proxy by its name in Uri-Host, and its origin. The resource `/a` of the host is `/a` of the origin.
+/// A host of a reverse proxy, and its origin. The Uri-Host option of a request names the host. The resource `/a` of the
+/// host is `/a` of the origin.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VirtualHost {
-    /// In lower case.
+    /// The name, in lower case.
     name: String,
-    /// `None` for a name of the server itself.
+    /// The origin; `None` for a name of the server itself.
     origin: Option<Authority>,
 }
 
-/// The server of a URI.
+/// The server that a URI names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Authority {
     pub(super) scheme: Scheme,
-    /// In lower case, without brackets.
+    /// The host, in lower case and without brackets.
     pub(super) host: String,
     pub(super) port: u16,
 }
@@ -27,7 +28,7 @@ pub(super) struct Authority {
 /// The reason why a text is not a [`VirtualHost`].
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum VirtualHostError {
-    /// It has another form.
+    /// The text is not of the form of a [`VirtualHost`].
     #[error("{0}: write it as NAME=coap://host:port, or as NAME= for a name of this server itself")]
     Form(String),
     /// The name is not valid, or is an address.
@@ -47,14 +48,15 @@ impl VirtualHost {
         &self.name
     }
 
-    /// Returns the way to the origin of this host; `None` for the server itself. The origin learns the name if it has none of its own.
+    /// Returns the route to the origin of this host; `None` for the server itself. If the URI of the origin has no
+    /// name, the origin receives the name of the host.
     pub(super) fn route(&self) -> Option<Route<'_>> {
         let Authority { scheme, host, port } = self.origin.as_ref()?;
         let name = host.parse::<IpAddr>().is_ok().then_some(self.name.as_str());
         Some(Route { scheme: TargetScheme::Coap(*scheme), host, port: *port, name, skipped: 0, prefix: "" })
     }
 
-    /// Returns the hosts of a server with these; without any, each name is its own.
+    /// Returns the virtual hosts of a server. If `hosts` is empty, each name is a name of the server itself.
     pub(super) fn all(hosts: &[Self]) -> VirtualHosts {
         let own = hosts.iter().filter(|host| host.origin.is_none()).map(|host| host.name.clone());
         match hosts.is_empty() {
@@ -65,7 +67,7 @@ impl VirtualHost {
 }
 
 impl Authority {
-    /// The server of a URI; `None` if the URI has a path or a query.
+    /// Returns the server that a URI names; `None` if the URI has a path or a query.
     pub(super) fn of(uri: Uri) -> Option<Self> {
         if uri.path.iter().any(|part| !part.is_empty()) || !uri.query.is_empty() {
             return None;

@@ -1,4 +1,5 @@
-//! Files as resources: read in parts, written in one step, and checked each second while a client observes them.
+//! Files as resources: they are read in parts, replaced in one step, and checked each second while a client observes
+//! them.
 
 use super::{accepts, is_valid, may_change};
 use std::collections::BTreeMap;
@@ -13,18 +14,18 @@ use tegmen_store::files::rename;
 /// Maximum number of files that are checked each second.
 const MAX_WATCHED: usize = 1024;
 
-/// The files of all shards.
+/// The files that clients observe, in all shards.
 #[derive(Clone, Default)]
 pub(super) struct Files {
-    /// Files that somebody observes, by path of the resource. A request that changes a file holds this lock from the
-    /// check of its conditions to the change.
+    /// The observed files, by the path of the resource. A request that changes a file holds this lock from the check of
+    /// its conditions until the change.
     watched: Arc<Mutex<BTreeMap<String, Watched>>>,
 }
 
 struct Watched {
     file: PathBuf,
     known: Option<Stamp>,
-    /// True if nobody observed it at the last check.
+    /// True if no client observed the file at the last check.
     unobserved: bool,
 }
 
@@ -33,7 +34,7 @@ struct Watched {
 pub(super) struct Stamp {
     modified: SystemTime,
     len: u64,
-    /// Changes each time that a file is replaced, also twice within the resolution of `modified`.
+    /// The inode changes each time a file is replaced, even twice within the resolution of `modified`.
     inode: u64,
 }
 
@@ -50,12 +51,12 @@ impl Stamp {
         Self::of(&std::fs::metadata(file).ok()?)
     }
 
-    /// Bytes of the file.
+    /// Returns the length of the file in bytes.
     pub(super) const fn size(&self) -> u64 {
         self.len
     }
 
-    /// The entity tag of the file's content.
+    /// Returns the entity tag of the content of the file.
     fn etag(&self) -> [u8; 8] {
         let since = self.modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let mixed = (since.as_nanos() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ self.inode.rotate_left(32);
@@ -68,8 +69,8 @@ impl Files {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a file to those that are checked each second, for the observers of `path`. Returns false if there are
-    /// [`MAX_WATCHED`] already.
+    /// Adds a file to the files that are checked each second, for the observers of `path`. Returns false if there are
+    /// already [`MAX_WATCHED`] such files.
     pub(super) fn watch(&self, path: &str, file: &Path, known: Stamp) -> bool {
         let mut watched = self.watched();
         if let Some(watched) = watched.get_mut(path) {
@@ -91,8 +92,8 @@ impl Files {
         self.watched().keys().cloned().collect()
     }
 
-    /// Checks all files. Returns the paths of those that changed. A file that nobody observed at two checks in a row is
-    /// no longer checked.
+    /// Checks all observed files, and returns the paths of those that changed. A file that no client observed at two
+    /// successive checks is no longer checked.
     pub(super) fn look(&self, is_observed: impl Fn(&str) -> bool) -> Vec<String> {
         let mut changed = Vec::new();
         self.watched().retain(|path, watched| {
@@ -110,7 +111,7 @@ impl Files {
         changed
     }
 
-    /// Writes a file in one step: a concurrent reader reads the old or the new one, never a part.
+    /// Replaces a file in one step: a concurrent reader reads the old or the new content, never a mixture.
     pub(super) fn write(&self, path: &str, file: &Path, message: &MessageRef<'_>) -> Result<Code, Trouble> {
         let check = || {
             let old = Stamp::of_file(file);
@@ -136,7 +137,8 @@ impl Files {
     }
 }
 
-/// Observers of the path are notified of our own change at once, and not again when the file is checked.
+/// Notes a change that this server made. Its observers are notified at once, so the next check must not notify them
+/// again.
 fn told(watched: &mut BTreeMap<String, Watched>, path: &str, file: &Path) {
     if let Some(watched) = watched.get_mut(path) {
         watched.known = Stamp::of_file(file);
@@ -155,7 +157,7 @@ impl From<Code> for Trouble {
     }
 }
 
-/// The trouble with a file.
+/// Returns the response code and the cause for an error of a file.
 pub(super) fn trouble(file: &Path, error: &io::Error) -> Trouble {
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory => Code::NOT_FOUND.into(),
@@ -166,7 +168,7 @@ pub(super) fn trouble(file: &Path, error: &io::Error) -> Trouble {
     }
 }
 
-/// A file below a directory, if no link leads out of it.
+/// Returns the path of a file below a directory; `None` if a link leads out of the directory.
 pub(super) fn below(root: &Path, relative: &Path) -> Option<PathBuf> {
     let (root, file) = (root.canonicalize().ok()?, root.join(relative));
     // What is written need not exist, and is never written through a link.
@@ -180,7 +182,8 @@ pub(super) fn below(root: &Path, relative: &Path) -> Option<PathBuf> {
     (directory.starts_with(&root) && real.starts_with(&root)).then_some(within)
 }
 
-/// A new content beside the file that it is to replace; removed if it does not.
+/// The path of a new file beside the file that it will replace. Dropping this value removes the new file, unless it has
+/// replaced the other.
 struct Draft(Option<PathBuf>);
 
 impl Draft {
@@ -212,7 +215,7 @@ impl Drop for Draft {
     }
 }
 
-/// Opens a regular file, and waits for nobody: a FIFO without a writer would block.
+/// Opens a regular file, and never waits: opening a FIFO without a writer would block.
 fn open(file: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true);
@@ -221,8 +224,7 @@ fn open(file: &Path) -> io::Result<File> {
     options.open(file)
 }
 
-/// Sends the part of a file that the response wants, and reads no more than that. Returns the stamp of the file that
-/// was read.
+/// Sends the part of a file that the response needs, and reads only this part. Returns the stamp of the file.
 pub(super) fn send(file: &Path, message: &MessageRef<'_>, response: &mut Response<'_, '_>) -> Result<Stamp, Trouble> {
     let failed = |error: io::Error| trouble(file, &error);
     let mut opened = open(file).map_err(failed)?;
@@ -248,7 +250,7 @@ pub(super) fn send(file: &Path, message: &MessageRef<'_>, response: &mut Respons
     Ok(stamp)
 }
 
-/// The Content-Format that a file's ending stands for (IANA CoAP Content-Formats registry).
+/// Returns the Content-Format for the extension of a file name (IANA CoAP Content-Formats registry).
 fn content_format(file: &Path) -> Option<u32> {
     match file.extension()?.to_str()? {
         "txt" => Some(0),

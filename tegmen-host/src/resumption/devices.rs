@@ -13,7 +13,7 @@ use tegmen::secret::Secret;
 /// The devices of a server.
 pub(super) struct Devices {
     pub(super) delegate: Arc<dyn Delegate>,
-    /// The numbers of principals at the server.
+    /// The credentials of the server, which give principals their numbers.
     pub(super) credentials: Credentials,
     pub(super) counts: Counts,
 }
@@ -49,8 +49,8 @@ impl Devices {
         self.delegate.remember(device, proved(&peer), id, &session);
     }
 
-    /// Returns the name of the peer of a session with the end of its certificate, and the session with the principal that
-    /// [`Self::found`] replaced.
+    /// Returns the name of the peer of a session with the end of its certificate. Also returns the session with the
+    /// principal that [`Self::found`] replaced.
     fn peer_of(&self, session: &SessionState) -> (Option<Named>, SessionState) {
         let delegated = self.credentials.delegated(session.principal);
         let principal = delegated.map_or(session.principal, |(_, number)| Principal(number));
@@ -62,7 +62,7 @@ impl Devices {
     }
 }
 
-/// The name of a peer, and the end of its certificate.
+/// The name of a peer, and the time at which its certificate ends.
 type Named = (String, Option<SystemTime>);
 
 fn proved(peer: &Option<Named>) -> Option<Proved<'_>> {

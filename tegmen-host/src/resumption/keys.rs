@@ -1,8 +1,8 @@
-//! The keys of tickets: in memory, or in a file that several servers may share.
+//! The ticket keys: in memory, or in a file that several servers may share.
 //!
-//! The file has a line for each of up to four keys, in hexadecimal: the current key, the next one, and two old ones.
-//! The first server that notices that a change is due puts the next key in force. A server that shares the file reads
-//! it again when it has changed.
+//! The file has a line for each of up to four keys, in hexadecimal: the current key, the next key, and two earlier
+//! keys. When a change is due, the first server that notices it makes the next key the current one. A server that
+//! shares the file reads it again after a change.
 
 use crate::hex::{from_hex, to_hex};
 use crate::private;
@@ -28,7 +28,7 @@ pub enum TicketKeyError {
         /// The error of the system.
         source: std::io::Error,
     },
-    /// Others on this machine can read the keys.
+    /// Other users of this machine can read the keys.
     #[error("{file}: others may read it (mode {mode:03o}), and it holds keys: remove it, and new ones are drawn")]
     Exposed {
         /// The path of the file.
@@ -36,7 +36,7 @@ pub enum TicketKeyError {
         /// Its permission bits.
         mode: u32,
     },
-    /// It holds something else.
+    /// A line of the file is not a ticket key.
     #[error(
         "{file}:{line}: no ticket key: {} hexadecimal digits are expected; remove the file, and new keys are drawn: clients \
          then go through one full handshake",
@@ -52,12 +52,12 @@ pub enum TicketKeyError {
 
 pub(super) struct Ring {
     keys: TicketKeys,
-    /// When the current key began to seal.
+    /// The time from which the current key seals tickets.
     since: SystemTime,
-    /// For how long a key seals.
+    /// The time for which a key seals tickets.
     period: Duration,
     file: Option<PathBuf>,
-    /// The file as it was last read or written.
+    /// The stamp of the file when it was last read or written.
     pub(super) reading: Reading<Stamp>,
 }
 
@@ -85,7 +85,7 @@ impl Ring {
         self.keys.seal(crypto, state, ticket).ok()
     }
 
-    /// The state of a ticket, and whether it is to be sealed again.
+    /// Returns the state in a ticket, and true if the client needs a new ticket.
     pub(super) fn open<'r, C: Crypto>(
         &self,
         crypto: &mut C,
@@ -95,7 +95,7 @@ impl Ring {
         self.keys.open(crypto, ticket, room).map(|opened| (opened.state, !opened.fresh))
     }
 
-    /// Looks at the clock and at the file.
+    /// Reads the file if it changed, and changes the keys when their period ends.
     pub(super) fn tick<C: Crypto>(&mut self, crypto: &mut C) -> Result<(), TicketKeyError> {
         if let Some(file) = self.file.clone() {
             match Stamp::at(&file) {
@@ -132,7 +132,7 @@ impl Ring {
         self.read(&mut handle, file)
     }
 
-    /// Takes over what is in the file, if it is not empty.
+    /// Takes the keys of the file, if the file is not empty.
     fn read(&mut self, handle: &mut File, file: &Path) -> Result<(), TicketKeyError> {
         let failed = |source| TicketKeyError::File { file: file.display().to_string(), source };
         let mut text = Zeroizing::new(String::new());
@@ -153,7 +153,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Changes the keys and writes them, unless another server has changed them meanwhile: then those are in force.
+    /// Changes the keys and writes them. If another server has changed the file in the meantime, uses the keys of the
+    /// file instead.
     fn save(&mut self, file: &Path, change: impl FnOnce(&mut TicketKeys)) -> Result<(), TicketKeyError> {
         let failed = |source| TicketKeyError::File { file: file.display().to_string(), source };
         let mut options = File::options();

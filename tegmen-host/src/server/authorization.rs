@@ -1,4 +1,4 @@
-//! Policies that decide later, because another server has to be asked.
+//! Policies that decide later, because they have to ask another server.
 
 use super::command::Command;
 use super::reply::Reply;
@@ -10,22 +10,23 @@ use tokio::sync::mpsc;
 
 /// The right to decide on one request, once, from any thread.
 ///
-/// A request never remains without a response: the client receives 5.03 at once if the authorization is dropped, and 5.03 if
-/// nothing was decided for [`ServerCoap::response_timeout`](super::ServerCoap::response_timeout). An error ends an
-/// observation, so an observer whose notification is not decided on learns that it observes no more.
+/// A request never remains without a response. If the authorization is dropped, the client receives 5.03 at once. If
+/// there is no decision for [`ServerCoap::response_timeout`](super::ServerCoap::response_timeout), the client receives
+/// 5.03 then. If there is no decision on a notification, the observer also receives this error, which ends its
+/// observation.
 pub struct Authorization {
     number: u64,
     commands: Option<mpsc::UnboundedSender<Command>>,
 }
 
 impl Authorization {
-    /// Allows the request: the application serves it now. Nothing happens if the session, the time for a response, or the
-    /// server has ended.
+    /// Allows the request, so that the application handles it now. If the session, the time for a response or the
+    /// server has ended, this does nothing.
     pub fn allow(mut self) {
         self.send(Command::Decide(self.number, true));
     }
 
-    /// Denies the request: the client receives 4.01 if it has proved nothing, and 4.03 otherwise.
+    /// Denies the request. The client receives 4.01 if it has not proved an identity, and 4.03 otherwise.
     pub fn deny(mut self) {
         self.send(Command::Decide(self.number, false));
     }
@@ -53,8 +54,8 @@ pub struct Later<'a> {
 }
 
 impl Later<'_> {
-    /// Returns the right to decide on the request later. The policy then returns `None`; if it returns a decision, that
-    /// counts, and the authorization does nothing.
+    /// Returns the right to decide on the request later. The policy then has to return `None`. If it returns a decision
+    /// instead, this decision applies, and the authorization does nothing.
     pub fn authorization(&self) -> Authorization {
         self.last.set(self.last.get() + 1);
         self.taken.set(Some(self.last.get()));
@@ -62,14 +63,14 @@ impl Later<'_> {
     }
 }
 
-/// The policy of a server, whatever its type.
+/// The policy of a server, of any type.
 #[derive(Clone)]
 pub(crate) struct AnyPolicy(Arc<Decide>);
 
 type Decide = dyn Fn(&Request<'_>, &Later<'_>) -> Option<bool> + Send + Sync;
 
 impl AnyPolicy {
-    /// A policy that decides at once. One that does not denies the request.
+    /// Makes a policy that decides at once. A request without a decision is denied.
     pub(crate) fn of(policy: impl Policy + Send + Sync + 'static) -> Self {
         Self(Arc::new(move |request, _| Some(policy.decide(request) == Some(true))))
     }
@@ -78,7 +79,7 @@ impl AnyPolicy {
         Self(Arc::new(policy))
     }
 
-    /// The policy, and everybody may send messages of EDHOC, which prove the identity of the sender.
+    /// Makes a policy that also lets every client send EDHOC messages, because they prove the identity of the sender.
     pub(crate) fn with_edhoc(self) -> Self {
         Self::of_later(move |request, later| match is_edhoc(&request.message) {
             true => Some(true),
@@ -91,7 +92,7 @@ impl AnyPolicy {
     }
 }
 
-/// True if a request is for the resource of EDHOC.
+/// True if a request is for the EDHOC resource.
 fn is_edhoc(request: &MessageRef<'_>) -> bool {
     let segments = request.options().filter(|(number, _)| *number == OptionNumber::URI_PATH).map(|(_, value)| value);
     request.code() == Code::POST && segments.eq(tegmen_edhoc::transfer::PATH.split('/').map(str::as_bytes))
@@ -104,11 +105,11 @@ pub(crate) struct Deciding {
     hosts: VirtualHosts,
     /// The number of the last authorization.
     last: Cell<u64>,
-    /// The number of the authorization for the request that was asked about last.
+    /// The number of the authorization for the last request on which the policy was asked.
     taken: Cell<Option<u64>>,
 }
 
-/// The first number of an authorization: no responder has one as large.
+/// The first number of an authorization, which is larger than the number of every responder.
 const FIRST: u64 = 1 << 63;
 
 impl Deciding {
@@ -116,8 +117,8 @@ impl Deciding {
         Self { policy, commands, hosts, last: Cell::new(FIRST), taken: Cell::new(None) }
     }
 
-    /// Takes the number of the authorization for a request that is undecided. Without an authorization, the request is
-    /// answered when its time is over.
+    /// Takes the number of the authorization for an undecided request. If the policy took no authorization, the request
+    /// is answered when its time limit passes.
     pub(crate) fn take_number(&self) -> u64 {
         self.taken.take().unwrap_or_else(|| {
             self.last.set(self.last.get() + 1);
@@ -148,7 +149,7 @@ pub(crate) fn copy_of(message: &MessageRef<'_>) -> Vec<u8> {
     bytes
 }
 
-/// Header and token of a message.
+/// Bytes of the header and token of a message.
 const MAX_HEAD: usize = 4 + 8;
-/// Number and length of an option.
+/// Bytes of the number and length of an option.
 const MAX_OPTION_HEAD: usize = 5;

@@ -1,5 +1,6 @@
-//! The bodies of block-wise transfers that a server holds (RFC 7959): bodies of requests, and of responses that cannot
-//! be created again. Their number is limited for each peer, and their bytes for all shards together.
+//! The bodies of block-wise transfers that a server stores (RFC 7959): bodies of requests, and bodies of responses that
+//! cannot be created again. There is a limit on the number of bodies for each peer, and on their bytes for all shards
+//! together.
 
 use super::per_peer::PerPeer;
 use crate::etag::etag;
@@ -12,12 +13,12 @@ use tegmen::identity::{PeerId, Protection};
 use tegmen::node::{Bodies, Operation};
 use tegmen::time::Instant;
 
-/// The most bodies of requests, and of responses, of one peer.
+/// Maximum number of request bodies of one peer, and of response bodies.
 const PER_PEER: usize = 4;
-/// Bytes for header, token and options of a message.
+/// Bytes for the header, token and options of a message.
 const MAX_HEAD: usize = 1024;
 
-/// Bytes held for all peers.
+/// The count of the bytes that all stored bodies take, with its limit.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     used: AtomicUsize,
@@ -29,7 +30,7 @@ impl Ledger {
         Arc::new(Self { used: AtomicUsize::new(0), limit: AtomicUsize::new(limit) })
     }
 
-    /// Sets the limit in bytes. Bodies that are held already stay.
+    /// Sets the limit in bytes. Bodies that are already stored remain.
     pub(super) fn set_limit(&self, limit: usize) {
         self.limit.store(limit, Ordering::Relaxed);
     }
@@ -42,7 +43,7 @@ impl Ledger {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Returns the reason why a share of bodies was refused.
+    /// Returns the reason why the ledger refused memory for a body.
     pub(super) fn complaint(&self) -> String {
         format!(
             "bodies of transfers take {} bytes of {}, of which peers without DTLS have half",
@@ -51,14 +52,14 @@ impl Ledger {
         )
     }
 
-    /// A share of `amount` for a peer with this protection, given back when it is dropped. Peers in clear have half of
-    /// everything, so that nothing they do leaves the others without space.
+    /// Returns a share of `amount` bytes for a peer with this protection. Dropping the share returns the bytes. Peers
+    /// in clear can take only half of all bytes, so that they cannot take the space of other peers.
     pub(super) fn share_of(self: &Arc<Self>, protection: Protection, amount: usize) -> Option<Share> {
         let mut share = Share { ledger: self.clone(), amount: 0, limit: self.limit_of(protection) };
         share.grow(amount).then_some(share)
     }
 
-    /// True if `amount` could be had now by a peer with this protection.
+    /// True if `amount` bytes are free now for a peer with this protection.
     fn has_room_for(&self, protection: Protection, amount: usize) -> bool {
         self.used().saturating_add(amount) <= self.limit_of(protection)
     }
@@ -68,17 +69,17 @@ impl Ledger {
     }
 }
 
-/// The bytes of a [`Ledger`] that one peer or transfer uses.
+/// The bytes of a [`Ledger`] that one peer or transfer has taken.
 #[derive(Debug)]
 pub(crate) struct Share {
     ledger: Arc<Ledger>,
     amount: usize,
-    /// It does not grow where all together would have more than this.
+    /// The maximum of all shares together, above which this share cannot grow.
     limit: usize,
 }
 
 impl Share {
-    /// False if the ledger is exhausted.
+    /// Takes `amount` more bytes. Returns false if the ledger is exhausted.
     fn grow(&mut self, amount: usize) -> bool {
         let used = self.ledger.used.fetch_add(amount, Ordering::Relaxed);
         if used.saturating_add(amount) > self.limit {
@@ -96,7 +97,7 @@ impl Drop for Share {
     }
 }
 
-/// A request body that comes in, or is complete.
+/// A request body that is being received or is complete.
 struct Upload {
     operation: Operation,
     assembly: Assembly,
@@ -106,7 +107,7 @@ struct Upload {
     last: Instant,
 }
 
-/// A response whose blocks are still asked for.
+/// A stored response, of which the client still requests blocks.
 struct Kept {
     operation: Operation,
     message: Box<[u8]>,
@@ -128,34 +129,35 @@ impl Transfers {
     }
 }
 
-/// The transfers of all peers of a shard.
+/// The block-wise transfers of all peers of a shard.
 pub(crate) struct ServerBodies {
     limit: usize,
     ledger: Arc<Ledger>,
     by_peer: PerPeer<Transfers>,
-    /// Space for the response that a handler writes.
+    /// A buffer for the response that a handler writes.
     space: Vec<u8>,
-    /// Set where the ledger refuses a share.
+    /// Set to true when the ledger refuses a share.
     refused: Arc<AtomicBool>,
 }
 
 impl ServerBodies {
-    /// Bodies of at most `limit` bytes, whose shares `ledger` gives.
+    /// Returns a store for bodies of at most `limit` bytes, which take their shares from `ledger`.
     pub(crate) fn new(limit: usize, ledger: Arc<Ledger>) -> Self {
         Self { limit, ledger, by_peer: PerPeer::default(), space: Vec::new(), refused: Arc::default() }
     }
 
-    /// A body has at most `limit` bytes from now on.
+    /// Sets the maximum length of a body in bytes.
     pub(super) const fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
-    /// Returns the ledger, and the place that is set when it refuses a share.
+    /// Returns the ledger, and the flag that is set when it refuses a share.
     pub(super) fn ledger(&self) -> (Arc<Ledger>, Arc<AtomicBool>) {
         (self.ledger.clone(), self.refused.clone())
     }
 
-    /// Forgets the transfers that nobody continued during EXCHANGE_LIFETIME, and those of peers that are gone.
+    /// Removes transfers that no client continued during EXCHANGE_LIFETIME, and transfers of peers that no longer
+    /// exist.
     pub(crate) fn sweep(&mut self, now: Instant, mut is_there: impl FnMut(PeerId) -> bool) {
         self.by_peer.retain(|peer, Transfers { uploads, kept }| {
             uploads.retain(|upload| now.since(upload.last) < EXCHANGE_LIFETIME);
@@ -164,7 +166,7 @@ impl ServerBodies {
         });
     }
 
-    /// Returns a share of the ledger for a body of which `announced` bytes are to come.
+    /// Returns an empty share of the ledger for a body, if `announced` bytes are free now.
     fn share(&self, protection: Protection, announced: usize) -> Option<Share> {
         let share = self.ledger.share_of(protection, 0);
         let share = share.filter(|_| self.ledger.has_room_for(protection, announced));
@@ -174,7 +176,7 @@ impl ServerBodies {
         share
     }
 
-    /// Takes the upload of an operation away. Removes a peer without transfers.
+    /// Removes the upload of an operation. Removes a peer without transfers.
     fn remove(&mut self, operation: &Operation, is_it: impl Fn(&Upload) -> bool) {
         let Some(transfers) = self.by_peer.get_mut(&operation.peer) else { return };
         transfers.uploads.retain(|upload| upload.operation != *operation || !is_it(upload));
@@ -290,7 +292,7 @@ fn complete_body<'u>(uploads: &'u [Upload], operation: &Operation) -> &'u [u8] {
     uploads.iter().find(is_it).map_or(&[], |upload| &upload.body)
 }
 
-/// Lets the oldest go, if there are as many as there may be.
+/// Removes the oldest transfer if the list has its maximum length.
 fn make_room<T>(list: &mut Vec<T>, last: impl Fn(&T) -> Instant) {
     if list.len() >= PER_PEER
         && let Some((oldest, _)) = list.iter().enumerate().min_by_key(|(_, one)| last(one))

@@ -1,5 +1,6 @@
-//! Datagrams for a session of another shard. The kernel distributes datagrams to the shards by their addresses, and
-//! the address of a session with connection ids may change. The first byte of an id names the shard that issued it.
+//! Routing of datagrams to the shard of their session. The kernel distributes datagrams to the shards by their
+//! addresses, but the address of a session with connection ids may change. The first byte of a connection id names the
+//! shard that issued it.
 
 use crate::prefix::Shares;
 use std::net::{IpAddr, SocketAddr};
@@ -8,51 +9,54 @@ use tegmen::address::Path;
 use tegmen::dtls::ContentType;
 use tokio::sync::mpsc;
 
-/// A datagram that came to another shard.
+/// A datagram that another shard received.
 pub(super) struct Passed {
     pub(super) path: Path,
     pub(super) datagram: Box<[u8]>,
 }
 
-/// Maximum number of datagrams that wait for a shard. It limits the memory that senders of ids of that shard can fill.
+/// Maximum number of datagrams that wait for a shard. It limits the memory that an attacker can fill by sending
+/// connection ids of that shard.
 pub(super) const WAITING: usize = 1024;
 
 /// Maximum number of datagrams of one network prefix in the queues of all shards together.
 const OF_ONE_PREFIX: u32 = WAITING as u32 / 8;
 
-/// Where the connection id begins in a record.
+/// The offset of the connection id in a record.
 const ID_AT: usize = 11;
 
-/// The way to the other shards.
+/// The queues to the other shards.
 pub(super) struct CidRouting {
     number: usize,
     shards: Vec<mpsc::Sender<Passed>>,
-    /// Datagrams of each network prefix that wait for a shard.
+    /// The number of waiting datagrams of each network prefix.
     waiting: Arc<Shares>,
-    /// Datagrams that went to other shards.
+    /// The number of datagrams that were passed to other shards.
     pub(super) passed: u64,
-    /// Datagrams for other shards that were dropped, because a queue was full or their prefix had its maximum.
+    /// The number of datagrams for other shards that were dropped, because a queue was full or their network prefix had
+    /// its maximum.
     pub(super) dropped: u64,
 }
 
 impl CidRouting {
-    /// Creates the queues from shard `number` to all shards, which share `waiting`.
+    /// Returns the routing of shard `number`. All shards share `waiting`.
     pub(super) const fn new(number: usize, shards: Vec<mpsc::Sender<Passed>>, waiting: Arc<Shares>) -> Self {
         Self { number, shards, waiting, passed: 0, dropped: 0 }
     }
 
-    /// Stops passing datagrams on. A shard has received every datagram for it when all other shards have stopped.
+    /// Stops passing datagrams. When all other shards have stopped, a shard has received all its datagrams.
     pub(super) fn end(&mut self) {
         self.shards.clear();
     }
 
-    /// Called when this shard has taken a datagram from its queue.
+    /// Notes that this shard has taken a datagram from its queue.
     pub(super) fn taken(&self, path: &Path) {
         self.waiting.give_back(prefix_of(path));
     }
 
-    /// Passes a datagram on if it begins with a record whose id another shard gave, and returns true then, also if it
-    /// drops the datagram. A shard never passes on a datagram that it received in this way.
+    /// Passes a datagram to another shard, if its first record has a connection id that the other shard issued. Returns
+    /// true in this case, even if the datagram is dropped. A shard never passes a datagram that it received in this
+    /// way.
     pub(super) fn pass(&mut self, path: &Path, datagram: &[u8]) -> bool {
         if self.shards.len() < 2 || datagram.first() != Some(&ContentType::TLS12_CID.0) {
             return false;

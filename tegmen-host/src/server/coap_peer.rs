@@ -1,4 +1,4 @@
-//! The CoAP state of one peer: its exchanges, and whether it has shown that it receives at its address.
+//! The CoAP state of one peer: its exchanges, and the proof of its address.
 
 use crate::credentials::Held;
 use crate::exchange_pool::ExchangePool;
@@ -7,15 +7,15 @@ use tegmen::coap;
 use tegmen::coap::{EXCHANGE_LIFETIME, Exchanges, Freshness};
 use tegmen::time::{Duration, Instant};
 
-/// The exchanges of one peer of a server, whose messages lie in the pool of the shard.
+/// The exchanges of one peer of a server. Their messages are in the pool of the shard.
 type PeerExchanges = Exchanges<ExchangePool>;
 
-/// Exchanges of peers that are not remembered any more, and whose place in the pool is not given back yet.
+/// The exchanges of forgotten peers whose memory in the pool has not been freed yet.
 #[derive(Clone, Default)]
 pub(crate) struct Forgotten(Arc<Mutex<Vec<PeerExchanges>>>);
 
 impl Forgotten {
-    /// Gives back what they have in the pool.
+    /// Frees the memory of these exchanges in the pool.
     pub(crate) fn give_back(&self, pool: &mut ExchangePool) {
         let forgotten = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         for mut exchanges in forgotten {
@@ -24,30 +24,30 @@ impl Forgotten {
     }
 }
 
-/// The entry of a peer.
+/// The CoAP data in the entry of a peer.
 #[derive(Default)]
 pub(crate) struct Attached {
-    /// Empty until the peer has sent a message.
+    /// The CoAP state of the peer; `None` until the peer sends a message.
     heard: Option<Box<Heard>>,
-    /// Keeps the number of the principal that the peer proved, for as long as the entry is that of the peer.
+    /// The reservation of the number of the principal that the peer proved. It lasts as long as the entry.
     held: Option<Held>,
 }
 
-/// A peer that has sent a message.
+/// The CoAP state of a peer that has sent a message.
 struct Heard {
     exchanges: PeerExchanges,
     coap_peer: CoapPeer,
 }
 
-/// The entry of a peer whose exchanges can be forgotten.
+/// The entry of a peer with exchanges that can be forgotten.
 pub(crate) trait Forgettable {
-    /// True if a peer whose exchanges are forgotten leaves the table.
+    /// True if forgetting the exchanges of a peer removes the peer from the table.
     const IS_REMOVED: bool;
 
-    /// Returns true if there are exchanges that can be forgotten.
+    /// Returns true if the entry has exchanges that can be forgotten.
     fn is_remembered(&mut self) -> bool;
 
-    /// Forgets exchanges and state of the peer.
+    /// Forgets the exchanges and the state of the peer.
     fn forget(&mut self);
 }
 
@@ -64,7 +64,7 @@ impl Forgettable for Attached {
 }
 
 impl Attached {
-    /// Keeps the number of a principal until the peer leaves the table.
+    /// Reserves the number of a principal until the peer leaves the table.
     pub(crate) fn hold(&mut self, held: Option<Held>) {
         self.held = held;
     }
@@ -139,14 +139,14 @@ impl Drop for Heard {
     }
 }
 
-/// The state of a peer beside its exchanges.
+/// The state of a peer in addition to its exchanges.
 pub(crate) struct CoapPeer {
-    /// Receives the exchanges when the peer is forgotten.
+    /// The list that receives the exchanges when the peer is forgotten.
     pub(crate) forgotten: Forgotten,
-    /// Time of the last message from the peer.
+    /// The time of the last message from the peer.
     last: Instant,
     pub(crate) freshness: Freshness,
-    /// Requests since the second began.
+    /// The time at which the current second began. `requests` is the number of requests since then.
     second: Instant,
     requests: u32,
 }
@@ -156,7 +156,8 @@ impl CoapPeer {
         Self { forgotten, last: now, freshness, second: now, requests: 0 }
     }
 
-    /// Counts a request. Returns false if it is one too many in a second; 0 sets no limit.
+    /// Counts a request. Returns false if the peer has made more than `per_second` requests in this second; 0 sets no
+    /// limit.
     pub(super) fn admits(&mut self, now: Instant, per_second: u32) -> bool {
         if now.since(self.second) >= Duration::from_secs(1) {
             (self.second, self.requests) = (now, 0);

@@ -1,4 +1,4 @@
-//! Commands to a shard: messages that do not come from its sockets.
+//! Commands to a shard, which do not come from its sockets.
 
 use super::ServerLimits;
 use super::key_operation::Worked;
@@ -12,45 +12,45 @@ use tegmen::identity::{Identity, PeerId};
 use tegmen::time::Instant;
 use tokio::sync::mpsc::UnboundedSender;
 
-/// Chooses the observers that are notified.
+/// A function that selects the observers that are notified.
 pub(crate) type Whom = dyn Fn(&Identity) -> bool + Send + Sync;
 
-/// A message to a shard from outside its sockets.
+/// A command to a shard.
 pub(crate) enum Command {
     /// The response of the responder with this number.
     Respond(u64, Reply),
     /// The decision of the authorization with this number.
     Decide(u64, bool),
-    /// Send a list of the sessions.
+    /// Send the list of the sessions.
     Sessions(Sender<Vec<Session>>),
-    /// End a session, and send whether there was one.
+    /// End a session, and send true if there was one.
     Close(PeerId, Sender<bool>),
-    /// There is something in [`Changes`](super::notifier::Changes).
+    /// Take the changed paths from [`Changes`](super::notifier::Changes).
     Changed,
     /// The representation at a path changed for some of its observers.
     ChangedFor(Arc<str>, Arc<Whom>),
     Key(FoundKey),
-    /// A private key did what a handshake waits for.
+    /// The worker completed the private-key operation for a handshake.
     Worked {
         peer: PeerId,
         worked: Worked,
     },
-    /// The keys with which the server proves itself from now on.
+    /// Use these keys of the server from now on.
     Keys(Box<PublicKeys>),
-    /// The limits that apply from now on.
+    /// Use these limits from now on.
     Limits(ServerLimits),
-    /// Answer, to show that the shard does its work.
+    /// Answer, to show that the shard still works.
     Pulse(UnboundedSender<()>),
-    /// More numbers of a session may be used.
+    /// The database has extended the lease of a session.
     Leased {
         peer: PeerId,
         end: u32,
-        /// The reason, if no more can be used.
+        /// The error, if the lease cannot be extended.
         result: Result<(), String>,
     },
 }
 
-/// The answer of a key store.
+/// The answer of a key store to a question.
 pub(crate) struct FoundKey {
     pub(super) peer: PeerId,
     pub(super) identity: String,

@@ -1,14 +1,14 @@
-//! The end of a server, as its shards learn of it.
+//! The end of a server, as its shards see it.
 
 use tokio::time::Instant;
 
-/// The way in which a server ends, if it does.
+/// The way in which a server ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ending {
-    /// It continues.
+    /// The server continues.
     No,
-    /// It answers the requests whose response is deferred, until this time at most, and ends.
+    /// The server answers the requests with a deferred response, until this time at most, and then ends.
     Drained { by: Instant },
-    /// It ends.
+    /// The server ends at once.
     Now,
 }

@@ -4,10 +4,10 @@ use super::Session;
 use crate::exporter::Exported;
 use std::sync::Arc;
 
-/// Receives keying material of each session that begins with a handshake at a server.
+/// The receiver of keying material of each server session that begins with a handshake.
 ///
-/// A session without extended master secret exports nothing (RFC 7627, section 5.4), and neither does a session that the server
-/// [restored](super::ServerConfig::state).
+/// A session without extended master secret exports nothing (RFC 7627, section 5.4). A session that the server
+/// [restored](super::ServerConfig::state) also exports nothing.
 #[derive(Clone)]
 pub struct Exporter {
     /// The label, which begins with `EXPORTER`.

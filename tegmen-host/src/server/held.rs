@@ -1,15 +1,15 @@
-//! Answers of a key store to handshakes. The server holds each answer for a fixed time, so that the delay does not
-//! reveal whether an identity exists.
+//! The answers of a key store to handshakes. The server holds each answer for a fixed time, so that the delay does not
+//! reveal if an identity exists.
 
 use crate::credentials::IdentityKeys;
 use std::collections::BTreeMap;
 use tegmen::identity::PeerId;
 use tegmen::time::Instant;
 
-/// The keys of an identity; `None` if there is none.
+/// The keys of an identity; `None` if there is no such identity.
 pub(super) type Found = Option<IdentityKeys>;
 
-/// Held items, ordered by the time at which they are due.
+/// The held answers, in the order of their times.
 pub(super) struct Held {
     by_time: BTreeMap<(Instant, u64), (PeerId, Found)>,
     held: u64,
@@ -17,12 +17,12 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Creates a store of answers for `max` handshakes at most.
+    /// Returns an empty list for at most `max` answers.
     pub(super) const fn new(max: usize) -> Self {
         Self { by_time: BTreeMap::new(), held: 0, max }
     }
 
-    /// Holds the answer for `peer` until `at`. Returns false if it holds the maximum already.
+    /// Holds the answer for `peer` until `at`. Returns false if the list has already its maximum length.
     pub(super) fn hold(&mut self, at: Instant, peer: PeerId, found: Found) -> bool {
         if self.by_time.len() >= self.max {
             return false;
@@ -37,7 +37,7 @@ impl Held {
         self.by_time.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// One that is due.
+    /// Removes and returns an answer that is due.
     pub(super) fn take(&mut self, now: Instant) -> Option<(PeerId, Found)> {
         let first = self.by_time.first_entry()?;
         (first.key().0 <= now).then(|| first.remove())

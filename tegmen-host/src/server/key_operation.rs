@@ -6,13 +6,13 @@ use tegmen::crypto::DIGEST_LEN;
 use tegmen::dtls::PREMASTER_LEN;
 use tegmen::secret::Secret;
 
-/// A private key, and what it is asked for.
+/// A private key, and the operation that a handshake needs.
 pub(super) struct Operation {
     pub(super) key: Arc<dyn Signer>,
     pub(super) asked: Asked,
 }
 
-/// An operation of a private key.
+/// An operation with a private key.
 pub(super) enum Asked {
     Sign([u8; DIGEST_LEN]),
     Decrypt { encrypted: Vec<u8>, version: [u8; 2], random: Secret<PREMASTER_LEN> },
@@ -20,7 +20,7 @@ pub(super) enum Asked {
 
 /// The result of an [`Operation`].
 pub(crate) enum Worked {
-    /// `None` if what holds the key did not sign.
+    /// The signature; `None` if the holder of the private key did not sign.
     Signature(Option<Vec<u8>>),
     Premaster(Secret<PREMASTER_LEN>),
 }

@@ -1,21 +1,21 @@
-//! Kinds of handshakes, for the counts.
+//! The kinds of handshakes, for the counts of a server.
 
 use tegmen::dtls::CipherSuite;
 
 /// The key exchange of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// From a pre-shared key alone.
+    /// The keys come only from a pre-shared key.
     Psk,
-    /// From a pre-shared key and an agreement.
+    /// The keys come from a pre-shared key and an ECDH agreement.
     EcdhePsk,
-    /// From an agreement that the server signed with ECDSA.
+    /// The keys come from an ECDH agreement that the server signed with ECDSA.
     EcdheEcdsa,
-    /// From an agreement that the server signed with RSA.
+    /// The keys come from an ECDH agreement that the server signed with RSA.
     EcdheRsa,
-    /// From what the client encrypted to the RSA key of the server.
+    /// The keys come from a secret that the client encrypted to the RSA key of the server.
     Rsa,
-    /// From an earlier session.
+    /// The keys come from an earlier session.
     Resumed,
 }
 
@@ -23,7 +23,7 @@ impl Kind {
     /// The names of the kinds in metrics, in the order of their numbers.
     pub const NAMES: [&str; 6] = ["psk", "ecdhe_psk", "ecdhe_ecdsa", "ecdhe_rsa", "rsa", "resumed"];
 
-    /// The kind of a session under this suite.
+    /// Returns the kind of a session with this cipher suite.
     pub(super) const fn of(suite: CipherSuite, resumed: bool) -> Self {
         match suite {
             _ if resumed => Self::Resumed,

@@ -1,5 +1,5 @@
-//! Responses to requests to a group. Each response waits for a random time, so that the members do not all answer at
-//! once (RFC 7252, section 8.2).
+//! Responses to requests to a group. Each response waits for a random time, so that the members do not all respond at
+//! the same time (RFC 7252, section 8.2).
 
 use super::per_peer::PerPeer;
 use tegmen::buf::{Frame, Full};
@@ -7,10 +7,10 @@ use tegmen::identity::PeerId;
 use tegmen::node;
 use tegmen::time::{Duration, Instant};
 
-/// Responses that wait at once; more are not sent.
+/// Maximum number of waiting responses. Further responses are not sent.
 const MAX_WAITING: usize = 1024;
 
-/// The responses of a shard.
+/// The waiting responses of a shard.
 pub(super) struct Leisure {
     waiting: PerPeer<Vec<(Instant, Box<[u8]>)>>,
     count: usize,
@@ -18,17 +18,17 @@ pub(super) struct Leisure {
 }
 
 impl Leisure {
-    /// No response waits. Each waits for at most `longest`.
+    /// Returns an empty list of responses, each of which waits for at most `longest`.
     pub(super) fn new(longest: Duration) -> Self {
         Self { waiting: PerPeer::default(), count: 0, longest }
     }
 
-    /// Each response waits for at most `longest` from now on.
+    /// Sets the maximum time for which a response waits.
     pub(super) const fn set_longest(&mut self, longest: Duration) {
         self.longest = longest;
     }
 
-    /// Forgets the responses to peers that are gone.
+    /// Removes the responses to peers that no longer exist.
     pub(super) fn retain_peers(&mut self, mut is_there: impl FnMut(PeerId) -> bool) {
         self.waiting.retain(|peer, _| is_there(*peer));
         self.count = self.waiting.values().map(Vec::len).sum();

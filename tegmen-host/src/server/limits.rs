@@ -1,5 +1,5 @@
-//! Limits of the ClientHellos that are answered, in total and for each network prefix. They leave time for established
-//! sessions and for other prefixes during a flood from one prefix or from many.
+//! Limits of the ClientHellos that a server answers, in total and for each network prefix. During a flood from one or
+//! many prefixes, the limits leave time for established sessions and for other prefixes.
 
 use crate::prefix;
 use std::hash::{BuildHasher as _, RandomState};
@@ -10,12 +10,13 @@ use tegmen::address::Address;
 use tegmen::dtls::Roles;
 use tegmen::time::Instant;
 
-/// ClientHellos that are answered, by all shards together.
+/// The rates of ClientHellos that all shards together answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HelloLimits {
-    /// In a second, of one /24 (IPv4) or /56 (IPv6) prefix; 0 sets no limit. Twice as many may come at once.
+    /// ClientHellos in a second from one /24 (IPv4) or /56 (IPv6) prefix; 0 sets no limit. A burst may have twice as
+    /// many.
     pub per_prefix: u32,
-    /// In a second, of all together; 0 sets no limit. Twice as many may come at once.
+    /// ClientHellos in a second from all prefixes together; 0 sets no limit. A burst may have twice as many.
     pub total: u32,
 }
 
@@ -28,11 +29,12 @@ impl Default for HelloLimits {
 /// Number of buckets. If there are more prefixes, several share one bucket.
 const PREFIXES: usize = 4096;
 
-/// The state behind [`HelloLimits`], of fixed size and the same for all shards.
+/// The current state of [`HelloLimits`]. Its size is fixed, and all shards share it.
 pub(crate) struct Gate {
     per_prefix: AtomicU32,
     in_all: AtomicU32,
-    /// Has secret keys, so that nobody can choose addresses that share a bucket with those of another client.
+    /// The hash function of the buckets. It has secret keys, so that an attacker cannot choose addresses that share a
+    /// bucket with another client.
     hasher: RandomState,
     prefixes: Box<[Bucket]>,
     total: Bucket,
@@ -57,7 +59,7 @@ impl Gate {
         self.in_all.store(limits.total, Relaxed);
     }
 
-    /// Counts a ClientHello; false if it is one too many.
+    /// Counts a ClientHello. Returns false if it exceeds a limit.
     fn admits(&self, now: Instant, from: IpAddr) -> bool {
         let index = self.hasher.hash_one(prefix::of(from)) as usize % self.prefixes.len();
         let admitted = self.prefixes[index].take(now, self.per_prefix.load(Relaxed))
@@ -68,17 +70,17 @@ impl Gate {
         admitted
     }
 
-    /// ClientHellos that were dropped.
+    /// Returns the number of dropped ClientHellos.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped.load(Relaxed)
     }
 }
 
-/// A server that answers no more ClientHellos than its gate admits.
+/// The role of a server that answers only the ClientHellos that its gate admits.
 pub(crate) struct Limited(pub(super) Arc<Gate>);
 
 impl Limited {
-    /// A server with a gate of its own.
+    /// Returns a server role with a separate gate.
     pub(crate) fn with(limits: HelloLimits) -> Self {
         Self(Arc::new(Gate::new(limits)))
     }
@@ -96,12 +98,12 @@ impl Roles for Limited {
 /// A token bucket that holds two seconds of its rate, and is full at first.
 #[derive(Default)]
 struct Bucket {
-    /// When it is full again if nothing more is taken, in microseconds of the clock.
+    /// The time at which the bucket is full again if no token is taken before, in microseconds of the clock.
     full_at: AtomicU64,
 }
 
 impl Bucket {
-    /// Microseconds in which an empty bucket is full again.
+    /// The time in microseconds in which an empty bucket becomes full.
     const FILLS_IN: u64 = 2_000_000;
 
     fn take(&self, now: Instant, per_second: u32) -> bool {

@@ -5,12 +5,12 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-/// One address at which the server listens. As text it is `coaps://127.0.0.1:5684`.
+/// One address at which the server listens. Its text form is, for example, `coaps://127.0.0.1:5684`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Listen {
-    /// Address and port; port 0 takes any free one.
+    /// The address and the port; port 0 takes any free port.
     pub address: SocketAddr,
-    /// `coaps` for DTLS, `coap` for plain CoAP.
+    /// The scheme: `coaps` for DTLS, `coap` for CoAP in clear.
     pub scheme: Scheme,
 }
 
@@ -20,7 +20,7 @@ impl fmt::Display for Listen {
     }
 }
 
-/// The reason why a text is no address to listen at.
+/// The error that a text is not a listening address.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "{0}: no address to listen at; write coaps:// or coap://, an IP address of this machine and its port, as in coaps://127.0.0.1:5684 or coap://[::]:5683"
@@ -30,7 +30,7 @@ pub struct ListenError(String);
 impl FromStr for Listen {
     type Err = ListenError;
 
-    /// Without a port it is 5684 for coaps and 5683 for coap (RFC 7252, section 6.1).
+    /// Reads an address. Without a port, the port is 5684 for `coaps` and 5683 for `coap` (RFC 7252, section 6.1).
     fn from_str(text: &str) -> Result<Self, ListenError> {
         let wrong = || ListenError(text.to_owned());
         let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;

@@ -1,4 +1,4 @@
-//! Changes of representations, for the clients that observe them (RFC 7641).
+//! Notifications of changed representations to the clients that observe them (RFC 7641).
 
 use super::command::{Command, Whom};
 use std::collections::HashSet;
@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tegmen::identity::Identity;
 use tokio::sync::mpsc;
 
-/// Paths whose representation changed since a shard looked last. However often one changes, it is here once.
+/// The paths whose representation changed since the shard last took them. A path that changed several times is in the
+/// set once.
 pub(crate) struct Changes {
     paths: Mutex<HashSet<Arc<str>>>,
     commands: mpsc::UnboundedSender<Command>,
-    /// Paths that the shard's peers observe.
+    /// The paths that peers of the shard observe.
     pub(crate) observed: Arc<ObservedPaths>,
 }
 
@@ -44,29 +45,31 @@ impl Changes {
     }
 }
 
-/// Notifies observers (RFC 7641) that what they observe has changed. It can be cloned and used from any thread.
+/// A handle that notifies observers (RFC 7641) that a representation has changed. It can be cloned and used from any
+/// thread.
 #[derive(Clone)]
 pub struct Notifier {
     pub(crate) shards: Arc<[Changes]>,
 }
 
 impl Notifier {
-    /// A notifier of one shard, whose commands come through `commands`.
+    /// Returns a notifier for one shard, to which commands are sent through `commands`.
     pub(crate) fn of(commands: &mpsc::UnboundedSender<Command>) -> Self {
         Self { shards: [Changes::new(commands.clone())].into() }
     }
 
-    /// The representation at `path`, without a slash in front, changed. Each observer is sent the newest one: the
-    /// application is asked for it again with the request that registered. Changes that come faster than a client
-    /// acknowledges become one notification.
+    /// Notifies the observers that the representation at `path` changed. `path` has no leading slash. For each
+    /// observer, the application gets the request of the registration again, and the new response is the notification.
+    /// Changes that come faster than a client acknowledges are combined in one notification.
     pub fn changed(&self, path: &str) {
         for shard in &*self.shards {
             shard.add(path);
         }
     }
 
-    /// Does the same as [`Self::changed`] for the observers that `whom` chooses: for a resource whose representation depends on
-    /// the client. The shards call `whom` once for each observation of the path, so it must return quickly.
+    /// Does the same as [`Self::changed`] for the observers that `whom` selects. Use it for a resource whose
+    /// representation depends on the client. The shards call `whom` once for each observation of the path, so it must
+    /// return quickly.
     pub fn changed_for(&self, path: &str, whom: impl Fn(&Identity) -> bool + Send + Sync + 'static) {
         let (path, whom): (Arc<str>, Arc<Whom>) = (path.into(), Arc::new(whom));
         for shard in &*self.shards {
@@ -74,7 +77,8 @@ impl Notifier {
         }
     }
 
-    /// True if somebody observes `path`, or did within the last minute.
+    /// True if a shard has an observer of `path`. An observer whose peer no longer exists may count until the next
+    /// check, which occurs each second.
     pub fn is_observed(&self, path: &str) -> bool {
         self.shards.iter().any(|shard| shard.observed.lock().unwrap_or_else(PoisonError::into_inner).contains(path))
     }

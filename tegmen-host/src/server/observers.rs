@@ -1,4 +1,4 @@
-//! The clients that observe resources of a shard (RFC 7641): by peer for their notifications, and by path for changes.
+//! The observers of resources in a shard (RFC 7641), by peer for their notifications, and by path for changes.
 
 use super::command::Whom;
 use super::notifier::ObservedPaths;
@@ -15,25 +15,28 @@ use tegmen::identity::{Identity, PeerId, Protection};
 use tegmen::node::{self, MemberRegistration, Observers as _, Pacing};
 use tegmen::time::Instant;
 
-/// The most observations of one peer; of a peer that is a proxy, of each client whose registrations OSCORE protects.
+/// Maximum number of observations of one peer. If the peer is a proxy, this is the maximum for each client whose
+/// registrations OSCORE protects.
 pub(super) const MAX_OBSERVATIONS: usize = 16;
 
 type Observer<G> = node::Observer<OscoreExchange, G>;
 
-/// The observers of a shard, and when they may be sent notifications that are not confirmable. `G` is the registration of a member of a
-/// protected group.
+/// The observers of a shard, and the limits of their non-confirmable notifications. `G` is the registration of a member
+/// of a protected group.
 pub(crate) struct Observers<G = MemberRegistration> {
     by_peer: PerPeer<Observations<G>>,
-    /// The peers that observe a path, in the order of the table: a notification to all reads memory in one direction.
+    /// The peers that observe a path, in the order of the peer table. So a notification to all peers reads memory in
+    /// one direction.
     by_path: HashMap<Arc<str>, BTreeSet<PeerId>>,
-    /// The paths, for those who ask from outside.
+    /// The observed paths, which notifiers in other threads can read.
     paths: Arc<ObservedPaths>,
-    /// Observations, those of members of protected groups among them, and the most. Members have half of the places at most.
+    /// The number of observations, including those of members of protected groups. `of_members` is the number of
+    /// members' observations, at most half of `most`.
     count: usize,
     of_members: usize,
     most: usize,
     unconfirmed: u8,
-    /// For the path of a registration.
+    /// A buffer for the path of a registration.
     path: String,
     hosts: VirtualHosts,
 }
@@ -41,14 +44,14 @@ pub(crate) struct Observers<G = MemberRegistration> {
 /// The observations of one peer.
 struct Observations<G> {
     places: Vec<Place<G>>,
-    /// The place that a search begins with.
+    /// The index of the place at which the next search begins.
     next: usize,
     probing: Probing,
 }
 
 struct Place<G> {
     observer: Observer<G>,
-    /// The request that registered: each notification is the response to it.
+    /// The request that registered the observation. Each notification is a response to this request.
     request: Box<[u8]>,
     path: Arc<str>,
 }
@@ -60,19 +63,20 @@ impl<G> Default for Observations<G> {
 }
 
 impl<G> Observers<G> {
-    /// No observers; there may be `most`. At most `unconfirmed` notifications in a row are not confirmable.
+    /// Returns an empty table for at most `most` observations. At most `unconfirmed` consecutive notifications are
+    /// non-confirmable.
     pub(crate) fn new(paths: Arc<ObservedPaths>, most: usize, unconfirmed: u8) -> Self {
         let (by_peer, by_path, path) = (PerPeer::default(), HashMap::new(), String::new());
         let hosts = VirtualHosts::default();
         Self { by_peer, by_path, paths, count: 0, of_members: 0, most, unconfirmed, path, hosts }
     }
 
-    /// Knows the resources of these hosts by other paths.
+    /// Uses a path with the prefix `proxy` for the resources of these hosts.
     pub(crate) fn with_hosts(self, hosts: VirtualHosts) -> Self {
         Self { hosts, ..self }
     }
 
-    /// At most `unconfirmed` notifications in a row are not confirmable from now on.
+    /// Sets the maximum number of consecutive non-confirmable notifications.
     pub(crate) const fn set_unconfirmed(&mut self, unconfirmed: u8) {
         self.unconfirmed = unconfirmed;
     }
@@ -82,12 +86,12 @@ impl<G> Observers<G> {
         self.count
     }
 
-    /// Forgets all observations of a peer.
+    /// Removes all observations of a peer.
     pub(super) fn forget(&mut self, peer: PeerId) {
         self.remove(peer, |_| true);
     }
 
-    /// Notes a change for the observations of a path whose clients `whom` chooses, and schedules these clients.
+    /// Marks the observations of a path as changed, for the clients that `whom` selects, and schedules these clients.
     pub(crate) fn mark_for(&mut self, path: &str, whom: &Whom, peers: &mut impl Peers)
     where
         G: Copy + AsMut<MemberRegistration>,
@@ -117,7 +121,7 @@ impl<G> Observers<G> {
         self.paths.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a peer to those that observe the path of a registration. Returns the path.
+    /// Adds a peer to the observers of the path of a registration. Returns the path.
     fn add_path(&mut self, peer: PeerId) -> Arc<str> {
         if let Some((path, peers)) = self.by_path.get_key_value(self.path.as_str()) {
             let path = path.clone();
@@ -134,7 +138,7 @@ impl<G> Observers<G> {
         path
     }
 
-    /// Takes a peer away from those that observe a path.
+    /// Removes a peer from the observers of a path.
     fn remove_path(&mut self, peer: PeerId, path: &Arc<str>) {
         let Some(peers) = self.by_path.get_mut(path) else { return };
         peers.remove(&peer);
@@ -152,13 +156,14 @@ impl<G> node::Observers<OscoreExchange, G> for Observers<G> {
         self.unconfirmed
     }
 
-    /// The clock of the process begins again with it, and clients compare the numbers of two processes.
+    /// Returns the first number of an observation, from the system time. The monotonic clock restarts with each
+    /// process, but clients compare the numbers of two processes.
     fn first_number(&self, _: Instant) -> u32 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         (since.as_micros() >> 14) as u32
     }
 
-    /// The shard forgets the observers that are gone.
+    /// Always false: the shard itself removes observers that no longer exist.
     fn is_full(&self) -> bool {
         false
     }
@@ -264,7 +269,7 @@ impl<G> Pacing for Observers<G> {
     }
 }
 
-/// A request as if nothing had protected it, to be answered again for each notification.
+/// Returns a copy of an opened request as a message in clear. Each notification is a new response to this copy.
 fn in_clear(message: &MessageRef<'_>) -> Box<[u8]> {
     let options: usize = message.options().map(|(_, value)| value.len() + 5).sum();
     let mut storage = vec![0; 4 + 8 + options + 1 + message.payload().len()];

@@ -23,16 +23,16 @@ use tegmen::time::Instant;
 use tegmen_edhoc::transfer::MESSAGE_FORMAT;
 use tegmen_edhoc::{Failure, combined};
 
-/// A request that was opened.
+/// A request that OSCORE protects and that was opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OscoreExchange {
-    /// Under a context of two ends: its place, the request, and the keys under which it came.
+    /// A request under a context of two ends: the index of the context, the request, and the number of the keys.
     Pair { place: u32, request: RequestBinding, generation: u64 },
-    /// Under the context of a group: its place, and the request.
+    /// A request under a group context: the index of the context, and the request.
     Group { place: u32, request: GroupRequest },
 }
 
-/// The right to answer a request under its nonce, once.
+/// The right to send one response with the nonce of the request.
 #[derive(Debug)]
 pub(crate) enum OscoreNonce {
     Pair(RequestNonce),
@@ -43,24 +43,26 @@ impl OpenedRequest for OscoreExchange {
     type Nonce = OscoreNonce;
 }
 
-/// The contexts, and the requests that proxies cut.
+/// The contexts of a server, and the protected requests that proxies have cut into blocks.
 pub(super) struct ServerOscore {
     contexts: Contexts,
-    /// Makes contexts.
+    /// The EDHOC responder, which makes contexts.
     edhoc: Option<EdhocServer>,
     hosts: VirtualHosts,
-    /// Blocks of protected requests. Nothing authenticates them, so they are few and short.
+    /// Blocks of protected requests. OSCORE does not authenticate single blocks, so the server keeps only a few short
+    /// ones.
     blocks: ServerBodies,
-    /// The first request of a derivation of new keys, until its response is written (RFC 8613, appendix B.2).
+    /// The first request of a rederivation, until the response to it is written (RFC 8613, appendix B.2).
     first: Option<FirstRequest>,
-    /// The reasons why contexts could not be used, for the operator.
+    /// The reasons why contexts cannot be used, for the operator.
     pub(super) problems: Vec<ContextError>,
-    /// Requests that were answered without being opened.
+    /// The number of requests that were answered without being opened.
     pub(super) unopened: u64,
 }
 
 impl ServerOscore {
-    /// The contexts of a server, and those that `edhoc` makes; `blocks` keeps the requests that proxies cut.
+    /// Returns the contexts of a server, and those that `edhoc` makes. `blocks` stores requests that proxies have cut
+    /// into blocks.
     pub(super) fn new(contexts: Contexts, edhoc: Option<EdhocServer>, blocks: ServerBodies) -> Self {
         let contexts = match &edhoc {
             Some(edhoc) => contexts.with_agreed(edhoc.contexts()),
@@ -70,17 +72,17 @@ impl ServerOscore {
         Self { contexts, edhoc, hosts, blocks, first: None, problems: Vec::new(), unopened: 0 }
     }
 
-    /// Opens no request for one of these hosts.
+    /// Leaves requests for one of these hosts protected, because they are for an origin of the proxy.
     pub(super) fn with_hosts(self, hosts: VirtualHosts) -> Self {
         Self { hosts, ..self }
     }
 
-    /// Forgets the blocks of requests that nobody continues, and those of peers that are gone.
+    /// Removes the blocks of requests that no client continues, and of peers that no longer exist.
     pub(super) fn sweep(&mut self, now: Instant, is_there: impl FnMut(PeerId) -> bool) {
         self.blocks.sweep(now, is_there);
     }
 
-    /// True if a datagram is a protected request, not confirmable, and names a context.
+    /// True if a datagram is a protected non-confirmable request that names a context of two ends.
     pub(super) fn is_named_by(&self, datagram: &[u8]) -> bool {
         MessageRef::parse(datagram).is_ok_and(|message| {
             let option = message.option(OptionNumber::OSCORE).and_then(|option| OscoreOption::parse(option).ok());
@@ -153,12 +155,13 @@ impl ServerOscore {
         })
     }
 
-    /// Returns the context of the group that an OSCORE option names, and its place.
+    /// Returns the group context that an OSCORE option names, and its index.
     fn of_group(&self, option: &[u8]) -> Option<(u32, &SharedMember)> {
         self.contexts.find_member(&OscoreOption::parse_in_group(option).ok()?)
     }
 
-    /// Makes the context that a combined request names, from its message_3 (RFC 9668, section 3.3.1). Does nothing for another request.
+    /// Verifies message_3 of a combined request, and makes the context that the request names (RFC 9668, section
+    /// 3.3.1). Does nothing for any other request.
     fn make_context(&self, request: &MessageRef<'_>) -> Result<(), Failed> {
         let Some(edhoc) = &self.edhoc else { return Ok(()) };
         if request.option(EDHOC).is_none() {
@@ -171,8 +174,8 @@ impl ServerOscore {
         edhoc.finish(recipient_id, message_3)
     }
 
-    /// Uses the context of a request, if it still has the keys under which the request came: under others its nonce may be
-    /// that of another request, and the response would be bound to that.
+    /// Calls `use_it` with the context of a request, if the context still has the keys of the request. Under other
+    /// keys, another request may have the same nonce, and the response would be bound to that request.
     fn with_stored(
         &self,
         (place, generation): (u32, u64),
@@ -346,17 +349,17 @@ impl Oscore for ServerOscore {
     }
 }
 
-/// Bytes of the longest OSCORE option (RFC 8613, section 2).
+/// Maximum length of an OSCORE option in bytes (RFC 8613, section 2).
 const MAX_OPTION: usize = 255;
 
-/// Copies `bytes` into `storage`; `None` if they are longer.
+/// Copies `bytes` into `storage`. Returns `None` if `storage` is too short.
 fn copy<'s>(bytes: &[u8], storage: &'s mut [u8]) -> Option<&'s [u8]> {
     let storage = storage.get_mut(..bytes.len())?;
     storage.copy_from_slice(bytes);
     Some(storage)
 }
 
-/// Writes a message without the options of its block and with another payload.
+/// Writes a message with another payload, and without the options Block1 and Size1.
 fn compose<'f, 't>(
     frame: &'f mut Frame<'t>,
     message: &MessageRef<'_>,
@@ -372,7 +375,7 @@ fn compose<'f, 't>(
     Ok(builder)
 }
 
-/// The EDHOC option.
+/// The number of the EDHOC option.
 const EDHOC: OptionNumber = OptionNumber(combined::EDHOC_OPTION);
 
 /// Removes message_3 and the EDHOC option from a combined request, in place. Returns the request.
@@ -383,7 +386,7 @@ fn without_message_3(datagram: &mut [u8]) -> &mut [u8] {
     request
 }
 
-/// Returns a combined request without message_3 and the EDHOC option; `None` for another request.
+/// Returns a combined request without message_3 and the EDHOC option. Returns `None` for any other request.
 fn split_request(datagram: &[u8]) -> Option<Vec<u8>> {
     let message = MessageRef::parse(datagram).ok()?;
     message.option(EDHOC)?;
@@ -401,7 +404,7 @@ fn split_request(datagram: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Writes the response to a combined request whose message_3 is refused.
+/// Writes the error response to a combined request whose message_3 was refused.
 fn refuse(
     failed: &Failed,
     request: &MessageRef<'_>,
@@ -416,7 +419,7 @@ fn refuse(
     Outer::Answered
 }
 
-/// True if a message is protected.
+/// True if OSCORE protects the message.
 pub(super) fn is_protected(message: &[u8]) -> bool {
     MessageRef::parse(message).is_ok_and(|message| message.option(OptionNumber::OSCORE).is_some())
 }

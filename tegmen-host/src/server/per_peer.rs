@@ -1,13 +1,13 @@
-//! A map by peer. The keys come from the table of peers, so nobody outside chooses them.
+//! A map by peer. Its keys come from the peer table, so an attacker cannot choose them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use tegmen::identity::PeerId;
 
-/// A value for each of some peers.
+/// A map with a value for each of some peers.
 pub(super) type PerPeer<T> = HashMap<PeerId, T, BuildHasherDefault<PeerHasher>>;
 
-/// Multiplies, and puts the high bits of the product to the low ones.
+/// A hash function that multiplies, and moves the high bits of the product to the low bits.
 #[derive(Default)]
 pub(super) struct PeerHasher(u64);
 

@@ -1,10 +1,10 @@
-//! The question whether a server answers.
+//! The check that a server answers.
 
 use super::ending::Ending;
 use super::{Command, Notifier};
 use tokio::sync::{mpsc, watch};
 
-/// A handle to ask the shards of a server whether they answer. It can be cloned and used from any thread.
+/// A handle that checks if the shards of a server answer. It can be cloned and used from any thread.
 #[derive(Clone)]
 pub struct Pulse {
     pub(super) shards: Notifier,
@@ -12,9 +12,10 @@ pub struct Pulse {
 }
 
 impl Pulse {
-    /// Asks each shard. Returns true when all have answered, and false if one has ended. The [totals](super::Counts::totals) are then
-    /// not older than this call. Of a server that drains, shards without work end before the others, and one that answers is enough.
-    /// A shard that is stuck never answers, so limit the time of this call.
+    /// Sends a question to each shard. Returns true when all shards have answered, and false if one has ended.
+    /// Afterwards the [totals](super::Counts::totals) are not older than this call. While a server drains, shards
+    /// without work end before the others, and the answer of one shard is enough. A blocked shard never answers, so set
+    /// a time limit for this call.
     pub async fn beats(&self) -> bool {
         let (sender, mut answers) = mpsc::unbounded_channel();
         for shard in &*self.shards.shards {

@@ -1,21 +1,22 @@
-//! A deferred response, as an application writes it.
+//! The deferred response that an application writes.
 
 use std::time::Duration;
 use tegmen::coap::{Code, OptionNumber, uint_bytes};
 use zeroize::Zeroizing;
 
-/// A deferred response: a code, options in any order, and a payload of any length, which is sent in blocks if it does not fit
-/// one message (RFC 7959).
+/// A deferred response: a code, options in any order, and a payload of any length. A payload that does not fit in one
+/// message is sent in blocks (RFC 7959).
 #[derive(Clone, Debug)]
 pub struct Reply {
     pub(crate) code: Code,
     pub(crate) options: Vec<(OptionNumber, OptionValue)>,
-    /// It may have keys.
+    /// The payload. It is wiped on drop, because it may contain keys.
     pub(crate) payload: Zeroizing<Vec<u8>>,
     pub(super) cause: Option<String>,
 }
 
-/// Maximum number of bytes of a value that needs no memory of its own: that of a number or an entity tag.
+/// Maximum length in bytes of an option value that needs no separate memory, which is enough for a number or an entity
+/// tag.
 const SHORT: usize = 8;
 
 /// The value of an option.
@@ -45,29 +46,29 @@ impl OptionValue {
     }
 }
 
-/// The options that the server writes by itself.
+/// The options that only the server writes.
 const OWN: [OptionNumber; 4] =
     [OptionNumber::OBSERVE, OptionNumber::OSCORE, OptionNumber::BLOCK1, OptionNumber::BLOCK2];
 
 impl Reply {
-    /// Returns a response without options and payload. A code that is not one of a response becomes 5.00.
+    /// Returns a response without options and payload. If `code` is not a response code, the response has 5.00.
     pub fn new(code: Code) -> Self {
         let code = if code.is_response() { code } else { Code::INTERNAL_SERVER_ERROR };
         Self { code, options: Vec::new(), payload: Zeroizing::default(), cause: None }
     }
 
-    /// Returns a 2.05 with a payload of this Content-Format.
+    /// Returns a 2.05 response with a payload of this Content-Format.
     pub fn content(format: u16, payload: impl Into<Vec<u8>>) -> Self {
         Self::new(Code::CONTENT).uint(OptionNumber::CONTENT_FORMAT, format.into()).payload(payload)
     }
 
-    /// Adds an option. The server writes Observe, OSCORE, Block1 and Block2 by itself and ignores them here.
+    /// Adds an option. Observe, OSCORE, Block1 and Block2 are ignored, because the server itself writes them.
     #[must_use]
     pub fn option(self, number: OptionNumber, value: &[u8]) -> Self {
         if OWN.contains(&number) { self } else { self.forwarded(number, value) }
     }
 
-    /// Adds an option of the response that a proxy forwards, which may be protected.
+    /// Adds an option of a response that a proxy forwards. OSCORE may protect this response.
     pub(crate) fn forwarded(mut self, number: OptionNumber, value: &[u8]) -> Self {
         let index = self.options.partition_point(|(earlier, _)| *earlier <= number);
         self.options.reserve_exact(1);
@@ -93,7 +94,7 @@ impl Reply {
         self.uint(OptionNumber::MAX_AGE, u32::try_from(age.as_secs()).unwrap_or(u32::MAX))
     }
 
-    /// Adds the path of a resource that was created, as `/jobs/7` (RFC 7252, section 5.10.7).
+    /// Adds the path of a resource that was created, such as `/jobs/7` (RFC 7252, section 5.10.7).
     #[must_use]
     pub fn location(self, path: &str) -> Self {
         let path = path.strip_prefix('/').unwrap_or(path);

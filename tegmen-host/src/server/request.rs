@@ -1,4 +1,4 @@
-//! The request that an application serves.
+//! The request that an application handles.
 
 use super::command::Command;
 use super::notifier::Notifier;
@@ -11,24 +11,24 @@ use tegmen::coap::{Code, MessageRef, Response};
 use tegmen::identity::Identity;
 use tokio::sync::mpsc;
 
-/// A request whose sender may make it. The application can defer its response, report the cause of a 5.xx, and notify
-/// observers.
+/// A request that the policy has allowed. The application can defer its response, report the cause of a 5.xx response,
+/// and notify observers.
 pub struct Request<'a> {
     pub(super) authorized: &'a Authorized<'a>,
     pub(super) exchange: &'a Exchange<'a>,
 }
 
-/// The exchange that a request begins.
+/// The state of the exchange of a request.
 pub(super) struct Exchange<'a> {
     pub(super) path: &'a str,
-    /// `None` for a notification.
+    /// The address of the sender; `None` for a notification.
     pub(super) remote: Option<SocketAddr>,
     pub(super) commands: &'a mpsc::UnboundedSender<Command>,
     pub(super) notifier: &'a Notifier,
     pub(super) cause: &'a Cell<Option<String>>,
-    /// The number of the last responder.
+    /// The number of the newest responder.
     pub(super) responders: &'a Cell<u64>,
-    /// The number of the responder, if the response is deferred.
+    /// The number of this request's responder, if the response is deferred.
     pub(super) deferred: &'a Cell<Option<u64>>,
 }
 
@@ -38,7 +38,8 @@ impl Request<'_> {
         self.message().code()
     }
 
-    /// Returns the path without a slash in front, as policy, observers and log see it: see [`crate::request_uri`].
+    /// Returns the path without a leading slash, as the policy, the observers and the log use it: see
+    /// [`crate::request_uri`].
     pub const fn path(&self) -> &str {
         self.exchange.path
     }
@@ -51,17 +52,17 @@ impl Request<'_> {
         Query::of(self.message()).map_err(|_| Code::BAD_REQUEST)
     }
 
-    /// Returns the body, of all its blocks if it came in blocks.
+    /// Returns the body. If the body came in blocks, returns all blocks together.
     pub const fn payload(&self) -> &[u8] {
         self.message().payload()
     }
 
-    /// Returns the identity of the sender, and how its request is protected.
+    /// Returns the identity of the sender, and the protection of its request.
     pub const fn identity(&self) -> &Identity {
         self.authorized.identity()
     }
 
-    /// Returns the address from which the request came; `None` when an observer is notified.
+    /// Returns the address from which the request came; `None` if the handler runs for a notification.
     pub const fn remote(&self) -> Option<SocketAddr> {
         self.exchange.remote
     }
@@ -71,16 +72,16 @@ impl Request<'_> {
         self.authorized.message()
     }
 
-    /// Returns the request as the handlers of the core take it, as [`tegmen::coap::link::respond`].
+    /// Returns the request in the form that the handlers of the core take, such as [`tegmen::coap::link::respond`].
     pub const fn authorized(&self) -> &Authorized<'_> {
         self.authorized
     }
 
-    /// Defers the response. A response within 100 ms is the acknowledgement of the request, too; otherwise the request is
-    /// acknowledged then, and the response is a message of its own (RFC 7252, section 5.2). If the handler then returns an
-    /// error, that is the response. A second call replaces the first responder. With [`Response::observable`] the client
-    /// observes the resource from the response on, and the handler may defer each notification, too; the request is then
-    /// acknowledged at once.
+    /// Defers the response. A response within 100 ms is also the acknowledgement of the request. Otherwise the request
+    /// is acknowledged after 100 ms, and the response is a separate message (RFC 7252, section 5.2). If the handler
+    /// returns an error after this call, the error is the response. A second call replaces the first responder. With
+    /// [`Response::observable`] the client observes the resource from the response on, and the handler may also defer
+    /// each notification. Such a request is acknowledged at once.
     pub fn defer(&self, response: &mut Response<'_, '_>) -> Responder {
         response.defer();
         let Exchange { commands, responders, deferred, .. } = self.exchange;
@@ -100,7 +101,7 @@ impl Request<'_> {
         self.exchange.notifier.changed(path);
     }
 
-    /// Returns a notifier to keep.
+    /// Returns a notifier that the application can store.
     pub fn notifier(&self) -> Notifier {
         self.exchange.notifier.clone()
     }

@@ -1,4 +1,4 @@
-//! The right to respond later.
+//! The right to send a deferred response.
 
 use super::command::Command;
 use super::reply::Reply;
@@ -7,8 +7,9 @@ use tokio::sync::mpsc;
 
 /// The right to respond to one request, once, from any thread.
 ///
-/// A request never remains without a response: the client receives 5.00 at once if the responder is dropped, and 5.03 if
-/// nothing was sent for [`ServerCoap::response_timeout`](super::ServerCoap::response_timeout).
+/// A request never remains without a response. If the responder is dropped, the client receives 5.00 at once. If the
+/// responder sends nothing for [`ServerCoap::response_timeout`](super::ServerCoap::response_timeout), the client
+/// receives 5.03.
 pub struct Responder {
     number: u64,
     commands: Option<mpsc::UnboundedSender<Command>>,
@@ -19,7 +20,8 @@ impl Responder {
         Self { number, commands: Some(commands.clone()) }
     }
 
-    /// Sends the response. It is lost if the session, the time for a response, or the server has ended.
+    /// Sends the response. The response is lost if the session, the time limit of the response, or the server has
+    /// ended.
     pub fn send(mut self, reply: Reply) {
         self.respond(reply);
     }

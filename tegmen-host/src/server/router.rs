@@ -1,4 +1,4 @@
-//! Handlers by path and method.
+//! Routes of a server: handlers by path and method.
 
 use super::{Application, Request, VirtualHosts};
 use std::sync::Arc;
@@ -6,13 +6,14 @@ use tegmen::coap::handler::USUAL_OPTIONS;
 use tegmen::coap::link::{self, Link};
 use tegmen::coap::{Code, OptionNumber, Response};
 
-/// Handlers by path and method, as an application.
+/// An application that selects a handler by path and method.
 ///
-/// A path `/a/b` is that path alone; `/a/*` is each path that begins with `/a/`, and `/*` is each path. The exact path comes
-/// first, then the longest beginning. This route alone decides: without a handler for the method the response is 4.05. If no
-/// route has the path, it is 4.04. A GET of `/.well-known/core` lists the exact paths (RFC 6690) unless a route has it.
+/// A route `/a/b` has only this path. A route `/a/*` has each path that begins with `/a/`, and `/*` has each path. The
+/// exact path has priority, then the route with the longest beginning. Only the selected route is used: if it has no
+/// handler for the method, the response is 4.05. If no route matches, the response is 4.04. A GET of
+/// `/.well-known/core` lists the exact paths (RFC 6690), unless a route has this path.
 ///
-/// All shards call the same handlers. A lookup allocates nothing.
+/// All shards call the same handlers. A lookup allocates no memory.
 #[derive(Clone)]
 pub struct Router {
     routes: Arc<Vec<Route>>,
@@ -22,15 +23,15 @@ pub struct Router {
 
 #[derive(Clone)]
 struct Route {
-    /// The path, or its beginning, without a slash in front.
+    /// The path or its beginning, without a leading slash.
     path: String,
-    /// True if longer paths that begin so belong to the route.
+    /// True if the route also has longer paths that begin with `path`.
     below: bool,
     handlers: Vec<(Code, Handler)>,
 }
 
 impl Route {
-    /// Exact paths come first, in the order of their bytes, then beginnings, the longest first.
+    /// Returns the sort key: exact paths first, in the order of their bytes, then beginnings, the longest first.
     fn rank(&self) -> (bool, usize, &str) {
         (self.below, if self.below { usize::MAX - self.path.len() } else { 0 }, &self.path)
     }
@@ -50,8 +51,8 @@ impl Router {
         Self { routes: Arc::default(), options: USUAL_OPTIONS, hosts: VirtualHosts::default() }
     }
 
-    /// Returns a router that passes each request to an application. It does not call
-    /// [`Application::every_second`], and takes bodies of several blocks only when they are complete.
+    /// Returns a router that passes each request to an application. The router does not call
+    /// [`Application::every_second`], and passes bodies in blocks only when they are complete.
     pub fn of(application: impl Application + Sync) -> Self {
         let methods = [Code::GET, Code::POST, Code::PUT, Code::DELETE, Code::FETCH, Code::PATCH, Code::IPATCH];
         let router = Self { hosts: application.virtual_hosts(), ..Self::new() };
@@ -61,7 +62,7 @@ impl Router {
         })
     }
 
-    /// Adds the handler of a method at a path; it replaces an earlier one.
+    /// Adds the handler of a method at a path, and replaces an earlier handler.
     pub fn on(
         mut self,
         method: Code,
@@ -122,8 +123,8 @@ impl Router {
         self.on(Code::DELETE, path, handler)
     }
 
-    /// Sets the critical options that the handlers act upon; a request with another is refused with 4.02. The default is
-    /// [`USUAL_OPTIONS`].
+    /// Sets the critical options that the handlers support. A request with another critical option is refused with
+    /// 4.02. The default is [`USUAL_OPTIONS`].
     pub fn critical_options(self, options: &'static [OptionNumber]) -> Self {
         Self { options, ..self }
     }
@@ -136,7 +137,7 @@ impl Router {
         }
     }
 
-    /// Lists the exact paths.
+    /// Lists the exact paths (RFC 6690).
     fn list(&self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
         let exact = self.routes.iter().filter(|route| !route.below && !route.path.is_empty());
         let link = |route| {

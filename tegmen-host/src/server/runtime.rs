@@ -1,9 +1,10 @@
-//! The runtime of one shard.
+//! The Tokio runtime of one shard.
 
 use super::StartError;
 use tokio::runtime::EnterGuard;
 
-/// A runtime that may be dropped anywhere, also where a server is started inside another runtime and fails.
+/// A runtime that may be dropped in any thread. This includes a server that is started inside another runtime and
+/// fails.
 pub(super) struct Runtime(Option<tokio::runtime::Runtime>);
 
 impl Runtime {
@@ -18,7 +19,7 @@ impl Runtime {
         }
     }
 
-    /// Makes this runtime the one at which sockets register, until the guard is dropped.
+    /// Lets sockets register at this runtime until the guard is dropped.
     pub(super) fn enter(&self) -> Option<EnterGuard<'_>> {
         self.0.as_ref().map(tokio::runtime::Runtime::enter)
     }

@@ -7,22 +7,22 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 use tegmen::dtls::{CertificateType, ClientAuthentication, Credential, Keys, Suites};
 
-/// Bytes of the longest name of DNS (RFC 1035, section 2.3.4). No device has a longer one.
+/// Maximum length of a DNS name in bytes (RFC 1035, section 2.3.4). No device has a longer name.
 const LONGEST_NAME: usize = 255;
-/// Lists of devices whose credentials are kept.
+/// Number of lists of devices whose credentials are stored.
 const LISTS: usize = 64;
 
-/// The keys of a shard.
+/// The certificates and private keys of a shard.
 pub(super) struct ServerKeys {
     /// The keys of the server itself, and the clients that it trusts.
     pub(super) own: PublicKeys,
     delegate: Option<Arc<dyn Delegate>>,
-    /// The devices of present handshakes, in lists by their numbers. A list only grows while the endpoint has the keys, so that
-    /// the endpoint can borrow from it.
+    /// The devices of current handshakes, in lists by their numbers. While the endpoint has these keys, a list only
+    /// grows, so that the endpoint can borrow from it.
     devices: [OnceCell<Box<Device>>; LISTS],
 }
 
-/// The credentials of a device, as they were at its first handshake of the second.
+/// The credentials of a device. They are read at the first handshake in each second.
 struct Device {
     number: u32,
     keys: Option<Arc<PublicKeys>>,
@@ -34,7 +34,8 @@ impl ServerKeys {
         Self { own, delegate, devices: [const { OnceCell::new() }; LISTS] }
     }
 
-    /// Returns the keys of a device, or those of the server itself if the number is 0; `None` for a device without credentials.
+    /// Returns the keys of a device, or the server's own keys if the number is 0. Returns `None` for a device without
+    /// credentials.
     fn of(&self, server: u32) -> Option<&PublicKeys> {
         if server == 0 {
             return Some(&self.own);
@@ -57,7 +58,8 @@ impl ServerKeys {
         self.of(server)?.key(credential)
     }
 
-    /// Asks the owner again for the credentials of devices. A handshake in progress fails if its device has other ones now.
+    /// Removes the stored credentials of devices, so that the delegate is asked for them again. A handshake in progress
+    /// fails if the credentials of its device have changed.
     pub(super) fn forget_devices(&mut self) {
         for list in &mut self.devices {
             let mut first = list.take();

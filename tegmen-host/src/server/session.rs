@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use tegmen::identity::{PeerId, Principal};
 
-/// Names a session of a server. The id of a session that has ended names no other one.
+/// The id of a server session. The id of an ended session is never used for another session.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SessionId {
     pub(super) shard: usize,
@@ -20,7 +20,7 @@ pub struct Session {
     pub remote: SocketAddr,
     /// The identity of the client; empty if it has none.
     pub identity: String,
-    /// The number that identifies requests of the client: see
+    /// The principal of the client, which identifies its requests: see
     /// [`Credentials::delegated`](crate::credentials::Credentials::delegated), for example.
     pub principal: Principal,
 }

@@ -1,9 +1,9 @@
-//! The list of sessions, for the owner of a server.
+//! The list of the sessions of a server.
 
 use super::{Command, Notifier, Session, SessionId};
 
-/// A handle to list and end the sessions of a server. It can be cloned and used from any thread, but not from a handler or an event
-/// function.
+/// A handle that lists and ends the sessions of a server. It can be cloned and used from any thread, but not from a
+/// handler or an event function.
 #[derive(Clone)]
 pub struct SessionList(pub(super) Notifier);
 

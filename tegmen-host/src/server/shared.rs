@@ -24,18 +24,18 @@ pub(super) struct Shared<'a, A> {
     pub(super) policy: AnyPolicy,
     pub(super) application: A,
     pub(super) events: EventSink,
-    /// The addresses at which the server listens, with the ports that were taken.
+    /// The addresses at which the server listens, with the actual port numbers.
     pub(super) addresses: Vec<Listen>,
     pub(super) notifier: Notifier,
     pub(super) sessions: Option<Arc<Sessions>>,
     pub(super) keys: PublicKeys,
     pub(super) resumption: ServerResumption,
     pub(super) gate: Arc<Gate>,
-    /// Bytes of bodies.
+    /// The ledger of the memory for bodies.
     pub(super) bodies: Arc<Ledger>,
     /// The queues of datagrams that one shard passes to another.
     pub(super) to_shards: Vec<mpsc::Sender<Passed>>,
-    /// Datagrams of each network prefix in these queues.
+    /// The number of datagrams of each network prefix in these queues.
     pub(super) waiting: Arc<Shares>,
 }
 
@@ -43,7 +43,7 @@ impl<'a, A> Shared<'a, A> {
     /// Opens the database of sessions and the ticket keys, if the settings name them.
     ///
     /// # Errors
-    /// [`StartError`].
+    /// [`StartError`] if the database or the ticket keys cannot be used.
     pub(super) fn new(
         config: &'a ServerConfig,
         (credentials, policy): (&'a Credentials, AnyPolicy),
@@ -91,10 +91,10 @@ impl<'a, A> Shared<'a, A> {
         self.to_shards.len()
     }
 
-    /// Returns a new crypto provider of a shard, with the key log of the settings.
+    /// Returns a new crypto provider for a shard, with the key log of the settings.
     ///
     /// # Errors
-    /// [`StartError::System`] without randomness, [`StartError::KeyLog`] if the key log cannot be written.
+    /// [`StartError::System`] if there is no randomness, [`StartError::KeyLog`] if the key log cannot be written.
     pub(super) fn crypto(&self) -> Result<HostCrypto, StartError> {
         let mut crypto = HostCrypto::from_os().map_err(StartError::System)?;
         if let Some(file) = &self.config.log.key_log {
@@ -104,7 +104,7 @@ impl<'a, A> Shared<'a, A> {
         Ok(crypto)
     }
 
-    /// Returns the peers and handshakes of one shard.
+    /// Returns the maximum numbers of peers and handshakes of one shard.
     pub(super) fn capacity(&self) -> Capacity {
         Capacity {
             peers: self.config.sessions.capacity.peers.div_ceil(self.shards()),
@@ -112,7 +112,7 @@ impl<'a, A> Shared<'a, A> {
         }
     }
 
-    /// Returns the DTLS settings of shard `number`, whose connection ids name it.
+    /// Returns the DTLS settings of shard `number`, whose connection ids contain this number.
     pub(super) fn dtls(&self, number: usize) -> Config {
         let mut dtls = self.config.dtls;
         if let Some(policy) = &mut dtls.connection_id {

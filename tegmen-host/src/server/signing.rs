@@ -1,5 +1,5 @@
-//! Private-key operations for unauthenticated clients. They run outside the shard's thread, a bounded number per
-//! second, so that costly handshakes do not slow down established sessions.
+//! Private-key operations for clients without a proved identity. They run outside the shard's thread, with a limit for
+//! each second, so that expensive handshakes do not slow down established sessions.
 
 use super::command::Command;
 use super::key_operation::Operation;
@@ -11,38 +11,39 @@ use std::time::{Duration, Instant};
 use tegmen::identity::PeerId;
 use tokio::sync::mpsc::UnboundedSender;
 
-/// Operations that the worker has at the same time, so that it does not wait for the shard between two.
+/// Number of operations that the worker has at the same time, so that it need not wait for the shard between two
+/// operations.
 const AT_WORK: usize = 2;
-/// Handshakes that wait at least, and at most. Between the two it is as many as half a second of the budget is for: a
-/// client repeats its ClientHello after a second.
+/// The minimum and the maximum of the number of waiting handshakes. Between these values, the limit is the number of
+/// operations in half a second, because a client repeats its ClientHello after a second.
 const WAITING: (usize, usize) = (16, 1024);
-/// Time for which a worker that had nothing to do may catch up.
+/// The time for which a worker may exceed its rate after it had no work.
 const CATCH_UP: Duration = Duration::from_millis(50);
-/// The worker gives way to the shards where there are fewer cores than threads.
+/// The nice value of the worker. If there are fewer cores than threads, the shards run first.
 #[cfg(target_os = "linux")]
 const NICE: i32 = 10;
 
-/// Handshakes of one shard that wait for a private key.
+/// The handshakes of one shard that wait for a private-key operation.
 pub(super) struct Signing {
     waiting: VecDeque<(PeerId, IpAddr)>,
-    /// Places in `waiting` that each network prefix has.
+    /// The number of places in `waiting` that each network prefix has.
     shares: Shares,
     max_waiting: usize,
     at_work: usize,
-    /// There is none before it is needed.
+    /// The channel to the worker, which starts with the first operation.
     worker: Option<Sender<(PeerId, Operation)>>,
     per_second: u32,
     commands: UnboundedSender<Command>,
     shard: usize,
-    /// Operations that were done.
+    /// The number of completed operations.
     pub(super) done: u64,
-    /// Handshakes that were given up for others that wait.
+    /// The number of handshakes that were given up in favour of others.
     pub(super) displaced: u64,
 }
 
 impl Signing {
-    /// For a worker that does `per_second` operations in a second at most, 0 for any number, and sends each result to
-    /// `commands`.
+    /// Returns the state for a worker that makes at most `per_second` operations in a second (0 sets no limit), and
+    /// sends each result to `commands`.
     pub(super) fn new(per_second: u32, commands: UnboundedSender<Command>, shard: usize) -> Self {
         let max_waiting = match per_second {
             0 => WAITING.1,
@@ -62,13 +63,13 @@ impl Signing {
         }
     }
 
-    /// Handshakes that wait.
+    /// Returns the number of waiting handshakes.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// One more handshake waits. Where too many do, the one that is given up for it: the oldest of a network prefix that has
-    /// more of them than the new one's, or the oldest of all.
+    /// Adds a waiting handshake. If too many handshakes wait, gives up one and returns it: the oldest of a network
+    /// prefix with more waiting handshakes than the new one's prefix, or the oldest of all.
     pub(super) fn wait(&mut self, peer: PeerId, remote: IpAddr) -> Option<PeerId> {
         let given_up = if self.waiting.len() >= self.max_waiting {
             let mine = self.shares.held(remote);
@@ -86,7 +87,7 @@ impl Signing {
         given_up.map(|(peer, _)| peer)
     }
 
-    /// The handshake whose turn it is, if the worker takes one more.
+    /// Returns the next handshake, if the worker can take another operation.
     pub(super) fn next(&mut self) -> Option<PeerId> {
         if self.at_work >= AT_WORK {
             return None;
@@ -96,7 +97,7 @@ impl Signing {
         Some(peer)
     }
 
-    /// Gives the worker something to do.
+    /// Passes an operation to the worker.
     pub(super) fn begin(&mut self, peer: PeerId, operation: Operation) {
         let worker = self.worker.take().unwrap_or_else(|| self.start());
         if worker.send((peer, operation)).is_ok() {
@@ -105,7 +106,8 @@ impl Signing {
         }
     }
 
-    /// A worker. Where the system has no thread for it nothing is taken, and the next operation tries again.
+    /// Starts a worker. If the system provides no thread, the operation is not taken, and the next operation tries to
+    /// start a worker again.
     fn start(&self) -> Sender<(PeerId, Operation)> {
         let (sender, jobs) = channel();
         let (per_second, commands) = (self.per_second, self.commands.clone());
@@ -114,14 +116,14 @@ impl Signing {
         sender
     }
 
-    /// The worker did one operation.
+    /// Notes that the worker completed one operation.
     pub(super) fn ended(&mut self) {
         self.at_work = self.at_work.saturating_sub(1);
         self.done += 1;
     }
 }
 
-/// The worker: does one operation after the other until the shard ends.
+/// Executes operations until the shard ends. This function is the thread of the worker.
 fn work(per_second: u32, jobs: &Receiver<(PeerId, Operation)>, commands: &UnboundedSender<Command>) {
     #[cfg(target_os = "linux")]
     // Of this thread alone. Without it the server works all the same.

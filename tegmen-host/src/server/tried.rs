@@ -1,13 +1,13 @@
-//! The identities of the last handshakes.
+//! The identities of the most recent handshakes.
 
 use std::collections::VecDeque;
 use tegmen::identity::PeerId;
 
-/// The pre-shared identities of the last handshakes: for the operator, where one turns out to be unknown.
+/// The PSK identities of the most recent handshakes. The server reports the identity to the operator if it is unknown.
 #[derive(Default)]
 pub(crate) struct Tried(VecDeque<(PeerId, String)>);
 
-/// Handshakes whose identity is remembered.
+/// Maximum number of handshakes whose identity is stored.
 const TRIED: usize = 256;
 
 impl Tried {

@@ -7,7 +7,7 @@ use tegmen::endpoint::Peers;
 use tegmen::identity::PeerId;
 use tegmen::node::Observers as _;
 
-/// In the order of their arrival; some may be forgotten already.
+/// Unprotected peers, in the order of their arrival. The list can contain peers that were already forgotten.
 pub(crate) struct Unauthenticated {
     peers: Vec<PeerId>,
     max: usize,
@@ -18,8 +18,8 @@ impl Unauthenticated {
         Self { peers: Vec::new(), max }
     }
 
-    /// Adds a peer. If there are then more than twice `max`, all but `max` are forgotten: first the peers that observe
-    /// nothing, the oldest of them first.
+    /// Adds a peer. If there are then more than twice `max` peers, all except `max` are forgotten: first the peers
+    /// without observations, and of these the oldest first.
     pub(super) fn add<T: Peers<Attached: Forgettable>, G>(
         &mut self,
         table: &mut T,

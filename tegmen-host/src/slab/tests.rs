@@ -55,7 +55,7 @@ fn a_session_is_found_by_its_id_and_by_the_path_that_it_moved_to() {
     }
 }
 
-/// Opens handshakes with unauthenticated peers at ports of `10.0.NETWORK.1`. Returns those that get a place.
+/// Opens handshakes with unauthenticated peers at ports of `10.0.NETWORK.1`. Returns the peers that get a place.
 fn knock(table: &mut Slab<u64>, network: u8, hosts: std::ops::Range<u16>) -> Vec<PeerId> {
     let at = |ip: [u8; 4], port| Address::from(std::net::SocketAddr::from((ip, port)));
     let opened = hosts.map(|port| {
@@ -119,7 +119,7 @@ fn a_full_table_displaces_no_handshake_that_is_under_way() {
     assert_eq!(alive(&table, &first), 64);
 }
 
-/// A session that has just been established by this principal, on a path of its own.
+/// Makes a session that this principal has just established, on a separate path.
 fn establish(endpoint: &mut Slab<u64>, number: u32, rank: Rank) -> PeerId {
     let (path, phase, is_session) = (&path(number), Phase::Handshaking, true);
     let id = endpoint.insert(&NewPeer { path, rank, phase, is_session, with_handshake: true }).unwrap().id;
@@ -159,7 +159,7 @@ fn a_full_table_takes_a_session_of_the_principal_that_has_most() {
 }
 
 thread_local! {
-    /// The number of entries that all passes examined.
+    /// The total number of entries that all passes examined.
     pub(super) static EXAMINED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
@@ -200,14 +200,14 @@ impl Node {
         self.due(now)
     }
 
-    /// Answers to these datagrams, and what else is due.
+    /// Returns the answers to these datagrams, and the other datagrams that are due.
     fn turn(&mut self, now: Instant, path: &Path, datagrams: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
         let mut sent = self.hear(now, path, datagrams);
         sent.extend(self.due(now));
         sent
     }
 
-    /// Datagrams that are due.
+    /// Returns the datagrams that are due.
     fn due(&mut self, now: Instant) -> Vec<Vec<u8>> {
         let (mut out, mut sent) = ([0; 1500], Vec::new());
         loop {
@@ -220,7 +220,7 @@ impl Node {
         }
     }
 
-    /// Answers to these datagrams, without what else is due.
+    /// Returns the answers to these datagrams, without other datagrams that are due.
     fn hear(&mut self, now: Instant, path: &Path, datagrams: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
         let (mut out, mut sent) = ([0; 1500], Vec::new());
         for mut datagram in datagrams {
@@ -254,12 +254,12 @@ fn seconds(seconds: u64) -> Instant {
     Instant::from_micros(seconds * 1_000_000)
 }
 
-/// The path at the client of what the server has as `path`.
+/// Returns the client's path for the path that the server has.
 fn reversed(path: &Path) -> Path {
     Path { local: path.remote, remote: path.local }
 }
 
-/// The client's datagrams that follow this many answers of the server.
+/// Returns the client's datagrams that follow this many answers of the server.
 fn after_answers(client: &mut Node, server: &mut Node, remote: u32, answers: usize) -> Vec<Vec<u8>> {
     let (now, at_server) = (seconds(100), path(remote));
     let mut sent = client.connect(now, &reversed(&at_server));

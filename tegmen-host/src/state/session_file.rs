@@ -1,4 +1,4 @@
-//! The DTLS session of a client, in a separate file.
+//! The DTLS session of a client, stored in a file.
 
 use super::sessions::{end_after, open, seal};
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use tegmen::dtls::Session;
 use tegmen::dtls::record::MAX_SEALED;
 use tegmen_store::{Guard, Numbers, StateError};
 
-/// A file for the session with one server, which is open: no other process can open it meanwhile. Beside it,
-/// `FILE.key` holds what the session is sealed under.
+/// The open file of the session with one server. No other process can open the file at the same time. The session is
+/// encrypted under a key in `FILE.key` beside it.
 pub struct SessionFile {
     file: PathBuf,
     guard: Guard,
@@ -16,7 +16,7 @@ pub struct SessionFile {
 }
 
 impl SessionFile {
-    /// Opens a file, or makes it later.
+    /// Opens a file. If the file does not exist, the first write makes it.
     ///
     /// # Errors
     /// [`StateError`], whose text has the cause and the next step.
@@ -38,12 +38,13 @@ impl SessionFile {
         self.kept.as_ref().map(|kept| kept.with.as_str())
     }
 
-    /// Returns the session, once, if it is `with` the wanted peer, and the end of its lease, which is durable. After
-    /// an orderly end the session continues at its next number. After any other end it continues past its lease, and
+    /// Returns the stored session once, if its peer is `with`, and the end of its lease, which is on disk. After an
+    /// orderly end the session continues at its next number. After any other end it continues past its lease, and its
+    /// replay window is lost.
     /// its window is lost.
     ///
     /// # Errors
-    /// [`StateError::File`]; nothing was taken then.
+    /// [`StateError::File`]. The session is then not taken.
     pub fn take<C: Crypto>(&mut self, crypto: &mut C, with: &str) -> Result<Option<(Session, u32)>, StateError> {
         let Some(kept) = self.kept.take().filter(|kept| kept.with == with) else { return Ok(None) };
         let lease_end = u32::try_from(kept.next).ok().map(end_after).filter(|end| *end <= MAX_SEALED);
@@ -54,7 +55,7 @@ impl SessionFile {
         Ok(Some((session, lease_end)))
     }
 
-    /// Keeps a session: `session` is its copy as of the end of its lease, which is [`Session::next`].
+    /// Stores a session. `session` is a copy whose next number ([`Session::next`]) is the end of the lease.
     ///
     /// # Errors
     /// [`StateError::File`].
@@ -63,15 +64,15 @@ impl SessionFile {
         self.write(Numbers { next: session.position().0.into(), sealed, with: with.to_owned(), ..Numbers::default() })
     }
 
-    /// Moves the end of the lease to `end`, durably.
+    /// Moves the end of the lease to `end`. The new end is on disk when this returns.
     ///
     /// # Errors
-    /// [`StateError::File`]; the lease is then as it was.
+    /// [`StateError::File`]. The lease then does not change.
     pub fn extend(&mut self, end: u32) -> Result<(), StateError> {
         self.go_to(end, None)
     }
 
-    /// Keeps where the session was at an orderly end, after the last record.
+    /// Stores the position of the session at an orderly end, after its last record.
     ///
     /// # Errors
     /// [`StateError::File`].
@@ -80,7 +81,7 @@ impl SessionFile {
         self.go_to(next, window)
     }
 
-    /// Forgets a session that is over.
+    /// Removes a session that has ended.
     pub fn remove(&mut self) {
         self.kept = None;
         // If the file stays, the next client that continues the session finds that the server does not know it.

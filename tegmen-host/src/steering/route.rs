@@ -1,32 +1,32 @@
-//! The end that a datagram of a remote goes to.
+//! The selection of the end to which the gateway sends a datagram of a remote.
 
 use tegmen::dtls::{ContentType, HandshakeFragment, HandshakeMessage, MessageType, Records};
 
-/// An end of sessions, to which the gateway sends.
+/// One of the two ends to which the gateway sends datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum End {
-    /// The delegation server, which does handshakes with certificates.
+    /// The delegation server, which makes handshakes with certificates.
     Server,
     /// The device, which resumes sessions.
     Device,
 }
 
-/// The ends that take part in the handshakes of one remote, from handshake messages in clear.
+/// The route of one remote. The gateway derives it from handshake messages in clear.
 ///
-/// A ClientHello goes to an end by its content. All other datagrams go to the end that answered a ClientHello last with a
-/// ServerHello. So a forged ClientHello does not take the records of a session to the other end.
+/// The content of a ClientHello selects its end. All other datagrams go to the end that last answered a ClientHello
+/// with a ServerHello. So a forged ClientHello does not redirect the records of a session to the other end.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Route {
     /// The end that sent the last ServerHello.
     accepted: Option<End>,
-    /// The end to which the last ClientHello went.
+    /// The end that received the last ClientHello.
     hello: Option<End>,
-    /// True if the device refused the last ClientHello: the next one goes to the server.
+    /// True if the device refused the last ClientHello, so that the next one goes to the server.
     refused: bool,
 }
 
 impl Route {
-    /// Returns the end that a datagram of the remote goes to.
+    /// Returns the end to which a datagram of the remote goes.
     pub(super) fn of(&mut self, datagram: &mut [u8]) -> End {
         let end = match Front::of(datagram) {
             Front::Hello { resumes } if resumes && !self.refused => End::Device,
@@ -53,11 +53,11 @@ impl Route {
     }
 }
 
-/// The first message of a datagram.
+/// The kind of the first message in a datagram.
 enum Front {
-    /// The first fragment of a ClientHello, or all of it.
+    /// The first fragment of a ClientHello, or a whole ClientHello.
     Hello {
-        /// True if the client shows a ticket or the id of a session.
+        /// True if the client shows a ticket or a session id.
         resumes: bool,
     },
     /// A later fragment of a ClientHello.
@@ -94,10 +94,10 @@ impl Front {
     }
 }
 
-/// True for a ClientHello that shows the id of a session or a ticket. The first fragment of a ClientHello has the id, which
-/// clients with a ticket send, too (RFC 5077, section 3.4).
+/// True for a ClientHello that shows a session id or a ticket. The first fragment of a ClientHello contains the session
+/// id, which clients with a ticket also send (RFC 5077, section 3.4).
 fn resumes(body: &[u8]) -> bool {
-    /// The length of the session id is behind version and random (RFC 5246, section 7.4.1.2).
+    /// The offset of the length of the session id, which follows version and random (RFC 5246, section 7.4.1.2).
     const ID_LEN_AT: usize = 2 + 32;
     match HandshakeMessage::read(MessageType::CLIENT_HELLO, body) {
         Ok(HandshakeMessage::ClientHello { resumes, .. }) => resumes,

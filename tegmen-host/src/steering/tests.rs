@@ -9,7 +9,7 @@ use crate::server::{Listen, Server, ServerConfig};
 use crate::uri::Scheme;
 use std::path::Path;
 
-/// A record in clear.
+/// Returns a record in clear.
 fn record(content_type: u8, body: &[u8]) -> Vec<u8> {
     let mut record = vec![content_type, 254, 253, 0, 0, 0, 0, 0, 0, 0, 0];
     record.extend((body.len() as u16).to_be_bytes());
@@ -17,7 +17,7 @@ fn record(content_type: u8, body: &[u8]) -> Vec<u8> {
     record
 }
 
-/// A record with a fragment of a handshake message.
+/// Returns a record with a fragment of a handshake message.
 fn fragment(kind: u8, body: &[u8], offset: usize, end: usize) -> Vec<u8> {
     let triple = |number: usize| (number as u32).to_be_bytes()[1..].to_vec();
     let mut message = [&[kind][..], &triple(body.len()), &[0, 0], &triple(offset), &triple(end - offset)].concat();
@@ -25,7 +25,7 @@ fn fragment(kind: u8, body: &[u8], offset: usize, end: usize) -> Vec<u8> {
     record(22, &message)
 }
 
-/// The body of a ClientHello with a session id and a ticket extension.
+/// Returns the body of a ClientHello with a session id and a ticket extension.
 fn hello(id: &[u8], ticket: Option<&[u8]>) -> Vec<u8> {
     let mut body = vec![254, 253];
     body.extend([7; 32]);
@@ -114,7 +114,7 @@ fn a_hello_that_the_device_refused_is_followed_by_one_to_the_server() {
     assert_eq!(route.of(&mut ticket), End::Device, "a new ticket");
 }
 
-/// A server whose resource has this value. Both ends accept the tickets of the other.
+/// Starts a server whose resource has this value. Servers with the same ticket keys accept each other's tickets.
 fn end(value: &'static [u8], keys: &Path) -> (Server, SocketAddr) {
     let config = ServerConfig {
         listen: vec![Listen { address: ([127, 0, 0, 1], 0).into(), scheme: Scheme::Coaps }],

@@ -2,7 +2,7 @@ use super::*;
 use tegmen::coap::MessageType;
 use tegmen::identity::{Identity, Principal, Protection};
 
-/// A request with these options, which are in order.
+/// Returns a request with these options, which must be in order.
 fn message(options: &[(OptionNumber, &[u8])]) -> Vec<u8> {
     let mut storage = [0; LONGEST];
     let mut frame = Frame::new(&mut storage, 0);
@@ -15,7 +15,7 @@ fn by_uri(uri: &str) -> Vec<u8> {
     message(&[(OptionNumber::PROXY_URI, uri.as_bytes())])
 }
 
-/// The path by which policy, observers and log know a request.
+/// Returns the path of a request that policy, observers and log use.
 fn path_of(request: &[u8]) -> String {
     let mut path = "before".to_owned();
     VirtualHosts::default().read_path(&MessageRef::parse(request).unwrap(), &mut path).unwrap();
@@ -71,7 +71,7 @@ fn a_target_that_is_not_valid_is_refused() {
     assert_eq!(path_of(&by_uri("ftp://example/")), PREFIX);
 }
 
-/// A right to a path of this server is none to the same path elsewhere.
+/// Checks that a right to a path of this server is not a right to the same path of another server.
 #[test]
 fn a_policy_sees_the_path_of_a_target_and_not_the_path_in_the_request() {
     let seen = |request: &[u8]| {

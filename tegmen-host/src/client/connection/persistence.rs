@@ -1,4 +1,4 @@
-//! The steps of a session that is kept in a file.
+//! The steps of a session that is stored in a file.
 
 use super::Connection;
 use crate::client::ClientError;
@@ -7,11 +7,12 @@ use tegmen::dtls::record::{CHUNK, MAX_SEALED};
 use tegmen::endpoint::Peers as _;
 use tegmen::identity::PeerId;
 
-/// Numbers that are left when more are leased: a response and its retransmissions do not wait.
+/// Number of remaining numbers at which more are leased, so that a response and its retransmissions need not wait for
+/// the disk.
 const AHEAD: u32 = 64;
 
 impl Connection<'_> {
-    /// Keeps the session that was just established.
+    /// Stores the session that was just established.
     pub(in crate::client) fn keep_session(&mut self) -> Result<(), ClientError> {
         let port = self.entry.path.local.port;
         let Some(kept) = &mut self.entry.kept else { return Ok(()) };
@@ -21,7 +22,7 @@ impl Connection<'_> {
         kept.file.keep(&mut self.io.environment.crypto, &session, &with).map_err(ClientError::State)
     }
 
-    /// Leases more numbers where those of the session come to their end.
+    /// Leases more numbers if few numbers of the session are left.
     pub(in crate::client) fn lease_ahead(&mut self) -> Result<(), StateError> {
         let Some(kept) = &mut self.entry.kept else { return Ok(()) };
         let Some(peer) = self.io.node.endpoint.peers.peer(self.entry.peer) else { return Ok(()) };
@@ -33,14 +34,14 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// A response to a request of ours came.
+    /// Notes that a response to a request came.
     pub(in crate::client) const fn is_tried(&mut self) {
         if let Some(kept) = &mut self.entry.kept {
             kept.untried = false;
         }
     }
 
-    /// The session is over.
+    /// Removes the stored session, which has ended.
     pub(in crate::client) fn forget_session(&mut self) {
         if let Some(kept) = &mut self.entry.kept {
             kept.file.remove();
@@ -48,7 +49,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Keeps where the session is for the next client; false if none is kept.
+    /// Stores the position of the session for the next client. Returns false if the settings do not store the session.
     pub(in crate::client) fn park(&mut self) -> bool {
         let Some(mut kept) = self.entry.kept.take() else { return false };
         self.io.kept -= 1;

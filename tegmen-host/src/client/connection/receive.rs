@@ -11,7 +11,7 @@ use tegmen::node::Oscore as _;
 use tegmen::oscore::UnprotectError;
 
 impl Connection<'_> {
-    /// Gives a place what arrived for it.
+    /// Delivers a reply to the place of its request.
     pub(in crate::client) fn deliver(&mut self, request: RequestId, arrival: Arrival) {
         let Some(at) = self.entry.places.find(request) else { return };
         let arrived = match arrival {
@@ -39,14 +39,15 @@ impl Connection<'_> {
         self.entry.places.deliver(at, arrived);
     }
 
-    /// True if a response is protected and its request was not.
+    /// True if OSCORE protects a response to an unprotected request.
     fn is_unasked(&mut self, at: usize, response: &Response) -> bool {
         self.oscore().is_none()
             && response.option(OptionNumber::OSCORE).is_some()
             && !self.entry.places.get(at).is_some_and(|place| place.is_forwarded)
     }
 
-    /// Opens a protected response that a proxy cut, and whose blocks have all come, to the request of a place.
+    /// Opens the response to the request of a place. The response is protected, and was assembled from the blocks of a
+    /// proxy.
     pub(in crate::client) fn open(
         &mut self,
         at: usize,
@@ -61,7 +62,7 @@ impl Connection<'_> {
         opened.map_err(|reason| self.refused(reason, code))
     }
 
-    /// Notes at a place if its request is to be sent again under other keys.
+    /// Notes at the place of a request if the request has to be sent again under other keys.
     fn note_repetition(&mut self, at: usize, request: RequestId) {
         let again = self.oscore().is_some_and(|oscore| oscore.is_again(request));
         if let Some(place) = self.entry.places.get(at) {
@@ -69,7 +70,7 @@ impl Connection<'_> {
         }
     }
 
-    /// The reason why a response to a protected request is not taken.
+    /// Returns the error for a response to a protected request that was refused.
     fn refused(&mut self, reason: UnprotectError, code: Code) -> ClientError {
         match self.oscore().map(OscoreClient::take_problem) {
             Some(Some(problem)) => ClientError::Context(problem),
@@ -85,7 +86,7 @@ impl Connection<'_> {
     }
 }
 
-/// The reason why a response does not open.
+/// Returns the error for a response that cannot be opened.
 fn refused(remote: SocketAddr, reason: UnprotectError, code: Code) -> ClientError {
     if reason != UnprotectError::Unprotected {
         return ClientError::NotProtected { remote, detail: "a response that is not authentic" };

@@ -1,4 +1,4 @@
-//! The end of a handshake, and what is kept of it to resume the session.
+//! The end of a handshake, and the data that a client stores to resume the session.
 
 use super::Connection;
 use crate::client::ClientError;
@@ -9,12 +9,13 @@ use crate::hex::to_hex;
 use crate::provider::HostCrypto;
 use tegmen::dtls::{Handle, Resumable};
 
-/// Seconds for which a session is kept if the server gives no lifetime, and the maximum for any lifetime.
+/// Seconds for which a session is stored if the server gives no lifetime. `MAX_LIFETIME` is the maximum in seconds for
+/// any lifetime.
 const UNSAID: u64 = 24 * 3600;
 const MAX_LIFETIME: u64 = 7 * 24 * 3600;
 
 impl Connection<'_> {
-    /// Called after a handshake: exports its keying material, and keeps the means to resume its session.
+    /// Handles the end of a handshake: exports keying material, and stores the ticket or session id of the session.
     pub(in crate::client) fn on_established(&mut self) -> Result<(), ClientError> {
         self.entry.resumed = self.io.node.endpoint.is_resumed(self.entry.peer);
         self.entry.cipher_suite = self.io.node.endpoint.cipher_suite(self.entry.peer);

@@ -1,4 +1,4 @@
-//! Messages that are sent.
+//! The messages that a session sends.
 
 use super::super::request::{Part, Request};
 use super::Connection;
@@ -23,25 +23,25 @@ pub(in crate::client) enum Message<'a> {
     Request(&'a Request<'a>, Part<'a>),
     /// A request for new OSCORE keys (RFC 8613, appendix B.2).
     Rederivation(&'a Request<'a>),
-    /// A request with a message of EDHOC, without OSCORE.
+    /// A request with an EDHOC message, without OSCORE.
     Agreement(&'a Request<'a>),
-    /// An empty confirmable message.
+    /// An empty confirmable message, which is a CoAP ping.
     Ping,
-    /// A request for a block of a protected response that a proxy has cut: the code and the encoded options that the request
-    /// which it answers had outside.
+    /// A request for a further block of a protected response that a proxy has cut. The code and the encoded options are
+    /// those that the original request had outside the protection of OSCORE.
     OuterBlock(Code, &'a [u8], Block),
 }
 
-/// The result of the turn of a message.
+/// The result of an attempt to send a message.
 pub(in crate::client) enum Turn {
-    /// It was sent at this time.
+    /// The message was sent at this time.
     Sent(Instant),
-    /// New OSCORE keys have to be derived before it is sent.
+    /// New OSCORE keys have to be derived before the message can be sent.
     KeysLost,
 }
 
 impl Connection<'_> {
-    /// Sends the message of a place if it is its turn; `None` if it has to wait.
+    /// Sends the message of a place if it is its turn. Returns `None` if it has to wait.
     pub(in crate::client) fn try_send(
         &mut self,
         at: usize,
@@ -87,7 +87,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Writes a message into the buffer for output. `None` if too many exchanges are open.
+    /// Writes a message into the output buffer. Returns `None` if too many exchanges are open.
     fn write(
         &mut self,
         now: Instant,
@@ -124,7 +124,8 @@ impl Connection<'_> {
         }
     }
 
-    /// Writes a request. OSCORE protects it if the session has a context. `drawn` is its token unless the part has one.
+    /// Writes a request. OSCORE protects it if the session has a context. `drawn` is the token, unless `part` has a
+    /// token.
     fn write_part(
         &mut self,
         now: Instant,
@@ -140,7 +141,7 @@ impl Connection<'_> {
         self.write_request(now, (head, part.token.unwrap_or(drawn)), most, |builder| request.write(builder, part))
     }
 
-    /// Writes a request of at most `most` bytes before its protection.
+    /// Writes a request, whose length before protection is at most `most` bytes.
     fn write_request(
         &mut self,
         now: Instant,
@@ -186,7 +187,8 @@ impl Connection<'_> {
         }
     }
 
-    /// Bytes that a message to the server may have: what fits a datagram, and a record of the session.
+    /// Returns the maximum length of a message to the server: the message must fit in a datagram and in a record of the
+    /// session.
     pub(in crate::client) fn most(&mut self) -> usize {
         // Without an offer there is no connection id.
         let peers = &mut self.io.node.endpoint.peers;
@@ -201,12 +203,13 @@ impl Connection<'_> {
         datagram.min(record).saturating_sub(protection)
     }
 
-    /// The largest block that fits a message beside the options of `request`, and one that is asked for fits what we take.
+    /// Returns the size of the largest block that fits in a message with the options of `request`, both for a sent
+    /// block and for a block that the server sends.
     pub(in crate::client) fn block_size(&mut self, request: &Request<'_>) -> usize {
         self.entry.config.coap.block_size.min(self.room(request))
     }
 
-    /// Bytes of a body that fit a message beside the options of `request`, at least 16.
+    /// Returns the number of body bytes that fit in a message with the options of `request`, at least 16.
     pub(in crate::client) fn room(&mut self, request: &Request<'_>) -> usize {
         let taken = match (self.entry.protection, self.entry.config.dtls.record_size_limit) {
             (Protection::Dtls, limit @ 1..) => usize::from(limit),
@@ -217,7 +220,7 @@ impl Connection<'_> {
         self.most().min(taken).saturating_sub(others + 4 + 8 + 3 + 3 + 5 + 5 + 4 + 10 + 1).max(16)
     }
 
-    /// Sends the first bytes of the buffer for output.
+    /// Sends the first `len` bytes of the output buffer.
     fn put_out(&mut self, len: usize) -> Result<(), ClientError> {
         let path = self.entry.path;
         self.io.put_out(&path, len).or_else(|source| self.network_error(&source))

@@ -1,4 +1,5 @@
-//! The engine of an endpoint that serves: the handshakes of its clients, deferred responses, and the reports to its owner.
+//! The server side of the engine: the handshakes of clients, deferred responses, and the reports to the owner of the
+//! endpoint.
 
 use super::Engine;
 use crate::client::ClientError;
@@ -18,8 +19,8 @@ use tegmen::node::{Observers as _, SendError};
 use tegmen::time::Instant;
 
 impl Engine {
-    /// Answers the question of a handshake in which the peer is the client. Where we opened a handshake with it at the same time,
-    /// the peer has to prove that it is the server that was meant.
+    /// Answers the question of a handshake in which the peer is the client. If this endpoint opened a handshake with
+    /// the peer at the same time, the peer also has to prove that it is the expected server.
     pub(super) fn on_client_need(&mut self, peer: PeerId) -> Option<Event> {
         let session = self.io.session_of(peer);
         let mut entry = session.map(|key| &mut self.sessions.all[key]);
@@ -81,7 +82,7 @@ impl Engine {
         }
     }
 
-    /// Keeps the number of the principal that the peer of a session proved, if it may ask us.
+    /// Reserves the number of the principal that the peer of a session proved, if the endpoint serves requests.
     pub(super) fn hold_number(&mut self, peer: PeerId) {
         let Io { node, arrivals, .. } = &mut self.io;
         let peers = &mut node.endpoint.peers;
@@ -92,7 +93,7 @@ impl Engine {
         }
     }
 
-    /// A peer opened a session with us.
+    /// Handles a new session that a peer opened with this endpoint.
     pub(super) fn on_client(&mut self, peer: PeerId) {
         if self.end_if_outdated(peer) {
             return;
@@ -109,7 +110,7 @@ impl Engine {
         }
     }
 
-    /// Reports the end of the session, or of the handshake, of a peer that opened it.
+    /// Reports the end of a session or handshake that the peer opened.
     pub(super) fn report_end(&mut self, peer: PeerId, reason: Fatal) {
         let Io { node, arrivals, .. } = &mut self.io;
         let (Some(serving), Some(entry)) = (&arrivals.serving, node.endpoint.peers.peer(peer)) else { return };
@@ -124,7 +125,7 @@ impl Engine {
         });
     }
 
-    /// Reports that the answer in the buffer for output, of `len` bytes, refuses a ClientHello, if it does.
+    /// Reports a refused ClientHello, if the answer of `len` bytes in the output buffer is such a refusal.
     pub(super) fn report_refusal(&self, path: &Path, len: usize) {
         if let Some(serving) = &self.io.arrivals.serving
             && let Some(alert) = self.io.out.get(..len).and_then(server::refusal)
@@ -133,7 +134,7 @@ impl Engine {
         }
     }
 
-    /// Ends the session that a peer opened if its key is not in force any more. True if it is not.
+    /// Ends the session that a peer opened if its key is no longer valid. Returns true if it ended.
     fn end_if_outdated(&mut self, peer: PeerId) -> bool {
         let Io { node, arrivals, .. } = &mut self.io;
         let (Some(serving), Some(entry)) = (&arrivals.serving, node.endpoint.peers.peer(peer)) else { return false };
@@ -151,7 +152,7 @@ impl Engine {
         true
     }
 
-    /// Does what handlers have asked for.
+    /// Executes a command that a handler sent.
     pub(in crate::client) fn on_command(&mut self, command: Command) {
         let Io { node, arrivals, .. } = &mut self.io;
         let Some(serving) = &mut arrivals.serving else { return };
@@ -170,7 +171,7 @@ impl Engine {
         }
     }
 
-    /// Takes the decision on a request.
+    /// Handles the decision of the policy on a request.
     fn decide(&mut self, mut request: DeferredRequest, allows: bool) {
         let Io { node, environment, arrivals, out, .. } = &mut self.io;
         let copy = arrivals.serving.as_mut().and_then(|serving| serving.coap_server.begin_decision(&mut request));
@@ -197,7 +198,7 @@ impl Engine {
         }
     }
 
-    /// Acts upon a response or a decision that there was no space for.
+    /// Handles a response or a decision that had to wait for space.
     fn act(&mut self, request: DeferredRequest, outcome: Outcome) {
         match outcome {
             Outcome::Response(reply) => self.send_deferred(request, reply),
@@ -205,7 +206,7 @@ impl Engine {
         }
     }
 
-    /// Sends the response of a request that was deferred, unless it has one.
+    /// Sends the deferred response to a request, unless the request already has a response.
     fn respond(&mut self, number: u64, reply: Reply) {
         let Io { node, arrivals, .. } = &mut self.io;
         let serving = arrivals.serving.as_mut();
@@ -229,7 +230,8 @@ impl Engine {
         }
     }
 
-    /// Does the rest of the work for a datagram: peers whose exchanges have begun, and responses that there was no space for.
+    /// Completes the work for a datagram: schedules peers that have just got memory for exchanges, and handles
+    /// responses that had to wait for space.
     pub(super) fn on_handled(&mut self) {
         let Io { node, arrivals, .. } = &mut self.io;
         let Some(serving) = &mut arrivals.serving else { return };
@@ -242,8 +244,8 @@ impl Engine {
         }
     }
 
-    /// Does the work of each second, as a server does: responses that are overdue, memory of peers that are gone, files that
-    /// changed, and sessions whose key is not in force any more.
+    /// Does the work of each second, as a server does: sends overdue responses, frees the memory of peers that no
+    /// longer exist, reads changed files, and ends sessions whose key is no longer valid.
     pub(super) fn on_second(&mut self) {
         let Io { node, environment, arrivals, .. } = &mut self.io;
         let (Some(serving), now) = (&mut arrivals.serving, clock::now()) else { return };
@@ -281,13 +283,14 @@ impl Engine {
 }
 
 impl Connection<'_> {
-    /// True if the peer became the client of our handshake with it, and did not prove that it is the server that was meant.
+    /// True if the peer took the client role in a handshake with this endpoint, but did not prove that it is the
+    /// expected server.
     pub(super) fn is_unproved(&mut self) -> bool {
         let peer = self.io.node.endpoint.peers.peer(self.entry.peer);
         peer.is_some_and(|peer| peer.rank() == Rank::OursAsServer) && !self.entry.is_proved
     }
 
-    /// Ends such a session.
+    /// Ends a session whose peer did not prove that it is the expected server.
     pub(super) fn refuse(&mut self) {
         self.io.node.endpoint.close(self.entry.peer);
         self.io.is_due = true;

@@ -1,7 +1,7 @@
-//! Contexts for which both ends derive new keys when the numbers of one of them are lost (RFC 8613, appendix B.2).
+//! Rederivation: both ends of a context derive new keys when the numbers of one end are lost (RFC 8613, appendix B.2).
 //!
-//! Each derivation has a new ID Context, and its numbers begin at zero. The context stores the ID Context, with the
-//! end of the first lease, before it sends anything under the new keys.
+//! Each derivation has a new ID Context, and its numbers begin at zero. The context stores this ID Context and the end
+//! of the first lease before it sends a message under the new keys.
 
 use super::StoredContext;
 use crate::contexts::ContextError;
@@ -17,13 +17,13 @@ use tegmen::oscore::{
 };
 use tegmen_store::{LEASE, Numbers};
 
-/// The state of a context that can derive new keys.
+/// The rederivation state of a context.
 pub(crate) struct Rederivation {
     file: ContextFile,
-    /// True until there are keys whose numbers are known.
+    /// True until the context has keys whose numbers are known.
     is_lost: bool,
     offers: Option<Offers>,
-    /// Counts the keys.
+    /// The number of key changes since the context was opened.
     generation: u64,
 }
 
@@ -33,7 +33,7 @@ impl Rederivation {
     }
 
     /// Returns the usable part of numbers that cannot be trusted: the ID Context under which the other end may still
-    /// send. This end sends nothing under it.
+    /// send. This end sends nothing under this ID Context.
     pub(crate) fn of_lost(numbers: &Path) -> Numbers {
         let id_context =
             Numbers::id_context_in(numbers).filter(|id_context| id_context.len() <= MAX_DERIVED_ID_CONTEXT);
@@ -41,13 +41,13 @@ impl Rederivation {
     }
 }
 
-/// A request that came out of a protected message.
+/// The result of opening a protected request.
 pub(crate) enum Received<'r> {
-    /// For the application.
+    /// An authentic and new request, for the application.
     Fresh(MessageRef<'r>, RequestNonce),
-    /// To be answered with a challenge.
+    /// An authentic request that may be a replay. The answer is a challenge.
     Unverified(MessageRef<'r>, RequestBinding),
-    /// To be answered with [`StoredContext::answer_first`].
+    /// A request that [`StoredContext::answer_first`] has to answer.
     First(FirstRequest),
 }
 
@@ -71,11 +71,11 @@ impl<'r> From<Unprotected<'r>> for Received<'r> {
     }
 }
 
-/// Why a message is not taken.
+/// The reason why a message is not accepted.
 pub(crate) enum Untaken {
-    /// The message does not authenticate, or is for another context.
+    /// The message is not authentic, or is for another context.
     Refused(UnprotectError),
-    /// The new keys cannot be kept.
+    /// The new keys cannot be stored.
     NotKept(ContextError),
 }
 
@@ -103,12 +103,13 @@ impl StoredContext {
         self.is_unknown || self.rederivation.as_ref().is_some_and(|rederivation| rederivation.is_lost || exhausted)
     }
 
-    /// Counts the keys that this context had since it was opened: what was asked under others cannot be answered.
+    /// Returns the number of key changes since the context was opened. A request that came under other keys cannot be
+    /// answered.
     pub fn generation(&self) -> u64 {
         self.rederivation.as_ref().map_or(0, |rederivation| rederivation.generation)
     }
 
-    /// The numbers, with the ID Context that belongs to them.
+    /// Returns the numbers, with the ID Context to which they belong.
     pub(crate) fn named(&self, numbers: Numbers) -> Numbers {
         let theirs = self.rederivation.as_ref().and_then(|rederivation| rederivation.file.id_context.as_deref());
         match self.context.id_context().filter(|ours| self.rederives() && Some(*ours) != theirs) {
@@ -117,7 +118,7 @@ impl StoredContext {
         }
     }
 
-    /// The other end does not know our keys any more: others are to be derived before anything else is sent.
+    /// Notes that the other end no longer knows the keys. New keys have to be derived before the next message.
     pub(crate) fn lose(&mut self) {
         match &mut self.rederivation {
             Some(rederivation) => rederivation.is_lost = true,
@@ -125,7 +126,7 @@ impl StoredContext {
         }
     }
 
-    /// Puts keys for request #1 in the place of those that are lost: one request can be protected with them.
+    /// Replaces the lost keys by keys for request #1. These keys can protect one request.
     pub(crate) fn begin_rederivation(&mut self, crypto: &mut HostCrypto) -> Result<(), ProtectError> {
         let Some(rederivation) = &mut self.rederivation else { return Err(ProtectError::Exhausted) };
         let context = RederivableContext::rederive(crypto, &rederivation.file.parameters());
@@ -135,8 +136,8 @@ impl StoredContext {
         Ok(())
     }
 
-    /// Returns the content of the response to a request of ours, and whether it is response #1. After a response #1
-    /// that does not answer the request, the request must be sent again.
+    /// Returns the content of a response, and true if it is response #1. If a response #1 does not answer the request,
+    /// the request must be sent again.
     pub(crate) fn take_response<'r, C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -186,7 +187,7 @@ impl StoredContext {
         }
     }
 
-    /// Writes response #1.
+    /// Writes response #1 of the rederivation.
     pub(crate) fn answer_first<C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -200,7 +201,7 @@ impl StoredContext {
         offers.answer(crypto, &rederivation.file.parameters(), first, head, token, frame)
     }
 
-    /// Stores new keys, and continues with them. Earlier offers become invalid.
+    /// Stores new keys, and uses them from then on. Earlier offers become invalid.
     fn adopt(&mut self, context: RederivableContext) -> Result<(), ContextError> {
         let end = context.lease().next() + LEASE;
         let numbers = Numbers::from(end, None).under(context.id_context().unwrap_or(&[]), context.is_settled());

@@ -1,4 +1,4 @@
-//! Key pairs and credentials of members.
+//! The key pairs and credentials of group members.
 
 use crate::cbor::{MapWriter, bytes, integer, text};
 use crate::provider::HostCrypto;
@@ -6,10 +6,10 @@ use crate::provider::public::{Group, MAX_PUBLIC_LEN};
 use tegmen::crypto::{Crypto as _, Curve, MAX_SHARE, MemberKey, NamedGroup, Unsupported, ed25519};
 use tegmen::secret::Secret;
 
-/// A new private key.
+/// Returns a new private key.
 ///
 /// # Errors
-/// [`Unsupported`] for a curve that members cannot have.
+/// [`Unsupported`] for a curve that members cannot use.
 pub(super) fn draw(crypto: &mut HostCrypto, curve: Curve) -> Result<Secret<32>, Unsupported> {
     let mut private = Secret::zeroed();
     match curve {
@@ -22,7 +22,7 @@ pub(super) fn draw(crypto: &mut HostCrypto, curve: Curve) -> Result<Secret<32>, 
     Ok(private)
 }
 
-/// The public key of a private key; `None` if the curve has no such key.
+/// Returns the public key of a private key; `None` if the private key is not valid on the curve.
 pub(super) fn public_of(curve: Curve, private: &Secret<32>) -> Option<MemberKey> {
     match curve {
         Curve::Ed25519 => Some(MemberKey::Ed25519(ed25519::public_key_of(private.expose()))),
@@ -34,8 +34,8 @@ pub(super) fn public_of(curve: Curve, private: &Secret<32>) -> Option<MemberKey>
     }
 }
 
-/// A CWT Claims Set (RFC 8392) with the name of a member, its public key and the signature algorithm of the group, without which aiocoap
-/// takes no key.
+/// Returns a CWT Claims Set (RFC 8392) with the name of a member, its public key and the signature algorithm of the
+/// group. Without the algorithm, aiocoap does not accept the key.
 pub(super) fn credential(name: &str, key: &MemberKey) -> Vec<u8> {
     let mut ccs = MapWriter::default();
     ccs.entry(SUB, |to| text(to, name)).map(CNF, Some(key), |confirmation, key| {
@@ -55,10 +55,10 @@ pub(super) fn credential(name: &str, key: &MemberKey) -> Vec<u8> {
     ccs.finish().to_vec()
 }
 
-/// Claims of a CWT: subject and confirmation.
+/// The labels of the CWT claims for the subject and the confirmation.
 const SUB: i64 = 2;
 const CNF: i64 = 8;
-/// Member of the confirmation: a COSE_Key.
+/// The label of a COSE_Key in the confirmation.
 const COSE_KEY: i64 = 1;
 // Labels and values of a COSE_Key (RFC 9052, section 7.1; RFC 9053, section 7).
 const KTY: i64 = 1;

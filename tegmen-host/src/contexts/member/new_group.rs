@@ -1,4 +1,4 @@
-//! A new group: the directories of all its members.
+//! A new group: makes the directories of all its members.
 
 use super::file::{MemberFile, curve_name, path_in};
 use super::keys;
@@ -14,17 +14,19 @@ use tegmen::secret::Secret;
 use tegmen_store::Numbers;
 use zeroize::Zeroizing;
 
-/// Maximum number of members of a new group: each has an ID of one byte.
+/// Maximum number of members of a new group, because each member has an ID of one byte.
 const MOST_MEMBERS: usize = 256;
-/// Maximum number of bytes of the name of a member, so that its credential is short.
+/// Maximum number of bytes of the name of a member. The limit keeps its credential short.
 const LONGEST_NAME: usize = 64;
 
-/// Makes a group of these members: for each a directory `dir/NAME` with its end of the context, for keys on `curve`, Ed25519 or P-256.
-/// The last part of `dir` is the name of the group. `allow` has the rights of members at all others, by name; one without an entry has
-/// all rights. `expires` is a time as in the file.
+/// Makes a group of these members. Each member gets a directory `dir/NAME` with its security context, with keys on
+/// `curve` (Ed25519 or P-256). The last part of `dir` is the name of the group. `allow` has the rights of members at
+/// all other members, by name. A member without an entry has all rights. `expires` is a time in the form that the file
+/// uses.
 ///
 /// # Errors
-/// [`ContextError`]: nothing is written if a name or a right is not valid, or there is a context in one of the directories.
+/// [`ContextError`]. If a name or a right is not valid, or if one of the directories already has a context, nothing is
+/// written.
 pub fn create_group(
     dir: &Path,
     names: &[String],
@@ -51,7 +53,7 @@ pub fn create_group(
     Ok(())
 }
 
-/// Names are those of directories, too.
+/// Checks the names. They are also names of directories.
 fn check(names: &[String], allow: &BTreeMap<String, Vec<String>>) -> Result<(), ContextError> {
     if !(2..=MOST_MEMBERS).contains(&names.len()) {
         return Err(ContextError::Group(format!("a new group has 2 to {MOST_MEMBERS} members: name them all")));
@@ -82,14 +84,14 @@ fn check(names: &[String], allow: &BTreeMap<String, Vec<String>>) -> Result<(), 
 
 struct NewGroup<'n> {
     name: String,
-    /// The parts of each file that all members have.
+    /// The part of the file that all members have in common.
     common: Zeroizing<String>,
     members: Vec<NewMember<'n>>,
 }
 
 struct NewMember<'n> {
     name: &'n str,
-    /// In hexadecimal digits.
+    /// The ID, in hexadecimal digits.
     id: String,
     private_key: Secret<32>,
     credential: String,

@@ -10,11 +10,11 @@ use tegmen::oscore::Unprotected;
 use tegmen::oscore::group::{GroupRequest, Mode, Replies};
 use tegmen_store::LEASE;
 
-/// The directory of a group, which is removed at the end.
+/// The directory of a group, which is removed at the end of the test.
 struct Scene(PathBuf);
 
 impl Scene {
-    /// A group of three members.
+    /// Makes a group of three members.
     fn new(name: &str, curve: Curve) -> Self {
         let dir = std::env::temp_dir().join(format!("tegmen-members-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
@@ -45,7 +45,7 @@ fn crypto() -> HostCrypto {
     HostCrypto::new([1; 32], 16)
 }
 
-/// A request to a member, or to all, and its number.
+/// Protects a request to one member or to all members. Returns the request and its number.
 fn ask(member: &mut StoredMember, to: Option<&str>) -> (Vec<u8>, u64) {
     let mut storage = [0; 400];
     let mut frame = Frame::new(&mut storage, 200);
@@ -61,7 +61,7 @@ fn ask(member: &mut StoredMember, to: Option<&str>) -> (Vec<u8>, u64) {
     (frame.bytes().to_vec(), number)
 }
 
-/// The request in a datagram, and true if it is fresh.
+/// Opens the request in a datagram. Returns true if the request is fresh.
 fn take(member: &mut StoredMember, datagram: &[u8]) -> (Vec<u8>, GroupRequest, bool) {
     let mut datagram = datagram.to_vec();
     let others = member.recipients.as_mut_slice();

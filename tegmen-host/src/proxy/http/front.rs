@@ -1,4 +1,4 @@
-//! The listener for HTTP clients.
+//! The HTTP listener of a proxy, for HTTP clients.
 
 mod refusal;
 mod request;
@@ -26,34 +26,34 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use tokio_io_timeout::TimeoutStream;
 
-/// Connections at a time. Others wait outside the process.
+/// Maximum number of concurrent connections. Further connections wait until the process accepts them.
 const CONNECTIONS: usize = 64;
-/// Connections of one address at a time. Further ones are closed.
+/// Maximum number of concurrent connections from one address. Further connections are closed.
 const CONNECTIONS_OF_ADDRESS: usize = 16;
-/// Time for the head of a request, which begins with the response before.
+/// The time limit of the head of a request. The time begins with the previous response.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
-/// Time for the body of a request.
+/// The time limit of the body of a request.
 const BODY_WITHIN: Duration = Duration::from_secs(60);
-/// Time after which a client is cut off that reads nothing of what it is sent.
+/// The time after which the connection of a client that reads no data is closed.
 const STALL: Duration = Duration::from_secs(60);
 /// Maximum number of bytes of the head of a request.
 const HEAD: usize = 16 << 10;
-/// Maximum number of bytes of the body of a response, as the proxy takes it from an origin.
+/// Maximum number of bytes of the body of a response that the proxy accepts from an origin.
 const LONGEST_RESPONSE: usize = 1 << 20;
-/// Time for a response of the proxy, which itself waits at most 100 seconds for an origin.
+/// The time limit of a response of the proxy. The proxy itself waits at most 100 seconds for an origin.
 const RESPONSE_WITHIN: Duration = Duration::from_secs(120);
 
-/// The settings of the HTTP side of a proxy. A response of more than 1 MiB becomes 502.
+/// The settings of the HTTP listener of a proxy. A response of more than 1 MiB becomes 502.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpFront {
-    /// The address at which the server with the proxy takes requests in clear.
+    /// The address at which the CoAP server with the proxy takes requests in clear.
     pub proxy: SocketAddr,
-    /// The most bytes of a body. A longer request is refused with 413.
+    /// Maximum number of bytes of a request body. A longer request is refused with 413.
     pub max_body: usize,
 }
 
-/// Takes requests of HTTP clients until the future is dropped, in HTTP/1.1: 64 connections at a time, 16 of one address. Connections that
-/// are open then remain open.
+/// Serves HTTP/1.1 clients until the future is dropped: 64 connections at a time, and 16 of one address. Open
+/// connections remain open when the future is dropped.
 pub async fn serve(listener: TcpListener, front: HttpFront) {
     let places = Places { all: Arc::new(Semaphore::new(CONNECTIONS)), by_address: Arc::default() };
     loop {
@@ -72,13 +72,13 @@ pub async fn serve(listener: TcpListener, front: HttpFront) {
     }
 }
 
-/// The places for connections.
+/// The places for connections, with the count of each address.
 struct Places {
     all: Arc<Semaphore>,
     by_address: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
 
-/// The place of a connection, which is free again when this value is dropped.
+/// The place of a connection. Dropping this value frees the place.
 struct Place {
     _one: OwnedSemaphorePermit,
     address: IpAddr,
@@ -86,7 +86,7 @@ struct Place {
 }
 
 impl Places {
-    /// Returns the place of a connection; `None` if its address has too many.
+    /// Returns a place for a connection; `None` if its address has too many connections.
     fn take(&self, one: OwnedSemaphorePermit, address: IpAddr) -> Option<Place> {
         let mut by_address = self.by_address.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = by_address.entry(address).or_default();
@@ -124,7 +124,7 @@ async fn connection(stream: TcpStream, front: HttpFront) {
     let _ = server.serve_connection(TokioIo::new(Box::pin(stream)), service).await;
 }
 
-/// A client with its connection. To the proxy it is a client in clear with a socket of its own.
+/// An HTTP client with its connection. For the proxy it is a CoAP client in clear with a separate socket.
 struct Client {
     front: HttpFront,
     session: OnceCell<Session>,
@@ -172,7 +172,7 @@ impl Client {
     }
 }
 
-/// Answers a request for which the proxy had no response.
+/// Returns the HTTP error for a request to which the proxy sent no response.
 fn failed(error: &ClientError) -> Refusal {
     match error {
         ClientError::NoResponse { .. } | ClientError::Silence { .. } | ClientError::NotSent { .. } => {

@@ -2,9 +2,9 @@
 
 use crate::formats;
 
-/// The media type of a payload whose Content-Format has no name here (RFC 8075, section 6.2).
+/// The media type of a payload whose Content-Format has no known media type (RFC 8075, section 6.2).
 const PAYLOAD: &str = "application/coap-payload";
-/// Content-Formats for media types that are not registered.
+/// The Content-Formats for unregistered media types.
 const TEXT: u16 = 0;
 const XML: u16 = 41;
 const OCTETS: u16 = 42;
@@ -17,8 +17,8 @@ pub(super) fn media_type(format: u32) -> String {
     known.map_or_else(|| format!("{PAYLOAD};cf={format}"), str::to_owned)
 }
 
-/// Returns the Content-Format of a media type: the registered one, or the loose one of RFC 8075, section 6.3. Returns `None` for another
-/// charset than UTF-8, and for any other parameter, which would be lost.
+/// Returns the Content-Format of a media type: the registered one, or the loose mapping of RFC 8075, section 6.3.
+/// Returns `None` for a charset other than UTF-8, and for any other parameter, because it would be lost.
 pub(super) fn content_format(text: &str) -> Option<u16> {
     let (essence, number) = parts(text)?;
     match essence == PAYLOAD {
@@ -33,7 +33,7 @@ pub(super) fn registered(text: &str) -> Option<u16> {
     number.or_else(|| formats::parse(&essence))
 }
 
-/// Returns the type and subtype in lower case, and the number in a parameter `cf`.
+/// Returns the type and subtype in lower case, and the number in the parameter `cf`.
 fn parts(text: &str) -> Option<(String, Option<u16>)> {
     let mut parts = text.split(';');
     let essence = parts.next()?.trim().to_ascii_lowercase();
@@ -71,11 +71,12 @@ fn loose(essence: &str) -> Option<u16> {
     })
 }
 
-/// Returns the Content-Format to ask for, from the values of Accept headers: the registered one of the highest weight. Returns `Ok(None)` if
-/// anything will do, or a range as `text/*`, for which CoAP has no option.
+/// Returns the Content-Format for the Accept option, from the values of Accept headers: the registered format with the
+/// highest weight. Returns `Ok(None)` if any format is accepted, or a range such as `text/*`, for which CoAP has no
+/// option.
 ///
 /// # Errors
-/// None of the media types has a Content-Format.
+/// `Err` if none of the media types has a Content-Format.
 pub(super) fn accepted<'a>(values: impl Iterator<Item = &'a str>) -> Result<Option<u16>, ()> {
     let mut best: Option<(f32, u16)> = None;
     let (mut is_asked, mut has_range) = (false, false);
@@ -98,7 +99,8 @@ pub(super) fn accepted<'a>(values: impl Iterator<Item = &'a str>) -> Result<Opti
     }
 }
 
-/// Returns a range of an Accept header without its weight, and the weight; `None` if it has the weight 0, or is empty.
+/// Returns a range of an Accept header without its weight, and the weight. Returns `None` if the weight is 0, or the
+/// range is empty.
 fn weighted(item: &str) -> Option<(String, f32)> {
     let (mut range, mut weight) = (Vec::new(), 1.0);
     for part in item.split(';').map(str::trim).filter(|part| !part.is_empty()) {

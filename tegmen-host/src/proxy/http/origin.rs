@@ -1,4 +1,5 @@
-//! Asks HTTP servers (RFC 7252, section 10.1), over HTTP/1.1 with and without TLS, each request in a connection of its own.
+//! Sends requests to HTTP servers (RFC 7252, section 10.1), over HTTP/1.1 with and without TLS. Each request has a
+//! separate connection.
 
 mod request;
 mod response;
@@ -25,34 +26,34 @@ use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// Requests to HTTP servers at a time. Others wait.
+/// Maximum number of concurrent requests to HTTP servers. Further requests wait.
 const REQUESTS: usize = 64;
 /// Maximum number of bytes of the head of a response.
 const HEAD: usize = 32 << 10;
 
-/// The HTTP servers.
+/// The client for HTTP servers.
 pub(in crate::proxy) struct Origins {
     places: Semaphore,
     tags: Mutex<Tags>,
-    /// Time for a connection, and then for the head of a response.
+    /// The time limit for a connection, and the time limit for the head of a response after it.
     timeout: Duration,
     /// Maximum number of bytes of the body of a response.
     max_body: usize,
-    /// The client of TLS, if there are authorities.
+    /// The TLS client, if there are authorities.
     tls: Option<TlsConnector>,
 }
 
-/// A server.
+/// An HTTP server.
 pub(in crate::proxy) struct Site<'a> {
-    /// Without brackets.
+    /// The host, without brackets.
     pub(in crate::proxy) host: &'a str,
     pub(in crate::proxy) port: u16,
-    /// True for TLS.
+    /// True for HTTPS.
     pub(in crate::proxy) is_secure: bool,
 }
 
 impl Site<'_> {
-    /// Returns host and port as in a URI.
+    /// Returns the host and the port in the form of a URI.
     fn authority(&self) -> String {
         let Self { host, port, is_secure } = self;
         let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
@@ -62,7 +63,7 @@ impl Site<'_> {
         }
     }
 
-    /// Returns the start of the URI of each resource.
+    /// Returns the beginning of the URI of every resource of this server.
     fn base(&self) -> String {
         format!("{}://{}", if self.is_secure { "https" } else { "http" }, self.authority())
     }
@@ -72,14 +73,14 @@ impl Site<'_> {
     }
 }
 
-/// A request of CoAP.
+/// A CoAP request for an HTTP server.
 pub(in crate::proxy) struct Asked<'a> {
     pub(in crate::proxy) method: Code,
     pub(in crate::proxy) options: &'a [(OptionNumber, Vec<u8>)],
     pub(in crate::proxy) payload: &'a [u8],
 }
 
-/// A response of CoAP, whose options are in the order of their numbers.
+/// A CoAP response of an HTTP server. Its options are in the order of their numbers.
 pub(in crate::proxy) struct Answered {
     pub(in crate::proxy) code: Code,
     pub(in crate::proxy) options: Vec<(OptionNumber, Vec<u8>)>,
@@ -88,7 +89,7 @@ pub(in crate::proxy) struct Answered {
 
 impl Origins {
     /// # Errors
-    /// [`ClientError::System`] if an authority is no certificate.
+    /// [`ClientError::System`] if an authority is not a certificate.
     pub(in crate::proxy) fn new(config: &ProxyConfig) -> Result<Self, ClientError> {
         let coap = &config.client.coap;
         Ok(Self {
@@ -100,11 +101,11 @@ impl Origins {
         })
     }
 
-    /// Asks a server.
+    /// Sends a request to a server.
     ///
     /// # Errors
-    /// 5.02 if the name does not resolve, the session cannot be opened, or the response cannot be used, 5.04 if the server cannot be reached or
-    /// is too slow, and the code of a request that HTTP cannot carry.
+    /// 5.02 if the name cannot be resolved, the session cannot be opened, or the response cannot be used. 5.04 if the
+    /// server cannot be reached or is too slow. Another code if HTTP cannot carry the request.
     pub(in crate::proxy) async fn ask(&self, site: &Site<'_>, asked: &Asked<'_>) -> Result<Answered, Failed> {
         // The semaphore is never closed.
         let _place = self.places.acquire().await;
@@ -144,7 +145,7 @@ impl Origins {
     }
 }
 
-/// Returns the client of TLS that trusts these authorities; `None` if there are none.
+/// Returns a TLS client that trusts these authorities; `None` if there are none.
 fn connector(authorities: &[Vec<u8>]) -> io::Result<Option<TlsConnector>> {
     if authorities.is_empty() {
         return Ok(None);
@@ -159,10 +160,10 @@ fn connector(authorities: &[Vec<u8>]) -> io::Result<Option<TlsConnector>> {
     Ok(Some(TlsConnector::from(Arc::new(config))))
 }
 
-/// A response with its connection, which ends when it is dropped.
+/// A response with its connection. Dropping the connection closes it.
 type Responding = (hyper::Response<Incoming>, JoinSet<()>);
 
-/// Sends a request.
+/// Sends a request over a stream.
 async fn send(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: hyper::Request<Full<Bytes>>,

@@ -3,7 +3,7 @@ use super::*;
 const ALICE: Owner = Owner::Principal(1);
 const BOB: Owner = Owner::Principal(2);
 
-/// Memory for `all` responses, and for `each` of one client.
+/// Returns a memory for `all` responses in total, and `each` responses of one client.
 fn memory(all: usize, each: usize) -> Memory {
     let len = Place::bytes(2, 10);
     Memory::new(Bounds { all: all * len, each: each * len })
@@ -13,7 +13,7 @@ fn put(memory: &mut Memory, key: &[u8; 2], owner: Owner) -> bool {
     memory.put(key, 1, owner, Stored { response: &[7; 10], until: Instant::NEVER })
 }
 
-/// The keys that are there; asking counts as no use.
+/// Returns the keys of the stored responses. This does not count as a use.
 fn keys(memory: &Memory) -> Vec<&[u8]> {
     let mut keys: Vec<_> = memory.by_key.keys().map(|key| &**key).collect();
     keys.sort_unstable();

@@ -5,7 +5,7 @@ use crate::digest::sha256;
 use crate::image::{Advance, ImageTransfer};
 use std::net::IpAddr;
 
-/// A directory of a test, removed at its end.
+/// A directory for a test, which is removed at the end of the test.
 struct Scene(PathBuf);
 
 impl Scene {
@@ -47,7 +47,7 @@ fn code(result: Result<Taken, Trouble>) -> Code {
     result.map(|taken| panic!("{taken:?}")).unwrap_or_else(|trouble| trouble.code)
 }
 
-/// Numbers that follow from a seed (xorshift).
+/// A generator of numbers from a seed (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -63,7 +63,7 @@ impl Random {
     }
 }
 
-/// Takes a block as the server does.
+/// Takes a block in the same way as the server.
 fn take(image: &Image, id: ImageId, start: u32, bytes: &[u8], now: Instant) {
     match image.take(id, start, bytes, now).unwrap_or_else(|trouble| panic!("{:?} {:?}", trouble.code, trouble.cause)) {
         Taken::Whole(whole) => assert!(image.finish(whole).is_ok()),
@@ -71,8 +71,8 @@ fn take(image: &Image, id: ImageId, start: u32, bytes: &[u8], now: Instant) {
     }
 }
 
-/// A sender and three members: blocks are lost, come late and twice, questions and answers are lost, and members restart. All members
-/// have the image at the end, and their old file until then.
+/// Simulates a sender and three members. Blocks are lost, delayed and repeated, requests and reports are lost, and
+/// members restart. At the end all members have the image, and until then they have their old file.
 fn distribute(scene: &Scene, seed: u64) {
     let mut random = Random::new(seed);
     let bytes: Vec<u8> = (0..1 + random.below(8_000)).map(|_| random.below(256) as u8).collect();

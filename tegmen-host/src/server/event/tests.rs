@@ -29,7 +29,8 @@ fn answered(code: Code, identity: Option<&str>, block: bool, cause: Option<&str>
     Answered { remote: six(), identity, method, path, code, received, sent, block, cause }
 }
 
-/// Checks severity, text and JSON of an event. Its name in JSON is also the one by which a log limits it.
+/// Checks the severity, the text and the JSON of an event. The name of an event in its JSON is also the name by which a
+/// log limits it.
 #[track_caller]
 fn check(event: Event, severity: Severity, text: &str, object: Value) {
     assert_eq!(event.severity(), severity);

@@ -40,7 +40,7 @@ fn no_limit_is_none() {
     assert_eq!(flood(&open, "10.1.1.1:1", 0, 100_000), 100_000);
 }
 
-/// The part of a shard behind `gate` that answers ClientHellos.
+/// The part of a shard that answers ClientHellos which `gate` admits.
 struct Answering {
     endpoint: Endpoint<Slab<()>, Extended<Limited>>,
     crypto: HostCrypto,
@@ -57,7 +57,7 @@ impl Answering {
         Self { endpoint, crypto, counters }
     }
 
-    /// Number of answers to `count` copies of the datagram.
+    /// Returns the number of answers to `count` copies of the datagram.
     fn answers(&mut self, count: usize, datagram: &[u8]) -> usize {
         let [local, remote] = ["10.1.1.1:5684", "10.2.2.2:4"].map(|at| at.parse::<SocketAddr>().unwrap().into());
         let now = Instant::from_micros(START);
@@ -74,7 +74,7 @@ impl Answering {
     }
 }
 
-/// A ClientHello without cookie, in its record.
+/// Returns a record with a ClientHello without a cookie.
 fn hello() -> Vec<u8> {
     let mut hello = vec![22, 254, 253, 0, 0, 0, 0, 0, 0, 0, 0, 0, 54];
     hello.extend([1, 0, 0, 42, 0, 0, 0, 0, 0, 0, 0, 42]);

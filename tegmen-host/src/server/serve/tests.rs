@@ -33,7 +33,7 @@ impl Application for Counter {
     }
 }
 
-/// The rights of nobody.
+/// Returns a policy that gives no rights.
 fn refusing() -> Deciding {
     deciding(FilePolicy { credentials: Credentials::default(), plain_allowed: false })
 }
@@ -43,7 +43,7 @@ fn deciding(policy: FilePolicy) -> Deciding {
     Deciding::new(AnyPolicy::of(policy), commands, VirtualHosts::default())
 }
 
-/// A server behind a node, and the peer that it hears.
+/// A server with its node, and the peer that sends requests to it.
 struct Scene {
     coap_server: CoapServer<Counter>,
     node: Node<Slab<Attached>, ServerOnly, Features>,
@@ -52,7 +52,7 @@ struct Scene {
     next_id: u16,
 }
 
-/// The addresses of the peer and of the server.
+/// Returns the path between the peer and the server.
 fn path() -> Path {
     let at = |port| std::net::SocketAddr::from(([10, 0, 0, 1], port)).into();
     Path { local: at(5683), remote: at(5684) }
@@ -120,7 +120,7 @@ impl Scene {
         self.receive(&message)
     }
 
-    /// Sends a request to the counter. The response, and what it counted.
+    /// Sends a request to the counter. Returns the code and the payload of the response.
     fn ask(&mut self, method: Code, message_id: u16) -> (Code, Vec<u8>) {
         let [high, low] = message_id.to_be_bytes();
         let response = self.receive(&[0x41, method.0, high, low, b't', 0xb1, b'n']);
@@ -128,7 +128,7 @@ impl Scene {
         (response.code(), response.payload().to_vec())
     }
 
-    /// Returns the next message that is due, as a notification after a change.
+    /// Returns the next message that is due, for example a notification after a change.
     fn poll(&mut self) -> Option<Vec<u8>> {
         let mut out = [0; 1280];
         let Self { node, environment, coap_server, now, .. } = self;
@@ -229,7 +229,7 @@ fn a_group_is_answered_where_that_is_of_use_and_never_with_an_error_or_a_reset()
     assert_eq!(scene.coap_server.resources.application.0, 1);
 }
 
-/// A policy that decides on nothing, and commands to its shard.
+/// Gives the server a policy that never decides. Returns the receiver of the commands to its shard.
 fn undecided(scene: &mut Scene) -> mpsc::UnboundedReceiver<Command> {
     let (commands, receiver) = mpsc::unbounded_channel();
     scene.coap_server.resources.commands = commands.clone();
@@ -259,7 +259,8 @@ fn a_session_that_ends_with_an_undecided_request_leaves_nothing_behind() {
     assert!(commands.try_recv().is_err());
 }
 
-/// A server that defers the response to a request, and that has not acknowledged it. Returns the request, and what is deferred.
+/// Returns a server that has deferred the response to a request and has not acknowledged it yet, the request, and the
+/// deferred request.
 fn unacknowledged() -> (Scene, [u8; 7], DeferredRequest) {
     let mut scene = Scene::new();
     scene.coap_server.deferrals.acknowledges_later = true;

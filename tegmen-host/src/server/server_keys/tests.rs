@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use tegmen::buf::Writer;
 use tegmen::dtls::SessionState;
 
-/// Devices whose name is their number, and the numbers of those whose credentials were asked for.
+/// Devices whose name is their number, and the numbers of the devices whose credentials were requested.
 #[derive(Default)]
 struct Numbered(Mutex<Vec<u32>>);
 

@@ -1,4 +1,4 @@
-//! Events other than datagrams: deferred responses, keys, and changes to report to observers.
+//! The commands to a shard: deferred responses, keys, and changes that observers receive.
 
 use super::Shard;
 use crate::clock;
@@ -69,7 +69,7 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Responds with 5.03 to the requests whose response is overdue, and sends the responses that waited for space.
+    /// Responds with 5.03 to overdue requests, and sends the responses that waited for space.
     pub(super) fn give_up_deferred(&mut self, now: Instant) {
         let (before, overdue) = self.coap_server.deferrals.overdue(now, self.coap_server.limits.response_timeout);
         for (number, reply) in overdue {
@@ -83,7 +83,8 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Acknowledges the requests whose response is deferred and has not come soon.
+    /// Acknowledges requests with a deferred response after the short time in which the response itself could
+    /// acknowledge them.
     pub(super) fn acknowledge_deferred(&mut self, now: Instant) {
         while let Some(request) = self.coap_server.deferrals.take_unacknowledged(now) {
             let Self { node, environment, outbox, .. } = self;
@@ -93,7 +94,7 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Sends the response of a request that was deferred, unless it has one.
+    /// Sends the deferred response to a request, unless the request already has a response.
     fn on_reply(&mut self, number: u64, reply: Reply) {
         let peers = &mut self.node.endpoint.peers;
         if let Some(request) = self.coap_server.conclude(number, &reply, peers) {
@@ -101,7 +102,7 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Takes the decision on a request.
+    /// Handles the decision of the policy on a request.
     fn decide(&mut self, mut request: DeferredRequest, allows: bool) {
         let Some((copy, share)) = self.coap_server.begin_decision(&mut request) else {
             return self.respond(request, Reply::new(Code::SERVICE_UNAVAILABLE));

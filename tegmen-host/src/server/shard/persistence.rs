@@ -18,22 +18,24 @@ use tegmen::time::Instant;
 pub(super) struct Persistence {
     pub(super) sessions: Arc<Sessions>,
     by_peer: HashMap<PeerId, Entry>,
-    /// The last failure reported for a lease that could not be extended.
+    /// The last reported reason why a lease could not be extended.
     said: Option<String>,
-    /// The time at which sessions that wait for their peers have waited for as long as others may be idle.
+    /// The time at which the server removes the sessions whose peers have not returned. They then have waited for the
+    /// maximum idle time.
     give_up: Instant,
 }
 
 struct Entry {
     name: SessionName,
     lease_end: u32,
-    /// True while an order for more numbers is under way.
+    /// True while a request for more numbers is in progress.
     asked: bool,
 }
 
-/// The server asks for more numbers when this many of a lease are left.
+/// When this many numbers of a lease are left, the server leases more.
 const AHEAD: u32 = CHUNK / 2;
-/// A session with this few numbers left, and no more available, is closed while one is left for the alert.
+/// If more numbers are not available, a session with this many numbers left is closed, so that one number remains for
+/// the alert.
 const LAST: u32 = 64;
 
 impl Persistence {
@@ -43,7 +45,7 @@ impl Persistence {
 }
 
 impl<A: Application> Shard<A> {
-    /// Restores the session of a peer that sends its first record since the server started.
+    /// Restores the session of a peer when the first record of this peer arrives after the start of the server.
     pub(super) fn restore(&mut self, now: Instant, path: &Path, datagram: &[u8]) {
         let Some(persistence) = self.persistence.as_mut().filter(|persistence| persistence.sessions.waiting() > 0)
         else {
@@ -96,7 +98,7 @@ impl<A: Application> Shard<A> {
         (self.coap_server.events)(Event::Restored { remote: with.remote, identity: with.identity });
     }
 
-    /// Keeps a session that was just established, or whose peer has moved.
+    /// Stores a session that was just established, or whose peer has a new address.
     pub(super) fn keep(&mut self, peer: PeerId) {
         let Some(persistence) = &mut self.persistence else { return };
         let Some(entry) = self.node.endpoint.peers.peer(peer) else { return };
@@ -129,7 +131,7 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// A session is over.
+    /// Removes a session that has ended.
     pub(super) fn forget(&mut self, peer: PeerId) {
         if let Some(persistence) = &mut self.persistence
             && let Some(entry) = persistence.by_peer.remove(&peer)
@@ -138,7 +140,7 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Asks for more numbers if few of those of a session are left.
+    /// Leases more numbers for a session if few numbers are left.
     pub(super) fn lease_ahead(&mut self, peer: PeerId) {
         let Some(channel) = self.node.endpoint.peers.peer(peer).map(|known| known.channel()) else { return };
         // This check is for every record, so it precedes the lookups.
@@ -160,8 +162,8 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Called when the end of a lease is durable, or after a failure. After a failure the next record asks again,
-    /// unless [`LAST`] or fewer numbers are left: then the session is closed.
+    /// Handles the result of a lease: the new end is on disk, or the write failed. After a failure the next record
+    /// tries again. If [`LAST`] or fewer numbers are left, the session is closed instead.
     pub(super) fn on_leased(&mut self, peer: PeerId, end: u32, result: Result<(), String>) {
         let Some(persistence) = &mut self.persistence else { return };
         let Some(entry) = persistence.by_peer.get_mut(&peer) else { return };
@@ -183,7 +185,8 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Removes the sessions of peers that were displaced silently, and those that have waited too long for their peers.
+    /// Removes the sessions of peers that were displaced without a message, and the sessions that have waited too long
+    /// for their peers.
     pub(super) fn sweep_persisted(&mut self, now: Instant) {
         let Some(persistence) = &mut self.persistence else { return };
         let sessions = &persistence.sessions;
@@ -199,7 +202,7 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Stores every session in its present state for the next process. The peers receive nothing.
+    /// Stores the current state of every session for the next process. The peers receive no message.
     pub(super) fn park(&mut self) {
         let Some(persistence) = &mut self.persistence else { return };
         // In the order of the rows, so that neighbouring rows are written together.

@@ -1,4 +1,4 @@
-//! The begin and end of sessions: the answers to a handshake, and the reports to the operator.
+//! The beginning and the end of sessions: the answers to handshakes, and the reports to the operator.
 
 use super::Shard;
 use crate::clock;
@@ -19,7 +19,7 @@ use tegmen::identity::{PeerId, Principal, Protection};
 use tegmen::secret::Secret;
 use tegmen::time::{Duration, Instant};
 
-/// True for an established DTLS session.
+/// True for a peer with an established DTLS session.
 fn is_session(peer: &Peer) -> bool {
     peer.phase() == Phase::Established && peer.protection() == Protection::Dtls
 }
@@ -68,7 +68,7 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Keeps the number of the principal that the peer of a session proved.
+    /// Reserves the number of the principal that the peer of a session proved.
     pub(super) fn hold_number(&mut self, peer: PeerId) {
         let peers = &mut self.node.endpoint.peers;
         let Some(principal) = peers.peer(peer).map(|entry| entry.principal()) else { return };
@@ -90,7 +90,7 @@ impl<A: Application> Shard<A> {
         Session { id: SessionId { shard: self.number, peer }, remote: path.remote.into(), identity, principal }
     }
 
-    /// Passes on keying material of a session that was established just now.
+    /// Passes keying material of a session that has just been established to the exporter.
     fn export(&mut self, peer: PeerId) {
         let Some(Exporter { label, take }) = &self.exporter else { return };
         let exported = exporter::export::<HostCrypto, _, _>(&mut self.node.endpoint, peer, label);
@@ -100,7 +100,7 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Ends a session in order; false if there is none.
+    /// Ends a session in order. Returns false if there is none.
     pub(super) fn end_session(&mut self, peer: PeerId) -> bool {
         let Some(entry) = self.node.endpoint.peers.peer(peer).filter(|entry| is_session(entry)) else { return false };
         let (remote, reason) = (entry.path().remote.into(), Fatal::Closed);
@@ -110,7 +110,7 @@ impl<A: Application> Shard<A> {
         true
     }
 
-    /// Ends every session whose peer proved itself with a key that is no longer in force.
+    /// Ends every session whose peer proved itself with a key that is no longer valid.
     pub(super) fn end_outdated(&mut self) {
         let settled = |(id, peer): (PeerId, &Peer)| (peer.phase() == Phase::Established).then_some(id);
         let all: Vec<PeerId> = self.node.endpoint.peers.iter().filter_map(settled).collect();
@@ -119,7 +119,7 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Ends the session of this peer if its key is no longer in force. Returns true if it ended.
+    /// Ends the session of this peer if its key is no longer valid. Returns true if it ended.
     fn end_if_outdated(&mut self, peer: PeerId) -> bool {
         let Some(entry) = self.node.endpoint.peers.peer(peer) else { return false };
         let (remote, principal, protection) = (entry.path().remote.into(), entry.principal(), entry.protection());
@@ -133,7 +133,7 @@ impl<A: Application> Shard<A> {
         true
     }
 
-    /// Called when a handshake cannot continue without a key, a verification or a private-key operation.
+    /// Continues a handshake that needs a key, a verification or a private-key operation.
     fn on_need(&mut self, now: Instant, peer: PeerId) {
         let identity = match self.node.endpoint.need(peer) {
             Some(Need::PskOfClient { identity }) => identity,
@@ -168,8 +168,8 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Returns the private-key operation that a handshake asks for; `None` if the handshake is over, asks for
-    /// something else, or for a key that is not ours any more.
+    /// Returns the private-key operation that a handshake needs. Returns `None` if the handshake has ended, needs
+    /// something other than a private key, or needs a key that the server no longer has.
     fn operation(&mut self, peer: PeerId) -> Option<Operation> {
         let (server, credential, asked) = match self.node.endpoint.need(peer)? {
             Need::Sign { server, credential, digest } => (server, credential, Asked::Sign(digest)),
@@ -184,8 +184,8 @@ impl<A: Application> Shard<A> {
         Some(Operation { key: self.node.endpoint.roles.keys.key(server, credential)?, asked })
     }
 
-    /// Queues a handshake that waits for a private key. A handshake that is given up for it is removed silently: its
-    /// client repeats its flight, or begins again.
+    /// Queues a handshake that waits for a private key. If another handshake has to be given up for it, that handshake
+    /// is removed without a message. Its client repeats its flight, or begins again.
     fn wait_for_key(&mut self, peer: PeerId) {
         let Some(entry) = self.node.endpoint.peers.peer(peer) else { return };
         let remote = SocketAddr::from(entry.path().remote).ip();
@@ -197,7 +197,8 @@ impl<A: Application> Shard<A> {
         self.sign_next();
     }
 
-    /// Gives the worker what it can take; handshakes that ended while they waited cost nothing.
+    /// Passes operations to the worker while it can take them. Handshakes that ended while they waited need no
+    /// operation.
     pub(super) fn sign_next(&mut self) {
         while let Some(peer) = self.signing.next() {
             if let Some(operation) = self.operation(peer) {
@@ -249,7 +250,8 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Keeps what is known of an identity until a multiple of the time of the settings has passed since it was asked for.
+    /// Stores the answer of the key store until a multiple of the interval in the settings has passed since the
+    /// question.
     pub(super) fn hold(&mut self, asked: Instant, peer: PeerId, found: Found) {
         let every = self.store_answers_every.as_micros().max(1) as u64;
         let took = clock::now().since(asked).as_micros() as u64;
@@ -260,7 +262,7 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Acts upon what is known, where it is time.
+    /// Uses the stored answers whose time has come.
     pub(super) fn on_held(&mut self, now: Instant) {
         while let Some((peer, found)) = self.held.take(now) {
             self.answer(now, peer, found);

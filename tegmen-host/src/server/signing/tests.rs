@@ -4,7 +4,7 @@ use crate::x509::signer::{SignError, SignatureScheme, Signer};
 use std::sync::Arc;
 use tokio::sync::mpsc::unbounded_channel;
 
-/// A key that signs nothing.
+/// A private key that signs nothing.
 struct Broken;
 
 impl Signer for Broken {

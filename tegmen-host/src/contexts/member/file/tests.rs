@@ -3,7 +3,7 @@ use crate::contexts::member::create_group;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The text of a member's file.
+/// Makes the file of a member, and returns its path and text.
 fn text(name: &str, curve: Curve) -> (PathBuf, String) {
     let dir = std::env::temp_dir().join(format!("tegmen-member-file-{}-{name}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
@@ -14,7 +14,7 @@ fn text(name: &str, curve: Curve) -> (PathBuf, String) {
     (dir, text)
 }
 
-/// The line with this text, from 1, in the part of the file from the member `of` on.
+/// Returns the number of the line with this key, from 1. Searches from the member `of` on.
 fn line(text: &str, of: &str, key: &str) -> usize {
     let lines = text.lines().zip(1..).skip_while(|(line, _)| !line.contains(of));
     lines.into_iter().find(|(line, _)| line.starts_with(key)).unwrap().1

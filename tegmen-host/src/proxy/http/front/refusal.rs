@@ -1,8 +1,8 @@
-//! HTTP requests that are not forwarded.
+//! HTTP requests that the proxy does not forward.
 
 use hyper::StatusCode;
 
-/// The reason why a request is not forwarded, for its client.
+/// The reason why a request is not forwarded, which its client receives.
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) status: StatusCode,

@@ -1,4 +1,4 @@
-//! HTTP requests as requests of CoAP (RFC 7252, section 10.2; RFC 8075; RFC 8132 for PATCH).
+//! Maps HTTP requests to CoAP requests (RFC 7252, section 10.2; RFC 8075; RFC 8132 for PATCH).
 
 use super::refusal::Refusal;
 use super::target_uri::Target;
@@ -9,7 +9,7 @@ use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 use tegmen::coap::{Code, OptionNumber, uint_bytes};
 
-/// Most entity tags of a condition that are forwarded.
+/// Maximum number of entity tags of a condition that are forwarded.
 const TAGS: usize = 8;
 
 /// A request to the proxy, without its body.
@@ -23,7 +23,7 @@ impl Mapped {
     /// Maps the head of a request.
     ///
     /// # Errors
-    /// The response of a request that CoAP cannot carry.
+    /// The HTTP response to a request that CoAP cannot carry.
     pub(super) fn of(head: &Parts, target: &Target) -> Result<Self, Refusal> {
         // Browsers let each page send requests to any host, and name the page here.
         if head.headers.contains_key(header::ORIGIN) {
@@ -36,7 +36,8 @@ impl Mapped {
         Ok(mapped)
     }
 
-    /// True if the request has a body; that of GET and DELETE has no meaning in HTTP, and none in CoAP.
+    /// True if the request has a body. The body of GET and DELETE is ignored, because it has no meaning in HTTP or
+    /// CoAP.
     pub(super) const fn has_body(&self) -> bool {
         !matches!(self.method, Code::GET | Code::DELETE)
     }
@@ -113,14 +114,15 @@ fn method(method: &Method) -> Result<Code, Refusal> {
 
 /// A condition on the representation of the resource.
 enum Condition {
-    /// There is any.
+    /// The resource has any representation.
     Any,
-    /// It has one of these entity tags.
+    /// The representation has one of these entity tags.
     Tags(Vec<Vec<u8>>),
 }
 
 impl Condition {
-    /// Reads If-Match or If-None-Match. Entity tags that are not of this proxy are left out: no representation has one.
+    /// Reads If-Match or If-None-Match. Entity tags that this proxy did not write are left out, because no
+    /// representation has them.
     fn read(headers: &HeaderMap, name: HeaderName) -> Option<Self> {
         headers.get(&name)?;
         let items = || texts(headers, name.clone()).flat_map(|value| value.split(',')).map(str::trim);
@@ -131,13 +133,13 @@ impl Condition {
     }
 }
 
-/// Reads an entity tag as [`super::response`] writes it.
+/// Reads an entity tag in the form that [`super::response`] writes.
 fn tag(item: &str) -> Option<Vec<u8>> {
     let digits = item.strip_prefix("W/").unwrap_or(item).strip_prefix('"')?.strip_suffix('"')?;
     from_hex(digits).filter(|tag| (1..=8).contains(&tag.len()))
 }
 
-/// Returns the values of a header that are text.
+/// Returns the values of a header that are valid text.
 fn texts(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
     headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok())
 }

@@ -1,4 +1,4 @@
-//! Responses of CoAP as HTTP responses (RFC 8075, section 7).
+//! Maps CoAP responses to HTTP responses (RFC 8075, section 7).
 
 use super::refusal::Refusal;
 use super::target_uri::Target;
@@ -60,8 +60,8 @@ pub(super) fn of(response: client::Response, target: &Target) -> Response<Full<B
     mapped
 }
 
-/// Returns the status of a code (RFC 8075, table 2; RFC 8132, section 5; RFC 8516; RFC 8768). That of a code that is not in a table is
-/// the first one of its class.
+/// Returns the HTTP status of a CoAP code (RFC 8075, table 2; RFC 8132, section 5; RFC 8516; RFC 8768). A code that is
+/// in no table gets the first status of its class.
 const fn status(code: Code, has_payload: bool) -> StatusCode {
     match code {
         Code::CREATED => StatusCode::CREATED,
@@ -90,7 +90,7 @@ const fn status(code: Code, has_payload: bool) -> StatusCode {
     }
 }
 
-/// Answers a request that is not forwarded.
+/// Returns the HTTP response to a request that is not forwarded.
 pub(super) fn refuse(Refusal { status, why }: Refusal) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(format!("{why}\n").into()));
     *response.status_mut() = status;

@@ -1,4 +1,4 @@
-//! The CoAP server that an HTTP request is for: the default mapping of URIs (RFC 8075, section 5.3).
+//! The CoAP URI in the path of an HTTP request, by the default mapping of URIs (RFC 8075, section 5.3).
 
 use super::refusal::Refusal;
 use crate::client;
@@ -8,26 +8,26 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use tegmen::coap::OptionNumber;
 
-/// The path below which each CoAP URI is a resource of the HTTP side.
+/// The path of the HTTP listener that precedes each CoAP URI.
 const BASE: &str = "/hc/";
 /// Maximum number of bytes of a Proxy-Uri (RFC 7252, section 5.10).
 const LONGEST: usize = 1034;
 
-/// A target.
+/// The target of an HTTP request.
 #[derive(Debug)]
 pub(super) struct Target {
     /// The CoAP URI with path and query.
     pub(super) uri: String,
-    /// The path of the server at the HTTP side, without a slash at the end.
+    /// The path of the CoAP server at the HTTP listener, without a trailing slash.
     server: String,
 }
 
 impl Target {
-    /// Reads the target of an HTTP request. The CoAP URI is written as it is behind `/hc/`, also with one slash for two, or wholly
-    /// percent-encoded.
+    /// Reads the target of an HTTP request. The CoAP URI follows `/hc/`. It may have one slash in place of two after
+    /// its scheme, or be percent-encoded as a whole.
     ///
     /// # Errors
-    /// 404 for another path, 414 for a URI of more than 1,034 bytes, 400 for one that is not valid.
+    /// 404 for another path, 414 for a URI of more than 1,034 bytes, 400 for a URI that is not valid.
     pub(super) fn read(path: &str, query: Option<&str>) -> Result<Self, Refusal> {
         let wrong = |why: &str| {
             Refusal::new(StatusCode::BAD_REQUEST, format!("{why}; the path is {BASE}coap://host[:port]/path?query"))
@@ -58,7 +58,8 @@ impl Target {
         Ok(Self { uri, server })
     }
 
-    /// Returns the Location of the resource that the response names; `None` if the response names nothing (RFC 7252, section 5.10.7).
+    /// Returns the Location header for the resource that the response names; `None` if the response names no resource
+    /// (RFC 7252, section 5.10.7).
     pub(super) fn location(&self, response: &client::Response) -> Option<String> {
         let values = |wanted| response.options().filter(move |(number, _)| *number == wanted).map(|(_, value)| value);
         let mut location = self.server.clone();
@@ -72,13 +73,14 @@ impl Target {
     }
 }
 
-/// Splits a URI after the colon of its scheme; `None` if the scheme is none of CoAP.
+/// Splits a URI after the colon of its scheme. Returns `None` if the scheme is not a scheme of CoAP.
 fn scheme_of(text: &str) -> Option<(Scheme, &str)> {
     let (scheme, rest) = text.split_once(':')?;
     Some((scheme.parse().ok()?, rest))
 }
 
-/// Returns an authority with the brackets of an IPv6 address, which the path of an HTTP URI has percent-encoded (RFC 8075, section 5.3.2).
+/// Returns an authority with the brackets of an IPv6 address. In the path of an HTTP URI these brackets are
+/// percent-encoded (RFC 8075, section 5.3.2).
 fn with_brackets(authority: &str) -> Cow<'_, str> {
     match authority.get(..3) {
         Some(start) if start.eq_ignore_ascii_case("%5B") => {
@@ -88,7 +90,7 @@ fn with_brackets(authority: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns the value of an option as a segment of a path.
+/// Returns the value of an option, encoded as a path segment.
 fn encoded(value: &[u8]) -> String {
     encoded_path(&String::from_utf8_lossy(value)).replace('/', "%2F")
 }

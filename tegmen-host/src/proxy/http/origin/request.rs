@@ -1,4 +1,4 @@
-//! Requests of CoAP as HTTP requests (RFC 7252, section 10.1).
+//! Maps CoAP requests to HTTP requests (RFC 7252, section 10.1).
 
 use super::Asked;
 use super::tags::Tags;
@@ -13,8 +13,8 @@ use tegmen::coap::{Code, OptionNumber, uint};
 /// Maps a request.
 ///
 /// # Errors
-/// 5.01 for a method that HTTP does not have, 4.02 for a critical option, 4.12 for an entity tag that is not known here, and 4.00 for a value
-/// that is not valid.
+/// 5.01 for a method that HTTP does not have, 4.02 for a critical option, 4.12 for an unknown entity tag, and 4.00 for
+/// a value that is not valid.
 pub(super) fn map(authority: &str, asked: &Asked<'_>, tags: &Tags) -> Result<Request<Full<Bytes>>, Code> {
     let method = match asked.method {
         Code::GET => Method::GET,
@@ -38,7 +38,7 @@ pub(super) fn map(authority: &str, asked: &Asked<'_>, tags: &Tags) -> Result<Req
     request.body(Full::new(Bytes::copy_from_slice(payload))).map_err(|_| Code::BAD_REQUEST)
 }
 
-/// Returns path and query.
+/// Returns the path and the query of an HTTP request.
 fn target(asked: &Asked<'_>) -> Result<String, Code> {
     let texts = |wanted: OptionNumber| {
         let values = asked.options.iter().filter(move |(number, _)| *number == wanted);
@@ -59,7 +59,7 @@ fn target(asked: &Asked<'_>) -> Result<String, Code> {
     Ok(target)
 }
 
-/// Returns the header of an option; `None` if it has none.
+/// Returns the HTTP header for a CoAP option; `None` if there is no such header.
 fn header_of(number: OptionNumber, value: &[u8], tags: &Tags) -> Result<Option<(HeaderName, String)>, Code> {
     let media_type = || uint(value).map(media::media_type).ok_or(Code::BAD_REQUEST);
     Ok(match number {

@@ -1,4 +1,4 @@
-//! HTTP responses as those of CoAP (RFC 7252, section 10.1).
+//! Maps HTTP responses to CoAP responses (RFC 7252, section 10.1).
 
 use super::tags::Tags;
 use super::{Answered, Asked};
@@ -10,13 +10,13 @@ use hyper::header::{self, HeaderMap, HeaderName};
 use hyper::http::response::Parts;
 use tegmen::coap::{Code, OptionNumber, uint_bytes};
 
-/// The Content-Format of a body whose media type CoAP does not know.
+/// The Content-Format of a body whose media type has no Content-Format.
 const OCTETS: u16 = 42;
 
 /// Maps a response of the server whose URIs begin with `base`.
 ///
 /// # Errors
-/// The reason, in words, why the response cannot be used.
+/// The reason why the response cannot be used, as text.
 pub(super) fn map(
     asked: &Asked<'_>,
     base: &str,
@@ -61,8 +61,8 @@ impl Answered {
         self.options.push((number, value.to_vec()));
     }
 
-    /// Adds the body. That of an error is a diagnostic payload if it is text, and has a format if its media type is registered; otherwise it
-    /// is a page for people, and left out.
+    /// Adds the body. In an error response, a text body becomes a diagnostic payload, and a body with a registered
+    /// media type gets its Content-Format. Any other body of an error is left out, because it is a page for people.
     fn add_body(&mut self, media_type: Option<&str>, body: Bytes) {
         let is_text = media_type.is_some_and(|media_type| media_type.starts_with("text/plain"));
         let format = match self.code.is_success() {
@@ -80,7 +80,7 @@ impl Answered {
     }
 }
 
-/// Returns the code of a status; `None` for a redirection, and for any other status without a code.
+/// Returns the CoAP code of an HTTP status; `None` for a redirection, and for any other status without a CoAP code.
 fn code_of(method: Code, status: StatusCode) -> Option<Code> {
     Some(match status {
         StatusCode::CREATED => Code::CREATED,
@@ -113,8 +113,9 @@ fn code_of(method: Code, status: StatusCode) -> Option<Code> {
     })
 }
 
-/// Returns the seconds for which a shared cache may use a response (RFC 9111, section 4.2); `None` if no header has them, and 0 if
-/// it must not, or depends on more of the request than Accept.
+/// Returns the seconds for which a shared cache may use a response (RFC 9111, section 4.2). Returns `None` if no header
+/// states a time. Returns 0 if a shared cache must not use the response, or if the response depends on headers of the
+/// request other than Accept.
 fn max_age(headers: &HeaderMap) -> Option<u32> {
     let directives: Vec<_> = items(headers, header::CACHE_CONTROL).collect();
     let never = ["no-store", "no-cache", "private"];
@@ -136,13 +137,13 @@ fn max_age(headers: &HeaderMap) -> Option<u32> {
     Some(lifetime.saturating_sub(age))
 }
 
-/// Reads a number of seconds. One that is too large is the largest (RFC 9111, section 1.2.2).
+/// Reads a number of seconds. A number that is too large becomes the largest possible number (RFC 9111, section 1.2.2).
 fn number(text: &str) -> Option<u32> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(u32::MAX))
 }
 
-/// Returns the path and the query of a Location at the server itself.
+/// Returns the path and the query of a Location header, if it names a resource of the same server.
 fn path_of(location: &str, base: &str) -> Option<Behind> {
     let path = match location.split_at_checked(base.len()) {
         Some((start, path)) if start.eq_ignore_ascii_case(base) => path,
@@ -153,7 +154,7 @@ fn path_of(location: &str, base: &str) -> Option<Behind> {
     location.ok()
 }
 
-/// Returns the first value of a header, if it is text.
+/// Returns the first value of a header, if it is valid text.
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
@@ -162,7 +163,7 @@ fn texts(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
     headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok())
 }
 
-/// Returns the items of a list in lower case.
+/// Returns the items of a comma-separated header in lower case.
 fn items(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = String> {
     let items = texts(headers, name).flat_map(|value| value.split(',')).map(|item| item.trim().to_ascii_lowercase());
     items.filter(|item| !item.is_empty())

@@ -1,22 +1,23 @@
-//! Entity tags of HTTP as those of CoAP, which have 8 bytes at most.
+//! Maps HTTP entity tags to CoAP entity tags, which have at most 8 bytes.
 
 use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
 
-/// Entity tags that are remembered.
+/// Maximum number of stored entity tags.
 const MOST: usize = 4096;
-/// Maximum number of bytes of an entity tag that is remembered.
+/// Maximum length in bytes of a stored entity tag.
 const LONGEST: usize = 256;
 
-/// An entity tag of CoAP (RFC 7252, section 5.10.6).
+/// A CoAP entity tag (RFC 7252, section 5.10.6).
 pub(super) type Tag = [u8; 8];
 
-/// Entity tags of HTTP by those of CoAP, which are their digests. A tag that is not there any more costs a response that could have been 304.
+/// HTTP entity tags by their CoAP entity tags, which are digests of the HTTP tags. If a tag is no longer stored, the
+/// response that could have been 304 is a full response.
 #[derive(Default)]
 pub(super) struct Tags(HashMap<Tag, String>);
 
 impl Tags {
-    /// Returns the tag of CoAP, and remembers that of HTTP; `None` if that is too long.
+    /// Returns the CoAP tag of an HTTP tag, and stores both. Returns `None` if the HTTP tag is empty or too long.
     pub(super) fn remember(&mut self, text: &str) -> Option<Tag> {
         if text.is_empty() || text.len() > LONGEST {
             return None;
@@ -29,7 +30,7 @@ impl Tags {
         Some(tag)
     }
 
-    /// Returns the tag of HTTP.
+    /// Returns the HTTP tag of a CoAP tag.
     pub(super) fn find(&self, tag: &[u8]) -> Option<&str> {
         self.0.get(tag).map(String::as_str)
     }
