@@ -221,7 +221,7 @@ impl Bridge {
         listens.filter_map(forward).collect()
     }
 
-    /// Carries datagrams until `stop` is ready.
+    /// Forwards datagrams until `stop` is ready.
     ///
     /// # Errors
     /// [`BridgeError::Ended`] if the line ends before `stop` is ready.

@@ -27,8 +27,8 @@ pub struct EdhocKeys {
     /// The credentials of trusted servers.
     pub trusted: Vec<Credential>,
     /// True to send message_3 in the first protected request, which saves a round trip (RFC 9668). The server must
-    /// support such combined requests. If its requests are not confirmable, or if NSTART is more than 1, the client
-    /// sends message_3 in a separate request.
+    /// support such combined requests. If the requests of the client are not confirmable, or if NSTART is more than 1,
+    /// the client sends message_3 in a separate request.
     pub combined: bool,
 }
 

@@ -132,8 +132,8 @@ impl fmt::Display for Group {
     }
 }
 
-/// Returns the number of an interface. The system converts interface names where it parses scopes of link-local
-/// addresses.
+/// Returns the number of an interface. The function lets the system parse the name as the scope of a link-local
+/// address.
 fn index_of(name: &str) -> Option<u32> {
     let found = (format!("fe80::1%{name}"), 0).to_socket_addrs().ok()?.next()?;
     match found {

@@ -24,7 +24,7 @@ pub struct Operation {
     pub groups: Option<GroupTotals>,
     /// The counts of the server of delegated sessions, if the service has one.
     pub delegation: Option<DelegationTotals>,
-    /// The counts of the proxy, if the service is one.
+    /// The counts of the proxy, if the service has a proxy.
     pub proxy: Option<ProxyCounts>,
 }
 

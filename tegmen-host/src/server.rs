@@ -278,7 +278,7 @@ pub struct Totals {
     pub observations: usize,
     /// Changes of address of clients with connection ids.
     pub address_changes: AddressChanges,
-    /// The time at which the first of the server's certificates to expire does so.
+    /// The earliest expiry time of the server's certificates.
     pub certificate_expires: Option<SystemTime>,
     /// The time by which the first revocation list of a CA for clients has to be replaced. From then on the server
     /// refuses clients of that CA.

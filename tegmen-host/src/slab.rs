@@ -28,9 +28,9 @@ const SMALL: usize = 4096;
 /// Number of handshakes that one search for a free place examines. The next search continues with the handshakes after
 /// them.
 const LOOKED_AT: usize = 16;
-/// The time after which a handshake can lose its place if its client has not answered the server's first flight. This
-/// happens if all places are taken, and the place goes to a client of another network prefix that has fewer places. A
-/// client repeats a lost flight after one second.
+/// The time after which a handshake can lose its place if its client has not answered the server's first flight. If all
+/// places are taken, the place then goes to a client of another network prefix that has fewer places. A client repeats
+/// a lost flight after one second.
 const SILENT: Duration = Duration::from_secs(2);
 /// The time after which a handshake can lose its place if its client has answered, but has not proved its key yet.
 const UNPROVED: Duration = Duration::from_secs(8);
@@ -39,7 +39,7 @@ const UNPROVED: Duration = Duration::from_secs(8);
 const FOR_ANYBODY: u32 = 4;
 
 /// Number of sessions that one search for a removable session compares. The search reads at most four times as many
-/// entries. This bounds the work, which occurs once for a handshake.
+/// entries. So the work of a search is limited; there is at most one search for a handshake.
 const CROWD: usize = 128;
 
 /// Number of entries in a block of a server's table.

@@ -96,8 +96,8 @@ pub(crate) struct Target<'m> {
 pub struct VirtualHosts(Option<Arc<[String]>>);
 
 impl VirtualHosts {
-    /// Returns hosts among which each Uri-Host is a virtual host, except addresses and the names in `own`. The names in
-    /// `own` are in lower case.
+    /// Returns a set of hosts in which every Uri-Host is a virtual host, except addresses and the names in `own`. The
+    /// names in `own` are in lower case.
     pub(crate) fn except(own: impl IntoIterator<Item = String>) -> Self {
         Self(Some(own.into_iter().collect()))
     }

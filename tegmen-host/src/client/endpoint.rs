@@ -348,8 +348,8 @@ impl Endpoint {
         Some((peer, entry.principal()))
     }
 
-    /// Returns a session of this endpoint for the session that a peer opened. Protects the requests of this endpoint
-    /// with `oscore`.
+    /// Returns a handle for the session that a peer opened. `oscore` protects the requests that this endpoint sends in
+    /// the session.
     fn take(
         &self,
         config: &Arc<ClientConfig>,

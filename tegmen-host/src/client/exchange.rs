@@ -47,7 +47,7 @@ impl Session {
     }
 
     /// Derives new OSCORE keys, or agrees on new keys by EDHOC. Request #1 is an empty GET, because a server may pass
-    /// it to its application. Only one request at a time does this, and other requests wait until it has ended.
+    /// it to its application. Only one request at a time derives keys, and other requests wait until it has ended.
     pub(super) async fn rederive(&self) -> Result<(), ClientError> {
         let _one = self.0.renewal.lock().await;
         if let Some(keys) = &self.config().edhoc

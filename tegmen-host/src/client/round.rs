@@ -9,8 +9,8 @@ use std::time::Duration;
 use tegmen::node::Observation;
 use tegmen::time::Instant;
 
-/// The minimum time between two registrations, because all members respond to each of them. A shorter time in the
-/// settings has priority; the Max-Age of a response has not.
+/// The minimum time between two registrations, because all members respond to each registration. If the settings have a
+/// shorter time, the shorter time applies. A short Max-Age of a response does not shorten the interval.
 const SHORTEST: Duration = Duration::from_secs(60);
 
 /// The state after a registration was sent to all members.

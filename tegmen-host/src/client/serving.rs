@@ -123,7 +123,7 @@ pub(super) struct Serving {
 }
 
 impl Serving {
-    /// Returns the limits of the ClientHellos that the endpoint answers.
+    /// Returns the server role, which limits the ClientHellos that the endpoint answers.
     pub(super) fn limits() -> Limited {
         Limited::with(HelloLimits::default())
     }

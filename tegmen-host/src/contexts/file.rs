@@ -27,9 +27,9 @@ pub struct ContextFile {
     pub id_context: Option<Vec<u8>>,
     /// The AEAD algorithm.
     pub aead: Aead,
-    /// The time of creation, in seconds since 1970. Numbers are leased at most at 4 in a millisecond, counted from one
-    /// day before this time. From this limit follows which numbers cannot have been used by a context that lost its
-    /// file of numbers.
+    /// The time of creation, in seconds since 1970. Numbers are leased at a rate of at most 4 in a millisecond, counted
+    /// from one day before this time. This limit shows which numbers a context that lost its file of numbers cannot
+    /// have used.
     pub created: u64,
     /// The expiry time, in seconds since 1970, and its text in the file.
     pub expires: Option<(u64, String)>,

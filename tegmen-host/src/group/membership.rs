@@ -37,7 +37,7 @@ use zeroize::Zeroizing;
 const NODES: usize = 24;
 /// Number of states for members that send requests: one for each SenderID.
 const SENDERS: usize = 256;
-/// Number of states for members that answer our requests.
+/// Number of states for members that answer requests of this member.
 const LISTENERS: usize = 1024;
 /// Number of sequence numbers in one lease.
 const LEASE: u64 = 256;
@@ -245,7 +245,7 @@ impl Membership {
         self.0.group_id
     }
 
-    /// Returns the address that our responses come from; `None` for a member that does not listen.
+    /// Returns the source address of this member's responses; `None` for a member that does not listen.
     pub fn address(&self) -> Option<IpAddr> {
         let ip = self.lock().keys.own_address;
         let address = SocketAddr::from(Address { ip, port: 0, scope: 0 }).ip();
@@ -300,8 +300,8 @@ impl Membership {
         self.lock().principal = principal;
     }
 
-    /// Processes a message of the controller. Drops the message unless it is authentic, that is, unless the result is
-    /// [`Rekeyed::Nodes`] or [`Rekeyed::Epoch`]. When this method returns, the keys of a new epoch are on disk.
+    /// Processes a message of the controller. Only the results [`Rekeyed::Nodes`] and [`Rekeyed::Epoch`] show that the
+    /// message was authentic. When this method returns, the keys of a new epoch are on disk.
     pub fn rekey(&self, crypto: &mut HostCrypto, message: &[u8]) -> Option<Rekeyed> {
         let mut state = self.lock();
         if state.file.is_evicted {

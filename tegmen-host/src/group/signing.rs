@@ -24,7 +24,7 @@ struct InUse {
     listeners: HashMap<[u8; 16], Vec<u8>>,
     /// The newest requests, with their tokens.
     requests: VecDeque<(GroupNumber, Vec<u8>)>,
-    /// True if the key of a member was requested since the last call of [`Signing::was_asked`].
+    /// True if the key of a member was looked up since the last call of [`Signing::was_asked`].
     was_asked: bool,
 }
 
@@ -51,7 +51,8 @@ impl Signing {
         }
     }
 
-    /// True if the key of a member was requested since the last call. The tag of a record was then correct.
+    /// True if the key of a member was looked up since the last call. A key is looked up only for a record whose tag is
+    /// correct.
     pub(super) fn was_asked(&mut self) -> bool {
         self.0.as_mut().is_some_and(|in_use| std::mem::take(&mut in_use.was_asked))
     }

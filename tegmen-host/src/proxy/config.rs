@@ -23,8 +23,8 @@ pub struct ProxyConfig {
     pub hosts: Vec<VirtualHost>,
     /// Maximum number of bytes of stored responses, including their keys.
     pub cache: usize,
-    /// Maximum number of these bytes that the requests of one client cause. Clients without a proved identity are
-    /// counted by address.
+    /// Maximum number of bytes of the stored responses that the requests of one client cause. Clients without a proved
+    /// identity are counted by address.
     pub cache_of_client: usize,
     /// Maximum number of requests to all origins that may wait at the same time. Further requests are answered with
     /// 5.03.

@@ -4,7 +4,7 @@
 //! that server the HTTP clients are clients in clear: its policy, its proxy and its limits apply to each request in the
 //! same way as to a request over CoAP.
 //!
-//! `origin` sends requests to HTTP servers, which are origins of the proxy like any other.
+//! `origin` sends requests to HTTP servers. For the proxy, these servers are origins.
 
 mod front;
 mod media;

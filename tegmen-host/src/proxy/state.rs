@@ -17,7 +17,7 @@ pub struct ProxyCounts {
     pub hits: u64,
     /// Requests that a stored response can answer in principle. The cache had no fresh response for them.
     pub misses: u64,
-    /// The number of such requests that waited for the response to an earlier request.
+    /// Requests that a stored response can answer in principle, and that waited for the response to an earlier request.
     pub joined: u64,
     /// Stored responses that their origin confirmed to be valid.
     pub revalidated: u64,

@@ -42,8 +42,8 @@ pub struct ServerConfig {
     pub sessions: ServerSessions,
     /// The settings of resumption; `None` turns it off.
     pub resumption: Option<ResumptionConfig>,
-    /// The devices for which the server opens or resumes sessions in their name. The tickets and session ids of these
-    /// devices do not depend on [`Self::resumption`].
+    /// The devices in whose name the server opens or resumes sessions. The tickets and session ids of these devices do
+    /// not depend on [`Self::resumption`].
     pub delegate: Option<Arc<dyn Delegate>>,
     /// The receiver of keying material of each session; `None` if there is no receiver.
     pub exporter: Option<Exporter>,
@@ -123,14 +123,14 @@ pub struct ServerCoap {
     pub verify_addresses: bool,
     /// The maximum number of consecutive non-confirmable notifications. With 0 each notification is confirmable, and
     /// the server sends no second notification before the client acknowledges the first. PROBING_RATE (a byte a second;
-    /// RFC 7252, section 4.7) limits notifications to a client from which the server has heard nothing. If the next
-    /// notification comes sooner, it is also confirmable.
+    /// RFC 7252, section 4.7) limits non-confirmable messages to a client from which the server has heard nothing. A
+    /// notification that comes sooner than this limit permits is also confirmable.
     pub unconfirmed_notifications: u8,
     /// Maximum length in bytes of a request body, or of a response body of a method other than GET (RFC 7959).
     pub max_body: usize,
-    /// Maximum number of bytes of such bodies in memory, for all peers and shards together. Bodies without DTLS can
-    /// take half of these bytes. If the value is less than four times [`Self::max_body`], a body of maximum length may
-    /// find no space.
+    /// Maximum number of bytes in memory of request bodies, and of response bodies of methods other than GET, for all
+    /// peers and shards together. Bodies without DTLS can take half of these bytes. If the value is less than four
+    /// times [`Self::max_body`], a body of maximum length may find no space.
     pub max_bodies: usize,
     /// Maximum number of bytes of the exchanges of all peers and shards together. Three quarters are for replies: for
     /// EXCHANGE_LIFETIME (247 s; RFC 7252, section 4.8.2) a repeated request gets the same reply, and is not executed
@@ -140,8 +140,8 @@ pub struct ServerCoap {
     /// kind are answered with 5.03; other requests are served.
     pub max_exchange_bytes: usize,
     /// Number of peers without DTLS whose CoAP state (exchanges and observations) is kept, for all shards together.
-    /// When the number of such peers reaches twice this value, the server forgets peers, those without observations
-    /// first and the oldest first.
+    /// When there are twice as many such peers, the server forgets all except this number: first the peers without
+    /// observations, and of these the oldest first.
     pub max_unauthenticated: usize,
     /// Maximum number of observations (RFC 7641) for all peers together.
     pub max_observations: usize,

@@ -138,7 +138,7 @@ pub enum Event {
     Member {
         /// The name of the group.
         group: String,
-        /// The news, and the next step of the operator.
+        /// The change or the required action, and the next step of the operator.
         #[serde(serialize_with = "displayed")]
         news: MembershipEvent,
     },

@@ -72,7 +72,7 @@ impl ServerOscore {
         Self { contexts, edhoc, hosts, blocks, first: None, problems: Vec::new(), unopened: 0 }
     }
 
-    /// Leaves requests for one of these hosts protected, because they are for an origin of the proxy.
+    /// Makes the server leave requests for these hosts protected, because they are for origins of the proxy.
     pub(super) fn with_hosts(self, hosts: VirtualHosts) -> Self {
         Self { hosts, ..self }
     }

@@ -41,7 +41,6 @@ impl SessionFile {
     /// Returns the stored session once, if its peer is `with`, and the end of its lease, which is on disk. After an
     /// orderly end the session continues at its next number. After any other end it continues past its lease, and its
     /// replay window is lost.
-    /// its window is lost.
     ///
     /// # Errors
     /// [`StateError::File`]. The session is then not taken.

@@ -20,8 +20,8 @@ pub(super) struct Persistence {
     by_peer: HashMap<PeerId, Entry>,
     /// The last reported reason why a lease could not be extended.
     said: Option<String>,
-    /// The time at which the server removes the sessions whose peers have not returned. They then have waited for the
-    /// maximum idle time.
+    /// The time at which the server removes the sessions whose peers have not returned. These sessions have then waited
+    /// for the maximum idle time.
     give_up: Instant,
 }
 
