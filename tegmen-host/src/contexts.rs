@@ -99,7 +99,7 @@ pub enum ContextError {
     Exposed {
         /// Path of the file.
         file: String,
-        /// Its permission bits.
+        /// The permission bits of the file.
         mode: u32,
     },
     /// The file is not valid TOML of this format.

@@ -89,7 +89,7 @@ pub struct Steering {
 struct Shared {
     socket: UdpSocket,
     on_refused: RefusedSink,
-    /// For the server and for the device: true if it refused the last datagram.
+    /// True if the end refused the last datagram: first the server, then the device.
     refused: [AtomicBool; 2],
     remotes: AtomicU64,
     to_server: AtomicU64,

@@ -101,7 +101,8 @@ impl EndpointBuilder {
         self
     }
 
-    /// Sets a policy that may decide later, as [`ServerBuilder::policy_later`](crate::server::ServerBuilder::policy_later) does.
+    /// Sets a policy that may decide later, as
+    /// [`ServerBuilder::policy_later`](crate::server::ServerBuilder::policy_later) does.
     pub fn policy_later(
         mut self,
         policy: impl Fn(&tegmen::coap::Request<'_>, &Later<'_>) -> Option<bool> + Send + Sync + 'static,
@@ -110,8 +111,8 @@ impl EndpointBuilder {
         self
     }
 
-    /// Changes the limits of the requests that the endpoint serves. The defaults are those of a server. An endpoint is in no
-    /// group, so it does not use [`ServerCoap::leisure`].
+    /// Changes the limits of the requests that the endpoint serves. The defaults are those of a server. An endpoint is
+    /// in no group, so it does not use [`ServerCoap::leisure`].
     pub fn limits(mut self, change: impl FnOnce(&mut ServerCoap)) -> Self {
         change(&mut self.serving.coap);
         self

@@ -279,7 +279,8 @@ impl OscoreClient {
     }
 }
 
-/// Puts message_3 in front of the ciphertext of a protected request, and adds the EDHOC option (RFC 9668, section 3.2.1).
+/// Puts message_3 in front of the ciphertext of a protected request, and adds the EDHOC option (RFC 9668, section
+/// 3.2.1).
 fn combine(frame: &mut Frame<'_>, message_3: &[u8]) -> Result<(), ProtectError> {
     let bytes = frame.bytes().to_vec();
     let message = MessageRef::parse(&bytes).map_err(|_| ProtectError::Malformed)?;

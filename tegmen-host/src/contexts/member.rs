@@ -142,7 +142,8 @@ impl StoredMember {
     /// Leases numbers if the next message has none.
     ///
     /// # Errors
-    /// [`ProtectError::LeaseSpent`] if the file of numbers cannot be written, [`ProtectError::Exhausted`] at the end of all numbers.
+    /// [`ProtectError::LeaseSpent`] if the file of numbers cannot be written, [`ProtectError::Exhausted`] at the end of
+    /// all numbers.
     pub fn lease_one(&mut self) -> Result<(), ProtectError> {
         if self.context.lease().left() > 0 {
             return Ok(());

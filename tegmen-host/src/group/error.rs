@@ -21,7 +21,7 @@ pub enum MembershipError {
     Exposed {
         /// The path of the file.
         file: String,
-        /// Its permission bits.
+        /// The permission bits of the file.
         mode: u32,
     },
     /// The file is not the file of a membership.

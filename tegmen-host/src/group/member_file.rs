@@ -125,7 +125,7 @@ pub enum MemberFileError {
     Exposed {
         /// The file.
         file: String,
-        /// Its permission bits.
+        /// The permission bits of the file.
         mode: u32,
     },
     /// The content is not the file of a member.

@@ -154,7 +154,8 @@ impl Membership {
         Ok(membership)
     }
 
-    /// Checks that a membership with these settings can be made in a directory, before a controller is asked to admit the member.
+    /// Checks that a membership with these settings can be made in a directory, before a controller is asked to admit
+    /// the member.
     pub(crate) fn check_place(dir: &Path, settings: &MemberSettings) -> Result<(), MembershipError> {
         if let Some(interface) = &settings.interface {
             format!("{ANY_GROUP}%{interface}").parse::<Group>()?;

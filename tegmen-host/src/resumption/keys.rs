@@ -33,7 +33,7 @@ pub enum TicketKeyError {
     Exposed {
         /// The path of the file.
         file: String,
-        /// Its permission bits.
+        /// The permission bits of the file.
         mode: u32,
     },
     /// A line of the file is not a ticket key.
