@@ -65,7 +65,7 @@ pub struct ExchangePool {
     added: usize,
 }
 
-/// The part of the pool in the entry of a peer.
+/// The data of the pool in the entry of a peer: the number and the counts of this peer.
 #[derive(Debug)]
 pub struct PoolPeer {
     /// The number of the peer, or zero if the peer has no number yet.

@@ -363,7 +363,7 @@ impl Server {
         }
     }
 
-    /// Replaces the server's own certificates and private keys by the ones of `keys`. Sessions continue; a handshake in
+    /// Replaces the server's own certificates and private keys with those in `keys`. Sessions continue; a handshake in
     /// progress may have to begin again. The trusted clients, resumption and the cipher suites do not change.
     pub fn set_own_keys(&self, keys: &PublicKeys) {
         for shard in &*self.notifier.shards {

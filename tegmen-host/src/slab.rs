@@ -287,8 +287,8 @@ impl<A: Default, const N: usize> Slab<A, N> {
 
     /// If the table is full, frees a place for a peer that has just been authenticated. First tries to remove an
     /// unauthenticated peer. If there is none, examines a sample of the entries, and removes the longest idle session
-    /// of the principal that has most sessions in the sample. So a principal that begins many sessions cannot take the
-    /// places of all others.
+    /// of the principal that has the most sessions in the sample. So a principal that begins many sessions cannot take
+    /// the places of all others.
     fn displace_for(&mut self, new: PeerId) {
         if self.displace_stranger() {
             self.displaced += 1;

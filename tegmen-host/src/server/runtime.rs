@@ -3,8 +3,7 @@
 use super::StartError;
 use tokio::runtime::EnterGuard;
 
-/// A runtime that may be dropped in any thread. This includes a server that is started inside another runtime and
-/// fails.
+/// A runtime that can be dropped in any thread, for example when a server is started inside another runtime and fails.
 pub(super) struct Runtime(Option<tokio::runtime::Runtime>);
 
 impl Runtime {

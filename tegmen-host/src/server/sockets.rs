@@ -81,7 +81,8 @@ pub(super) struct Sockets<'a> {
 }
 
 impl<'a> Sockets<'a> {
-    /// Binds or finds the addresses for one shard per runtime.
+    /// Binds the addresses of the server, or matches the inherited sockets with them. There is one shard for each
+    /// runtime.
     ///
     /// # Errors
     /// [`StartError::Bind`], [`StartError::Inherit`].
