@@ -1,8 +1,9 @@
-//! Groups after Axiom: one protected request to many members, and a protected response of each, without a handshake.
+//! Groups after Axiom: one protected request to many members, and one protected response from each member, without a
+//! handshake.
 //!
-//! **The format is research, not a standard.** It follows M. Tiloca, K. Nikitin and S. Raza, "Axiom - DTLS-based secure IoT
-//! group communication" (ACM TECS), cited here as the paper. Where the paper is open to an attack, this module does not follow
-//! it, and the documentation of the item gives the difference.
+//! **The format is research, not a standard.** It follows M. Tiloca, K. Nikitin and S. Raza, "Axiom - DTLS-based
+//! secure IoT group communication" (ACM TECS), cited here as the paper. Where an attack on the paper's format is
+//! known, this module differs from the paper, and the documentation of the item describes the difference.
 //!
 //! The controller of a group gives each member an [`Association`]. A [`Member`] is made from it. A sender calls
 //! [`Member::seal_request`] and sends the record to the address of the group. A listener calls [`Member::open_request`], and
@@ -10,19 +11,20 @@
 //! have the header of DTLS (RFC 6347, section 4.1), in which the 48 bits of the sequence number are split: a SenderID, or in a
 //! response the GroupID, of 8 bits, and a truncated sequence number (TSN) of 40 bits (paper, figures 4 and 5).
 //!
-//! The keys prove that a request comes from a member of the group. They do not prove which member, because all members
-//! have the key of requests. A response comes from the member at its address or from any other member, because each of
-//! them can compute the same key. No outsider can make either. In a group with [`Signatures`], each record also proves
-//! its member to all others.
+//! The keys prove that a request comes from a member of the group. They do not prove which member, because all
+//! members have the key of requests. A response comes from the member at its source address, or from any other
+//! member, because each member can compute the key of that address. No outsider can make a request or a response. In
+//! a group with [`Signatures`], each record also proves to all members which member sent it.
 //!
-//! * No number is used twice: each comes from a lease whose end was made durable before ([`Member::reserve`]).
-//! * No record is delivered twice. A record of a member whose numbers are not known is [`Opened::Unverified`], and the
-//!   caller delivers it only with another proof that it is new: an Echo option in a request (RFC 9175), the token of an
-//!   open request in a response. The paper takes the first record as the reference (section 6.2), which two old records
-//!   defeat.
-//! * A [`KeyPath`] takes the [rekey messages](rekey) of the controller, which an evicted member cannot read and no
-//!   other member can forge, and has the master secret of the next epoch.
-//! * A record that fails to open changes nothing, however many arrive.
+//! * No TSN is used twice under one key: each TSN comes from a lease whose end was made durable before
+//!   ([`Member::reserve`]).
+//! * No record is delivered twice. If a member does not know the TSNs that another member has used, a record from
+//!   that other member is [`Opened::Unverified`]. The caller delivers such a record only with another proof that it
+//!   is new: an Echo option in a request (RFC 9175), or in a response the token of an open request. The paper instead
+//!   accepts the first record as the reference (section 6.2). An attacker defeats that with two old records.
+//! * A [`KeyPath`] takes the [rekey messages](rekey) of the controller, and has the master secret of the next epoch.
+//!   An evicted member cannot read these messages, and no member except the controller can forge them.
+//! * A record that fails to open changes no state, no matter how many such records arrive.
 
 mod association;
 mod key_path;

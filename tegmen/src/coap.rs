@@ -1,7 +1,8 @@
-//! CoAP (RFC 7252): requests, their rights and their responses.
+//! CoAP (RFC 7252): requests, authorization and responses.
 //!
-//! [`handler`] takes a request to the application and back; [`link`] writes `/.well-known/core`. Messages, options and the
-//! message layer are those of the crate [`tegmen_coap`], whose items are here again.
+//! [`handler`] passes a request to the application and writes the response. [`link`] writes `/.well-known/core`.
+//! Messages, options and the message layer come from the crate [`tegmen_coap`], whose items are also available in
+//! this module.
 
 pub mod handler;
 pub mod link;

@@ -1,23 +1,26 @@
-//! Counters of what an endpoint drops, refuses and does, for its operator.
+//! Counters for the operator of an endpoint: the datagrams and records that it drops, the requests that it refuses,
+//! and its handshakes.
 
-/// The reason why a record is dropped in silence and counted (RFC 6347, section 4.1.2.7). The association lives.
+/// The reason why a record is dropped and counted, without a response to the peer (RFC 6347, section 4.1.2.7). The
+/// association continues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Discard {
-    /// The message does not parse.
+    /// The record or the message does not parse.
     Malformed,
-    /// No peer is known at that address, the epoch has no keys, or the public key of a member of a group is not known.
+    /// No peer is known at the source address, or no keys are known for the epoch, or the public key of a member of a
+    /// group is not known.
     UnknownPeer,
-    /// Seen before, or older than the window.
+    /// A record with this number was received before, or the number is older than the window.
     Replayed,
-    /// The tag does not match.
+    /// The tag of the record does not match.
     NotAuthentic,
-    /// The state has no use for it.
+    /// The message is not allowed in the current state.
     Unexpected,
-    /// The bounded buffer is full; the peer sends it again.
+    /// The message does not fit the bounded buffer. The peer sends it again.
     NoRoom,
 }
 
-/// Counts since start. Every dropped datagram or record is in one of them.
+/// Counts since the start. Each dropped datagram or record increments one of the counters.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Counters {
     /// Records or messages that did not parse.
@@ -28,10 +31,10 @@ pub struct Counters {
     pub replayed: u32,
     /// Records whose tag did not match.
     pub not_authentic: u32,
-    /// Messages that the state of the handshake has no use for.
+    /// Messages that were not allowed in the state of the handshake.
     pub unexpected: u32,
-    /// Early records and handshake messages that did not fit the bounded buffer, and fragments of a message that is not due yet.
-    /// The peer sends them again.
+    /// Messages that were dropped for lack of space: early records and handshake messages that did not fit the
+    /// bounded buffer, and fragments of a message that is not due yet. The peer sends them again.
     pub no_room: u32,
     /// ClientHellos answered with a HelloVerifyRequest.
     pub cookies_sent: u32,
@@ -50,7 +53,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// All are zero.
+    /// Creates counters that are all zero.
     pub const fn new() -> Self {
         Self {
             malformed: 0,
@@ -84,7 +87,7 @@ impl Counters {
     }
 }
 
-/// Adds one. The counter stays at its maximum instead of starting again at zero.
+/// Adds one to a counter. A counter at its maximum does not change.
 #[inline(never)]
 pub(crate) fn bump(counter: &mut u32) {
     *counter = counter.saturating_add(1);

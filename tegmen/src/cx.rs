@@ -1,29 +1,30 @@
-//! The context of a call: clock, crypto provider and counters. An [`Environment`] keeps the last two between calls.
+//! The context of a call: clock, crypto provider and counters. An [`Environment`] keeps the crypto provider and the
+//! counters between calls.
 
 pub use crate::counters::{Counters, Discard};
 use crate::time::Instant;
 
 /// The context of every call: the clock, the crypto provider with its random generator, and the counters.
 pub struct Cx<'c, C> {
-    /// The time.
+    /// The current time.
     pub now: Instant,
-    /// Ciphers, hashes, randomness.
+    /// The crypto provider: ciphers, hashes and random bytes.
     pub crypto: &'c mut C,
-    /// Counts what the endpoint drops and does.
+    /// The counters of events of the endpoint.
     pub counters: &'c mut Counters,
 }
 
-/// The crypto provider and the counters of an endpoint or a node. Its owner keeps them beside it, and lends them to each
-/// call.
+/// The crypto provider and the counters of an endpoint or a node. The owner of the endpoint keeps this environment,
+/// and lends it to each call.
 pub struct Environment<C> {
-    /// Ciphers, hashes, randomness.
+    /// The crypto provider: ciphers, hashes and random bytes.
     pub crypto: C,
-    /// Counts what the endpoint drops and does.
+    /// The counters of events of the endpoint.
     pub counters: Counters,
 }
 
 impl<C> Environment<C> {
-    /// An environment with this provider, whose counters are zero.
+    /// Creates an environment with this crypto provider, and counters that are zero.
     pub const fn new(crypto: C) -> Self {
         Self { crypto, counters: Counters::new() }
     }

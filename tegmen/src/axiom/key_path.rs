@@ -1,4 +1,4 @@
-//! The secrets of a member that outlive an epoch, and their change by rekey messages.
+//! The secrets of a member that remain from one epoch to the next, and their replacement by rekey messages.
 
 use super::association::BadAssociation;
 use super::rekey::{Message, check, link, master_secret, open_epoch, open_node, parent_of};
@@ -6,7 +6,7 @@ use crate::counters::Discard;
 use crate::crypto::{Crypto, DIGEST_LEN, KEY_LEN};
 use crate::secret::{Secret, same};
 
-/// The parameters that a member gets from the controller, over a session of its own, when it joins and when it catches up.
+/// The parameters that a member gets from the controller, over its own session, when it joins and when it catches up.
 #[derive(Clone, Copy)]
 pub struct Admission<'a> {
     /// The identity of the group: 16 random bytes of its controller.
@@ -17,26 +17,26 @@ pub struct Admission<'a> {
     pub chain: &'a [u8; DIGEST_LEN],
     /// The secret of the epoch.
     pub secret: &'a [u8; DIGEST_LEN],
-    /// The leaf of the member.
+    /// The number of the leaf of the member in the tree of keys.
     pub leaf: u32,
-    /// The secrets of the nodes from the leaf to the root. No other member ever gets that of the leaf.
+    /// The secrets of the nodes from the leaf to the root. No other member ever gets the secret of the leaf.
     pub path: &'a [[u8; KEY_LEN]],
 }
 
-/// The result of a rekey message that is not dropped. Only `Nodes` and `Epoch` are authentic.
+/// The result of a rekey message that is not dropped. Only `Nodes` and `Epoch` come from an authentic message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rekeyed {
-    /// Secrets of nodes are new. The message of the epoch follows.
+    /// The member has new secrets of nodes. The epoch message follows.
     Nodes,
     /// The next epoch has begun: call [`Member::rekey`](super::Member::rekey) with its [master secret](KeyPath::master_secret).
     Epoch,
-    /// The member probably missed a message. Ask the controller for an [`Admission`]. Nothing authenticates this result, so
-    /// limit the rate of these requests.
+    /// The member probably missed a rekey message. Ask the controller for an [`Admission`]. The message that caused
+    /// this result is not authenticated, so limit the rate of these requests.
     Missed,
 }
 
-/// The secrets of a member from its leaf to the root of the tree, at most `NODES` of them, and those of the epoch. A tree of
-/// 2^(`NODES` - 1) leaves has paths of `NODES` nodes.
+/// The secrets of a member from its leaf to the root of the tree, at most `NODES` secrets, and the secrets of the
+/// epoch. A tree of 2^(`NODES` - 1) leaves has paths of `NODES` nodes.
 pub struct KeyPath<const NODES: usize> {
     group: [u8; 16],
     leaf: u32,
@@ -50,8 +50,8 @@ impl<const NODES: usize> KeyPath<NODES> {
     /// Returns the secrets of a member that was just admitted.
     ///
     /// # Errors
-    /// [`BadAssociation::Epoch`] if the epoch is 0, [`BadAssociation::Suite`] if the path has not as many secrets as the leaf has
-    /// levels, or more than `NODES`.
+    /// [`BadAssociation::Epoch`] if the epoch is 0. [`BadAssociation::Suite`] if the path does not have one secret
+    /// for each level from the leaf to the root, or has more than `NODES` secrets.
     pub fn new(admission: &Admission<'_>) -> Result<Self, BadAssociation> {
         let levels = admission.leaf.checked_ilog2().map(|depth| depth.wrapping_add(1) as usize);
         if levels != Some(admission.path.len()) || admission.path.len() > NODES {
@@ -74,13 +74,17 @@ impl<const NODES: usize> KeyPath<NODES> {
         Ok(made)
     }
 
-    /// Takes the parameters that the controller sent because a message was missed.
+    /// Takes the parameters that the controller sent because the member missed a message.
     ///
     /// # Errors
-    /// Those of [`Self::new`]. [`BadAssociation::Epoch`] also if they are of another group, or of an earlier epoch than
-    /// the current one. [`BadAssociation::Admission`] if they are of another admission of this member: a member that
-    /// joined with the same credentials has them, and seals with the same nonces. A member that joins again itself uses
-    /// [`Self::new`]. Nothing has changed after an error.
+    /// The errors of [`Self::new`], and:
+    /// * [`BadAssociation::Epoch`] also if the parameters belong to another group, or to an epoch before the current
+    ///   one.
+    /// * [`BadAssociation::Admission`] if the parameters belong to another admission of this member. Another device
+    ///   that joined with the same credentials has those secrets, and seals with the same nonces. A member that joins
+    ///   again itself must use [`Self::new`].
+    ///
+    /// After an error, the secrets are unchanged.
     pub fn catch_up(&mut self, admission: &Admission<'_>) -> Result<(), BadAssociation> {
         *self = self.following(admission)?;
         Ok(())
@@ -98,8 +102,8 @@ impl<const NODES: usize> KeyPath<NODES> {
         Self::new(admission)
     }
 
-    /// Returns the parameters of the current epoch, for an owner that makes them durable: [`Self::new`] takes them. Writes the
-    /// secrets of the nodes into `path`, which the owner wipes.
+    /// Returns the parameters of the current epoch, for an owner that makes them durable. [`Self::new`] takes these
+    /// parameters after a restart. Writes the secrets of the nodes into `path`, which the owner wipes.
     pub fn admission<'a>(&'a self, path: &'a mut [[u8; KEY_LEN]; NODES]) -> Admission<'a> {
         for (to, from) in path.iter_mut().zip(&self.path) {
             *to = *from.expose();
@@ -120,15 +124,18 @@ impl<const NODES: usize> KeyPath<NODES> {
         master_secret::<C>(&self.group, self.epoch, &self.secret)
     }
 
-    /// Takes a rekey message. `controller` is the SubjectPublicKeyInfo of the controller, on secp256r1; a member
-    /// without it accepts epoch messages, and only those node messages that have no signature, under the secret of its
-    /// leaf.
+    /// Takes a rekey message. `controller` is the SubjectPublicKeyInfo of the controller, on secp256r1. Without
+    /// `controller`, the member accepts epoch messages, but only those node messages that have no signature because
+    /// the secret of its leaf encrypts them.
     ///
     /// # Errors
-    /// The reason why the message is dropped; nothing has changed then. [`Discard::Malformed`] if it is no rekey message,
-    /// [`Discard::UnknownPeer`] if it is for other members, [`Discard::Replayed`] if it is of this epoch or an earlier one, or
-    /// its secret is that of the node already. [`Discard::NotAuthentic`] if its tag, its signature or its element of the hash
-    /// chain is wrong. [`Discard::Unexpected`] if it has a signature, and there is no `controller`.
+    /// The reason why the message is dropped; the secrets are then unchanged.
+    /// * [`Discard::Malformed`] if it is no rekey message.
+    /// * [`Discard::UnknownPeer`] if the message is for other members.
+    /// * [`Discard::Replayed`] if its epoch has already begun, or if the node already has the secret of the message.
+    /// * [`Discard::NotAuthentic`] if its tag, its signature or its element of the hash chain is wrong, or if a
+    ///   signature is missing.
+    /// * [`Discard::Unexpected`] if it has a signature, and `controller` is `None`.
     pub fn open<C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -174,7 +181,8 @@ impl<const NODES: usize> KeyPath<NODES> {
         }
     }
 
-    /// Puts the secret into the node `first` levels above the leaf, and those that follow from it into the nodes above.
+    /// Stores the secret for the node `first` levels above the leaf, and derives and stores the secrets of the nodes
+    /// above it.
     fn replace<C: Crypto>(&mut self, first: u32, depth: u32, mut secret: Secret<KEY_LEN>) {
         let levels = depth.wrapping_add(1) as usize;
         for node in self.path.iter_mut().take(levels).skip(first as usize) {

@@ -1,4 +1,4 @@
-//! A member of a group: its keys, its numbers, and its states of the other members.
+//! A member of a group: its keys, its TSNs, and its states of the other members.
 
 use super::association::{Association, BadAssociation, GroupKeys};
 use super::opened::{GroupNumber, Opened, Origin, Proof, Unverified};
@@ -15,36 +15,40 @@ use crate::identity::SenderId;
 use crate::secret::same;
 use tegmen_base::lease::Lease;
 
-/// One end of a group security association, with space for the states of `SENDERS` senders, whose requests it receives, and
-/// `LISTENERS` listeners, whose responses it receives. Both may be 0.
+/// One end of a group security association. It has space for the states of `SENDERS` senders, whose requests it
+/// receives, and of `LISTENERS` listeners, whose responses it receives. Both numbers may be 0.
 ///
-/// `KEY` is the length of a key in bytes: 16, or 32 with [`Suite::MacOnly`]. `S` has the signatures of the member, `()` in a group
-/// without them.
+/// `KEY` is the length of a key in bytes: 16, or 32 with [`Suite::MacOnly`]. `S` has the signatures of the member; it
+/// is `()` in a group without signatures.
 pub struct Member<const SENDERS: usize, const LISTENERS: usize, const KEY: usize = KEY_LEN, S = ()> {
-    /// TSNs of our requests.
+    /// Lease of TSNs for our requests.
     requests: Lease,
-    /// TSNs of our responses to all senders. Individual keys are derived again, so no number may be used twice.
+    /// Lease of TSNs for our responses to all senders. After a restart the individual keys are the same as before, so
+    /// no TSN may be used twice.
     responses: Lease,
-    /// Numbers of requests before this one are not of this run.
+    /// The first TSN of our requests that this run of the member can use. Earlier runs used the lower TSNs.
     first: u64,
-    /// The highest number of a sender whose state was forgotten, and 1. All numbers after a restart.
+    /// One more than the highest TSN of all senders whose state was forgotten. After a restart in the same epoch it
+    /// is the maximum, because all states are lost.
     forgotten: u64,
     keys: GroupKeys<KEY>,
-    /// A listener whose state is not there proves that it is fresh with a response to this request of ours, or a later one.
+    /// The lowest TSN of our requests that proves freshness. A response of a listener without a state is fresh if it
+    /// answers our request with this TSN or a later one.
     proving: u64,
-    /// The value that a sender whose numbers are not known has to repeat.
+    /// The value that a sender without a state must repeat in an Echo option.
     challenge: [u8; CHALLENGE_LEN],
-    /// Fingerprints of our last requests, by the lowest bits of their numbers; 0 where there is none.
+    /// Fingerprints of our last requests, at the places that the lowest bits of their TSNs give; 0 at a place without
+    /// a fingerprint.
     sent: [u32; SENT],
     group: Address,
     address: [u8; 16],
-    /// Records that we may seal with the key of requests.
+    /// Maximum number of records that we may seal with the key of requests.
     limit: u32,
     epoch: u16,
     suite: Suite,
     group_id: u8,
     sender_id: Option<u8>,
-    /// True if a value of this epoch is durable, so that a restart of the member in this epoch is noticed.
+    /// True if a value of this epoch is durable, so that the member recognizes a restart in this epoch.
     is_kept: bool,
     senders: [SenderState<KEY>; SENDERS],
     listeners: [ListenerState<KEY>; LISTENERS],
@@ -54,18 +58,19 @@ pub struct Member<const SENDERS: usize, const LISTENERS: usize, const KEY: usize
 /// Bytes of a challenge.
 const CHALLENGE_LEN: usize = 8;
 
-/// Requests of ours whose tags are remembered, so that one of another member with their numbers is found: a power of 2.
+/// Number of our last requests whose tags are remembered: a power of 2. A request of another member with our SenderID
+/// and our TSN is found by its other tag.
 const SENT: usize = 8;
 
-/// The ends of the leases of a member in an epoch. The owner makes a value durable before the member uses its numbers. The
-/// default is that of a member that was never in the group.
+/// The ends of the leases of a member in an epoch. The owner makes a value durable before the member uses the TSNs
+/// below these ends. The default is the value of a member that was never in the group.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Kept {
     /// The epoch.
     pub epoch: u16,
-    /// One more than the highest TSN of a request that may have been used.
+    /// One more than the highest TSN that a request may have used.
     pub requests: u64,
-    /// The same of responses.
+    /// One more than the highest TSN that a response may have used.
     pub responses: u64,
 }
 
@@ -74,13 +79,14 @@ pub struct Kept {
 pub enum SealRefused {
     /// The member has no SenderID.
     NotASender,
-    /// The lease is used up: keep a new [reservation](Member::reserve), and [extend](Member::extend) by it.
+    /// The lease has no unused TSN: make a new [reservation](Member::reserve) durable, and [extend](Member::extend)
+    /// the lease with it.
     LeaseSpent,
     /// The keys may seal no more records in this epoch. The controller has to begin the next one.
     Exhausted,
-    /// The frame has no space for header, nonce and tag, or the content is longer than 2^14 bytes. A number is lost.
+    /// The frame has no space for header, nonce and tag, or the content is longer than 2^14 bytes. The TSN is lost.
     Full,
-    /// The key did not sign, or the request that the response answers is forgotten. A number is lost.
+    /// The private key made no signature, or the request that the response answers is forgotten. The TSN is lost.
     Unsigned,
 }
 
@@ -100,19 +106,20 @@ impl From<NotSealed> for SealRefused {
 }
 
 impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SENDERS, LISTENERS, KEY> {
-    /// A member of no group, which refuses everything before [`Self::begin`]. All its bytes are zero: in a static it takes no flash
-    /// memory, and it is never on the stack, however many states it has.
+    /// A member of no group. It refuses every record before [`Self::begin`]. All its bytes are zero: in a static it
+    /// takes no flash memory, and it is never on the stack, regardless of its number of states.
     pub const EMPTY: Self = Self::with(());
 
-    /// A member in the epoch of `association`, in a group without signatures. `kept` is the value that was made durable
-    /// last in this group, or the default.
+    /// Creates a member in the epoch of `association`, in a group without signatures. `kept` is the value that was
+    /// last made durable in this group, or the default.
     ///
-    /// Without any storage, a member that restarts must get the association of a new epoch. In the first use of an epoch, numbers
-    /// begin with 0. After a restart in the same epoch they continue after `kept`, and nothing is known of the numbers of others.
-    /// Nothing can be sealed, and in the first use of an epoch no request can be opened, before [`Self::extend`].
+    /// Without durable storage, a member that restarts must get the association of a new epoch. In the first use of
+    /// an epoch, TSNs begin with 0. After a restart in the same epoch our TSNs continue after `kept`, and the member
+    /// does not know the TSNs of the other members. Before [`Self::extend`], the member can seal no record. In the
+    /// first use of an epoch it can also open no request before.
     ///
     /// # Errors
-    /// [`BadAssociation`]; [`BadAssociation::Epoch`] if `kept` is of a later epoch.
+    /// [`BadAssociation`]; in particular [`BadAssociation::Epoch`] if `kept` belongs to a later epoch.
     pub fn new<C: Crypto>(crypto: &mut C, association: &Association<'_>, kept: &Kept) -> Result<Self, BadAssociation> {
         let mut made = Self::EMPTY;
         made.begin(crypto, association, kept)?;
@@ -121,7 +128,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
 }
 
 impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S> Member<SENDERS, LISTENERS, KEY, S> {
-    /// A member of no group with these signatures, which refuses everything before [`Self::begin`].
+    /// Creates a member of no group with these signatures. It refuses every record before [`Self::begin`].
     pub const fn with(signatures: S) -> Self {
         Self {
             requests: Lease::resume(0),
@@ -148,7 +155,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S> Member<S
 }
 
 impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatures> Member<SENDERS, LISTENERS, KEY, S> {
-    /// Returns the signatures, whose owner adds and removes public keys.
+    /// Returns the signatures of the member. Their owner adds and removes public keys.
     pub const fn signatures(&mut self) -> &mut S {
         &mut self.signatures
     }
@@ -156,7 +163,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
     /// Does the same as [`Member::new`], in place.
     ///
     /// # Errors
-    /// Those of [`Member::new`]. The member has not changed then.
+    /// Those of [`Member::new`]. The member is then unchanged.
     pub fn begin<C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -168,14 +175,15 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         Ok(())
     }
 
-    /// Continues in the next epoch, whose association the controller sent and the caller has authenticated. The senders that are
-    /// known begin with 0. Records of the previous epoch are refused from now on. Nothing can be sealed, and no request can be
-    /// opened, before [`Self::extend`].
+    /// Continues in the next epoch. The controller sent the association of that epoch, and the caller has
+    /// authenticated it. The TSNs of all known senders begin with 0. From now on, records of the previous epoch are
+    /// refused. Before [`Self::extend`], the member can seal no record and open no request.
     ///
-    /// A member that missed an epoch asks the controller, and begins again with [`Self::begin`].
+    /// A member that missed an epoch asks the controller for an association, and calls [`Self::begin`].
     ///
     /// # Errors
-    /// [`BadAssociation`]; [`BadAssociation::Epoch`] if it is not the next epoch. The member has not changed then.
+    /// [`BadAssociation`]; in particular [`BadAssociation::Epoch`] if it is not the next epoch. The member is then
+    /// unchanged.
     pub fn rekey<C: Crypto>(&mut self, crypto: &mut C, association: &Association<'_>) -> Result<(), BadAssociation> {
         if self.epoch.checked_add(1) != Some(association.epoch) || association.group_id != self.group_id {
             return Err(BadAssociation::Epoch);
@@ -188,7 +196,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         Ok(())
     }
 
-    /// Enters an epoch: all but the states of senders is that of [`Member::new`] then.
+    /// Enters an epoch: sets all fields as [`Member::new`] does, except the states of senders.
     fn enter<C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -217,8 +225,9 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         Ok(())
     }
 
-    /// Returns the value to make durable before `requests` more requests and `responses` more responses can be sealed.
-    /// Both may be 0, for a member that only receives: after a restart it must know that it was in the previous epoch.
+    /// Returns the value to make durable before `requests` more requests and `responses` more responses can be
+    /// sealed. Both may be 0 for a member that only receives: the durable epoch shows after a restart that the member
+    /// was already in this epoch.
     pub const fn reserve(&self, requests: u64, responses: u64) -> Kept {
         Kept {
             epoch: self.epoch,
@@ -227,7 +236,8 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         }
     }
 
-    /// Allows the numbers of a reservation, which was just made durable. One of another epoch changes nothing.
+    /// Allows the TSNs of a reservation, which the owner has just made durable. A reservation of another epoch
+    /// changes nothing.
     pub const fn extend(&mut self, kept: &Kept) {
         if kept.epoch == self.epoch && kept.epoch != 0 {
             self.requests.extend(kept.requests);
@@ -236,15 +246,16 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         }
     }
 
-    /// Takes the information of the controller that `sender` continues with the TSN `next` (paper, section 6.2): its
-    /// requests with lower numbers are refused, and further ones are new. If the sender has a state already, nothing
-    /// changes.
+    /// Takes the information of the controller that `sender` continues with the TSN `next` (paper, section 6.2).
+    /// Requests of this sender with lower TSNs are refused, and requests with this or a higher TSN are new.
     ///
-    /// Nothing changes either if a state was forgotten whose numbers were higher, or after a restart: the controller might not
-    /// have received all that was delivered here. The sender is then [`Opened::Unverified`] until it proves that it is fresh.
+    /// Nothing changes in three cases. The sender already has a state; or a state with TSNs above `next` was
+    /// forgotten; or the member has restarted in this epoch. In the last two cases, the member may have delivered
+    /// requests that the controller did not receive. The sender is then [`Opened::Unverified`] until it proves that
+    /// it is fresh.
     ///
     /// # Errors
-    /// [`Full`] if there is no space for its state.
+    /// [`Full`] if there is no space for the state of the sender.
     pub fn know_sender<C: Crypto>(&mut self, sender: u8, next: u64) -> Result<(), Full> {
         if next < self.forgotten || self.senders.iter().any(|state| state.is_of(sender)) {
             return Ok(());
@@ -253,9 +264,9 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         self.add_sender::<C>(sender, seen)
     }
 
-    /// Forgets the states of members that have sent nothing since the last call. Their next record is
-    /// [`Opened::Unverified`], so that none is delivered twice, and the [challenge](Self::challenge) is a new one. Call
-    /// it as often as a member may be silent, or if [`Discard::NoRoom`] is returned.
+    /// Forgets the states of members that have sent no record since the last call. The next record of such a member
+    /// is [`Opened::Unverified`], so that no record is delivered twice. Draws a new [challenge](Self::challenge).
+    /// Call this function at the interval in which a member may be silent, and after [`Discard::NoRoom`].
     pub fn forget_idle<C: Crypto>(&mut self, crypto: &mut C) {
         // Otherwise a request that repeated the challenge could prove twice that it is new.
         crypto.random(&mut self.challenge);
@@ -284,36 +295,39 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         self.group_id
     }
 
-    /// Returns the address that our responses come from.
+    /// Returns the source address of our responses.
     pub(crate) const fn address(&self) -> &[u8; 16] {
         &self.address
     }
 
-    /// Returns the epoch.
+    /// Returns the current epoch.
     pub(crate) const fn epoch(&self) -> u16 {
         self.epoch
     }
 
-    /// Returns how many requests and how many responses can be sealed before the next [`Self::extend`].
+    /// Returns the number of requests and the number of responses that can be sealed before the next
+    /// [`Self::extend`].
     pub const fn left(&self) -> (u64, u64) {
         (self.requests.left(), self.responses.left())
     }
 
-    /// Returns the value of the Echo option (RFC 9175) in the answer to a request that is [`Opened::Unverified`]: 8 random bytes.
+    /// Returns the Echo value (RFC 9175) for the response to a request that is [`Opened::Unverified`]: 8 random
+    /// bytes.
     pub const fn challenge(&self) -> &[u8; CHALLENGE_LEN] {
         &self.challenge
     }
 
-    /// Returns the number of bytes that sealing puts before the content, and after it.
+    /// Returns the number of bytes that sealing adds before the content, and the number that it adds after the
+    /// content.
     pub fn overhead(&self) -> (usize, usize) {
         (self.suite.headroom(), self.suite.tag_len().wrapping_add(signature_len(&self.signatures)))
     }
 
-    /// Seals a request to the group in place in `frame` (paper, section 5.4). The record goes to the address of the group
-    /// once. Returns its TSN, for [`Proof::AnswerTo`].
+    /// Seals a request to the group in place in `frame` (paper, section 5.4). The caller sends the record once, to
+    /// the address of the group. Returns the TSN of the record, for [`Proof::AnswerTo`].
     ///
     /// # Errors
-    /// [`SealRefused`].
+    /// [`SealRefused`] has the reason.
     pub fn seal_request<C: Crypto>(&mut self, crypto: &mut C, frame: &mut Frame<'_>) -> Result<u64, SealRefused> {
         let id = self.sender_id.ok_or(SealRefused::NotASender)?;
         let tsn = take(&mut self.requests, self.limit)?;
@@ -331,8 +345,8 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
     /// Opens a request to the group in place (paper, section 5.4).
     ///
     /// # Errors
-    /// The reason why the record is dropped; nothing has changed then. [`Discard::Replayed`] also for a request of our
-    /// own, and [`Discard::Unexpected`] before [`Self::extend`] in the first use of an epoch.
+    /// The reason why the record is dropped; the member is then unchanged. [`Discard::Replayed`] also for a request
+    /// that this member sent, and [`Discard::Unexpected`] before [`Self::extend`] in the first use of an epoch.
     pub fn open_request<'r, C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -373,11 +387,11 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         Ok((SenderId(id), opened))
     }
 
-    /// Seals a response to a sender in place in `frame` (paper, section 5.6). The record goes to the source address of
-    /// the request, from our address in the [`Association`] and the port of the group.
+    /// Seals a response to a sender in place in `frame` (paper, section 5.6). The caller sends the record to the
+    /// source address of the request, from our address in the [`Association`] and from the port of the group.
     ///
     /// # Errors
-    /// [`SealRefused`].
+    /// [`SealRefused`] has the reason.
     pub fn seal_response<C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -401,10 +415,10 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         Ok(())
     }
 
-    /// Opens a response to us, which came from the address `from` (paper, section 5.6).
+    /// Opens a response to our request. The response came from the address `from` (paper, section 5.6).
     ///
     /// # Errors
-    /// The reason why the record is dropped; nothing has changed then.
+    /// The reason why the record is dropped; the member is then unchanged.
     pub fn open_response<'r, C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -438,13 +452,14 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         }
     }
 
-    /// Takes a record that proves that it is new. From now on, earlier records of the member are refused, and later
+    /// Takes the proof that a record is new. From now on, earlier records of the same member are refused, and later
     /// ones are new.
     ///
     /// # Errors
-    /// Do not deliver the record then. [`Discard::Unexpected`] if it proves nothing; [`Discard::Replayed`] if the number of the
-    /// record was accepted meanwhile, or is older than the window; [`Discard::UnknownPeer`] if the epoch is over;
-    /// [`Discard::NoRoom`] if there is no space for the state of the member: call [`Self::forget_idle`].
+    /// If this function fails, do not deliver the record. [`Discard::Unexpected`] if `proof` does not prove that the
+    /// record is new. [`Discard::Replayed`] if a record with the same TSN was accepted meanwhile, or if the TSN is
+    /// older than the window. [`Discard::UnknownPeer`] if the epoch of the record is over. [`Discard::NoRoom`] if
+    /// there is no space for the state of the member: call [`Self::forget_idle`], and try again.
     pub fn accept<C: Crypto>(&mut self, record: Unverified, proof: Proof<'_>) -> Result<(), Discard> {
         let Unverified { from, epoch, tsn, fingerprint } = record;
         if epoch != self.epoch {
@@ -476,7 +491,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         }
     }
 
-    /// The number of a record of the epoch.
+    /// Returns the number of a record, if the record belongs to the current epoch.
     fn number(&self, record: &Record<'_>) -> Result<GroupNumber, Discard> {
         if record.content_type() != ContentType::APPLICATION_DATA {
             return Err(Discard::Unexpected);
@@ -485,8 +500,8 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         if number.epoch == self.epoch { Ok(number) } else { Err(Discard::UnknownPeer) }
     }
 
-    /// True if a request with our SenderID cannot be ours: we have not used its number, or with another tag. Numbers of runs
-    /// before, and those of which nothing is remembered, prove nothing.
+    /// True if a request with our SenderID cannot be ours: we have not used its TSN, or we used that TSN for a record
+    /// with another tag. The TSNs of earlier runs, and TSNs whose fingerprint is not kept, prove nothing.
     fn is_of_another(&self, tsn: u64, mark: u32) -> bool {
         let age = self.requests.next().checked_sub(tsn);
         match age {
@@ -507,10 +522,10 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
     }
 }
 
-/// SenderIDs that there are.
+/// Number of possible SenderIDs.
 const MAX_SENDERS: u32 = 256;
 
-/// The next number of a lease, below `limit`.
+/// Takes the next number of a lease, which must be below `limit`.
 fn take(lease: &mut Lease, limit: u32) -> Result<u64, SealRefused> {
     if lease.next() >= limit.into() {
         return Err(SealRefused::Exhausted);
@@ -518,7 +533,7 @@ fn take(lease: &mut Lease, limit: u32) -> Result<u64, SealRefused> {
     lease.take().ok_or(SealRefused::LeaseSpent)
 }
 
-/// Where the fingerprint of a request of ours is.
+/// Returns the place of the fingerprint of our request in [`Member::sent`].
 const fn place_of(tsn: u64) -> usize {
     (tsn & const { SENT as u64 - 1 }) as usize
 }

@@ -1,20 +1,20 @@
 //! Authentic records and their senders.
 
-/// An authentic record.
+/// An authentic record that was opened.
 #[derive(Debug)]
 pub enum Opened<'r> {
-    /// It is new.
+    /// The record is new. Deliver its content.
     Fresh(&'r mut [u8]),
-    /// It may be a replay, because nothing is known of the numbers of its sender. Deliver it only if it proves that it is new,
-    /// and only after [`Member::accept`](super::Member::accept).
+    /// The record may be a replay, because the TSNs of its sender are not known. Deliver its content only if the
+    /// record proves that it is new, and only after [`Member::accept`](super::Member::accept).
     Unverified(&'r mut [u8], Unverified),
-    /// Two members use one SenderID or one address: this record has the same number as an earlier record, but another
-    /// content. A nonce was used twice. Report it to the controller, which gives all members new keys. A replay of a
-    /// record is never a clash.
+    /// This record has the same number as an earlier record, but other content. So two members use one SenderID or
+    /// one address, and a nonce was used twice. Report this to the controller, which gives all members new keys. A
+    /// replay of a record is never a clash.
     Clash,
 }
 
-/// The number of a record that may be a replay.
+/// The sender and the number of a record that may be a replay.
 #[derive(Debug)]
 pub struct Unverified {
     pub(super) from: Origin,
@@ -23,14 +23,14 @@ pub struct Unverified {
     pub(super) fingerprint: u32,
 }
 
-/// The proof that a record is no replay.
+/// The proof that a record is not a replay.
 #[derive(Clone, Copy, Debug)]
 pub enum Proof<'a> {
-    /// A request: the value of its Echo option, which must be our [challenge](super::Member::challenge).
+    /// For a request: the value of its Echo option, which must be our [challenge](super::Member::challenge).
     Echo(&'a [u8]),
-    /// A response: the TSN of our request whose token it has. The caller makes sure that the token is that of an open request,
-    /// and that the same listener has not answered the previous request. The request must have been sealed in this epoch and
-    /// run, and since a silent listener was forgotten last.
+    /// For a response: the TSN of our request with the same token. The caller makes sure that the request is still
+    /// open, and that the same listener has not answered the previous request. We must have sealed the request in
+    /// this epoch and in this run, and since the last time that a silent listener was forgotten.
     AnswerTo(u64),
 }
 
@@ -41,12 +41,12 @@ pub(super) enum Origin {
     Listener([u8; 16]),
 }
 
-/// The number of a record in its three parts, in the order of the header.
+/// The three parts of the number of a record, in the order of the header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupNumber {
     /// The epoch.
     pub epoch: u16,
-    /// SenderID of a request, GroupID of a response.
+    /// The SenderID in a request, the GroupID in a response.
     pub id: u8,
     /// Truncated sequence number, below 2^40.
     pub tsn: u64,

@@ -1,4 +1,5 @@
-//! Records of a group (paper, sections 5.4 and 5.6): the format and the protection of DTLS, with a number of other parts.
+//! Records of a group (paper, sections 5.4 and 5.6). Their format and protection are those of DTLS; only the parts of
+//! the sequence number differ.
 
 use super::association::IV_LEN;
 use super::opened::GroupNumber;
@@ -29,7 +30,7 @@ impl GroupNumber {
     }
 }
 
-/// A key of one direction and its part of the nonce.
+/// A key of one direction, and its implicit part of the nonce.
 pub(super) struct Protection<'k, const KEY: usize> {
     pub(super) suite: Suite,
     pub(super) key: &'k Secret<KEY>,
@@ -37,16 +38,17 @@ pub(super) struct Protection<'k, const KEY: usize> {
 }
 
 impl<const KEY: usize> Protection<'_, KEY> {
-    /// True if an HMAC and no cipher protects the records. An image whose keys are short then links nothing of it.
+    /// True if an HMAC without a cipher protects the records. An image with shorter keys then contains no code of the
+    /// HMAC suite.
     const fn is_mac_only(&self) -> bool {
         KEY == DIGEST_LEN && !self.suite.encrypts()
     }
 
-    /// Seals a whole record, whose content is between the space for header and explicit nonce and that for the tag. Returns
-    /// the tag.
+    /// Seals a whole record. `record` has space for header and explicit nonce, then the content, then space for the
+    /// tag. Returns the tag.
     ///
     /// # Errors
-    /// [`Full`] if the record is too short, or its content too long.
+    /// [`Full`] if the record is too short, or if its content is too long.
     pub(super) fn seal<'t, C: Crypto>(
         &self,
         crypto: &mut C,
@@ -75,7 +77,7 @@ impl<const KEY: usize> Protection<'_, KEY> {
     /// Opens a record in place.
     ///
     /// # Errors
-    /// [`Discard::Malformed`], [`Discard::NotAuthentic`].
+    /// [`Discard::Malformed`] or [`Discard::NotAuthentic`].
     pub(super) fn open<'r, C: Crypto>(&self, crypto: &mut C, record: Record<'r>) -> Result<&'r mut [u8], Discard> {
         let number = record.number().0.to_be_bytes();
         let Record { header, body } = record;
@@ -99,7 +101,7 @@ impl<const KEY: usize> Protection<'_, KEY> {
         open_aead(crypto, (Some(aead), tag_len), with, &mut 0, MAX_CONTENT, aad, body)
     }
 
-    /// The algorithm and the length of its tag.
+    /// Returns the AEAD algorithm and the length of its tag.
     fn aead<C: Crypto>(&self) -> (C::Aead, usize) {
         match (self.suite, C::AES_128_GCM) {
             (Suite::Gcm, Some(gcm)) => (gcm, GCM_TAG_LEN),
@@ -108,17 +110,18 @@ impl<const KEY: usize> Protection<'_, KEY> {
         }
     }
 
-    /// The code of a record without encryption (RFC 5246, section 6.2.3.1).
+    /// Returns the MAC of a record without encryption (RFC 5246, section 6.2.3.1).
     fn mac<C: Crypto>(&self, aad: &[u8], content: &[u8]) -> [u8; DIGEST_LEN] {
         hmac::<C, DIGEST_LEN>(&[self.key.expose()], &[aad, content])
     }
 }
 
-/// A few bits of the tag of a record, never 0. They distinguish two records with one number from a record and its repetition.
+/// Returns 21 bits of the tag of a record, never 0. Two different records with one number have different
+/// fingerprints; a record and its replay have the same.
 pub(super) fn fingerprint(tag: &[u8]) -> u32 {
     let last = tag.last_chunk().copied().map_or(0, u32::from_be_bytes);
     (last & FINGERPRINTS).max(1)
 }
 
-/// All bits of a fingerprint.
+/// The bits of a tag that are its fingerprint.
 pub(super) const FINGERPRINTS: u32 = (1 << 21) - 1;

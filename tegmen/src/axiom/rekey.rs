@@ -1,16 +1,18 @@
-//! Rekey messages: their bytes, and the keys that protect them. Both ends use it.
+//! Rekey messages: their format, and the keys that protect them. The controller and the members use this module.
 //!
-//! The keys of a group are in a binary tree (Wong, Gouda, Lam, "Secure group communications using key graphs"). Its nodes have
-//! numbers: 1 is the root, and the children of `n` are `2n` and `2n + 1`. A member has a leaf, and the secrets of all nodes from
-//! its leaf to the root. The controller replaces the secrets of a path from the lowest node to the root: the lowest is random,
-//! and each other one follows from the one below it. So a subtree beside the path needs one secret, and one message carries it.
+//! The keys of a group form a binary tree (Wong, Gouda, Lam, "Secure group communications using key graphs"). Its
+//! nodes have numbers: 1 is the root, and the children of `n` are `2n` and `2n + 1`. Each member has a leaf, and the
+//! secrets of all nodes from its leaf to the root. To replace secrets, the controller draws a random secret for the
+//! lowest node of a path, and derives the secret of each higher node from the node below. So each subtree beside the
+//! path needs only one new secret, in one message.
 //!
-//! A node message carries the new secret of a node under the secret of a node below it. The controller signs it, because all
-//! members of a subtree have the secret that encrypts it. Only a message under the secret of a leaf has no signature: no other
-//! member has that secret.
+//! A node message carries the new secret of a node, encrypted under the secret of a node below it. The controller
+//! signs the message, because all members of the lower subtree have the secret that encrypts it. Only a message under
+//! the secret of a leaf has no signature: no other member has that secret.
 //!
-//! An epoch message carries the random secret of the next epoch under the secret of the root. A hash chain authenticates it: the
-//! controller computed `h(e - 1) = H(group, e, h(e), H(secret of e))` from the last epoch to the first.
+//! An epoch message carries the random secret of the next epoch, encrypted under the secret of the root. A hash chain
+//! authenticates the message: the controller computed `h(e - 1) = H(group, e, h(e), H(secret of e))` from the last
+//! epoch to the first.
 
 use super::signature::{MAX_DER, verify};
 use crate::buf::{Full, Reader, Truncated, Writer};
@@ -19,33 +21,35 @@ use crate::crypto::hash::HmacKey;
 use crate::crypto::{Crypto, DIGEST_LEN, KEY_LEN, NotAuthentic, SignatureScheme, digest, hmac};
 use crate::secret::Secret;
 
-/// Bytes of the longest rekey message, a node message with its signature. With 32 bytes of headers it fills a frame of IEEE
-/// 802.15.4.
+/// Bytes of the longest rekey message: a node message with its signature. With 32 bytes of headers it fills a frame
+/// of IEEE 802.15.4.
 pub const MAX_MESSAGE: usize = SIGNED_LEN + SIGNATURE_LEN;
 
 /// Bytes of a node message before its signature.
 const SIGNED_LEN: usize = NODE_HEAD + KEY_LEN + SIGNED_TAG;
-/// Bytes of the tag of a node message that has a signature. The tag stops outsiders before the signature is checked.
+/// Bytes of the tag of a node message that has a signature. The receiver checks the tag first, so that outsiders
+/// cannot make it check signatures.
 const SIGNED_TAG: usize = 8;
-/// Bytes of the tag of any other message.
+/// Bytes of the tag of every other message.
 const TAG: usize = 16;
 /// Bytes before the secret in a node message: kind, epoch, levels, node.
 const NODE_HEAD: usize = 7;
 /// Bytes before the secret in an epoch message: kind, epoch, element of the hash chain.
 const EPOCH_HEAD: usize = 3 + DIGEST_LEN;
 
-/// The first byte of a message.
+/// The kind of a message, which is its first byte.
 const SIGNED: u8 = 1;
 const PAIRWISE: u8 = 2;
 const EPOCH: u8 = 3;
 
-/// Signs a digest for [`seal_node`]: writes the ECDSA-Sig-Value, in DER, and returns its length. `None` if nothing was signed.
+/// Signs a digest for [`seal_node`]: writes the ECDSA-Sig-Value in DER, and returns its length. Returns `None` if it
+/// did not sign.
 type Sign<'s> = dyn Fn(&[u8; DIGEST_LEN], &mut [u8; MAX_DER]) -> Option<usize> + 's;
 
 /// The place of a new secret in the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// The epoch that begins after it.
+    /// The epoch that begins after the message.
     pub epoch: u16,
     /// The node whose secret encrypts the new one, below 2^24.
     pub under: u32,
@@ -83,12 +87,12 @@ impl<'m> Message<'m> {
     }
 }
 
-/// Returns the secret of the parent of a node that has this new secret.
+/// Derives the secret of the parent of a node from the new secret of this node.
 pub fn parent_of<C: Crypto>(group: &[u8; 16], secret: &Secret<KEY_LEN>) -> Secret<KEY_LEN> {
     derive::<C>(b"axiom parent", group, secret)
 }
 
-/// Returns the element of the hash chain before the one of `epoch`.
+/// Computes the element of the hash chain for the epoch before `epoch`, from the element and the secret of `epoch`.
 pub fn link<C: Crypto>(
     group: &[u8; 16],
     epoch: u16,
@@ -99,7 +103,7 @@ pub fn link<C: Crypto>(
     digest::<C, DIGEST_LEN>(&[b"axiom chain", group, &epoch.to_be_bytes(), chain, &committed])
 }
 
-/// Returns the master secret of an epoch, for its association.
+/// Derives the master secret of an epoch from the secret of the epoch, for its association.
 pub fn master_secret<C: Crypto>(group: &[u8; 16], epoch: u16, secret: &Secret<DIGEST_LEN>) -> Secret<48> {
     let mut master = Secret::zeroed();
     let seed: [&[u8]; 3] = [b"axiom epoch", group, &epoch.to_be_bytes()];
@@ -107,13 +111,13 @@ pub fn master_secret<C: Crypto>(group: &[u8; 16], epoch: u16, secret: &Secret<DI
     master
 }
 
-/// Writes a node message: `secret` under the secret `key` of the node `place.under`. Without `sign` the message is for the one
-/// member whose leaf `place.under` is.
+/// Writes a node message: `secret`, encrypted under the secret `key` of the node `place.under`. Without `sign`, the
+/// message is only for the member with the leaf `place.under`.
 ///
-/// The nonce is the place. So send a message only if no other secret ever follows in this place under this key.
+/// The nonce consists of the kind and the place. So encrypt at most one secret for each place under one key.
 ///
 /// # Errors
-/// [`Full`] if there is no space, the node is not below 2^24, or nothing was signed.
+/// [`Full`] if there is no space in `out`, if the node is not below 2^24, or if `sign` returned `None`.
 pub fn seal_node<C: Crypto>(
     crypto: &mut C,
     group: &[u8; 16],
@@ -142,10 +146,11 @@ pub fn seal_node<C: Crypto>(
     out.put(&from_der(der.get(..len).ok_or(Full)?).map_err(|_| Full)?)
 }
 
-/// Writes the message of `epoch`: its secret, under the secret of the root, and its element of the hash chain.
+/// Writes the epoch message of `epoch`: its secret, encrypted under the secret of the root, and its element of the
+/// hash chain.
 ///
 /// # Errors
-/// [`Full`] if there is no space.
+/// [`Full`] if there is no space in `out`.
 pub fn seal_epoch<C: Crypto>(
     crypto: &mut C,
     group: &[u8; 16],
@@ -164,7 +169,7 @@ pub fn seal_epoch<C: Crypto>(
     out.put(&message)
 }
 
-/// Opens the secret of a node message, which is not authentic yet: [`check`] its signature.
+/// Decrypts the secret of a node message. The secret is not authentic before [`check`] accepts the signature.
 pub(super) fn open_node<C: Crypto>(
     crypto: &mut C,
     group: &[u8; 16],
@@ -174,7 +179,7 @@ pub(super) fn open_node<C: Crypto>(
     open(crypto, &derive::<C>(b"axiom node", group, key), NODE_HEAD, sealed)
 }
 
-/// Opens the secret of an epoch message, which is not authentic yet: the hash chain proves it.
+/// Decrypts the secret of an epoch message. The secret is not authentic before the hash chain proves it.
 pub(super) fn open_epoch<C: Crypto>(
     crypto: &mut C,
     group: &[u8; 16],
@@ -209,7 +214,8 @@ fn derive<C: Crypto>(label: &[u8], group: &[u8; 16], secret: &Secret<KEY_LEN>) -
     key
 }
 
-/// The nonce: four zeros and the first bytes of the message. A key seals once with each kind, epoch and number of levels.
+/// Returns the nonce: four zeros, and the first bytes of the message. One key seals at most once for each kind,
+/// epoch, number of levels and node.
 fn nonce(message: &[u8]) -> [u8; 12] {
     let mut nonce = [0; 12];
     for (to, from) in nonce.iter_mut().skip(4).zip(message.iter().take(NODE_HEAD)) {

@@ -1,11 +1,13 @@
-//! Signatures of records (paper, section 7.4). Without them the keys prove that a member sent a record, and not which one.
+//! Signatures of records (paper, section 7.4). Without signatures the keys prove that some member sent a record, but
+//! not which member.
 //!
-//! A record of a group with signatures has [`SIGNATURE_LEN`] bytes after its tag. They sign a SHA-256 digest of: "axiom request" or
-//! "axiom response", the identity of the group, the associated data of the AEAD, all bytes between the header and the signature,
-//! and for a response the SenderID (1 byte), the epoch (2 bytes) and the TSN (8 bytes) of the request that it answers.
+//! A record of a group with signatures has [`SIGNATURE_LEN`] bytes after its tag. The signature covers a SHA-256
+//! digest of: "axiom request" or "axiom response", the identity of the group, the associated data of the AEAD, and
+//! all bytes between the header and the signature. In a response the digest also covers the SenderID (1 byte), the
+//! epoch (2 bytes) and the TSN (8 bytes) of the request that it answers.
 //!
-//! With ECDSA the signature is that of the digest, as two numbers of 32 bytes. With Ed25519 the digest is the message that is
-//! signed (RFC 8032, section 5.1.6).
+//! With ECDSA, the signature of the digest is written as two numbers of 32 bytes. With Ed25519, the digest is the
+//! message that is signed (RFC 8032, section 5.1.6).
 
 use super::opened::{GroupNumber, Origin};
 use super::protection::Protection;
@@ -19,12 +21,12 @@ use crate::dtls::record::{HEADER_LEN, Record, associated_data};
 /// Bytes of the longest ECDSA-Sig-Value.
 pub(super) const MAX_DER: usize = 72;
 
-/// The signatures of a member: its private key, the public keys of the others, and the requests that responses answer. The owner of
-/// the member supplies them, and chooses how many keys and requests there are.
+/// The signatures of a member: its private key, the public keys of the other members, and the requests that responses
+/// answer. The owner of the member supplies this type, and decides the maximum number of keys and of requests.
 ///
-/// `()` is a member of a group without signatures: it has neither size nor code.
+/// `()` is the type for a group without signatures: it has no size and adds no code.
 pub trait Signatures {
-    /// True unless this is `()`.
+    /// False only for `()`, a group without signatures.
     const IS_ON: bool = true;
 
     /// Returns the signature scheme of the group; `None` for a group without signatures.
@@ -33,22 +35,25 @@ pub trait Signatures {
     /// Returns the identity of the group.
     fn group(&self) -> &[u8; 16];
 
-    /// Signs a digest: writes an ECDSA-Sig-Value in DER, or the 64 bytes of Ed25519, and returns the length. `None` if nothing was
-    /// signed. Use the key for nothing else.
+    /// Signs a digest: writes an ECDSA-Sig-Value in DER, or the 64 bytes of Ed25519, and returns the length. Returns
+    /// `None` if it did not sign. Use the private key for no other purpose.
     fn sign(&mut self, digest: &[u8; DIGEST_LEN], out: &mut [u8; 72]) -> Option<usize>;
 
-    /// Returns the SubjectPublicKeyInfo of the sender with this SenderID, also of this member. `None` if it is not known: the record
-    /// is then refused with [`Discard::UnknownPeer`], and the owner asks the controller for the keys. The tag of the record is right,
-    /// so no outsider makes the owner ask.
+    /// Returns the SubjectPublicKeyInfo of the sender with this SenderID, also if this member is that sender. Returns
+    /// `None` if the key is not known. The record is then refused with [`Discard::UnknownPeer`], and the owner asks
+    /// the controller for the keys. The tag of the record was correct, so no outsider can cause such a question to
+    /// the controller.
     fn key_of_sender(&mut self, id: u8) -> Option<&[u8]>;
 
-    /// Returns the SubjectPublicKeyInfo of the listener at this address, as [`Self::key_of_sender`] does.
+    /// Returns the SubjectPublicKeyInfo of the listener at this address, with the rules of [`Self::key_of_sender`].
     fn key_of_listener(&mut self, address: &[u8; 16]) -> Option<&[u8]>;
 
-    /// Remembers a request to the group: one that was opened and is authentic, or one of this member that is about to be sealed.
+    /// Remembers a request to the group: an authentic request that was opened, or a request that this member is about
+    /// to seal.
     fn note(&mut self, request: GroupNumber, message: &[u8]);
 
-    /// Returns the number of the request of a sender that a response answers, by the token of the response.
+    /// Returns the number of the request from `sender` that a response answers. Finds the request by the token of the
+    /// response.
     fn asked(&self, sender: u8, response: &[u8]) -> Option<GroupNumber>;
 }
 
@@ -90,33 +95,33 @@ impl Signatures for () {
     }
 }
 
-/// Returns the scheme of the group, for an image that has signatures at all.
+/// Returns the scheme of the group. An image without signatures contains no code for this call.
 #[inline]
 pub(super) fn scheme_of<S: Signatures>(signatures: &S) -> Option<SignatureScheme> {
     if S::IS_ON { signatures.scheme() } else { None }
 }
 
-/// Bytes of a signature in the group; 0 if it has none.
+/// Returns the bytes of a signature in the group; 0 if the group has no signatures.
 #[inline]
 pub(super) fn signature_len<S: Signatures>(signatures: &S) -> usize {
     if scheme_of(signatures).is_some() { SIGNATURE_LEN } else { 0 }
 }
 
-/// The signed part of a record.
+/// The kind of message that a record carries, which is part of the signed digest.
 #[derive(Clone, Copy)]
 pub(super) enum Signed {
     Request,
-    /// The response to a sender.
+    /// A response to the request of a sender.
     Response {
         sender: u8,
     },
 }
 
-/// A digest that lacks the request which a response answers.
+/// A digest to which the number of the answered request must still be added.
 struct Unfinished(Sha256);
 
 impl Unfinished {
-    /// Hashes a record with `header`, whose content has `len` bytes. `body` has all bytes between header and signature.
+    /// Hashes a record with the associated data `aad`. `body` has all bytes between header and signature.
     fn of<C: Crypto>(group: &[u8; 16], what: Signed, aad: &[u8], body: &[u8]) -> Self {
         let label: &[u8] = match what {
             Signed::Request => b"axiom request",
@@ -139,7 +144,7 @@ impl Unfinished {
     }
 }
 
-/// Returns the request that a record with this content answers; `None` inside for a request.
+/// Returns the number of the request that a record with this content answers. For a request, returns `Some(None)`.
 fn answered<S: Signatures>(signatures: &S, what: Signed, content: &[u8]) -> Option<Option<GroupNumber>> {
     match what {
         Signed::Request => Some(None),
@@ -147,11 +152,11 @@ fn answered<S: Signatures>(signatures: &S, what: Signed, content: &[u8]) -> Opti
     }
 }
 
-/// Seals and signs a whole record, whose content is between the space for header and explicit nonce and that for tag and signature.
-/// Returns the tag.
+/// Seals and signs a whole record. `record` has space for header and explicit nonce, then the content, then space for
+/// tag and signature. Returns the tag.
 ///
 /// # Errors
-/// [`NotSealed`].
+/// [`NotSealed`] has the reason.
 pub(super) fn seal<'t, C: Crypto, S: Signatures, const KEY: usize>(
     crypto: &mut C,
     (signatures, scheme): (&mut S, SignatureScheme),
@@ -189,7 +194,7 @@ pub(super) enum NotSealed {
     Unsigned,
 }
 
-/// A signature that was taken from the end of a record, and is to be verified.
+/// A signature that was taken from the end of a record and is not verified yet.
 pub(super) struct Unchecked<'r> {
     scheme: SignatureScheme,
     signature: &'r [u8; SIGNATURE_LEN],
@@ -201,7 +206,7 @@ impl<'r> Unchecked<'r> {
     /// Takes the signature from the end of a record, if the group has signatures.
     ///
     /// # Errors
-    /// [`Discard::Malformed`] if there is none.
+    /// [`Discard::Malformed`] if the record has no signature.
     #[inline]
     pub(super) fn take<S: Signatures>(
         signatures: &S,
@@ -218,8 +223,9 @@ impl<'r> Unchecked<'r> {
 /// Opens a record in place, and then verifies its signature.
 ///
 /// # Errors
-/// [`Discard::Malformed`]; [`Discard::NotAuthentic`] if the tag or the signature is wrong; [`Discard::UnknownPeer`] if the public key
-/// of the member is not known; [`Discard::Unexpected`] if no request is known that the response answers.
+/// [`Discard::Malformed`] if the record is too short. [`Discard::NotAuthentic`] if the tag or the signature is wrong.
+/// [`Discard::UnknownPeer`] if the public key of the member is not known. [`Discard::Unexpected`] if the request that
+/// the response answers is not known.
 #[inline]
 pub(super) fn open<'r, C: Crypto, S: Signatures, const KEY: usize>(
     crypto: &mut C,
@@ -247,10 +253,10 @@ pub(super) fn open<'r, C: Crypto, S: Signatures, const KEY: usize>(
     Ok(content)
 }
 
-/// Verifies a signature in the form that records and rekey messages have, with the key of a SubjectPublicKeyInfo.
+/// Verifies a signature in the form of records and rekey messages, with the key in a SubjectPublicKeyInfo.
 ///
 /// # Errors
-/// [`NotAuthentic`].
+/// [`NotAuthentic`] if the signature is wrong.
 pub(super) fn verify<C: Crypto>(
     crypto: &mut C,
     (scheme, key): (SignatureScheme, &[u8]),

@@ -1,4 +1,4 @@
-//! The states that a member keeps of other members (paper, section 5.3, group connection states).
+//! The states that a member keeps for other members (paper, section 5.3, group connection states).
 
 use super::opened::Opened;
 use super::protection::FINGERPRINTS;
@@ -6,19 +6,19 @@ use crate::counters::Discard;
 use crate::secret::Secret;
 use tegmen_base::replay::ReplayWindow;
 
-/// The numbers that one other member has used, in 16 bytes.
+/// The TSNs that one other member has used, in 16 bytes.
 #[derive(Debug)]
 pub(super) struct Seen {
-    /// From the lowest bit: 41 bits of one more than the highest number, [`TAKEN`], [`USED`], and the fingerprint of the record
-    /// with the highest number, or 0.
+    /// From the lowest bit: one more than the highest TSN (41 bits), [`TAKEN`], [`USED`], and the fingerprint of the
+    /// record with the highest TSN, or 0.
     next: u64,
     seen: u64,
 }
 
 const NEXT: u64 = (1 << 41) - 1;
-/// The state is that of a member.
+/// Bit: the state belongs to a member; otherwise the place is free.
 const TAKEN: u64 = 1 << 41;
-/// It was used since idle states were forgotten last.
+/// Bit: the state was used since idle states were last forgotten.
 const USED: u64 = 1 << 42;
 const FINGERPRINT_AT: u32 = 43;
 const _: () = assert!(FINGERPRINTS.count_ones() + FINGERPRINT_AT == 64);
@@ -28,17 +28,17 @@ impl Seen {
         Self { next: 0, seen: 0 }
     }
 
-    /// The state of a member that has used no number.
+    /// Returns the state of a member that has used no TSN.
     pub(super) fn nothing() -> Self {
         Self::of(&ReplayWindow::new(), 0)
     }
 
-    /// The state of a member of which all up to the record `tsn` counts as seen.
+    /// Returns the state of a member whose records up to the TSN `tsn` count as seen.
     pub(super) fn up_to(tsn: u64, fingerprint: u32) -> Self {
         Self::of(&ReplayWindow::seen_up_to(tsn), fingerprint)
     }
 
-    /// The state of a member whose newest record has this fingerprint.
+    /// Returns the state of a member with this window, whose newest record has this fingerprint.
     fn of(window: &ReplayWindow, fingerprint: u32) -> Self {
         let (next, seen) = window.parts();
         Self { next: next.min(NEXT) | TAKEN | USED | u64::from(fingerprint) << FINGERPRINT_AT, seen }
@@ -48,7 +48,7 @@ impl Seen {
         self.next & TAKEN != 0
     }
 
-    /// One more than the highest number that was accepted.
+    /// Returns one more than the highest accepted TSN.
     pub(super) const fn next(&self) -> u64 {
         self.next & NEXT
     }
@@ -57,15 +57,15 @@ impl Seen {
         ReplayWindow::from_parts((self.next(), self.seen))
     }
 
-    /// True if it was not used since the last call.
+    /// True if the state was not used since the last call of this function.
     pub(super) const fn is_idle(&mut self) -> bool {
         let used = self.next & USED != 0;
         self.next &= !USED;
         !used
     }
 
-    /// Opens a record by its number: `open` is called if the number is new, or if it is that of the newest record and the tag
-    /// is another one. The number counts as used only if the record was authentic.
+    /// Opens a record by its TSN. Calls `open` if the TSN is new, or if the newest record has the same TSN and
+    /// another tag. The TSN counts as used only if the record was authentic.
     pub(super) fn open<'r>(
         &mut self,
         tsn: u64,
@@ -84,10 +84,10 @@ impl Seen {
         Ok(Opened::Fresh(content))
     }
 
-    /// Takes the number of a record that was opened before there was a state of its sender.
+    /// Takes the TSN of a record that was opened before its sender had a state.
     ///
     /// # Errors
-    /// [`Discard::Replayed`].
+    /// [`Discard::Replayed`] if the TSN was accepted before, or is too old.
     pub(super) fn accept(&mut self, tsn: u64, fingerprint: u32) -> Result<(), Discard> {
         let mut window = self.window();
         window.fresh(tsn).map_err(|_| Discard::Replayed)?.accept();
@@ -95,19 +95,19 @@ impl Seen {
         Ok(())
     }
 
-    /// Puts the window back that has accepted `tsn`.
+    /// Stores the window after it has accepted `tsn`.
     fn keep(&mut self, window: &ReplayWindow, tsn: u64, fingerprint: u32) {
         let newest = if tsn >= self.next() { fingerprint } else { self.fingerprint() };
         *self = Self::of(window, newest);
     }
 
-    /// The fingerprint of the newest record, or 0.
+    /// Returns the fingerprint of the newest record, or 0.
     const fn fingerprint(&self) -> u32 {
         (self.next >> FINGERPRINT_AT) as u32
     }
 }
 
-/// A sender, as a listener knows it: its numbers, and our key towards it.
+/// The state that a listener keeps for a sender: the TSNs of the sender, and our key towards it.
 pub(super) struct SenderState<const KEY: usize> {
     pub(super) seen: Seen,
     pub(super) key: Secret<KEY>,
@@ -119,13 +119,13 @@ impl<const KEY: usize> SenderState<KEY> {
         Self { seen: Seen::none(), key: Secret::zeroed(), id: 0 }
     }
 
-    /// True if it is the state of the sender `id`.
+    /// True if this is the state of the sender `id`.
     pub(super) const fn is_of(&self, id: u8) -> bool {
         self.seen.is_taken() && self.id == id
     }
 }
 
-/// A listener, as a sender knows it: its address, its numbers, and its key towards us.
+/// The state that a sender keeps for a listener: its address, its TSNs, and its key towards us.
 pub(super) struct ListenerState<const KEY: usize> {
     pub(super) seen: Seen,
     pub(super) key: Secret<KEY>,
@@ -137,15 +137,16 @@ impl<const KEY: usize> ListenerState<KEY> {
         Self { seen: Seen::none(), key: Secret::zeroed(), address: [0; 16] }
     }
 
-    /// True if it is the state of the listener at `address`.
+    /// True if this is the state of the listener at `address`.
     pub(super) fn is_of(&self, address: &[u8; 16]) -> bool {
         // As one number: a comparison of bytes is a call for each state.
         self.seen.is_taken() && u128::from_ne_bytes(self.address) == u128::from_ne_bytes(*address)
     }
 }
 
-/// Finds the state of the listener at `address`, or a free place for it if `is_new`. The search begins at the place that the address
-/// prefers. A state is put into the first place that is free from there on, so the search for most of them ends at the first.
+/// Finds the state of the listener at `address`, or a free place for it if `is_new`. The address determines the place
+/// at which the search begins. A new state is put into the first free place from there on. So most searches end at
+/// the first place.
 pub(super) fn find<'s, const KEY: usize>(
     states: &'s mut [ListenerState<KEY>],
     address: &[u8; 16],

@@ -4,23 +4,26 @@ use crate::crypto::hash::DIGEST_LEN;
 use crate::crypto::{Crypto, KEY_LEN};
 use crate::dtls::record::{EXPLICIT_LEN, GCM_TAG_LEN, HEADER_LEN, TAG_LEN};
 
-/// The protection of all records of a group. It is that of the DTLS cipher suite that the variant names.
+/// The protection of all records of a group: the protection of the DTLS cipher suite with the name in the variant's
+/// description.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Suite {
-    /// TLS_PSK_WITH_AES_128_CCM (RFC 6655): a tag of 16 bytes. Use this one unless you have a reason for another.
+    /// TLS_PSK_WITH_AES_128_CCM (RFC 6655): a tag of 16 bytes. Use this suite unless you have a reason for another
+    /// one.
     Ccm,
-    /// TLS_PSK_WITH_AES_128_CCM_8 (RFC 6655): a tag of 8 bytes. Anybody can send records to a group, and a group
-    /// accepts any number of failed records. So each attempt of an outsider succeeds with a probability of 2^-64, and
-    /// the network alone limits the number of attempts.
+    /// TLS_PSK_WITH_AES_128_CCM_8 (RFC 6655): a tag of 8 bytes. Anybody can send records to a group, and a group does
+    /// not limit the number of records that fail to open. So each attempt of an outsider succeeds with a probability
+    /// of 2^-64, and only the network limits the number of attempts.
     Ccm8,
     /// TLS_PSK_WITH_AES_128_GCM_SHA256 (RFC 5487): a tag of 16 bytes.
     Gcm,
-    /// TLS_PSK_WITH_NULL_SHA256 (RFC 5487): an HMAC of 32 bytes. **It does not encrypt**: anybody can read the content.
+    /// TLS_PSK_WITH_NULL_SHA256 (RFC 5487): an HMAC of 32 bytes. **This suite does not encrypt**: anybody can read
+    /// the content.
     MacOnly,
 }
 
 impl Suite {
-    /// Bytes of a key: of the cipher, or of the HMAC (RFC 5246, section 6.3).
+    /// Returns the bytes of a key: of the cipher, or of the HMAC (RFC 5246, section 6.3).
     pub(super) const fn key_len(self) -> usize {
         if self.encrypts() { KEY_LEN } else { DIGEST_LEN }
     }
@@ -29,22 +32,22 @@ impl Suite {
         !matches!(self, Self::MacOnly)
     }
 
-    /// True if the provider has it.
+    /// True if the crypto provider supports the suite.
     pub(super) const fn is_in<C: Crypto>(self) -> bool {
         !matches!(self, Self::Gcm) || C::AES_128_GCM.is_some()
     }
 
-    /// Bytes between header and content: the explicit part of the nonce, where there is a nonce.
+    /// Returns the bytes between header and content: the explicit part of the nonce; 0 for a suite without a cipher.
     pub(super) const fn explicit_len(self) -> usize {
         if self.encrypts() { EXPLICIT_LEN } else { 0 }
     }
 
-    /// Bytes before the content of a record.
+    /// Returns the bytes before the content of a record.
     pub(super) const fn headroom(self) -> usize {
         HEADER_LEN.wrapping_add(self.explicit_len())
     }
 
-    /// Bytes after the content of a record.
+    /// Returns the bytes after the content of a record.
     pub(super) const fn tag_len(self) -> usize {
         match self {
             Self::Ccm | Self::Gcm => GCM_TAG_LEN,

@@ -1,4 +1,4 @@
-//! Authorizes a request and passes it to its handler.
+//! Authorizes a request, and passes it to its handler.
 
 use super::Code;
 use super::NoResponse;
@@ -11,19 +11,21 @@ use super::{Builder, MessageRef, MessageType, Token, empty_message};
 use crate::buf::Frame;
 use crate::identity::{Identity, Principal, Protection};
 
-/// Decides whether the sender of a request may make it.
+/// Decides whether the sender of a request is allowed to make it.
 pub trait Policy {
-    /// True if [`Self::decide`] may return `None`. Otherwise an image links nothing of it, and `None` denies the request.
+    /// True if [`Self::decide`] may return `None`. With false, `None` denies the request, and an image contains no
+    /// code for later decisions.
     const LATER: bool = false;
 
-    /// Returns true if the sender may make the request; `None` if the decision comes later, because another server has
-    /// to be asked. A [`Node`](crate::node::Node) then gives the request to its application, which calls
-    /// [`Node::decide`](crate::node::Node::decide) once the decision is known. A node asks about each request once. It
-    /// also asks about each notification, and passes the request that registered the observation.
+    /// Returns true if the sender is allowed to make the request. Returns `None` if the decision comes later, because
+    /// another server must be asked first. A [`Node`](crate::node::Node) then gives the request to its application,
+    /// which calls [`Node::decide`](crate::node::Node::decide) when it knows the decision. A node calls this function
+    /// once for each request. It also calls it for each notification, with the request that registered the
+    /// observation.
     fn decide(&self, request: &Request<'_>) -> Option<bool>;
 }
 
-/// Allows everything to a sender of protected datagrams, and nothing to any other sender.
+/// Allows all requests of a sender of protected datagrams, and no request of any other sender.
 pub struct AnyAuthenticated;
 
 impl Policy for AnyAuthenticated {
@@ -32,7 +34,7 @@ impl Policy for AnyAuthenticated {
     }
 }
 
-/// Everybody may do everything: for resources that need no protection.
+/// Allows all requests of every sender, for resources that need no protection.
 pub struct Anybody;
 
 impl Policy for Anybody {
@@ -41,21 +43,21 @@ impl Policy for Anybody {
     }
 }
 
-/// The decision of a policy that is known.
+/// A final decision of a policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Decided {
     pub(crate) allows: bool,
 }
 
 impl Decided {
-    /// Asks the policy, which [`serve`] does not wait for: a decision that comes later denies the request.
+    /// Asks the policy for [`serve`], which does not wait: a decision that comes later denies the request.
     #[inline]
     fn now(policy: &impl Policy, request: &Request<'_>) -> Self {
         Self { allows: policy.decide(request) == Some(true) }
     }
 
-    /// Asks the policy. Returns `None` if the decision comes later. There is no decision to wait for if the handler cannot
-    /// act upon the request anyway.
+    /// Asks the policy. Returns `None` if the decision comes later. If the handler refuses the request because of its
+    /// critical options, the function does not wait for a decision, and denies the request.
     #[inline]
     pub(crate) fn ask<P: Policy, H: Handler>(policy: &P, handler: &H, request: &Request<'_>) -> Option<Self> {
         let decision = policy.decide(request);
@@ -67,16 +69,17 @@ impl Decided {
     }
 }
 
-/// A request that the policy allows. Only the decision of a policy creates it, and a handler accepts nothing else.
+/// A request that the policy allows. Only the decision of a policy creates this type, and a handler accepts no other
+/// type.
 pub struct Authorized<'r> {
     request: &'r Request<'r>,
 }
 
 impl<'r> Authorized<'r> {
-    /// Acts upon the decision of the policy.
+    /// Applies the decision of the policy to a request.
     ///
     /// # Errors
-    /// If the policy denies the request: 4.01 for a sender that proved no identity, 4.03 for any other.
+    /// If the policy denies the request: 4.01 for a sender that proved no identity, 4.03 for every other sender.
     pub(crate) fn new(decided: Decided, request: &'r Request<'r>) -> Result<Self, Code> {
         if decided.allows {
             return Ok(Self { request });
@@ -85,12 +88,12 @@ impl<'r> Authorized<'r> {
         Err(if nobody { Code::UNAUTHORIZED } else { Code::FORBIDDEN })
     }
 
-    /// The message.
+    /// Returns the message of the request.
     pub const fn message(&self) -> &MessageRef<'r> {
         &self.request.message
     }
 
-    /// The sender.
+    /// Returns the identity of the sender.
     pub const fn identity(&self) -> &Identity {
         &self.request.identity
     }
@@ -105,11 +108,12 @@ pub const USUAL_OPTIONS: &[OptionNumber] = &[
     OptionNumber::ACCEPT,
 ];
 
-/// The application.
+/// The application's handler of requests.
 pub trait Handler {
-    /// True if requests and responses may be longer than a message (RFC 7959). Otherwise the handler supports no Block-wise
-    /// transfer, and an image links nothing of it: a request with Block1, or for a block that is not the first, is refused
-    /// with 4.02. A handler that forwards blocks ([`Self::acts_on`], [`Self::acts_on_blocks`]) takes them as they are.
+    /// True if requests and responses may be longer than a message (RFC 7959). With false, the handler supports no
+    /// block-wise transfer, and an image contains no code for it: a request with Block1, or for a block after the
+    /// first, is refused with 4.02. A handler that forwards blocks ([`Self::acts_on`], [`Self::acts_on_blocks`])
+    /// receives each block unchanged.
     const IN_BLOCKS: bool = true;
 
     /// Reads the request and writes the response. The code of a success is 2.05 (Content) unless [`Response::set_code`]
@@ -119,21 +123,22 @@ pub trait Handler {
     /// The code of an error response without payload.
     fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code>;
 
-    /// The critical options that this handler acts upon; any other is refused with 4.02 before it is called.
+    /// Returns the critical options that this handler acts upon. A request with any other critical option is refused
+    /// with 4.02 before the handler is called.
     fn critical_options(&self) -> &[OptionNumber] {
         USUAL_OPTIONS
     }
 
-    /// True if the handler acts upon the critical option `number` of this request. The default is [`Self::critical_options`]; a proxy
-    /// forwards options that it does not know (RFC 7252, section 5.7.1).
+    /// True if the handler acts upon the critical option `number` of this request. By default, these are the options
+    /// of [`Self::critical_options`]. A proxy forwards options that it does not know (RFC 7252, section 5.7.1).
     #[inline]
     fn acts_on(&self, request: &MessageRef<'_>, number: OptionNumber) -> bool {
         let _ = request;
         self.critical_options().contains(&number)
     }
 
-    /// True if the handler acts upon each block of this request by itself, in any order (RFC 7959, section 2.3, the case of M unset in
-    /// the response). Otherwise the handler is called when the body is complete.
+    /// True if the handler acts upon each single block of this request, in any order (RFC 7959, section 2.3, the case
+    /// of M unset in the response). With false, the handler is called once, when the body is complete.
     fn acts_on_blocks(&self, request: &MessageRef<'_>) -> bool {
         let _ = request;
         false
@@ -148,25 +153,26 @@ pub enum Served {
     Responded {
         /// The code of the response.
         code: Code,
-        /// The client is an observer now.
+        /// True if the client is an observer now.
         observed: bool,
     },
-    /// The frame holds an acknowledgement, or nothing if the request was not confirmable. The response comes later, in a
-    /// confirmable message.
+    /// The frame holds an acknowledgement, or nothing if the request was not confirmable. The response follows later,
+    /// in a confirmable message.
     Deferred {
         /// The token of the response.
         token: Token,
-        /// The client is an observer once a response with a success code is sent.
+        /// True if the client becomes an observer when a response with a success code is sent.
         observed: bool,
     },
     /// Not even an error response fits the frame.
     NoRoom,
 }
 
-/// Asks the policy about a request, passes an allowed request to the handler, and writes the answer into `frame`. It
-/// waits for no decision: a policy that decides later denies the request.
+/// Asks the policy about a request, passes an allowed request to the handler, and writes the response into `frame`.
+/// This function waits for no decision: if the policy decides later, the request is denied.
 ///
-/// A confirmable request is answered in its acknowledgement; any other in a message with `message_id`.
+/// A confirmable request is answered in its acknowledgement. Every other request is answered in a message with
+/// `message_id`.
 pub fn serve<P: Policy, H: Handler>(
     request: Request<'_>,
     policy: &P,
@@ -178,8 +184,9 @@ pub fn serve<P: Policy, H: Handler>(
     serve_as(&request, Decided::now(policy, &request), handler, head, frame)
 }
 
-/// Does the same as [`serve`] with a request that the policy has decided on, in a message of this type: an acknowledgement,
-/// a message that is not confirmable, or a separate response to a request that was acknowledged before.
+/// Does the same as [`serve`] for a request that the policy has decided on. The response is a message of the given
+/// type: an acknowledgement, a non-confirmable message, or a separate response to a request that was acknowledged
+/// before.
 pub(crate) fn serve_as<H: Handler>(
     request: &Request<'_>,
     decided: Decided,
@@ -254,9 +261,9 @@ pub(crate) fn respond<H: Handler>(
     Served::Responded { code, observed: response.observed && code.is_success() }
 }
 
-/// Returns the type and the Message ID of the response to a request. The response to a confirmable request is in its
-/// acknowledgement; the response to another request is a separate message with `message_id` (RFC 7252, sections 5.2.1
-/// and 5.2.3).
+/// Returns the type and the Message ID of the response to a request. The response to a confirmable request is in the
+/// acknowledgement. The response to any other request is a separate message with `message_id` (RFC 7252, sections
+/// 5.2.1 and 5.2.3).
 pub(crate) const fn heading(request: &MessageRef<'_>, message_id: u16) -> (MessageType, u16) {
     match request.message_type() {
         MessageType::Confirmable => (MessageType::Acknowledgement, request.message_id()),
@@ -280,8 +287,8 @@ fn window<H: Handler>(message: &MessageRef<'_>) -> Result<Window, Code> {
     }
 }
 
-/// Returns the error for a request with a critical option that the handler does not act upon; `None` if it acts upon
-/// all.
+/// Returns the error for a request with a critical option that the handler does not act upon. Returns `None` if the
+/// handler acts upon all critical options.
 pub(crate) fn refusal<H: Handler>(message: &MessageRef<'_>, handler: &H) -> Option<Code> {
     let assembled = message.is_assembled();
     let unknown = |(number, value): &(OptionNumber, &[u8])| match *number {

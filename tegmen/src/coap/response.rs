@@ -6,10 +6,11 @@ use super::option::{self, OptionNumber};
 use super::request::Request;
 use super::{BuildError, Builder, MessageRef};
 
-/// The response under construction: options by rising number, then the payload.
+/// The response under construction: first the options by rising number, then the payload.
 ///
-/// The handler writes the whole representation each time. The response to a GET or FETCH keeps only the requested block
-/// of it, or the first block if the representation does not fit (RFC 7959). So no state is held between the blocks.
+/// The handler writes the whole representation each time. The response to a GET or FETCH keeps only the requested
+/// block of the representation, or the first block if the whole does not fit (RFC 7959). So no state is held between
+/// the requests for blocks.
 pub struct Response<'f, 't> {
     pub(super) builder: Builder<'f, 't>,
     pub(super) token_len: usize,
@@ -31,7 +32,7 @@ pub(super) enum Window {
     Whole,
     /// The whole payload if it fits this number of bytes, otherwise a first block.
     UpTo(usize),
-    /// The block that was asked for.
+    /// The block that the client asked for.
     Asked(Block),
 }
 
@@ -52,7 +53,7 @@ impl Window {
     }
 }
 
-/// Maximum number of bytes of Block2, Size2, ETag and Observe in a response that is cut.
+/// Maximum number of bytes of Block2, Size2, ETag and Observe in a response that carries only one block.
 const CUT_OPTIONS_LEN: usize = 24;
 
 impl<'f, 't> Response<'f, 't> {
@@ -70,7 +71,7 @@ impl<'f, 't> Response<'f, 't> {
         }
     }
 
-    /// Sets the code, which is 2.05 (Content) until then.
+    /// Sets the code of the response. Without this call, it is 2.05 (Content).
     pub fn set_code(&mut self, code: Code) {
         self.builder.set_code(code);
     }
@@ -78,7 +79,7 @@ impl<'f, 't> Response<'f, 't> {
     /// Adds an option.
     ///
     /// # Errors
-    /// 5.00 if it does not fit or comes too late.
+    /// 5.00 if the option does not fit, or if an option with a higher number or payload was written before.
     pub fn option(&mut self, number: OptionNumber, value: &[u8]) -> Result<(), Code> {
         if number == OptionNumber::ETAG {
             // The handler knows which representation it is.
@@ -90,15 +91,15 @@ impl<'f, 't> Response<'f, 't> {
     /// Adds an option of format `uint`.
     ///
     /// # Errors
-    /// 5.00 if it does not fit or comes too late.
+    /// 5.00 if the option does not fit, or if an option with a higher number or payload was written before.
     pub fn uint(&mut self, number: OptionNumber, value: u32) -> Result<(), Code> {
         self.builder.uint(number, value).map_err(failed)
     }
 
-    /// Adds to the payload.
+    /// Appends bytes to the payload.
     ///
     /// # Errors
-    /// 5.00 if it does not fit.
+    /// 5.00 if the bytes do not fit.
     #[cfg_attr(not(target_pointer_width = "64"), inline(always))]
     pub fn payload(&mut self, bytes: &[u8]) -> Result<(), Code> {
         if self.window == Window::Whole {
@@ -107,7 +108,7 @@ impl<'f, 't> Response<'f, 't> {
         self.payload_in_block(bytes)
     }
 
-    /// Adds the bytes that are within the block.
+    /// Appends those of the bytes that are within the requested block.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn payload_in_block(&mut self, bytes: &[u8]) -> Result<(), Code> {
         if self.written == 0 {
@@ -123,11 +124,11 @@ impl<'f, 't> Response<'f, 't> {
         self.builder.payload(bytes.get(from..to).unwrap_or(&[])).map_err(failed)
     }
 
-    /// Skips `len` bytes of the payload outside [`Self::wanted`], so that a handler reads only the requested block of a
+    /// Skips `len` bytes of the payload outside [`Self::wanted`]. So a handler reads only the requested block of a
     /// file.
     ///
     /// # Errors
-    /// 5.00 if some of them are within [`Self::wanted`].
+    /// 5.00 if some of the skipped bytes are within [`Self::wanted`].
     pub fn skip(&mut self, len: usize) -> Result<(), Code> {
         let wanted = self.wanted();
         let end = self.written.saturating_add(len);
@@ -148,19 +149,19 @@ impl<'f, 't> Response<'f, 't> {
         window.start()..window.start().saturating_add(window.len())
     }
 
-    /// Returns the number of bytes of payload that fit.
+    /// Returns the number of payload bytes that still fit.
     pub(crate) fn room(&self) -> usize {
         self.builder.room().saturating_sub(1)
     }
 
-    /// Allows the client to observe the representation (RFC 7641). A client that asks for it becomes an observer now,
-    /// or once a deferred response is sent. An error response registers no observer.
+    /// Allows the client to observe the representation (RFC 7641). A client that asks for observation becomes an
+    /// observer now, or when a deferred response is sent. An error response registers no observer.
     pub fn observable(&mut self) {
         self.observed = self.registration.is_some();
     }
 
-    /// Defers the response: it follows in a separate message (RFC 7252, section 5.2.2). Only an acknowledgement is
-    /// sent now.
+    /// Defers the response. Only an acknowledgement is sent now; the response follows in a separate message (RFC
+    /// 7252, section 5.2.2).
     pub fn defer(&mut self) {
         self.deferred = true;
     }
@@ -179,7 +180,7 @@ impl<'f, 't> Response<'f, 't> {
         })
     }
 
-    /// Adds the options that depend on the length of the whole payload, which are those of a block, and Observe.
+    /// Adds the options that depend on the length of the whole payload: those of the block, and Observe.
     #[inline]
     pub(super) fn finish(&mut self, message: &MessageRef<'_>, in_blocks: bool) -> Result<(), Code> {
         if in_blocks {
@@ -191,7 +192,7 @@ impl<'f, 't> Response<'f, 't> {
         Ok(())
     }
 
-    /// Adds the options of the block, and those that answer a body in blocks.
+    /// Adds the options of the block, and those that acknowledge the blocks of a request body.
     fn finish_block(&mut self, message: &MessageRef<'_>) -> Result<(), Code> {
         let block = match self.window {
             Window::Asked(block) if block.number > 0 && block.offset() >= self.written => {

@@ -1,7 +1,7 @@
 //! The abbreviated handshake, which resumes a session (RFC 5246, section 7.3; RFC 5077).
 //!
-//! Client: ClientHello(ticket or id) -> ServerHello(the same id), perhaps NewSessionTicket, ChangeCipherSpec, Finished
-//! -> ChangeCipherSpec, Finished: the client's flight is the last.
+//! The messages: ClientHello (with a ticket or a session id) -> ServerHello (with the same session id), optional
+//! NewSessionTicket, ChangeCipherSpec, Finished -> ChangeCipherSpec, Finished. The last flight is the client's.
 
 use super::context::HandshakeContext;
 use super::element::Element;
@@ -21,21 +21,21 @@ use crate::crypto::Crypto;
 use crate::cx::Cx;
 use crate::secret::Secret;
 
-/// Bytes of a hello and its headers at most, apart from the ticket.
+/// Maximum number of bytes of a ClientHello and its headers, without the ticket.
 const REST_OF_HELLO: usize = 250;
-/// Bytes of the outgoing buffer that the server's certificate and share take, with RSA keys of 4096 bits.
+/// Bytes of the outgoing buffer that the server's certificate and key share need, with RSA keys of 4096 bits.
 const ROOM_FOR_KEYS: usize = 700;
 
 impl<R: Roles> HandshakeContext<'_, R> {
-    /// Client: returns the ticket for our ClientHello. It is empty if there is no ticket but the client accepts one;
-    /// `None` if the client accepts none.
+    /// Client: returns the ticket for our ClientHello. The ticket is empty if the client accepts tickets but has
+    /// none. Returns `None` if the client accepts no tickets.
     pub(crate) fn ticket_to_show<'r>(&self, room: &'r [u8]) -> Option<&'r [u8]> {
         let ticket = scratch::get(room, Item::Ticket);
         Some(ticket).filter(|_| self.roles.resumption().takes_tickets())
     }
 
-    /// Client: returns the only suite that our ClientHello offers, if it is the suite of a session that we can resume
-    /// but could not open.
+    /// Client: returns the suite of the session that we offer to resume, if we cannot open a new session with this
+    /// suite. Our ClientHello then offers only this suite.
     pub(crate) fn suite_to_resume<C: Crypto>(&self, room: &[u8]) -> Option<CipherSuite> {
         if R::RESUMED.0.is_empty() {
             return None;
@@ -44,8 +44,8 @@ impl<R: Roles> HandshakeContext<'_, R> {
         Some(CipherSuite(u16::from_be_bytes(*suite))).filter(|suite| !self.offers::<C>(*suite))
     }
 
-    /// Server: returns the session that a ClientHello to a [named server](Self::server_of) asks for. Finds a session by id only
-    /// after the client has proved its address.
+    /// Server: returns the session that a ClientHello to a [named server](Self::server_of) asks to resume. Searches
+    /// for a session id only after the client has proved its address.
     pub(crate) fn find_session<C: Crypto>(
         &self,
         cx: &mut Cx<'_, C>,
@@ -68,7 +68,7 @@ impl<R: Roles> HandshakeContext<'_, R> {
         }
     }
 
-    /// Server: true if the session is resumed with a client that sends this ClientHello.
+    /// Server: true if the server can resume the session with the client that sent this ClientHello.
     pub(crate) fn can_resume<C: Crypto>(&self, hello: &ClientHello<'_>, session: &SessionState) -> bool {
         let suite = session.cipher_suite;
         hello.offers(suite) && self.resumes::<C>(suite) && hello.offers_null_compression()
@@ -84,9 +84,9 @@ impl Handshake<'_> {
         scratch::put_parts(self.buffers.outgoing, self.state.outgoing_len.into(), item, parts)
     }
 
-    /// Client: offers to resume a session. A session that does not fit the buffer is not offered. Nor is a ticket with
-    /// which the ClientHello does not fit one datagram, because servers reassemble no ClientHello before they know the
-    /// address.
+    /// Client: offers to resume a session. A session that does not fit the buffer is not offered. A ticket is not
+    /// offered if the ClientHello with the ticket does not fit one datagram, because servers do not reassemble a
+    /// ClientHello before the client has proved its address.
     pub(crate) fn offer_session<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -115,13 +115,13 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Keeps the suite and the master secret that [`Self::session`] returns.
+    /// Stores the suite and the master secret, which [`Self::session`] returns.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn keep_session(&mut self, suite: CipherSuite, master: &Secret<MASTER_LEN>) -> Result<(), Fatal> {
         self.put_item(Item::Session, &[&suite.0.to_be_bytes(), master.expose()])
     }
 
-    /// Returns the session of this handshake; `None` until its master secret is known.
+    /// Returns the session of this handshake; `None` while its master secret is not known.
     fn session(&self) -> Option<SessionState> {
         let (suite, master) = scratch::get(self.buffers.outgoing, Item::Session).split_first_chunk()?;
         let cipher_suite = CipherSuite(u16::from_be_bytes(*suite));
@@ -129,15 +129,15 @@ impl Handshake<'_> {
         Some(SessionState { cipher_suite, master, principal: self.association.principal, since: None })
     }
 
-    /// Client: true if the server repeats the session id of our offer.
+    /// Client: true if the server repeats the session id of our ClientHello.
     pub(crate) fn echoes(&self, session_id: &[u8]) -> bool {
         !session_id.is_empty() && scratch::get(self.buffers.outgoing, Item::SessionId) == session_id
     }
 
-    /// Client: returns true if the server resumes a session whose suite we do not offer otherwise.
+    /// Client: returns true if the server resumes a session with a suite that we offer only for this resumption.
     ///
     /// # Errors
-    /// [`Fatal::NoCredentials`] if the server chose the suite for a full handshake.
+    /// [`Fatal::NoCredentials`] if the server chose this suite for a full handshake.
     pub(crate) fn resumes_only<C: Crypto, R: Roles>(
         &self,
         context: HandshakeContext<'_, R>,
@@ -150,8 +150,8 @@ impl Handshake<'_> {
         }
     }
 
-    /// Client: returns true if the server resumes the session that we offered. Then the keys are known, and the
-    /// ChangeCipherSpec of the server is due.
+    /// Client: returns true if the server resumes the session that we offered. The keys are then known, and the
+    /// client waits for the ChangeCipherSpec of the server.
     pub(crate) fn is_resumed<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, hello: &ServerHello<'_>) -> Result<bool, Fatal> {
         if !self.state.flags.has(Flags::RESUMED) {
             // It is not kept if it does not fit the buffer.
@@ -180,15 +180,15 @@ impl Handshake<'_> {
         Ok(true)
     }
 
-    /// Client: forgets the session that it offered to resume.
+    /// Client: forgets the session that the client offered to resume.
     fn forget_offer(&mut self) {
         for item in [Item::Session, Item::Ticket, Item::SessionId] {
             scratch::forget(self.buffers.outgoing, item);
         }
     }
 
-    /// Client: handles the end of the server's flight, after which our ClientHello is not sent again. The session id of
-    /// the server replaces the offer.
+    /// Client: handles the end of the server's flight, after which our ClientHello is not sent again. Stores the
+    /// session id of the server in place of the offered session.
     pub(crate) fn settle_session_id(&mut self) {
         self.forget_offer();
         let mut id = [0; ID_LEN];
@@ -200,7 +200,7 @@ impl Handshake<'_> {
         }
     }
 
-    /// Client: keeps the ticket of a NewSessionTicket.
+    /// Client: stores the ticket of a NewSessionTicket.
     pub(crate) fn on_new_session_ticket(&mut self, body: &[u8]) -> Result<(), Fatal> {
         let (lifetime, ticket) = new_session_ticket::read(body).map_err(|_| Fatal::Decode)?;
         // The promised ticket has arrived, and no other one is due.
@@ -215,7 +215,7 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Server: resumes a session; our flight is then complete.
+    /// Server: resumes a session. Then our flight begins with the ServerHello and includes Finished.
     #[inline(always)]
     pub(crate) fn accept_session<C: Crypto, R: Roles>(
         &mut self,
@@ -238,7 +238,7 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Server: promises a ticket, or draws a session id, with which the client of a full handshake can resume the
+    /// Server: in a full handshake, promises a ticket or draws a session id, with which the client can resume the
     /// session later.
     pub(crate) fn promise<C: Crypto, R: Roles>(
         &mut self,
@@ -259,8 +259,8 @@ impl Handshake<'_> {
         }
     }
 
-    /// Server: keeps the promise after the client has proved its key: writes the ticket, or stores the session. Returns
-    /// the first element of the last flight.
+    /// Server: fulfils the promise of a ticket or a session id after the client has proved its key: writes the
+    /// ticket, or stores the session. Returns the first element of the last flight.
     pub(crate) fn keep_promise<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -297,7 +297,8 @@ impl Handshake<'_> {
 }
 
 impl<'b> Handshake<'b> {
-    /// Returns the means to resume the session of a completed handshake, if we were the client.
+    /// Client: returns the data with which the session of a completed handshake can be resumed. Returns `None` for a
+    /// server.
     pub(crate) fn resumable(self) -> Option<Resumable<'b>> {
         let flags = self.state.flags;
         let session = self.session();
@@ -315,16 +316,16 @@ impl<'b> Handshake<'b> {
         Some(resumable).filter(|_| !id.is_empty())
     }
 
-    /// True if its keys came from an earlier session.
+    /// True if the keys of this handshake come from an earlier session.
     pub(crate) fn was_resumed(&self) -> bool {
         self.state.flags.has(Flags::RESUMED)
     }
 }
 
-/// The next step at the end of a handshake, if the role supports resumption.
+/// The last step of a handshake in a role that supports resumption.
 impl Handshake<'_> {
-    /// Client: handles a correct Finished of the server. In a resumed handshake our Finished follows as the last
-    /// flight.
+    /// Client: handles a correct Finished of the server. In an abbreviated handshake, our ChangeCipherSpec and
+    /// Finished follow as the last flight.
     pub(crate) fn on_last_but_one<R: Roles>(&mut self) -> Result<(), Outcome> {
         if self.state.flags.has(Flags::RESUMED) {
             self.state.start_flight::<R>(Element::ChangeCipherSpec);

@@ -3,49 +3,49 @@
 use super::Fatal;
 use core::fmt;
 
-/// The second byte of an alert.
+/// The description of an alert, which is its second byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AlertDescription(pub u8);
 
 impl AlertDescription {
-    /// The session ends in order.
+    /// close_notify: the sender closes the session normally.
     pub const CLOSE_NOTIFY: Self = Self(0);
-    /// A message that the state does not allow.
+    /// unexpected_message: the message is not allowed in the current state.
     pub const UNEXPECTED_MESSAGE: Self = Self(10);
-    /// A record holds more than it may.
+    /// record_overflow: the record contains more bytes than allowed.
     pub const RECORD_OVERFLOW: Self = Self(22);
-    /// No acceptable set of parameters.
+    /// handshake_failure: the two peers have no acceptable set of parameters in common.
     pub const HANDSHAKE_FAILURE: Self = Self(40);
-    /// A certificate that cannot be read, or whose signatures are wrong.
+    /// bad_certificate: the certificate cannot be parsed, or its signatures are wrong.
     pub const BAD_CERTIFICATE: Self = Self(42);
-    /// A certificate of a type that is not accepted.
+    /// unsupported_certificate: the sender of the alert does not accept this type of certificate.
     pub const UNSUPPORTED_CERTIFICATE: Self = Self(43);
-    /// A certificate that is not accepted, for whatever reason.
+    /// certificate_unknown: the certificate is not accepted, for any other reason.
     pub const CERTIFICATE_UNKNOWN: Self = Self(46);
-    /// A field out of range or inconsistent.
+    /// illegal_parameter: a field is out of range, or contradicts other fields.
     pub const ILLEGAL_PARAMETER: Self = Self(47);
-    /// A message that does not parse.
+    /// decode_error: the message does not parse.
     pub const DECODE_ERROR: Self = Self(50);
-    /// A cryptographic operation of the handshake failed. A server also sends it for an unknown PSK identity (RFC 4279,
-    /// section 2).
+    /// decrypt_error: a cryptographic operation of the handshake failed. A server also sends this alert for an
+    /// unknown PSK identity (RFC 4279, section 2).
     pub const DECRYPT_ERROR: Self = Self(51);
-    /// The version is not supported.
+    /// protocol_version: the version is not supported.
     pub const PROTOCOL_VERSION: Self = Self(70);
-    /// An internal error at the sender.
+    /// internal_error: the sender of the alert had an internal error.
     pub const INTERNAL_ERROR: Self = Self(80);
-    /// The user gave up.
+    /// user_canceled: the user of the peer cancelled the handshake.
     pub const USER_CANCELED: Self = Self(90);
-    /// No renegotiation; a warning.
+    /// no_renegotiation: the peer refuses to renegotiate. This alert is a warning.
     pub const NO_RENEGOTIATION: Self = Self(100);
-    /// An extension that was not offered.
+    /// unsupported_extension: the ServerHello contains an extension that the client did not offer.
     pub const UNSUPPORTED_EXTENSION: Self = Self(110);
-    /// No server of this name (RFC 6066, section 3).
+    /// unrecognized_name: there is no server with the name in the ClientHello (RFC 6066, section 3).
     pub(crate) const UNRECOGNIZED_NAME: Self = Self(112);
-    /// No key for this identity (RFC 4279, section 2).
+    /// unknown_psk_identity: the server has no key for this identity (RFC 4279, section 2).
     pub const UNKNOWN_PSK_IDENTITY: Self = Self(115);
 
-    /// Returns the name in the IANA registry of TLS alerts; "unassigned" if it has none. `Display` writes the number of
-    /// such an alert.
+    /// Returns the name of the alert in the IANA registry of TLS alerts, or "unassigned" for a number without a name.
+    /// `Display` writes the number of an alert without a name.
     pub const fn name(self) -> &'static str {
         match self.0 {
             0 => "close_notify",
@@ -97,13 +97,13 @@ impl fmt::Display for AlertDescription {
     }
 }
 
-/// Level byte of a fatal alert; anything else is a warning.
+/// Level byte of a fatal alert. Every other level is treated as a warning.
 pub(crate) const FATAL: u8 = 2;
-/// Level byte of a warning.
+/// Level byte of a warning alert.
 pub(crate) const WARNING: u8 = 1;
 
 impl Fatal {
-    /// Returns the alert that is sent to the peer; `None` if none is sent.
+    /// Returns the alert to send to the peer for this error; `None` for an error without an alert.
     pub(crate) const fn alert(&self) -> Option<AlertDescription> {
         Some(match self {
             Self::UnexpectedMessage(_) => AlertDescription::UNEXPECTED_MESSAGE,

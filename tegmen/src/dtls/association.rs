@@ -1,4 +1,4 @@
-//! The association with a peer: a handshake fills it, and its session uses it.
+//! The association with a peer. A handshake sets it up, and the session then uses it.
 
 use super::record::Channel;
 use super::record_size::RecordSize;
@@ -8,9 +8,9 @@ use crate::identity::Principal;
 /// peer with the lowest rank first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Rank {
-    /// The peer has an address, and has proved nothing else.
+    /// We received a ClientHello or other handshake messages from the address; the peer has proved no key.
     Stranger,
-    /// The peer proved a key.
+    /// The peer proved a key, and opened the association.
     Authenticated,
     /// We opened the association ourselves.
     Ours,
@@ -19,12 +19,12 @@ pub enum Rank {
     OursAsServer,
 }
 
-/// One association with a peer.
+/// One association with one peer.
 #[derive(Debug)]
 #[repr(C)] // small fields first: a mote reaches the first 32 bytes of a peer with short instructions
 pub(crate) struct Association {
     pub(crate) rank: Rank,
-    /// True while our last flight may have to be sent again.
+    /// True while the endpoint may have to retransmit its last flight.
     pub(crate) awaits_retransmission: bool,
     /// The record size limit of a session; used only if the role supports it.
     pub(crate) record_size: RecordSize,
@@ -35,7 +35,7 @@ pub(crate) struct Association {
 }
 
 impl Association {
-    /// No association. All bytes are zero, so that a table of them takes no flash.
+    /// No association. All its bytes are zero, so a table of empty associations takes no flash memory.
     pub(crate) const fn none() -> Self {
         Self {
             rank: Rank::Stranger,
@@ -46,7 +46,7 @@ impl Association {
         }
     }
 
-    /// True if we are the client of its handshake.
+    /// True if we are the client in the handshake of this association.
     pub(crate) fn is_client(&self) -> bool {
         self.rank == Rank::Ours
     }

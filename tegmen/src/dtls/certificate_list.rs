@@ -1,11 +1,11 @@
-//! A Certificate message that is verified as it arrives (RFC 5246, section 7.4.2), by an end that cannot hold the whole of it:
-//! see [`Keys::CERTIFICATES_IN_PARTS`](crate::dtls::Keys).
+//! Verifies a Certificate message while it arrives (RFC 5246, section 7.4.2), for an endpoint that cannot hold the
+//! whole message: see [`Keys::CERTIFICATES_IN_PARTS`](crate::dtls::Keys).
 //!
-//! The receive buffer begins with the length of the list. A window of the list follows, which begins with the
-//! certificate that is due. Bytes enter the window in order, and are hashed as they enter: so the transcript has
-//! exactly the bytes that are verified. A complete certificate is lent to the owner, and leaves the buffer with the
-//! owner's answer. Fragments that arrive too early wait at the end of the buffer, as each early message does. A
-//! fragment that does not fit is dropped, and the peer sends it again. Bytes that arrived before are ignored.
+//! The receive buffer begins with the length of the list. A window into the list follows, which begins with the
+//! certificate that is due. Bytes enter the window in order, and are hashed when they enter. So exactly the verified
+//! bytes are in the transcript. A complete certificate is lent to the owner, and leaves the buffer when the owner
+//! answers. Fragments that arrive too early wait at the end of the buffer, like every early message. A fragment that
+//! does not fit is dropped, and the peer sends it again. Bytes that arrived before are ignored.
 
 use super::context::HandshakeContext;
 use super::handshake::{self, Fragment, MessageType, u24};
@@ -17,19 +17,19 @@ use super::{Fatal, Need};
 use crate::buf::{copy, shift_left};
 use crate::crypto::Crypto;
 
-/// Bytes of a length: of the list, and of each certificate before it.
+/// Bytes of a length field: that of the list, and the one before each certificate.
 const LEN: usize = 3;
 
-/// The certificate at the front of the window, of which perhaps not all bytes have arrived.
+/// The certificate at the front of the window. Some of its bytes may not have arrived yet.
 pub(crate) struct Due {
-    /// Its end in the buffer. Before its length is known, this is the end of the length field.
+    /// The end of the certificate in the buffer. While its length is not known, this is the end of the length field.
     end: usize,
-    /// Bytes of the list after it; negative if it would end after the list.
+    /// Bytes of the list after the certificate; negative if the certificate would end after the list.
     behind: isize,
 }
 
 impl Due {
-    /// True if certificates follow it.
+    /// True if more certificates follow this one in the list.
     pub(crate) const fn has_more(&self) -> bool {
         self.behind > 0
     }
@@ -50,7 +50,7 @@ impl Inbox {
         Due { end, behind: total.wrapping_sub(self.come()).wrapping_sub(end).cast_signed() }
     }
 
-    /// Returns what the owner is asked while a certificate is complete.
+    /// Returns the certificate that is due, as a question to the owner, if all its bytes have arrived.
     #[inline]
     pub(crate) fn verify_certificate<'r>(&self, room: &'r [u8]) -> Option<Need<'r>> {
         let Due { end, behind } = self.due(room);
@@ -58,30 +58,31 @@ impl Inbox {
         Some(Need::VerifyCertificate { certificate, is_first: self.come() == self.front(), is_last: behind == 0 })
     }
 
-    /// Forgets the fragments that wait, because the certificate that is due needs their space. The peer sends them again.
+    /// Drops the early fragments that wait at the end of the buffer, because the certificate that is due needs their
+    /// space. The peer sends these fragments again.
     ///
     /// # Errors
-    /// [`Fatal::TooLarge`] if nothing waits.
+    /// [`Fatal::TooLarge`] if no fragment waits.
     fn make_way(&mut self) -> Result<(), Fatal> {
         if self.drop_held() { Ok(()) } else { Err(Fatal::TooLarge) }
     }
 }
 
 impl Step {
-    /// True while certificates of the peer arrive, or the owner verifies one.
+    /// True while certificates of the peer arrive, and while the owner verifies one of them.
     pub(crate) const fn takes_certificates(self) -> bool {
         self.awaits_certificate() || matches!(self, Self::ClientVerifies | Self::ServerVerifies)
     }
 
-    /// True while a certificate of the peer is due.
+    /// True while the endpoint waits for a certificate of the peer.
     pub(crate) const fn awaits_certificate(self) -> bool {
         matches!(self, Self::AwaitServerCertificate | Self::AwaitClientCertificate)
     }
 }
 
 impl HandshakeState {
-    /// Takes a fragment of the Certificate message that does not begin after the bytes that have arrived. `room` is the
-    /// receive buffer up to the fragments that wait at its end.
+    /// Takes a fragment of the Certificate message, if the fragment begins within or directly after the bytes that
+    /// have arrived. `room` is the receive buffer without the early fragments at its end.
     #[inline(never)]
     pub(crate) fn add_certificates<C: Crypto, R: Roles>(
         &mut self,
@@ -123,7 +124,7 @@ impl HandshakeState {
         self.next_certificate(room)
     }
 
-    /// Asks the owner to verify the certificate that is due, if it is complete.
+    /// Asks the owner to verify the certificate that is due, if all its bytes have arrived.
     #[inline(never)]
     fn next_certificate(&mut self, room: &[u8]) -> Result<(), Outcome> {
         let Due { end, behind } = self.inbox.due(room);
@@ -144,7 +145,8 @@ impl HandshakeState {
         Err(Outcome::Need)
     }
 
-    /// Continues after a certificate that was verified and is not the last one.
+    /// Removes a certificate that the owner has verified from the window. Then continues with the next certificate of
+    /// the list.
     pub(crate) fn pass_certificate(&mut self, room: &mut [u8], due: &Due) -> Result<(), Outcome> {
         let window = room.get_mut(LEN..self.inbox.front()).unwrap_or(&mut []);
         let left = shift_left(window, due.end.wrapping_sub(LEN), 0);
@@ -156,7 +158,7 @@ impl HandshakeState {
         self.next_certificate(room)
     }
 
-    /// Ends the message.
+    /// Ends the reception of the Certificate message.
     pub(crate) const fn end_certificates(&mut self) {
         self.inbox.forget_pieces();
         self.receive_seq = self.receive_seq.wrapping_add(1);

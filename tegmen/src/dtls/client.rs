@@ -31,12 +31,12 @@ use crate::counters::Discard;
 use crate::crypto::{Crypto, NamedGroup};
 use crate::cx::Cx;
 
-/// Maximum number of HelloVerifyRequests that a client follows in one handshake: the server's cookie key may change
-/// meanwhile, but not for ever.
+/// Maximum number of HelloVerifyRequests that a client answers in one handshake. A second one can be genuine, because
+/// the server may change its cookie key. An attacker could send them without end.
 const MAX_HELLO_VERIFY_REQUESTS: u8 = 3;
 
 impl HandshakeState {
-    /// Begins a handshake as client; the first hello is due at once.
+    /// Begins a handshake as client. The first ClientHello is due at once.
     pub(crate) fn connect<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, settings: &Settings) {
         self.begin(Step::AwaitHelloVerifyRequest, Element::ClientHello, cx.now, settings);
         cx.crypto.random(&mut self.client_random);
@@ -138,9 +138,9 @@ impl Handshake<'_> {
         }
     }
 
-    /// Keeps a hint after the cookie of our ClientHello, which may have to be sent again. If both do not fit the
-    /// buffer, the hint replaces the cookie: a server that has begun a handshake recognizes the ClientHello by its
-    /// number.
+    /// Stores a hint after the cookie of our ClientHello, which may have to be sent again. If both do not fit the
+    /// buffer, the hint replaces the cookie: a server that has begun a handshake recognizes the repeated ClientHello
+    /// by its message_seq.
     pub(crate) fn keep_hint<R: Roles>(&mut self, hint: &[u8]) -> Result<(), Fatal> {
         self.keep_behind::<R>(self.state.cookie_len, hint).or_else(|_| self.keep::<R>(hint))
     }
@@ -182,7 +182,7 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Handles the answer of the server to the offer of a connection id.
+    /// Handles the server's answer to our offer of a connection id.
     fn on_connection_id(&mut self, hello: &[u8]) -> Result<(), Fatal> {
         let answer = Hello::of_server(hello).map_err(|_| Fatal::Decode)?;
         match &mut self.ids {
@@ -221,7 +221,7 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Client: handles the extensions of a ServerHello that belong to public keys, to tickets and to encrypt-then-MAC.
+    /// Client: handles the extensions of a ServerHello for public keys, for tickets and for encrypt-then-MAC.
     pub(crate) fn on_answered_extensions<R: Roles>(
         &mut self,
         context: HandshakeContext<'_, R>,
@@ -278,17 +278,17 @@ impl Handshake<'_> {
         }
     }
 
-    /// Keeps the name of the server that our ClientHello asks for.
+    /// Stores the name of the server for the server_name extension of our ClientHello.
     pub(crate) fn name_server(&mut self, name: &[u8]) -> Result<(), Full> {
         self.put(Item::ServerName, name).map_err(|_| Full)
     }
 
-    /// True if a name was kept.
+    /// True if a server name is stored.
     fn names_server<R: Roles>(&self) -> bool {
         R::ON_HOST && !scratch::get(self.buffers.outgoing, Item::ServerName).is_empty()
     }
 
-    /// Client: takes the share of the server, which it has signed if it has a certificate.
+    /// Client: handles the key share of the server. A server with a certificate has signed the share.
     pub(crate) fn on_server_key_exchange<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -314,7 +314,7 @@ impl Handshake<'_> {
         self.put(Item::PeerShare, message.share)
     }
 
-    /// Client: chooses the credential that it shows, if it has one that the server takes.
+    /// Client: chooses a credential that the server accepts, if the client has one.
     pub(crate) fn on_certificate_request<R: Roles>(
         &mut self,
         context: HandshakeContext<'_, R>,
@@ -329,7 +329,8 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Client: computes the shared secret and derives the keys. Then the flight is due, or the signature for it.
+    /// Client: computes the shared secret and derives the keys. Then either our flight is due, or the owner must
+    /// first sign for it.
     pub(crate) fn answer_server<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -352,8 +353,8 @@ impl Handshake<'_> {
         self.end_answer(cx, |handshake, cx| handshake.derive_keys_agreed::<C, R>(cx, psk, true))
     }
 
-    /// Client: begins its flight with the Certificate that was asked for. Both that and ClientKeyExchange belong to the
-    /// session hash, and so are hashed before they are written.
+    /// Client: begins its flight, with the Certificate if the server asked for one. Certificate and ClientKeyExchange
+    /// are part of the session hash, so both are hashed before they are written.
     #[inline]
     pub(crate) fn begin_answer<C: Crypto, R: Roles>(&mut self, context: HandshakeContext<'_, R>) {
         let asked = self.state.flags.has(Flags::ASKED);
@@ -371,7 +372,7 @@ impl Handshake<'_> {
         hash_ahead::<C>(self.state, MessageType::CLIENT_KEY_EXCHANGE, asked.into(), parts);
     }
 
-    /// Client: derives the keys; its flight is due, or the signature for it.
+    /// Client: derives the keys. Then either its flight is due, or the owner must first sign for it.
     #[inline]
     pub(crate) fn end_answer<C: Crypto>(
         &mut self,
@@ -391,14 +392,15 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Client: asks its owner to draw a premaster secret and to encrypt it.
+    /// Client: asks its owner to draw a premaster secret, and to encrypt it.
     pub(crate) fn ask_to_encrypt(&mut self) -> Result<(), Outcome> {
         self.state.step = Step::ClientEncrypts;
         self.state.deadline = self.state.give_up;
         Err(Outcome::Need)
     }
 
-    /// Client: takes both forms of the premaster secret; the flight is due, or the signature for it.
+    /// Client: takes the premaster secret and its encrypted form from the owner. Then either the flight is due, or
+    /// the owner must first sign for it.
     pub(crate) fn on_encrypted<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -415,7 +417,7 @@ impl Handshake<'_> {
 }
 
 impl<'p> Parts<'p> {
-    /// Writes our ClientHello up to its end, which is returned.
+    /// Writes our ClientHello without its last part. Returns the last part, which is a constant.
     #[inline(always)]
     pub(crate) fn write_client_hello<C: Crypto, R: Roles>(
         &self,
@@ -443,7 +445,7 @@ impl<'p> Parts<'p> {
         Ok(&[])
     }
 
-    /// Writes our ClientKeyExchange up to its end, which is returned.
+    /// Writes our ClientKeyExchange without its last part, and returns the last part.
     #[inline(always)]
     pub(crate) fn write_client_key_exchange<R: Roles>(&self, body: &mut Writer<'_>) -> Result<&'p [u8], Full> {
         let identity = self.text;
@@ -463,7 +465,8 @@ impl<'p> Parts<'p> {
     }
 }
 
-/// True if a server chose raw public keys of the types that were offered to it (RFC 7250, section 4.2).
+/// Returns true if the server chose raw public keys. Its answer must be one of the offered types (RFC 7250, section
+/// 4.2).
 fn chooses_raw(offered: &[CertificateType], answer: &[u8]) -> Result<bool, Fatal> {
     if !is_said(offered) {
         return Err(Fatal::UnsupportedExtension);

@@ -1,9 +1,9 @@
-//! Connection ids (RFC 9146): a record names its session itself, from any address.
+//! Connection ids (RFC 9146): each record contains an id of its session, so the peer may send from any address.
 //!
-//! In its ClientHello or ServerHello each end gives the id that it expects in the records that it receives. The other
-//! end writes this id into all records of the protected epoch, after the number; the record encrypts its real content
-//! type. Only [`Extended`](crate::dtls::roles::Extended) endpoints use connection ids. An id proves no address: see
-//! `return_routability`.
+//! In its ClientHello or ServerHello, each endpoint sends the id that it expects in the records that it receives. The
+//! other endpoint writes this id into all records of the protected epoch, after the record number. Such a record
+//! encrypts its real content type. Only [`Extended`](crate::dtls::roles::Extended) endpoints use connection ids. An
+//! id does not prove an address: see `return_routability`.
 
 use super::Fatal;
 use super::handshake::extension::ExtensionType;
@@ -14,24 +14,26 @@ use crate::buf::{Full, Reader, Truncated, Writer};
 use crate::identity::PeerId;
 use crate::time::Instant;
 
-/// The use of connection ids by an endpoint.
+/// The settings of an endpoint for connection ids.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConnectionIdConfig {
-    /// Bytes of the ids that this endpoint issues, 0 to 20. With 0 it only writes the ids of peers that want one. All
-    /// ids of an endpoint are different, so a server needs ids that are long enough for its sessions; 8 bytes are.
+    /// Bytes of the ids that this endpoint issues, 0 to 20. With 0, the endpoint issues no ids, but writes the ids of
+    /// peers that request them. All ids of an endpoint are different, so a server needs ids that are long enough for
+    /// its number of sessions. 8 bytes are enough.
     pub len: u8,
-    /// First byte of every id that this endpoint issues, so that the distributor of records to several endpoints finds
-    /// the right endpoint. The other bytes are random.
+    /// First byte of every id that this endpoint issues. A program that distributes records to several endpoints uses
+    /// it to find the right endpoint. The other bytes are random.
     pub shard: u8,
     /// Pads records with a connection id: the length of content, content type and padding together is a multiple of
     /// this number of bytes, if the buffer is long enough. 0 and 1 add no padding.
     pub padding: u16,
-    /// True to agree on return routability checks (RFC 9853) with peers that support them. Otherwise
-    /// [`Self::follow_unchecked`] decides about peers at a new address.
+    /// True to agree on return routability checks (RFC 9853) with peers that support these checks. If no check was
+    /// agreed on, [`Self::follow_unchecked`] decides about a peer at a new address.
     pub check: bool,
-    /// False: a peer at a new address that cannot be checked receives answers at its old address for ever. True: it
-    /// receives them at the new address as soon as a record from there is authentic and newer than all before. Then an
-    /// attacker who forwards its records faster than the network can redirect our answers (RFC 9146, section 6).
+    /// Decides about a peer at a new address if no check was agreed on. False: the peer keeps receiving our records
+    /// at its old address. True: the peer receives our records at the new address after the first authentic record
+    /// from there that is newer than all others. Then an attacker who forwards the peer's records faster than the
+    /// network can redirect our records (RFC 9146, section 6).
     pub follow_unchecked: bool,
 }
 
@@ -41,14 +43,16 @@ impl Default for ConnectionIdConfig {
     }
 }
 
-/// The ids of a session, or of a handshake that offers one. A table keeps them beside a peer that has ids.
+/// The connection ids of a session, or of a handshake that offers an id. A table of peers stores them beside each
+/// peer with ids.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConnectionIds {
     pub(crate) ours: ConnectionId,
     pub(crate) theirs: ConnectionId,
-    /// False until the server has answered the offer of a client.
+    /// True after both endpoints have agreed on the ids. False while the server has not answered the client's offer.
     pub(crate) agreed: bool,
-    /// True if both ends support return routability checks; before the answer, if our end does.
+    /// True if both endpoints support return routability checks. Before the server's answer, true if our endpoint
+    /// supports them.
     pub(crate) rrc: bool,
     /// The nonce from which the cookie of a check is made, and the time until which the check is valid.
     pub(crate) nonce: [u8; 8],
@@ -56,8 +60,9 @@ pub struct ConnectionIds {
     forgeries: Forgeries,
 }
 
-/// Counts forged records, for ciphers with a tag of 8 bytes. Such a record has the id of a session, came from another
-/// address, and did not open. It does not end the session: anybody who saw the id could send it, from anywhere.
+/// Counts forged records, for ciphers with a tag of 8 bytes. A forged record has the id of a session, came from
+/// another address than the session's, and did not open. It does not end the session, because anybody who saw the id
+/// can send such a record from any address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Forgeries {
     /// Forged records since the session began.
@@ -68,22 +73,23 @@ struct Forgeries {
 }
 
 impl Forgeries {
-    /// Number of forged records after which no record from another address is opened for the rest of the interval.
+    /// Number of forged records in an interval after which the session opens no more records from other addresses in
+    /// that interval.
     const RATE: u8 = 8;
-    /// Number of forged records in all after which no record from another address is opened: the session keeps its
-    /// address.
+    /// Total number of forged records after which the session never again opens a record from another address. The
+    /// session keeps its address.
     const LIMIT: u16 = MAX_FAILED;
 }
 
 impl ConnectionIds {
-    /// Returns the state of a client's offer, with return routability checks or without.
+    /// Returns the state of a client's offer, with or without return routability checks.
     pub(crate) const fn offered(ours: ConnectionId, rrc: bool) -> Self {
         let until = Instant::from_micros(0);
         let forgeries = Forgeries { count: 0, lately: 0, interval: 0 };
         Self { ours, theirs: ConnectionId::EMPTY, agreed: false, rrc, nonce: [0; 8], until, forgeries }
     }
 
-    /// True if the session tries to open a record that arrives at `now` from another address than its own.
+    /// True if the session may try to open a record that arrives at `now` from another address than the session's.
     pub(crate) const fn may_try(&mut self, now: Instant) -> bool {
         let interval = (now.coarse() >> 6) as u8;
         if self.forgeries.interval != interval {
@@ -98,14 +104,14 @@ impl ConnectionIds {
         self.forgeries.count = self.forgeries.count.saturating_add(1);
     }
 
-    /// Returns the result of a negotiation: the id that the peer writes, the id that we write, and whether both ends
-    /// support return routability checks.
+    /// Returns the result of the negotiation: `ours` is the id that the peer writes, and `theirs` is the id that we
+    /// write. `rrc` is true if both endpoints support return routability checks.
     pub(crate) const fn agreed(ours: ConnectionId, theirs: ConnectionId, rrc: bool) -> Self {
         Self { theirs, agreed: true, ..Self::offered(ours, rrc) }
     }
 
-    /// Returns the ids that both ends agreed on: the one that the peer writes, and the one that we write; `None` if one has
-    /// more than 20 bytes.
+    /// Returns the ids that both endpoints agreed on: `ours` is the id that the peer writes, and `theirs` is the id
+    /// that we write. Returns `None` if an id has more than 20 bytes.
     pub fn new(ours: &[u8], theirs: &[u8], return_routability: bool) -> Option<Self> {
         Some(Self::agreed(ConnectionId::new(ours)?, ConnectionId::new(theirs)?, return_routability))
     }
@@ -115,7 +121,7 @@ impl ConnectionIds {
         self.ours.bytes()
     }
 
-    /// Returns the id that goes into every record to the peer.
+    /// Returns the id that we write into every record to the peer.
     pub fn theirs(&self) -> &[u8] {
         self.theirs.bytes()
     }
@@ -125,17 +131,17 @@ impl ConnectionIds {
         self.rrc
     }
 
-    /// Our id, if the peer has to write it.
+    /// Returns our id, if the peer must write it into its records.
     pub(crate) fn received(&self) -> Option<&ConnectionId> {
         Some(&self.ours).filter(|ours| self.agreed && !ours.is_empty())
     }
 
-    /// The peer's id, if we have to write it.
+    /// Returns the peer's id, if we must write it into our records.
     pub(crate) fn sent(&self) -> Option<&ConnectionId> {
         Some(&self.theirs).filter(|theirs| self.agreed && !theirs.is_empty())
     }
 
-    /// Takes a server's answer to our offer.
+    /// Handles the server's answer to our offer.
     pub(crate) fn answered(&mut self, answer: &Hello<'_>) -> Result<(), Fatal> {
         let Some(theirs) = answer.connection_id else {
             return if answer.rrc { Err(Fatal::UnsupportedExtension) } else { Ok(()) };
@@ -149,10 +155,10 @@ impl ConnectionIds {
         Ok(())
     }
 
-    /// Bytes of ids that are kept with a session.
+    /// Bytes of the ids that are stored with a session.
     pub(crate) const PACKED_LEN: usize = 1 + 2 * (1 + MAX_LEN);
 
-    /// Returns the ids in the form in which they are kept with a session. All zeros mean that there are none.
+    /// Returns the ids in the form that is stored with a session. All bytes are zero if a session has no ids.
     pub(crate) fn pack(&self) -> [u8; Self::PACKED_LEN] {
         let mut packed = [0; Self::PACKED_LEN];
         let [flags, ours, rest @ ..] = &mut packed;
@@ -167,7 +173,7 @@ impl ConnectionIds {
         packed
     }
 
-    /// Reads the output of [`Self::pack`]; `None` if there are no ids.
+    /// Reads the form that [`Self::pack`] returns. Returns `None` if the session has no ids.
     pub(crate) fn unpack(packed: &[u8; Self::PACKED_LEN]) -> Option<Self> {
         let [flags, ids @ ..] = packed;
         let (ours, theirs) = ids.split_at(1 + MAX_LEN);
@@ -181,8 +187,8 @@ impl ConnectionIds {
         Some(Self::agreed(id(ours)?, id(theirs)?, flags & PACKED_RRC != 0))
     }
 
-    /// Writes the extension connection_id and, if checks are supported, rrc into `out`; at most [`EXTENSIONS_LEN`]
-    /// bytes.
+    /// Writes the extension connection_id into `out`, and the extension rrc if our endpoint supports checks. Writes
+    /// at most [`EXTENSIONS_LEN`] bytes.
     pub(crate) fn write_extensions(&self, out: &mut Writer<'_>) -> Result<(), Full> {
         let id = self.ours.bytes();
         out.u16(ExtensionType::CONNECTION_ID.0)?;
@@ -195,15 +201,15 @@ impl ConnectionIds {
 const PACKED: u8 = 1;
 const PACKED_RRC: u8 = 2;
 
-/// Bytes of connection_id with the longest id, and of rrc.
+/// Bytes of the extensions connection_id, with the longest id, and rrc.
 pub(crate) const EXTENSIONS_LEN: usize = 4 + 1 + MAX_LEN + 4;
 
-/// The content of a hello about connection ids.
+/// The extensions of a ClientHello or ServerHello for connection ids.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Hello<'r> {
     /// The id that the sender of the hello expects in the records that it receives.
     pub(crate) connection_id: Option<&'r [u8]>,
-    /// True if the extension rrc is present (RFC 9853, section 3).
+    /// True if the extension rrc is present (RFC 9853, section 3): the sender supports return routability checks.
     pub(crate) rrc: bool,
 }
 
@@ -219,7 +225,7 @@ impl<'r> Hello<'r> {
     /// Reads the body of a ServerHello.
     ///
     /// # Errors
-    /// [`Truncated`] if it does not parse.
+    /// [`Truncated`] if the body does not parse.
     pub(crate) fn of_server(body: &'r [u8]) -> Result<Self, Truncated> {
         let mut reader = Reader::new(body);
         reader.take(2 + 32)?; // version and random
@@ -249,19 +255,19 @@ impl<'r> Hello<'r> {
         Ok(found)
     }
 
-    /// Returns the id that a server agrees to, and true if the client supports checks; `None` without an id, or if the
-    /// id is too long to be kept.
+    /// Returns the id that a server agrees to use, and true if the client supports checks. Returns `None` if the
+    /// client offers no id, or if its id is too long to be stored.
     pub(crate) fn accepted(&self) -> Option<(ConnectionId, bool)> {
         Some((ConnectionId::new(self.connection_id?)?, self.rrc))
     }
 }
 
-/// The settings of connection ids, and the state that an endpoint keeps for them.
+/// The settings of connection ids, and the state of an endpoint about changes of address.
 #[derive(Clone, Copy, Debug)]
 pub struct Mobility {
     pub(crate) config: ConnectionIdConfig,
     pub(crate) changes: AddressChanges,
-    /// The peer and the path of a challenge that is sent after the last record of the datagram.
+    /// The peer and the path of a challenge, which is sent after the last record of the datagram.
     pub(crate) challenge: Option<(PeerId, Path)>,
 }
 
@@ -271,14 +277,16 @@ impl Mobility {
     }
 }
 
-/// Changes of address of peers with connection ids.
+/// Counts of address changes of peers with connection ids.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AddressChanges {
-    /// The peer proved that it receives at its new address, or did not have to.
+    /// Changes after which our records go to the new address: the peer proved that it receives there, or no proof was
+    /// required.
     pub followed: u32,
-    /// A check was begun: its challenge went to the new address.
+    /// Checks that were begun: a challenge was sent to the new address.
     pub checked: u32,
-    /// Records from a new address of a peer that knows no check, or that were not newer than all before.
+    /// Records from a new address that did not change the address: the peer supports no checks, or the record was not
+    /// newer than all earlier ones.
     pub refused: u32,
 }
 

@@ -1,4 +1,4 @@
-//! The part of an endpoint that each of its handshakes uses.
+//! The settings and the roles of an endpoint, which each of its handshakes uses.
 
 use super::roles::Roles;
 use super::suite::CipherSuite;
@@ -20,7 +20,7 @@ impl<R> Clone for HandshakeContext<'_, R> {
 impl<R> Copy for HandshakeContext<'_, R> {}
 
 impl<R: Roles> HandshakeContext<'_, R> {
-    /// True if this endpoint can use the suite, and is meant to.
+    /// True if this endpoint can use the suite, and its settings and roles offer the suite.
     pub(crate) fn offers<C: Crypto>(&self, suite: CipherSuite) -> bool {
         if C::AES_128_GCM.is_none() && !R::PUBLIC_KEYS || self.settings.profile == Profile::Minimal {
             return suite == CipherSuite::PSK_WITH_AES_128_CCM_8;
@@ -28,14 +28,14 @@ impl<R: Roles> HandshakeContext<'_, R> {
         self.roles.suites(0).0.contains(&suite) && usable::<C, R>(suite)
     }
 
-    /// True if this endpoint resumes sessions of the suite.
+    /// True if this endpoint can resume sessions with this suite.
     pub(crate) fn resumes<C: Crypto>(&self, suite: CipherSuite) -> bool {
         let has_cipher = || suite.parts().is_some_and(|(_, cipher)| cipher.is_in::<C>());
         self.offers::<C>(suite) || R::RESUMED.0.contains(&suite) && has_cipher()
     }
 }
 
-/// True if the provider and the role have all that the suite needs.
+/// True if the crypto provider and the role support all algorithms of the suite.
 pub(crate) fn usable<C: Crypto, R: Roles>(suite: CipherSuite) -> bool {
     suite.parts().is_some_and(|(exchange, cipher)| {
         cipher.is_in::<C>()

@@ -1,4 +1,5 @@
-//! Cookies of HelloVerifyRequest: proof that a client receives at its source address, without state here.
+//! Cookies of HelloVerifyRequest: they prove that a client receives datagrams at its source address. The server keeps
+//! no state for them.
 
 use super::Settings;
 use super::handshake::Random;
@@ -12,35 +13,35 @@ use crate::time::Instant;
 /// Bytes of a cookie.
 pub(crate) const COOKIE_LEN: usize = 16;
 
-/// The key of cookies. A cookie is computed over the current generation, a number that the clock increases. So a new
-/// generation invalidates old cookies as a new key would (RFC 6347, section 4.2.1). Cookies of the current and of the
-/// previous generation are accepted.
+/// The key of cookies. A cookie is computed over the current generation, a number that increases with time. So a new
+/// generation invalidates old cookies, as a new key would (RFC 6347, section 4.2.1). Cookies of the current and of
+/// the previous generation are accepted.
 pub(crate) struct Cookies {
     key: HmacKey,
 }
 
 impl Cookies {
-    /// No key yet, for an endpoint that never answers.
+    /// No key, for an endpoint that never answers a ClientHello.
     pub(crate) const fn none() -> Self {
         Self { key: HmacKey::none() }
     }
 
-    /// Draws the key.
+    /// Draws a random key.
     pub(crate) fn begin<C: Crypto>(&mut self, crypto: &mut C) {
         let mut key = Secret::<32>::zeroed();
         crypto.random(key.expose_mut());
         self.key.set::<C>(&[key.expose()]);
     }
 
-    /// Returns the cookie that a client has to show in its ClientHello, and receives if it does not. The cookie is of
-    /// this generation, or of the previous one if the client shows that generation. So a wrong cookie costs no more
-    /// than a missing one.
+    /// Returns the cookie that a client must show in its ClientHello. A client with another cookie receives this one
+    /// in a HelloVerifyRequest. The cookie belongs to this generation, or to the previous one if the client's cookie
+    /// belongs to that. So a wrong cookie causes no more work than a missing one.
     ///
     /// The cookie is bound to the address and to the parameters of the client (RFC 6347, section 4.2.1). It is not
-    /// bound to extensions, because some clients write them in another order when they repeat the ClientHello.
+    /// bound to the extensions, because some clients write them in another order when they repeat the ClientHello.
     ///
-    /// If the endpoint answers ClientHellos in fragments, the first half is that of [`Self::of_front`]: a first
-    /// fragment proves this half.
+    /// If the endpoint answers a ClientHello in fragments, the first half of the required cookie comes from
+    /// [`Self::of_front`], because the first fragment alone must prove that half.
     #[inline(never)]
     pub(crate) fn of<C: Crypto>(
         &self,
@@ -51,7 +52,8 @@ impl Cookies {
         self.over::<C>(generation, address, hello.cookie, hello.parameters())
     }
 
-    /// Does the same as [`Self::of`], for a ClientHello with the part `before` its cookie and the cookie `shown`.
+    /// Does the same as [`Self::of`], for a ClientHello with the bytes `before` its cookie and with the cookie
+    /// `shown`.
     pub(crate) fn of_front<C: Crypto>(
         &self,
         generation: u32,
@@ -62,8 +64,8 @@ impl Cookies {
         self.over::<C>(generation, address, shown, [before, &[], &[]])
     }
 
-    /// Returns the cookie that a client has to show instead of `cookie` while we have sent the peer a ClientHello with the
-    /// random number `bound`, or `bound` is that of its ServerHello.
+    /// Returns the cookie that replaces `cookie` while both endpoints open a session with each other. `bound` is the
+    /// random of the ClientHello that we have sent to the peer, or the random of the peer's ServerHello.
     pub(crate) fn bind<C: Crypto>(&self, cookie: &[u8; COOKIE_LEN], bound: &Random) -> [u8; COOKIE_LEN] {
         let mut bound_cookie = [0; COOKIE_LEN];
         self.key.mac_into::<C>(&[cookie, bound], &mut bound_cookie);

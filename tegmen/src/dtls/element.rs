@@ -2,19 +2,20 @@
 
 use super::roles::Roles;
 
-/// The elements of our flights in the order of the protocol: handshake messages, and ChangeCipherSpec, which is none.
+/// The elements of our flights in the order of the protocol: handshake messages, and ChangeCipherSpec, which is not a
+/// handshake message.
 ///
-/// A flight is named by its first element.
+/// The first element identifies a flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Element {
     ClientHello,
     ServerHello,
     ServerHelloDone,
     ClientKeyExchange,
-    /// First element of the last flight of a server, because that flight has no key exchange.
+    /// The first element of a server's last flight, because that flight has no key exchange.
     ChangeCipherSpec,
     Finished,
-    /// Behind the last of each flight.
+    /// The end of each flight: all its elements are sent.
     Sent,
 
     // With public keys, between those above; last, so that the numbers of those above have no holes.

@@ -1,4 +1,4 @@
-//! Writes our flights from the state of the handshake. A retransmitted flight has the same bytes under new record
+//! Writes our flights from the state of the handshake. A retransmitted flight has the same bytes, with new record
 //! numbers (RFC 6347, section 4.2.4).
 
 use super::Fatal;
@@ -20,7 +20,7 @@ use crate::crypto::Crypto;
 use crate::cx::Cx;
 
 impl HandshakeState {
-    /// Returns the next element of the same flight, given what was agreed on.
+    /// Returns the element after `element` in the same flight, according to the agreed parameters.
     fn behind<R: Roles>(&self, element: Element) -> Element {
         if !R::KEEPS {
             return element.next();
@@ -49,14 +49,14 @@ impl HandshakeState {
         }
     }
 
-    /// True once our ChangeCipherSpec was sent: what follows is protected (RFC 6347, section 4.1).
+    /// True after we have sent our ChangeCipherSpec. All later records are protected (RFC 6347, section 4.1).
     pub(crate) fn has_changed_cipher<R: Roles>(&self) -> bool {
         // What is in the transcript was written once.
         let finished = self.flight.place::<R>() > Element::ServerHelloDone.place::<R>();
         self.hashed == Element::Sent && (finished || R::RESUMPTION && self.flags.has(Flags::RESUMED))
     }
 
-    /// Returns the number of messages in our flight before `element`; ChangeCipherSpec does not count.
+    /// Returns the number of handshake messages in our flight before `element`. ChangeCipherSpec is not counted.
     pub(crate) fn messages_before<R: Roles>(&self, element: Element) -> u16 {
         let (mut at, mut messages) = (self.flight, 0u16);
         while at.place::<R>() < element.place::<R>() {
@@ -66,8 +66,8 @@ impl HandshakeState {
         messages
     }
 
-    /// Returns the message_seq of the message that is `element` of our flight. Adds the message to the transcript when it
-    /// is written for the first time.
+    /// Returns the message_seq of the message `element` of our flight. Adds the message to the transcript when it is
+    /// written for the first time.
     #[inline(always)]
     fn number_message<C: Crypto, R: Roles>(&mut self, element: Element, kind: MessageType, body: &[u8]) -> u16 {
         // ChangeCipherSpec has no number.
@@ -85,7 +85,8 @@ impl HandshakeState {
         seq
     }
 
-    /// Moves the fragment of `body` that is due to its front: at most `space` bytes. Returns its offset and its length.
+    /// Moves the next fragment of `body`, at most `space` bytes, to the front of `body`. Returns the offset of the
+    /// fragment and its length.
     #[inline(always)]
     fn take_fragment<R: Roles>(
         &mut self,
@@ -121,9 +122,10 @@ impl HandshakeState {
 pub(crate) const MESSAGE_HEADROOM: usize = record::HEADER_LEN + HEADER_LEN;
 
 impl Handshake<'_> {
-    /// Writes the next datagram of our flight, which is due, and returns its length; 0 if there is nothing (more) to send.
+    /// Writes the next datagram of our flight, and returns its length; 0 if the flight has no more datagrams.
     ///
-    /// `out` must hold the longest message of the flight, even where `settings.mtu` fragments it.
+    /// `out` must be long enough for the longest message of the flight, even if `settings.mtu` makes it several
+    /// fragments.
     pub(crate) fn transmit<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -179,8 +181,8 @@ impl Handshake<'_> {
         Ok(len)
     }
 
-    /// Writes the next element of the flight, or as much of a message as fits `limit`. Returns the number of bytes of
-    /// its record.
+    /// Writes the next element of the flight, or the largest fragment of a message that fits `limit`. Returns the
+    /// number of bytes of its record.
     #[inline(never)] // apart from the loop, which would keep every address that it needs
     fn write<C: Crypto, R: Roles>(
         &mut self,
@@ -212,7 +214,7 @@ impl Handshake<'_> {
         }
     }
 
-    /// Returns the number of bytes before the body of a message in its record, and the most bytes of the body that fit
+    /// Returns two numbers of bytes: those before the body of a message in its record, and those of the body that fit
     /// the record.
     #[inline(always)]
     fn space<C: Crypto, R: Roles>(&self, sealed: bool, limit: usize) -> Result<(usize, usize), Full> {
@@ -239,8 +241,8 @@ impl Handshake<'_> {
         self.ids.as_deref().filter(|_| R::CONNECTION_ID).and_then(ConnectionIds::sent)
     }
 
-    /// Seals a fragment of `piece` bytes that lies behind `before` bytes of `out`. Returns the number of bytes of its
-    /// record.
+    /// Encrypts a fragment of `piece` bytes, which begins in `out` after `before` bytes. Returns the number of bytes
+    /// of its record.
     #[inline(always)]
     fn seal_fragment<C: Crypto, R: Roles>(
         &mut self,
@@ -265,7 +267,7 @@ impl Handshake<'_> {
         Ok(record.len())
     }
 
-    /// Returns the parts that `element` is written from.
+    /// Returns the data from which the message `element` is written.
     #[inline(always)]
     fn parts<R: Roles>(&mut self, element: Element) -> Parts<'_> {
         let len = if element == Element::ClientHello { self.state.cookie_len } else { self.state.outgoing_len };
@@ -279,7 +281,7 @@ impl Handshake<'_> {
         }
     }
 
-    /// The number of our next plaintext record, which is spent with it.
+    /// Returns the number of our next plaintext record, and increments it.
     #[inline(never)]
     pub(crate) fn next_number(&mut self) -> RecordNumber {
         let number = RecordNumber::new(0, self.state.next_sequence);

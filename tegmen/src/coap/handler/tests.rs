@@ -4,7 +4,7 @@ use std::vec::Vec;
 const ALICE: Identity = Identity { principal: Principal(1), protection: Protection::Dtls };
 const NOBODY: Identity = Identity { principal: Principal::NOBODY, protection: Protection::Plain };
 
-/// Only this principal may.
+/// A policy that allows only the requests of this principal.
 struct Only(Principal);
 
 impl Policy for Only {
@@ -13,7 +13,7 @@ impl Policy for Only {
     }
 }
 
-/// Responds as the payload of the request asks for.
+/// A handler that responds as the payload of the request demands.
 struct Obedient {
     called: usize,
 }
@@ -62,7 +62,7 @@ fn request(kind: MessageType, options: &[u16], payload: &[u8]) -> Vec<u8> {
     frame.finish().to_vec()
 }
 
-/// A policy that answers later.
+/// A policy that decides later.
 struct Unsure<const LATER: bool>;
 
 impl<const LATER: bool> Policy for Unsure<LATER> {
@@ -111,7 +111,8 @@ fn a_decision_that_nobody_waits_for_is_a_denial() {
     assert_eq!(Decided::ask(&Unsure::<false>, &handler, &asked), Some(Decided { allows: false }));
 }
 
-/// An error response without payload, with the token of the request; the handler was (not) called.
+/// Asserts that the response is an error without payload, with the token of the request, and that the handler was
+/// called `called` times.
 fn assert_refused(answer: &Answer, code: Code, called: usize) {
     assert_eq!((answer.served, answer.called), (Served::Responded { code, observed: false }, called));
     let message = answer.message();
@@ -213,7 +214,7 @@ fn a_frame_too_small_for_an_error_is_no_room() {
     assert_eq!(answer_in(15, ALICE, &Anybody, &bytes).message().payload(), b"hello");
 }
 
-/// Answers in one message.
+/// A handler without block-wise transfer, which answers in one message.
 struct Short;
 
 impl Handler for Short {

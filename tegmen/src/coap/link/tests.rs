@@ -21,7 +21,7 @@ impl Handler for WellKnown {
     }
 }
 
-/// Code and payload of the answer to a request with these options, in a frame of `room` bytes.
+/// Returns the code and the payload of the response to a request with these options, in a frame of `room` bytes.
 fn ask(method: Code, options: &[(OptionNumber, &[u8])], room: usize) -> (Code, String) {
     let mut storage = [0; 200];
     let mut frame = Frame::new(&mut storage, 0);

@@ -8,7 +8,7 @@ use std::vec::Vec;
 
 const NOBODY: Identity = Identity { principal: Principal::NOBODY, protection: Protection::Plain };
 
-/// A representation, written in pieces, with what is not wanted skipped if `skipping`.
+/// A handler that writes a representation in pieces. If `skipping`, it skips the bytes outside the requested block.
 struct Body {
     bytes: Vec<u8>,
     piece: usize,
@@ -51,7 +51,7 @@ fn ask(body: &mut impl Handler, options: &[(OptionNumber, u32)], room: usize) ->
     frame.bytes().to_vec()
 }
 
-/// Asks block after block as a client does; the body, and how many messages it took.
+/// Asks for one block after the other, as a client does. Returns the body, and the number of messages.
 fn download(body: &mut Body, mut asked: Option<Block>, room: usize) -> (Vec<u8>, usize) {
     let (mut all, mut etags, mut turns) = (Vec::new(), Vec::new(), 0);
     loop {
@@ -152,7 +152,7 @@ fn an_observer_is_registered_only_if_it_asks_and_the_number_is_in_the_response()
     }
 }
 
-/// It lets its clients observe it, and then fails.
+/// A handler that lets its clients observe it, and then fails.
 struct Failing;
 
 impl Handler for Failing {

@@ -35,12 +35,12 @@ struct Client {
     association: Association,
     incoming: Vec<u8>,
     outgoing: [u8; 300],
-    /// The certificates that its owner was asked for, and whether the last of them was the last of the list.
+    /// The certificates that its owner was asked to verify, and whether the last of them was the last of the list.
     lent: Vec<Vec<u8>>,
     is_complete: bool,
 }
 
-/// The number of the Certificate message.
+/// The message_seq of the Certificate message.
 const SEQ: u16 = 2;
 
 impl Client {
@@ -73,7 +73,8 @@ impl Client {
         call(&mut handshake, &mut cx, HandshakeContext { settings: &settings, roles: &roles })
     }
 
-    /// Takes a fragment, and what it has to go back to the record for, as an endpoint does. The owner answers at once.
+    /// Takes a fragment, and repeats the record after each question to the owner, as an endpoint does. The owner
+    /// answers at once.
     fn receive(&mut self, total: usize, offset: usize, body: &[u8]) -> Result<(), Outcome> {
         loop {
             let header =
@@ -127,7 +128,7 @@ impl Client {
         self.with(|handshake, cx, context| handshake.resume(cx, context, answer))
     }
 
-    /// Checks that the bytes that were hashed are those that were lent.
+    /// Asserts that the hashed bytes are the bytes that were lent to the owner.
     fn assert_hashed(&self) {
         let list: Vec<u8> = self.lent.iter().flat_map(|certificate| entry(certificate)).collect();
         let mut expected = HandshakeState::idle();
@@ -143,7 +144,7 @@ fn entry(bytes: &[u8]) -> Vec<u8> {
     [&(bytes.len() as u32).to_be_bytes()[1..], bytes].concat()
 }
 
-/// Three certificates, and the body of their message.
+/// Returns three certificates, and the body of a Certificate message with them.
 fn three() -> (Vec<Vec<u8>>, Vec<u8>) {
     let certificates: Vec<Vec<u8>> =
         [33, 50, 21].iter().map(|len| (0..*len).map(|n| (n * len) as u8).collect()).collect();
@@ -210,7 +211,8 @@ fn only_the_last_certificate_ends_the_list_and_no_other() {
 }
 
 proptest! {
-    /// Fragments in any order, with overlaps, repetitions and losses, forged ones between, and other messages that come early.
+    /// The fragments arrive in any order, with overlaps, repetitions and losses, mixed with forged fragments and
+    /// early messages.
     #[test]
     fn what_is_lent_is_what_was_hashed(
         certificates in vec(vec(any::<u8>(), 0..60), 1..5),

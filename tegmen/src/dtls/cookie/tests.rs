@@ -20,7 +20,7 @@ fn hello(cookie: &[u8]) -> ClientHello<'_> {
     hello
 }
 
-/// True if a cookie made at the start of a generation is valid after these seconds.
+/// True if the cookie in `hello` is valid in this generation.
 fn is_valid(cookies: &Cookies, generation: u32, address: &Address, hello: &ClientHello<'_>) -> bool {
     cookies.of::<Compact>(generation, address, hello) == hello.cookie
 }
@@ -72,7 +72,7 @@ fn a_cookie_is_bound_to_address_and_key() {
     assert!(!is_valid(&other, 1, &HERE, &hello(&cookie)));
 }
 
-/// wolfSSL writes the extensions of its second hello in another order than those of the first.
+/// wolfSSL writes the extensions of its second ClientHello in another order than those of the first.
 #[test]
 fn a_cookie_is_bound_to_the_parameters_of_the_client_and_not_to_its_extensions() {
     let hello = |random: u8, suite: u8, extensions: [u8; 2]| {

@@ -5,20 +5,20 @@ use super::{Write, end};
 use crate::buf::{Reader, Truncated, Writer};
 use crate::crypto::SignatureScheme;
 
-/// The content of a Certificate message (IANA TLS Certificate Types registry).
+/// The type of the content of a Certificate message (IANA TLS Certificate Types registry).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CertificateType(pub u8);
 
 impl CertificateType {
     /// A chain of X.509 certificates.
     pub const X509: Self = Self(0);
-    /// A SubjectPublicKeyInfo and nothing else (RFC 7250).
+    /// A SubjectPublicKeyInfo without a certificate (RFC 7250).
     pub const RAW_PUBLIC_KEY: Self = Self(2);
 }
 
-/// Reads the content of the body. For X.509 this is the certificate_list: each certificate after its length in three
-/// bytes, the sender's own first. Otherwise it is the SubjectPublicKeyInfo. The result is empty if the sender has no
-/// certificate or key.
+/// Reads the content from the body of a Certificate message. For X.509 the content is the certificate_list: each
+/// certificate after its length in three bytes, the sender's own certificate first. For a raw public key the content
+/// is the SubjectPublicKeyInfo. It is empty if the sender has no certificate or key.
 pub(crate) fn read(body: &[u8]) -> Result<&[u8], Truncated> {
     let mut reader = Reader::new(body);
     let len = reader.u24()? as usize;
@@ -27,13 +27,13 @@ pub(crate) fn read(body: &[u8]) -> Result<&[u8], Truncated> {
     Ok(content)
 }
 
-/// Writes the body around its content.
+/// Writes the body of a Certificate message with this content.
 pub(crate) fn write(writer: &mut Writer<'_>, content: &[u8]) -> Write {
     writer.u24(content.len() as u32)?;
     writer.put(content)
 }
 
-/// The certificates of a list, DER each, until one does not parse.
+/// Returns the certificates of a list, each in DER. Stops at the first certificate that does not parse.
 pub fn certificates(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut reader = Reader::new(list);
     core::iter::from_fn(move || {
@@ -42,7 +42,8 @@ pub fn certificates(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Reads a signature after its scheme: the body of CertificateVerify, and the end of ServerKeyExchange.
+/// Reads a signature scheme and the signature after it: the body of CertificateVerify, and the end of
+/// ServerKeyExchange.
 pub(crate) fn read_signature<'r>(reader: &mut Reader<'r>) -> Result<(SignatureScheme, &'r [u8]), Truncated> {
     let scheme = SignatureScheme(reader.u16()?);
     let signature = reader.with_len16()?;
@@ -50,7 +51,7 @@ pub(crate) fn read_signature<'r>(reader: &mut Reader<'r>) -> Result<(SignatureSc
     Ok((scheme, signature))
 }
 
-/// Writes a signature after its scheme.
+/// Writes a signature scheme and the signature after it.
 pub(crate) fn write_signature(writer: &mut Writer<'_>, scheme: SignatureScheme, signature: &[u8]) -> Write {
     writer.u16(scheme.0)?;
     writer.with_len16(signature)

@@ -4,8 +4,8 @@ use super::{Write, end};
 use crate::buf::{Reader, Truncated, Writer};
 use crate::crypto::SignatureScheme;
 
-/// A CertificateRequest as it was received. The names of authorities are ignored: a client does not choose its
-/// certificate by them.
+/// A received CertificateRequest. The names of certificate authorities are ignored: a client does not choose its
+/// certificate by these names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CertificateRequest<'r> {
     certificate_types: &'r [u8],
@@ -13,7 +13,7 @@ pub(crate) struct CertificateRequest<'r> {
 }
 
 impl<'r> CertificateRequest<'r> {
-    /// Reads a whole message body.
+    /// Reads the body of a CertificateRequest.
     pub(crate) fn read(body: &'r [u8]) -> Result<Self, Truncated> {
         let mut reader = Reader::new(body);
         let certificate_types = reader.with_len8()?;
@@ -27,8 +27,9 @@ impl<'r> CertificateRequest<'r> {
         Ok(Self { certificate_types, signature_algorithms })
     }
 
-    /// True if the server accepts a key of this scheme, and can verify its signatures. The two lists have different
-    /// meanings: the schemes also apply to the certificates of authorities in the chain (RFC 5246, section 7.4.4).
+    /// True if the server accepts a key for this scheme, and can verify signatures of this scheme. The two lists of
+    /// the message have different meanings: the schemes also apply to the certificates of the authorities in the
+    /// chain (RFC 5246, section 7.4.4).
     pub(crate) fn accepts(&self, scheme: SignatureScheme) -> bool {
         let kind = if scheme == SignatureScheme::RSA_PKCS1_SHA256 { RSA_SIGN } else { ECDSA_SIGN };
         self.certificate_types.contains(&kind) && contains(self.signature_algorithms, scheme.0)
@@ -40,13 +41,13 @@ pub(crate) fn contains(list: &[u8], number: u16) -> bool {
     list.as_chunks::<2>().0.iter().any(|pair| u16::from_be_bytes(*pair) == number)
 }
 
-/// True if our own request names this scheme.
+/// True if our own CertificateRequest contains this scheme.
 pub(crate) fn asks_for(scheme: SignatureScheme) -> bool {
     let [_, _, schemes @ ..] = &SIGNATURE_ALGORITHMS;
     contains(schemes, scheme.0)
 }
 
-/// Writes the body: every kind of key that is known here, and no names of authorities.
+/// Writes the body of our CertificateRequest: all supported types of keys, and no names of authorities.
 pub(crate) fn write(writer: &mut Writer<'_>) -> Write {
     writer.put(&[2, ECDSA_SIGN, RSA_SIGN])?;
     writer.put(&SIGNATURE_ALGORITHMS)?;
@@ -57,5 +58,5 @@ pub(crate) fn write(writer: &mut Writer<'_>) -> Write {
 const RSA_SIGN: u8 = 1;
 const ECDSA_SIGN: u8 = 64;
 
-/// ecdsa_secp256r1_sha256 and rsa_pkcs1_sha256, after their length.
+/// The schemes ecdsa_secp256r1_sha256 and rsa_pkcs1_sha256, after their length.
 pub(crate) const SIGNATURE_ALGORITHMS: [u8; 6] = [0, 4, 0x04, 0x03, 0x04, 0x01];

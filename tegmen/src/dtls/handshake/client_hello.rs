@@ -5,26 +5,26 @@ use super::{Random, Write, end, write_hello};
 use crate::buf::{Reader, Truncated, Writer};
 use crate::dtls::CipherSuite;
 
-/// A ClientHello as it was received.
+/// A received ClientHello.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientHello<'r> {
-    /// The highest version the client speaks.
+    /// The highest version that the client supports.
     pub(crate) version: [u8; 2],
-    /// The client's random.
+    /// The random of the client.
     pub(crate) random: &'r Random,
-    /// Empty in a first hello.
+    /// The cookie; empty in the first ClientHello of a handshake.
     pub(crate) cookie: &'r [u8],
     /// The offered suites, two bytes each.
     cipher_suites: &'r [u8],
     compression_methods: &'r [u8],
     /// The offered extensions.
     pub(crate) extensions: Extensions,
-    /// The body before the cookie, and after it.
+    /// The parts of the body before and after the cookie.
     pub(crate) around_cookie: [&'r [u8]; 2],
 }
 
 impl<'r> ClientHello<'r> {
-    /// Reads a whole message body; `record_size` as in [`Extensions::read`].
+    /// Reads the body of a ClientHello. `record_size` has the same meaning as in [`Extensions::read`].
     pub(crate) fn read(body: &'r [u8], record_size: bool) -> Result<Self, Truncated> {
         let mut reader = Reader::new(body);
         let Front { version, random, before, cookie } = Front::read(&mut reader)?;
@@ -40,8 +40,8 @@ impl<'r> ClientHello<'r> {
         Ok(Self { version, random, cookie, cipher_suites, compression_methods, extensions, around_cookie })
     }
 
-    /// Returns the session id. It identifies the session that the client wants to resume. With a ticket, a server that
-    /// accepts the ticket repeats the id.
+    /// Returns the session id, which identifies the session that the client wants to resume. If the client shows a
+    /// ticket instead, a server that accepts the ticket repeats this id.
     pub(crate) fn session_id(&self) -> &'r [u8] {
         let [before, _] = self.around_cookie;
         before.get(2 + 32 + 1..).unwrap_or(&[]) // behind version, random and its own length
@@ -69,23 +69,23 @@ impl<'r> ClientHello<'r> {
         extension::each(list).find(|(found, _)| *found == kind).map(|(_, data)| data)
     }
 
-    /// True if the client can do without compression, as it must.
+    /// True if the client offers the null compression, as the RFC requires.
     #[expect(clippy::manual_contains, reason = "its search of bytes is long on a mote")]
     pub(crate) fn offers_null_compression(&self) -> bool {
         self.compression_methods.iter().any(|&method| method == 0)
     }
 
-    /// True if the client supports RFC 5746, as the extension or the signalling suite shows.
+    /// True if the client supports RFC 5746: it sends the extension, or the signalling cipher suite.
     pub(crate) fn signals_renegotiation_info(&self) -> bool {
         self.extensions.renegotiation_info || self.offers(CipherSuite::EMPTY_RENEGOTIATION_INFO_SCSV)
     }
 }
 
-/// The beginning of a ClientHello, up to its cookie.
+/// The beginning of a ClientHello, from the version to the cookie.
 pub(crate) struct Front<'r> {
     version: [u8; 2],
     pub(crate) random: &'r Random,
-    /// The body before the length of the cookie.
+    /// The bytes of the body before the length of the cookie.
     pub(crate) before: &'r [u8],
     pub(crate) cookie: &'r [u8],
 }
@@ -106,7 +106,7 @@ impl<'r> Front<'r> {
     }
 }
 
-/// Writes the body of our hello up to the cookie.
+/// Writes the body of our ClientHello, from the version to the cookie.
 #[inline]
 pub(crate) fn write_front(writer: &mut Writer<'_>, random: &Random, session_id: &[u8], cookie: &[u8]) -> Write {
     write_hello(writer, random)?;
@@ -117,8 +117,9 @@ pub(crate) fn write_front(writer: &mut Writer<'_>, random: &Random, session_id: 
     writer.with_len8(cookie)
 }
 
-/// The bytes after the cookie, which are always the same: cipher_suites (which include the signal of RFC 5746),
-/// compression_methods (null), extensions (extended_master_secret, empty).
+/// The bytes of our ClientHello after the cookie: cipher_suites (with the signalling suite of RFC 5746),
+/// compression_methods (null), and extensions (an empty extended_master_secret). They never change.
 pub(crate) const DEFAULT_OFFER: [u8; 14] = [0, 4, 0xc0, 0xa8, 0x00, 0xff, 1, 0, 0, 4, 0x00, 0x17, 0, 0];
-/// The bytes after the cookie under [`Profile::Minimal`](crate::dtls::Profile::Minimal): one suite, null compression.
+/// The bytes of our ClientHello after the cookie under [`Profile::Minimal`](crate::dtls::Profile::Minimal): one
+/// suite, and null compression.
 pub(crate) const MINIMAL_OFFER: [u8; 6] = [0, 2, 0xc0, 0xa8, 1, 0];

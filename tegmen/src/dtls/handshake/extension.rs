@@ -43,7 +43,7 @@ impl ExtensionType {
 pub(crate) struct MaxFragmentLength(pub(crate) u8);
 
 impl MaxFragmentLength {
-    /// Returns the length in bytes; `None` if the number is not one of the four.
+    /// Returns the length in bytes; `None` if the number is not 1, 2, 3 or 4.
     pub(crate) const fn bytes(self) -> Option<u16> {
         match self.0 {
             1..=4 => Some(256 << self.0),
@@ -51,8 +51,8 @@ impl MaxFragmentLength {
         }
     }
 
-    /// Returns the next max_fragment_length below a limit, if there is one. A client offers it in addition, to servers
-    /// that do not support the limit.
+    /// Returns the largest max_fragment_length that is at most `limit`, if there is one. A client offers it in
+    /// addition to record_size_limit, for servers that do not support that extension.
     pub(crate) const fn within(limit: u16) -> Option<Self> {
         match limit {
             512..1024 => Some(Self(1)),
@@ -64,40 +64,41 @@ impl MaxFragmentLength {
     }
 }
 
-/// The extensions of a ClientHello or ServerHello that this endpoint supports.
+/// The extensions of a received or sent ClientHello or ServerHello that this endpoint supports.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Extensions {
     /// True if extended_master_secret is present.
     pub(crate) extended_master_secret: bool,
-    /// True if renegotiation_info is present and empty, as in a first handshake.
+    /// True if renegotiation_info is present and empty, as in the first handshake of a connection.
     pub(crate) renegotiation_info: bool,
     /// The value of record_size_limit.
     pub(crate) record_size_limit: Option<u16>,
     /// The value of max_fragment_length.
     pub(crate) max_fragment_length: Option<MaxFragmentLength>,
-    /// True if there is an extension that this endpoint never sends.
+    /// True if the message has an extension that this endpoint never sends.
     pub(crate) other: bool,
 }
 
 /// The value of ec_point_formats: uncompressed points only.
 pub(crate) const UNCOMPRESSED: [u8; 2] = [1, 0];
 
-/// True if ec_point_formats names uncompressed points, as it must (RFC 8422, section 5.1.2).
+/// True if ec_point_formats contains the uncompressed format, as the RFC requires (RFC 8422, section 5.1.2).
 pub(crate) fn has_uncompressed(data: &[u8]) -> bool {
     data.split_first().is_some_and(|(len, formats)| usize::from(*len) == formats.len() && formats.contains(&0))
 }
 
-/// Returns each extension of `list`: an extension block without its length, which [`Extensions::read`] has checked.
+/// Returns each extension of `list`, which is an extension block without its length. [`Extensions::read`] has checked
+/// the block.
 pub(crate) fn each(list: &[u8]) -> impl Iterator<Item = (ExtensionType, &[u8])> {
     let mut list = Reader::new(list);
     core::iter::from_fn(move || Some((ExtensionType(list.u16().ok()?), list.with_len16().ok()?)))
 }
 
-/// Maximum number of extensions in a ClientHello or ServerHello, among which repetitions are searched for. No peer
-/// needs more.
+/// Maximum number of extensions in a ClientHello or ServerHello. It limits the time of the search for repeated
+/// extensions. No peer needs more.
 const MAX_EXTENSIONS: usize = 64;
 
-/// True if no extension occurs twice (RFC 5246, section 7.4.1.4), and there are at most [`MAX_EXTENSIONS`].
+/// True if no extension occurs twice (RFC 5246, section 7.4.1.4) and there are at most [`MAX_EXTENSIONS`].
 fn is_set(list: &[u8]) -> bool {
     let alone = |(at, (kind, _)): (usize, (ExtensionType, &[u8]))| {
         at < MAX_EXTENSIONS && each(list).take(at).all(|(before, _)| before != kind)
@@ -112,9 +113,10 @@ pub(crate) fn put(writer: &mut Writer<'_>, kind: ExtensionType, data: &[u8]) -> 
 }
 
 impl Extensions {
-    /// Reads an extension block, which may be absent. With `record_size` no extension may occur twice. An endpoint
-    /// without `record_size` counts the extensions for the size of records and for [connection
-    /// ids](crate::dtls::connection_id) as others. With it, that module reads the ones for connection ids.
+    /// Reads an extension block, which may be absent. If `record_size` is true, the endpoint supports the extensions
+    /// for the size of records, and no extension may occur twice. If it is false, the endpoint counts the extensions
+    /// for the size of records and for [connection ids](crate::dtls::connection_id) as unsupported. If it is true,
+    /// the module of connection ids reads its extensions itself.
     pub(crate) fn read(reader: &mut Reader<'_>, record_size: bool) -> Result<Self, Truncated> {
         let mut found = Self::default();
         if reader.is_empty() {
@@ -147,7 +149,8 @@ impl Extensions {
         Ok(found)
     }
 
-    /// Returns the extension block of a mote, which has at most two extensions; empty if none is set.
+    /// Returns the extension block of a mote, which has at most two extensions. The block is empty if no extension is
+    /// set.
     pub(crate) fn bytes(&self) -> &'static [u8] {
         // The length of the list, and of each extension its type, length and content.
         match (self.extended_master_secret, self.renegotiation_info) {
@@ -158,8 +161,8 @@ impl Extensions {
         }
     }
 
-    /// Writes the block with the extensions that are set and those that `more` writes; writes nothing if there are
-    /// none.
+    /// Writes the block of the extensions that are set and those that `more` writes. Writes nothing if there are no
+    /// extensions.
     pub(crate) fn write_with(&self, writer: &mut Writer<'_>, more: impl FnOnce(&mut Writer<'_>) -> Write) -> Write {
         let before = writer.len();
         writer.behind_len::<2>(|writer| {

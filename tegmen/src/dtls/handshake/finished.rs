@@ -6,7 +6,7 @@ use crate::crypto::hash::{HmacKey, Sha256};
 /// Bytes of verify_data.
 pub(crate) const VERIFY_LEN: usize = 12;
 
-/// Writes the verify_data of one side over all handshake messages up to now.
+/// Writes the verify_data of the client or of the server, over all handshake messages up to now.
 #[inline(never)]
 pub(crate) fn write_verify_data<C: Crypto>(
     master: &HmacKey,

@@ -3,7 +3,7 @@
 use super::{Write, end};
 use crate::buf::{Full, Reader, Truncated, Writer};
 
-/// Reads the identity hint, or the identity.
+/// Reads the PSK identity hint of a ServerKeyExchange, or the PSK identity of a ClientKeyExchange.
 pub(crate) fn read(body: &[u8]) -> Result<&[u8], Truncated> {
     let mut reader = Reader::new(body);
     let text = reader.with_len16()?;
@@ -11,13 +11,13 @@ pub(crate) fn read(body: &[u8]) -> Result<&[u8], Truncated> {
     Ok(text)
 }
 
-/// Writes the identity.
+/// Writes the PSK identity of a ClientKeyExchange.
 pub(crate) fn write(writer: &mut Writer<'_>, identity: &[u8]) -> Write {
     write_len(writer, identity)?;
     writer.put(identity)
 }
 
-/// Writes the length of the identity, which precedes it.
+/// Writes the length field before the PSK identity.
 pub(crate) fn write_len(writer: &mut Writer<'_>, identity: &[u8]) -> Write {
     writer.u16(u16::try_from(identity.len()).map_err(|_| Full)?)
 }
