@@ -215,7 +215,7 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Server: resumes a session. Then our flight begins with the ServerHello and includes Finished.
+    /// Server: resumes the session that was found. Then waits for the ChangeCipherSpec of the client.
     #[inline(always)]
     pub(crate) fn accept_session<C: Crypto, R: Roles>(
         &mut self,

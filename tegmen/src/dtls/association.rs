@@ -8,9 +8,9 @@ use crate::identity::Principal;
 /// peer with the lowest rank first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Rank {
-    /// We received a ClientHello or other handshake messages from the address; the peer has proved no key.
+    /// The peer sent datagrams from its address, and has proved no key.
     Stranger,
-    /// The peer proved a key, and opened the association.
+    /// The peer proved a key.
     Authenticated,
     /// We opened the association ourselves.
     Ours,

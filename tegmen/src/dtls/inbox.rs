@@ -1,9 +1,10 @@
 //! Fragments and early records, in the bounded receive buffer of one handshake (RFC 6347, section 4.2.3).
 //!
-//! The message that is due is reassembled at the front of the buffer. A fragment or record that arrives too early (a
-//! later message, a record of the next epoch) waits unchanged at the end of the buffer, and is tried again after each
-//! step. One that does not fit is dropped: the peer sends it again. A fragment that contradicts earlier bytes is
-//! dropped as a whole, so that the two cannot mix.
+//! The message that is due is reassembled at the front of the buffer. A fragment or record that arrives too early (of
+//! a later message, or of the next epoch) waits unchanged at the end of the buffer, and is tried again after each
+//! step of the handshake. If an early fragment or record does not fit, it is dropped, and the peer sends it again. A
+//! fragment that contradicts bytes that arrived earlier is dropped as a whole, so that the content of two messages
+//! cannot mix.
 
 use super::Fatal;
 use super::handshake::{Fragment, MessageType};
@@ -12,30 +13,30 @@ use super::roles::Roles;
 use crate::buf::{Full, Reader, Writer, copy, shift_left};
 use crate::counters::Discard;
 
-/// The kind of the bytes that wait.
+/// The kind of an item that waits in the buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Held {
-    /// A handshake header and its whole message.
+    /// A handshake header and the whole message after it.
     Fragment,
-    /// A whole record of the protected epoch, header included.
+    /// A whole record of the protected epoch, with its header.
     Record,
 }
 
 const CONSUMED: u8 = 0xff;
-/// Length (2) and kind (1) before the bytes of each waiting item.
+/// Bytes before each waiting item: its length (2 bytes) and its kind (1 byte).
 const ITEM_HEADER: usize = 3;
 
 /// The state of the receive buffer. The buffer itself belongs to the peer table.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     kind: MessageType,
-    /// Length of the message at the front; 0 if none is being reassembled. After the message the buffer has one bit for
-    /// each of its bytes, set once the byte has arrived. For a message that is verified as it arrives: the number of
-    /// its bytes at the front.
+    /// Length of the message at the front; 0 if no message is being reassembled. The buffer has after the message one
+    /// bit for each byte of the message, which is set when the byte has arrived. For a message that is verified while
+    /// it arrives, this is the number of its bytes at the front.
     total: u16,
-    /// Bytes of the message that have arrived.
+    /// Number of bytes of the message that have arrived.
     come: u16,
-    /// Bytes used at the back.
+    /// Number of bytes that waiting items use at the end of the buffer.
     held: u16,
 }
 
@@ -44,8 +45,8 @@ impl Inbox {
         Self { kind: MessageType(0), total: 0, come: 0, held: 0 }
     }
 
-    /// Adds a fragment of the message that is due. Returns the length of the message once it is complete. If messages
-    /// may be `long`, as certificates are, a fragment of which no byte has arrived before is copied as a whole.
+    /// Adds a fragment of the message that is due. Returns the length of the message when it is complete. If messages
+    /// may be `long`, as certificates are, a fragment of which no byte has arrived before is copied with one call.
     pub(crate) fn add(
         &mut self,
         room: &mut [u8],
@@ -102,12 +103,12 @@ impl Inbox {
         Ok(Some(total))
     }
 
-    /// Forgets the message at the front. The items that wait at the end stay.
+    /// Forgets the message at the front. The waiting items at the end remain.
     pub(crate) const fn forget_pieces(&mut self) {
         (self.total, self.come) = (0, 0);
     }
 
-    /// Keeps a whole message at the front until [`Self::forget_pieces`].
+    /// Stores a whole message at the front until [`Self::forget_pieces`].
     pub(crate) fn keep(&mut self, room: &mut [u8], message: &[u8]) -> Result<(), Fatal> {
         self.make_room(room, message.len());
         copy(room, message).map_err(|_| Fatal::TooLarge)?;
@@ -115,7 +116,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Does the same as [`Self::keep`], for a message that waited at `at`.
+    /// Does the same as [`Self::keep`], for a message that waited in the buffer from the position `at`.
     pub(crate) fn keep_waiting(&mut self, room: &mut [u8], at: usize, len: usize) {
         self.make_room(room, len);
         if let Some(up_to_end) = room.get_mut(..at.saturating_add(len)) {
@@ -124,12 +125,12 @@ impl Inbox {
         }
     }
 
-    /// Does the same as [`Self::keep`], for a message that was reassembled at the front.
+    /// Does the same as [`Self::keep`], for a message that was reassembled at the front of the buffer.
     pub(crate) const fn keep_front(&mut self, len: usize) {
         self.total = len as u16;
     }
 
-    /// Returns the message that is kept at the front.
+    /// Returns the message that is stored at the front.
     pub(crate) fn kept<'r>(&self, room: &'r [u8]) -> &'r [u8] {
         room.get(..self.total.into()).unwrap_or(&[])
     }
@@ -144,7 +145,7 @@ impl Inbox {
         self.come as usize
     }
 
-    /// Counts `len` bytes that have arrived and are at the front.
+    /// Counts `len` more bytes of the message, which have arrived and are at the front of the buffer.
     pub(crate) const fn advance(&mut self, len: usize) {
         self.total = self.total.wrapping_add(len as u16);
         self.come = self.come.wrapping_add(len as u16);
@@ -155,12 +156,12 @@ impl Inbox {
         self.total = len as u16;
     }
 
-    /// Returns the position of the first fragment that waits, after the front part of a buffer.
+    /// Returns the position at which the waiting items begin, which is the end of the front part of the buffer.
     pub(crate) fn free(&self, room: &[u8]) -> usize {
         room.len().saturating_sub(self.held.into())
     }
 
-    /// Forgets the items that wait. Returns false if there are none.
+    /// Drops all waiting items. Returns false if there are none.
     pub(crate) fn drop_held(&mut self) -> bool {
         core::mem::take(&mut self.held) > 0
     }
@@ -171,7 +172,7 @@ impl Inbox {
         }
     }
 
-    /// Keeps `header` and `body` for later, unless they are kept already.
+    /// Stores `header` and `body` as a waiting item, unless the same bytes already wait.
     pub(crate) fn hold(&mut self, room: &mut [u8], kind: Held, header: &[u8], body: &[u8]) -> Result<(), Discard> {
         let len = header.len().wrapping_add(body.len());
         let needed = usize::from(self.held).saturating_add(len).saturating_add(ITEM_HEADER);
@@ -197,24 +198,25 @@ impl Inbox {
         Ok(())
     }
 
-    /// Finds a waiting fragment of message `seq` and marks it as used. Returns the position and the length of its bytes
-    /// in the buffer. If certificates are verified in parts, the fragment begins within the bytes that have arrived, or
-    /// right after them.
+    /// Finds a waiting fragment of the message with number `seq`, and marks it as used. Returns the position and the
+    /// length of its bytes in the buffer. If certificates are verified in parts, finds only a fragment that begins
+    /// within or directly after the bytes that have arrived.
     pub(crate) fn take_fragment<R: Roles>(&mut self, room: &mut [u8], seq: u16) -> Option<(usize, usize)> {
         self.take::<R>(room, Held::Fragment, Some(seq))
     }
 
-    /// Finds a waiting record and marks it as used. Returns the position and the length of its bytes in the buffer.
+    /// Finds a waiting record, and marks it as used. Returns the position and the length of its bytes in the buffer.
     pub(crate) fn take_record<R: Roles>(&mut self, room: &mut [u8]) -> Option<(usize, usize)> {
         self.take::<R>(room, Held::Record, None)
     }
 
-    /// Forgets everything that waits.
+    /// Forgets the message at the front and all waiting items.
     pub(crate) fn clear(&mut self) {
         *self = Self::new();
     }
 
-    /// In a handshake header `seq` follows type and length, and the offset follows `seq`.
+    /// Finds a waiting item of the kind `wanted`, and marks it as used. In a handshake header, `seq` follows the type
+    /// and the length, and the offset follows `seq`.
     #[inline(never)]
     fn take<R: Roles>(&mut self, room: &mut [u8], wanted: Held, seq: Option<u16>) -> Option<(usize, usize)> {
         let (at, len) = self.each(room, |kind, bytes| {
@@ -228,7 +230,8 @@ impl Inbox {
         Some((at, len))
     }
 
-    /// Walks the items until `found` returns true. Returns position and length of that item's bytes.
+    /// Calls `found` for each waiting item until it returns true. Returns the position and the length of that item's
+    /// bytes.
     fn each(&self, room: &[u8], mut found: impl FnMut(u8, &[u8]) -> bool) -> Option<(usize, usize)> {
         let mut at = room.len().checked_sub(self.held.into())?;
         loop {
@@ -245,8 +248,8 @@ impl Inbox {
     }
 }
 
-/// Returns the places of the bits for `len` bytes from `offset`: the index of each byte that holds such bits, and their
-/// mask.
+/// Returns the bits for `len` bytes from `offset`: the index of each byte that contains such bits, and the mask of
+/// the bits.
 fn masks(offset: usize, len: usize) -> impl Iterator<Item = (usize, u8)> {
     let end = offset.saturating_add(len);
     (offset / 8..end.div_ceil(8)).map(move |at| {

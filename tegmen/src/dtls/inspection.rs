@@ -1,4 +1,4 @@
-//! Reads handshakes of other endpoints from datagrams, for a program that examines a server or a capture.
+//! Reads the handshakes of other endpoints from datagrams, for programs that examine a server or a capture.
 
 use super::connection_id::Hello;
 use super::handshake::client_hello::ClientHello;
@@ -8,12 +8,12 @@ use super::handshake::{Fragment, hello_verify_request};
 use super::{CipherSuite, MessageType};
 use crate::buf::{Reader, Truncated};
 
-/// A handshake message or a piece of one (RFC 6347, section 4.2.2), from a record of epoch 0.
+/// A handshake message, or a fragment of one (RFC 6347, section 4.2.2), from a record of epoch 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HandshakeFragment<'r> {
     /// The type of the whole message.
     pub message_type: MessageType,
-    /// The number of the message in the handshake of its sender.
+    /// The message_seq: the number of the message among those of its sender in this handshake.
     pub message_seq: u16,
     /// The length of the whole message in bytes, without its header.
     pub length: u32,
@@ -24,7 +24,8 @@ pub struct HandshakeFragment<'r> {
 }
 
 impl<'r> HandshakeFragment<'r> {
-    /// Reads the fragments of the content of a record, until one does not parse. Each lies within its message.
+    /// Reads the fragments in the content of a record. Stops at the first one that does not parse, or that would end
+    /// after the end of its message.
     pub fn each(content: &'r [u8]) -> impl Iterator<Item = Self> {
         let mut reader = Reader::new(content);
         core::iter::from_fn(move || {
@@ -40,48 +41,51 @@ impl<'r> HandshakeFragment<'r> {
     }
 }
 
-/// The messages in which two ends agree on the parameters of a session.
+/// The handshake messages with which two endpoints agree on the parameters of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HandshakeMessage<'r> {
     /// ClientHello (RFC 6347, section 4.2.1).
     ClientHello {
-        /// The highest version that the client speaks.
+        /// The highest version that the client supports.
         version: [u8; 2],
-        /// The cookie; empty in a first hello.
+        /// The cookie; empty in the first ClientHello of a handshake.
         cookie: &'r [u8],
-        /// The body before the length of the cookie, and after the cookie.
+        /// Two parts of the body: the bytes before the length of the cookie, and the bytes after the cookie.
         around_cookie: [&'r [u8]; 2],
-        /// True if the client supports RFC 5746, as the extension or the signalling suite shows.
+        /// True if the client supports RFC 5746: it sends the extension, or the signalling cipher suite.
         renegotiation_info: bool,
-        /// True if the client shows the id of a session (RFC 5246, section 7.4.1.2), or a ticket (RFC 5077, section
-        /// 3.2).
+        /// True if the client asks to resume a session, by its id (RFC 5246, section 7.4.1.2) or by a ticket (RFC
+        /// 5077, section 3.2).
         resumes: bool,
     },
     /// HelloVerifyRequest (RFC 6347, section 4.2.1).
     HelloVerifyRequest {
-        /// The cookie that the client has to repeat.
+        /// The cookie that the client must repeat.
         cookie: &'r [u8],
     },
     /// ServerHello (RFC 5246, section 7.4.1.3).
     ServerHello {
         /// The chosen version.
         version: [u8; 2],
-        /// The chosen suite.
+        /// The chosen cipher suite.
         cipher_suite: CipherSuite,
-        /// True if the session is bound to its handshake (RFC 7627).
+        /// True if the server agrees to the extended master secret, which binds the session to its handshake (RFC
+        /// 7627).
         extended_master_secret: bool,
         /// True if the server protects against the renegotiation attack (RFC 5746).
         renegotiation_info: bool,
-        /// The longest content of a record that the server accepts, in bytes (RFC 8449).
+        /// The longest content of a record that the server accepts, in bytes (RFC 8449); `None` without the
+        /// extension.
         record_size_limit: Option<u16>,
-        /// The longest content of a record in both directions, in bytes (RFC 6066, section 4).
+        /// The longest content of a record in both directions, in bytes (RFC 6066, section 4); `None` without the
+        /// extension.
         max_fragment_length: Option<u16>,
         /// The connection id that the server expects in the records that it receives (RFC 9146).
         connection_id: Option<&'r [u8]>,
         /// True if the server supports return routability checks (RFC 9853).
         return_routability: bool,
     },
-    /// Another message, which is not read.
+    /// Any other message. Its content is not read.
     Other,
 }
 

@@ -1,12 +1,12 @@
 //! DTLS 1.2 (RFC 6347) with pre-shared keys (RFC 4279, RFC 6655), and with certificates or raw public keys (RFC 8422,
 //! RFC 7250).
 //!
-//! [`record`] opens and seals; `handshake` has one file per message; `inbox` reassembles fragments in a bounded buffer;
-//! `receive` takes records and messages in their order; `certificate_list` takes certificates as they arrive; `flight`
-//! writes our flights, and writes lost ones again; `client` and `server` are the two state machines; `abbreviated`
-//! resumes sessions; `public_key` has the steps of both ends with public keys. The result of a handshake is an
-//! `Association`. Nothing here depends on a peer table or a socket: that is [`crate::endpoint`]. `inspection` reads
-//! handshakes of other endpoints, for tools.
+//! [`record`] encrypts and decrypts records. `handshake` has one file for each message. `inbox` reassembles fragments
+//! in a bounded buffer. `receive` processes records and messages in their order. `certificate_list` verifies
+//! certificates while they arrive. `flight` writes our flights, and retransmits lost ones. `client` and `server` are
+//! the two state machines. `abbreviated` resumes sessions. `public_key` has the steps of both endpoints with public
+//! keys. The result of a handshake is an `Association`. This module uses no peer table and no socket:
+//! [`crate::endpoint`] has the peer table. `inspection` reads handshakes of other endpoints, for tools.
 
 mod abbreviated;
 pub(crate) mod alert;
@@ -61,54 +61,56 @@ pub use suite::{CipherSuite, Suites};
 
 use crate::time::{Duration, millis};
 
-/// DTLS 1.2 on the wire (RFC 6347, section 4.1).
+/// The version bytes of DTLS 1.2 (RFC 6347, section 4.1).
 pub(crate) const VERSION: [u8; 2] = [254, 253];
 
-/// The extensions that a handshake offers, and the layout of its flights in datagrams.
+/// The extensions that a handshake offers, and the distribution of its flights over datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Profile {
-    /// Extended master secret (RFC 7627) and renegotiation indication (RFC 5746); a flight shares datagrams.
+    /// Extended master secret (RFC 7627) and renegotiation indication (RFC 5746). Several messages of a flight share
+    /// a datagram.
     #[default]
     Default,
-    /// No extensions, and ClientKeyExchange, ChangeCipherSpec and Finished each in a separate datagram: the bytes of
-    /// the Blink paper. Without extended master secret the session must not be exported or resumed.
+    /// No extensions. ClientKeyExchange, ChangeCipherSpec and Finished are each in a separate datagram: these are the
+    /// bytes of the Blink paper. Without extended master secret, do not export keys from the session, and do not
+    /// resume it.
     Minimal,
 }
 
 /// The settings of the DTLS side of an endpoint. Times have a resolution of one millisecond, and a maximum of 49 days.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// The profile of handshakes.
+    /// The extensions and the datagrams of handshakes.
     pub profile: Profile,
-    /// The cipher suites. Only [`Extended`] endpoints have a choice.
+    /// The cipher suites that handshakes offer and accept. Only [`Extended`] endpoints have a choice.
     pub suites: Suites,
-    /// Largest UDP payload that is sent, in bytes; larger handshake messages are fragmented to it. Where a flight is lost
-    /// twice, [`Extended`] endpoints send it in datagrams of 508 bytes, then of 254, then of 127
-    /// (RFC 6347, section 4.1.1.1); others keep to this size.
+    /// Largest UDP payload of a handshake that is sent, in bytes. Longer handshake messages are fragmented. If a
+    /// flight is lost twice, [`Extended`] endpoints send it in datagrams of 508 bytes, then of 254, then of 127 (RFC
+    /// 6347, section 4.1.1.1). Other endpoints do not change the size.
     pub mtu: u16,
-    /// The longest content of a protected record that this end accepts, in bytes: 64 to 2^14, or 0 for any. A client
-    /// asks for it with record_size_limit (RFC 8449), and from 512 on also with the next lower max_fragment_length
-    /// (RFC 6066, section 4). A server announces it to clients that ask. Only [`Extended`]
-    /// endpoints support it.
+    /// The longest content of a protected record that this endpoint accepts, in bytes: 64 to 2^14, or 0 for no limit.
+    /// A client sends it in record_size_limit (RFC 8449), and from 512 bytes on also in max_fragment_length as the
+    /// next lower value (RFC 6066, section 4). A server sends it to clients that support record_size_limit. Only
+    /// [`Extended`] endpoints support it.
     pub record_size_limit: u16,
-    /// Connection ids (RFC 9146): a client offers them, a server accepts them from clients that offer them; `None`
-    /// turns both off. Only [`Extended`] endpoints support them, and not under
-    /// [`Profile::Minimal`].
+    /// Connection ids (RFC 9146). A client offers them, and a server accepts them from clients that offer them.
+    /// `None` turns both off. Only [`Extended`] endpoints support them, and not under [`Profile::Minimal`].
     pub connection_id: Option<ConnectionIdConfig>,
-    /// First retransmission timeout. It doubles with each retransmission (RFC 6347, section 4.2.4.1). The check of a
-    /// new address waits for its response for the same time.
+    /// The first retransmission timeout. It doubles with each retransmission (RFC 6347, section 4.2.4.1). The check
+    /// of a new address waits for this time for its response.
     pub retransmit_first: Duration,
     /// The longest retransmission timeout.
     pub retransmit_max: Duration,
-    /// The maximum duration of a handshake; a longer one fails.
+    /// The maximum duration of a handshake. After this time the handshake fails.
     pub handshake_timeout: Duration,
     /// The time for which the last flight is kept for retransmission: twice the maximum segment lifetime (RFC 6347,
     /// section 4.2.4).
     pub linger: Duration,
-    /// The time after which a session that received nothing is forgotten. Zero keeps it until it is displaced.
+    /// The time after which a session that received no record is forgotten. With zero, a session remains until
+    /// another peer displaces it from the table.
     pub idle_timeout: Duration,
-    /// The minimum time for which a cookie is valid, within a second in thirty. A cookie is valid for at most twice
-    /// this time.
+    /// The minimum time for which a cookie is valid, with an error of at most about one second in thirty. A cookie is
+    /// valid for at most twice this time.
     pub cookie_lifetime: Duration,
 }
 
@@ -130,7 +132,8 @@ impl Default for Config {
     }
 }
 
-/// [`Config`] as it is kept: a mote multiplies no 64-bit numbers and passes on 4 bytes for each time.
+/// [`Config`] in the form in which an endpoint stores it: a mote then multiplies no 64-bit numbers, and passes 4
+/// bytes for each time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) profile: Profile,
@@ -139,7 +142,7 @@ pub(crate) struct Settings {
     pub(crate) retransmit_max_ms: u32,
     pub(crate) handshake_timeout_ms: u32,
     pub(crate) linger_ms: u32,
-    /// Zero if there is none.
+    /// In milliseconds; zero if sessions have no idle timeout.
     pub(crate) idle_timeout_ms: u32,
     pub(crate) cookie_lifetime_ms: u32,
 }
@@ -162,56 +165,60 @@ impl From<Config> for Settings {
 /// The reason why an association ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fatal {
-    /// A handshake message that is not allowed in this state.
+    /// The peer sent a handshake message that is not allowed in this state.
     UnexpectedMessage(MessageType),
-    /// A handshake message that does not parse.
+    /// The peer sent a handshake message that does not parse.
     Decode,
-    /// The peer sent a value out of range, or chose what was not offered.
+    /// The peer sent a value out of range, or chose a value that was not offered.
     IllegalParameter,
-    /// The server answered an extension that was not sent.
+    /// The ServerHello contains an extension that the client did not send.
     UnsupportedExtension,
     /// The peer offers no cipher suite that we accept.
     NoCommonSuite,
-    /// The peer accepts no type of certificate that we have, or has none that we accept (RFC 7250, section 4.2).
+    /// The peer accepts none of the certificate types that we have, or has none of those that we accept (RFC 7250,
+    /// section 4.2).
     NoCommonCertificateType,
     /// The peer does not support DTLS 1.2.
     Version,
-    /// A handshake message that is longer than the buffers can ever hold.
+    /// A handshake message is longer than the buffers.
     TooLarge,
-    /// A record that holds more than was agreed on (RFC 8449, section 4).
+    /// The peer sent a record with more content than the agreed limit (RFC 8449, section 4).
     RecordOverflow,
-    /// The peer's Finished does not match the handshake.
+    /// The content of the peer's Finished does not match the handshake.
     BadFinished,
-    /// A signature of the handshake is wrong: the peer does not have the private key of what it showed.
+    /// A signature of the handshake is wrong: the peer does not have the private key for the public key that it
+    /// showed.
     BadSignature,
-    /// The certificate or raw public key of the peer was refused, or the name of the server that it asks for. The code that refused
-    /// it knows the cause.
+    /// The owner refused the certificate or the raw public key of the peer, or the server name in the peer's
+    /// ClientHello. The code that refused it knows the cause.
     Refused(AlertDescription),
-    /// The client has no certificate, but the server requires one.
+    /// The server requires a certificate from the client, and the client has none.
     NoCertificate,
-    /// The peer resumes a session that had extended master secret without it (RFC 7627, section 5.3).
+    /// The session that is resumed had extended master secret, but the peer resumes it without (RFC 7627, section
+    /// 5.3).
     NoExtendedMasterSecret,
-    /// The peer's Finished could not be decrypted: its key or its identity differs from the one known here. The peer
-    /// receives the same alert in both cases; `identity_known` is for the operator's log.
+    /// The peer's Finished did not decrypt: its key or its PSK identity differs from those configured in this
+    /// endpoint. The peer receives the same alert in both cases. `identity_known` is for the operator's log.
     WrongKeyOrIdentity {
-        /// False if no key is configured for the identity.
+        /// False if no key is configured for the PSK identity.
         identity_known: bool,
     },
-    /// No key is configured for this server, so nothing can be offered to it. Or the server declined to resume a
-    /// session that this client can only resume.
+    /// No key is configured for this server, so the client has nothing to offer. Or the server declined to resume a
+    /// session with a suite that this client uses only to resume sessions.
     NoCredentials,
-    /// The peer fell silent before the handshake ended. A server that does not answer our Finished has
-    /// forgotten the handshake, or cannot be reached any more; some servers do not answer a wrong key either.
+    /// The peer sent no more messages before the handshake ended. A server that does not answer our Finished has
+    /// forgotten the handshake, or cannot be reached any more. Some servers also do not answer if the key is wrong.
     TimedOut {
-        /// True if our Finished was sent and not answered.
+        /// True if our Finished was sent and got no answer.
         after_finished: bool,
     },
     /// The peer ended the association with this alert.
     Alert(AlertDescription),
     /// The peer closed the session with close_notify.
     Closed,
-    /// A key reached its limit: 2^23 sealed records or 2^10 failed opens. A new handshake gives new keys.
+    /// A key reached its limit: 2^23 records were sealed, or 2^10 records failed to open. A new handshake gives new
+    /// keys.
     KeyExhausted,
-    /// Nothing was received for the configured time.
+    /// No record was received for the configured idle timeout.
     Idle,
 }

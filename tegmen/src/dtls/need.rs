@@ -1,4 +1,4 @@
-//! The questions of a handshake to the owner of its endpoint, and the answers.
+//! The questions that a handshake asks the owner of its endpoint, and the answers.
 
 use super::context::HandshakeContext;
 use super::handshake::certificate::CertificateType;
@@ -17,66 +17,71 @@ use crate::dtls::roles::Roles;
 use crate::identity::Principal;
 use crate::secret::Secret;
 
-/// The input that a suspended handshake waits for.
+/// The input that a suspended handshake needs from its owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Need<'n> {
-    /// Client: the identity and the pre-shared key for the server. The server sent this hint, which is often empty.
+    /// Client: needs the identity and the pre-shared key for the server, which sent this hint. The hint is often
+    /// empty.
     PskForServer {
         /// PSK identity hint (RFC 4279, section 5.2).
         hint: &'n [u8],
     },
-    /// Server: the pre-shared key of the client with this identity.
+    /// Server: needs the pre-shared key of the client with this identity.
     PskOfClient {
         /// PSK identity (RFC 4279, section 5.1).
         identity: &'n [u8],
     },
-    /// The decision whether the peer is trusted. It has not proved yet that it has the private key.
+    /// Needs the decision whether the peer is trusted. The peer has not yet proved that it has the private key.
     VerifyPeer {
         /// The certificate type of the peer.
         certificate_type: CertificateType,
-        /// The content that the peer shows: see [`Credential::content`](crate::dtls::roles::Credential::content).
+        /// The certificates or the raw public key that the peer shows: see
+        /// [`Credential::content`](crate::dtls::roles::Credential::content).
         content: &'n [u8],
     },
-    /// The decision whether a certificate of the peer, in DER, belongs to a trusted path. It is needed for each
-    /// certificate of the list in order, the peer's own first, in place of [`Self::VerifyPeer`]: see
-    /// [`Keys::CERTIFICATES_IN_PARTS`](crate::dtls::Keys).
+    /// Needs the decision whether a certificate of the peer, in DER, belongs to a trusted path. The handshake asks
+    /// for each certificate of the list in order, the peer's own first, instead of asking [`Self::VerifyPeer`] once:
+    /// see [`Keys::CERTIFICATES_IN_PARTS`](crate::dtls::Keys).
     VerifyCertificate {
-        /// The certificate. Those before it are not kept.
+        /// The certificate. The endpoint no longer has the earlier certificates of the list.
         certificate: &'n [u8],
-        /// True for the peer's own: a path begins.
+        /// True for the peer's own certificate, with which a path begins.
         is_first: bool,
-        /// True for the last of the list. The answer is then [`Answer::Peer`], and for every other [`Answer::Continue`].
+        /// True for the last certificate of the list, to which the answer is [`Answer::Peer`]. The answer to every
+        /// other certificate is [`Answer::Continue`].
         is_last: bool,
     },
-    /// A signature with our private key.
+    /// Needs a signature with our private key.
     Sign {
-        /// The number of the [named server](crate::dtls::roles::Keys::server) that answers, 0 if there is none.
+        /// The number of the [named server](crate::dtls::roles::Keys::server) that the client asks for, 0 without a
+        /// named server.
         server: u32,
-        /// The number of our [`Credential`](crate::dtls::roles::Credential).
+        /// The number of our [`Credential`](crate::dtls::roles::Credential) that has the private key.
         credential: u8,
         /// SHA-256 of the data to sign.
         digest: [u8; DIGEST_LEN],
     },
-    /// Client: a new premaster secret, and its encryption to the peer with RSAES-PKCS1-v1_5 (RFC 5246, section
+    /// Client: needs a new premaster secret, and its encryption to the peer with RSAES-PKCS1-v1_5 (RFC 5246, section
     /// 7.4.7.1).
     Encrypt {
-        /// SubjectPublicKeyInfo of the peer, DER.
+        /// The SubjectPublicKeyInfo of the peer, in DER.
         public_key: &'n [u8],
         /// The first two bytes of the secret; the other 46 bytes are random.
         version: [u8; 2],
     },
-    /// Server: the premaster secret, decrypted with our private key.
+    /// Server: needs the premaster secret, decrypted with our private key.
     ///
-    /// The answer and its time must not reveal whether the padding was right, or which other error occurred: use
-    /// [`premaster_secret`](super::rsa::premaster_secret).
+    /// The answer and the time until the answer must not reveal whether the padding was right, or which other error
+    /// occurred: use [`premaster_secret`](super::rsa::premaster_secret).
     Decrypt {
-        /// The number of the [named server](crate::dtls::roles::Keys::server) that answers, 0 if there is none.
+        /// The number of the [named server](crate::dtls::roles::Keys::server) that the client asks for, 0 without a
+        /// named server.
         server: u32,
-        /// The number of our [`Credential`](crate::dtls::roles::Credential).
+        /// The number of our [`Credential`](crate::dtls::roles::Credential) that has the private key.
         credential: u8,
-        /// EncryptedPreMasterSecret.
+        /// The EncryptedPreMasterSecret of the client.
         encrypted: &'n [u8],
-        /// The version of the ClientHello, with which the secret has to begin.
+        /// The version in the ClientHello. The premaster secret must begin with this version.
         version: [u8; 2],
     },
 }
@@ -93,39 +98,40 @@ pub enum Answer<'n> {
         /// The principal under which the application sees the peer in requests.
         principal: Principal,
     },
-    /// Server: the two keys of an identity whose key is being replaced. The client may have either. Only the roles of a
-    /// host with resumption or public keys try both ([`Roles::ON_HOST`]). Others use neither, and the handshake fails.
-    /// The keys take 141 bytes of the outgoing buffer.
+    /// Server: the two keys of an identity whose key is being replaced. The client may have either key. Only the
+    /// roles of a host with resumption or public keys try both ([`Roles::ON_HOST`]). Other roles use neither, and the
+    /// handshake fails. The keys take 141 bytes of the outgoing buffer.
     Psks(&'n [(&'n [u8], Principal); 2]),
-    /// There is no such key. A server continues with a random key, so that a peer cannot learn which identities exist.
+    /// The owner has no such key. A server continues with a random key, so that a peer cannot learn which identities
+    /// exist.
     Unknown,
-    /// The peer is trusted if it proves that it has the private key to this public key.
+    /// The peer is trusted, if it proves that it has the private key for this public key.
     Peer {
-        /// Its SubjectPublicKeyInfo, DER.
+        /// The SubjectPublicKeyInfo of the peer, in DER.
         public_key: &'n [u8],
         /// The principal under which the application sees the peer in requests.
         principal: Principal,
     },
-    /// The certificate may belong to a trusted path: the next certificate decides. As the answer to the last
-    /// certificate it refuses the peer, as does [`Self::Peer`] as the answer to an earlier one.
+    /// The certificate may belong to a trusted path; the next certificate decides. As the answer to the last
+    /// certificate, `Continue` refuses the peer. As the answer to an earlier certificate, [`Self::Peer`] refuses it.
     Continue,
-    /// The key of the peer is not trusted; the peer receives this alert.
+    /// The key of the peer is not trusted. The peer receives this alert.
     Refused(AlertDescription),
-    /// The signature in the format of its scheme, which is DER for ECDSA.
+    /// The signature, in the format of its scheme. The format for ECDSA is DER.
     Signature(&'n [u8]),
-    /// A new premaster secret.
+    /// A new premaster secret and its encryption.
     Encrypted {
-        /// The version, and 46 random bytes.
+        /// The premaster secret: the version, and 46 random bytes.
         premaster: &'n Secret<PREMASTER_LEN>,
-        /// The encrypted secret: as many bytes as the modulus of the peer's key has.
+        /// The encrypted premaster secret. It has as many bytes as the modulus of the peer's key.
         encrypted: &'n [u8],
     },
-    /// The premaster secret that was decrypted, or a random one. Any other answer to [`Need::Decrypt`] counts as a random one,
-    /// too.
+    /// The decrypted premaster secret, or a random one. Every other answer to [`Need::Decrypt`] also counts as a
+    /// random secret.
     Premaster(&'n Secret<PREMASTER_LEN>),
 }
 
-/// Longest pre-shared key in bytes (RFC 4279, section 5.3, asks for 64).
+/// Maximum number of bytes of a pre-shared key (RFC 4279, section 5.3, requires support for 64).
 pub const MAX_PSK: usize = 64;
 
 impl Handshake<'_> {
@@ -153,7 +159,7 @@ impl Handshake<'_> {
 }
 
 impl<'b> Handshake<'b> {
-    /// Returns what the handshake waits for; `None` if it waits for nothing.
+    /// Returns the input that the handshake waits for; `None` if it waits for no input.
     pub(crate) fn need<R: Roles>(self) -> Option<Need<'b>> {
         let Buffers { outgoing, .. } = self.buffers;
         let text = outgoing.get(self.state.cookie_len.into()..self.state.outgoing_len.into()).unwrap_or(&[]);

@@ -12,25 +12,26 @@ use super::suite::{CipherSuite, Suites};
 use crate::buf::Writer;
 use crate::crypto::{Crypto, NamedGroup};
 
-/// The part of a ClientHello after the cookie, if there is a choice.
+/// The part of a ClientHello after the cookie, for an endpoint with a choice of suites or extensions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer<'o> {
-    /// The suites.
+    /// The cipher suites to offer.
     pub(crate) suites: Suites,
-    /// True for suites that the provider supports; the offer leaves out all others.
+    /// Returns true for a suite that the crypto provider supports. The offer leaves out all other suites.
     pub(crate) usable: fn(CipherSuite) -> bool,
-    /// The limit of our records, 0 if there is none.
+    /// The longest content of records that we accept, in bytes; 0 for no limit.
     pub(crate) record_size_limit: u16,
-    /// Groups for an agreement, if a suite needs one.
+    /// The named groups for a key agreement, if a suite needs one.
     pub(crate) groups: &'static [NamedGroup],
-    /// The type of our own certificate, and of the server's: each is offered unless it is X.509 alone.
+    /// The certificate types of our own certificate and of the server's. Each list is offered, unless it contains
+    /// only X.509.
     pub(crate) client_types: &'o [CertificateType],
     pub(crate) server_types: &'o [CertificateType],
     /// The name for server_name; empty if the extension is not sent.
     pub(crate) server_name: &'o [u8],
     /// The ticket of a session to resume. An empty ticket only announces support for tickets; `None` does not.
     pub(crate) ticket: Option<&'o [u8]>,
-    /// The bytes of further extensions.
+    /// The bytes of additional extensions.
     pub(crate) more: &'o [u8],
 }
 
@@ -54,8 +55,8 @@ impl<'l, R: Roles> HandshakeContext<'l, R> {
         }
     }
 
-    /// Returns the certificate types that a client offers for itself: that of its first credential if it is a raw
-    /// public key, otherwise none. A client without a credential offers none either.
+    /// Returns the certificate types that a client offers for itself: the raw public key type, if its first
+    /// credential is a raw public key; otherwise none.
     pub(crate) fn own_types(&self) -> &'static [CertificateType] {
         match self.roles.keys().credential(0, 0).map(|credential| credential.certificate_type) {
             Some(CertificateType::RAW_PUBLIC_KEY) => &[CertificateType::RAW_PUBLIC_KEY],
@@ -65,7 +66,7 @@ impl<'l, R: Roles> HandshakeContext<'l, R> {
 }
 
 impl Offer<'_> {
-    /// Returns true if one of the suites has a separate MAC.
+    /// True if one of the usable suites has a separate MAC, which encrypt-then-MAC needs.
     fn knows_encrypt_then_mac(&self) -> bool {
         let usable = self.suites.0.iter().copied().filter(|suite| (self.usable)(*suite));
         let mut ciphers = usable.filter_map(CipherSuite::parts).map(|(_, cipher)| cipher);
@@ -116,7 +117,7 @@ impl Offer<'_> {
     }
 }
 
-/// Writes the extension `kind` with a list of certificate types, if it has to be sent.
+/// Writes the extension `kind` with a list of certificate types, if the extension is needed.
 fn write_types(writer: &mut Writer<'_>, kind: ExtensionType, types: &[CertificateType]) -> Write {
     if !is_said(types) {
         return Ok(());
@@ -126,8 +127,8 @@ fn write_types(writer: &mut Writer<'_>, kind: ExtensionType, types: &[Certificat
         .behind_len::<2>(|writer| writer.behind_len::<1>(|writer| types.iter().try_for_each(|each| writer.u8(each.0))))
 }
 
-/// True if an extension with these certificate types has to be sent: without it the type is X.509 (RFC 7250, section
-/// 3).
+/// True if an extension with these certificate types must be sent. Without the extension, the type is X.509 (RFC
+/// 7250, section 3).
 pub(crate) fn is_said(types: &[CertificateType]) -> bool {
     !types.is_empty() && types != [CertificateType::X509]
 }

@@ -3,22 +3,24 @@
 use super::Fatal;
 use crate::counters::Discard;
 
-/// A result that ends the handling of a record: no later data of the record can apply. Only one variant has content,
-/// so that a mote keeps the whole value in two registers.
+/// A result that ends the processing of a record: no later part of the record is processed. Only one variant has
+/// content, so that a mote holds the whole value in two registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
-    /// Something is needed: ask [`Handshake::need`](super::Handshake::need), answer with `Handshake::resume`.
+    /// The handshake needs input: ask [`Handshake::need`](super::Handshake::need), and answer with
+    /// `Handshake::resume`.
     Need,
-    /// Both sides proved that they have the key.
+    /// Both endpoints proved that they have the key.
     Established,
-    /// The rest of the record is dropped: these are the reasons of [`Discard`].
+    /// The rest of the record is dropped, because it is malformed. This and the next five variants are the reasons of
+    /// [`Discard`].
     Malformed,
     UnknownPeer,
     Replayed,
     NotAuthentic,
     Unexpected,
     NoRoom,
-    /// The association is over.
+    /// The association has ended with this error.
     Fatal(Fatal),
 }
 

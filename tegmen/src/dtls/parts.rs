@@ -1,4 +1,4 @@
-//! The parts of a handshake that its messages are written from.
+//! The data of a handshake from which its messages are written.
 
 use super::association::Association;
 use super::connection_id::{self, ConnectionIds};
@@ -9,21 +9,21 @@ use super::state::HandshakeState;
 use crate::buf::{Full, Writer};
 use crate::crypto::Crypto;
 
-/// The parts of a handshake that messages are written from.
+/// The data of a handshake from which its messages are written.
 pub(crate) struct Parts<'p> {
     pub(crate) state: &'p mut HandshakeState,
     pub(crate) association: &'p Association,
     pub(crate) ids: Option<&'p ConnectionIds>,
     /// The cookie of a ClientHello, or the identity of a ClientKeyExchange.
     pub(crate) text: &'p [u8],
-    /// The session_id of our hello; empty if it has none.
+    /// The session_id of our ClientHello or ServerHello; may be empty.
     pub(crate) session_id: &'p [u8],
     /// The outgoing buffer.
     pub(crate) room: &'p [u8],
 }
 
 impl<'p> Parts<'p> {
-    /// Returns the content of our Finished, which is made once for all its transmissions.
+    /// Returns the content of our Finished. It is computed once for all transmissions.
     #[inline(always)]
     pub(crate) fn verify_data<C: Crypto, R: Roles>(self) -> &'p [u8] {
         let state = self.state;
@@ -37,7 +37,8 @@ impl<'p> Parts<'p> {
         &state.verify
     }
 
-    /// Writes the extensions for connection ids of our hello into `out`, and returns them; empty if there are none.
+    /// Writes the extensions for connection ids of our ClientHello or ServerHello into `out`. Returns the written
+    /// bytes, which are empty without connection ids.
     #[inline(always)]
     pub(crate) fn connection_id_extensions<'o, R: Roles>(
         &self,

@@ -1,13 +1,12 @@
-//! Handshakes with public keys: the steps in addition to those with pre-shared keys, on both sides (RFC 8422, RFC
-//! 7250, RFC 5489).
+//! Handshakes with public keys: the additional steps of both endpoints (RFC 8422, RFC 7250, RFC 5489).
 //!
 //! Server: draw a key pair -> sign it -> ServerHello, Certificate, ServerKeyExchange, CertificateRequest, ServerHelloDone
 //! -> verify the client's Certificate -> agree -> check CertificateVerify.
 //! Client: verify the server's Certificate -> check ServerKeyExchange -> agree -> sign
 //! -> Certificate, ClientKeyExchange, CertificateVerify.
 //!
-//! The owner of the endpoint verifies chains and makes signatures when [`Need`](super::need::Need) asks for them: the
-//! core handles only ephemeral private keys.
+//! The owner of the endpoint verifies chains and makes signatures when [`Need`](super::need::Need) asks for them. So
+//! the core handles only ephemeral private keys.
 
 use super::Fatal;
 use super::certificate_list::Due;
@@ -43,7 +42,7 @@ pub(crate) struct Agreed {
 }
 
 impl Agreed {
-    /// Returns the parameters of a handshake with a pre-shared key.
+    /// Returns the agreed parameters of a handshake with a pre-shared key.
     pub(crate) const fn psk(cipher: Cipher) -> Self {
         Self { cipher, exchange: KeyExchange::Psk, credential: NO_CREDENTIAL, flags: Flags(0) }
     }
@@ -58,8 +57,8 @@ impl Agreed {
         CipherSuite::of(self.exchange, self.cipher)
     }
 
-    /// Returns group, credential and types of certificates for a suite with public keys; `None` if there are none in
-    /// common.
+    /// Returns the agreed parameters for a suite with public keys: group, credential and certificate types. Returns
+    /// `None` if client and server have no such parameters in common.
     pub(crate) fn with_public_key<C: Crypto, R: Roles>(
         hello: &ClientHello<'_>,
         context: HandshakeContext<'_, R>,
@@ -116,7 +115,8 @@ impl Agreed {
     }
 }
 
-/// True if a hello names this type of certificate, or names none and means X.509 (RFC 7250, section 3).
+/// True if a ClientHello offers this type of certificate in the extension `list`. A ClientHello without the extension
+/// offers X.509 (RFC 7250, section 3).
 pub(crate) fn takes_type(hello: &ClientHello<'_>, list: ExtensionType, kind: CertificateType) -> bool {
     match hello.extension(list).and_then(|data| data.get(1..)) {
         Some(types) => types.contains(&kind.0),
@@ -124,8 +124,8 @@ pub(crate) fn takes_type(hello: &ClientHello<'_>, list: ExtensionType, kind: Cer
     }
 }
 
-/// Returns the reason why a ClientHello has no usable suite: the types of certificates, if the suites alone would
-/// suffice (RFC 7250, section 4.2).
+/// Returns the reason why a ClientHello has no usable suite. The reason is the certificate types if the suites alone
+/// would suffice (RFC 7250, section 4.2).
 pub(crate) fn nothing_common<C: Crypto, R: Roles>(
     hello: &ClientHello<'_>,
     context: HandshakeContext<'_, R>,
@@ -150,7 +150,7 @@ pub(crate) fn nothing_common<C: Crypto, R: Roles>(
     }
 }
 
-/// Returns our credentials, or those of a named server, with their numbers.
+/// Returns the credentials of this endpoint, or those of the named server `server`, with their numbers.
 pub(crate) fn credentials<R: Roles>(
     context: HandshakeContext<'_, R>,
     server: u32,
@@ -158,7 +158,7 @@ pub(crate) fn credentials<R: Roles>(
     (0..NO_CREDENTIAL).map_while(move |number| Some((number, context.roles.keys().credential(server, number)?)))
 }
 
-/// Returns the content that a credential shows; empty if there is none.
+/// Returns the certificates or the raw public key of a credential; empty without a credential.
 pub(crate) fn content_of<R: Roles>(context: HandshakeContext<'_, R>, server: u32, credential: u8) -> &[u8] {
     match credential {
         NO_CREDENTIAL => &[],
@@ -171,7 +171,7 @@ pub(crate) const fn certificate_type(raw: bool) -> CertificateType {
 }
 
 impl Parts<'_> {
-    /// Writes the signature that is stored, after its scheme.
+    /// Writes the stored signature after its scheme.
     pub(crate) fn write_signature<R: Roles>(&self, context: HandshakeContext<'_, R>, body: &mut Writer<'_>) -> Write {
         let server = kept_server::<R>(self.room);
         let credential = context.roles.keys().credential(server, self.state.credential).ok_or(Full)?;
@@ -188,7 +188,7 @@ impl HandshakeState {
 }
 
 impl Handshake<'_> {
-    /// Forgets the items and parameters of an earlier handshake in this place.
+    /// Removes the items and parameters of an earlier handshake in this memory.
     pub(crate) fn clear_scratch(&mut self) {
         self.state.exchange = KeyExchange::Psk;
         self.state.credential = NO_CREDENTIAL;
@@ -200,7 +200,7 @@ impl Handshake<'_> {
         scratch::put(self.buffers.outgoing, self.state.outgoing_len.into(), item, bytes)
     }
 
-    /// Draws a key pair, and keeps its share.
+    /// Draws an ephemeral key pair, and stores its share.
     pub(crate) fn draw<C: Crypto>(&mut self, cx: &mut Cx<'_, C>) -> Result<Secret<SCALAR_LEN>, Fatal> {
         let (mut private, mut share) = (Secret::zeroed(), [0; MAX_SHARE]);
         let len = cx.crypto.key_pair(self.state.flags.group(), private.expose_mut(), &mut share);
@@ -209,7 +209,7 @@ impl Handshake<'_> {
         Ok(private)
     }
 
-    /// Returns SHA-256 of the randoms and the parameters of a ServerKeyExchange (RFC 8422, section 5.4).
+    /// Returns the SHA-256 digest of both randoms and the parameters of a ServerKeyExchange (RFC 8422, section 5.4).
     pub(crate) fn digest_of_parameters<C: Crypto>(&self, parameters: &[&[u8]]) -> [u8; DIGEST_LEN] {
         let mut hash = Sha256::new();
         hash.update::<C>(&self.state.client_random);
@@ -225,7 +225,7 @@ impl Handshake<'_> {
         Err(Outcome::Need)
     }
 
-    /// Takes the signature that was asked for; our flight is complete with it.
+    /// Stores the signature that the owner made. Our flight is then complete, and is sent.
     pub(crate) fn on_signed<R: Roles>(
         &mut self,
         context: HandshakeContext<'_, R>,
@@ -277,7 +277,8 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Computes the shared secret from the peer's share, which is given or kept, and keeps the secret.
+    /// Computes the shared secret from the peer's share, which is given in `share` or was stored before. Stores the
+    /// secret.
     pub(crate) fn agree<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -319,8 +320,8 @@ impl Handshake<'_> {
     }
 }
 
-/// Adds a message of our flight to the transcript before it is written. `before` is the number of messages that precede
-/// it in the flight.
+/// Adds a message of our flight to the transcript before the message is written. `before` is the number of messages
+/// that precede it in the flight.
 pub(crate) fn hash_ahead<C: Crypto>(state: &mut HandshakeState, kind: MessageType, before: u16, parts: &[&[u8]]) {
     let len = parts.iter().fold(0u32, |len, part| len.wrapping_add(part.len() as u32));
     let seq = state.flight_seq.wrapping_add(before);

@@ -1,4 +1,4 @@
-//! Receives records, the fragments in them, and whole messages in their order.
+//! Receives records, the fragments in the records, and whole messages in their order.
 
 use super::alert;
 use super::connection_id::ConnectionIds;
@@ -19,35 +19,35 @@ use crate::dtls::roles::Roles;
 use crate::secret::same;
 
 impl Step {
-    /// True while the owner handles the last message: the certificate of the peer, or the premaster secret that the
+    /// True while the owner processes the last message: the certificate of the peer, or the premaster secret that the
     /// peer encrypted.
     const fn verifies(self) -> bool {
         matches!(self, Self::ClientVerifies | Self::ServerVerifies)
             || HAS_LONG_KEYS && matches!(self, Self::ServerDecrypts)
     }
 
-    /// True while the handshake waits for an answer of the owner.
+    /// True while the handshake waits for an answer from the owner.
     pub(crate) const fn awaits_owner(self) -> bool {
         let asked = matches!(self, Self::ClientNeedsPsk | Self::ServerNeedsPsk | Self::ServerSigns);
         asked || self.verifies() || matches!(self, Self::ClientSigns | Self::ClientEncrypts | Self::ServerDecrypts)
     }
 
-    /// True while a server's first flight waits for its signature.
+    /// True while a server's first flight waits for its signature by the owner.
     pub(crate) const fn signs(self) -> bool {
         matches!(self, Self::ServerBegins | Self::ServerSigns)
     }
 }
 
-/// Longest body of a record, in bytes, that a server tries to open with both keys of a client ([`Answer::Psks`](super::Answer::Psks)): a
-/// Finished with a connection id and some padding.
+/// Maximum number of bytes of a record body that a server tries to open with both keys of a client
+/// ([`Answer::Psks`](super::Answer::Psks)): a Finished with a connection id and some padding.
 const MAX_FINISHED_RECORD: usize = 256;
 
-/// True if a message of the peer is kept while the owner handles it.
+/// True if a message of the peer stays in the buffer while the owner processes it.
 const fn keeps_message<R: Roles>() -> bool {
     R::PUBLIC_KEYS && (!R::CERTIFICATES_IN_PARTS || HAS_LONG_KEYS)
 }
 
-/// Copies a record whose body fits into `room`, because a failed attempt to open it destroys it.
+/// Copies a record whose body fits into `room`. A failed attempt to open the record destroys the original.
 fn copy_record<'r>(record: &Record<'r>, room: &'r mut [u8; MAX_FINISHED_RECORD]) -> Option<Record<'r>> {
     let body = room.get_mut(..record.body.len())?;
     body.copy_from_slice(record.body);
@@ -55,7 +55,7 @@ fn copy_record<'r>(record: &Record<'r>, room: &'r mut [u8; MAX_FINISHED_RECORD])
 }
 
 impl Handshake<'_> {
-    /// Takes a record, then the early items that are due after it.
+    /// Processes a record, and then the early items that are due after it.
     #[inline(never)]
     pub(crate) fn receive<C: Crypto, R: Roles>(
         &mut self,
@@ -70,7 +70,7 @@ impl Handshake<'_> {
         self.settle(cx, context)
     }
 
-    /// Takes a record of epoch 0.
+    /// Processes a record of epoch 0.
     fn receive_plaintext<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -111,7 +111,7 @@ impl Handshake<'_> {
         }
     }
 
-    /// Takes a record of the protected epoch, before the handshake is over.
+    /// Processes a record of the protected epoch while the handshake is not complete.
     fn receive_protected<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -212,7 +212,7 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Takes the fragments that one record holds.
+    /// Processes the handshake fragments in one record.
     fn on_fragments<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -236,8 +236,8 @@ impl Handshake<'_> {
         outcome
     }
 
-    /// Takes a fragment of a Certificate message whose certificates are verified as they arrive; `None` if it begins after the bytes
-    /// that have arrived.
+    /// Processes a fragment of a Certificate message whose certificates are verified while they arrive. Returns
+    /// `None` if the fragment begins after the bytes that have arrived.
     #[inline]
     fn on_certificates<C: Crypto, R: Roles>(
         &mut self,
@@ -257,7 +257,7 @@ impl Handshake<'_> {
         None
     }
 
-    /// Takes a message that is due, in one fragment.
+    /// Processes a message that is due and arrived in one fragment.
     #[inline]
     fn on_whole<C: Crypto, R: Roles>(
         &mut self,
@@ -274,7 +274,8 @@ impl Handshake<'_> {
         outcome
     }
 
-    /// Sorts a fragment: already seen, due now, or early.
+    /// Decides about a fragment: ignores or answers one that was already received, processes one that is due, stores
+    /// an early one.
     fn on_fragment<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -356,7 +357,7 @@ impl Handshake<'_> {
         outcome
     }
 
-    /// Handles early items for as long as the handshake advances.
+    /// Processes early items while the handshake advances.
     pub(crate) fn settle<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -401,8 +402,8 @@ impl Handshake<'_> {
         }
     }
 
-    /// True if a message of this type belongs to another handshake over the same path, which one of the two ends gave up: the
-    /// peer had our role in it, or it answered an earlier ClientHello of ours.
+    /// True if a message of this type belongs to another handshake over the same path, which one endpoint has given
+    /// up. In that handshake the peer had our present role, or it answered an earlier ClientHello from us.
     fn is_of_another_handshake(&self, kind: MessageType) -> bool {
         let client = self.association.is_client();
         let server_hello = matches!(kind, MessageType::SERVER_HELLO | MessageType::HELLO_VERIFY_REQUEST);
@@ -417,14 +418,14 @@ impl Handshake<'_> {
         }
     }
 
-    /// True if a fragment belongs to a HelloVerifyRequest that may be followed.
+    /// True if a fragment belongs to a HelloVerifyRequest that the client may answer.
     fn awaits_verify_request<R: Roles>(&self, fragment: &Fragment<'_>) -> bool {
         R::CLIENT
             && fragment.message_type() == MessageType::HELLO_VERIFY_REQUEST
             && matches!(self.state.step, Step::AwaitHelloVerifyRequest | Step::AwaitServerHello)
     }
 
-    /// Takes a whole message that is due. `fragment` is the last of its fragments that arrived.
+    /// Processes a whole message that is due. `fragment` is the last of its fragments that arrived.
     fn on_message<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,

@@ -1,5 +1,5 @@
-//! The record layer (RFC 6347, section 4.1): the format of records, their protection, and the [`Channel`] of a session,
-//! which has the numbers of both directions.
+//! The record layer (RFC 6347, section 4.1): the format of records, their protection, and the [`Channel`] of a
+//! session, which has the record numbers of both directions.
 
 mod cbc;
 mod channel;
@@ -28,23 +28,23 @@ pub(crate) const TAG_LEN: usize = 8;
 pub(crate) const GCM_TAG_LEN: usize = 16;
 /// The bytes that CCM_8 adds to the content of a record: 29.
 pub const OVERHEAD: usize = HEADER_LEN + EXPLICIT_LEN + TAG_LEN;
-/// The bytes before the content of a protected record.
+/// Bytes before the content of a protected record.
 pub(crate) const HEADROOM: usize = HEADER_LEN + EXPLICIT_LEN;
 /// Bytes of the implicit part of the nonce, from the key block.
 pub(crate) const SALT_LEN: usize = 4;
 
-/// True if there is space for keys that are longer than those of AES-128, which ChaCha20-Poly1305 and CBC have. A mote has
-/// none.
+/// True if the endpoint has space for keys that are longer than those of AES-128. ChaCha20-Poly1305 and CBC have
+/// longer keys. A mote has no such space.
 pub(crate) const HAS_LONG_KEYS: bool = cfg!(feature = "alloc");
 
-/// Longest content of a record (RFC 5246, section 6.2.1).
+/// Maximum number of bytes of the content of a record (RFC 5246, section 6.2.1).
 pub(crate) const MAX_CONTENT: usize = 1 << 14;
 /// Maximum number of bytes that a cipher adds to the content (RFC 5246, section 6.2.3).
 const MAX_EXPANSION: usize = 2048;
-/// Records sealed under one key before a new handshake is due.
+/// Number of records that may be sealed under one key. Then a new handshake is necessary.
 pub const MAX_SEALED: u32 = 1 << 23;
-/// Records that failed to open under one key before a new handshake is due, where a tag has 8 bytes. Longer ones need no
-/// limit here: RFC 9147, section 4.5.3, allows 2^36 forgeries of a tag of 16 bytes.
+/// Number of records that may fail to open under one key, if a tag has 8 bytes. Then a new handshake is necessary.
+/// Longer tags need no limit in this module: RFC 9147, section 4.5.3, allows 2^36 forgeries for a tag of 16 bytes.
 pub(crate) const MAX_FAILED: u16 = 1 << 10;
 
 /// The content type of a record (RFC 5246, section 6.2.1).
@@ -52,47 +52,47 @@ pub(crate) const MAX_FAILED: u16 = 1 << 10;
 pub struct ContentType(pub u8);
 
 impl ContentType {
-    /// The sender uses its new keys from here on.
+    /// ChangeCipherSpec: the sender uses its new keys from the next record on.
     pub const CHANGE_CIPHER_SPEC: Self = Self(20);
-    /// Two bytes: level and description.
+    /// Alert: two bytes, level and description.
     pub const ALERT: Self = Self(21);
-    /// Handshake messages or fragments of them.
+    /// Handshake messages, or fragments of handshake messages.
     pub const HANDSHAKE: Self = Self(22);
-    /// The application's bytes.
+    /// Application data.
     pub const APPLICATION_DATA: Self = Self(23);
-    /// The record has a connection id, and its type inside (RFC 9146, section 4).
+    /// A record with a connection id. Its real content type is encrypted with the content (RFC 9146, section 4).
     pub const TLS12_CID: Self = Self(25);
-    /// A check that a peer receives at a new address (RFC 9853, section 4).
+    /// A check that the peer receives records at a new address (RFC 9853, section 4).
     pub const RETURN_ROUTABILITY_CHECK: Self = Self(27);
 }
 
-/// Epoch (16 bits) and sequence number (48 bits), as in the header.
+/// Epoch (16 bits) and sequence number (48 bits) of a record, as in its header.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct RecordNumber(pub(crate) u64);
 
 impl RecordNumber {
-    /// Returns the number `sequence` of `epoch`. Bits above the 48th are a mistake of the caller, and are cut.
+    /// Returns the number `sequence` of `epoch`. Bits above the lowest 48 are cut; the caller must not pass them.
     pub(crate) const fn new(epoch: u16, sequence: u64) -> Self {
         Self((epoch as u64) << 48 | sequence & 0xffff_ffff_ffff)
     }
 
-    /// The number within the epoch.
+    /// Returns the sequence number within the epoch.
     pub(crate) const fn sequence(self) -> u64 {
         self.0 & 0xffff_ffff_ffff
     }
 }
 
-/// One received record, still encrypted if its epoch is not 0.
+/// One received record. It is encrypted if its epoch is not 0.
 #[derive(Debug)]
 pub struct Record<'r> {
-    /// The location of the header. A mote keeps the content of the header in three registers.
+    /// A reference to the header. It is not a copy, because a mote keeps the content of the header in registers.
     pub(crate) header: &'r [u8; HEADER_LEN],
     /// The bytes after the header.
     pub body: &'r mut [u8],
 }
 
 impl<'r> Record<'r> {
-    /// Returns the record at the front of `rest`.
+    /// Returns the record at the front of `rest`, if it parses.
     #[inline]
     fn parse(rest: &'r mut [u8]) -> Option<Self> {
         let (header, rest) = rest.split_first_chunk_mut::<HEADER_LEN>()?;
@@ -119,19 +119,19 @@ impl Record<'_> {
         RecordNumber(u64::from_be_bytes(*number))
     }
 
-    /// Returns the epoch of the record: 0 is plaintext.
+    /// Returns the epoch of the record. Records of epoch 0 are plaintext.
     pub const fn epoch(&self) -> u16 {
         let [_, _, _, high, low, ..] = *self.header;
         u16::from_be_bytes([high, low])
     }
 
-    /// True if it carries protected application data.
+    /// True if the record carries protected application data.
     #[inline]
     pub(crate) fn is_application_data(&self) -> bool {
         self.epoch() != 0 && self.content_type() == ContentType::APPLICATION_DATA
     }
 
-    /// True if it carries a message of a return routability check, protected without a connection id.
+    /// True if the record carries a message of a return routability check, and is protected without a connection id.
     pub(crate) fn is_return_routability_check(&self) -> bool {
         self.epoch() != 0 && self.content_type() == ContentType::RETURN_ROUTABILITY_CHECK
     }
@@ -141,22 +141,23 @@ impl Record<'_> {
 #[derive(Debug)]
 pub struct Records<'d> {
     datagram: &'d mut [u8],
-    /// The start of the next record.
+    /// Position at which the next record starts.
     at: usize,
 }
 
 impl<'d> Records<'d> {
-    /// All records of `datagram`.
+    /// Creates the iterator over all records of `datagram`.
     pub const fn new(datagram: &'d mut [u8]) -> Self {
         Self { datagram, at: 0 }
     }
 
-    /// Returns the next record, `None` at the end. A record that does not parse ends the datagram.
+    /// Returns the next record; `None` at the end of the datagram. A record that does not parse ends the datagram.
     pub fn next_record(&mut self) -> Option<Result<Record<'_>, Discard>> {
         (!self.is_empty()).then(|| self.take().ok_or(Discard::Malformed))
     }
 
-    /// Does the same as [`Self::next_record`]; a connection id in a record has `len` bytes (RFC 9146, section 4).
+    /// Does the same as [`Self::next_record`] for records that may have a connection id of `len` bytes (RFC 9146,
+    /// section 4).
     pub fn next_record_with_id(&mut self, len: usize) -> Option<Result<Record<'_>, Discard>> {
         match self.has_connection_id() {
             true => Some(self.take_with_id(len).map(|(_, record)| record).ok_or(Discard::Malformed)),
@@ -164,38 +165,39 @@ impl<'d> Records<'d> {
         }
     }
 
-    /// Returns the bytes at `span`, which an event of this datagram names.
+    /// Returns the bytes of the datagram at `span`, which comes from an event of this datagram.
     pub fn bytes(&mut self, span: Span) -> &mut [u8] {
         span.of_mut(self.datagram)
     }
 
-    /// Returns the address of the datagram, for [`Span::within`].
+    /// Returns the memory address of the datagram, for [`Span::within`].
     #[inline]
     pub(crate) fn address(&self) -> usize {
         self.datagram.as_ptr().addr()
     }
 
-    /// True until a record is taken.
+    /// True while no record was taken from the datagram.
     pub(crate) const fn is_whole(&self) -> bool {
         self.at == 0
     }
 
-    /// The start of the next record.
+    /// Returns the position at which the next record starts.
     pub(crate) const fn position(&self) -> usize {
         self.at
     }
 
-    /// Goes back to the record at this position, which must not have been opened.
+    /// Returns to the record at this position. The record must not have been opened.
     pub(crate) const fn go_back(&mut self, at: usize) {
         self.at = at;
     }
 
-    /// True at the end.
+    /// True if the datagram has no more records.
     pub(crate) const fn is_empty(&self) -> bool {
         self.at >= self.datagram.len()
     }
 
-    /// Returns the next record; `None` at the end. If the record does not parse, returns `None` and discards the rest.
+    /// Returns the next record; `None` at the end. If the record does not parse, returns `None` and discards the rest
+    /// of the datagram.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Record<'_>> {
         let at = core::mem::replace(&mut self.at, usize::MAX);
@@ -204,7 +206,7 @@ impl<'d> Records<'d> {
         Some(record)
     }
 
-    /// Returns the number of the next record, if it holds data of the application and is protected.
+    /// Returns the number of the next record, if it carries protected application data.
     pub(crate) fn next_protected(&self) -> Option<RecordNumber> {
         let [content_type, _, _, number @ ..] = self.datagram.get(self.at..)?.first_chunk::<11>()?;
         let number = RecordNumber(u64::from_be_bytes(*number));
@@ -216,8 +218,8 @@ impl<'d> Records<'d> {
         self.datagram.get(self.at) == Some(&ContentType::TLS12_CID.0)
     }
 
-    /// Does the same as [`Self::take`], for a record with a connection id of `len` bytes, because the record does not
-    /// give this length. Also returns the id.
+    /// Does the same as [`Self::take`], for a record with a connection id of `len` bytes, because the header does not
+    /// contain this length. Also returns the id.
     pub(crate) fn take_with_id(&mut self, len: usize) -> Option<(&[u8], Record<'_>)> {
         let at = core::mem::replace(&mut self.at, self.datagram.len());
         let rest = self.datagram.get_mut(at..)?;
@@ -230,10 +232,10 @@ impl<'d> Records<'d> {
     }
 }
 
-/// Position in a header at which the number ends, and a connection id begins.
+/// Position in a record header where the record number ends. A connection id begins at this position.
 const NUMBER_END: usize = HEADER_LEN - 2;
 
-/// The header of a record whose body is `len` bytes.
+/// Returns the header of a record whose body has `len` bytes.
 #[inline]
 pub(crate) fn header(content_type: ContentType, number: RecordNumber, len: u16) -> [u8; HEADER_LEN] {
     let mut header = [content_type.0, VERSION[0], VERSION[1], 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];

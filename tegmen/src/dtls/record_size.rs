@@ -1,9 +1,8 @@
 //! The maximum size of a record's content: record_size_limit (RFC 8449), and its predecessor max_fragment_length (RFC
 //! 6066, section 4).
-//!
-//! DTLS does not split application data. If the peer agreed on a limit, send it no more than
-//! [`Peer::max_content`](crate::endpoint::Peer::max_content) at a time. Only [`Extended`](crate::dtls::roles::Extended)
-//! endpoints negotiate this limit.
+//! DTLS does not split application data over several records. If the peer agreed on a limit, send at most
+//! [`Peer::max_content`](crate::endpoint::Peer::max_content) bytes at a time. Only
+//! [`Extended`](crate::dtls::roles::Extended) endpoints negotiate this limit.
 
 use super::Fatal;
 use super::handshake::extension::{Extensions, MaxFragmentLength};
@@ -11,32 +10,32 @@ use super::record::MAX_CONTENT;
 
 /// Minimum value of record_size_limit (RFC 8449, section 4).
 pub(crate) const MIN_LIMIT: u16 = 64;
-/// Maximum value of record_size_limit that has an effect: the longest content of a record.
+/// Maximum value of record_size_limit that limits records: the longest content of a record.
 pub(crate) const MAX_LIMIT: u16 = MAX_CONTENT as u16;
 
-/// The limit that an association agreed on, in the two free bytes of its entry.
+/// The agreed limit of an association, in two bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RecordSize(u16);
 
-/// Set if both sides have the same limit, as with max_fragment_length.
+/// Bit: both directions have the same limit, as with max_fragment_length.
 const BOTH: u16 = 1 << 15;
 
 impl RecordSize {
-    /// No limit was negotiated.
+    /// The value of an association without a negotiated limit.
     pub(crate) const UNLIMITED: Self = Self(0);
 
-    /// Returns the limit in the form in which it is kept with a session.
+    /// Returns the limit in the form that is stored with a session.
     pub(crate) const fn to_bits(self) -> u16 {
         self.0
     }
 
-    /// Reads the output of [`Self::to_bits`].
+    /// Reads the form that [`Self::to_bits`] returns.
     pub(crate) const fn from_bits(bits: u16) -> Self {
         Self(bits)
     }
 
-    /// Server: returns the limit that a ClientHello asks for with record_size_limit, or with max_fragment_length if
-    /// there is no record_size_limit (RFC 8449, section 5).
+    /// Server: returns the limit that a ClientHello requests with record_size_limit. If the ClientHello has no
+    /// record_size_limit, returns the limit of its max_fragment_length (RFC 8449, section 5).
     pub(crate) fn asked(hello: &Extensions) -> Result<Self, Fatal> {
         match (hello.record_size_limit, hello.max_fragment_length) {
             (Some(limit), _) => Self::limit(limit),
@@ -45,9 +44,9 @@ impl RecordSize {
         }
     }
 
-    /// Client: returns the limit that a server answered to the client's own `limit`, which is 0 if the client offered
-    /// none. Both extensions in one answer are an error (RFC 8449, section 5), as is a length other than the offered
-    /// one (RFC 6066, section 4).
+    /// Client: returns the limit from the extensions of a ServerHello. `limit` is the client's own limit, or 0 if the
+    /// client offered none. Two errors are possible: the ServerHello has both extensions (RFC 8449, section 5), or a
+    /// max_fragment_length other than the offered one (RFC 6066, section 4).
     pub(crate) fn answered(hello: &Extensions, limit: u16) -> Result<Self, Fatal> {
         match (hello.record_size_limit, hello.max_fragment_length) {
             (None, None) => Ok(Self::UNLIMITED),
@@ -62,7 +61,8 @@ impl RecordSize {
         }
     }
 
-    /// Returns the answer of a server whose own limit is `limit`, or 0 if it accepts any size.
+    /// Returns the extensions of a ServerHello. `limit` is the server's own limit, or 0 if the server accepts every
+    /// size.
     pub(crate) fn answer(self, limit: u16) -> (Option<u16>, Option<MaxFragmentLength>) {
         match self.0 {
             0 => (None, None),
@@ -80,7 +80,7 @@ impl RecordSize {
         length.bytes().map(|bytes| Self(bytes | BOTH)).ok_or(Fatal::IllegalParameter)
     }
 
-    /// The longest content that we may send, in bytes.
+    /// Returns the longest content that we may send, in bytes.
     pub(crate) const fn sent(self) -> usize {
         match self.0 & !BOTH {
             0 => MAX_CONTENT,
@@ -88,7 +88,7 @@ impl RecordSize {
         }
     }
 
-    /// The longest content that the peer may send, in bytes, if our own limit is `limit`, or 0.
+    /// Returns the longest content that the peer may send, in bytes. `limit` is our own limit, or 0 if we have none.
     pub(crate) const fn received(self, limit: u16) -> usize {
         match self.0 {
             0 => MAX_CONTENT,

@@ -1,8 +1,8 @@
-//! Return routability check (RFC 9853): it sends a challenge to the new address of a peer, and only a peer that
+//! Return routability check (RFC 9853): an endpoint sends a challenge to the new address of a peer. Only a peer that
 //! receives the challenge can send the correct response.
 //!
-//! The check is the basic one (section 5.1). The state is a nonce and a time. The cookie is computed from nonce and
-//! path, so a response is valid only from the address to which the challenge was sent.
+//! This is the basic check (section 5.1). Its state is a nonce and a time. The cookie is computed from the nonce and
+//! the path, so a response is valid only from the address to which the challenge was sent.
 
 use crate::address::{Address, Path};
 use crate::crypto::Crypto;
@@ -13,26 +13,27 @@ use crate::crypto::hash::HmacKey;
 pub(crate) struct MessageType(pub(crate) u8);
 
 impl MessageType {
-    /// Asks the peer to prove that it receives at this address.
+    /// Asks the peer to prove that it receives records at this address.
     pub(crate) const PATH_CHALLENGE: Self = Self(0);
-    /// Proves it.
+    /// Proves that the sender receives records at this address.
     pub(crate) const PATH_RESPONSE: Self = Self(1);
-    /// Proves it, but the peer prefers another address.
+    /// Proves that the sender receives records at this address, but prefers another address.
     pub(crate) const PATH_DROP: Self = Self(2);
 }
 
-/// The cookie, part of a message of any type.
+/// The cookie, which every return_routability_check message contains.
 pub(crate) type Cookie = [u8; 8];
-/// Bytes of a message.
+/// Bytes of a return_routability_check message.
 pub(crate) const MESSAGE_LEN: usize = 1 + 8;
 
-/// Reads a message; `None` if it has another length. A message of an unknown type has to be ignored.
+/// Reads a return_routability_check message. Returns `None` if the length is wrong. The caller must ignore a message
+/// of an unknown type.
 pub(crate) fn read(content: &[u8]) -> Option<(MessageType, Cookie)> {
     let &[kind, cookie @ ..]: &[u8; MESSAGE_LEN] = content.try_into().ok()?;
     Some((MessageType(kind), cookie))
 }
 
-/// Returns the bytes of a message.
+/// Returns the bytes of a return_routability_check message.
 pub(crate) fn message(kind: MessageType, cookie: Cookie) -> [u8; MESSAGE_LEN] {
     let mut message = [kind.0; MESSAGE_LEN];
     let [_, place @ ..] = &mut message;
@@ -40,7 +41,7 @@ pub(crate) fn message(kind: MessageType, cookie: Cookie) -> [u8; MESSAGE_LEN] {
     message
 }
 
-/// Returns the cookie for `path`, computed from a `nonce` that is drawn for each challenge.
+/// Computes the cookie for `path` from a `nonce` that is drawn for each challenge.
 pub(crate) fn cookie<C: Crypto>(nonce: &[u8; 8], path: &Path) -> Cookie {
     let mut key = HmacKey::none();
     key.set::<C>(&[nonce]);

@@ -1,4 +1,5 @@
-//! The roles of an endpoint, client, server or both, as types, so that an image links no code for an unused role.
+//! The roles of an endpoint: client, server or both. A role is a type, so that an image contains no code for an
+//! unused role.
 
 use super::connection_id::Mobility;
 use crate::address::Address;
@@ -8,52 +9,56 @@ use crate::dtls::resumption::{NoResumption, Resumption};
 use crate::dtls::{Config, Profile, Suites, record_size};
 use crate::time::Instant;
 
-/// The roles of an endpoint. This is a type, so that an image links no code for an unused role.
+/// The roles of an endpoint. A role is a type, so that an image contains no code for an unused role.
 pub trait Roles {
-    /// True if the role opens handshakes.
+    /// True if the endpoint opens handshakes.
     const CLIENT: bool;
-    /// True if the role answers handshakes.
+    /// True if the endpoint answers handshakes.
     const SERVER: bool;
-    /// True if the role restores sessions that were kept outside ([`Session`](crate::dtls::Session)).
+    /// True if the endpoint restores sessions that were stored outside ([`Session`](crate::dtls::Session)).
     const RESTORES: bool = false;
-    /// True if the role supports a record size limit (RFC 8449).
+    /// True if the endpoint supports a record size limit (RFC 8449).
     const RECORD_SIZE: bool = false;
-    /// True if the role answers at most one ClientHello of a datagram, and only the first record. A mote answers each
-    /// ClientHello, with no more bytes than it has.
+    /// True if the endpoint answers a ClientHello only in the first record of a datagram. A mote answers every
+    /// ClientHello in a datagram, with no more bytes than the ClientHello has.
     const ONE_HELLO: bool = false;
-    /// True if a server reassembles ClientHellos that arrive in fragments; a mote refuses them.
+    /// True if a server reassembles ClientHellos that arrive in fragments. A mote refuses them.
     const HELLO_FRAGMENTS: bool = false;
     /// True for a host, which has more space for code than a mote. A host copies a fragment of which no byte has
-    /// arrived before as a whole, which is faster for certificates. The time of its key exchange does not depend on the
-    /// length of a pre-shared key, so that it does not reveal which identities exist.
+    /// arrived before with one call, which is faster for certificates. The time of its key exchange does not depend
+    /// on the length of a pre-shared key, so that the time does not reveal which identities exist.
     const ON_HOST: bool = false;
-    /// True if an end that connects to a peer, and is connected to by it at the same time, becomes client or server by a
-    /// rule ([`Endpoint::connect`](crate::endpoint::Endpoint::connect)). Without the rule it stays client.
+    /// True if a rule decides about two endpoints that connect to each other at the same time: one becomes client,
+    /// the other server ([`Endpoint::connect`](crate::endpoint::Endpoint::connect)). With false, an endpoint that
+    /// connects always remains client.
     const SIMULTANEOUS: bool = Self::CLIENT && Self::SERVER;
-    /// True if a server answers a request for renegotiation with a warning; a mote sends nothing.
+    /// True if a server answers a request for renegotiation with a warning alert. A mote sends no answer.
     const WARNS: bool = false;
 
-    /// True if the role supports connection ids (RFC 9146), and so return routability.
+    /// True if the endpoint supports connection ids (RFC 9146) and return routability checks.
     const CONNECTION_ID: bool = false;
-    /// True if the role supports the cipher suites that need public keys: see [`PublicKeys`].
+    /// True if the endpoint supports the cipher suites that need public keys: see [`PublicKeys`].
     const PUBLIC_KEYS: bool = false;
-    /// True if certificates are verified as they arrive: see [`Keys::CERTIFICATES_IN_PARTS`].
+    /// True if certificates are verified while they arrive: see [`Keys::CERTIFICATES_IN_PARTS`].
     const CERTIFICATES_IN_PARTS: bool = false;
-    /// True if the role resumes sessions: see [`Resuming`].
+    /// True if the endpoint resumes sessions: see [`Resuming`].
     const RESUMPTION: bool = false;
-    /// Cipher suites that the role resumes and does not offer: see [`Resumption::SUITES`].
+    /// Cipher suites of sessions that the endpoint resumes although it does not offer these suites: see
+    /// [`Resumption::SUITES`].
     const RESUMED: Suites = Suites(&[]);
     /// True if the endpoint answers as several named servers: see [`Keys::server`].
     const NAMES: bool = false;
-    /// True if handshakes keep more than one text, and their flights differ.
+    /// True if handshakes store items in their outgoing buffer (`scratch`), and their flights can have different
+    /// messages.
     const KEEPS: bool = Self::PUBLIC_KEYS || Self::RESUMPTION;
 
-    /// Returns the longest content of a record that this end accepts, in bytes; 0 if it announces no limit.
+    /// Returns the longest content of a record that this endpoint accepts, in bytes; 0 if the endpoint announces no
+    /// limit.
     fn record_size_limit(&self) -> u16 {
         0
     }
 
-    /// Returns the settings and state of connection ids; `None` if they are not used.
+    /// Returns the settings and the state of connection ids; `None` if the endpoint does not use them.
     fn mobility(&mut self) -> Option<&mut Mobility> {
         None
     }
@@ -74,55 +79,56 @@ pub trait Roles {
         &NoResumption
     }
 
-    /// Returns false to drop a ClientHello. The endpoint calls it once for each ClientHello, before it parses or
-    /// answers it. A limit of ClientHellos counts here.
+    /// Returns false to drop a ClientHello. The endpoint calls this function once for each ClientHello, before it
+    /// parses or answers it. A role that limits the number of ClientHellos counts them in this function.
     fn admits_hello(&self, now: Instant, from: &Address) -> bool {
         let _ = (now, from);
         true
     }
 }
 
-/// A role that needs only the settings.
+/// A role that needs only the settings of the endpoint.
 pub trait Configured: Roles {
     /// Returns the role with these settings.
     fn new(config: &Config) -> Self;
 }
 
-/// The keys of an endpoint in handshakes with certificates or raw public keys, and its demands on the peer.
+/// The keys of an endpoint in handshakes with certificates or raw public keys, and its requirements for the peer.
 ///
-/// Private keys are not here: a signature is asked for by [`Need::Sign`](crate::dtls::need::Need), so that a key may stay
-/// in a chip.
+/// This trait does not contain private keys. The handshake asks for a signature with
+/// [`Need::Sign`](crate::dtls::need::Need), so that a private key can remain in a chip.
 pub trait Keys {
     /// True for the keys of a host: see [`Roles::ON_HOST`].
     const ON_HOST: bool = false;
 
-    /// True if the certificates of a peer are verified as they arrive, one at a time
-    /// ([`Need::VerifyCertificate`](crate::dtls::need::Need)), so that the receive buffer of a handshake holds the longest
-    /// certificate and 6 bytes, and not the list. A longer certificate ends the handshake. No type of certificate but
-    /// X.509 may be among [`Self::peer_types`]: a raw public key does not parse.
+    /// True if the certificates of a peer are verified one after the other, while they arrive
+    /// ([`Need::VerifyCertificate`](crate::dtls::need::Need)). The receive buffer of a handshake then holds the
+    /// longest certificate and 6 bytes instead of the whole list. A certificate that does not fit ends the handshake.
+    /// [`Self::peer_types`] must contain only X.509, because a raw public key does not parse as a list.
     ///
-    /// An owner that answers before it calls [`Endpoint::handle`](crate::endpoint::Endpoint::handle) again takes all
-    /// certificates of a datagram. If the answer comes later, a fragment that does not fit until then is dropped, and the peer
-    /// sends it again.
+    /// If the owner answers before it calls [`Endpoint::handle`](crate::endpoint::Endpoint::handle) again, the
+    /// handshake takes all certificates of a datagram. If the owner answers later, a fragment that arrives meanwhile
+    /// and does not fit is dropped, and the peer sends it again.
     const CERTIFICATES_IN_PARTS: bool = false;
 
     /// True if the endpoint answers as several named servers: see [`Self::server`].
     const NAMES: bool = false;
 
     /// Server: returns the number of the server that a client names in server_name (RFC 6066, section 3). `name` is
-    /// empty if the ClientHello has no server_name. Compare it without regard to case. The number is 0 for the server
-    /// without a name. `None` refuses the client with unrecognized_name. Only called with [`Self::NAMES`], up to three
-    /// times in one handshake.
+    /// empty if the ClientHello has no server_name. Compare names without regard to case. The number 0 is the server
+    /// without a name. `None` refuses the client with the alert unrecognized_name. The endpoint calls this function
+    /// only with [`Self::NAMES`], up to three times in one handshake.
     fn server(&self, name: &[u8]) -> Option<u32> {
         let _ = name;
         Some(0)
     }
 
-    /// Returns the credential with this number. `server` is the number of a named server, or 0 for the endpoint itself.
-    /// Credentials are numbered from 0 on, up to 254; a handshake takes the first that it can use.
+    /// Returns the credential with this number. `server` is the number of a named server, or 0 for the endpoint
+    /// itself. The numbers of credentials begin with 0 and end at most with 254. A handshake uses the first suitable
+    /// credential.
     fn credential(&self, server: u32, number: u8) -> Option<Credential<'_>>;
 
-    /// Returns whether a server asks clients for a certificate.
+    /// Returns whether a server asks clients for a certificate, and whether it requires one.
     fn client_authentication(&self) -> ClientAuthentication {
         ClientAuthentication::Never
     }
@@ -132,44 +138,45 @@ pub trait Keys {
         &[CertificateType::X509]
     }
 
-    /// Returns the cipher suites of a named server in order of preference, or those of the endpoint itself if `server`
-    /// is 0. A named server uses only suites that the endpoint itself also has.
+    /// Returns the cipher suites of a named server in order of preference. If `server` is 0, returns the suites of
+    /// the endpoint itself. A named server uses only suites that the endpoint itself also has.
     fn suites(&self, server: u32) -> Suites {
         let _ = server;
         Suites::ALL
     }
 
-    /// Client: returns the name of the server to ask for in server_name (RFC 6066, section 3); empty to send no name.
+    /// Client: returns the name for the server_name extension (RFC 6066, section 3); empty to send no name.
     fn server_name(&self) -> &[u8] {
         &[]
     }
 }
 
-/// A public key of ours, as we send it to the peer.
+/// One of our public keys in the form that we send to the peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Credential<'k> {
     /// The certificate type of the key.
     pub certificate_type: CertificateType,
     /// The signature scheme of the key.
     pub scheme: SignatureScheme,
-    /// For X.509 our certificate and those above it, in DER, each after its length in three bytes; otherwise the
-    /// SubjectPublicKeyInfo.
+    /// For X.509, our certificate and the certificates above it, in DER, each after its length in three bytes. For a
+    /// raw public key, the SubjectPublicKeyInfo.
     pub content: &'k [u8],
 }
 
-/// The request of a server with a certificate for a certificate of the client.
+/// Decides whether a server with a certificate asks the client for a certificate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ClientAuthentication {
-    /// The server does not ask.
+    /// The server does not ask for a certificate.
     #[default]
     Never,
-    /// The server asks, and accepts a client without a certificate as [`Principal::NOBODY`](crate::identity::Principal).
+    /// The server asks for a certificate, and accepts a client without one as
+    /// [`Principal::NOBODY`](crate::identity::Principal).
     Asked,
-    /// The server asks, and ends the handshake with a client without a certificate.
+    /// The server asks for a certificate, and ends the handshake with a client that has none.
     Required,
 }
 
-/// No credentials.
+/// The keys of an endpoint without credentials.
 pub(crate) struct NoKeys;
 
 impl Keys for NoKeys {
@@ -178,32 +185,32 @@ impl Keys for NoKeys {
     }
 }
 
-/// Opens handshakes and answers them.
+/// Client and server: opens handshakes, and answers them.
 pub struct Both;
-/// Opens handshakes; ignores ClientHellos.
+/// Client: opens handshakes, and ignores ClientHellos.
 pub struct ClientOnly;
-/// Answers handshakes; opens none.
+/// Server: answers handshakes, and opens none.
 pub struct ServerOnly;
 /// The role `R` with features that a mote omits: a choice of cipher suites, extensions that limit the size of records
-/// (RFC 8449; RFC 6066, section 4), sessions that are kept outside, connection ids (RFC 9146).
+/// (RFC 8449; RFC 6066, section 4), sessions that are stored outside of the endpoint, and connection ids (RFC 9146).
 pub struct Extended<R> {
     role: R,
     suites: Suites,
     record_size_limit: u16,
     mobility: Option<Mobility>,
 }
-/// The role `R` with cipher suites that need public keys, and with the keys of the endpoint.
+/// The role `R` with the cipher suites that need public keys, and with the keys of the endpoint.
 pub struct PublicKeys<R, K> {
-    /// The role.
+    /// The role without public keys.
     pub role: R,
-    /// The keys of the endpoint, and its demands on the peer.
+    /// The keys of the endpoint, and its requirements for the peer.
     pub keys: K,
 }
 
-/// The role `R`, with resumption of sessions: see [`Resumption`](crate::dtls::Resumption). The send buffers of its
+/// The role `R` with resumption of sessions: see [`Resumption`](crate::dtls::Resumption). The send buffers of its
 /// handshakes must have more than 255 bytes.
 pub struct Resuming<R, T> {
-    /// The role.
+    /// The role without resumption.
     pub role: R,
     /// The store of a server's sessions.
     pub sessions: T,
@@ -285,7 +292,7 @@ impl<R: Roles> Roles for Extended<R> {
 }
 
 impl<R: Roles> Extended<R> {
-    /// Extends `role`.
+    /// Creates the role from `role`, with the additional features of `config`.
     pub fn with(role: R, config: &Config) -> Self {
         let record_size_limit = match config.record_size_limit {
             0 => 0,

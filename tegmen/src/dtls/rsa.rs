@@ -1,8 +1,9 @@
-//! The premaster secret of the RSA key exchange (RFC 5246, section 7.4.7.1): the client generates it and encrypts it to
-//! the key of the server's certificate.
+//! The premaster secret of the RSA key exchange (RFC 5246, section 7.4.7.1). The client draws the secret, and
+//! encrypts it to the key in the server's certificate.
 //!
-//! The core does no RSA: it asks the owner of the endpoint with [`Need`](super::need::Need). A server continues after
-//! any result. An error shows only in the Finished messages, which then do not match (Bleichenbacher's attack).
+//! The core does not compute RSA: it asks the owner of the endpoint with [`Need`](super::need::Need). A server
+//! continues after every result of the decryption. An error becomes visible only when the Finished messages do not
+//! match. This protects against Bleichenbacher's attack.
 
 use crate::secret::Secret;
 use core::hint::black_box;
@@ -10,13 +11,13 @@ use core::hint::black_box;
 /// Bytes of a premaster secret: the version of the ClientHello, and 46 random bytes.
 pub const PREMASTER_LEN: usize = 48;
 
-/// Returns the premaster secret in `block`, a decrypted block with its padding (RFC 8017, section 7.2.2, for a message
-/// of 48 bytes), if the padding is right and the secret begins with `version`, that of the ClientHello. Otherwise
-/// returns `random`, 48 bytes that were drawn before. No branch and no address depends on which of the two it is:
-/// `./ci.sh timing` checks both.
+/// Returns the premaster secret in `block`, which is a decrypted block with its padding (RFC 8017, section 7.2.2, for
+/// a message of 48 bytes). The padding must be right, and the secret must begin with `version`, the version of the
+/// ClientHello. Otherwise returns `random`, which is 48 bytes that were drawn before. No branch and no accessed
+/// address depends on which of the two secrets is returned: `./ci.sh timing` checks branches and addresses.
 ///
-/// `modulus_len` is the length of the key's modulus in bytes, which is not secret. A block of another length also leads
-/// to `random`.
+/// `modulus_len` is the length of the key's modulus in bytes, which is not secret. If `block` has another length, the
+/// result is `random`.
 pub fn premaster_secret(
     block: &[u8],
     modulus_len: usize,

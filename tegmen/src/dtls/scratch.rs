@@ -1,8 +1,9 @@
 //! Additional state of a handshake with public keys or with resumption, stored as tagged items at the end of its
 //! outgoing buffer.
 //!
-//! A mote with pre-shared keys stores one text in that buffer, at the front. The items grow from the end toward it: the
-//! bytes of each, their length (2), its kind (1). The last byte of the buffer is the kind of the first item, or 0.
+//! A mote with pre-shared keys stores one text in that buffer, at the front. The items are stored from the end of the
+//! buffer toward the front: the bytes of each item, then their length (2 bytes), then its kind (1 byte). The last
+//! byte of the buffer is the kind of the first item, or 0.
 
 use super::Fatal;
 use crate::buf::copy;
@@ -11,52 +12,53 @@ use crate::secret::wipe;
 /// The kind of an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Item {
-    /// Our private key of the agreement, while the peer's share is not known.
+    /// Our private key of the key agreement, while the peer's share is not known.
     Private = 1,
-    /// Our share, to be sent, perhaps again.
+    /// Our share of the key agreement, which is sent, and may have to be sent again.
     Share,
-    /// The peer's share.
+    /// The peer's share of the key agreement.
     PeerShare,
-    /// The agreed parameters, during the lookup of a pre-shared key.
+    /// The agreed shared secret, while the owner looks up a pre-shared key.
     Agreed,
-    /// The SubjectPublicKeyInfo of the peer, which has not proved yet that it has the private key.
+    /// The SubjectPublicKeyInfo of the peer. The peer has not yet proved that it has the private key.
     PeerKey,
-    /// SHA-256 of what we sign.
+    /// The SHA-256 digest that the owner signs for us.
     Digest,
-    /// Our signature, to be sent, perhaps again.
+    /// Our signature, which is sent, and may have to be sent again.
     Signature,
     /// The cipher suite and the master secret of the session that is resumed now, or can be resumed later.
     Session,
-    /// The session_id of our hello, and of the server's that answers it, where there is one.
+    /// The session_id of our ClientHello or ServerHello. In a client, the session_id of the ServerHello may replace
+    /// it.
     SessionId,
-    /// The ticket that a client shows.
+    /// The ticket that a client shows in its ClientHello.
     Ticket,
-    /// The ticket that a server gives, after its lifetime.
+    /// The ticket of a NewSessionTicket, after its lifetime.
     NewTicket,
-    /// The premaster secret as the client sends it, perhaps again.
+    /// The encrypted premaster secret of a client, which is sent, and may have to be sent again.
     EncryptedPremaster,
-    /// The version of the hello, with which a premaster secret begins.
+    /// The version of the ClientHello. The premaster secret must begin with this version.
     ClientVersion,
-    /// The session_id that a server gives, while our hello may have to be sent again.
+    /// The session_id of a ServerHello, while our ClientHello may have to be sent again.
     NewSessionId,
-    /// The name of the server that our hello asks for.
+    /// The name for the server_name extension of our ClientHello.
     ServerName,
-    /// The number of the named server that answers (4), and whether the client named it (1).
+    /// The number of the named server that answers (4 bytes), and whether the client sent its name (1 byte).
     Server,
-    /// The pre-shared keys that the client may have, until one of them opens its Finished.
+    /// The two pre-shared keys that the client may have, until one of them opens the client's Finished.
     Psks,
 }
 
-/// Bytes after each item.
+/// Bytes of the length and the kind after each item.
 const TRAILER: usize = 3;
 
-/// The place of an item: its bytes and its trailer, from `start` to `end`.
+/// The place of an item in the buffer: its bytes and its trailer, from `start` to `end`.
 struct Place {
     start: usize,
     end: usize,
 }
 
-/// Returns the kind and the place of the item that ends at `end`; `None` if there is none.
+/// Returns the kind and the place of the item that ends at `end`; `None` if no item ends there.
 fn at(room: &[u8], end: usize) -> Option<(u8, Place)> {
     let (_, [high, low, kind]) = room.get(..end)?.split_last_chunk::<TRAILER>()?;
     if *kind == 0 {
@@ -78,7 +80,7 @@ fn place(room: &[u8], item: Item) -> Option<Place> {
     }
 }
 
-/// Returns the position at which the next item would end.
+/// Returns the position at which the next item will end.
 fn free(room: &[u8]) -> usize {
     let mut end = room.len();
     while let Some((_, place)) = at(room, end) {
@@ -87,24 +89,25 @@ fn free(room: &[u8]) -> usize {
     end
 }
 
-/// Returns the maximum length of a text at the front.
+/// Returns the maximum length of the text at the front of the buffer.
 pub(crate) fn front(room: &[u8]) -> usize {
     free(room).saturating_sub(TRAILER)
 }
 
-/// Forgets all items, and wipes their bytes.
+/// Removes all items, and wipes their bytes.
 pub(crate) fn clear(room: &mut [u8]) {
     let start = front(room);
     wipe(room.get_mut(start..).unwrap_or(&mut []));
 }
 
-/// Returns the bytes of an item; empty if there is none.
+/// Returns the bytes of an item; empty if the buffer has no such item.
 pub(crate) fn get(room: &[u8], item: Item) -> &[u8] {
     let bytes = place(room, item).and_then(|place| room.get(place.start..place.end.checked_sub(TRAILER)?));
     bytes.unwrap_or(&[])
 }
 
-/// Keeps `bytes` as this item, in place of its earlier content. The first `front` bytes of the buffer belong to a text.
+/// Stores `bytes` as this item, in place of its earlier content. The first `front` bytes of the buffer belong to the
+/// text.
 pub(crate) fn put(room: &mut [u8], front: usize, item: Item, bytes: &[u8]) -> Result<(), Fatal> {
     put_parts(room, front, item, &[bytes])
 }
@@ -129,7 +132,7 @@ pub(crate) fn put_parts(room: &mut [u8], front: usize, item: Item, parts: &[&[u8
     copy(trailer, &[high, low, item as u8]).map_err(|_| Fatal::TooLarge)
 }
 
-/// Forgets an item, and wipes its bytes.
+/// Removes an item, and wipes its bytes.
 pub(crate) fn forget(room: &mut [u8], item: Item) {
     let Some(Place { start, end }) = place(room, item) else { return };
     let first = free(room);

@@ -1,7 +1,7 @@
 //! Server side of the handshake (RFC 4279 and RFC 5246, section 7.3, over RFC 6347).
 //!
 //! ClientHello(cookie) -> ServerHello, ServerHelloDone -> ClientKeyExchange, ChangeCipherSpec, Finished ->
-//! ChangeCipherSpec, Finished. The endpoint answers the ClientHello without a cookie, without state.
+//! ChangeCipherSpec, Finished. The endpoint answers a ClientHello without a cookie, and keeps no state for it.
 
 use super::connection_id;
 use super::context::HandshakeContext;
@@ -32,7 +32,7 @@ use crate::secret::Secret;
 use crate::time::Instant;
 
 impl HandshakeState {
-    /// Begins a handshake as server, with a ClientHello whose cookie was valid. The answer is due at once.
+    /// Begins a handshake as server, with a ClientHello whose cookie was valid. Our flight is due at once.
     pub(crate) fn accept<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -126,7 +126,7 @@ impl HandshakeState {
 }
 
 impl Handshake<'_> {
-    /// Begins a handshake as server, with a hello whose cookie was valid, and resumes `session` if there is one.
+    /// Begins a handshake as server, with a ClientHello whose cookie was valid. Resumes `session` if there is one.
     #[inline(always)]
     pub(crate) fn accept<C: Crypto, R: Roles>(
         &mut self,
@@ -242,7 +242,7 @@ impl Handshake<'_> {
         self.state.step = self.after_key_exchange();
     }
 
-    /// Server: derives the keys of the session from a pre-shared key of its client.
+    /// Server: derives the keys of the session from a pre-shared key of the client.
     fn derive_from_psk<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, (key, principal): ClientPsk<'_>) {
         self.association.principal = principal;
         let ephemeral = R::PUBLIC_KEYS && self.state.exchange.is_ephemeral();
@@ -255,8 +255,8 @@ impl Handshake<'_> {
         }
     }
 
-    /// Server: keeps the keys that the client may have, the one in use first. If the buffer is full, the second key is
-    /// not tried.
+    /// Server: stores the two keys that the client may have, beginning with the key in use. If the buffer is full,
+    /// the second key is not tried.
     fn keep_psks(&mut self, first: ClientPsk<'_>, second: ClientPsk<'_>) {
         let mut packed = Secret::<{ 2 * PACKED_PSK_LEN }>::zeroed();
         for (place, (key, principal)) in packed.expose_mut().chunks_exact_mut(PACKED_PSK_LEN).zip([first, second]) {
@@ -266,7 +266,8 @@ impl Handshake<'_> {
         let _ = self.put(Item::Psks, packed.expose());
     }
 
-    /// Server: derives the keys of the session from the other key that the client may have. Returns false if there is none.
+    /// Server: derives the keys of the session from the other key that the client may have. Returns false if there is
+    /// no other key.
     pub(crate) fn take_other_psk<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>) -> bool {
         let mut packed = Secret::<{ 2 * PACKED_PSK_LEN }>::zeroed();
         let Some(kept) = scratch::get(self.buffers.outgoing, Item::Psks).first_chunk() else { return false };
@@ -278,14 +279,14 @@ impl Handshake<'_> {
         true
     }
 
-    /// Server: forgets the keys that the client might have had.
+    /// Server: removes the stored keys that the client may have, and the agreed shared secret.
     fn forget_psks(&mut self) {
         scratch::forget(self.buffers.outgoing, Item::Psks);
         scratch::forget(self.buffers.outgoing, Item::Agreed);
     }
 
-    /// Server: returns the step that follows when the keys are known, and a client with a certificate has proved that
-    /// it has the private key. The ChangeCipherSpec may have arrived while the owner was asked.
+    /// Server: returns the next step, when the keys are known and a client with a certificate has proved that it has
+    /// the private key. The ChangeCipherSpec may have arrived while the server waited for the owner.
     pub(crate) const fn after_key_exchange(&self) -> Step {
         match self.state.change_cipher_spec {
             true => Step::AwaitClientFinished,
@@ -293,7 +294,8 @@ impl Handshake<'_> {
         }
     }
 
-    /// Server: draws the key pair of the handshake, and asks for the signature over its share.
+    /// Server: draws the key pair of the handshake. With a certificate, asks the owner for the signature over the
+    /// share.
     pub(crate) fn begin_exchange<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -322,7 +324,7 @@ impl Handshake<'_> {
         self.state.send_flight();
     }
 
-    /// Server: takes the Certificate message of the client, which is empty if the client has none.
+    /// Server: processes the Certificate message of the client, which is empty if the client has no certificate.
     pub(crate) fn on_client_certificate<R: Roles>(
         &mut self,
         context: HandshakeContext<'_, R>,
@@ -337,7 +339,7 @@ impl Handshake<'_> {
         Err(Outcome::Need)
     }
 
-    /// Server: takes the share of the client, which follows the identity if the key is pre-shared.
+    /// Server: processes the share of the client. With a pre-shared key, the identity precedes the share.
     pub(crate) fn on_client_share<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -367,8 +369,8 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Server: waits for the CertificateVerify of the client if it showed a certificate. Otherwise the client has no
-    /// identity.
+    /// Server: waits for the CertificateVerify of a client that showed a certificate. A client without a certificate
+    /// has no identity.
     pub(crate) fn await_client_proof(&mut self) {
         self.state.step = match self.state.flags.has(Flags::CERTIFIED) {
             true => Step::AwaitCertificateVerify,
@@ -379,7 +381,8 @@ impl Handshake<'_> {
         };
     }
 
-    /// Server: checks that the client has the private key of its certificate, before the message is hashed.
+    /// Server: checks that the client has the private key of its certificate. The CertificateVerify must not be in
+    /// the transcript yet.
     pub(crate) fn check_certificate_verify<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, body: &[u8]) -> Result<(), Fatal> {
         if self.state.step != Step::AwaitCertificateVerify {
             return Err(Fatal::UnexpectedMessage(MessageType::CERTIFICATE_VERIFY));
@@ -395,7 +398,7 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Server: remembers the version of the ClientHello, and sends its flight, which needs no signature.
+    /// Server: stores the version of the ClientHello, and sends its flight, which needs no signature.
     pub(crate) fn begin_decryption<R: Roles>(
         &mut self,
         context: HandshakeContext<'_, R>,
@@ -406,7 +409,7 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Server: takes the encrypted premaster secret, which the owner is asked to decrypt.
+    /// Server: receives the encrypted premaster secret, and asks the owner to decrypt it.
     pub(crate) fn on_encrypted_premaster(&mut self, body: &[u8]) -> Result<(), Outcome> {
         key_exchange::read(body).map_err(|_| Fatal::Decode)?;
         self.state.step = Step::ServerDecrypts;
@@ -414,7 +417,7 @@ impl Handshake<'_> {
         Err(Outcome::Need)
     }
 
-    /// Server: continues with the premaster secret, or with a random one if the owner has none.
+    /// Server: continues with the premaster secret from the owner, or with a random one if the owner has none.
     pub(crate) fn on_decrypted<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, answer: Answer<'_>) {
         self.state.inbox.forget_pieces();
         // Drawn in either case, so that it takes the same time.
@@ -430,7 +433,7 @@ impl Handshake<'_> {
 }
 
 impl Parts<'_> {
-    /// Writes our ServerHello up to its end, which is returned.
+    /// Writes our ServerHello without its last part, and returns the last part.
     #[inline(always)]
     pub(crate) fn write_server_hello<C: Crypto, R: Roles>(
         &self,
@@ -488,7 +491,7 @@ impl Parts<'_> {
         }
     }
 
-    /// Writes our ServerKeyExchange from the share and the signature that are stored.
+    /// Writes our ServerKeyExchange from the stored share and the stored signature.
     #[inline(always)]
     pub(crate) fn write_server_key_exchange<R: Roles>(
         &self,
@@ -508,7 +511,7 @@ impl Parts<'_> {
     }
 }
 
-/// Writes the answers of our ServerHello to the extensions for public keys.
+/// Writes the extensions for public keys in our ServerHello.
 fn write_answers(writer: &mut Writer<'_>, flags: Flags) -> Write {
     if flags.has(Flags::POINT_FORMATS) {
         extension::put(writer, ExtensionType::EC_POINT_FORMATS, &UNCOMPRESSED)?;
@@ -524,27 +527,27 @@ fn write_answers(writer: &mut Writer<'_>, flags: Flags) -> Write {
     Ok(())
 }
 
-/// A pre-shared key that a client may have, and the principal that it proves.
+/// A pre-shared key that the client may have, and the principal that the key proves.
 type ClientPsk<'k> = (&'k [u8], Principal);
 
-/// True for the bytes of a pre-shared key.
+/// True if the bytes can be a pre-shared key: 1 to 64 bytes.
 const fn is_psk(key: &[u8]) -> bool {
     !key.is_empty() && key.len() <= MAX_PSK
 }
 
-/// Bytes of one key of [`Item::Psks`]: its principal, its length, and itself.
+/// Bytes of one key in [`Item::Psks`]: its principal, its length, and the key.
 const PACKED_PSK_LEN: usize = 4 + 1 + MAX_PSK;
 
-/// Returns the key that [`Handshake::keep_psks`] wrote.
+/// Reads a key that [`Handshake::keep_psks`] wrote.
 fn unpack_psk(packed: &[u8]) -> Option<ClientPsk<'_>> {
     let mut reader = Reader::new(packed);
     let principal = Principal(reader.array().map(u32::from_be_bytes).ok()?);
     Some((reader.with_len8().ok()?, principal))
 }
 
-/// Calls the compression function as many times as a key of [`MAX_PSK`] bytes needs more than one of `len` bytes. HMAC
-/// first hashes a premaster secret of more than 64 bytes (RFC 2104, section 2), and the time of that would reveal which
-/// identities exist.
+/// Calls the compression function as many times as a key of [`MAX_PSK`] bytes needs more than a key of `len` bytes.
+/// HMAC hashes a premaster secret of more than 64 bytes before it uses it (RFC 2104, section 2). Without these calls,
+/// the time would reveal which identities exist.
 fn even_out<C: Crypto>(ephemeral: bool, len: usize) {
     const BLOCKS: usize = compressions(4 + 2 * MAX_PSK);
     // Two lengths and two parts (RFC 4279, section 2; RFC 5489, section 2).
@@ -556,7 +559,7 @@ fn even_out<C: Crypto>(ephemeral: bool, len: usize) {
     core::hint::black_box(state);
 }
 
-/// Number of calls of the compression function that hash a premaster secret of this length.
+/// Returns how often the compression function is called to hash a premaster secret of this length.
 const fn compressions(premaster: usize) -> usize {
     if premaster > 64 { premaster.saturating_add(9).div_ceil(64) } else { 0 }
 }

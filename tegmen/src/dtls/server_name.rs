@@ -1,4 +1,5 @@
-//! The server_name of a ClientHello (RFC 6066, section 3), by which a client chooses one of several named servers.
+//! The server_name extension of a ClientHello (RFC 6066, section 3), with which a client chooses one of several named
+//! servers.
 
 use super::context::HandshakeContext;
 use super::handshake::Write;
@@ -11,10 +12,10 @@ use super::state::{Flags, Handshake};
 use super::{AlertDescription, Fatal};
 use crate::buf::{Reader, Truncated, Writer};
 
-/// NameType of a name of DNS.
+/// The NameType of a DNS name.
 const HOST_NAME: u8 = 0;
 
-/// Writes the extension with the name of a server.
+/// Writes the server_name extension with the name of a server.
 pub(crate) fn write(writer: &mut Writer<'_>, name: &[u8]) -> Write {
     writer.u16(ExtensionType::SERVER_NAME.0)?;
     writer.behind_len::<2>(|writer| {
@@ -25,8 +26,8 @@ pub(crate) fn write(writer: &mut Writer<'_>, name: &[u8]) -> Write {
     })
 }
 
-/// Reads the name of DNS in the content of the extension: a list, in which each name has the type and the length of a name of
-/// DNS. Other types are skipped. The name is empty if there is none of this type.
+/// Reads the DNS name in the content of the extension. The content is a list of names, each after its type and its
+/// length. Names of other types are skipped. The result is empty if the list has no DNS name.
 fn read(data: &[u8]) -> Result<&[u8], Truncated> {
     let mut reader = Reader::new(data);
     let mut list = Reader::new(reader.with_len16()?);
@@ -53,7 +54,7 @@ impl<R: Roles> HandshakeContext<'_, R> {
     /// [`Keys::server`](super::roles::Keys).
     ///
     /// # Errors
-    /// [`Fatal::Decode`] if server_name is malformed, [`Fatal::Refused`] if the owner refuses the name.
+    /// [`Fatal::Decode`] if server_name is malformed. [`Fatal::Refused`] if the owner refuses the name.
     #[inline(always)]
     pub(crate) fn server_of(&self, hello: &ClientHello<'_>) -> Result<u32, Fatal> {
         if !R::NAMES {
@@ -68,7 +69,7 @@ impl<R: Roles> HandshakeContext<'_, R> {
 }
 
 impl Handshake<'_> {
-    /// Server: keeps the number of the named server, and whether the client named it.
+    /// Server: stores the number of the named server, and whether the client sent its name.
     pub(crate) fn keep_server(&mut self, server: u32, hello: &ClientHello<'_>) -> Result<(), Fatal> {
         if server == 0 {
             return Ok(());
@@ -78,13 +79,14 @@ impl Handshake<'_> {
         self.put(Item::Server, &[a, b, c, d, u8::from(is_named)])
     }
 
-    /// Server: returns the number of the named server of this handshake; 0 if there is none.
+    /// Server: returns the number of the named server of this handshake; 0 without a named server.
     pub(crate) fn server<R: Roles>(&self) -> u32 {
         kept_server::<R>(self.buffers.outgoing)
     }
 }
 
-/// Server: returns the number of the named server whose handshake has this outgoing buffer; 0 if there is none.
+/// Server: returns the number of the named server of the handshake with this outgoing buffer; 0 without a named
+/// server.
 #[inline]
 pub(crate) fn kept_server<R: Roles>(room: &[u8]) -> u32 {
     if !R::NAMES {
@@ -94,7 +96,7 @@ pub(crate) fn kept_server<R: Roles>(room: &[u8]) -> u32 {
 }
 
 impl Parts<'_> {
-    /// Server: true if the ServerHello answers server_name: the name chose the server, and no session is resumed.
+    /// Server: true if the ServerHello must answer server_name: the name chose the server, and no session is resumed.
     #[inline(always)]
     pub(crate) fn answers_name<R: Roles>(&self) -> bool {
         R::NAMES

@@ -1,4 +1,4 @@
-//! A session outside of its endpoint, to keep it over sleep and restart or to move it.
+//! A session outside of its endpoint: to store it during sleep or a restart, or to move it to another endpoint.
 
 use super::connection_id::ConnectionIds;
 use super::record::{
@@ -10,7 +10,8 @@ use crate::crypto::{Crypto, KEY_LEN, NotAuthentic};
 use crate::secret::Secret;
 use tegmen_base::replay::ReplayWindow;
 
-/// Bytes of a session before it is sealed: without its keys, with those of AES-128, and with longer ones.
+/// Bytes of a session before it is encrypted: first without its keys, then with keys of AES-128, then with longer
+/// keys.
 const REST_LEN: usize = 1 + 2 + 4 + 16 + ConnectionIds::PACKED_LEN;
 const PLAIN_LEN: usize = REST_LEN + 2 * (KEY_LEN + SALT_LEN);
 const LONG_PLAIN_LEN: usize = REST_LEN + 2 * LONG_KEY_LEN;
@@ -19,24 +20,25 @@ const NONCE_LEN: usize = 13;
 const TAG_LEN: usize = 16;
 /// First byte of a sealed session. Another version of this format begins with another byte.
 const VERSION: u8 = 2;
-/// First byte of a sealed session with longer keys.
+/// First byte of a sealed session whose cipher has longer keys.
 const LONG_VERSION: u8 = 3;
-/// Bytes of a sealed session, at most: ciphers with longer keys take 56 bytes more than the others.
+/// Maximum number of bytes of a sealed session. A session whose cipher has longer keys takes 56 bytes more than the
+/// others.
 pub const SEALED_SESSION_LEN: usize = 1 + NONCE_LEN + MAX_PLAIN_LEN + TAG_LEN;
 
-/// Keys, numbers, window and connection ids of a session outside of its endpoint, to keep it over sleep and restart or to
-/// move it.
+/// Keys, record numbers, replay window and connection ids of a session outside of its endpoint: to store it during
+/// sleep or a restart, or to move it to another endpoint.
 ///
-/// Keys alone are not enough to continue. A record number that is used twice breaks the cipher, and a lost window
-/// accepts old records again. So numbers come from a lease whose end is stored before the lease is used. A window that
-/// was not stored at an orderly end counts as lost: do not act on records until the peer has proved that they are
-/// fresh, for example by an Echo option (RFC 9175, section 2.3).
+/// The keys alone are not enough to continue a session. If a record number is used twice, the cipher is broken. If
+/// the replay window is lost, old records are accepted again. So record numbers come from a lease whose end is stored
+/// before the lease is used. The window counts as lost if it was not stored at an orderly end. Then do not act on
+/// records until the peer has proved that they are fresh, for example by an Echo option (RFC 9175, section 2.3).
 #[derive(Debug)]
 pub struct Session {
     pub(crate) keys: Keys,
     pub(crate) cipher: Cipher,
     pub(crate) record_size: RecordSize,
-    /// Every record number below may have been used.
+    /// The next record number that is certainly unused. All lower numbers may have been used.
     pub(crate) next: u32,
     pub(crate) window: ReplayWindow,
     pub(crate) ids: Option<ConnectionIds>,
@@ -54,24 +56,24 @@ impl Session {
         }
     }
 
-    /// Moves the session into a free channel.
+    /// Copies the session into a free channel.
     pub(crate) fn restore(&self, channel: &mut Channel) {
         channel.restore(&self.keys, self.cipher, self.next, &self.window);
     }
 
-    /// Returns the state that changes with each record: the next number, and the [parts](ReplayWindow::parts) of the
-    /// window unless the window was lost. Keep it beside the session that was encrypted once, and restore it with
-    /// [`Self::go_on`].
+    /// Returns the state that changes with each record: the next record number, and the [parts](ReplayWindow::parts)
+    /// of the replay window unless the window was lost. Store this state beside the session, which is sealed only
+    /// once, and restore it with [`Self::go_on`].
     pub const fn position(&self) -> (u32, Option<(u64, u64)>) {
         (self.next, if self.window.mark().is_some() { None } else { Some(self.window.parts()) })
     }
 
-    /// True if our records carry a connection id, by which the peer finds the session whatever address they come from.
+    /// True if our records carry a connection id, with which the peer finds the session for any source address.
     pub fn names_itself(&self) -> bool {
         self.ids.as_ref().is_some_and(|ids| ids.sent().is_some())
     }
 
-    /// Continues from a [`Self::position`]. Without a window, the record numbers that the peer has used count as lost.
+    /// Continues from a [`Self::position`]. Without a window, the peer's record numbers count as unknown.
     pub const fn go_on(&mut self, next: u32, window: Option<(u64, u64)>) {
         self.next = next;
         self.window = match window {
@@ -80,17 +82,17 @@ impl Session {
         };
     }
 
-    /// Marks the window as lost, for a copy that is kept while the session continues.
+    /// Marks the replay window as lost, for a copy that is stored while the session continues.
     pub(crate) const fn lose_window(&mut self) {
         self.window = ReplayWindow::lost(0);
     }
 
-    /// True if the key has numbers left.
+    /// True if the key has unused record numbers.
     pub(crate) const fn is_usable(&self) -> bool {
         self.next < MAX_SEALED
     }
 
-    /// Encrypts the session under `key` for this `purpose` (for example the name of the peer). Writes up to
+    /// Encrypts the session under `key` for this `purpose` (for example the name of the peer). Writes at most
     /// [`SEALED_SESSION_LEN`] bytes.
     ///
     /// # Errors
@@ -126,11 +128,11 @@ impl Session {
         out.put(&tag)
     }
 
-    /// Decrypts the output of [`Self::seal`].
+    /// Decrypts the bytes that [`Self::seal`] wrote.
     ///
     /// # Errors
-    /// [`NotAuthentic`] if the data was changed, is of another length or version, or was sealed under another key or for another
-    /// purpose.
+    /// [`NotAuthentic`] if the bytes were changed, if their length or version is wrong, or if they were sealed under
+    /// another key or for another purpose.
     pub fn open<C: Crypto>(
         crypto: &mut C,
         key: &[u8; KEY_LEN],
@@ -160,7 +162,7 @@ impl Session {
         Self::parse(&mut reader, long).ok().flatten()
     }
 
-    /// Reads the plaintext of a session. The inner `None` means an unknown cipher.
+    /// Reads the plaintext of a session. The inner `None` means that the cipher is unknown.
     fn parse(reader: &mut Reader<'_>, long: bool) -> Result<Option<Self>, Truncated> {
         let cipher = Cipher::from_byte(reader.u8()?).filter(|cipher| cipher.is_long() == long);
         let Some(cipher) = cipher else { return Ok(None) };

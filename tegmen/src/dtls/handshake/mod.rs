@@ -1,4 +1,4 @@
-//! Handshake messages (RFC 6347, section 4.2). Each has one file, which reads and writes it.
+//! Handshake messages (RFC 6347, section 4.2). Each message has one file, with the functions that read and write it.
 
 pub(crate) mod certificate;
 pub(crate) mod certificate_request;
@@ -17,48 +17,48 @@ use crate::buf::{Full, Reader, Truncated, Writer};
 /// Bytes of a handshake header.
 pub(crate) const HEADER_LEN: usize = 12;
 
-/// The first byte of a handshake message.
+/// The type of a handshake message, which is its first byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MessageType(pub u8);
 
 impl MessageType {
-    /// Asks for a renegotiation, which is refused here.
+    /// HelloRequest: asks for a renegotiation. This endpoint refuses it.
     pub const HELLO_REQUEST: Self = Self(0);
-    /// Opens a handshake.
+    /// ClientHello: opens a handshake.
     pub const CLIENT_HELLO: Self = Self(1);
-    /// Chooses what the client offered.
+    /// ServerHello: contains the server's choice from the offer of the client.
     pub const SERVER_HELLO: Self = Self(2);
-    /// Asks the client to prove its address.
+    /// HelloVerifyRequest: asks the client to prove its address.
     pub const HELLO_VERIFY_REQUEST: Self = Self(3);
-    /// Carries a ticket with which the client can resume the session.
+    /// NewSessionTicket: carries a ticket with which the client can resume the session.
     pub const NEW_SESSION_TICKET: Self = Self(4);
-    /// Carries a chain of certificates, or a raw public key.
+    /// Certificate: carries a chain of certificates, or a raw public key.
     pub const CERTIFICATE: Self = Self(11);
-    /// Carries the PSK identity hint, and the server's share of an agreement.
+    /// ServerKeyExchange: carries the PSK identity hint, and the server's share of a key agreement.
     pub const SERVER_KEY_EXCHANGE: Self = Self(12);
-    /// Asks the client for a certificate.
+    /// CertificateRequest: asks the client for a certificate.
     pub const CERTIFICATE_REQUEST: Self = Self(13);
-    /// Ends the server's flight; empty.
+    /// ServerHelloDone: ends the server's flight. It has no content.
     pub const SERVER_HELLO_DONE: Self = Self(14);
-    /// Proves that the client has the private key of its certificate.
+    /// CertificateVerify: proves that the client has the private key of its certificate.
     pub const CERTIFICATE_VERIFY: Self = Self(15);
-    /// Carries the PSK identity, and the client's share of an agreement.
+    /// ClientKeyExchange: carries the PSK identity, and the client's share of a key agreement.
     pub const CLIENT_KEY_EXCHANGE: Self = Self(16);
-    /// Proves that both saw the same handshake.
+    /// Finished: proves that both endpoints saw the same handshake.
     pub const FINISHED: Self = Self(20);
 }
 
-/// A handshake message or a piece of one.
+/// A handshake message, or a fragment of one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fragment<'r> {
-    /// The location of the header. A mote keeps the content of the header in one register.
+    /// A reference to the header. It is not a copy, because a mote keeps the reference in one register.
     pub(crate) header: &'r [u8; HEADER_LEN],
-    /// The piece.
+    /// The bytes of the fragment.
     pub(crate) body: &'r [u8],
 }
 
 impl<'r> Fragment<'r> {
-    /// Reads one fragment; a piece that would reach past its message does not parse.
+    /// Reads one fragment. Fails if the fragment would end after the end of its message.
     pub(crate) fn read(reader: &mut Reader<'r>) -> Result<Self, Truncated> {
         let header = reader.array_ref::<HEADER_LEN>()?;
         let [.., before, high, middle, low] = *header;
@@ -70,45 +70,47 @@ impl<'r> Fragment<'r> {
         }
     }
 
-    /// Type of the whole message.
+    /// Returns the type of the whole message.
     pub(crate) const fn message_type(&self) -> MessageType {
         let [kind, ..] = *self.header;
         MessageType(kind)
     }
 
-    /// Length of the whole message in bytes, without this header.
+    /// Returns the length of the whole message in bytes, without this header.
     #[inline(never)]
     pub(crate) const fn length(&self) -> u32 {
         let [before, high, middle, low, ..] = *self.header;
         u24([before, high, middle, low])
     }
 
-    /// Number of the message in its sender's handshake.
+    /// Returns the message_seq: the number of the message among those of its sender in this handshake.
     pub(crate) const fn message_seq(&self) -> u16 {
         let [_, _, _, _, high, low, ..] = *self.header;
         u16::from_be_bytes([high, low])
     }
 
-    /// Returns the offset of this fragment.
+    /// Returns the position of the first byte of this fragment in the message.
     #[inline(never)]
     pub(crate) const fn offset(&self) -> u32 {
         let [_, _, _, _, _, before, high, middle, low, ..] = *self.header;
         u24([before, high, middle, low])
     }
 
-    /// True if this is the whole message.
+    /// True if this fragment is the whole message.
     pub(crate) const fn is_whole(&self) -> bool {
         self.body.len() as u32 == self.length()
     }
 }
 
-/// Returns the number in the last three bytes. The first byte is ignored; with it, the bytes are loaded as one word.
+/// Returns the number in the last three bytes. The first byte is ignored; with four bytes, one instruction loads the
+/// word.
 #[inline(never)]
 pub(crate) const fn u24(bytes: [u8; 4]) -> u32 {
     u32::from_be_bytes(bytes) & 0xff_ffff
 }
 
-/// Returns a handshake header. In the transcript it is that of a message in one piece (RFC 6347, section 4.2.6).
+/// Returns a handshake header. The transcript contains the header of an unfragmented message (RFC 6347, section
+/// 4.2.6).
 #[inline(never)]
 pub(crate) fn header(kind: MessageType, length: u32, seq: u16, offset: u32, fragment: u32) -> [u8; HEADER_LEN] {
     let [_, l0, l1, l2] = length.to_be_bytes();

@@ -3,11 +3,11 @@
 use super::{Write, end};
 use crate::buf::{Reader, Truncated, Writer};
 
-/// Bytes of the lifetime, before the ticket.
+/// Bytes of the lifetime field, which precedes the ticket.
 pub(crate) const LIFETIME_LEN: usize = 4;
 
-/// Reads a whole message body. Returns the lifetime of the ticket in seconds, 0 if the server gives none, and the
-/// ticket. The ticket is empty if the server has no ticket to issue.
+/// Reads the body of a NewSessionTicket. Returns the ticket, and its lifetime in seconds, which is 0 if the server
+/// gives no lifetime. The ticket is empty if the server has no ticket to issue.
 pub(crate) fn read(body: &[u8]) -> Result<(u32, &[u8]), Truncated> {
     let mut reader = Reader::new(body);
     let lifetime = reader.u32()?;
@@ -16,7 +16,8 @@ pub(crate) fn read(body: &[u8]) -> Result<(u32, &[u8]), Truncated> {
     Ok((lifetime, ticket))
 }
 
-/// Writes the body: `kept` is the lifetime and after it the ticket, nothing if there is none.
+/// Writes the body of a NewSessionTicket. `kept` is the lifetime followed by the ticket, or empty if there is no
+/// ticket.
 pub(crate) fn write(writer: &mut Writer<'_>, kept: &[u8]) -> Write {
     let (lifetime, ticket) = kept.split_at_checked(LIFETIME_LEN).unwrap_or((&[0; LIFETIME_LEN], &[]));
     writer.put(lifetime)?;

@@ -5,27 +5,28 @@ use super::{Random, Write, end, write_hello};
 use crate::buf::{Reader, Truncated, Writer};
 use crate::dtls::CipherSuite;
 
-/// A ServerHello as it was received.
+/// A received ServerHello.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServerHello<'r> {
     /// The chosen version.
     pub(crate) version: [u8; 2],
-    /// The server's random.
+    /// The random of the server.
     pub(crate) random: &'r Random,
-    /// The id by which the session can be resumed, or the client's id if the session is resumed; usually empty.
+    /// The session id: the client's id if the server resumes the session, otherwise a new id with which the client
+    /// can resume this session. It is usually empty.
     pub(crate) session_id: &'r [u8],
-    /// The chosen suite.
+    /// The chosen cipher suite.
     pub(crate) cipher_suite: CipherSuite,
     /// The chosen compression method. Only null is valid.
     pub(crate) compression_method: u8,
-    /// The answered extensions.
+    /// The extensions with which the server answers those of the client.
     pub(crate) extensions: Extensions,
     /// The bytes of all extensions, without the length of the list.
     pub(crate) extension_list: &'r [u8],
 }
 
 impl<'r> ServerHello<'r> {
-    /// Reads a whole message body; `record_size` as in [`Extensions::read`].
+    /// Reads the body of a ServerHello. `record_size` has the same meaning as in [`Extensions::read`].
     pub(crate) fn read(body: &'r [u8], record_size: bool) -> Result<Self, Truncated> {
         let mut reader = Reader::new(body);
         let version = reader.array()?;
@@ -43,7 +44,7 @@ impl<'r> ServerHello<'r> {
     }
 }
 
-/// Writes the body up to the extensions.
+/// Writes the body of a ServerHello up to its extensions.
 #[inline]
 pub(crate) fn write_front(writer: &mut Writer<'_>, random: &Random, session_id: &[u8], suite: CipherSuite) -> Write {
     write_hello(writer, random)?;

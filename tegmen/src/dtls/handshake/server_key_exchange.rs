@@ -4,26 +4,27 @@ use super::{Write, certificate, end};
 use crate::buf::{Reader, Truncated, Writer};
 use crate::crypto::{NamedGroup, SignatureScheme};
 
-/// A ServerKeyExchange as it was received.
+/// A received ServerKeyExchange.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServerKeyExchange<'r> {
-    /// PSK identity hint; empty where there is a signature.
+    /// The PSK identity hint; empty in a message with a signature.
     pub(crate) hint: &'r [u8],
-    /// The group.
+    /// The named group of the key agreement.
     pub(crate) group: NamedGroup,
-    /// The server's share.
+    /// The server's share of the key agreement.
     pub(crate) share: &'r [u8],
-    /// The part of the message that is signed, behind both randoms: the group and the share.
+    /// The group and the share, as they were received. The signature covers both randoms and these bytes.
     pub(crate) parameters: &'r [u8],
-    /// The signature of a server with a certificate.
+    /// The scheme and the signature of a server with a certificate.
     pub(crate) signature: Option<(SignatureScheme, &'r [u8])>,
 }
 
-/// ECCurveType of a group that has a number.
+/// The ECCurveType of a group that is identified by a number.
 const NAMED_CURVE: u8 = 3;
 
 impl<'r> ServerKeyExchange<'r> {
-    /// Reads a whole message body. It has a hint if the key is pre-shared (`psk`), otherwise a signature.
+    /// Reads the body of a ServerKeyExchange. With a pre-shared key (`psk`) the body contains a hint, otherwise a
+    /// signature.
     pub(crate) fn read(body: &'r [u8], psk: bool) -> Result<Self, Truncated> {
         let mut reader = Reader::new(body);
         let hint = if psk { reader.with_len16()? } else { &[] };
@@ -45,7 +46,7 @@ impl<'r> ServerKeyExchange<'r> {
     }
 }
 
-/// Writes the signed part of the message: the group and the share.
+/// Writes the signed part of a ServerKeyExchange: the group and the share.
 pub(crate) fn write_parameters(writer: &mut Writer<'_>, group: NamedGroup, share: &[u8]) -> Write {
     writer.u8(NAMED_CURVE)?;
     writer.u16(group.0)?;

@@ -26,7 +26,7 @@ fn answer(random: &Random, extensions: Extensions) -> Vec<u8> {
     })
 }
 
-/// Everything that reads a body; none may panic, whatever the bytes are.
+/// Calls all functions that read a body. None of them may panic, for any bytes.
 fn read_all(body: &[u8]) {
     let _ = client_hello::ClientHello::read(body, true);
     let _ = server_hello::ServerHello::read(body, true);
@@ -37,7 +37,7 @@ fn read_all(body: &[u8]) {
     let _ = Fragment::read(&mut Reader::new(body));
 }
 
-/// A body reads as a whole and in no other length: one that is cut, or has a byte more, is refused.
+/// Asserts that `read` accepts the whole body, and refuses it if bytes are cut off or a byte is added.
 fn only_whole<T>(body: &[u8], read: impl Fn(&[u8]) -> Option<T>) {
     assert!(read(body).is_some());
     for len in 0..body.len() {

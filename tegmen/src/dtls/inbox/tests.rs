@@ -12,7 +12,7 @@ fn header(total: usize, offset: usize, len: usize) -> [u8; HEADER_LEN] {
 }
 
 proptest! {
-    /// Pieces of one message in any order, with overlaps and repetitions, and forged ones between.
+    /// The fragments of one message arrive in any order, with overlaps and repetitions, mixed with forged fragments.
     #[test]
     fn what_comes_together_is_the_message_or_nothing(
         message in vec(any::<u8>(), 2..60),

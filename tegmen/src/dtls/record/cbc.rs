@@ -1,10 +1,10 @@
 //! AES-128-CBC with HMAC-SHA-256 or HMAC-SHA-1 (RFC 5246, section 6.2.3.2), in two orders.
 //!
-//! The order is encrypt-then-MAC (RFC 7366) if both ends support it: a record with a wrong code (MAC) is not decrypted.
-//! Otherwise it is MAC-then-encrypt: the receiver knows the length of the padding only after the decryption, and must
-//! not reveal it. So the instructions that run and the addresses that they access depend on the length of the record
-//! alone, and wrong padding and a wrong code have one outcome (Lucky Thirteen; `./ci.sh timing` counts instructions and
-//! addresses).
+//! The order is encrypt-then-MAC (RFC 7366) if both endpoints support it: a record with a wrong MAC is not decrypted.
+//! Otherwise the order is MAC-then-encrypt. Then the receiver knows the length of the padding only after the
+//! decryption, and must not reveal this length. So the executed instructions and the accessed addresses depend only
+//! on the length of the record, and wrong padding has the same result as a wrong MAC (see the Lucky Thirteen attack;
+//! `./ci.sh timing` counts instructions and addresses).
 
 use super::cipher::{BLOCK_LEN, MAX_MAC_LEN, Order};
 use super::keys::LongKey;
@@ -14,8 +14,8 @@ use crate::crypto::{Crypto, KEY_LEN};
 use crate::secret::same;
 use core::hint::black_box;
 
-/// Seals the first `content` bytes of `body` with a code of `MAC_LEN` bytes. `body` needs
-/// [`Mode::tail_len`](super::cipher::Mode::tail_len) bytes after the content; returns `None` if it has not.
+/// Seals the first `content` bytes of `body` with a MAC of `MAC_LEN` bytes. `body` needs
+/// [`Mode::tail_len`](super::cipher::Mode::tail_len) free bytes after the content. Returns `None` if it is too short.
 pub(super) fn seal<C: Crypto, const MAC_LEN: usize>(
     order: Order,
     crypto: &mut C,
@@ -45,7 +45,7 @@ pub(super) fn seal<C: Crypto, const MAC_LEN: usize>(
 }
 
 /// Opens the part of a record after its header. Returns the length of the content, which then begins after the
-/// initialization vector; `None` if the record is not authentic, without a sign of the cause.
+/// initialization vector. Returns `None` if the record is not authentic, and does not reveal the cause.
 pub(super) fn open<C: Crypto, A: AsRef<[u8]>, const MAC_LEN: usize>(
     order: Order,
     crypto: &mut C,
@@ -79,7 +79,8 @@ fn keys<C: Crypto, const MAC_LEN: usize>(key: &LongKey) -> Option<(&[u8; KEY_LEN
     Some((key, Hmac::new::<C>(&[mac_key])))
 }
 
-/// Fills in the padding: each byte is the number of those before the last. Returns `None` if the padding has no byte.
+/// Fills in the padding: the value of each byte is the number of padding bytes before the last. Returns `None` if the
+/// padding is empty.
 fn pad(padding: &mut [u8]) -> Option<()> {
     let last = padding.len().checked_sub(1)?;
     padding.fill(last as u8);
@@ -87,7 +88,7 @@ fn pad(padding: &mut [u8]) -> Option<()> {
 }
 
 /// Returns the length of the content in a decrypted text, in which the MAC and the padding follow the content. The
-/// caller must learn only if the record is authentic, and not why it is not.
+/// caller must learn only whether the record is authentic, and not the reason why it is not.
 fn open_text<C: Crypto, A: AsRef<[u8]>, const MAC_LEN: usize>(
     hmac: &Hmac<MAC_LEN>,
     associated_data: impl FnOnce(u16) -> A,
@@ -109,8 +110,8 @@ fn open_text<C: Crypto, A: AsRef<[u8]>, const MAC_LEN: usize>(
     (authentic & same(&code, &found)).then_some(len as usize)
 }
 
-/// Returns the code of the associated data and the first `len` bytes of `text`, with as many compressions as the whole
-/// `text` takes.
+/// Returns the MAC of the associated data and of the first `len` bytes of `text`. The number of compressions is
+/// always that of the whole `text`.
 fn code_of_first<C: Crypto, const MAC_LEN: usize>(
     hmac: &Hmac<MAC_LEN>,
     aad: &[u8],
@@ -142,8 +143,8 @@ fn code_of_first<C: Crypto, const MAC_LEN: usize>(
     hmac.end::<C>(ended)
 }
 
-/// Returns the code that follows the first `len` bytes of `text`. To find it without an address that depends on `len`,
-/// the end of `text` is shifted to the left by each power of two, or by nothing.
+/// Returns the MAC that follows the first `len` bytes of `text`. No accessed address may depend on `len`. So for each
+/// power of two, the end of `text` is shifted to the left by that power or by nothing.
 fn code_behind<const MAC_LEN: usize>(text: &[u8], most: usize, len: u32) -> Option<[u8; MAC_LEN]> {
     let start = most.saturating_sub(MAX_PADDING_LEN.wrapping_sub(1));
     let mut end = [0; MAX_PADDING_LEN + MAX_MAC_LEN];
@@ -164,13 +165,13 @@ fn code_behind<const MAC_LEN: usize>(text: &[u8], most: usize, len: u32) -> Opti
 /// Bytes of the longest padding, including the byte with its length.
 const MAX_PADDING_LEN: usize = 256;
 
-/// Returns all ones if `a` is below `b`, otherwise 0; both are below 2^31. The compiler must not know that there are
-/// only two results.
+/// Returns all ones if `a` is below `b`, otherwise 0. Both numbers are below 2^31. The compiler must not know that
+/// there are only two results.
 fn below(a: u32, b: u32) -> u32 {
     black_box((a.wrapping_sub(b) as i32 >> 31) as u32)
 }
 
-/// Returns all ones if both are equal, otherwise 0.
+/// Returns all ones if `a` and `b` are equal, otherwise 0.
 fn equal(a: u32, b: u32) -> u32 {
     let differs = a ^ b;
     black_box(!((differs | differs.wrapping_neg()) as i32 >> 31) as u32)

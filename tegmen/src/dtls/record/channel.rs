@@ -1,4 +1,4 @@
-//! Both directions of a session: its protection, numbers, lease, and the replay window.
+//! Both directions of a session: the protection, the record numbers, their lease, and the replay window.
 
 use super::cipher::associated_data;
 use super::connection_id::{self, ConnectionId};
@@ -12,7 +12,7 @@ use crate::counters::Discard;
 use crate::crypto::Crypto;
 use tegmen_base::replay::ReplayWindow;
 
-/// Both directions of an association in its protected epoch: the result of a handshake.
+/// Both directions of an association in its protected epoch. A handshake creates this channel.
 #[derive(Debug)]
 pub struct Channel {
     keys: Keys,
@@ -20,21 +20,21 @@ pub struct Channel {
     window: ReplayWindow,
     failed_opens: u16,
     cipher: Cipher,
-    /// Chunks of record numbers that may be used.
+    /// Number of leased chunks of record numbers: the channel may use the numbers in these chunks.
     lease: u8,
 }
 
-/// Number of record numbers that a session outside of its endpoint leases at a time.
+/// Number of record numbers in a chunk. A session that is stored outside of its endpoint leases one chunk at a time.
 pub const CHUNK: u32 = 1 << 16;
-/// Chunks of all record numbers of a key.
+/// Number of chunks of all record numbers of a key.
 const CHUNKS: u8 = (MAX_SEALED / CHUNK) as u8;
 
-/// An error of encryption: the key may encrypt no more records, or the content does not fit.
+/// The reason why a record was not encrypted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SealError {
     /// The frame has no space for header, explicit nonce and tag, or the content is longer than 2^14 bytes.
     Full,
-    /// 2^23 records were sealed, and a new handshake is due; or the leased record numbers are used up
+    /// 2^23 records were sealed, and a new handshake is necessary. Or all leased record numbers are used
     /// ([`Channel::lease_end`]).
     KeyExhausted,
 }
@@ -58,31 +58,31 @@ impl Channel {
         }
     }
 
-    /// Bytes that [`Self::seal`] puts before the content.
+    /// Returns the bytes that [`Self::seal`] adds before the content.
     #[inline]
     pub(crate) const fn headroom<C: Crypto>(&self) -> usize {
         HEADER_LEN.wrapping_add(self.cipher.explicit_len::<C>())
     }
 
-    /// Bytes that [`Self::seal`] puts after a content of `len` bytes.
+    /// Returns the bytes that [`Self::seal`] adds after a content of `len` bytes.
     #[inline]
     pub(crate) const fn tailroom<C: Crypto>(&self, len: usize) -> usize {
         self.cipher.tail_len::<C>(len)
     }
 
-    /// Bytes that [`Self::seal`] puts after any content at most.
+    /// Returns the maximum number of bytes that [`Self::seal`] adds after any content.
     #[inline]
     pub(crate) const fn max_tailroom<C: Crypto>(&self) -> usize {
         self.cipher.max_tail_len::<C>()
     }
 
-    /// Bytes that [`Self::seal`] puts around any content at most.
+    /// Returns the maximum number of bytes that [`Self::seal`] adds before and after any content.
     pub const fn max_overhead<C: Crypto>(&self) -> usize {
         self.headroom::<C>().wrapping_add(self.max_tailroom::<C>())
     }
 
-    /// Resets the channel to the keys of a key block (RFC 5246, section 6.3; no MAC keys): client key, server key,
-    /// client salt, server salt.
+    /// Resets the channel to the keys of a key block (RFC 5246, section 6.3). Without MAC keys, the block contains
+    /// client key, server key, client salt, server salt.
     pub(crate) fn set_keys(&mut self, block: &[u8], client: bool, cipher: Cipher) -> Result<(), Truncated> {
         self.cipher = cipher;
         self.lease = CHUNKS;
@@ -113,8 +113,8 @@ impl Channel {
     /// after it.
     ///
     /// # Errors
-    /// `KeyExhausted` if the key may seal no more records; no number is spent. `Full` if the record is longer than its
-    /// buffer or than 2^14 bytes; its number is spent.
+    /// `KeyExhausted` if the key may seal no more records; no record number is used. `Full` if the record is longer
+    /// than its buffer, or the content longer than 2^14 bytes; the record number is then used and lost.
     #[inline]
     pub fn seal<C: Crypto>(
         &mut self,
@@ -128,8 +128,8 @@ impl Channel {
         self.seal_record(crypto, content_type, len, record)
     }
 
-    /// Does the same as [`Self::seal`], for a whole record: a content of `len` bytes with the free bytes that it needs
-    /// before and after.
+    /// Does the same as [`Self::seal`], for a whole record: a content of `len` bytes, with the necessary free bytes
+    /// before and after the content.
     // As with `open`.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
@@ -178,9 +178,9 @@ impl Channel {
         })
     }
 
-    /// Seals a whole record: `head_len` bytes of header, the explicit nonce, a content of `content` bytes, the tag.
-    /// `write_header` gets the place of the header, the number, the length of the record after the header, and the
-    /// length for the associated data. It returns the associated data.
+    /// Seals a whole record: `head_len` bytes of header, the explicit nonce, a content of `content` bytes, and the
+    /// tag. Calls `write_header` with the place of the header, the record number, the length of the record after the
+    /// header, and the length for the associated data. `write_header` returns the associated data.
     #[inline(always)]
     fn seal_with<C: Crypto, A: AsRef<[u8]>>(
         &mut self,
@@ -205,7 +205,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Opens `record` in place. The window moves only after the tag proved the record authentic.
+    /// Opens `record` in place. The replay window moves only after the tag has proved that the record is authentic.
     ///
     /// # Errors
     /// The reason why the record is dropped.
@@ -228,9 +228,9 @@ impl Channel {
         connection_id::inner(plaintext).ok_or(Discard::Unexpected)
     }
 
-    /// Does the same as [`Self::open`] or, with the id that we issued, as [`Self::open_with_id`]: then a record without
-    /// the id is not accepted (RFC 9146, section 3). `content_type` is that of the header, and becomes that of the
-    /// content.
+    /// Opens a record without a connection id as [`Self::open`] does. If we issued an `id`, opens it as
+    /// [`Self::open_with_id`] does, and refuses a record without the id (RFC 9146, section 3). `content_type` is
+    /// first the type in the header, and then becomes the type of the content.
     // Both in the result would not fit the registers of a mote.
     #[inline(always)]
     pub(crate) fn open_by<'r, C: Crypto>(
@@ -278,7 +278,7 @@ impl Channel {
         Ok(content)
     }
 
-    /// Returns the number of records that failed to open, of those that count.
+    /// Returns the number of records that failed to open. Only failures that count against the limit are included.
     pub(crate) const fn failed_opens(&self) -> u16 {
         self.failed_opens
     }
@@ -290,18 +290,19 @@ impl Channel {
         failed
     }
 
-    /// Returns one more than the last record number that may be used.
+    /// Returns the end of the lease: one more than the last record number that may be used.
     pub const fn lease_end(&self) -> u32 {
         (self.lease as u32).wrapping_mul(CHUNK)
     }
 
-    /// Allows all numbers before `end`, a multiple of [`CHUNK`] that was made durable before.
+    /// Allows all record numbers before `end`. `end` is a multiple of [`CHUNK`] that was made durable before.
     pub(crate) const fn set_lease(&mut self, end: u32) {
         let chunks = end / CHUNK;
         self.lease = if chunks > CHUNKS as u32 { CHUNKS } else { chunks as u8 };
     }
 
-    /// Continues with these keys, record numbers and window; nothing may be sealed before [`Self::set_lease`].
+    /// Continues with these keys, record numbers and replay window. No record can be sealed before
+    /// [`Self::set_lease`].
     pub(crate) fn restore(&mut self, keys: &Keys, cipher: Cipher, next: u32, window: &ReplayWindow) {
         self.keys = keys.copy();
         (self.cipher, self.lease, self.failed_opens) = (cipher, 0, 0);
@@ -312,7 +313,8 @@ impl Channel {
         &self.keys
     }
 
-    /// Returns the epoch of the keys: the first that is protected, because there is no renegotiation.
+    /// Returns the epoch of the keys, which is always 1: without renegotiation, only the first protected epoch
+    /// exists.
     const fn epoch(&self) -> u16 {
         1
     }
@@ -325,12 +327,13 @@ impl Channel {
         &self.window
     }
 
-    /// True while the record numbers that the peer has used are not known, because the window was lost.
+    /// True while the record numbers that the peer has used are not known, because the replay window was lost.
     pub(crate) const fn is_unverified(&self) -> bool {
         self.window.mark().is_some()
     }
 
-    /// Does the same as [`Self::open`], while the window is lost: the result is authentic, but may be a replay.
+    /// Does the same as [`Self::open`], while the replay window is lost. The result is authentic, but may be a
+    /// replay.
     pub(crate) fn open_unverified<'r, C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -345,15 +348,15 @@ impl Channel {
         opened
     }
 
-    /// Ends the loss of the window, after the peer proved that its last record is fresh. No record up to that one is
-    /// accepted again.
+    /// Ends the loss of the replay window, after the peer proved that its last record is fresh. No record up to that
+    /// one is accepted again.
     pub(crate) const fn verify(&mut self) {
         if let Some(mark) = self.window.mark() {
             self.window = ReplayWindow::seen_up_to(mark);
         }
     }
 
-    /// True once a key reached a limit that calls for a new handshake.
+    /// True after a key has reached a limit that requires a new handshake.
     pub(crate) const fn is_exhausted(&self) -> bool {
         self.next_sequence >= MAX_SEALED || self.failed_opens >= MAX_FAILED
     }

@@ -1,15 +1,15 @@
-//! The ciphers of records: their overhead, keys and nonces.
+//! The ciphers of records: the bytes that they add, their keys and their nonces.
 
 use super::{EXPLICIT_LEN, GCM_TAG_LEN, HAS_LONG_KEYS, HEADER_LEN, MAX_CONTENT, SALT_LEN, TAG_LEN};
 use crate::crypto::hash::{DIGEST_LEN, SHA1_LEN};
 use crate::crypto::{CHACHA20_KEY_LEN, Crypto, KEY_LEN};
 
-/// The cipher of an association. Stored sessions contain its number.
+/// The cipher of an association. A stored session contains the number of its cipher.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Cipher {
     /// AES_128_CCM_8 (RFC 6655): a tag of 8 bytes.
     Ccm8 = 0,
-    /// AES_128_GCM (RFC 5288): a tag of 16 bytes; nonce and associated data are those of CCM_8.
+    /// AES_128_GCM (RFC 5288): a tag of 16 bytes. Nonce and associated data are the same as for CCM_8.
     Gcm,
     /// CHACHA20_POLY1305 (RFC 7905): a tag of 16 bytes, and no part of the nonce in the record.
     ChaCha20Poly1305,
@@ -24,7 +24,8 @@ pub(crate) enum Cipher {
 }
 
 impl Cipher {
-    /// True if the provider has it. With a provider that has CCM_8 alone, an image links no code of other ciphers.
+    /// True if the crypto provider supports the cipher. With a provider that supports only CCM_8, an image contains
+    /// no code for other ciphers.
     pub(crate) const fn is_in<C: Crypto>(self) -> bool {
         match self {
             Self::Ccm8 => true,
@@ -49,7 +50,7 @@ impl Cipher {
         self.mode::<C>().is_some()
     }
 
-    /// Returns the order and the hash of the MAC of a cipher with CBC; `None` for any other cipher.
+    /// Returns the order and the hash of the MAC of a cipher with CBC; `None` for every other cipher.
     pub(super) const fn mode<C: Crypto>(self) -> Option<Mode> {
         if !HAS_LONG_KEYS || !C::CBC {
             return None;
@@ -64,8 +65,8 @@ impl Cipher {
         Some(Mode { order, mac })
     }
 
-    /// Returns the variant of the cipher with encrypt-then-MAC, if there is one. It applies if both ends support it
-    /// (RFC 7366, section 2).
+    /// Returns the variant of the cipher with encrypt-then-MAC, if there is one. The variant is used if both
+    /// endpoints support it (RFC 7366, section 2).
     pub(crate) const fn with_encrypt_then_mac(self) -> Option<Self> {
         match self {
             Self::CbcSha256 if HAS_LONG_KEYS => Some(Self::CbcSha256EncryptThenMac),
@@ -74,12 +75,12 @@ impl Cipher {
         }
     }
 
-    /// True if encrypt-then-MAC was agreed on.
+    /// True if client and server agreed on encrypt-then-MAC.
     pub(crate) const fn encrypts_then_macs(self) -> bool {
         HAS_LONG_KEYS && matches!(self, Self::CbcSha256EncryptThenMac | Self::CbcShaEncryptThenMac)
     }
 
-    /// Bytes between the header of a record and its encrypted part.
+    /// Returns the bytes between the header of a record and its encrypted part.
     #[inline]
     pub(crate) const fn explicit_len<C: Crypto>(self) -> usize {
         match self {
@@ -89,7 +90,7 @@ impl Cipher {
         }
     }
 
-    /// Bytes after a content of `len` bytes: a tag, or code and padding.
+    /// Returns the bytes after a content of `len` bytes: a tag, or MAC and padding.
     #[inline]
     pub(crate) const fn tail_len<C: Crypto>(self, len: usize) -> usize {
         match self.mode::<C>() {
@@ -99,7 +100,7 @@ impl Cipher {
         }
     }
 
-    /// Maximum number of bytes after any content.
+    /// Returns the maximum number of bytes after any content.
     #[inline]
     pub(crate) const fn max_tail_len<C: Crypto>(self) -> usize {
         match self.mode::<C>() {
@@ -108,8 +109,8 @@ impl Cipher {
         }
     }
 
-    /// The length in the associated data of a record with `content` bytes in a fragment of `len`. `None` if they do not fit,
-    /// or the content is too long.
+    /// Returns the length in the associated data of a record with `content` bytes in a fragment of `len` bytes.
+    /// Returns `None` if the content does not fit the fragment exactly, or is too long.
     #[inline]
     pub(super) fn authentic_len<C: Crypto>(self, content: usize, len: usize) -> Option<usize> {
         let around = self.explicit_len::<C>().wrapping_add(self.tail_len::<C>(content));
@@ -120,8 +121,8 @@ impl Cipher {
         }
     }
 
-    /// Bytes of the parts of a key in the order of the key block (RFC 5246, section 6.3): key of the code, key,
-    /// initialization vector.
+    /// Returns the bytes of the three parts of a key, in the order of the key block (RFC 5246, section 6.3): key of
+    /// the MAC, key of the cipher, initialization vector.
     pub(crate) const fn key_parts(self) -> [usize; 3] {
         match self {
             Self::Ccm8 | Self::Gcm => [0, KEY_LEN, SALT_LEN],
@@ -131,12 +132,12 @@ impl Cipher {
         }
     }
 
-    /// True if its keys do not fit where those of AES-128 do.
+    /// True if the keys of the cipher are longer than those of AES-128.
     pub(crate) const fn is_long(self) -> bool {
         HAS_LONG_KEYS && !matches!(self, Self::Ccm8 | Self::Gcm)
     }
 
-    /// Returns the cipher with this number in a stored session.
+    /// Returns the cipher that has this number in a stored session.
     pub(crate) const fn from_byte(byte: u8) -> Option<Self> {
         match byte {
             0 => Some(Self::Ccm8),
@@ -151,11 +152,11 @@ impl Cipher {
     }
 }
 
-/// Bytes of a block, and of the initialization vector before what is encrypted.
+/// Bytes of a block, and of the initialization vector before the encrypted part of a record.
 pub(crate) const BLOCK_LEN: usize = 16;
-/// Maximum number of bytes behind a content: the code, and a block of padding.
+/// Maximum number of bytes after a content: the MAC, and a block of padding.
 pub(crate) const MAX_TAIL_LEN: usize = MAX_MAC_LEN + BLOCK_LEN;
-/// Bytes of the longest code; the key of a code has as many as the code.
+/// Bytes of the longest MAC. The key of a MAC has as many bytes as the MAC.
 pub(super) const MAX_MAC_LEN: usize = DIGEST_LEN;
 
 /// The order of encryption and MAC in a record, and the hash of the MAC.
@@ -171,7 +172,7 @@ pub(super) enum Order {
     EncryptThenMac,
 }
 
-/// The hash of the code.
+/// The hash of the MAC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mac {
     Sha1,
@@ -179,7 +180,7 @@ pub(super) enum Mac {
 }
 
 impl Mac {
-    /// Bytes of the code, and of its key.
+    /// Returns the bytes of the MAC, which are also the bytes of its key.
     pub(super) const fn len(self) -> usize {
         match self {
             Self::Sha1 => SHA1_LEN,
@@ -189,7 +190,7 @@ impl Mac {
 }
 
 impl Mode {
-    /// Bytes behind a content of `len` bytes.
+    /// Returns the bytes after a content of `len` bytes.
     pub(super) const fn tail_len(self, len: usize) -> usize {
         let encrypted = match self.order {
             Order::MacThenEncrypt => len.wrapping_add(self.mac.len()),
@@ -198,7 +199,8 @@ impl Mode {
         self.mac.len().wrapping_add(BLOCK_LEN).wrapping_sub(encrypted % BLOCK_LEN)
     }
 
-    /// Returns the length in the associated data of a record: that of the content, or of the part that the code covers.
+    /// Returns the length in the associated data of a record: the length of the content, or of the part that the MAC
+    /// covers.
     pub(super) const fn authentic_len(self, content: usize) -> usize {
         match self.order {
             Order::MacThenEncrypt => content,
@@ -208,7 +210,8 @@ impl Mode {
         }
     }
 
-    /// True if a record may have a body of `body` bytes: whole blocks, with space for the code and the padding.
+    /// True if a record may have a body of `body` bytes: whole blocks that are long enough for the MAC and the
+    /// padding.
     pub(super) const fn fits(self, body: usize) -> bool {
         let encrypted = match self.order {
             Order::MacThenEncrypt => body,
@@ -221,7 +224,8 @@ impl Mode {
 /// Bytes of a nonce.
 pub(crate) const NONCE_LEN: usize = SALT_LEN + EXPLICIT_LEN;
 
-/// A nonce: its part of the key, and that of the record (RFC 6655, section 3).
+/// Returns a nonce: its implicit part from the key block, and its explicit part from the record (RFC 6655, section
+/// 3).
 #[inline(always)]
 pub(crate) fn nonce(salt: [u8; SALT_LEN], number: [u8; EXPLICIT_LEN]) -> [u8; NONCE_LEN] {
     // It is written once, as two integers: a processor waits for a load that spans several young stores.
@@ -233,7 +237,8 @@ pub(crate) fn nonce(salt: [u8; SALT_LEN], number: [u8; EXPLICIT_LEN]) -> [u8; NO
     nonce
 }
 
-/// The associated data (RFC 5246, section 6.2.3.3): number, type and version of the record, length of its content.
+/// Returns the associated data (RFC 5246, section 6.2.3.3): number, type and version of the record, and the length of
+/// its content.
 #[inline]
 pub(crate) fn associated_data(header: &[u8; HEADER_LEN], len: u16) -> [u8; HEADER_LEN] {
     let [content_type, major, minor, number @ .., _, _] = header;

@@ -1,18 +1,18 @@
-//! The connection id of a record, and what it changes in the record (RFC 9146, sections 4 and 5).
+//! The connection id of a record, and the changes to the format of a record with an id (RFC 9146, sections 4 and 5).
 
 use super::{ContentType, HEADER_LEN};
 use crate::buf::{Full, Writer};
 use crate::crypto::Crypto;
 
-/// The longest id, in bytes, that an endpoint issues, or keeps for a peer. If a ClientHello or ServerHello has a longer
-/// one (up to 255 bytes), no ids are agreed on.
+/// The longest id, in bytes, that an endpoint issues, or stores for a peer. If a ClientHello or ServerHello has a
+/// longer id (up to 255 bytes), no ids are agreed on.
 pub(crate) const MAX_LEN: usize = 20;
 
-/// The most bytes that a record with an id needs before and after its content, in addition to those of a record
-/// without an id: the id, and the type of the content.
+/// Additional bytes, at most, of a record with an id before its content (the id) and after its content (the content
+/// type), compared with a record without an id.
 pub(crate) const MAX_OVERHEAD: (usize, usize) = (MAX_LEN, 1);
 
-/// A connection id.
+/// A connection id of up to 20 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ConnectionId {
     pub(crate) len: u8,
@@ -30,7 +30,7 @@ impl ConnectionId {
         Some(Self { len: id.len() as u8, bytes })
     }
 
-    /// Returns a new id of `len` bytes that begins with `shard`; the other bytes are random.
+    /// Returns a new id of `len` bytes. Its first byte is `shard`, and the other bytes are random.
     pub(crate) fn random<C: Crypto>(crypto: &mut C, len: u8, shard: u8) -> Self {
         let mut id = Self { len: len.min(MAX_LEN as u8), ..Self::EMPTY };
         let len = usize::from(id.len);
@@ -64,8 +64,8 @@ impl AsRef<[u8]> for AssociatedData {
     }
 }
 
-/// Returns the associated data. `header` is that of the record without the id, and `len` the length of the inner
-/// plaintext.
+/// Returns the associated data of a record with an id. `header` is the header of the record without the id, and `len`
+/// is the length of the inner plaintext.
 pub(crate) fn associated_data(header: &[u8; HEADER_LEN], id: &ConnectionId, len: u16) -> AssociatedData {
     let mut bytes = [0; _];
     let mut writer = Writer::new(&mut bytes);
@@ -83,7 +83,8 @@ pub(crate) fn associated_data(header: &[u8; HEADER_LEN], id: &ConnectionId, len:
     AssociatedData { bytes, len }
 }
 
-/// Splits an inner plaintext into its content type and its content (RFC 9146, section 4); `None` if all bytes are zero.
+/// Splits an inner plaintext into its content type and its content (RFC 9146, section 4). Returns `None` if all bytes
+/// are zero.
 pub(crate) fn inner(plaintext: &mut [u8]) -> Option<(ContentType, &mut [u8])> {
     let at = plaintext.iter().rposition(|byte| *byte != 0)?;
     let content_type = ContentType(*plaintext.get(at)?);

@@ -13,7 +13,7 @@ use alloc::boxed::Box;
 pub(crate) struct Keys {
     pub(crate) write: TrafficKey,
     pub(crate) read: TrafficKey,
-    /// The keys of a cipher with longer ones, in place of both above.
+    /// The keys of both directions for a cipher with longer keys, in place of `write` and `read`.
     pub(crate) long: LongKeys,
 }
 
@@ -32,8 +32,9 @@ impl Keys {
         self.long = LongKeys::none();
     }
 
-    /// Sets the keys of one end from a key block (RFC 5246, section 6.3): client key, server key, client salt, server
-    /// salt. For a cipher with longer keys see [`LongKey::of_block`].
+    /// Sets the keys of the client (`client`) or of the server from a key block (RFC 5246, section 6.3). The block
+    /// contains client key, server key, client salt, server salt. For a cipher with longer keys see
+    /// [`LongKey::of_block`].
     pub(super) fn set(&mut self, block: &[u8], client: bool, cipher: Cipher) -> Result<(), Truncated> {
         self.long = LongKeys::none();
         if cipher.is_long() {
@@ -52,7 +53,7 @@ impl Keys {
     }
 }
 
-/// The key of one direction, as CCM_8 and GCM have it.
+/// The key of one direction for CCM_8 or GCM.
 #[derive(Debug)]
 pub(crate) struct TrafficKey {
     pub(crate) key: Secret<KEY_LEN>,
@@ -78,19 +79,19 @@ impl TrafficKey {
     }
 }
 
-/// The key of one direction of another cipher: its parts in the key block, one after the other.
+/// The key of one direction for every other cipher: the parts of the key, in the order of the key block.
 #[derive(Debug)]
 pub(crate) struct LongKey(Secret<LONG_KEY_LEN>);
 
-/// Bytes of the longest, which is that of CBC.
+/// Bytes of the longest key, which is a key of CBC with its MAC key.
 pub(crate) const LONG_KEY_LEN: usize = MAX_MAC_LEN + KEY_LEN;
 const _: () = assert!(LONG_KEY_LEN >= CHACHA20_KEY_LEN + NONCE_LEN);
 /// Bytes of the longest key block.
 pub(crate) const KEY_BLOCK_LEN: usize = 2 * LONG_KEY_LEN;
 
 impl LongKey {
-    /// Reads the key of one end from a key block (RFC 5246, section 6.3), in which each part of the client's key
-    /// precedes that of the server's key.
+    /// Reads the key of the client or of the server from a key block (RFC 5246, section 6.3). In the block, each part
+    /// of the client's key precedes the same part of the server's key.
     pub(super) fn of_block(block: &[u8], client: bool, cipher: Cipher) -> Result<Self, Truncated> {
         let mut key = Self(Secret::zeroed());
         let mut writer = Writer::new(key.0.expose_mut());
@@ -102,17 +103,17 @@ impl LongKey {
         Ok(key)
     }
 
-    /// Returns the key with these [`Self::bytes`].
+    /// Creates the key from the bytes that [`Self::bytes`] returned.
     pub(crate) const fn of_bytes(bytes: &[u8; LONG_KEY_LEN]) -> Self {
         Self(Secret::new(*bytes))
     }
 
-    /// Returns the bytes of the key, followed by zeros if the cipher takes fewer.
+    /// Returns the bytes of the key, followed by zeros if the key of the cipher is shorter.
     pub(crate) const fn bytes(&self) -> &[u8; LONG_KEY_LEN] {
         self.0.expose()
     }
 
-    /// Returns the key of the code and the key of CBC.
+    /// Returns the key of the MAC and the key of CBC.
     pub(super) fn cbc<const MAC_LEN: usize>(&self) -> Option<(&[u8; MAC_LEN], &[u8; KEY_LEN])> {
         let (mac_key, key) = self.0.expose().split_first_chunk()?;
         Some((mac_key, key.first_chunk()?))
@@ -125,8 +126,8 @@ impl LongKey {
     }
 }
 
-/// Our key and the peer's, of a cipher with longer keys. Most sessions have none, and then this is one word; a mote has
-/// no space for any.
+/// Our key and the peer's key for a cipher with longer keys. Most sessions have no such keys, and this type then has
+/// the size of one pointer. A mote has no space for such keys.
 #[derive(Debug)]
 pub(crate) struct LongKeys(#[cfg(feature = "alloc")] Option<Box<[LongKey; 2]>>);
 

@@ -1,4 +1,4 @@
-//! The protection of records: a cipher with the key of one direction.
+//! The protection of records: a cipher and the key of one direction.
 
 use super::cbc;
 use super::cipher::{BLOCK_LEN, Cipher, Mac, NONCE_LEN, nonce};
@@ -9,36 +9,36 @@ use crate::counters::Discard;
 use crate::crypto::hash::{DIGEST_LEN, SHA1_LEN};
 use crate::crypto::{Crypto, NotAuthentic};
 
-/// A cipher with the key of one direction.
+/// A cipher and the key of one direction.
 ///
-/// It has no record numbers and no header. The caller gives the associated data, and the part of the nonce that differs
-/// for each record: to seal under one key, never the same twice. A fragment is the part of a record after the header:
-/// the explicit part of the nonce if the cipher has one, the content, and the tag.
+/// This type has no record numbers and no header. For each record, the caller gives the associated data and the part
+/// of the nonce that changes. The caller must never use the same nonce twice to seal under one key. A fragment is the
+/// part of a record after the header: the explicit part of the nonce if the cipher has one, the content, and the tag.
 pub(crate) struct Protection<'k> {
     cipher: Cipher,
     key: &'k TrafficKey,
-    /// The key of a cipher with longer ones, in place of `key`.
+    /// The key of a cipher with longer keys, in place of `key`.
     long: Option<&'k LongKey>,
 }
 
 impl<'k> Protection<'k> {
-    /// The protection of records that we send.
+    /// Returns the protection of records that we send.
     #[inline(always)]
     pub(super) fn writing(keys: &'k Keys, cipher: Cipher) -> Self {
         Self { cipher, key: &keys.write, long: keys.long.write() }
     }
 
-    /// The protection of records that we receive.
+    /// Returns the protection of records that we receive.
     #[inline(always)]
     pub(super) fn reading(keys: &'k Keys, cipher: Cipher) -> Self {
         Self { cipher, key: &keys.read, long: keys.long.read() }
     }
 
     /// Encrypts a content of `content` bytes in place in `fragment`, and writes the bytes that the cipher adds before
-    /// and after it.
+    /// and after the content.
     ///
     /// # Errors
-    /// [`Full`] if the fragment is too short, or the provider does not have the cipher.
+    /// [`Full`] if the fragment is too short, or if the crypto provider does not support the cipher.
     #[inline(always)]
     pub(crate) fn seal<C: Crypto>(
         &self,
@@ -77,13 +77,13 @@ impl<'k> Protection<'k> {
         }
     }
 
-    /// Decrypts `fragment` in place, and returns the content. `failed` counts the fragments that failed to open under
-    /// the key, if their number is limited. `associated_data` gets the length that is part of the associated data. A
-    /// content above `limit` bytes is [`Discard::Malformed`]; with CBC its length is secret until the code is checked,
-    /// and the caller compares it afterwards.
+    /// Decrypts `fragment` in place, and returns the content. If the number of failures under the key is limited,
+    /// `failed` counts the fragments that did not open. `associated_data` is called with the length that is part of
+    /// the associated data. A content of more than `limit` bytes is [`Discard::Malformed`]. With CBC, the length is
+    /// secret until the MAC is checked, so the caller compares it with `limit` afterwards.
     ///
     /// # Errors
-    /// [`Discard::NotAuthentic`], [`Discard::Malformed`].
+    /// [`Discard::NotAuthentic`] or [`Discard::Malformed`].
     #[inline(always)]
     pub(crate) fn open<'r, C: Crypto, A: AsRef<[u8]>>(
         &self,
@@ -135,10 +135,10 @@ impl<'k> Protection<'k> {
     }
 }
 
-/// True if a call for each algorithm is worth its code size.
+/// True on a 64-bit processor, where separate code for each algorithm makes records faster.
 const FAST: bool = cfg!(target_pointer_width = "64");
 
-/// Encrypts `body` in place, except its last `tag_len` bytes, which become the tag.
+/// Encrypts `body` in place, except its last `tag_len` bytes. The tag replaces these bytes.
 // With constants as lengths, a provider does not check them for each record.
 #[inline(always)]
 pub(crate) fn seal_aead<C: Crypto>(
@@ -154,8 +154,8 @@ pub(crate) fn seal_aead<C: Crypto>(
     crypto.seal(aead, key, nonce, aad, body, tag).map_err(|_| Full)
 }
 
-/// Decrypts `body` in place, except its last `tag_len` bytes, which are the tag, and returns the content. Without an
-/// algorithm, the length of the tag selects the one of AES-128. The other parameters are those of [`Protection::open`].
+/// Decrypts `body` in place, except its last `tag_len` bytes, which are the tag. Returns the content. Without `aead`,
+/// the length of the tag selects the algorithm of AES-128. [`Protection::open`] describes the other parameters.
 #[inline(always)]
 pub(crate) fn open_aead<'r, C: Crypto, A: AsRef<[u8]>>(
     crypto: &mut C,
@@ -190,7 +190,7 @@ pub(crate) fn open_aead<'r, C: Crypto, A: AsRef<[u8]>>(
     Ok(content)
 }
 
-/// The nonce of ChaCha20-Poly1305: the initialization vector with the record number added (RFC 7905, section 2).
+/// Returns the nonce of ChaCha20-Poly1305: the initialization vector XOR the record number (RFC 7905, section 2).
 #[inline(always)]
 fn added(iv: &[u8; NONCE_LEN], number: &[u8; EXPLICIT_LEN]) -> [u8; NONCE_LEN] {
     let ([salt @ .., _, _, _, _, _, _, _, _], [_, _, _, _, end @ ..]) = (iv, iv);

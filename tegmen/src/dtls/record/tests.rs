@@ -149,15 +149,15 @@ fn keys_of_one_cipher_are_gone_when_those_of_another_are_set() {
     assert_eq!(opened(&mut server, record), Err(Discard::NotAuthentic));
 }
 
-/// The code of a record of CBC, under the client's key; the hash has digests of `LEN` bytes.
+/// Returns the MAC of a record of CBC under the client's key. The hash has digests of `LEN` bytes.
 fn code<const LEN: usize>(header: &[u8; HEADER_LEN], content: &[u8]) -> [u8; LEN] {
     let mac_key: [u8; LEN] = core::array::from_fn(|i| i as u8);
     let aad = cipher::associated_data(header, content.len() as u16);
     Hmac::<LEN>::new::<RustCrypto>(&[&mac_key]).mac::<RustCrypto>(&[&aad, content])
 }
 
-/// Returns the length of the content in a decrypted record of CBC, as RFC 5246, section 6.2.3.2, describes it, not in
-/// constant time.
+/// Returns the length of the content in a decrypted record of CBC. Follows the description in RFC 5246, section
+/// 6.2.3.2, and does not run in constant time.
 fn content_of<const LEN: usize>(text: &[u8], header: &[u8; HEADER_LEN]) -> Option<usize> {
     let padding = usize::from(*text.last()?);
     let behind = text.len().checked_sub(padding + 1)?;
@@ -166,8 +166,8 @@ fn content_of<const LEN: usize>(text: &[u8], header: &[u8; HEADER_LEN]) -> Optio
     (text[behind..].iter().all(|byte| usize::from(*byte) == padding) && right).then_some(len)
 }
 
-/// Opens records of several lengths with every padding, right and wrong, and with right and wrong codes. Only right
-/// ones open.
+/// Opens records of several lengths with every padding, right and wrong, and with right and wrong MACs. Asserts that
+/// a record opens only if its padding and its MAC are right.
 fn opens_when_padding_and_code_are_right<const LEN: usize>(cipher: Cipher, blocks: &[usize]) {
     let crypto = &mut RustCrypto::new([0; 32]);
     let key: [u8; 16] = core::array::from_fn(|i| (2 * LEN + i) as u8);

@@ -1,7 +1,7 @@
 use super::*;
 use std::vec::Vec;
 
-/// FAULTS 33: whatever is wrong with the block, the result is the random secret.
+/// FAULTS 33: every error in the block has the random secret as result.
 #[test]
 fn a_wrong_block_gives_the_random_secret() {
     let version = [0xfe, 0xfd];

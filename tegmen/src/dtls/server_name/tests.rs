@@ -3,7 +3,7 @@ use crate::buf::Writer;
 use proptest::prelude::*;
 use std::vec::Vec;
 
-/// A list of names, each with its type.
+/// Returns a list of names, each after its type and its length.
 fn list(names: &[(u8, &[u8])]) -> Vec<u8> {
     let mut list = Vec::new();
     for (kind, name) in names {
