@@ -1,10 +1,12 @@
-//! The peer table and demultiplexing. This is the only file that depends on every protection.
+//! The peer table, and the assignment of received records to peers. This is the only file that depends on every
+//! protection.
 //!
-//! Bytes and the clock go in, bytes and the next alarm come out:
+//! The owner passes datagrams and the time, and receives datagrams and the time of the next alarm:
 //!
-//! * for each datagram received, [`Endpoint::handle`] until it returns `None`;
-//! * then, and whenever [`Endpoint::next_alarm`] has arrived, [`Endpoint::poll`] until it returns `None`;
-//! * [`Event::Need`] is answered with [`Endpoint::resume`], at once or later.
+//! * For each received datagram, call [`Endpoint::handle`] until it returns `None`.
+//! * After that, and when the time of [`Endpoint::next_alarm`] has come, call [`Endpoint::poll`] until it returns
+//!   `None`.
+//! * Answer [`Event::Need`] with [`Endpoint::resume`], at once or later.
 
 mod array;
 mod event;
@@ -51,18 +53,18 @@ pub const TAILROOM: usize = record::TAG_LEN;
 /// are free, padding uses them.
 pub const MAX_TAILROOM: usize = record::cipher::MAX_TAIL_LEN + record::connection_id::MAX_OVERHEAD.1;
 
-/// All peers behind one or more sockets, in the roles `R`.
+/// An endpoint with its peers behind one or more sockets, in the roles `R`.
 pub struct Endpoint<P: Peers, R: Roles = Both> {
-    /// The table. The owner may read it and set alarms.
+    /// The table of peers. The owner may read it and set alarms.
     pub peers: P,
     settings: Settings,
     cookies: Cookies,
-    /// The roles, with their keys. After a change, sessions keep what they have agreed on.
+    /// The roles, with their keys. A change does not affect the parameters of existing sessions.
     pub roles: R,
 }
 
 impl<P: Peers, R: Roles> Endpoint<P, R> {
-    /// An endpoint without peers.
+    /// Creates an endpoint without peers.
     pub fn new<C: Crypto>(cx: &mut Cx<'_, C>, peers: P, config: Config) -> Self
     where
         R: Configured,
@@ -70,7 +72,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Self::with_roles(cx, peers, config, R::new(&config))
     }
 
-    /// An endpoint without peers, in roles that need more than the settings.
+    /// Creates an endpoint without peers, in roles that need more than the settings.
     pub fn with_roles<C: Crypto>(cx: &mut Cx<'_, C>, peers: P, config: Config, roles: R) -> Self {
         let settings = Settings::from(config);
         let mut cookies = Cookies::none();
@@ -80,15 +82,17 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Self { peers, settings, cookies, roles }
     }
 
-    /// Limits the datagrams of handshakes to `mtu` bytes from now on, at least 64. Call it when the network reports
-    /// that longer ones do not pass. A smaller limit stays. The timers send lost datagrams again.
+    /// Limits the datagrams of handshakes to `mtu` bytes from now on, at least 64. Call this function when the
+    /// network reports that longer datagrams do not arrive. A limit that is already smaller does not change. The
+    /// timers send lost datagrams again.
     pub fn limit_mtu(&mut self, mtu: u16) {
         self.settings.mtu = self.settings.mtu.min(mtu.max(64));
     }
 
-    /// Sets, for a handshake that [`Self::connect`] has just begun, the name of the server that it asks for (RFC 6066, section
-    /// 3) in place of that of [`Keys::server_name`](crate::dtls::roles::Keys), if it is not empty, and the time until
-    /// which it lasts at most. Only the roles of a host can set a name: see [`Roles::ON_HOST`].
+    /// Sets the server name and the time limit of a handshake that [`Self::connect`] has just begun. A `name` that is
+    /// not empty replaces [`Keys::server_name`](crate::dtls::roles::Keys) in the server_name extension (RFC 6066,
+    /// section 3). Only the roles of a host can set a name: see [`Roles::ON_HOST`]. The handshake fails if it is not
+    /// complete at the time `until`.
     ///
     /// # Errors
     /// [`Full`] if the name does not fit the buffer of the handshake.
@@ -98,9 +102,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         if R::ON_HOST && R::KEEPS && !name.is_empty() { handshake.name_server(name) } else { Ok(()) }
     }
 
-    /// Takes the next record of a datagram that came over `path` on a DTLS port. `out` is for an answer.
+    /// Processes the next record of a datagram that arrived over `path` on a DTLS port. Writes an answer into `out`.
     ///
-    /// Call it until it returns `None`: a datagram may hold several records.
+    /// Call this function until it returns `None`, because a datagram may contain several records.
     pub fn handle<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -228,7 +232,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Some((content_type, content))
     }
 
-    /// Passes a record to its session, or to a handshake in progress.
+    /// Passes a record to its session, or to the handshake in progress on the same path.
     #[cfg_attr(target_pointer_width = "64", inline(never))]
     fn on_record<C: Crypto>(
         &mut self,
@@ -277,7 +281,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Ok(inserted.id)
     }
 
-    /// Handles a record other than application data.
+    /// Processes the content of a record other than application data.
     #[inline]
     fn on_content<C: Crypto>(
         &mut self,
@@ -324,8 +328,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// Ends the session after a dropped record that was longer than was agreed on, or with which too many have failed
-    /// to open.
+    /// Returns an error that ends the session, if a dropped record requires this: the record was longer than agreed,
+    /// or too many records have failed to open.
     #[cfg_attr(target_pointer_width = "64", cold)]
     fn after_dropped(&mut self, id: PeerId) -> Result<(), Outcome> {
         // A place may have the wiped keys of a session that is over. They do not belong to the peer that is there now.
@@ -336,7 +340,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// Turns the outcome of a step into an event, and sets the alarm for the next transmission of a handshake.
+    /// Converts the outcome of a step into an event, and sets the alarm for the next transmission of a handshake.
     fn on_outcome<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId, outcome: Result<(), Outcome>) -> Option<Event> {
         if let Some(handshake) = &self.peers.handshake(id) {
             let deadline = handshake.state.deadline();
@@ -366,7 +370,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         None
     }
 
-    /// Establishes the session of a peer that proved its key. Only now does an older session on the same path end (RFC
+    /// Establishes the session of a peer that proved its key. An older session on the same path ends only now (RFC
     /// 6347, section 4.2.8).
     fn establish<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId) {
         bump(&mut cx.counters.established);
@@ -411,13 +415,13 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// Opens a session with the peer at the other end of `path`; [`Event::Need`] asks for the key, and
+    /// Opens a session with the peer at the other end of `path`. [`Event::Need`] then asks for the key, and
     /// [`Event::Established`] reports that the session is ready.
     ///
-    /// If the peer connects to us at the same time, one of the two becomes the server: after [`Roles::SIMULTANEOUS`],
-    /// the one whose ClientHello has the smaller random number. The entry stays the same, with the rank
-    /// [`Rank::OursAsServer`]. The peer then proved itself as a client does; compare [`Peer::principal`] with the
-    /// intended one before you send anything.
+    /// If the peer connects to us at the same time, one of the two becomes the server. With [`Roles::SIMULTANEOUS`]
+    /// this is the endpoint whose ClientHello has the smaller random. The table entry remains the same, with the rank
+    /// [`Rank::OursAsServer`] if we become the server. The peer has then authenticated as a client. So compare
+    /// [`Peer::principal`] with the intended principal before you send data.
     ///
     /// # Errors
     /// [`TableFull`] if all entries belong to associations that we opened.
@@ -441,11 +445,11 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Ok(id)
     }
 
-    /// Returns the entry of a peer without protection, and adds it if there is none yet.
+    /// Returns the entry of a peer whose datagrams are not protected. Adds the entry if there is none yet.
     ///
     /// # Errors
-    /// [`TableFull`] if no peer can be displaced by one of this rank, or if the path belongs to a session: a datagram
-    /// in clear never counts as one of the session's peer.
+    /// [`TableFull`] if a peer of this rank can displace no other peer, or if the path belongs to a session. A
+    /// plaintext datagram never counts as a datagram from the peer of a session.
     pub fn plain<C>(&mut self, cx: &mut Cx<'_, C>, path: &Path, rank: Rank) -> Result<PeerId, TableFull> {
         if let Some(known) = self.peers.find(path, Phase::Established) {
             let peer = self.peers.peer(known).filter(|peer| !peer.is_session).ok_or(TableFull)?;
@@ -456,7 +460,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.insert(cx, &NewPeer { path, rank, phase, is_session, with_handshake: false })
     }
 
-    /// Returns what the handshake of `id` waits for.
+    /// Returns the question that the handshake of `id` waits for.
     pub fn need(&mut self, id: PeerId) -> Option<Need<'_>> {
         self.peers.handshake(id)?.need::<R>()
     }
@@ -471,11 +475,11 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     }
 
     /// Protects the content of `frame` for the peer `id`. The frame needs [`HEADROOM`] free bytes before its content
-    /// and [`TAILROOM`] after it, or [`MAX_HEADROOM`] and [`MAX_TAILROOM`] where another suite or a connection id may
-    /// have been agreed on.
+    /// and [`TAILROOM`] free bytes after it. If another suite or a connection id may have been agreed on, it needs
+    /// [`MAX_HEADROOM`] and [`MAX_TAILROOM`].
     ///
     /// # Errors
-    /// [`Misuse`]; the frame must then not be sent.
+    /// [`Misuse`]. Do not send the frame after an error.
     #[inline]
     pub fn seal<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId, frame: &mut Frame<'_>) -> Result<(), Misuse> {
         let to = if R::CONNECTION_ID { self.sent_id(id) } else { None };
@@ -494,7 +498,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let _ = self.close_with(id, Fatal::Closed);
     }
 
-    /// Removes the peer from the search by address. Its entry is removed after its alert was sent.
+    /// Ends the association with a peer, which is no longer found by its address. The entry is removed after the
+    /// alert was sent.
     fn close_with(&mut self, id: PeerId, reason: Fatal) -> Event {
         self.begin_to_close(id, reason);
         Event::Closed { peer: id, reason }
@@ -517,9 +522,10 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.peers.next_alarm()
     }
 
-    /// Does what is due: sends flights and alerts, repeats lost flights, and forgets peers that fell silent.
+    /// Processes what is due at the present time: sends flights and alerts, repeats lost flights, and removes peers
+    /// from which nothing was received for too long.
     ///
-    /// Call it until it returns `None`. `out` must hold a datagram of the configured size.
+    /// Call this function until it returns `None`. `out` must be long enough for a datagram of the configured size.
     pub fn poll<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, out: &mut [u8]) -> Option<Event> {
         loop {
             let id = self.peers.take_due(cx.now)?;
@@ -622,9 +628,9 @@ fn write_plain_alert(number: RecordNumber, alert: [u8; 2], out: &mut [u8]) -> Re
     record::write_plain(out, ContentType::ALERT, number, &alert, 0)
 }
 
-/// The result of a record or an alarm.
+/// The result of processing a record or an alarm.
 enum Output {
-    /// The number of bytes to send; 0 if there is nothing to send.
+    /// A datagram of this number of bytes must be sent; 0 if there is no datagram.
     Datagram(u16),
     Event(Option<Event>),
 }

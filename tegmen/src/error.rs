@@ -1,6 +1,6 @@
-//! The texts of the errors, which name the cause and, where the owner can act, the next step.
+//! The texts of the errors. Each text names the cause, and the next step if the owner can take one.
 //!
-//! An image that prints no error links none of them.
+//! An image that prints no errors does not contain these texts.
 
 use crate::axiom::{BadAssociation, SealRefused};
 use crate::dtls::Fatal;
@@ -11,7 +11,7 @@ use crate::node::{SendError, TransferError};
 use core::error::Error;
 use core::fmt::{self, Display, Formatter};
 
-/// Implements `Display` and `Error` by a text for each value.
+/// Implements `Display` and `Error` for a type, with one text for each value.
 macro_rules! texts {
     ($($error:ty { $($value:pat => $text:expr,)+ })+) => {$(
         impl Display for $error {

@@ -1,25 +1,28 @@
-//! A CoAP node without I/O: it serves and asks, over DTLS or in clear, for all its peers at the same time.
+//! A CoAP node without I/O. It serves requests and sends requests, over DTLS or in plaintext, for all its peers at
+//! the same time.
 //!
-//! Bytes and the clock go in, bytes and the next alarm come out, as with the [`Endpoint`] inside:
+//! The owner passes datagrams and the time to the node, and receives datagrams and the time of the next alarm, as
+//! with the [`Endpoint`] in the node:
 //!
-//! * for each datagram received on a DTLS port, [`Node::handle`] until it returns `None`; for one in clear,
-//!   [`Node::handle_plain`] once;
-//! * then, and whenever [`Endpoint::next_alarm`] has arrived, [`Node::poll`] until it returns `None`;
-//! * [`Node::request`] asks a peer; the reply comes to [`Application::on_reply`];
-//! * [`Node::transfer`] asks with a body, and for a body, that may be longer than a message: a [`Transfer`];
-//! * [`Node::observe`] registers an [`Observation`] at a server;
-//! * [`Node::request_group`] asks a group, or observes one; the responses of each member come to
-//!   [`Application::on_member_response`];
-//! * [`Node::request_protected_group`] asks a group that Axiom protects, and [`Node::handle_protected_group`] takes each datagram
-//!   to the address of such a group;
-//! * [`Node::respond`] answers a request that the handler deferred: [`Application::on_deferred`];
-//! * [`Node::decide`] takes the decision on a request that a policy answered later;
+//! * For each datagram received on a DTLS port, call [`Node::handle`] until it returns `None`. For a plaintext
+//!   datagram, call [`Node::handle_plain`] once.
+//! * After that, and when the time of [`Endpoint::next_alarm`] has come, call [`Node::poll`] until it returns `None`.
+//! * [`Node::request`] sends a request to a peer. The reply is passed to [`Application::on_reply`].
+//! * [`Node::transfer`] sends a request whose body, or whose response, may be longer than a message: a [`Transfer`].
+//! * [`Node::observe`] registers an [`Observation`] at a server.
+//! * [`Node::request_group`] sends a request to a group, or observes a group. The responses of each member are passed
+//!   to [`Application::on_member_response`].
+//! * [`Node::request_protected_group`] sends a request to a group that Axiom protects.
+//!   [`Node::handle_protected_group`] processes each datagram to the address of such a group.
+//! * [`Node::respond`] answers a request that the handler deferred: [`Application::on_deferred`].
+//! * [`Node::decide`] takes the decision on a request that a policy decided later.
 //! * [`Node::notify`] notifies the observers of a resource that its representation changed.
 //!
-//! With [`Oscore`] among its features, a node opens requests that have an OSCORE option and protects their responses.
-//! It protects a request if its [`RequestHead`] asks for that. Both work in clear and over DTLS.
+//! With [`Oscore`] among its features, a node opens requests that have an OSCORE option, and protects their
+//! responses. It protects a request if its [`RequestHead`] demands protection. OSCORE works in plaintext datagrams
+//! and over DTLS.
 //!
-//! An image may leave out a part of the node: see [`Features`].
+//! An image can omit parts of the node: see [`Features`].
 
 mod application;
 mod ask;
@@ -81,11 +84,11 @@ use features::{ExchangeOf, StateOf};
 use in_groups::ToGroup;
 use serve::Sender;
 
-/// An endpoint, the exchanges of each of its peers, and the memory of the features `F`.
+/// A node: an endpoint, the exchanges of each of its peers, and the memory of the features `F`.
 pub struct Node<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features = ()> {
     /// The peers and their sessions.
     pub endpoint: Endpoint<P, R>,
-    /// The memory of their exchanges.
+    /// The memory of the peers' exchanges.
     pub storage: <P::Attached as PeerExchanges>::Storage,
     /// The memory of the features.
     pub features: F,
@@ -93,14 +96,16 @@ pub struct Node<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features = ()> {
 }
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles> Node<P, R> {
-    /// A node with the peers of `endpoint`, whose exchanges are kept in `storage`. It serves and asks, and nothing more.
+    /// Creates a node with the peers of `endpoint`. `storage` is the memory of their exchanges. The node has no
+    /// optional features.
     pub const fn new(endpoint: Endpoint<P, R>, storage: <P::Attached as PeerExchanges>::Storage) -> Self {
         Self::with_features(endpoint, storage, ())
     }
 }
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
-    /// A node with the peers of `endpoint`, whose exchanges are kept in `storage`, and with `features`.
+    /// Creates a node with the peers of `endpoint` and with `features`. `storage` is the memory of the peers'
+    /// exchanges.
     pub const fn with_features(
         endpoint: Endpoint<P, R>,
         storage: <P::Attached as PeerExchanges>::Storage,
@@ -109,14 +114,16 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Self { endpoint, storage, features, nstart: NSTART }
     }
 
-    /// Sets the number of exchanges that the node opens with each peer at the same time (NSTART; RFC 7252, section 4.7).
+    /// Sets the maximum number of exchanges that the node opens with each peer at the same time (NSTART; RFC 7252,
+    /// section 4.7).
     pub const fn set_nstart(&mut self, nstart: usize) {
         self.nstart = nstart;
     }
 
-    /// Takes the next record of a datagram that came over `path` on a DTLS port. `out` is for an answer.
+    /// Processes the next record of a datagram that arrived over `path` on a DTLS port. Writes an answer into `out`.
     ///
-    /// Call it until it returns `None`. It returns no [`Event::Message`] and no [`Event::Alarm`]: the node handles both.
+    /// Call this function until it returns `None`. It returns no [`Event::Message`] and no [`Event::Alarm`], because
+    /// the node handles both.
     pub fn handle<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -141,8 +148,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Takes a message that came in clear over `path`. Returns the event that sends the answer in `out`, if there is
-    /// one.
+    /// Processes a plaintext message that arrived over `path`. Returns the event that sends the answer in `out`, if
+    /// there is an answer.
     pub fn handle_plain<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -161,14 +168,14 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.receive(cx, (peer, None), datagram, application, out)
     }
 
-    /// Takes a message that came over `path` without a session to a group (RFC 7252, section 8). A group is asked with messages that are
-    /// not confirmable; others are dropped, and so are messages to a group that Axiom protects, and messages with OSCORE that name no group
-    /// of this node ([`Oscore::is_of_group`]). Nothing is answered at once: [`Self::poll`] sends
-    /// the response after a random time, unless it is an error or empty.
+    /// Processes a message to a group that arrived over `path` without a session (RFC 7252, section 8). Requests to a
+    /// group are not confirmable. The node drops confirmable messages, messages to a group that Axiom protects, and
+    /// messages with OSCORE that name no group of this node ([`Oscore::is_of_group`]). It answers no request at once:
+    /// [`Self::poll`] sends the response after a random time, unless the response is an error or empty.
     ///
-    /// The local end of `path` is the address that the node responds from. So the sender is the same peer as if it asked this node alone,
-    /// and a client that registers (RFC 7641) is an observer like any other: it acknowledges notifications, and rejects those that it
-    /// does not know.
+    /// The local address of `path` is the address from which the node responds. So the sender is the same peer as if
+    /// it sent a request to this node alone. A client that registers (RFC 7641) is then an observer like any other:
+    /// it acknowledges notifications, and rejects unknown ones.
     pub fn handle_group<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -196,9 +203,10 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Does what is due: sends flights of handshakes, alerts, and messages that were not acknowledged.
+    /// Processes what is due at the present time: sends flights of handshakes, alerts, and messages that were not
+    /// acknowledged.
     ///
-    /// Call it until it returns `None`. `out` must hold a datagram of the configured size.
+    /// Call this function until it returns `None`. `out` must be long enough for a datagram of the configured size.
     pub fn poll<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -218,8 +226,9 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Lets `write` write a message to `peer` into a frame, with what is kept of the peer and the memory of the exchanges.
-    /// Protects the message, and sets the alarm of the peer. Returns `None` if nothing is to be sent.
+    /// Lets `write` write a message to `peer` into a frame. `write` also gets the attached data of the peer and the
+    /// memory of the exchanges. Protects the message, and sets the alarm of the peer. Returns `None` if there is no
+    /// message to send.
     pub fn write<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -234,8 +243,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.transmit(cx, peer, Frame::around(out, start, end))
     }
 
-    /// Returns an empty frame for a message to `peer`, with space for its protection before and after it. Where records
-    /// may have a limit, the message does not exceed it.
+    /// Returns an empty frame for a message to `peer`, with space for the protection before and after the message. If
+    /// records may have a size limit, the frame is not longer than this limit.
     #[inline]
     fn frame<'o, C: Crypto>(&mut self, peer: PeerId, out: &'o mut [u8]) -> Frame<'o> {
         let headroom = self.endpoint.headroom::<C>(peer);
@@ -247,7 +256,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Frame::new(out.get_mut(..end).unwrap_or(&mut []), headroom)
     }
 
-    /// Returns the bytes that a response in blocks leaves free after it in `frame` for the protection of the datagram.
+    /// Returns the number of bytes that a response in blocks must leave free at its end in `frame`, for the
+    /// protection of the datagram.
     #[inline]
     fn tailroom(&mut self, peer: PeerId, frame: &Frame<'_>) -> usize {
         let is_cut = F::Bodies::IS_ON && !R::RECORD_SIZE;
@@ -259,7 +269,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Returns the bytes that a separate response in blocks leaves free after it in `out`.
+    /// Returns the number of bytes that a separate response in blocks must leave free at its end in `out`.
     fn reserved<C: Crypto>(&mut self, peer: PeerId, is_protected: bool, out: &mut [u8]) -> usize {
         if !F::Bodies::IS_ON {
             return 0;
@@ -271,10 +281,10 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         whole.saturating_sub(room).saturating_add(overhead)
     }
 
-    /// Handles a message of a peer. Returns the event that sends the answer in `out`, if there is one. Drops messages
-    /// of a session whose replay window was lost, until the response to a request of ours comes, or
-    /// [`Endpoint::verify_session`] is called; if the peer has a [`Freshness`](crate::coap::Freshness), the node
-    /// challenges it instead (RFC 9175, section 2.3).
+    /// Processes a message of a peer. Returns the event that sends the answer in `out`, if there is an answer. If the
+    /// replay window of the session was lost, drops its messages until the response to one of our requests arrives,
+    /// or [`Endpoint::verify_session`] is called. If the peer has a [`Freshness`](crate::coap::Freshness), the node
+    /// instead challenges the peer (RFC 9175, section 2.3).
     fn receive<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -356,9 +366,9 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.transmit(cx, peer, Frame::around(out, start, end))
     }
 
-    /// Returns true if the message may be a replay, because the replay window of its restored session was lost; `None` if it
-    /// is dropped for that. The response to a request of ours verifies the session. Without it the peer first has to show
-    /// that it is there (RFC 9175, section 2.3).
+    /// Returns true if the message may be a replay, because the replay window of its restored session was lost.
+    /// Returns `None` if the message is dropped for this reason. The response to one of our requests verifies the
+    /// session. Before such a response, the peer must prove that it is present (RFC 9175, section 2.3).
     #[inline]
     fn is_unverified<C>(&mut self, cx: &mut Cx<'_, C>, peer: PeerId, message: &[u8]) -> Option<bool> {
         if !R::RESTORES || !self.endpoint.is_unverified(peer) {
@@ -377,8 +387,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Some(true)
     }
 
-    /// Returns true for the response to a request that was sent since the session was restored. Its token is long enough
-    /// that no earlier response has the same one by chance, because the node drew it at random.
+    /// Returns true for the response to a request that was sent since the session was restored. The node drew the
+    /// token of the request at random, and the token is so long that no earlier response has the same one by chance.
     fn is_fresh(&mut self, peer: PeerId, message: &[u8]) -> bool {
         let Ok(message) = MessageRef::parse(message) else { return false };
         let token = message.token();
@@ -387,8 +397,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         responds && attached.exchanges().is_some_and(|exchanges| exchanges.awaits(&self.storage, token))
     }
 
-    /// Sends one message of a peer's exchanges again, or ends an exchange that nobody answered. If neither is due, sends a
-    /// message that waited, or a notification.
+    /// Sends one message of a peer's exchanges again, or ends an exchange that got no answer. If neither is due,
+    /// sends a message that waited, or a notification.
     fn on_alarm<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -424,7 +434,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.transmit(cx, peer, Frame::around(out, start, end))
     }
 
-    /// Sets the alarm of a peer for its exchanges, for the messages that wait, and for notifications.
+    /// Sets the alarm of a peer to the earliest time that its exchanges, its waiting messages and its notifications
+    /// need.
     fn schedule(&mut self, peer: PeerId) {
         let exchanges = self.endpoint.peers.attached(peer).and_then(PeerExchanges::exchanges);
         if let Some(deadline) = exchanges.and_then(|exchanges| exchanges.next_deadline(&self.storage)) {
@@ -447,7 +458,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Protects the message in `frame`; nothing is sent if it is empty.
+    /// Protects the message in `frame`. Returns `None` if the frame is empty.
     fn transmit<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, peer: PeerId, mut frame: Frame<'_>) -> Option<Event> {
         if frame.is_empty() {
             return None;
@@ -460,7 +471,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 }
 
-/// Begins the exchanges of a peer that sent its first message, and notes each message.
+/// Begins the exchanges of a peer at its first message. Notes the time of each message.
 #[inline]
 fn begin<C: Crypto, A: PeerExchanges, X: OpenedRequest>(
     cx: &mut Cx<'_, C>,
@@ -476,7 +487,8 @@ fn begin<C: Crypto, A: PeerExchanges, X: OpenedRequest>(
     attached.heard(cx.now);
 }
 
-/// Takes an acknowledgement, a rejection or a timeout to the notification that it is for, or to the application.
+/// Passes a reply (an acknowledgement, a rejection or a timeout) to the notification that it answers, or to the
+/// application.
 #[inline]
 fn on_reply<F: Features, S>(
     features: &mut F,
@@ -494,9 +506,9 @@ fn on_reply<F: Features, S>(
     }
 }
 
-/// Opens the response to a request that was protected. A response that does not open ends the exchange. If more responses
-/// follow, because the request is a registration, it is dropped: it is late, or forged. A block of a response that a proxy
-/// cut is not opened.
+/// Opens the response to a protected request. A response that does not open ends the exchange. But if the request is
+/// a registration, more responses follow, and the node only drops the response, because it is late or forged. A block
+/// of a response that a proxy cut is passed on without opening it.
 fn on_protected_response<C: Crypto, O: Oscore, S>(
     cx: &mut Cx<'_, C>,
     oscore: &mut O,
@@ -517,13 +529,13 @@ fn on_protected_response<C: Crypto, O: Oscore, S>(
     }
 }
 
-/// Returns true for a block of a protected response that a proxy cut (RFC 8613, section 4.1.3.4.2).
+/// True for a block of a protected response that a proxy cut into blocks (RFC 8613, section 4.1.3.4.2).
 fn is_cut(response: &MessageRef<'_>) -> bool {
     let block = response.block(OptionNumber::BLOCK2).ok().flatten();
     response.option(OptionNumber::OSCORE).is_some() && block.is_some_and(|block| block.more || block.number > 0)
 }
 
-/// Minimum length of a token that no earlier response has by chance.
+/// Minimum number of bytes of a token that no earlier response has by chance.
 const FRESH_TOKEN: usize = 4;
-/// NSTART (RFC 7252, section 4.8).
+/// The default of NSTART (RFC 7252, section 4.8).
 const NSTART: usize = 1;

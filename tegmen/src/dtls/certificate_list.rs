@@ -20,7 +20,7 @@ use crate::crypto::Crypto;
 /// Bytes of a length field: that of the list, and the one before each certificate.
 const LEN: usize = 3;
 
-/// The certificate at the front of the window. Some of its bytes may not have arrived yet.
+/// The certificate at the front of the window. Some of its bytes might not have arrived yet.
 pub(crate) struct Due {
     /// The end of the certificate in the buffer. While its length is not known, this is the end of the length field.
     end: usize,

@@ -1,6 +1,7 @@
 //! The store of sessions for resumption. A resumed session needs no key exchange. The client shows a ticket, which
 //! contains the server's state of the session (RFC 5077), or an id under which the server stores that state (RFC
 //! 5246, section 7.3).
+//!
 //! Only sessions with extended master secret are resumed (RFC 7627, section 5.3), and only with their original cipher
 //! suite. If a session cannot be resumed, client and server make a full handshake.
 

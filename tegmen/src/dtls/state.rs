@@ -1,4 +1,4 @@
-//! One handshake in progress: a struct that changes in place, and the code that both roles share.
+//! One handshake in progress: its state, which changes in place, and the code that client and server share.
 
 use super::association::Association;
 use super::connection_id::ConnectionIds;
@@ -19,7 +19,7 @@ use crate::dtls::roles::Roles;
 use crate::secret::{Secret, wipe};
 use crate::time::Instant;
 
-/// The step of a handshake, in the order of the protocol: the client's steps, then the server's.
+/// The step of a handshake, in the order of the protocol: first the client's steps, then the server's steps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     AwaitHelloVerifyRequest,
@@ -33,7 +33,7 @@ pub(crate) enum Step {
     ServerNeedsPsk,
     AwaitClientChangeCipherSpec,
     AwaitClientFinished,
-    /// Done, but the last flight may have to be sent again.
+    /// The handshake is complete, but the last flight may have to be sent again.
     Lingering,
 
     // With public keys, between those above; last, so that the numbers of those above have no holes.
@@ -42,9 +42,9 @@ pub(crate) enum Step {
     AwaitServerKeyExchange,
     ClientSigns,
 
-    /// The server reassembles a ClientHello whose cookie is valid.
+    /// The server reassembles a ClientHello, whose first fragment had a valid cookie.
     AwaitClientHello,
-    /// The server has yet to draw its key pair.
+    /// The server must draw its key pair.
     ServerBegins,
     ServerSigns,
     AwaitClientCertificate,
@@ -60,45 +60,47 @@ pub(crate) enum Step {
 #[repr(C)] // small fields first: a mote reaches the first 32 bytes with short instructions
 pub struct HandshakeState {
     pub(crate) step: Step,
-    /// The first element of our flight, and that which is written next.
+    /// The first element of our flight. The next field is the element that is written next.
     pub(crate) flight: Element,
     pub(crate) element: Element,
-    /// Elements before this one are in the transcript already.
+    /// The first element of our flight that is not in the transcript yet.
     pub(crate) hashed: Element,
-    /// Bytes of texts at the front of the outgoing buffer: the cookie, and after it the hint; later the identity.
+    /// Bytes of the texts at the front of the outgoing buffer: first the cookie with the hint after it, later the
+    /// identity.
     pub(crate) outgoing_len: u8,
-    /// HelloVerifyRequests followed, or Finished records that did not open.
+    /// Client: number of HelloVerifyRequests that were answered. Server: number of Finished records that did not
+    /// open.
     pub(crate) failures: u8,
-    /// [`Profile::Minimal`]: no extensions, and the last messages in datagrams of their own.
+    /// True under [`Profile::Minimal`]: no extensions, and each of the last messages in a separate datagram.
     pub(crate) minimal: bool,
-    /// The cipher suite in two parts.
+    /// The cipher suite in two parts: cipher and key exchange.
     pub(crate) cipher: Cipher,
     pub(crate) exchange: KeyExchange,
-    /// The number of the [`Credential`](crate::dtls::roles::Credential) that we show, [`NO_CREDENTIAL`] if we show none.
+    /// The number of the [`Credential`](crate::dtls::roles::Credential) that we show, or [`NO_CREDENTIAL`].
     pub(crate) credential: u8,
     pub(crate) flags: Flags,
     pub(crate) extended_master_secret: bool,
     pub(crate) renegotiation_info: bool,
-    /// The peer's ChangeCipherSpec came while the key was still being looked up.
+    /// True if the peer's ChangeCipherSpec arrived while the owner was still looking up the key.
     pub(crate) change_cipher_spec: bool,
     pub(crate) identity_unknown: bool,
-    /// Our flight was sent again because the peer's came again, since the timer last ran out.
+    /// True if our flight was sent again because the peer repeated its flight, since the timer last expired.
     pub(crate) repeated: bool,
     /// Client: bytes of the cookie at the front of the outgoing buffer.
     pub(crate) cookie_len: u8,
     /// The offset of the next fragment of the current element.
     pub(crate) fragment_offset: u16,
-    /// message_seq of the first message of our flight.
+    /// The message_seq of the first message of our flight.
     pub(crate) flight_seq: u16,
-    /// message_seq of the message that is due from the peer, and what it was when our flight began.
+    /// The message_seq of the message that is due from the peer. The next field is its value when our flight began.
     pub(crate) receive_seq: u16,
     pub(crate) answered_seq: u16,
-    /// The last 16 bits of the record number under which our ClientHello with a cookie was sent first.
+    /// The last 16 bits of the record number with which our ClientHello with a cookie was first sent.
     pub(crate) hello_number: u16,
     /// Current retransmission timeout in milliseconds; 0 before the flight is sent.
     pub(crate) timeout_ms: u32,
     pub(crate) inbox: Inbox,
-    /// The time of the next transmission, the first one or a repetition.
+    /// The time of the next transmission or retransmission.
     pub(crate) deadline: Instant,
     pub(crate) give_up: Instant,
     /// Sequence number of our next plaintext record.
@@ -110,49 +112,51 @@ pub struct HandshakeState {
     pub(crate) transcript: Sha256,
 }
 
-/// Wipes the data that a handshake with public keys or resumption kept in its [outgoing buffer](Buffers::outgoing). The
-/// table, to which the buffer belongs, calls it before another handshake gets the buffer.
+/// Wipes the data that a handshake with public keys or resumption stored in its [outgoing buffer](Buffers::outgoing).
+/// The peer table owns the buffer, and calls this function before another handshake gets the buffer.
 pub fn wipe_room(outgoing: &mut [u8]) {
     scratch::clear(outgoing);
 }
 
-/// Longest cookie, hint or identity, in bytes, that a handshake accepts.
+/// Maximum number of bytes of a cookie, hint or identity that a handshake accepts.
 pub(crate) const MAX_TEXT: usize = 255;
 
-/// No [`HandshakeState::credential`].
+/// The value of [`HandshakeState::credential`] without a credential.
 pub(crate) const NO_CREDENTIAL: u8 = u8::MAX;
 
-/// The agreed parameters in addition to the suite, in a handshake with public keys or resumption.
+/// The agreed parameters that the suite does not determine, in a handshake with public keys or resumption.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Flags(pub(crate) u16);
 
 impl Flags {
-    /// The group is x25519; otherwise it is secp256r1.
+    /// The named group is x25519; without this flag it is secp256r1.
     pub(crate) const X25519: u16 = 1;
-    /// The server shows a raw public key; the next flag is the same for the client.
+    /// The server shows a raw public key. The next flag has the same meaning for the client.
     pub(crate) const RAW_SERVER: u16 = 1 << 1;
     pub(crate) const RAW_CLIENT: u16 = 1 << 2;
-    /// The client offered a choice of types for the server's certificate; the next flag is the same for the client's.
+    /// The client offered certificate types for the server's certificate. The next flag has the same meaning for the
+    /// client's certificate.
     pub(crate) const SERVER_TYPE: u16 = 1 << 3;
     pub(crate) const CLIENT_TYPE: u16 = 1 << 4;
-    /// The client is asked for a certificate.
+    /// The server asks the client for a certificate.
     pub(crate) const ASKED: u16 = 1 << 5;
-    /// The peer has shown a certificate, and has to prove it.
+    /// The peer has shown a certificate, and must prove that it has the private key.
     pub(crate) const CERTIFIED: u16 = 1 << 6;
     /// The keys come from an earlier session.
     pub(crate) const RESUMED: u16 = 1 << 7;
-    /// A NewSessionTicket is promised, and has not arrived yet.
+    /// The server has promised a NewSessionTicket, which has not arrived yet.
     pub(crate) const TICKET: u16 = 1 << 8;
-    /// The client got a ticket, and keeps it.
+    /// The client has received and stored a new ticket.
     pub(crate) const NEW_TICKET: u16 = 1 << 9;
     /// The client has not proved its address.
     pub(crate) const UNREACHED: u16 = 1 << 10;
-    /// Number of times that our flight was sent again to a client that has not proved its address, in two bits.
+    /// Number of times that our flight was sent again to a client that has not proved its address (two bits).
     const AGAIN: u16 = 3 << 11;
     const ONCE_AGAIN: u16 = 1 << 11;
-    /// The client sent ec_point_formats. The bit is read only in full handshakes, which do not count flights in it.
+    /// The client sent ec_point_formats. This bit has another meaning in [`Self::AGAIN`]. It is read only in full
+    /// handshakes, which do not count retransmissions in it.
     pub(crate) const POINT_FORMATS: u16 = 1 << 11;
-    /// Number of times that our flights were lost, in three bits.
+    /// Number of times that our flights were lost (three bits).
     const LOST: u16 = 7 << 13;
     const ONCE_LOST: u16 = 1 << 13;
 
@@ -164,9 +168,9 @@ impl Flags {
         self.0 = if value { self.0 | flag } else { self.0 & !flag };
     }
 
-    /// Counts the retransmissions of a flight to a client that has not proved its address. A ClientHello causes at
-    /// most three flights, so that an attacker cannot make us send much more to a victim than the attacker sent
-    /// (compare RFC 9000, section 8.1).
+    /// Counts a retransmission of a flight to a client that has not proved its address. Returns false if the flight
+    /// must not be sent again. One ClientHello causes at most three transmissions of the flight. So an attacker
+    /// cannot make us send much more to a victim than the attacker sent (compare RFC 9000, section 8.1).
     pub(crate) const fn may_repeat(&mut self) -> bool {
         if !self.has(Self::UNREACHED) {
             return true;
@@ -178,23 +182,24 @@ impl Flags {
         may
     }
 
-    /// Counts a flight that is sent again.
+    /// Counts a lost flight, which is sent again.
     pub(crate) const fn lose_flight(&mut self) {
         if self.0 & Self::LOST < Self::LOST {
             self.0 = self.0.wrapping_add(Self::ONCE_LOST);
         }
     }
 
-    /// Begins a new flight, because the previous one arrived. The size of datagrams that arrived stays.
+    /// Begins a new flight, because the previous one arrived. If smaller datagrams were needed, their size remains.
     pub(crate) const fn begin_flight(&mut self) {
         if self.0 & Self::LOST < 2 * Self::ONCE_LOST {
             self.0 &= !Self::LOST;
         }
     }
 
-    /// The longest datagram of a flight, in bytes, where `mtu` is allowed (RFC 6347, section 4.1.1.1): if a flight is
-    /// lost twice it is sent in datagrams of 508 bytes, which fit the 576 that every IPv4 host takes, then in halves
-    /// and quarters of that. A ClientHello keeps to 508, because few servers reassemble one from fragments.
+    /// Returns the longest datagram of a flight, in bytes; the configured limit is `mtu` (RFC 6347, section 4.1.1.1).
+    /// A flight that was lost twice is sent in datagrams of 508 bytes, which fit the 576 bytes that every IPv4 host
+    /// accepts. After more losses, the size is 254 and then 127 bytes. For a ClientHello the size stays at 508,
+    /// because few servers reassemble a ClientHello from fragments.
     pub(crate) const fn datagram(self, mtu: usize, is_hello: bool) -> usize {
         let most = if is_hello { 1 } else { 3 };
         let halves = match (self.0 & Self::LOST) / Self::ONCE_LOST {
@@ -206,20 +211,20 @@ impl Flags {
         if size < least { least } else { size }
     }
 
-    /// The group of the agreement.
+    /// Returns the named group of the key agreement.
     pub(crate) const fn group(self) -> NamedGroup {
         if self.has(Self::X25519) { NamedGroup::X25519 } else { NamedGroup::SECP256R1 }
     }
 }
 
-/// The buffers of one handshake, which belong to the peer table.
+/// The two buffers of a handshake. The peer table owns them.
 pub struct Buffers<'b> {
-    /// The data to write a flight again: the cookie, later the PSK identity. At most 255 bytes are needed. With public
-    /// keys the buffer also holds two shares, a signature and the peer's public key: 350 bytes more with ECDSA, 900
-    /// more with RSA-2048. With resumption it needs 100 bytes and the length of a ticket in addition, and at least 256
-    /// bytes in all.
+    /// The data from which a flight is written again: the cookie, later the PSK identity. They need at most 255
+    /// bytes. With public keys, the buffer also holds two shares, a signature and the peer's public key: 350 bytes
+    /// more with ECDSA, 900 bytes more with RSA-2048. With resumption, it needs 100 bytes and the length of a ticket
+    /// in addition, and at least 256 bytes in all.
     pub outgoing: &'b mut [u8],
-    /// Fragments and early records.
+    /// Received bytes: fragments of the message that is due, and early records.
     pub incoming: &'b mut [u8],
 }
 
@@ -227,16 +232,16 @@ pub struct Buffers<'b> {
 pub struct Handshake<'b> {
     /// The state of the handshake.
     pub state: &'b mut HandshakeState,
-    /// The association that receives the keys and the proved identity.
+    /// The association, which receives the keys and the proved identity.
     pub(crate) association: &'b mut Association,
-    /// The connection ids of the handshake, if some were offered.
+    /// The connection ids of the handshake, if any were offered.
     pub(crate) ids: Option<&'b mut ConnectionIds>,
     /// The buffers of the handshake.
     pub(crate) buffers: Buffers<'b>,
 }
 
 impl HandshakeState {
-    /// A place for a handshake that has not begun. All bytes are zero, so that a table of them takes no flash.
+    /// The state of a place without a handshake. All bytes are zero, so a table of such places takes no flash memory.
     pub const fn idle() -> Self {
         Self {
             step: Step::AwaitHelloVerifyRequest,
@@ -274,7 +279,8 @@ impl HandshakeState {
         }
     }
 
-    /// Begins, in a place that was [`Self::idle`] or [`Self::wipe`]d; the first flight is due at once.
+    /// Begins a handshake in a place that is [idle](Self::idle) or [wiped](Self::wipe). The first flight is due at
+    /// once.
     pub(crate) fn begin(&mut self, step: Step, flight: Element, now: Instant, settings: &Settings) {
         // Field by field, because a mote would first build a whole idle state on its stack.
         self.step = step;
@@ -296,35 +302,36 @@ impl HandshakeState {
         self.await_answer();
     }
 
-    /// Wipes all secrets. Those that a handshake with public keys left in its outgoing buffer are wiped by
-    /// [`wipe_room`].
+    /// Wipes all secrets of this state. [`wipe_room`] wipes the secrets that a handshake with public keys stored in
+    /// its outgoing buffer.
     pub(crate) fn wipe(&mut self) {
         self.master.wipe();
         wipe(&mut self.verify);
     }
 
-    /// Returns the time at which the endpoint has to handle this handshake again.
+    /// Returns the time at which the endpoint must process this handshake again.
     pub const fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// True while a ClientHello with this number is reassembled.
+    /// True while a ClientHello with this message_seq is reassembled.
     pub(crate) fn is_putting_together(&self, message_seq: u16) -> bool {
         self.step == Step::AwaitClientHello && self.receive_seq == message_seq
     }
 
-    /// True once the handshake is over and only its last flight is kept.
+    /// True after the handshake is complete, while its last flight is kept for retransmission.
     pub fn is_lingering(&self) -> bool {
         self.step == Step::Lingering
     }
 
-    /// Returns true until a part of the answer to our flight arrives. Until then no content can follow the first flight
-    /// of a server.
+    /// True until a part of the answer to our flight arrives. Until then, a server that has sent its first flight can
+    /// receive no application data.
     pub const fn is_unanswered(&self) -> bool {
         self.receive_seq == self.answered_seq
     }
 
-    /// True for a client that has answered the server's certificate or key exchange, and waits for the server's Finished.
+    /// True for a client that has answered the server's certificate or key exchange, and waits for the server's
+    /// Finished.
     pub const fn awaits_server_finished(&self) -> bool {
         matches!(self.flight, Element::ClientCertificate | Element::ClientKeyExchange)
     }
@@ -346,7 +353,7 @@ impl HandshakeState {
         self.await_answer();
     }
 
-    /// Begins a new flight: no part of it is sent or hashed.
+    /// Begins a new flight, of which no element is sent or hashed yet.
     fn await_answer(&mut self) {
         self.hashed = self.flight;
         self.answered_seq = self.receive_seq;
@@ -356,15 +363,16 @@ impl HandshakeState {
     }
 
     /// Client: restarts the timer of our ClientHello at each message of the server's flight, which may take many
-    /// datagrams. If one of them is lost, the repeated ClientHello asks for it (RFC 6347, section 4.2.4).
+    /// datagrams. If a datagram is lost, the repeated ClientHello makes the server send its flight again (RFC 6347,
+    /// section 4.2.4).
     pub(crate) fn await_rest(&mut self, now: Instant) {
         if self.flight == Element::ClientHello && self.element == Element::Sent {
             self.deadline = now.after_millis(self.timeout_ms).min(self.give_up);
         }
     }
 
-    /// Handles a repeated flight of the peer, which shows that our flight was lost. Our flight is sent again only once
-    /// for each run of the timer. Otherwise two ends that answer every repetition would never stop.
+    /// Handles a repeated flight of the peer, which shows that our flight was lost. Sends our flight again at most
+    /// once until the timer expires. Without this limit, two endpoints that answer every repetition would never stop.
     #[inline(always)]
     pub(crate) fn answer_repetition(&mut self, counters: &mut Counters) {
         if !self.repeated {
@@ -374,7 +382,7 @@ impl HandshakeState {
         }
     }
 
-    /// Adds a message to the transcript, as if it came in one piece (RFC 6347, section 4.2.6).
+    /// Adds a message to the transcript, in the form of an unfragmented message (RFC 6347, section 4.2.6).
     #[inline(never)]
     pub(crate) fn hash_message<C: Crypto>(&mut self, kind: MessageType, seq: u16, body: &[u8]) {
         let len = body.len() as u32;
@@ -382,14 +390,14 @@ impl HandshakeState {
         self.transcript.update::<C>(body);
     }
 
-    /// Ends the handshake, without a flight that may have to be sent again. The place is free at the next alarm.
+    /// Ends the handshake without keeping its last flight. The next alarm frees the place.
     pub(crate) fn end(&mut self) {
         self.step = Step::Lingering;
         self.element = Element::Sent;
         self.deadline = Instant::AT_ONCE;
     }
 
-    /// Makes our flight due at once, from its first element on.
+    /// Makes our whole flight due at once.
     #[inline(never)]
     pub(crate) fn send_flight(&mut self) {
         self.element = self.flight;
@@ -399,12 +407,12 @@ impl HandshakeState {
 }
 
 impl Handshake<'_> {
-    /// Keeps a cookie, hint or identity in the buffer from which the flight is written.
+    /// Stores a cookie, hint or identity in the buffer from which the flight is written.
     pub(crate) fn keep<R: Roles>(&mut self, text: &[u8]) -> Result<(), Fatal> {
         self.keep_behind::<R>(0, text)
     }
 
-    /// Does the same as [`Self::keep`], after a cookie of `cookie_len` bytes.
+    /// Does the same as [`Self::keep`], but stores the text after a cookie of `cookie_len` bytes.
     pub(crate) fn keep_behind<R: Roles>(&mut self, cookie_len: u8, text: &[u8]) -> Result<(), Fatal> {
         let len = usize::from(cookie_len).wrapping_add(text.len());
         if R::KEEPS && len > scratch::front(self.buffers.outgoing) {
@@ -453,7 +461,7 @@ impl Handshake<'_> {
         self.set_master(cx, &mut secret, client);
     }
 
-    /// Derives traffic keys from a master secret (RFC 5246, section 6.3), which is overwritten.
+    /// Derives traffic keys from a master secret (RFC 5246, section 6.3). Overwrites `secret`.
     #[inline(always)]
     pub(crate) fn set_master<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, secret: &mut Secret<48>, client: bool) {
         let state = &mut *self.state;

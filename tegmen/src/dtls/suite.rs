@@ -12,10 +12,11 @@ impl CipherSuite {
     pub const PSK_WITH_AES_128_CCM_8: Self = Self(0xc0a8);
     /// TLS_PSK_WITH_AES_128_GCM_SHA256 (RFC 5487).
     pub const PSK_WITH_AES_128_GCM_SHA256: Self = Self(0x00a8);
-    /// TLS_ECDHE_PSK_WITH_AES_128_CCM_8_SHA256 (RFC 8442): an attacker who learns the pre-shared key cannot decrypt
+    /// TLS_ECDHE_PSK_WITH_AES_128_CCM_8_SHA256 (RFC 8442). An attacker who learns the pre-shared key cannot decrypt
     /// earlier sessions.
     pub const ECDHE_PSK_WITH_AES_128_CCM_8_SHA256: Self = Self(0xd003);
-    /// TLS_ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256 (RFC 7905): the same with a long tag, and fast without AES instructions.
+    /// TLS_ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256 (RFC 7905). An attacker who learns the pre-shared key cannot
+    /// decrypt earlier sessions. The tag has 16 bytes, and the cipher is fast without AES instructions.
     pub const ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256: Self = Self(0xccac);
     /// TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8 (RFC 7251), the mandatory suite of RFC 7252, sections 9.1.3.2 and 9.1.3.3.
     pub const ECDHE_ECDSA_WITH_AES_128_CCM_8: Self = Self(0xc0ae);
@@ -23,18 +24,20 @@ impl CipherSuite {
     pub const ECDHE_ECDSA_WITH_AES_128_GCM_SHA256: Self = Self(0xc02b);
     /// TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 (RFC 5289).
     pub const ECDHE_RSA_WITH_AES_128_GCM_SHA256: Self = Self(0xc02f);
-    /// TLS_PSK_WITH_AES_128_CBC_SHA256 (RFC 5487), for peers that support nothing better. It is off unless it is
-    /// named, and no list here contains it. Encrypt-then-MAC (RFC 7366) is used if the peer supports it; otherwise the
-    /// suite depends on decryption in constant time alone. Anyone who gets the key later can decrypt recorded traffic.
+    /// TLS_PSK_WITH_AES_128_CBC_SHA256 (RFC 5487), for peers that support no better suite. Only an application that
+    /// names this suite turns it on: no constant of [`Suites`] contains it. Encrypt-then-MAC (RFC 7366) is used if
+    /// the peer supports it. Otherwise the security depends only on decryption in constant time. Anyone who gets the
+    /// key later can decrypt recorded traffic.
     pub const PSK_WITH_AES_128_CBC_SHA256: Self = Self(0x00ae);
-    /// TLS_RSA_WITH_AES_128_CBC_SHA (RFC 5246), the mandatory suite of TLS 1.2, for peers that support nothing better.
-    /// It is off unless it is named, and no list here contains it. It has the weaknesses of the suite above. In
-    /// addition, its MACs use SHA-1, and anyone who gets the server's key can decrypt traffic recorded before.
+    /// TLS_RSA_WITH_AES_128_CBC_SHA (RFC 5246), the mandatory suite of TLS 1.2, for peers that support no better
+    /// suite. Only an application that names this suite turns it on: no constant of [`Suites`] contains it. It has
+    /// the weaknesses of [`Self::PSK_WITH_AES_128_CBC_SHA256`]. In addition, its MACs use SHA-1, and anyone who gets
+    /// the server's private key can decrypt earlier recorded traffic.
     pub const RSA_WITH_AES_128_CBC_SHA: Self = Self(0x002f);
     /// TLS_EMPTY_RENEGOTIATION_INFO_SCSV (RFC 5746, section 3.3).
     pub const EMPTY_RENEGOTIATION_INFO_SCSV: Self = Self(0x00ff);
 
-    /// Returns the name in the registry; `unknown` for a suite that is not implemented here.
+    /// Returns the name of the suite in the IANA registry; `unknown` for a suite that this module does not implement.
     pub const fn name(self) -> &'static str {
         match self {
             Self::PSK_WITH_AES_128_CCM_8 => "TLS_PSK_WITH_AES_128_CCM_8",
@@ -50,19 +53,19 @@ impl CipherSuite {
         }
     }
 
-    /// True if the server proves itself with a certificate or a raw public key.
+    /// True if the server authenticates with a certificate or a raw public key.
     pub fn has_certificate(self) -> bool {
         self.parts().is_some_and(|(exchange, _)| exchange.has_certificate())
     }
 
-    /// True if the client encrypts a secret to the key of the server, which then is an RSA key.
+    /// True if the client encrypts a secret to the public key of the server, which is then an RSA key.
     pub fn encrypts_to_server(self) -> bool {
         self.parts().is_some_and(|(exchange, _)| exchange.is_rsa())
     }
 
-    /// Returns a channel of one end under a key block (RFC 5246, section 6.3) that did not come from a handshake here:
-    /// for tools and tests that examine records. `encrypt_then_mac` is that of RFC 7366. Returns `None` for an unknown
-    /// suite, and for a block that is too short.
+    /// Returns the channel of the client or of the server for a key block (RFC 5246, section 6.3) that another
+    /// program computed. Tools and tests use it to examine records. `encrypt_then_mac` is true if the peers agreed on
+    /// RFC 7366. Returns `None` for an unknown suite, and for a block that is too short.
     pub fn channel(self, encrypt_then_mac: bool, block: &[u8], client: bool) -> Option<Channel> {
         let (_, cipher) = self.parts()?;
         let cipher = if encrypt_then_mac { cipher.with_encrypt_then_mac()? } else { cipher };
@@ -89,8 +92,8 @@ impl CipherSuite {
         })
     }
 
-    /// Returns the key exchange and the cipher of the suite if the provider has the cipher. With one that has CCM_8 alone this is
-    /// less code than [`Self::parts`].
+    /// Returns the key exchange and the cipher of the suite, if the crypto provider supports the cipher. With a
+    /// provider that supports only CCM_8, this function has less code than [`Self::parts`].
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn parts_in<C: Crypto>(self) -> Option<(KeyExchange, Cipher)> {
         if C::AES_128_GCM.is_some() || HAS_LONG_KEYS {
@@ -127,20 +130,20 @@ impl CipherSuite {
 /// The key exchange of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum KeyExchange {
-    /// From a pre-shared key alone (RFC 4279, section 2).
+    /// A pre-shared key alone (RFC 4279, section 2).
     Psk,
-    /// From a secret that the client draws and encrypts to the RSA key of the server (RFC 5246, section 7.4.7.1).
+    /// A secret that the client draws, and encrypts to the RSA key of the server (RFC 5246, section 7.4.7.1).
     Rsa,
-    /// From a pre-shared key and an ephemeral key agreement (RFC 5489, section 2).
+    /// A pre-shared key and an ephemeral key agreement (RFC 5489, section 2).
     EcdhePsk,
-    /// From an ephemeral key agreement that the server signs with ECDSA (RFC 8422, section 2).
+    /// An ephemeral key agreement whose share the server signs with ECDSA (RFC 8422, section 2).
     EcdheEcdsa,
-    /// From an ephemeral key agreement that the server signs with RSA (RFC 8422, section 2).
+    /// An ephemeral key agreement whose share the server signs with RSA (RFC 8422, section 2).
     EcdheRsa,
 }
 
 impl KeyExchange {
-    /// True if it takes a pre-shared key and nothing else.
+    /// True if the key exchange uses only a pre-shared key.
     pub(crate) const fn is_psk(self) -> bool {
         matches!(self, Self::Psk)
     }
@@ -154,25 +157,25 @@ impl KeyExchange {
         }
     }
 
-    /// True if both ends draw key pairs for it.
+    /// True if client and server draw key pairs for the key exchange.
     pub(crate) const fn is_ephemeral(self) -> bool {
         !matches!(self, Self::Psk) && !self.is_rsa()
     }
 
-    /// True if the client encrypts the premaster secret. No mote has it.
+    /// True if the client encrypts the premaster secret. A mote does not support this key exchange.
     pub(crate) const fn is_rsa(self) -> bool {
         HAS_LONG_KEYS && matches!(self, Self::Rsa)
     }
 
-    /// True if the server proves itself with a certificate, or with a raw public key in its place.
+    /// True if the server authenticates with a certificate or a raw public key.
     pub(crate) const fn has_certificate(self) -> bool {
         matches!(self, Self::EcdheEcdsa | Self::EcdheRsa) || self.is_rsa()
     }
 }
 
-/// The cipher suites that a client offers and a server accepts, in order of preference. Suites that the provider, the
-/// [role](crate::dtls::roles::Roles) or the [profile](super::Profile) of an endpoint does not support are skipped.
-/// Without any of these, only TLS_PSK_WITH_AES_128_CCM_8 remains.
+/// The cipher suites that a client offers and a server accepts, in order of preference. A suite is skipped if the
+/// crypto provider, the [role](crate::dtls::roles::Roles) or the [profile](super::Profile) of the endpoint does not
+/// support it. An endpoint that supports no choice of suites uses only TLS_PSK_WITH_AES_128_CCM_8.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Suites(pub &'static [CipherSuite]);
 

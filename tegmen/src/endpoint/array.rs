@@ -1,4 +1,4 @@
-//! The peer table of a mote: arrays with linear search.
+//! The peer table of a mote: arrays that are searched from the beginning.
 
 use super::peers::{Inserted, NewPeer, Peer, Peers, Phase, TableFull, may_displace};
 use crate::address::Path;
@@ -11,9 +11,9 @@ use crate::time::Instant;
 
 #[repr(C)] // as with `Peer`
 struct Slot<A> {
-    /// Odd while there is a peer.
+    /// Odd while the slot has a peer.
     generation: u32,
-    /// Order of insertion, for eviction among equals.
+    /// Number of the insertion. Among peers of one rank, the peer with the lowest number is displaced first.
     age: u32,
     alarm: Instant,
     peer: Peer,
@@ -31,18 +31,18 @@ impl<A> Slot<A> {
 }
 
 struct HandshakeSlot<const OUTGOING: usize, const INCOMING: usize> {
-    /// One more than the index of the peer that it belongs to; 0 if it is free.
+    /// One more than the index of the peer to which the slot belongs; 0 if the slot is free.
     owner: u32,
     state: HandshakeState,
     outgoing: [u8; OUTGOING],
     incoming: [u8; INCOMING],
 }
 
-/// Peers in arrays, searched one by one: for a mote, and for tests.
+/// Peers in arrays that are searched from the beginning: for a mote, and for tests.
 ///
-/// The table has `PEERS` entries, of which `HANDSHAKES` may be in a handshake at the same time. Each handshake has
-/// `OUTGOING` bytes for an outgoing cookie or identity, and `INCOMING` bytes for fragments and early records. The first
-/// `IDS` entries may have connection ids.
+/// The table has `PEERS` entries. `HANDSHAKES` of them may be in a handshake at the same time. Each handshake has
+/// `OUTGOING` bytes for an outgoing cookie or identity, and `INCOMING` bytes for fragments and early records. The
+/// first `IDS` entries may have connection ids.
 #[repr(C)] // as with `Peer`
 pub struct PeerArray<
     A,
@@ -62,7 +62,7 @@ pub struct PeerArray<
 impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize, const C: usize>
     PeerArray<A, P, H, O, I, C>
 {
-    /// An empty table.
+    /// Creates an empty table.
     pub const fn new() -> Self {
         Self {
             slots: [const { Slot::vacant() }; P],
@@ -82,7 +82,8 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize,
         self.slots.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation.get())
     }
 
-    /// Returns a free position, or that of the peer that one of `rank` displaces.
+    /// Returns the index of a free slot. If there is none, returns the index of the peer that a new peer of `rank`
+    /// displaces.
     fn place(&self, rank: Rank) -> Option<usize> {
         let candidates = self
             .slots
@@ -110,8 +111,9 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize,
         }
     }
 
-    /// Returns a handshake slot: a free one, one that only lingers, or that of the oldest peer that one of `rank` may
-    /// displace. Also returns the index of that peer, which loses its entry with the slot.
+    /// Returns the index of a handshake slot: a free slot, or one whose handshake is complete, or the slot of the
+    /// oldest peer that a new peer of `rank` may displace. Also returns the index of the displaced peer, which loses
+    /// its entry too.
     fn handshake_place(&self, rank: Rank) -> Option<(usize, Option<usize>)> {
         let mut best = None;
         for (index, handshake) in self.handshakes.iter().enumerate() {

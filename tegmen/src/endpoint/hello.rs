@@ -34,7 +34,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         })
     }
 
-    /// Handles a ClientHello. Returns the length of the answer in `out`; 0 if there is none.
+    /// Handles a ClientHello. Returns the length of the answer in `out`; 0 if there is no answer.
     #[inline(never)]
     pub(super) fn on_client_hello<C: Crypto>(
         &mut self,
@@ -54,7 +54,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         })
     }
 
-    /// Answers a ClientHello, without state until a cookie proves the address (RFC 6347, section 4.2.1).
+    /// Answers a ClientHello. Keeps no state until a cookie proves the address of the client (RFC 6347, section
+    /// 4.2.1).
     fn answer_hello<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -77,8 +78,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// Handles a fragment of a ClientHello. No state is kept before the cookie in the first fragment proves the
-    /// address. Then the fragments are reassembled in the place of a handshake (RFC 6347, section 4.2.3).
+    /// Handles a fragment of a ClientHello. Keeps no state until the cookie in the first fragment proves the address
+    /// of the client. Then reassembles the fragments in the buffer of a handshake (RFC 6347, section 4.2.3).
     #[inline(never)]
     fn on_hello_fragment<C: Crypto>(
         &mut self,
@@ -158,7 +159,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.answer_whole_hello(cx, path, record, &Fragment { header: &header, body }, out)
     }
 
-    /// Takes a place to reassemble a ClientHello in, instead of the handshake `old`.
+    /// Allocates a handshake in which a ClientHello is reassembled, in place of the handshake `old`.
     fn place_fragments<C>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -176,7 +177,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Ok(())
     }
 
-    /// Answers a ClientHello that arrived in one piece or was reassembled.
+    /// Answers a ClientHello that arrived in one fragment or was reassembled.
     #[inline]
     fn answer_whole_hello<C: Crypto>(
         &mut self,
@@ -221,8 +222,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.begin(cx, path, record, (fragment, &hello), None, out)
     }
 
-    /// Handles a ClientHello that asks for resumption; `None` if it does not ask, or resumption is impossible. A
-    /// client with a valid ticket need not prove its address as long as enough places remain for clients without one.
+    /// Handles a ClientHello that asks for resumption. Returns `None` if it does not ask for resumption, or if
+    /// resumption is impossible. A client with a valid ticket need not prove its address while enough handshakes are
+    /// free for clients without a ticket.
     fn on_hello_to_resume<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -249,8 +251,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         may_begin.then(|| self.begin(cx, path, record, (fragment, hello), Some((found, reachable)), out))
     }
 
-    /// Begins a handshake with a client whose ClientHello may be answered, or continues one that the client began
-    /// before.
+    /// Begins a handshake with a client whose ClientHello may be answered. Or continues the handshake that the client
+    /// began earlier with the same ClientHello.
     fn begin<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -310,8 +312,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Ok(0)
     }
 
-    /// True if a session or a handshake in progress began with this ClientHello, which is answered again if our flight was
-    /// lost. Removes a handshake that began with another ClientHello; what remains on the path is replaced.
+    /// True if a session or a handshake in progress began with this ClientHello. Then sends our flight again if it
+    /// was lost. Removes a handshake that began with another ClientHello. An older session on the path is replaced
+    /// later.
     #[inline(always)]
     fn began_before<C>(
         &mut self,
@@ -363,34 +366,35 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     }
 }
 
-/// True if a record begins with a ClientHello in clear.
+/// True if a record begins with a ClientHello in plaintext.
 pub(super) fn is_client_hello(record: &Record<'_>) -> bool {
     record.epoch() == 0
         && record.content_type() == ContentType::HANDSHAKE
         && record.body.first() == Some(&MessageType::CLIENT_HELLO.0)
 }
 
-/// For a record that [begins with a ClientHello](is_client_hello): true if it holds a fragment other than the first.
+/// True if a record holds a fragment of a ClientHello other than the first. The record must [begin with a
+/// ClientHello](is_client_hello).
 pub(super) fn continues_hello(record: &Record<'_>) -> bool {
     record.body.get(6..9).is_some_and(|offset| offset != [0; 3])
 }
 
-/// The longest ClientHello that is reassembled, in bytes.
+/// Maximum number of bytes of a ClientHello that is reassembled.
 const MAX_HELLO: usize = 4096;
 
 fn first_half(cookie: &[u8]) -> &[u8] {
     cookie.get(..cookie::COOKIE_LEN / 2).unwrap_or(&[])
 }
 
-/// Refuses a handshake, and writes an alert to the client. Returns the length of the datagram; 0 if there is none.
+/// Refuses a handshake, and writes an alert to the client. Returns the length of the datagram; 0 without an alert.
 fn refuse<C>(cx: &mut Cx<'_, C>, record: &Record<'_>, fatal: Fatal, out: &mut [u8]) -> usize {
     bump(&mut cx.counters.failed);
     let Some(alert) = fatal.alert() else { return 0 };
     write_plain_alert(record.number(), [alert::FATAL, alert.0], out).unwrap_or(0)
 }
 
-/// Writes the answer to a ClientHello without a cookie. Its record has the number of the ClientHello's (RFC 6347,
-/// section 4.2.1).
+/// Writes a HelloVerifyRequest, the answer to a ClientHello without a valid cookie. Its record has the same number as
+/// the record of the ClientHello (RFC 6347, section 4.2.1).
 fn write_hello_verify_request(
     number: RecordNumber,
     message_seq: u16,

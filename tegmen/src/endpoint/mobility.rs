@@ -1,9 +1,10 @@
-//! Sessions with connection ids: their records are found by id, and the address changes once the new one is proved.
+//! Sessions with connection ids: a record is assigned to its session by the id, and a proved new address replaces the
+//! peer's address.
 //!
-//! An address becomes the peer's in two steps (RFC 9146, section 6; RFC 9853). First an authentic record arrives from
-//! there that is newer than all earlier ones. Then the peer answers a challenge, which only a receiver at that address
-//! can have read. Until then all datagrams go to the old address, and each record from the new address gets one
-//! challenge.
+//! The address of a peer changes in two steps (RFC 9146, section 6; RFC 9853). First an authentic record that is
+//! newer than all earlier ones arrives from the new address. Then the peer answers a challenge, which only a receiver
+//! at the new address can have read. Until the answer, all datagrams go to the old address, and each record from the
+//! new address gets one challenge.
 
 use super::{Endpoint, Event, Misuse, Output, Peers, Phase, Record, Records};
 use crate::address::Path;
@@ -21,12 +22,12 @@ use crate::identity::PeerId;
 use crate::secret::same;
 
 impl<P: Peers, R: Roles> Endpoint<P, R> {
-    /// Returns the counts of address changes of peers with connection ids, by result.
+    /// Returns the counts of address changes of peers with connection ids.
     pub fn address_changes(&mut self) -> AddressChanges {
         self.roles.mobility().map_or(AddressChanges::default(), |mobility| mobility.changes)
     }
 
-    /// Returns the number of bytes that [`Self::seal`] puts before the content for this peer; 0 for a peer without
+    /// Returns the number of bytes that [`Self::seal`] adds before the content for this peer; 0 for a peer without
     /// protection.
     pub(crate) fn headroom<C: Crypto>(&mut self, id: PeerId) -> usize {
         let to = if R::CONNECTION_ID { self.sent_id(id).map_or(0, |to| to.bytes().len()) } else { 0 };
@@ -34,8 +35,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         peer.map_or(0, |peer| peer.association.channel.headroom::<C>().saturating_add(to))
     }
 
-    /// Continues the session over `path`, after our own address or the path to the peer changed and the owner knows
-    /// it. Removes any other session on that path.
+    /// Continues a session over `path`. Call this function if the owner knows that our own address or the path to the
+    /// peer changed. Removes any other session on that path.
     pub fn move_session(&mut self, id: PeerId, path: &Path) {
         if let Some(other) = self.peers.find(path, Phase::Established)
             && other != id
@@ -45,14 +46,15 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.peers.set_path(id, path);
     }
 
-    /// Returns an id that no session here has; `None` if it finds none of this length in eight attempts.
+    /// Draws an id that no session of this endpoint has. Returns `None` if eight attempts find no such id of the
+    /// configured length.
     fn new_connection_id<C: Crypto>(&mut self, cx: &mut Cx<'_, C>) -> Option<ConnectionId> {
         let config = self.roles.mobility()?.config;
         let mut drawn = (0..8).map(|_| ConnectionId::random(cx.crypto, config.len, config.shard));
         drawn.find(|id| id.is_empty() || self.peers.find_connection_id(id.bytes()).is_none())
     }
 
-    /// Lets a client offer an id.
+    /// Client: offers a connection id in the handshake with `id`.
     pub(super) fn offer_connection_id<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId) {
         if let Some(ours) = self.new_connection_id(cx)
             && let Some(Mobility { config, .. }) = self.roles.mobility()
@@ -61,14 +63,15 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// Returns the id and the check that a server can agree to, from the part of a ClientHello after the cookie.
+    /// Server: returns the id and the check that the server can agree to, from the part of a ClientHello after the
+    /// cookie.
     pub(super) fn asked_for_connection_id(&mut self, hello: &[u8]) -> Result<Option<(ConnectionId, bool)>, Discard> {
         let Some(Mobility { config, .. }) = self.roles.mobility() else { return Ok(None) };
         let accepted = Hello::of_client(hello).map_err(|_| Discard::Malformed)?.accepted();
         Ok(accepted.map(|(theirs, rrc)| (theirs, rrc && config.check)))
     }
 
-    /// Lets a server agree to an id.
+    /// Server: agrees to connection ids in the handshake with `id`.
     pub(super) fn accept_connection_id<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -82,7 +85,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// Forgets the ids at the end of a handshake if none were agreed on.
+    /// Removes the ids of a peer at the end of a handshake, if no ids were agreed on.
     pub(super) fn settle_connection_ids(&mut self, id: PeerId) {
         if let Some(ids) = self.peers.connection_ids(id)
             && ids.sent().is_none()
@@ -92,25 +95,25 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// True if this endpoint can recognize the records of a stored session with these ids: our id is empty, or it has
-    /// the length of the ids issued here and no other session has it.
+    /// True if this endpoint can recognize the records of a stored session with these ids. Either our id is empty, or
+    /// it has the length of the ids that this endpoint issues, and no other session has it.
     pub(super) fn can_receive(&mut self, ids: &ConnectionIds) -> bool {
         let len = self.roles.mobility().map(|mobility| usize::from(mobility.config.len));
         let ours = ids.ours.bytes();
         ours.is_empty() || len == Some(ours.len()) && self.peers.find_connection_id(ours).is_none()
     }
 
-    /// Returns the id that the peer has to write into its records, if there is one.
+    /// Returns the id that the peer must write into its records, if there is one.
     pub(super) fn received_id(&mut self, id: PeerId) -> Option<ConnectionId> {
         self.peers.connection_ids(id)?.received().copied()
     }
 
-    /// Returns the id that we have to write into records to the peer, if there is one.
+    /// Returns the id that we must write into records to the peer, if there is one.
     pub(super) fn sent_id(&mut self, id: PeerId) -> Option<ConnectionId> {
         self.peers.connection_ids(id)?.sent().copied()
     }
 
-    /// Handles the next record, which has a connection id.
+    /// Processes the next record of a datagram, which has a connection id.
     pub(super) fn on_record_with_id<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -145,7 +148,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Output::Event(None)
     }
 
-    /// Handles a record of a session that may have moved, or one of a return routability check.
+    /// Processes a record of a session whose peer may have a new address, or a record of a return routability check.
     pub(super) fn on_protected<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -187,7 +190,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Output::Event(self.on_outcome(cx, id, outcome))
     }
 
-    /// Handles an authentic record from an address that is not the peer's.
+    /// Decides about an authentic record from an address other than the peer's: refuses the address, checks it, or
+    /// follows it.
     fn on_new_address(&mut self, id: PeerId, path: &Path, newest: bool) {
         let unverified = self.peers.peer(id).is_none_or(|peer| peer.association.channel.is_unverified());
         let checks = self.peers.connection_ids(id).is_some_and(|ids| ids.rrc);
@@ -203,7 +207,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// Writes the challenge for `path`, if one is due there. Returns its length.
+    /// Writes the challenge for `path`, if a challenge is due on this path. Returns its length.
     pub(super) fn challenge<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, path: &Path, out: &mut [u8]) -> Option<usize> {
         let mobility = self.roles.mobility()?;
         let (id, to) = mobility.challenge.take()?;
@@ -219,7 +223,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.write_record(cx, id, ContentType::RETURN_ROUTABILITY_CHECK, &message, out)
     }
 
-    /// Handles a message of a return routability check.
+    /// Processes a message of a return routability check.
     fn on_check<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -264,7 +268,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Output::Event(None)
     }
 
-    /// Writes a short record to the front of `out`. Returns its length.
+    /// Writes a protected record with a short content to the front of `out`. Returns the length of the record.
     pub(super) fn write_record<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -291,7 +295,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Some(len)
     }
 
-    /// Does the same as [`Endpoint::seal`], with the peer's id and with padding.
+    /// Does the same as [`Endpoint::seal`], for a record with the peer's connection id and padding.
     pub(super) fn seal_with_id<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,

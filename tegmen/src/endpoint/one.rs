@@ -1,4 +1,4 @@
-//! The peer table of a mote with one peer, such as a sensor with its server: no search, and less code.
+//! The peer table of a mote with one peer, such as a sensor with one server. It needs no search and has less code.
 
 use super::peers::{Inserted, NewPeer, Peer, Peers, Phase, TableFull, may_displace};
 use crate::address::Path;
@@ -8,17 +8,18 @@ use crate::dtls::{Buffers, Handshake, HandshakeState};
 use crate::identity::PeerId;
 use crate::time::Instant;
 
-/// A table for one peer, with `OUTGOING` bytes for an outgoing cookie or identity, and `INCOMING` bytes for fragments
-/// and early records. The peer has no connection id.
+/// A table for one peer. It has `OUTGOING` bytes for an outgoing cookie or identity, and `INCOMING` bytes for
+/// fragments and early records. The peer has no connection id.
 ///
-/// As in any full table, an unknown peer never displaces a session, and we never displace a session that we opened
-/// ourselves. A server accepts no other client until the old session is over or idle, not even the same client after
-/// it lost its session. A client ends the old session ([`Peers::remove`]) before it connects again.
+/// As in every full table, an unknown peer never displaces a session, and we never displace a session that we opened
+/// ourselves. A server accepts no other client until the old session has ended or is idle. This also applies to the
+/// same client after it lost its session. A client must end the old session ([`Peers::remove`]) before it connects
+/// again.
 #[repr(C)] // as with `Peer`
 pub struct OnePeer<A, const OUTGOING: usize = 64, const INCOMING: usize = 128> {
-    /// Odd while there is a peer.
+    /// Odd while the table has a peer.
     generation: u32,
-    /// True while the peer needs the memory of its handshake.
+    /// True while the peer needs the buffers of its handshake.
     has_handshake: bool,
     alarm: Instant,
     peer: Peer,
@@ -29,7 +30,7 @@ pub struct OnePeer<A, const OUTGOING: usize = 64, const INCOMING: usize = 128> {
 }
 
 impl<A, const O: usize, const I: usize> OnePeer<A, O, I> {
-    /// Returns a table without a peer.
+    /// Creates a table without a peer.
     pub const fn new() -> Self {
         Self {
             generation: 0,

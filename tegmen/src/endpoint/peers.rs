@@ -1,4 +1,4 @@
-//! The peer table. It is a trait, because a mote has an array of three peers, and a server a slab of a million.
+//! The peer table. It is a trait, because a mote has an array of a few peers, and a server a table of a million.
 
 use crate::address::{Address, Path};
 use crate::dtls::association::{Association, Rank};
@@ -11,26 +11,27 @@ use crate::time::Instant;
 /// The phase of an association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
-    /// There is no association: the place is free.
+    /// No association: the entry is free.
     Vacant,
-    /// The handshake is not over.
+    /// The handshake is in progress.
     Handshaking,
-    /// Data may be exchanged.
+    /// The peers can exchange data.
     Established,
-    /// The association is over, and only its alert is still to be sent. It is not found by address any more.
+    /// The association has ended, and only its alert must still be sent. A search by address no longer finds the
+    /// peer.
     Closing,
 }
 
-/// One peer: all memory of an established session, except what the table adds.
+/// One peer. It has all data of an established session, except the data that the table adds.
 #[derive(Debug)]
 #[repr(C)] // small fields first: a mote reaches the first 32 bytes with short instructions
 pub struct Peer {
     pub(crate) phase: Phase,
-    /// The datagrams of the peer are protected by a DTLS session; otherwise by nothing.
+    /// True if a DTLS session protects the datagrams of the peer; false if they are not protected.
     pub(crate) is_session: bool,
-    /// The alert that is sent while [`Phase::Closing`], if one is due.
+    /// The alert that is sent in [`Phase::Closing`], if one is due.
     pub(crate) alert: Option<AlertDescription>,
-    /// In units of 2^20 microseconds, for the idle timeout.
+    /// The time of the last message from the peer, in units of 2^20 microseconds, for the idle timeout.
     pub(crate) last_heard: u32,
     pub(crate) association: Association,
     pub(crate) path: Path,
@@ -39,15 +40,15 @@ pub struct Peer {
 /// The initial values of a peer.
 #[derive(Clone, Copy, Debug)]
 pub struct NewPeer<'p> {
-    /// Both ends of the path to the peer.
+    /// The two addresses of the path to the peer.
     pub path: &'p Path,
     /// The rank of the peer in the table.
     pub rank: Rank,
     /// The phase of the association.
     pub phase: Phase,
-    /// True if a DTLS session protects the peer's datagrams; otherwise nothing does.
+    /// True if a DTLS session protects the peer's datagrams; false if they are not protected.
     pub is_session: bool,
-    /// True if it needs a place for a handshake.
+    /// True if the peer needs memory for a handshake.
     pub with_handshake: bool,
 }
 
@@ -59,7 +60,7 @@ impl<'p> NewPeer<'p> {
 }
 
 impl Peer {
-    /// A free place. All bytes are zero, so that a table of them takes no flash.
+    /// Creates a free entry. All bytes are zero, so a table of free entries takes no flash memory.
     pub const fn vacant() -> Self {
         const NOWHERE: Address = Address { ip: [0; 16], port: 0, scope: 0 };
         Self {
@@ -72,7 +73,7 @@ impl Peer {
         }
     }
 
-    /// Takes a free place.
+    /// Gives a free entry to a new peer.
     pub fn occupy(&mut self, new: &NewPeer<'_>) {
         self.path = *new.path;
         self.association.principal = Principal::NOBODY;
@@ -83,13 +84,13 @@ impl Peer {
         self.association.awaits_retransmission = false;
     }
 
-    /// Frees the place, and wipes the keys.
+    /// Frees the entry, and wipes its keys.
     pub fn vacate(&mut self) {
         self.association.channel.wipe();
         self.phase = Phase::Vacant;
     }
 
-    /// Both ends of the path to the peer.
+    /// Returns the two addresses of the path to the peer.
     pub const fn path(&self) -> &Path {
         &self.path
     }
@@ -119,17 +120,18 @@ impl Peer {
         if self.is_session { Protection::Dtls } else { Protection::Plain }
     }
 
-    /// Returns the identity of the peer, and how its datagrams are protected.
+    /// Returns the identity of the peer, and the protection of its datagrams.
     pub(crate) const fn identity(&self) -> Identity {
         Identity { principal: self.principal(), protection: self.protection() }
     }
 
-    /// Moves the peer to another phase. Only the table calls it, because it finds peers by their phase.
+    /// Moves the peer to another phase. Only the table may call this function, because the table finds peers by their
+    /// phase.
     pub const fn set_phase(&mut self, phase: Phase) {
         self.phase = phase;
     }
 
-    /// Returns the handshake of the peer with its state and buffers, which the table owns.
+    /// Returns the handshake of the peer with the given state, connection ids and buffers, which the table owns.
     pub const fn handshake<'b>(
         &'b mut self,
         state: &'b mut HandshakeState,
@@ -139,18 +141,19 @@ impl Peer {
         Handshake { state, association: &mut self.association, ids, buffers }
     }
 
-    /// Moves the peer to another path. Only the table calls it, because it finds peers by their path.
+    /// Moves the peer to another path. Only the table may call this function, because the table finds peers by their
+    /// path.
     pub const fn set_path(&mut self, path: &Path) {
         self.path = *path;
     }
 
-    /// Returns the maximum number of bytes that one record to this peer can carry, because of the agreed record size.
-    /// The size of the datagram may set a lower limit.
+    /// Returns the maximum number of bytes of content of one record to this peer, according to the agreed record
+    /// size. The size of datagrams may require a lower limit.
     pub const fn max_content(&self) -> usize {
         if self.is_session { self.association.record_size.sent() } else { MAX_CONTENT }
     }
 
-    /// Returns the keys and counters of the session.
+    /// Returns the keys and the record numbers of the session.
     pub const fn channel(&self) -> &Channel {
         &self.association.channel
     }
@@ -160,14 +163,14 @@ impl Peer {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableFull;
 
-/// A bounded table of peers, with an alarm for each.
+/// A table with a maximum number of peers, and with an alarm for each peer.
 ///
-/// At most one peer with the same path is in [`Phase::Handshaking`], and one in [`Phase::Established`].
+/// At most one peer with the same path is in [`Phase::Handshaking`], and at most one in [`Phase::Established`].
 pub trait Peers {
-    /// The data that the owner keeps for each peer, usually CoAP exchanges. It is dropped with the peer.
+    /// The data that the owner stores for each peer, usually CoAP exchanges. They are dropped with the peer.
     type Attached: Default;
 
-    /// Returns the peer on this path in this phase.
+    /// Returns the peer that has this path and this phase.
     fn find(&self, path: &Path, phase: Phase) -> Option<PeerId>;
 
     /// Returns the entry of a peer.
@@ -179,49 +182,49 @@ pub trait Peers {
     /// Returns the handshake of the peer, if it has one.
     fn handshake(&mut self, id: PeerId) -> Option<Handshake<'_>>;
 
-    /// Adds a peer. If the peer gets a place for a handshake, the caller begins that handshake.
+    /// Adds a peer. If the peer gets memory for a handshake, the caller begins that handshake.
     ///
     /// # Errors
-    /// [`TableFull`] if no peer of the same or a lower rank can be displaced. An unauthenticated peer never displaces
-    /// an authenticated one. The table displaces the peer of lowest rank, and among those the one that has been there
-    /// longest.
+    /// [`TableFull`] if the new peer can displace no other peer. An unauthenticated peer never displaces an
+    /// authenticated one. The table displaces the peer of lowest rank. Among peers of the same rank, it displaces the
+    /// one that was added first.
     fn insert(&mut self, new: &NewPeer<'_>) -> Result<Inserted, TableFull>;
 
-    /// Moves a peer to another phase, and so changes what [`Self::find`] finds.
+    /// Moves a peer to another phase. [`Self::find`] then finds it only in this phase.
     fn set_phase(&mut self, id: PeerId, phase: Phase);
 
     /// Frees the handshake of a peer that no longer needs it.
     fn release_handshake(&mut self, id: PeerId);
 
-    /// True while so few handshakes are in progress that a client with a ticket need not prove its address first.
+    /// True while few handshakes are in progress. Then a client with a ticket need not prove its address first.
     fn can_spare_handshakes(&self) -> bool {
         false
     }
 
-    /// Returns the peer with this connection id of ours; the id is not empty.
+    /// Returns the peer to which we gave this connection id, which is not empty.
     fn find_connection_id(&self, connection_id: &[u8]) -> Option<PeerId>;
 
     /// Returns the connection ids of a peer, if it has any.
     fn connection_ids(&mut self, id: PeerId) -> Option<&mut ConnectionIds>;
 
-    /// Sets or removes the connection ids of a peer; our id must not belong to another peer. Returns false if the table
-    /// has no place for them.
+    /// Sets or removes the connection ids of a peer. The id that we gave it must not belong to another peer. Returns
+    /// false if the table has no memory for the ids.
     fn set_connection_ids(&mut self, id: PeerId, ids: Option<ConnectionIds>) -> bool;
 
-    /// Moves a peer to another path, on which there is no other peer in its phase. This changes the result of
-    /// [`Self::find`].
+    /// Moves a peer to another path, on which there is no other peer in its phase. [`Self::find`] then finds it only
+    /// on this path.
     fn set_path(&mut self, id: PeerId, path: &Path);
 
-    /// Removes a peer, its handshake, its connection ids and its attached data, and wipes its keys.
+    /// Removes a peer, its handshake, its connection ids and its attached data. Wipes its keys.
     fn remove(&mut self, id: PeerId);
 
-    /// Sets the alarm of a peer to `at`, unless it is earlier already.
+    /// Sets the alarm of a peer to `at`, unless an earlier time is already set.
     fn schedule(&mut self, id: PeerId, at: Instant);
 
     /// Returns the time of the earliest alarm.
     fn next_alarm(&self) -> Option<Instant>;
 
-    /// Returns a peer whose alarm is at or before `now`, and turns that alarm off.
+    /// Returns a peer whose alarm time is `now` or earlier, and turns that alarm off.
     fn take_due(&mut self, now: Instant) -> Option<PeerId>;
 
     /// Returns the number of peers in the table.
@@ -236,9 +239,9 @@ pub trait Peers {
 /// The result of [`Peers::insert`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Inserted {
-    /// The new peer.
+    /// The id of the new peer.
     pub id: PeerId,
-    /// True if another peer was removed.
+    /// True if another peer was removed to make space.
     pub evicted: bool,
 }
 
@@ -252,7 +255,7 @@ pub fn may_displace(new: Rank, old: Rank) -> bool {
     }
 }
 
-/// A table in other memory: on a mote in static memory, so that it is never moved.
+/// A table in other memory, for example in static memory of a mote, so that the table is never moved.
 impl<T: Peers> Peers for &mut T {
     type Attached = T::Attached;
 

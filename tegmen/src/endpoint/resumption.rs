@@ -1,4 +1,4 @@
-//! The interface of resumption for the owner of an endpoint: see [`crate::dtls::resumption`].
+//! Resumption of sessions for the owner of an endpoint: see [`crate::dtls::resumption`].
 
 use super::{Endpoint, Peers, TableFull};
 use crate::address::Path;
@@ -10,11 +10,11 @@ use crate::dtls::roles::Roles;
 use crate::identity::PeerId;
 
 impl<P: Peers, R: Roles> Endpoint<P, R> {
-    /// Does the same as [`Self::connect`], and offers to resume a session. If the server declines, or the offer does
-    /// not fit the buffers of a handshake, there is a full handshake.
+    /// Does the same as [`Self::connect`], and offers to resume a session. If the server declines, or if the offer
+    /// does not fit the buffers of a handshake, client and server make a full handshake.
     ///
     /// # Errors
-    /// [`TableFull`] under the same condition.
+    /// [`TableFull`] if all entries belong to associations that we opened.
     pub fn connect_again<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -33,8 +33,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Ok(id)
     }
 
-    /// Returns the means to resume a session that we opened. Call it at [`Event::Established`](super::Event), because
-    /// the handshake is then discarded.
+    /// Returns the data with which a session that we opened can be resumed. Call this function at
+    /// [`Event::Established`](super::Event), because the data are discarded with the handshake.
     pub fn resumable(&mut self, id: PeerId) -> Option<Resumable<'_>> {
         self.peers.handshake(id).filter(|_| R::RESUMPTION)?.resumable()
     }
@@ -46,7 +46,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Some(CipherSuite::of(handshake.state.exchange, handshake.state.cipher))
     }
 
-    /// True if a session was resumed. Call it at [`Event::Established`](super::Event).
+    /// True if a session was resumed. Call this function at [`Event::Established`](super::Event), because the result
+    /// is discarded with the handshake.
     pub fn is_resumed(&mut self, id: PeerId) -> bool {
         R::RESUMPTION && self.peers.handshake(id).is_some_and(|handshake| handshake.was_resumed())
     }

@@ -1,26 +1,28 @@
-//! Two ends that connect to each other at the same time over the same pair of addresses.
+//! Two endpoints that connect to each other at the same time, over the same pair of addresses.
 //!
-//! Both send a ClientHello, so both answer one without state, and both send a second one with the cookie. Then a rule decides, which
-//! needs no further message: the end whose ClientHello has the larger random number stays client, and drops the other
-//! ClientHello. The end with the smaller one ends its own handshake and answers as server, in the same entry of the table.
-//! A client that already has a ServerHello follows another rule: the peer that sent it has given up serving if it connects
-//! afterwards, and so the client becomes the server, whichever random number is larger.
+//! Both send a ClientHello. So both answer a ClientHello without state, and both send a second one with the cookie.
+//! Then a rule decides, which needs no further message. The endpoint whose ClientHello has the larger random remains
+//! client, and drops the other ClientHello. The endpoint with the smaller random ends its own handshake, and answers
+//! as server in the same entry of the table. Another rule applies to a client that already has a ServerHello. If the
+//! peer sent this ServerHello and connects afterwards, the peer no longer acts as server. So the client becomes the
+//! server, regardless of the two randoms.
 //!
-//! The cookie that the rule demands is bound to our handshake: to the random number of our ClientHello, later to that of the
-//! peer's ServerHello ([`Cookies::bind`](crate::dtls::cookie::Cookies::bind)). So it proves that the sender receives at
-//! the peer's address since our handshake began, or since it got that ServerHello:
+//! The cookie that the rule requires is bound to our handshake: first to the random of our ClientHello, later to the
+//! random of the peer's ServerHello ([`Cookies::bind`](crate::dtls::cookie::Cookies::bind)). So the cookie proves
+//! that its sender has received at the peer's address since our handshake began, or since the peer sent that
+//! ServerHello. Three kinds of attack are possible:
 //!
-//! * A ClientHello with a spoofed address, without a cookie or with one for another address, gets a HelloVerifyRequest, sent
-//!   to the spoofed address. It changes nothing here.
-//! * A recorded ClientHello has the cookie of another handshake, and is such a one. So is one that was delayed by the network
-//!   until after we got a ServerHello.
-//! * Anyone who reads what is sent to the peer and can send from its address can use the rule, and by that end our handshake.
-//!   The same attacker can end it with an alert, which is not protected either.
+//! * An attacker sends a ClientHello from a spoofed address, with no cookie or with a cookie for another address. It
+//!   gets a HelloVerifyRequest, which goes to the spoofed address. Our handshake does not change.
+//! * An attacker sends a recorded ClientHello. Its cookie belongs to another handshake, so it also gets only a
+//!   HelloVerifyRequest. The same happens to a ClientHello that the network delayed until after we got a ServerHello.
+//! * An attacker who can read datagrams to the peer and can send from the peer's address can use the rule to end our
+//!   handshake. The same attacker can also end it with an alert, because alerts of a handshake are not protected.
 //!
-//! The rule protects no handshake from a HelloVerifyRequest that a spoofed ClientHello caused. A client of DTLS 1.2 takes it
-//! for the answer to its own ClientHello, so anyone who can spoof its address can disturb its handshake with any server.
-//! Once we are server, the handshake is protected as that of any server: a recorded ClientHello whose cookie is not too old
-//! begins it again.
+//! The rule does not protect a handshake from a HelloVerifyRequest that a spoofed ClientHello caused. A client of
+//! DTLS 1.2 treats it as the answer to its own ClientHello. So anyone who can spoof the client's address can disturb
+//! its handshake with any server. After we have become server, our handshake has the same protection as that of any
+//! server: a recorded ClientHello whose cookie is not too old begins it again.
 
 use super::{Endpoint, Peers, Phase};
 use crate::address::Path;
@@ -36,7 +38,7 @@ use crate::identity::{PeerId, Principal};
 use crate::time::Instant;
 
 impl<P: Peers, R: Roles> Endpoint<P, R> {
-    /// Binds a cookie for the other end of `path` to our handshake with it, if one runs.
+    /// Binds a cookie for the peer on `path` to our handshake with this peer, if there is one.
     #[inline(always)]
     pub(super) fn bind_cookie<C: Crypto>(&mut self, path: &Path, cookie: &mut [u8; COOKIE_LEN]) {
         if R::SIMULTANEOUS
@@ -46,13 +48,14 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// Returns the random number to which cookies for the other end of `path` are bound; `None` if they are not.
+    /// Returns the random to which cookies for the peer on `path` are bound; `None` if they are not bound.
     fn binding(&mut self, path: &Path) -> Option<Random> {
         let id = self.peers.find(path, Phase::Handshaking)?;
         self.peers.handshake(id)?.binding()
     }
 
-    /// Begins to reassemble the ClientHello of a peer that becomes the client, in the entry of our own handshake.
+    /// Begins to reassemble the ClientHello of a peer that becomes the client, in the table entry of our own
+    /// handshake.
     pub(super) fn replace_with_fragments<C>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -68,14 +71,14 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// Returns the entry of our handshake with the other end of `path`, which our handshake as its server takes over;
-    /// `None` if that takes a new entry.
+    /// Returns the table entry of our handshake as client with the peer on `path`, which a handshake as server
+    /// reuses. Returns `None` if a new entry is necessary.
     #[inline(always)]
     pub(super) fn replaced(&self, path: &Path) -> Option<PeerId> {
         if R::SIMULTANEOUS { self.peers.find(path, Phase::Handshaking) } else { None }
     }
 
-    /// Ends our handshake with a peer, which becomes the client of another handshake in the same entry.
+    /// Ends our handshake with a peer. The peer becomes the client of another handshake in the same table entry.
     pub(super) fn become_server<C>(&mut self, cx: &mut Cx<'_, C>, id: PeerId) {
         if R::CONNECTION_ID {
             self.peers.set_connection_ids(id, None);
@@ -90,12 +93,12 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     }
 }
 
-/// In the place of a random number: the cookie of the ClientHello that is reassembled is not bound.
+/// The value in place of a random that shows that the cookie of the reassembled ClientHello is not bound.
 const UNBOUND: Random = [0; 32];
 
 impl Handshake<'_> {
-    /// Returns the random number to which a cookie for the peer is bound while we are client, and while we reassemble
-    /// the ClientHello that ends this role.
+    /// Returns the random to which a cookie for the peer is bound. Cookies are bound while we are client, and while
+    /// we reassemble the ClientHello that makes us server.
     fn binding(&self) -> Option<Random> {
         let state = &*self.state;
         match state.step {
@@ -108,7 +111,7 @@ impl Handshake<'_> {
         }
     }
 
-    /// True if the peer's ClientHello with this random number, whose cookie is valid, ends our handshake as client.
+    /// True if the peer's ClientHello, which has this random and a valid cookie, ends our handshake as client.
     pub(super) fn yields_to(&self, theirs: &Random) -> bool {
         match self.state.step {
             Step::AwaitHelloVerifyRequest | Step::AwaitServerHello => self.state.client_random < *theirs,
@@ -117,21 +120,21 @@ impl Handshake<'_> {
         }
     }
 
-    /// True for a late copy of a ClientHello that precedes the one with which this handshake as server began. Its cookie is
-    /// valid again, because it was made before our own handshake as client.
+    /// True for a late copy of a ClientHello that the peer sent before the one with which this handshake as server
+    /// began. Its cookie is valid again, because the cookie was made before our own handshake as client.
     pub(super) fn is_late(&self, random: &Random, message_seq: u16) -> bool {
         let next = message_seq.wrapping_add(1);
         self.state.client_random == *random && next.wrapping_sub(self.state.answered_seq).cast_signed() < 0
     }
 
-    /// True if we are server of a peer with which we opened a handshake as client before.
+    /// True if we are the server for a peer with which we opened a handshake as client before.
     pub(super) fn is_replaced(&self) -> bool {
         self.association.rank == Rank::OursAsServer
     }
 }
 
 impl HandshakeState {
-    /// Ends the handshake at the next alarm, as if its time were over.
+    /// Ends the handshake at the next alarm, as if its time limit were reached.
     pub(super) fn give_up_now(&mut self, now: Instant) {
         self.end();
         self.step = Step::AwaitClientHello;

@@ -12,42 +12,45 @@ use crate::oscore::{OpenedRequest, UnprotectError};
 use crate::time::Instant;
 use core::convert::Infallible;
 
-/// The application of a node. `X` is a request that OSCORE opened: see [`Oscore::Exchange`](super::Oscore::Exchange). `S` is
-/// the state of a peer that the application keeps beside its exchanges: see
-/// [`PeerExchanges::State`](crate::coap::PeerExchanges::State).
+/// The application of a node. `X` is the type of a request that OSCORE opened: see
+/// [`Oscore::Exchange`](super::Oscore::Exchange). `S` is the state that the application stores for a peer beside its
+/// exchanges: see [`PeerExchanges::State`](crate::coap::PeerExchanges::State).
 pub trait Application<X: OpenedRequest = Infallible, S = ()> {
-    /// Returns the policy that decides which requests are allowed, and the handler that answers them; `None` if the
-    /// application serves nothing. The node then rejects requests, and an image links no server.
+    /// Returns the policy that decides which requests are allowed, and the handler that answers them. Returns `None`
+    /// if the application serves no resources. The node then rejects requests, and an image contains no code of a
+    /// server.
     fn server(&mut self) -> Option<(&impl Policy, &mut impl Handler)> {
         None::<(&Anybody, &mut NoHandler)>
     }
 
-    /// Admits a request that is no repetition, before the node does anything for it. `state` is that of its peer.
+    /// Decides whether the node accepts a request, before the node processes it. The node does not call this function
+    /// for a repetition. `state` is the state of the request's peer.
     ///
     /// # Errors
-    /// The response in place of that of the handler.
+    /// The response to send in place of the handler's response.
     #[inline]
     fn admit(&mut self, incoming: &Incoming<'_>, state: Option<&mut S>) -> Result<(), Refusal> {
         let _ = (incoming, state);
         Ok(())
     }
 
-    /// Notes the response to a request, as it is before OSCORE protects it; `response` is empty if none is sent now.
-    /// `repeat` is the effect of executing the request twice. Returns the effect with which the node keeps the response,
-    /// which is [`Repeat::Safe`] if the request was not executed.
+    /// Reports the response to a request, before OSCORE protects it. `response` is empty if no response is sent now.
+    /// `repeat` is the effect of executing the request twice. Returns the effect with which the node stores the
+    /// response: [`Repeat::Safe`] if the request was not executed.
     #[inline]
     fn on_answered(&mut self, incoming: &Incoming<'_>, answer: Answer, response: &[u8], repeat: Repeat) -> Repeat {
         let _ = (incoming, answer, response);
         repeat
     }
 
-    /// Notes that the handler is asked for a notification, as the response to `registration` (RFC 7641, section 4.2).
+    /// Reports that the node asks the handler for a notification, as the response to `registration` (RFC 7641,
+    /// section 4.2).
     #[inline]
     fn on_notification(&mut self, peer: PeerId, registration: &MessageRef<'_>) {
         let _ = (peer, registration);
     }
 
-    /// Notes that the exchanges of a peer begin.
+    /// Reports that the exchanges of a peer begin.
     fn on_begun(&mut self, peer: PeerId, state: &mut S) {
         let _ = (peer, state);
     }
@@ -65,23 +68,24 @@ pub trait Application<X: OpenedRequest = Infallible, S = ()> {
 
     /// Takes the response of a member to a request that was sent to its group: see
     /// [`Node::request_group`](super::Node::request_group) and
-    /// [`Node::request_protected_group`](super::Node::request_protected_group). `member` is the path of the response,
-    /// and the proved identity: [`Principal::NOBODY`] for a response in clear, the identity of the group with Axiom,
-    /// the identity of the member with OSCORE. The response may be an error. It may ask for an Echo (RFC 9175). Then
-    /// repeat the request with the option, to the whole group with Axiom, and otherwise to this member alone.
+    /// [`Node::request_protected_group`](super::Node::request_protected_group). `member` is the path of the response
+    /// and the proved identity: [`Principal::NOBODY`] for a plaintext response, the identity of the group with Axiom,
+    /// the identity of the member with OSCORE. The response may be an error. If it asks for an Echo option (RFC
+    /// 9175), repeat the request with this option. With Axiom, send the repetition to the whole group, otherwise only
+    /// to this member.
     fn on_member_response(&mut self, request: RequestId, member: (&Path, Identity), response: &MessageRef<'_>) {
         let _ = (request, member, response);
     }
 
-    /// Notes that two members of a protected group use one SenderID or one address. Report it to the controller: see
-    /// [`Opened::Clash`](crate::axiom::Opened::Clash).
+    /// Reports that two members of a protected group use one SenderID or one address. Report this to the controller
+    /// of the group: see [`Opened::Clash`](crate::axiom::Opened::Clash).
     fn on_group_clash(&mut self, group: &Address) {
         let _ = group;
     }
 
-    /// Notes that a response in a protected group was not sent, because it could not be protected. After
-    /// [`SealRefused::LeaseSpent`], keep a new [reservation](crate::axiom::Member::reserve), and extend the lease.
-    /// [`Member::left`](crate::axiom::Member::left) shows in time that a lease runs out.
+    /// Reports that a response in a protected group was not sent, because it could not be protected. After
+    /// [`SealRefused::LeaseSpent`], make a new [reservation](crate::axiom::Member::reserve) durable, and extend the
+    /// lease. [`Member::left`](crate::axiom::Member::left) shows in time that few numbers of a lease remain.
     fn on_unsealed_response(&mut self, group: &Address, refused: SealRefused) {
         let _ = (group, refused);
     }
@@ -90,15 +94,15 @@ pub trait Application<X: OpenedRequest = Infallible, S = ()> {
 /// A received request: see [`Application::admit`].
 #[derive(Clone, Copy, Debug)]
 pub struct Incoming<'m> {
-    /// The time at which it came.
+    /// The time at which the request arrived.
     pub now: Instant,
-    /// The peer.
+    /// The peer that sent the request.
     pub peer: PeerId,
-    /// The addresses of the datagram.
+    /// The two addresses of the datagram.
     pub path: &'m Path,
     /// The identity of the sender, and the protection of the request.
     pub identity: Identity,
-    /// The request, as OSCORE opened it.
+    /// The request; if it was protected with OSCORE, after it was opened.
     pub message: &'m MessageRef<'m>,
     /// True if the request was sent to a group (RFC 7252, section 8).
     pub to_group: bool,
@@ -107,17 +111,17 @@ pub struct Incoming<'m> {
 /// The response to a request that is not admitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refusal {
-    /// The code.
+    /// The code of the response.
     pub code: Code,
-    /// An option with a value of format `uint`.
+    /// An option of the response, with a value of format `uint`.
     pub option: Option<(OptionNumber, u32)>,
 }
 
 /// The outcome of a received request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// The request has a response with this code, from the handler or from the node. 0.00 is a Reset. The client may
-    /// have suppressed the response (RFC 7967).
+    /// The request has a response with this code, from the handler or from the node. The code 0.00 means a Reset. The
+    /// client may have suppressed the response (RFC 7967).
     Code(Code),
     /// The response is deferred.
     Deferred,
@@ -130,32 +134,33 @@ pub enum Answer {
 /// The reply to a request, or the reason why there is none.
 #[derive(Clone, Copy, Debug)]
 pub enum Reply<'m> {
-    /// The response.
+    /// The response to the request.
     Response(&'m MessageRef<'m>),
-    /// A block of a protected response that a proxy cut (RFC 8613, section 4.1.3.4.2). Nothing authenticates it, and it is not
-    /// opened. The owner asks for the blocks after it by requests with the code and the OSCORE option that the request had
-    /// outside, without protection, and opens the whole by [`Oscore::unprotect_response`](super::Oscore::unprotect_response).
-    /// Only with [`Oscore::GATHERS`](super::Oscore::GATHERS).
+    /// A block of a protected response that a proxy cut (RFC 8613, section 4.1.3.4.2). The block is not authenticated
+    /// and not opened. The owner asks for the next blocks with unprotected requests that have the outer code and the
+    /// OSCORE option of the original request. Then it opens the whole response with
+    /// [`Oscore::unprotect_response`](super::Oscore::unprotect_response). This reply only occurs with
+    /// [`Oscore::GATHERS`](super::Oscore::GATHERS).
     Cut(&'m MessageRef<'m>),
-    /// The peer has the request; its response comes separately (RFC 7252, section 5.2.2).
+    /// The peer has received the request. Its response follows separately (RFC 7252, section 5.2.2).
     Acknowledged,
     /// The peer rejects the request (RFC 7252, section 4.2).
     Reset,
-    /// No answer to the last retransmission arrived in time, or no response after an acknowledgement.
+    /// The last retransmission got no answer in time, or no response followed an acknowledgement.
     TimedOut,
     /// The request waited in the node's [`Queue`](super::Queue), and could not be sent when NSTART allowed it.
     NotSent(SendError),
-    /// The response to a request that was protected with OSCORE does not open. Its sender is unknown, and the exchange is
-    /// over.
+    /// The response to a request that was protected with OSCORE did not open. The sender of the response is unknown,
+    /// and the exchange has ended.
     Refused {
-        /// The reason.
+        /// The reason why the response did not open.
         reason: UnprotectError,
-        /// The outer code, which is not protected.
+        /// The outer code of the response, which is not protected.
         code: Code,
     },
 }
 
-/// A request whose response is deferred: by its handler, or because the policy has not decided on it yet.
+/// A request whose response is deferred by its handler, or whose policy has not decided yet.
 #[derive(Debug)]
 pub struct DeferredRequest<'m, X: OpenedRequest = Infallible> {
     pub(super) peer: PeerId,
@@ -163,28 +168,30 @@ pub struct DeferredRequest<'m, X: OpenedRequest = Infallible> {
     pub(super) token: Token,
     /// The request.
     pub message: &'m MessageRef<'m>,
-    /// The request as OSCORE opened it, and the right to answer under its nonce.
+    /// The request as OSCORE opened it, and the right to answer once with the nonce of the request.
     pub(super) exchange: Option<(X, Option<X::Nonce>)>,
     /// The transfer of the blocks of the response, if the node has [`Bodies`](super::Bodies).
     pub(super) operation: Option<Operation>,
-    /// The response makes the client an observer, or is a notification.
+    /// True if the response makes the client an observer, or is a notification.
     pub(super) observes: bool,
     pub(super) to_group: bool,
-    /// True if the policy has not decided on the request yet. [`Node::decide`](super::Node::decide) takes the decision.
+    /// True if the policy has not decided on the request yet. Pass the decision to
+    /// [`Node::decide`](super::Node::decide).
     pub is_undecided: bool,
-    /// The number of the notification that the policy is asked about, if it is one.
+    /// For a notification about which the policy was asked: its number.
     pub(super) notification: Option<u32>,
-    /// True if the owner acknowledges the request later: with its response (RFC 7252, section 5.2.1), or before. The node sets
-    /// false, and then does it at once.
+    /// The owner sets true to acknowledge the request later, with its response (RFC 7252, section 5.2.1) or before
+    /// it. The node sets false. If the value stays false, the node acknowledges the request at once.
     pub acknowledges_later: bool,
-    /// The request, where its acknowledgement may come later. It is not acknowledged now if this is taken.
+    /// The data for a later acknowledgement, if that is possible. If the owner takes the data, the node does not
+    /// acknowledge the request now.
     pub(super) late: Option<&'m mut Option<Late>>,
 }
 
 impl<X: OpenedRequest> DeferredRequest<'_, X> {
-    /// Returns the right to answer, for [`Node::respond`](super::Node::respond). If the request is undecided, the right is for
-    /// [`Node::decide`](super::Node::decide), too, which needs the request again: then keep a copy of [`Self::message`], as
-    /// [`MessageRef::write`] makes it.
+    /// Returns the right to answer, for [`Node::respond`](super::Node::respond). If the request is undecided, the
+    /// right is also for [`Node::decide`](super::Node::decide), which needs the request again. Then store a copy of
+    /// [`Self::message`], which [`MessageRef::write`] makes.
     pub fn keep(self) -> Deferred<X> {
         let asked = self.message.block(OptionNumber::BLOCK2).ok().flatten();
         Deferred {
@@ -203,31 +210,31 @@ impl<X: OpenedRequest> DeferredRequest<'_, X> {
     }
 }
 
-/// The right to answer a request in a separate message, once (RFC 7252, section 5.2.2).
+/// The right to answer one request once, in a separate message (RFC 7252, section 5.2.2).
 #[derive(Debug)]
 #[must_use = "the client waits for its response"]
 pub struct Deferred<X: OpenedRequest = Infallible> {
     /// The peer that waits for the response.
     pub peer: PeerId,
-    /// The sender, and how its request was protected.
+    /// The sender, and the protection of its request.
     pub identity: Identity,
     pub(super) token: Token,
     pub(super) no_response: NoResponse,
-    /// The request as OSCORE opened it, and the right to answer under its nonce, until it is used.
+    /// The request as OSCORE opened it, and the unused right to answer once with the nonce of the request.
     pub(super) exchange: Option<(X, Option<X::Nonce>)>,
-    /// The transfer of the blocks of the response, and the block that was asked for.
+    /// The transfer of the blocks of the response, and the block that the client asked for.
     pub(super) transfer: Option<(Operation, Option<Block>)>,
-    /// The response makes the client an observer, or is a notification.
+    /// True if the response makes the client an observer, or is a notification.
     pub(super) observes: bool,
-    /// True if the request was sent to a group: an error is then not sent.
+    /// True if the request was sent to a group. An error response is then not sent.
     pub(super) to_group: bool,
-    /// True if the policy has not decided yet.
+    /// True if the policy has not decided on the request yet.
     pub(super) is_undecided: bool,
-    /// The number of the notification that the policy decides on.
+    /// For a notification on which the policy must decide: its number.
     pub(super) notification: Option<u32>,
-    /// The request, if it is not acknowledged. The response is then the acknowledgement. An owner that has no response soon
-    /// takes this, sends an acknowledgement without one and
-    /// [keeps it](crate::coap::Exchanges::keep_late_reply): the client repeats its request after two seconds.
+    /// The data to acknowledge the request, if the request is not acknowledged yet. The response is then also the
+    /// acknowledgement. The client repeats its request after two seconds. So an owner without a response takes these
+    /// data soon, sends an empty acknowledgement, and [stores it](crate::coap::Exchanges::keep_late_reply).
     pub late: Option<Late>,
 }
 
@@ -238,7 +245,7 @@ impl<X: OpenedRequest> Deferred<X> {
     }
 }
 
-/// A handler without resources.
+/// A handler that has no resources.
 struct NoHandler;
 
 impl Handler for NoHandler {

@@ -17,15 +17,15 @@ use crate::endpoint::Peers;
 use crate::identity::{PeerId, Protection};
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
-    /// Writes a request to `peer` into `out`, protected; `write` adds its options and payload. `head` is a [`Code`], or a
-    /// [`RequestHead`]. The node sends a confirmable request again until it is acknowledged. Returns the request, and the
-    /// length of the datagram to send. The length is 0 if the request waits in the node's [`Queue`](super::Queue);
-    /// [`Node::poll`] sends it when NSTART allows it.
+    /// Writes a protected request to `peer` into `out`. `write` adds the options and the payload of the request.
+    /// `head` is a [`Code`], or a [`RequestHead`]. The node sends a confirmable request again until it is
+    /// acknowledged. Returns the id of the request, and the length of the datagram to send. The length is 0 if the
+    /// request waits in the node's [`Queue`](super::Queue). [`Node::poll`] then sends it when NSTART allows it.
     ///
-    /// The node draws the token: 8 bytes in clear (RFC 7252, section 5.3.1), and 4 bytes in a session.
+    /// The node draws the token: 8 bytes for a plaintext request (RFC 7252, section 5.3.1), and 4 bytes in a session.
     ///
     /// # Errors
-    /// [`SendError`]; nothing must then be sent.
+    /// [`SendError`]. After an error, send nothing.
     #[inline]
     pub fn request<'t, C: Crypto>(
         &mut self,
@@ -52,7 +52,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.send(cx, peer, (message_type, code), token, protect, write, out)
     }
 
-    /// Draws a token and the first Message ID from the provider's random generator.
+    /// Draws a token, and the first Message ID if there is none, with the random generator of the crypto provider.
     pub(super) fn draw_token<'d, C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -67,18 +67,20 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         token
     }
 
-    /// Draws the first Message ID of the peer's exchanges unless they have one (RFC 7252, section 4.4). A session that is
-    /// never restored needs none: nobody can forge its messages, and its peer remembers no earlier ones.
+    /// Draws the first Message ID of the peer's exchanges, unless they have one (RFC 7252, section 4.4). A session
+    /// that is never restored needs no random Message ID: no attacker can forge its messages, and the peer remembers
+    /// no earlier messages of it.
     pub(super) fn draw_message_id<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, peer: PeerId) {
         if let Some(exchanges) = self.endpoint.peers.attached(peer).and_then(PeerExchanges::exchanges) {
             exchanges.draw_message_id(cx.crypto);
         }
     }
 
-    /// Writes an empty confirmable message ("CoAP ping"; RFC 7252, section 4.3). Its reply is [`Reply::Reset`](super::Reply).
+    /// Writes an empty confirmable message ("CoAP ping"; RFC 7252, section 4.3). The reply to it is
+    /// [`Reply::Reset`](super::Reply).
     ///
     /// # Errors
-    /// [`SendError`]; nothing must then be sent.
+    /// [`SendError`]. After an error, send nothing.
     pub fn ping<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -89,7 +91,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.send(cx, peer, (MessageType::Confirmable, Code::EMPTY), &[], Protect::Nothing, |_, _| Ok(()), out)
     }
 
-    /// Gives up a request; its reply is then rejected, which also ends an observation (RFC 7641, section 3.6).
+    /// Cancels a request. Its reply is then rejected, which also ends an observation (RFC 7641, section 3.6).
     pub fn cancel(&mut self, peer: PeerId, request: RequestId) {
         if let Some(exchanges) = self.endpoint.peers.attached(peer).and_then(PeerExchanges::exchanges) {
             exchanges.cancel(&mut self.storage, request);

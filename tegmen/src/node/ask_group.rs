@@ -1,5 +1,5 @@
-//! Requests to groups (RFC 7252, section 8): one message, and a response of each member, or many responses, if the request registers
-//! (RFC 7641).
+//! Requests to groups (RFC 7252, section 8): one message, and one response of each member. If the request registers
+//! as an observer (RFC 7641), each member sends many responses.
 
 use super::Node;
 use super::application::Application;
@@ -24,32 +24,36 @@ use crate::identity::{Identity, Principal, Protection};
 use crate::time::Instant;
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
-    /// Writes a request to a group into `out`, not confirmable; `write` adds its options and payload. It is in clear, or protected with
-    /// OSCORE ([`RequestHead::with_oscore`], and [`Oscore::GROUPS`](super::Oscore::GROUPS)). The owner
-    /// sends it to the address of the group once. Returns the request, whose number counts the requests to groups alone, and
-    /// the length of the datagram.
+    /// Writes a non-confirmable request to a group into `out`. `write` adds the options and the payload of the
+    /// request. The request is in plaintext, or protected with OSCORE ([`RequestHead::with_oscore`] and
+    /// [`Oscore::GROUPS`](super::Oscore::GROUPS)). The owner sends it once to the address of the group. Returns the
+    /// id of the request and the length of the datagram. The number in the id counts only requests to groups.
     ///
-    /// Until the time `until`, the response of each member comes to [`Application::on_member_response`]. Allow for the leisure
-    /// of the members and for the delays of the network; there is no event at the end.
+    /// Until the time `until`, the response of each member is passed to [`Application::on_member_response`]. `until`
+    /// must allow for the leisure of the members and for the delays of the network. The node reports no event at this
+    /// time.
     ///
-    /// A member takes a message for a repetition if it has the Message ID of an earlier one (RFC 7252, section 4.5). The node does
-    /// not know the members, so a request to one of them can have the Message ID of a request to the group, by a chance of 1 to
-    /// 65,536. It then has no response.
+    /// If a message has the Message ID of an earlier message, its receiver treats it as a repetition (RFC 7252,
+    /// section 4.5). The node does not know the members. So with a probability of 1 to 65,536, a request to one
+    /// member has the same Message ID as a request to the group. That request then gets no response.
     ///
-    /// [`GroupRequests::close`](super::GroupRequests::close) ends the previous request.
+    /// [`GroupRequests::close`](super::GroupRequests::close) ends a request before its time.
     ///
     /// # Observing a group
     ///
-    /// A request whose Observe option has the value 0 registers at each member that lets its resource be observed (RFC 7641), if
-    /// [`GroupRequests::OBSERVES`](super::GroupRequests::OBSERVES). Until the end of the request the notifications of the members come
-    /// to [`Application::on_member_response`], too, without those that are late. The owner draws the token of 7 bytes at random
-    /// ([`RequestHead::with_token`]), and sends the request again with the same token (draft-ietf-core-groupcomm-bis): before Max-Age of
-    /// a response is over, so that new members register, and those that lost a registration. The request then continues under the number
-    /// that this call returns. With the value 1 the same token deregisters.
+    /// A request whose Observe option has the value 0 registers the node as observer at each member that allows the
+    /// observation of its resource (RFC 7641). This requires
+    /// [`GroupRequests::OBSERVES`](super::GroupRequests::OBSERVES). Until the end of the request, the notifications
+    /// of the members are also passed to [`Application::on_member_response`], except late ones. The owner draws the
+    /// token of 7 bytes at random ([`RequestHead::with_token`]). Before Max-Age of a response expires, the owner
+    /// sends the request again with the same token (draft-ietf-core-groupcomm-bis). So new members register the node,
+    /// and so do members that lost a registration. The request then continues under the number that the latest call
+    /// returns. A request with the same token and the value 1 deregisters the node.
     ///
     /// # Errors
-    /// [`SendError::Busy`] if as many requests to groups are open as there is space for, or the token has another length, and
-    /// [`SendError::TooLong`]; nothing must then be sent. A request that was to be sent again is over then.
+    /// [`SendError::Busy`] if there is no memory for another request to a group, or if the token has another length;
+    /// [`SendError::TooLong`]. After an error, send nothing. A request that the owner wanted to send again has then
+    /// ended.
     pub fn request_group<'t, C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -75,7 +79,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Ok((request, frame.len()))
     }
 
-    /// Opens a request to a group, and writes it into `frame`.
+    /// Opens a request to a group, and writes its message into `frame`.
     pub(super) fn write_group_request<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -116,12 +120,12 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Ok(request)
     }
 
-    /// Takes a message that came over `path` without a session, if it answers a request to a group. A response with OSCORE is opened in
-    /// place. Returns the length of the
-    /// acknowledgement in `out` that is to be sent back over `path`, 0 if there is none, and `None` for any other message.
+    /// Processes a message that arrived over `path` without a session, if it answers a request to a group. Opens a
+    /// response with OSCORE in place. Returns the length of the acknowledgement in `out`, which the caller sends back
+    /// over `path`; 0 if there is no acknowledgement. Returns `None` for every other message.
     ///
-    /// [`Self::handle_plain`] does the same first. An owner that drops messages from unknown addresses calls this before,
-    /// because a member needs no entry in the table of peers.
+    /// [`Self::handle_plain`] does the same first. An owner that drops messages from unknown addresses must call this
+    /// function before it drops a message, because a member needs no entry in the table of peers.
     pub fn handle_member<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -183,7 +187,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 }
 
-/// Returns the number of a notification; `None` for any other response, and for an error, which is the last one.
+/// Returns the number of a notification. Returns `None` for every other response, and for an error, which is the last
+/// response of an observation.
 #[inline]
 pub(super) fn notification<F: Features>(response: &MessageRef<'_>) -> Option<u32> {
     if !F::GroupRequests::OBSERVES || !response.code().is_success() {
@@ -192,8 +197,8 @@ pub(super) fn notification<F: Features>(response: &MessageRef<'_>) -> Option<u32
     response.uint(OptionNumber::OBSERVE)
 }
 
-/// Bytes of the token of a request to a group. The tokens that a node draws for requests to peers have other lengths, so that
-/// no response is taken for one of the other kind.
+/// Bytes of the token of a request to a group. The tokens that a node draws for requests to peers have other lengths.
+/// So the node never confuses the responses to the two kinds of request.
 const TOKEN: usize = 7;
 
 /// Returns the Message ID of a request to a group.

@@ -1,8 +1,8 @@
-//! Block-wise transfer at a server (RFC 7959): reassembles the body of a request before the handler gets it, and sends
-//! the blocks of a response that is kept.
+//! Block-wise transfer at a server (RFC 7959): reassembles the body of a request before the handler gets it, and
+//! sends the blocks of a stored response.
 //!
-//! The response to GET and FETCH is not kept, unless the body of the request came in blocks: the handler writes it again
-//! for each block, and [`Response`](crate::coap::Response) keeps of it the block that was asked for.
+//! The response to a GET or FETCH is not stored, unless the body of the request came in blocks. Instead the handler
+//! writes the response again for each block, and [`Response`](crate::coap::Response) keeps only the requested block.
 
 use super::bodies::{Bodies, Operation};
 use crate::buf::Frame;
@@ -14,21 +14,22 @@ use crate::coap::{Builder, Code, MessageRef, MessageType, OptionNumber};
 use crate::identity::PeerId;
 use crate::time::Instant;
 
-/// The next step of a request.
+/// The next step in the processing of a request.
 pub(super) enum Step<'r> {
-    /// The response is in the frame, without the handler.
+    /// The response is in the frame. The handler is not called.
     Answered(Served),
-    /// The handler writes the response to this request into the frame.
+    /// The handler must write the response to this request into the frame.
     Serve(Request<'r>),
-    /// The handler writes the response whole, because it cannot write it again: see [`serve_whole`].
+    /// The handler must write the whole response at once, because it cannot write the response again: see
+    /// [`serve_whole`].
     ServeWhole(Operation, InBlocks),
 }
 
-/// True if the body of a request came in blocks.
+/// True if the body of a request arrived in blocks.
 type InBlocks = bool;
 
-/// Takes a request whose body may come in blocks, or that may ask for a block of a response that is kept. A complete body is
-/// kept until [`Bodies::release`].
+/// Processes a request whose body may come in blocks, or that may ask for a block of a stored response. A complete
+/// body is stored until [`Bodies::release`].
 #[inline]
 pub(super) fn take<'r, H: Handler>(
     (now, peer): (Instant, PeerId),
@@ -71,7 +72,7 @@ pub(super) fn take<'r, H: Handler>(
     )
 }
 
-/// Takes a block of the body of a request, or a request for a later block of a response.
+/// Processes a block of the body of a request, or a request for a later block of a response.
 #[expect(clippy::too_many_arguments, reason = "those of its caller, and the blocks that it has read")]
 fn take_block<'r, H: Handler>(
     (now, peer): (Instant, PeerId),
@@ -119,7 +120,7 @@ fn take_block<'r, H: Handler>(
     }
 }
 
-/// Writes a response of one option, which is not the handler's.
+/// Writes a response without payload and with at most one option. The handler is not called.
 fn refuse(
     head: (MessageType, u16),
     message: &MessageRef<'_>,
@@ -130,7 +131,7 @@ fn refuse(
     Step::Answered(respond(head, (message.token(), code), option, frame))
 }
 
-/// Lets the handler write a response that it cannot write again, and cuts it into blocks if it is long.
+/// Lets the handler write a response that it cannot write again. Cuts the response into blocks if it is long.
 pub(super) fn serve_whole<H: Handler>(
     now: Instant,
     (operation, in_blocks): (Operation, InBlocks),
@@ -163,8 +164,9 @@ pub(super) fn serve_whole<H: Handler>(
     }
 }
 
-/// Writes the rest of a separate response by `write`: whole if it fits a message without its last `reserved` bytes, otherwise
-/// as its first block, or the one that was asked for. `number` goes into the Observe option.
+/// Writes the options and the payload of a separate response, which come from `write`. The message has the whole
+/// response if it fits without the last `reserved` bytes, otherwise the first block or the block that the client
+/// asked for. `number` is the value of the Observe option.
 pub(super) fn write_separate(
     (now, operation, asked): (Instant, &Operation, Option<Block>),
     bodies: &mut impl Bodies,
@@ -213,7 +215,7 @@ fn copy(response: &MessageRef<'_>, builder: &mut Builder<'_, '_>) -> Result<(), 
     builder.payload(response.payload())
 }
 
-/// Writes a response of one option.
+/// Writes a response without payload and with at most one option.
 fn respond(
     (message_type, message_id): (MessageType, u16),
     (token, code): (&[u8], Code),
@@ -225,8 +227,8 @@ fn respond(
     built.map_or(Served::NoRoom, |()| Served::Responded { code, observed: false })
 }
 
-/// Writes the block of a response that is asked for, the first if none is, and a smaller one where the message has no space
-/// for it. A block beyond the end is 4.00.
+/// Writes the block of a stored response that the request asks for, or the first block if it asks for none. Writes a
+/// smaller block if the message has no space for it. A block after the end of the response gets 4.00.
 fn write_block(
     (kept, etag): (&[u8], [u8; 4]),
     asked: Option<Block>,
@@ -244,7 +246,7 @@ fn write_block(
     }
 }
 
-/// Adds the options and a block of `response`, which leaves the last `reserved` bytes free. Returns the code.
+/// Adds the options and a block of `response`. Leaves the last `reserved` bytes free. Returns the code.
 fn cut(
     response: &MessageRef<'_>,
     etag: &[u8],

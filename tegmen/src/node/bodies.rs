@@ -1,5 +1,5 @@
 //! The memory of a server for bodies that are longer than a message (RFC 7959): request bodies that are reassembled,
-//! and responses whose blocks the client asks for one after the other.
+//! and responses that clients read block by block.
 
 use crate::buf::{Full, copy};
 use crate::coap::EXCHANGE_LIFETIME;
@@ -8,19 +8,20 @@ use crate::coap::{Code, MessageRef, Request};
 use crate::identity::{Identity, PeerId, Protection};
 use crate::time::Instant;
 
-/// Names a block-wise transfer: its peer, the sender of its requests, and what its requests have in common.
+/// The identity of a block-wise transfer: its peer, the sender of its requests, and the options that its requests
+/// have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Operation {
-    /// The peer.
+    /// The peer of the transfer.
     pub peer: PeerId,
-    /// The sender. OSCORE can show several behind one peer.
+    /// The sender of the requests. With OSCORE, one peer can forward the requests of several senders.
     pub identity: Identity,
-    /// The fingerprint of method and options: [`MessageRef::operation`].
+    /// The fingerprint of the method and the options: [`MessageRef::operation`].
     fingerprint: u64,
 }
 
 impl Operation {
-    /// The transfer that a request of this peer belongs to.
+    /// Returns the transfer to which a request of this peer belongs.
     pub fn of(peer: PeerId, request: &Request<'_>) -> Self {
         Self { peer, identity: request.identity, fingerprint: request.message.operation() }
     }
@@ -28,22 +29,23 @@ impl Operation {
 
 /// The bodies of all block-wise transfers of a node that serves.
 ///
-/// A transfer that is not continued is forgotten after [`EXCHANGE_LIFETIME`]. With `()` a node reassembles no bodies:
-/// it refuses blocks of request bodies with 4.02, and each response to a request that is not safe must fit a message.
+/// A transfer that is not continued is forgotten after [`EXCHANGE_LIFETIME`]. With `()`, a node reassembles no
+/// bodies: it refuses blocks of request bodies with 4.02, and the response to a request that is not safe must fit a
+/// message.
 pub trait Bodies {
-    /// True unless this is `()`.
+    /// False only for `()`.
     const IS_ON: bool = true;
 
     /// Returns the maximum number of bytes of the body of a request.
     fn limit(&self) -> usize;
 
-    /// Adds a block to the body of the operation; the block with number 0 begins a new one. `announced` is the length of
-    /// the whole body as the client announces it (Size1; RFC 7959, section 4), 0 if it does not. Returns true if the body is
-    /// complete. It is then kept until [`Self::release`].
+    /// Adds a block to the body of the operation. The block with number 0 begins a new body. `announced` is the
+    /// length of the whole body in the client's Size1 option (RFC 7959, section 4), 0 without the option. Returns
+    /// true if the body is complete. The body is then stored until [`Self::release`].
     ///
     /// # Errors
-    /// Those of [`Assembly::accept`]; 4.08 for a body that was not begun; 4.13 for one that is announced with more bytes
-    /// than [`Self::limit`]; 5.03 if there is no space for another body.
+    /// The errors of [`Assembly::accept`]; 4.08 for a body without a first block; 4.13 if the announced length is
+    /// more than [`Self::limit`]; 5.03 if there is no space for another body.
     fn upload(
         &mut self,
         now: Instant,
@@ -52,28 +54,30 @@ pub trait Bodies {
         announced: usize,
     ) -> Result<bool, Code>;
 
-    /// Returns the complete body of the operation, which is empty if there is none, and space for the response. The space
-    /// is empty if there is none for this peer. A response to the same operation that was kept is forgotten.
+    /// Returns two parts of the memory: the complete body of the operation, which is empty if there is none, and
+    /// space for the response, which is empty if this peer can get no space. Removes a stored response to the same
+    /// operation.
     fn space(&mut self, now: Instant, operation: &Operation) -> (&[u8], &mut [u8]);
 
-    /// Keeps the message that was written into the first `len` bytes of the space: its blocks will be asked for.
+    /// Stores the message that was written into the first `len` bytes of the space for a response. The client will
+    /// ask for its blocks.
     ///
     /// # Errors
-    /// [`Full`] if it cannot be kept.
+    /// [`Full`] if there is no memory for the message.
     fn keep(&mut self, now: Instant, operation: &Operation, len: usize) -> Result<(), Full>;
 
-    /// Returns the complete body of the operation; it is empty if there is none.
+    /// Returns the complete body of the operation; empty if there is none.
     fn body(&self, operation: &Operation) -> &[u8];
 
-    /// Forgets the complete body of the operation, and gives back the space for a response that is not kept.
+    /// Removes the complete body of the operation. Frees the space for a response, if no response was stored in it.
     fn release(&mut self, operation: &Operation);
 
-    /// Returns the response to this operation, if it is kept, and the entity tag of its payload, for a response that has
-    /// none.
+    /// Returns the stored response to this operation, if there is one. Also returns an entity tag of its payload, for
+    /// a response that has no ETag option.
     fn kept(&mut self, now: Instant, operation: &Operation) -> Option<(&[u8], [u8; 4])>;
 }
 
-/// No bodies.
+/// The memory of a node that stores no bodies.
 impl Bodies for () {
     const IS_ON: bool = false;
 
@@ -111,12 +115,12 @@ impl Bodies for () {
     }
 }
 
-/// Space for `N` bodies of requests and whole responses together, each of at most `BYTES` bytes. A response takes its
-/// header, token and options in addition to its payload. The peers whose messages nothing protects have at most `UNPROTECTED`
-/// of the places together.
+/// Memory for at most `N` request bodies and whole responses together, each of at most `BYTES` bytes. A response has
+/// its header, token and options in addition to its payload. All peers without protection together get at most
+/// `UNPROTECTED` of the places.
 ///
-/// A request with a body in blocks whose response is long takes two places. If all are taken, a peer loses the oldest of
-/// its own transfers, and a peer that has none is refused.
+/// A request with a body in blocks and a long response takes two places. If all places are taken, a peer loses the
+/// oldest of its own transfers. A peer without a transfer is refused.
 #[derive(Clone, Copy, Debug)]
 pub struct BodyArray<const N: usize, const BYTES: usize, const UNPROTECTED: usize> {
     places: [Place<BYTES>; N],
@@ -134,13 +138,13 @@ struct Place<const BYTES: usize> {
 /// The content of a place.
 #[derive(Clone, Copy, Debug)]
 enum Content {
-    /// A body that is not complete.
+    /// A request body that is not complete yet.
     Upload(Assembly),
-    /// A complete body of as many bytes.
+    /// A complete request body with this number of bytes.
     Body(u16),
-    /// Space for the response to the request that is executed.
+    /// Space for the response to the request that the handler processes now.
     Space,
-    /// A response of as many bytes, and its entity tag.
+    /// A response with this number of bytes, and its entity tag.
     Response(u16, [u8; 4]),
 }
 
@@ -168,7 +172,7 @@ impl<const BYTES: usize> Place<BYTES> {
         }
     }
 
-    /// Puts a block into the body. Returns true if that is complete.
+    /// Adds a block to the body. Returns true if the body is complete.
     fn add(&mut self, mut assembly: Assembly, (block, bytes): (Block, &[u8])) -> Result<bool, Code> {
         let step = assembly.accept(block, bytes.len(), BYTES)?;
         let (Step::Continue(at) | Step::Complete(at)) = step;
@@ -181,7 +185,7 @@ impl<const BYTES: usize> Place<BYTES> {
 }
 
 impl<const N: usize, const BYTES: usize, const UNPROTECTED: usize> BodyArray<N, BYTES, UNPROTECTED> {
-    /// Takes a place for a transfer; it has the content [`Content::Space`].
+    /// Takes a place for a transfer. The place then has the content [`Content::Space`].
     fn take(&mut self, now: Instant, operation: &Operation) -> Option<&mut Place<BYTES>> {
         let is_old = |place: &&mut Place<BYTES>| now.since(place.last) >= EXCHANGE_LIFETIME;
         self.places.iter_mut().filter(is_old).for_each(|place| place.operation = None);

@@ -1,4 +1,4 @@
-//! Takes the decisions of a policy that answers later.
+//! Takes the decisions of a policy that decides later.
 
 use super::Node;
 use super::application::{Answer, Application, Deferred, Incoming};
@@ -20,23 +20,26 @@ use crate::endpoint::{Misuse, Peers};
 use crate::identity::{PeerId, Protection};
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
-    /// Takes the decision on a request that is undecided; `request` is the copy of its message. If the sender may
-    /// make the request, the handler writes the response, or defers it, or makes the sender an observer, as if the request
-    /// came now. Otherwise the response is 4.01 or 4.03. Writes the response into `out`, as a separate response, which the node
-    /// sends again until it is acknowledged. To answer without a decision, call [`Self::respond`] instead.
+    /// Takes the decision on an undecided request. `request` is the copy of its message. If the request is allowed,
+    /// the node processes it as if it arrived now: the handler writes the response, or defers it, and may make the
+    /// sender an observer. If the request is denied, the response is 4.01 or 4.03. Writes a separate response into
+    /// `out`, which the node sends again until it is acknowledged. To answer without a decision, call
+    /// [`Self::respond`] instead.
     ///
-    /// An undecided notification is no request of its own: [`Self::poll`] sends it. Until the decision its client is sent
-    /// nothing and remains an observer. An error ends the observation, so a client whose notification is denied, or is
-    /// answered by [`Self::respond`] with an error, learns that it observes no more.
+    /// An undecided notification is not a request: [`Self::poll`] sends it later. Until the decision, the client gets
+    /// no notification and remains an observer. An error ends the observation. So a client whose notification is
+    /// denied, or is answered with an error by [`Self::respond`], learns that it is no longer an observer.
     ///
-    /// Returns the length of the datagram to send. It is 0 if nothing is to be sent now: the response waits in the node's
-    /// [`Queue`](super::Queue), the handler defers it, the client does not want it (RFC 7967), or it is for a group and is an
-    /// error or empty (RFC 7252, section 8.2).
+    /// Returns the length of the datagram to send. The length is 0 if there is no datagram to send now. This is the
+    /// case if the response waits in the node's [`Queue`](super::Queue), if the handler defers it, or if the client
+    /// does not want it (RFC 7967). It is also the case for a request to a group whose response is an error or empty
+    /// (RFC 7252, section 8.2).
     ///
     /// # Errors
-    /// [`SendError`]; nothing must then be sent. After [`SendError::Busy`] call this again later, with the right that it
-    /// returns: the handler was not called, or its response is lost, and the next call responds with 5.00 without the handler.
-    /// After any other error the session has ended, or `request` is not a message.
+    /// [`SendError`]. After an error, send nothing. After [`SendError::Busy`], call this function again later with
+    /// the returned right. If the handler was not called, the next call continues the request. If the handler's
+    /// response is lost, the next call responds with 5.00 without the handler. After every other error, the session
+    /// has ended, or `request` is not a message.
     pub fn decide<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -63,7 +66,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.respond(cx, deferred, Code::INTERNAL_SERVER_ERROR, |_| Ok(()), out)
     }
 
-    /// Answers a request that was decided on. Its right is undecided until the handler may have been called.
+    /// Answers a request after the decision. Its right remains undecided until the handler may have been called.
     fn answer_later<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -136,8 +139,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Ok(len)
     }
 
-    /// Returns type and Message ID of a separate response, and true if the response has to wait. In a protected group nothing can
-    /// acknowledge a response.
+    /// Returns the type and the Message ID of a separate response, and true if the response must wait. In a protected
+    /// group the response is not confirmable, because no member can acknowledge it.
     fn separate_head<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,

@@ -9,17 +9,17 @@ use crate::oscore::ProtectError;
 /// The reason why a message was not sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SendError {
-    /// As many exchanges with the peer are open as NSTART allows (RFC 7252, section 4.7), or as there is space for, or
-    /// PROBING_RATE does not allow a message without acknowledgement yet; and no further message can wait. Wait for an
-    /// exchange to end.
+    /// The node cannot send the message now, and has no memory in which the message can wait. One of three limits is
+    /// reached: NSTART (RFC 7252, section 4.7), the memory for exchanges, or PROBING_RATE for messages without
+    /// acknowledgement. Wait until an exchange ends.
     Busy,
-    /// The message is longer than what can be kept for retransmission.
+    /// The message is longer than the memory for retransmission.
     TooLong,
-    /// The message cannot be protected.
+    /// DTLS cannot protect the message.
     Misuse(Misuse),
-    /// The message cannot be protected with OSCORE.
+    /// OSCORE cannot protect the message.
     Oscore(ProtectError),
-    /// The message cannot be protected for its group.
+    /// Axiom cannot protect the message for its group.
     Group(SealRefused),
 }
 

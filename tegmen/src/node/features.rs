@@ -1,4 +1,4 @@
-//! The parts of a node that an image may leave out.
+//! The parts of a node that an image can omit.
 
 use super::bodies::Bodies;
 use super::group_requests::GroupRequests;
@@ -11,12 +11,13 @@ use super::queue::Queue;
 use crate::coap::PeerExchanges;
 use crate::endpoint::Peers;
 
-/// The memory of the parts of a node that an image may leave out. Each part is a type; `()` leaves the part out, and has
-/// neither size nor code.
+/// The memory of the parts of a node that an image can omit. Each part is a type. The type `()` omits a part, and has
+/// no size and no code.
 pub trait Features {
-    /// Messages that wait for NSTART or PROBING_RATE.
+    /// The messages that wait for NSTART or PROBING_RATE.
     type Queue: Queue;
-    /// The peers that were sent messages without acknowledgement. Without it a node sends confirmable messages only.
+    /// The peers to which the node sent messages without acknowledgement. A node without this part sends only
+    /// confirmable messages.
     type Pacing: Pacing;
     /// The OSCORE contexts.
     type Oscore: Oscore;
@@ -24,20 +25,21 @@ pub trait Features {
     type Observers: Observers<ExchangeOf<Self>, RegistrationOf<Self>>;
     /// The bodies of requests and responses that are longer than a message (RFC 7959).
     type Bodies: Bodies;
-    /// The responses to requests to a group (RFC 7252, section 8.2).
+    /// The waiting responses to requests to a group (RFC 7252, section 8.2).
     type Leisure: Leisure;
-    /// The requests to groups whose responses may still come (RFC 7252, section 8). Without it a node asks no group.
+    /// The requests to groups that still wait for responses (RFC 7252, section 8). A node without this part sends no
+    /// requests to groups.
     type GroupRequests: GroupRequests;
-    /// The protected groups that the node is a member of (Axiom).
+    /// The protected groups of which the node is a member (Axiom).
     type Groups: Groups;
 
-    /// Returns the messages that wait.
+    /// Returns the messages that wait for NSTART or PROBING_RATE.
     fn queue(&mut self) -> &mut Self::Queue;
 
-    /// Returns the peers that were sent messages without acknowledgement.
+    /// Returns the peers to which the node sent messages without acknowledgement.
     fn pacing(&mut self) -> &mut Self::Pacing;
 
-    /// Returns the OSCORE contexts, and the messages that wait.
+    /// Returns the OSCORE contexts, and the waiting messages.
     fn oscore(&mut self) -> (&mut Self::Oscore, &Self::Queue);
 
     /// Returns the clients that observe resources.
@@ -46,17 +48,17 @@ pub trait Features {
     /// Returns the bodies of requests and responses.
     fn bodies(&mut self) -> &mut Self::Bodies;
 
-    /// Returns the responses to requests to a group.
+    /// Returns the waiting responses to requests to a group.
     fn leisure(&mut self) -> &mut Self::Leisure;
 
-    /// Returns the requests to groups.
+    /// Returns the requests to groups that still wait for responses.
     fn group_requests(&mut self) -> &mut Self::GroupRequests;
 
-    /// Returns the protected groups.
+    /// Returns the protected groups of which the node is a member.
     fn groups(&mut self) -> &mut Self::Groups;
 }
 
-/// A node that serves and asks, and nothing more.
+/// The features of a node without optional parts: it only serves requests and sends requests.
 impl Features for () {
     type Queue = ();
     type Pacing = ();
@@ -108,12 +110,12 @@ impl Features for () {
     }
 }
 
-/// The parts of a node, `()` where one is left out.
+/// The optional parts of a node. A part of type `()` is omitted.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Parts<Q = (), P = (), S = (), O = (), B = (), L = (), G = (), A = ()> {
     /// Messages that wait for NSTART or PROBING_RATE: see [`QueueArray`](super::QueueArray).
     pub queue: Q,
-    /// The peers that were sent messages without acknowledgement: see [`PacingArray`](super::PacingArray).
+    /// The peers to which the node sent messages without acknowledgement: see [`PacingArray`](super::PacingArray).
     pub pacing: P,
     /// The OSCORE contexts: see [`OneContext`](super::OneContext).
     pub oscore: S,
@@ -121,11 +123,11 @@ pub struct Parts<Q = (), P = (), S = (), O = (), B = (), L = (), G = (), A = ()>
     pub observers: O,
     /// The bodies of requests and responses that are longer than a message: see [`BodyArray`](super::BodyArray).
     pub bodies: B,
-    /// The responses to requests to a group: see [`LeisureArray`](super::LeisureArray).
+    /// The waiting responses to requests to a group: see [`LeisureArray`](super::LeisureArray).
     pub leisure: L,
-    /// The requests to groups: see [`GroupRequestArray`](super::GroupRequestArray).
+    /// The requests to groups that still wait for responses: see [`GroupRequestArray`](super::GroupRequestArray).
     pub group_requests: G,
-    /// The protected groups: see [`GroupArray`](super::GroupArray).
+    /// The protected groups of which the node is a member: see [`GroupArray`](super::GroupArray).
     pub groups: A,
 }
 
@@ -190,14 +192,14 @@ where
     }
 }
 
-/// A request that a node with the features `F` opened.
+/// The type of a request that a node with the features `F` opened with OSCORE.
 pub(super) type ExchangeOf<F> = <<F as Features>::Oscore as Oscore>::Exchange;
 
-/// The registration of a member at a node with the features `F`.
+/// The type of a member's registration at a node with the features `F`.
 pub(super) type RegistrationOf<F> = <<F as Features>::Groups as Groups>::Registration;
 
-/// An observer of a node with the features `F`.
+/// The type of an observer of a node with the features `F`.
 pub(super) type ObserverOf<F> = Observer<ExchangeOf<F>, RegistrationOf<F>>;
 
-/// The state that an application keeps of a peer in the table `P`.
+/// The type of the state that an application stores for a peer in the table `P`.
 pub(super) type StateOf<P> = <<P as Peers>::Attached as PeerExchanges>::State;

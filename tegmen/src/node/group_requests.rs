@@ -1,6 +1,6 @@
-//! The memory of requests to groups (RFC 7252, section 8): their tokens, and the members whose responses came. A request that
-//! registers at the members is open as long as its owner observes the group, and each member notifies it in an order of its own
-//! (RFC 7641, section 3.4).
+//! The memory of requests to groups (RFC 7252, section 8): their tokens, and the members whose responses arrived. A
+//! request that registers the node as observer at the members is open while its owner observes the group. The
+//! notifications of each member have a separate order (RFC 7641, section 3.4).
 
 use crate::address::Address;
 use crate::buf::Full;
@@ -9,36 +9,37 @@ use crate::coap::observe::Order;
 use crate::coap::{RequestId, Token};
 use crate::time::Instant;
 
-/// The requests to groups whose responses may still come, and the members that sent theirs.
+/// The requests to groups that still wait for responses, and the members whose responses arrived.
 ///
-/// A request that is open takes a place, so that their number limits the load on the network, too.
+/// Each open request takes a place. So the number of places also limits the load on the network.
 pub trait GroupRequests {
-    /// True unless this is `()`.
+    /// False only for `()`.
     const IS_ON: bool = true;
-    /// True if there is memory for observations of groups. The default is for an owner whose requests are answered once.
+    /// True if there is memory for observations of groups. The default, false, is for an owner whose requests get one
+    /// response from each member.
     const OBSERVES: bool = false;
 
-    /// Opens a request with this token until the time `until`, and gives it a name. The number of the first request is `first`;
-    /// each further one is 1 more. A request that is open with this token is sent again: it gets the name and the end, and keeps the
-    /// order of its notifications.
+    /// Opens a request with this token until the time `until`, and returns its id. The number of the first request is
+    /// `first`, and each later number is 1 higher. If a request with this token is open, it is sent again: it gets
+    /// the new id and the new end, and keeps the order of its notifications.
     ///
     /// # Errors
-    /// [`Busy::Outstanding`] if there is no place.
+    /// [`Busy::Outstanding`] if all places are taken.
     fn open(&mut self, now: Instant, until: Instant, token: Token, first: u16) -> Result<RequestId, Busy>;
 
-    /// Returns a request that is open at the time `now`, and for which `is_it` holds.
+    /// Returns a request that is open at the time `now`, and for which `is_it` returns true.
     fn find(&self, now: Instant, is_it: impl FnMut(RequestId, &Token) -> bool) -> Option<RequestId>;
 
-    /// Notes that a request registers at the members, or that it does not any more.
+    /// Notes whether a request registers the node as observer at the members.
     fn observe(&mut self, request: RequestId, registers: bool) {
         let _ = (request, registers);
     }
 
-    /// Notes that the member at this address sent its response, or a notification with this number (RFC 7641, section 3.4). Returns
-    /// false if it sent a response before, or a newer notification.
+    /// Notes that the member at this address sent its response, or a notification with this number (RFC 7641, section
+    /// 3.4). Returns false if the member sent a response before, or a newer notification.
     ///
     /// # Errors
-    /// [`Full`] if there is no space; the response is then dropped.
+    /// [`Full`] if there is no space for the member. The response is then dropped.
     fn note(
         &mut self,
         request: RequestId,
@@ -46,16 +47,17 @@ pub trait GroupRequests {
         notification: (Option<u32>, Instant),
     ) -> Result<bool, Full>;
 
-    /// Notes that a request was protected: the address of the group, the epoch, and the truncated sequence number (TSN). The default is for an owner that asks in clear only.
+    /// Notes the protection of a request: the address of the group, the epoch, and the truncated sequence number
+    /// (TSN). The default is for an owner that sends only plaintext requests to groups.
     ///
     /// # Errors
-    /// [`Full`] if there is no space for this; the request must then not be sent.
+    /// [`Full`] if there is no space for these values. The request must then not be sent.
     fn protect(&mut self, request: RequestId, sealed: (Address, u16, u64)) -> Result<(), Full> {
         let _ = (request, sealed);
         Err(Full)
     }
 
-    /// Returns what [`Self::protect`] noted of a request; `None` if it was sent in clear.
+    /// Returns the values that [`Self::protect`] noted for a request; `None` if the request was sent in plaintext.
     #[inline]
     fn protection(&self, request: RequestId) -> Option<(Address, u16, u64)> {
         let _ = request;
@@ -66,7 +68,7 @@ pub trait GroupRequests {
     fn close(&mut self, request: RequestId);
 }
 
-/// No group is asked.
+/// The memory of a node that sends no requests to groups.
 impl GroupRequests for () {
     const IS_ON: bool = false;
 
@@ -89,8 +91,8 @@ impl GroupRequests for () {
     fn close(&mut self, _: RequestId) {}
 }
 
-/// At most `REQUESTS` requests to groups at the same time, each with the responses of at most `MEMBERS` members. `ORDERS` is the
-/// number of members whose notifications are taken: 0, or `MEMBERS`.
+/// Memory for at most `REQUESTS` requests to groups at the same time, each with the responses of at most `MEMBERS`
+/// members. `ORDERS` is the number of members whose notifications are accepted: 0, or `MEMBERS`.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupRequestArray<const REQUESTS: usize, const MEMBERS: usize, const ORDERS: usize = 0> {
     places: [Option<Place<MEMBERS, ORDERS>>; REQUESTS],
@@ -103,11 +105,11 @@ struct Place<const MEMBERS: usize, const ORDERS: usize> {
     request: RequestId,
     token: Token,
     until: Instant,
-    /// The group, the epoch and the number, if the request was protected.
+    /// The address of the group, the epoch and the TSN, if the request was protected.
     sealed: Option<(Address, u16, u64)>,
-    /// The members that sent their responses.
+    /// The members whose responses arrived.
     members: [Option<Address>; MEMBERS],
-    /// The order of the notifications of each member, if the request registers.
+    /// The order of the notifications of each member, if the request registers the node as observer.
     orders: Option<[Option<Order>; ORDERS]>,
 }
 

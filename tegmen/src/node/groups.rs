@@ -1,4 +1,4 @@
-//! The protected groups of a node (Axiom): the operations that its owner supplies, and an array of groups.
+//! The protected groups of a node (Axiom): the trait that the owner of the node implements, and an array of groups.
 
 use super::registration::MemberRegistration;
 use crate::address::Address;
@@ -11,38 +11,41 @@ use crate::identity::Principal;
 use crate::time::{Duration, Instant};
 use core::convert::Infallible;
 
-/// The protected groups that a node is a member of. The address of a group names it.
+/// The protected groups of which a node is a member. Each group is identified by its address.
 ///
-/// `()` is a node without groups: it has neither size nor code.
+/// `()` is the type for a node without groups: it has no size and no code.
 pub trait Groups {
-    /// True unless this is `()`.
+    /// False only for `()`.
     const IS_ON: bool = true;
 
-    /// The registration of a member that observes a resource: a [`MemberRegistration`], which [`Self::registration`] returns as it is.
+    /// The type of the registration of a member that observes a resource. It contains the [`MemberRegistration`] that
+    /// was passed to [`Self::registration`].
     type Registration: Copy + AsMut<MemberRegistration>;
 
-    /// Returns a registration for the memory of the observers; `None` if the node has no group.
+    /// Returns a registration to store with an observer; `None` if the node has no groups.
     fn registration(registration: MemberRegistration) -> Option<Self::Registration>;
 
-    /// Returns the principal of the group with this address; `None` if the node is not a member.
+    /// Returns the principal of the group with this address; `None` if the node is not a member of the group.
     fn principal(&self, group: &Address) -> Option<Principal>;
 
-    /// Returns the address that our responses in the group come from; `None` if the node is not a member.
+    /// Returns the source address of our responses in the group; `None` if the node is not a member of the group.
     fn address(&self, group: &Address) -> Option<[u8; 16]>;
 
-    /// Returns the address of the group with this number in the header of responses, whose responses come to `port`.
+    /// Returns the address of the group that has this GroupID in the header of responses, and whose responses arrive
+    /// at `port`.
     fn of_response(&self, group_id: u8, port: u16) -> Option<Address>;
 
-    /// Returns the epoch of a group, 0 if the node is not a member.
+    /// Returns the epoch of a group; 0 if the node is not a member of the group.
     fn epoch(&self, group: &Address) -> u16;
 
-    /// Returns the bytes that the protection of a group puts before and behind a message.
+    /// Returns the number of bytes that the protection of a group adds before a message, and the number that it adds
+    /// after the message.
     fn overhead(&self, group: &Address) -> (usize, usize);
 
-    /// Protects the request in `frame`. Returns its truncated sequence number.
+    /// Protects the request in `frame`. Returns its truncated sequence number (TSN).
     ///
     /// # Errors
-    /// [`SealRefused`].
+    /// [`SealRefused`] has the reason.
     fn seal_request<C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -50,10 +53,10 @@ pub trait Groups {
         frame: &mut Frame<'_>,
     ) -> Result<u64, SealRefused>;
 
-    /// Protects the response in `frame` to a sender.
+    /// Protects the response in `frame` to the request of `sender`.
     ///
     /// # Errors
-    /// [`SealRefused`].
+    /// [`SealRefused`] has the reason.
     fn seal_response<C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -73,7 +76,7 @@ pub trait Groups {
         record: Record<'r>,
     ) -> Result<(SenderId, Opened<'r>), Discard>;
 
-    /// Opens a response to a request to a group, which came from the address `from`.
+    /// Opens a response to a request to a group. The response arrived from the address `from`.
     ///
     /// # Errors
     /// The reason why the record is dropped.
@@ -85,25 +88,25 @@ pub trait Groups {
         record: Record<'r>,
     ) -> Result<Opened<'r>, Discard>;
 
-    /// Takes a record that proves that it is new: see [`Member::accept`].
+    /// Takes the proof that a record is new: see [`Member::accept`].
     ///
     /// # Errors
     /// The reason why the record is dropped.
     fn accept<C: Crypto>(&mut self, group: &Address, record: Unverified, proof: Proof<'_>) -> Result<(), Discard>;
 
-    /// Returns true if a request that may be a replay can be challenged now, and counts the challenge. Each challenge takes
-    /// the number of a response, and anybody can replay requests: the groups limit the rate, so that the numbers of an epoch
-    /// suffice.
+    /// Returns true if the node can challenge the sender of a possible replay now, and counts the challenge. Each
+    /// challenge uses the number of a response, and anybody can replay requests. So the groups limit the rate of
+    /// challenges, and the numbers of an epoch suffice.
     fn may_challenge(&mut self, now: Instant, group: &Address) -> bool;
 
-    /// Returns the value of the Echo option in a challenge.
+    /// Returns the value of the Echo option for a challenge.
     fn challenge(&self, group: &Address) -> Option<[u8; 8]>;
 
-    /// Forgets members that are silent: see [`Member::forget_idle`].
+    /// Forgets the states of silent members: see [`Member::forget_idle`].
     fn forget_idle<C: Crypto>(&mut self, crypto: &mut C, group: &Address);
 }
 
-/// A node that is in no group.
+/// The groups of a node that is a member of no group.
 impl Groups for () {
     const IS_ON: bool = false;
     type Registration = Infallible;
@@ -194,9 +197,11 @@ impl Groups for () {
     fn forget_idle<C: Crypto>(&mut self, _: &mut C, _: &Address) {}
 }
 
-/// At most `GROUPS` groups, each with space for the states of `SENDERS` senders and `LISTENERS` listeners: see [`Member`].
+/// Memory for at most `GROUPS` groups, each with the states of at most `SENDERS` senders and `LISTENERS` listeners:
+/// see [`Member`].
 ///
-/// The owner keeps the leases of each member from running out: [`Self::member`], [`Member::left`].
+/// The owner must extend the leases of each member before their numbers are used up: see [`Self::member`] and
+/// [`Member::left`].
 pub struct GroupArray<
     const GROUPS: usize,
     const SENDERS: usize,
@@ -210,12 +215,12 @@ pub struct GroupArray<
 struct Place<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S> {
     member: Member<SENDERS, LISTENERS, KEY, S>,
     principal: Principal,
-    /// No request is challenged before.
+    /// No request is challenged before this time.
     challenges_from: Instant,
 }
 
-/// The shortest time between two challenges of a group. With it, challenges alone take more than 96 days to use up the
-/// numbers of an epoch (2^23).
+/// The shortest time between two challenges in a group. With this limit, challenges alone need more than 96 days to
+/// use up the numbers of an epoch (2^23).
 const BETWEEN_CHALLENGES: Duration = Duration::from_secs(1);
 
 impl<const GROUPS: usize, const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S> Default
@@ -229,11 +234,11 @@ impl<const GROUPS: usize, const SENDERS: usize, const LISTENERS: usize, const KE
 impl<const GROUPS: usize, const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatures>
     GroupArray<GROUPS, SENDERS, LISTENERS, KEY, S>
 {
-    /// Adds a group. The application sees messages of its members under `principal`.
+    /// Adds a group. The application sees messages of the group's members under `principal`.
     ///
     /// # Errors
-    /// [`Full`] if there is no place, or a group is there that cannot be distinguished: it has the same address, or the same
-    /// GroupID and port.
+    /// [`Full`] if there is no place, or if the array has a group that cannot be distinguished from the new one: a
+    /// group with the same address, or with the same GroupID and port.
     pub fn join(&mut self, member: Member<SENDERS, LISTENERS, KEY, S>, principal: Principal) -> Result<(), Full> {
         let (group, id) = (member.group(), member.group_id());
         if self.place(group).is_some() || self.of_response(id, group.port).is_some() {
@@ -244,7 +249,7 @@ impl<const GROUPS: usize, const SENDERS: usize, const LISTENERS: usize, const KE
         Ok(())
     }
 
-    /// Removes the group with this address. Its keys are wiped.
+    /// Removes the group with this address, and wipes its keys.
     pub fn leave(&mut self, group: &Address) {
         for place in &mut self.places {
             if place.as_ref().is_some_and(|place| place.member.group() == group) {
@@ -253,7 +258,7 @@ impl<const GROUPS: usize, const SENDERS: usize, const LISTENERS: usize, const KE
         }
     }
 
-    /// Returns the member of the group with this address.
+    /// Returns our member state of the group with this address.
     pub fn member(&mut self, group: &Address) -> Option<&mut Member<SENDERS, LISTENERS, KEY, S>> {
         self.place_mut(group).map(|place| &mut place.member)
     }

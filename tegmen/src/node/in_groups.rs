@@ -1,8 +1,9 @@
-//! Serves and asks in protected groups (Axiom): the requests of members, and the responses of listeners.
+//! Protected groups (Axiom): serves the requests of members, sends requests, and processes the responses of
+//! listeners.
 //!
-//! The sender of a request has an entry in the table of peers, whose local address is that of the group. So it never takes the
-//! place of a session with the same peer. The entry has no protection of its own: a response is protected when it is made, and
-//! nothing else is sent to it.
+//! The sender of a request has an entry in the table of peers, whose local address is the address of the group. So
+//! this entry never replaces a session with the same peer. The endpoint does not protect datagrams for the entry: a
+//! response is protected when it is written, and no other messages are sent to the entry.
 
 use super::Node;
 use super::application::{Application, Deferred};
@@ -31,17 +32,17 @@ use crate::endpoint::{Misuse, Peers, Phase};
 use crate::identity::{Identity, PeerId, Protection};
 use crate::time::Instant;
 
-/// A request that came to a group.
+/// The protection of a request that was sent to a group.
 #[derive(Clone, Copy)]
 pub(super) enum ToGroup {
-    /// Nothing protects it.
+    /// The request is in plaintext.
     InClear,
-    /// A member sent it. True if it may be a replay.
+    /// A member protected the request. The second field is true if the request may be a replay.
     Protected(Identity, bool),
 }
 
 impl ToGroup {
-    /// Returns the sender of a request that is protected, and true if the request may be a replay.
+    /// Returns the sender of a protected request, and true if the request may be a replay.
     #[inline]
     pub(super) fn member<F: Features>(self) -> Option<(Identity, bool)> {
         match self {
@@ -52,14 +53,16 @@ impl ToGroup {
 }
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
-    /// Takes a datagram to the address of a protected group. `path` is that of the datagram: its local end is the address of the
-    /// group. `scratch` is memory for the response. A request of a member comes to the policy and the handler as under any other
-    /// protection. A request that may be a replay is challenged first (RFC 9175), once a second at most.
+    /// Processes a datagram to the address of a protected group. The local address of `path` is the address of the
+    /// group. `scratch` is memory for the response. The policy and the handler process the request of a member in the
+    /// same way as requests under any other protection. If the request may be a replay, its sender is first
+    /// challenged (RFC 9175), at most once a second.
     ///
-    /// Nothing is answered at once: [`Self::poll`] sends the response after a random time, unless it is an error or empty. The
-    /// response goes over [`Self::path`] of the peer. [`Leisure`](super::Leisure) keeps the response with its protection.
+    /// No response is sent at once: [`Self::poll`] sends the response after a random time, unless the response is an
+    /// error or empty. The response must be sent over [`Self::path`] of the peer. [`Leisure`](super::Leisure) stores
+    /// the protected response.
     ///
-    /// A record that does not open changes nothing and is not answered.
+    /// A record that does not open changes no state, and gets no response.
     pub fn handle_protected_group<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -93,11 +96,11 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Opens the request in a record to a group. Returns its sender, its message, and true if it may be a replay, and is to be
-    /// challenged.
+    /// Opens the request in a record to a group. Returns its sender, its message, and true if the request may be a
+    /// replay and its sender must be challenged.
     ///
     /// # Errors
-    /// The reason why it is dropped.
+    /// The reason why the record is dropped.
     fn open_member_request<'r, C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -144,11 +147,12 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Takes the next record of a datagram, if its header is that of the response of a listener to a protected group. Returns
-    /// true if it was taken.
+    /// Takes the next record of a datagram, if its header belongs to a listener's response in a protected group.
+    /// Returns true if it took the record.
     ///
-    /// The highest byte of the number is the GroupID. It is 0 in each record of a session, whose keys seal at most 2^23 records.
-    /// With the GroupID 0, a record is that of the session with the same peer, if there is one.
+    /// The highest byte of the sequence number is the GroupID. This byte is 0 in each record of a session, because
+    /// the keys of a session seal at most 2^23 records. A record with 0 in this byte belongs to the session with the
+    /// same peer, if there is a session.
     pub(super) fn handle_protected_member<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -172,10 +176,10 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         true
     }
 
-    /// Opens the response of a listener, and gives it to the application.
+    /// Opens the response of a listener, and passes it to the application.
     ///
     /// # Errors
-    /// The reason why it is dropped.
+    /// The reason why the record is dropped.
     fn take_member_response<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -230,18 +234,20 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Ok(())
     }
 
-    /// Writes a request to a protected group into `out`, as [`Self::request_group`] does for one in clear. The owner sends it once
-    /// to the address of the group, from the address of the member and the port of the group. Members that know nothing of our
-    /// numbers ask for an Echo (RFC 9175) first: [`Application::on_member_response`].
+    /// Writes a request to a protected group into `out`, as [`Self::request_group`] does for a plaintext group. The
+    /// owner sends the request once to the address of the group, from the address of the member and the port of the
+    /// group. A member that does not know our numbers first asks for an Echo option (RFC 9175): see
+    /// [`Application::on_member_response`].
     ///
-    /// A request that registers is sent again, with its token, also with the Echo option of a member, and when an epoch begins: a
-    /// member ends a registration that is of an earlier epoch after 5 minutes, and any other after 24 hours. After
-    /// [`Member::forget_idle`](crate::axiom::Member::forget_idle) notifications of members that were forgotten are dropped, until the
-    /// next epoch, or a registration with another token: with the same one, old notifications could not be distinguished from
-    /// new ones.
+    /// A request that registers the node as observer must be sent again with its token in two more cases: with the
+    /// Echo option of a member, and when an epoch begins. A member ends a registration of an earlier epoch after 5
+    /// minutes, and every other registration after 24 hours. After
+    /// [`Member::forget_idle`](crate::axiom::Member::forget_idle), notifications of forgotten members are dropped
+    /// until the next epoch, or until a registration with another token. With the same token, old notifications could
+    /// not be distinguished from new ones.
     ///
     /// # Errors
-    /// As [`Self::request_group`], and [`SendError::Group`].
+    /// The errors of [`Self::request_group`], and [`SendError::Group`].
     pub fn request_protected_group<'t, C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -271,16 +277,16 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Ok((request, frame.len()))
     }
 
-    /// Leaves space in an empty frame for the protection of a response in a group. Returns the bytes that the response leaves free
-    /// after it, which are `tailroom` without the group.
+    /// Reserves space in an empty frame for the protection of a response in a group. Returns the number of bytes that
+    /// the response must leave free at its end. Without the group, these are `tailroom` bytes.
     pub(super) fn make_space_for_tag(&mut self, group: &Address, tailroom: usize, frame: &mut Frame<'_>) -> usize {
         let (before, behind) = self.features.groups().overhead(group);
         frame.indent(before);
         tailroom.saturating_add(behind)
     }
 
-    /// Writes the response to a deferred request of a member into `out`. It is not confirmable: nothing can acknowledge it.
-    /// `number` is that of the Observe option, if the member observes the resource.
+    /// Writes the response to a deferred request of a member into `out`. The response is not confirmable, because no
+    /// member can acknowledge it. `number` is the value of the Observe option, if the member observes the resource.
     pub(super) fn respond_to_member<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -303,21 +309,22 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Ok(frame.len())
     }
 
-    /// Returns the Message ID of a response to a sender of a protected group.
+    /// Returns a new Message ID for a response to a sender of a protected group.
     pub(super) fn member_message_id(&mut self, peer: PeerId) -> Result<u16, SendError> {
         let exchanges = self.endpoint.peers.attached(peer).and_then(PeerExchanges::exchanges);
         Ok(exchanges.ok_or(Misuse::NotEstablished)?.message_id())
     }
 
-    /// True if the entry is that of a sender of a protected group.
+    /// True if the entry belongs to a sender of a protected group.
     pub(super) fn is_in_group(&mut self, peer: PeerId) -> bool {
         let Some(entry) = self.endpoint.peers.peer(peer) else { return false };
         let group = entry.path().local;
         self.features.groups().principal(&group).is_some()
     }
 
-    /// Returns both ends of the path of a datagram to `peer`. It is the path of the entry, except if the peer is a sender of a
-    /// protected group: a response then leaves from the address of the member and the port of the group.
+    /// Returns the two addresses of the path of a datagram to `peer`. This is the path of the entry, except for a
+    /// sender of a protected group: a response to it is sent from the address of the member and the port of the
+    /// group.
     pub fn path(&mut self, peer: PeerId) -> Option<Path> {
         let path = *self.endpoint.peers.peer(peer)?.path();
         let Some(ip) = self.features.groups().address(&path.local).filter(|_| F::Groups::IS_ON) else {
@@ -327,7 +334,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 }
 
-/// True if a request that is sent again was protected in this epoch of the group before.
+/// True if an open request was already protected in this epoch of the group.
 fn is_in<G: GroupRequests>(requests: &G, request: RequestId, (group, epoch): (&Address, u16)) -> bool {
     let sealed = if G::OBSERVES { requests.protection(request) } else { None };
     sealed.is_some_and(|(to, sealed_in, _)| to == *group && sealed_in == epoch)

@@ -5,28 +5,28 @@ use crate::buf::{Frame, Full};
 use crate::identity::PeerId;
 use crate::time::{Duration, Instant};
 
-/// The responses that wait.
+/// The responses to requests to a group that wait for their time.
 pub trait Leisure {
-    /// True unless this is `()`.
+    /// False only for `()`.
     const IS_ON: bool = true;
 
-    /// Returns the longest time that a response waits.
+    /// Returns the maximum time that a response waits.
     fn longest(&self) -> Duration;
 
-    /// Keeps a response to `peer` until `at`.
+    /// Stores a response to `peer` until the time `at`.
     ///
     /// # Errors
-    /// [`Full`] if there is no space; the response is then not sent.
+    /// [`Full`] if there is no space. The response is then not sent.
     fn keep(&mut self, at: Instant, peer: PeerId, message: &[u8]) -> Result<(), Full>;
 
-    /// Returns the time at which the next response to `peer` is sent; [`Instant::NEVER`] if none waits.
+    /// Returns the time at which the next response to `peer` must be sent; [`Instant::NEVER`] if no response waits.
     fn next(&self, peer: PeerId) -> Instant;
 
-    /// Moves a response to `peer` whose time has come into `frame`.
+    /// Moves a response to `peer` that is due at `now` into `frame`.
     fn take(&mut self, now: Instant, peer: PeerId, frame: &mut Frame<'_>);
 }
 
-/// No requests to a group are answered.
+/// The memory of a node that answers no requests to a group.
 impl Leisure for () {
     const IS_ON: bool = false;
 
@@ -49,7 +49,7 @@ impl Leisure for () {
     fn take(&mut self, _: Instant, _: PeerId, _: &mut Frame<'_>) {}
 }
 
-/// At most `N` responses that wait, each of at most `BYTES` bytes.
+/// Memory for at most `N` waiting responses, each of at most `BYTES` bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct LeisureArray<const N: usize, const BYTES: usize> {
     places: [Option<Place<BYTES>>; N],
@@ -65,7 +65,8 @@ struct Place<const BYTES: usize> {
 }
 
 impl<const N: usize, const BYTES: usize> LeisureArray<N, BYTES> {
-    /// No response waits. Each waits for at most `longest`: DEFAULT_LEISURE is 5 seconds (RFC 7252, section 4.8.2).
+    /// Creates an empty memory. Each response will wait for at most `longest`. DEFAULT_LEISURE is 5 seconds (RFC
+    /// 7252, section 4.8.2).
     pub const fn new(longest: Duration) -> Self {
         Self { places: [None; N], longest }
     }
