@@ -1,4 +1,4 @@
-//! The decision of a device on a session: its list of refused connections, its time, and the counts of refusals.
+//! The decision of a device about a session: its list of refused connections, its time, and the counts of refusals.
 
 use crate::refusal::{Refusals, Refused};
 use crate::ticket::{Connection, Delegation, STATE_LEN, terms};
@@ -7,29 +7,29 @@ use tegmen::time::Instant;
 /// Seconds by which the clock of a server may be ahead of the time that the device knows.
 const TOLERANCE: u32 = 60;
 
-/// A free place of the list: no connection has this number.
+/// The value of a free place in the list. No connection has this number.
 const FREE: u32 = u32::MAX;
 
-/// The list of refused connections has at most `REFUSED` places.
+/// The decision of a device about sessions. Its list of refused connections has at most `REFUSED` places.
 #[derive(Debug)]
 pub(crate) struct Admission<const REFUSED: usize> {
-    /// Behind `len` connections there is [`FREE`].
+    /// The numbers of the refused connections. The places after the first `len` contain [`FREE`].
     refused: [u32; REFUSED],
     len: usize,
-    /// Places of the list that the memory holds, too.
+    /// Number of places of the list that the memory also holds.
     kept_len: usize,
-    /// The time of the server, and when the device learned it.
+    /// The time of the server, and the time on the device's clock at which the device learned it.
     time: Option<(u32, Instant)>,
     refusals: Refusals,
 }
 
 impl<const REFUSED: usize> Admission<REFUSED> {
-    /// Before the list is [loaded](Self::load), and the time is known.
+    /// Creates the state before the list is [loaded](Self::load) and the time is known.
     pub(crate) const fn new() -> Self {
         Self { refused: [0; REFUSED], len: 0, kept_len: 0, time: None, refusals: Refusals([0; 6]) }
     }
 
-    /// Takes the list that the memory holds, which `load` writes and counts.
+    /// Takes the list that the memory holds. `load` writes the list and returns its length.
     pub(crate) fn load<E>(&mut self, load: impl FnOnce(&mut [u32]) -> Result<usize, E>) -> Result<(), E> {
         self.clear();
         self.len = load(&mut self.refused)?;
@@ -41,30 +41,30 @@ impl<const REFUSED: usize> Admission<REFUSED> {
         self.time = Some((seconds, now));
     }
 
-    /// The time of the server at `now`.
+    /// Returns the time of the server at `now`.
     pub(crate) fn time(&self, now: Instant) -> Option<u32> {
         let (time, learned) = self.time?;
         Some(time.saturating_add(seconds(now, learned)))
     }
 
-    /// Empties the list.
+    /// Removes all connections from the list.
     pub(crate) const fn clear(&mut self) {
         (self.refused, self.len, self.kept_len) = ([FREE; REFUSED], 0, 0);
     }
 
-    /// The number of refused connections.
+    /// Returns the number of refused connections.
     pub(crate) const fn len(&self) -> usize {
         self.len
     }
 
-    /// True if the list has this connection.
+    /// True if the list contains this connection.
     #[inline(never)]
     pub(crate) fn is_refused(&self, number: u32) -> bool {
         // `contains` compares many numbers at once, with more code. `FREE` counts as refused, and so is never added to the list.
         self.refused.iter().find(|refused| **refused == number || **refused == FREE) == Some(&number)
     }
 
-    /// Adds a connection to the list, if it is not there. Returns false if the list is full.
+    /// Adds a connection to the list, unless the list contains it already. Returns false if the list is full.
     pub(crate) fn refuse(&mut self, number: u32) -> bool {
         if self.is_refused(number) {
             return true;
@@ -75,7 +75,7 @@ impl<const REFUSED: usize> Admission<REFUSED> {
         true
     }
 
-    /// Keeps the connections that the memory does not hold yet.
+    /// Calls `keep` for each connection that the memory does not hold yet.
     pub(crate) fn keep<E>(&mut self, mut keep: impl FnMut(u32) -> Result<(), E>) -> Result<(), E> {
         while self.kept_len < self.len {
             let Some(number) = self.refused.get(self.kept_len) else { break };
@@ -89,7 +89,7 @@ impl<const REFUSED: usize> Admission<REFUSED> {
         self.refusals
     }
 
-    /// Admits the session of this state, or counts the reason why not.
+    /// Admits the session with this state. If the session is refused, counts the reason and returns it.
     #[inline(never)]
     pub(crate) fn admit(
         &mut self,
@@ -122,7 +122,7 @@ impl<const REFUSED: usize> Admission<REFUSED> {
     }
 }
 
-/// Seconds between two points of the clock, without a division.
+/// Returns the seconds between two points of the clock, without a division.
 fn seconds(now: Instant, earlier: Instant) -> u32 {
     let units = now.coarse().saturating_sub(earlier.coarse());
     // A unit has 1.048576 seconds.

@@ -1,4 +1,4 @@
-//! The state of a device: its epoch, the connections that it refuses, and the sessions that were handed over.
+//! The state of a device: its epoch, the connections that it refuses, and the sessions that the server handed over.
 
 use crate::admission::Admission;
 use crate::epoch::{CHECK_LEN, Epoch, PSK_LEN};
@@ -13,38 +13,39 @@ use tegmen::dtls::{Handle, SessionState};
 use tegmen::secret::Secret;
 use tegmen::time::Instant;
 
-/// The memory holds no epoch: the device is new, or the content is lost. It needs a new device key.
+/// The memory holds no epoch: the device is new, or the content was lost. The device needs a new device key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lost;
 
 /// Memory that keeps its content without power.
 pub trait Memory {
-    /// The error of the hardware.
+    /// The error type of the hardware.
     type Error;
 
-    /// Reads the epoch that was kept last, and the connections that were refused in it. Returns their number.
+    /// Reads the epoch that was stored last, and the connections that were refused in this epoch. Returns the number
+    /// of these connections.
     ///
     /// # Errors
-    /// [`Lost`], also if `refused` is too short.
+    /// [`Lost`] if there is no epoch, or if `refused` is too short.
     fn load(&mut self, epoch: &mut Epoch, refused: &mut [u32]) -> Result<usize, Lost>;
 
-    /// Keeps an epoch in place of the previous one. It is durable when this returns, and whole: after a power cut there is one of
-    /// both.
+    /// Stores an epoch in place of the previous one. When this function returns, the new epoch is durable. After a
+    /// power cut, the memory holds either the whole new epoch or the whole previous epoch.
     ///
     /// # Errors
-    /// The error of the hardware; the previous epoch is then still kept.
+    /// The error of the hardware. The previous epoch is then still stored.
     fn keep_epoch(&mut self, epoch: &Epoch) -> Result<(), Self::Error>;
 
-    /// Keeps a number of a connection that is refused in this epoch, beside those that were kept in it. It is durable when this
-    /// returns.
+    /// Stores the number of a connection that is refused in this epoch, in addition to those stored before. When this
+    /// function returns, the number is durable.
     ///
     /// # Errors
     /// The error of the hardware.
     fn keep_refused(&mut self, epoch: u16, number: u32) -> Result<(), Self::Error>;
 }
 
-/// A device with at most `REFUSED` refused connections in an epoch, and places for `SESSIONS` sessions that are handed over, each
-/// with a ticket or an id of up to `HANDLE` bytes.
+/// A device with at most `REFUSED` refused connections in an epoch, and with places for `SESSIONS` sessions that the
+/// server hands over. Each session has a ticket or an id of up to `HANDLE` bytes.
 #[derive(Debug)]
 pub struct Device<M, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize> {
     memory: M,
@@ -53,17 +54,17 @@ pub struct Device<M, const REFUSED: usize, const SESSIONS: usize, const HANDLE: 
     sessions: [Kept<HANDLE>; SESSIONS],
 }
 
-/// A session that was handed over, or a free place.
+/// A session that the server handed over, or a free place.
 #[derive(Debug)]
 struct Kept<const HANDLE: usize> {
     state: Secret<STATE_LEN>,
-    /// [`USED`] with the flags of a [`HandedOver`], or 0: the place is free.
+    /// [`USED`] with the flags of a [`HandedOver`]; 0 if the place is free.
     flags: u8,
     handle: [u8; HANDLE],
     len: usize,
 }
 
-/// The place holds a session.
+/// Flag: the place holds a session.
 const USED: u8 = 4;
 
 impl<const HANDLE: usize> Kept<HANDLE> {
@@ -73,30 +74,31 @@ impl<const HANDLE: usize> Kept<HANDLE> {
         self.handle.get(..self.len).unwrap_or(&[])
     }
 
-    /// The number of the connection.
+    /// Returns the number of the connection.
     const fn number(&self) -> u32 {
         terms(self.state.expose()).0.0 >> 8
     }
 }
 
-/// A device that has not read its memory, for a mote that keeps its device in a static variable. All bytes are zero if those of the
-/// memory are, so that the variable takes no flash memory.
+/// A device that has not read its memory, for a mote that has its device in a static variable. If all bytes of the
+/// value `M` are zero, all bytes of this type are zero, so that the variable takes no flash memory.
 #[derive(Debug)]
 pub struct Unread<M, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize>(
     RefCell<Device<M, REFUSED, SESSIONS, HANDLE>>,
 );
 
 impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize> Unread<M, REFUSED, SESSIONS, HANDLE> {
-    /// A device with this memory.
+    /// Creates a device with this memory.
     pub const fn new(memory: M) -> Self {
         let sessions = [const { Kept::FREE }; SESSIONS];
         Self(RefCell::new(Device { memory, epoch: Epoch::blank(), admission: Admission::new(), sessions }))
     }
 
-    /// Reads the memory, and returns the device. It refuses all sessions until it knows the [time](Device::set_time).
+    /// Reads the memory, and returns the device. The device refuses all sessions until it knows the
+    /// [time](Device::set_time).
     ///
     /// # Errors
-    /// [`Lost`], also if more connections were refused than there are places.
+    /// [`Lost`] if the memory holds no epoch, or if more connections were refused than there are places.
     pub fn read(&mut self) -> Result<&RefCell<Device<M, REFUSED, SESSIONS, HANDLE>>, Lost> {
         let Device { memory, epoch, admission, .. } = self.0.get_mut();
         admission.load(|refused| memory.load(epoch, refused))?;
@@ -107,64 +109,67 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
 /// The reason why a device rejects a request of its server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rejected {
-    /// The value does not fit the state of the device.
+    /// The value contradicts the state of the device.
     Wrong,
-    /// There is no place left.
+    /// No place is free.
     NoPlace,
-    /// The memory failed.
+    /// The memory failed to store the value.
     Memory,
 }
 
 impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize> Device<M, REFUSED, SESSIONS, HANDLE> {
-    /// A device with the content of its memory. It refuses all sessions until it knows the [time](Self::set_time).
+    /// Creates a device with the content of its memory. The device refuses all sessions until it knows the
+    /// [time](Self::set_time).
     ///
     /// # Errors
-    /// As [`Unread::read`].
+    /// The errors of [`Unread::read`].
     pub fn load(memory: M) -> Result<Self, Lost> {
         let mut unread = Unread::new(memory);
         unread.read()?;
         Ok(unread.0.into_inner())
     }
 
-    /// The memory of the device.
+    /// Returns the memory of the device.
     pub fn into_memory(self) -> M {
         self.memory
     }
 
-    /// The memory, which the device changes by itself.
+    /// Returns the memory of the device. Only the device itself may change it.
     pub const fn memory(&self) -> &M {
         &self.memory
     }
 
-    /// The time of the server at `now`, in seconds since 1970; `None` before the device knows it.
+    /// Returns the time of the server at `now`, in seconds since 1970; `None` before the device knows it.
     pub fn time(&self, now: Instant) -> Option<u32> {
         self.admission.time(now)
     }
 
-    /// The number of the epoch.
+    /// Returns the number of the present epoch.
     pub const fn epoch(&self) -> u16 {
         self.epoch.number
     }
 
-    /// The pre-shared key of a session with the server under this PSK identity.
+    /// Returns the pre-shared key for a session with the server under this PSK identity.
     pub fn psk<C: Crypto>(&self, identity: &[u8]) -> Secret<PSK_LEN> {
         self.epoch.key.psk::<C>(identity)
     }
 
-    /// Sets the time of the server, in seconds since 1970. A device without a clock of its own counts from here.
+    /// Sets the time of the server, in seconds since 1970. A device without a real-time clock counts from this time
+    /// on.
     pub const fn set_time(&mut self, now: Instant, seconds: u32) {
         self.admission.set_time(now, seconds);
     }
 
-    /// Begins the epoch `number`, which follows the present one. `exported` is the keying material of the session with the server
-    /// under [`EXPORTER`](crate::EXPORTER). All tickets and sessions of the previous epoch are refused from now on, and its list of
-    /// refused connections is empty. The number of the present epoch changes nothing.
+    /// Begins the epoch `number`, which must follow the present one. `exported` is the keying material of the session
+    /// with the server under [`EXPORTER`](crate::EXPORTER). From now on, the device refuses all tickets and sessions
+    /// of the previous epoch, and its list of refused connections is empty. With the number of the present epoch,
+    /// nothing changes.
     ///
-    /// The owner then closes all sessions with a [`Connection`](crate::Connection).
+    /// The owner must then close all sessions that have a [`Connection`](crate::Connection).
     ///
     /// # Errors
-    /// [`Rejected::Wrong`] for another number, and if `check` is not [that](Epoch::check) of the epoch; [`Rejected::Memory`]. The
-    /// present epoch does not end.
+    /// [`Rejected::Wrong`] for any other number, and if `check` is not the [check](Epoch::check) of the epoch;
+    /// [`Rejected::Memory`]. After an error, the present epoch continues.
     pub fn begin_epoch<C: Crypto>(
         &mut self,
         number: u16,
@@ -185,13 +190,13 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
         Ok(())
     }
 
-    /// Refuses a connection for the rest of the epoch. Returns the number of places left in the list.
+    /// Refuses a connection for the rest of the epoch. Returns the number of free places in the list.
     ///
-    /// The owner then closes the session of the connection, if there is one.
+    /// The owner must then close the session of the connection, if there is one.
     ///
     /// # Errors
-    /// [`Rejected::NoPlace`]: the server begins a new epoch in place of it. [`Rejected::Memory`]: the connection is refused until
-    /// the device restarts, and the next call tries again to keep it.
+    /// [`Rejected::NoPlace`] if the list is full; the server then begins a new epoch. [`Rejected::Memory`] if the
+    /// memory failed; the connection is refused until the device restarts, and the next call tries again to store it.
     pub fn refuse(&mut self, number: u32) -> Result<usize, Rejected> {
         if !self.admission.refuse(number) {
             return Err(Rejected::NoPlace);
@@ -207,11 +212,12 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
         self.admission.is_refused(number)
     }
 
-    /// Keeps a session that the server opened, until it ends, the epoch ends, or the device restarts. A session of the same
-    /// connection is replaced.
+    /// Stores a session that the server opened, until the session ends, the epoch ends, or the device restarts.
+    /// Replaces an earlier session of the same connection.
     ///
     /// # Errors
-    /// [`Rejected::Wrong`] if the connection is refused, [`Rejected::NoPlace`], also for a ticket or an id that is too long.
+    /// [`Rejected::Wrong`] if the connection is refused. [`Rejected::NoPlace`] if no place is free, or if the ticket
+    /// or id is too long.
     pub fn keep(&mut self, session: HandedOver<'_>) -> Result<(), Rejected> {
         let (flags, bytes) = session.flags();
         let connection = Connection::of(terms(session.state).0).ok_or(Rejected::Wrong)?;
@@ -230,7 +236,7 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
         Ok(())
     }
 
-    /// Frees the place of the session of a connection, or all places.
+    /// Frees the place of the session of this connection, or all places if `number` is `None`.
     #[inline(never)]
     fn forget(&mut self, number: Option<u32>) {
         for place in &mut self.sessions {
@@ -241,8 +247,9 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
         }
     }
 
-    /// The session of a connection that the device opens, for
-    /// [`Endpoint::connect_again`](tegmen::endpoint::Endpoint::connect_again); `None` if there is none, or it is refused.
+    /// Returns the session of a connection that the device opens, for
+    /// [`Endpoint::connect_again`](tegmen::endpoint::Endpoint::connect_again). Returns `None` if there is no such
+    /// session, or if it is refused.
     pub fn to_open(&mut self, now: Instant, number: u32) -> Option<(SessionState, Handle<'_>)> {
         let kept = self.sessions.iter().find(|kept| kept.flags & OPENS != 0 && kept.number() == number)?;
         match self.admission.admit(now, Ok(kept.state.expose())) {
@@ -251,7 +258,8 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
         }
     }
 
-    /// The session with this id, which the server handed over for a peer that opens it; `None` if there is none, or it is refused.
+    /// Returns the session with this id, which the server handed over for a peer that resumes it. Returns `None` if
+    /// there is no such session, or if it is refused.
     pub fn find(&mut self, now: Instant, id: &[u8]) -> Option<SessionState> {
         let is_meant = |kept: &&Kept<HANDLE>| kept.flags == USED && kept.bytes() == id;
         let kept = self.sessions.iter().find(is_meant)?;
@@ -261,13 +269,14 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
         }
     }
 
-    /// The end of a session that was handed over, in seconds since 1970; `None` if there is none of this connection.
+    /// Returns the end of the session of this connection, in seconds since 1970. Returns `None` if the server handed
+    /// over no such session.
     pub fn expires(&self, number: u32) -> Option<u32> {
         let kept = self.sessions.iter().find(|kept| kept.flags != 0 && kept.number() == number)?;
         Some(terms(kept.state.expose()).2)
     }
 
-    /// The state of the device, for its server.
+    /// Returns the state of the device, for its server.
     pub fn status(&self) -> Status {
         Status {
             epoch: self.epoch.number,
@@ -282,7 +291,7 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
     /// Opens the ticket of a peer.
     ///
     /// # Errors
-    /// [`Refused`], which is counted.
+    /// [`Refused`] has the reason, which is also counted.
     pub fn open<C: Crypto>(&mut self, now: Instant, crypto: &mut C, ticket: Ticket<'_>) -> Result<Delegation, Refused> {
         let mut state = Secret::zeroed();
         let state = if !self.epoch.has_tickets() || ticket.epoch() != Some(self.epoch.number) {

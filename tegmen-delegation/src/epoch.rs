@@ -6,30 +6,32 @@ use tegmen::crypto::{Crypto, DIGEST_LEN};
 use tegmen::secret::{Secret, same};
 use tegmen_tickets::{TICKET_KEY_LEN, TicketKey};
 
-/// The label of the keying material of a session between device and server (RFC 5705), from which the next epoch gets its key.
+/// The label of the keying material of a session between device and server (RFC 5705). The key of the next epoch is
+/// derived from this material.
 pub const EXPORTER: &[u8] = b"EXPORTER-tegmen-delegation-epoch";
 /// Bytes of a pre-shared key, and of the keying material under [`EXPORTER`].
 pub const PSK_LEN: usize = DIGEST_LEN;
 
-/// Bytes of [`Epoch::check`].
+/// Number of bytes of [`Epoch::check`].
 pub const CHECK_LEN: usize = 8;
 
-/// The secret that a device shares with its delegation server during one epoch, 32 random bytes for the first.
+/// The secret that a device shares with its delegation server during one epoch. The secret of the first epoch is 32
+/// random bytes.
 ///
-/// [`Self::next`] is the secret of the next epoch. It does not reveal this one, so a stolen device key does not open the sessions
-/// of earlier epochs.
+/// [`Self::next`] derives the secret of the next epoch. That secret does not reveal this one, so a stolen device key
+/// does not open the sessions of earlier epochs.
 #[derive(Debug)]
 pub struct DeviceKey(pub Secret<PSK_LEN>);
 
 impl DeviceKey {
-    /// The pre-shared key of a session between device and server, whose PSK identity is `identity`.
+    /// Returns the pre-shared key for a session between device and server with the PSK identity `identity`.
     pub fn psk<C: Crypto>(&self, identity: &[u8]) -> Secret<PSK_LEN> {
         let mut psk = Secret::zeroed();
         derive::<C>(self.0.expose(), b"session\0", identity, psk.expose_mut());
         psk
     }
 
-    /// The secret of the next epoch.
+    /// Returns the secret of the next epoch.
     pub fn next<C: Crypto>(&self) -> Self {
         let mut next = Self(Secret::zeroed());
         self.write_next::<C>(&mut next.0);
@@ -42,25 +44,26 @@ impl DeviceKey {
     }
 }
 
-/// An epoch: the time between two resets, in which one key seals the tickets of a device.
+/// An epoch: the period in which one key seals the tickets of a device.
 #[derive(Debug)]
 pub struct Epoch {
-    /// The number of the epoch, 0 before the first one. There are no tickets in epoch 0. The ticket key has the number as its name.
+    /// The number of the epoch. It is 0 before the first epoch, when there are no tickets. The number is also the
+    /// name of the ticket key.
     pub number: u16,
-    /// The device key of the epoch.
+    /// The device key of this epoch.
     pub key: DeviceKey,
-    /// The key of the tickets.
+    /// The key that seals the tickets of this epoch.
     pub tickets: TicketKey,
 }
 
 impl Epoch {
-    /// Bytes of [`Self::write`].
+    /// Number of bytes that [`Self::write`] writes.
     pub const LEN: usize = 2 + PSK_LEN + TICKET_KEY_LEN;
 
     /// Writes the epoch with its keys, for a [`Memory`](crate::Memory): number, device key, ticket key.
     ///
     /// # Errors
-    /// [`Full`].
+    /// [`Full`] if there is no space.
     #[inline]
     pub fn write(&self, out: &mut Writer<'_>) -> Result<(), Full> {
         out.u16(self.number)?;
@@ -68,10 +71,10 @@ impl Epoch {
         out.put(self.tickets.0.expose())
     }
 
-    /// Reads the output of [`Self::write`].
+    /// Reads the bytes that [`Self::write`] wrote.
     ///
     /// # Errors
-    /// [`Truncated`].
+    /// [`Truncated`] if bytes are missing.
     #[inline]
     pub fn read(reader: &mut Reader<'_>) -> Result<Self, Truncated> {
         let number = reader.u16()?;
@@ -79,19 +82,20 @@ impl Epoch {
         Ok(Self { number, key, tickets: TicketKey(Secret::new(reader.array()?)) })
     }
 
-    /// The epoch of a device that is new, or was reset to a new device key.
+    /// Creates the epoch of a device that is new, or was reset to a new device key.
     pub const fn first(key: DeviceKey) -> Self {
         Self { number: 0, key, tickets: TicketKey(Secret::zeroed()) }
     }
 
-    /// The epoch after this one, which a session between device and server begins. `exported` is its keying material under
-    /// [`EXPORTER`]. Returns `None` behind epoch 65,535: the device then needs a new device key.
+    /// Returns the epoch after this one, which device and server begin in a session. `exported` is the keying
+    /// material of that session under [`EXPORTER`]. Returns `None` after epoch 65,535: the device then needs a new
+    /// device key.
     pub fn next<C: Crypto>(&self, exported: &Secret<PSK_LEN>) -> Option<Self> {
         let mut next = Self::blank();
         self.write_next::<C>(exported, &mut next).then_some(next)
     }
 
-    /// Writes [`Self::next`] to `next`. Returns false behind epoch 65,535.
+    /// Writes the result of [`Self::next`] to `next`. Returns false after epoch 65,535.
     pub(crate) fn write_next<C: Crypto>(&self, exported: &Secret<PSK_LEN>, next: &mut Self) -> bool {
         let Some(number) = self.number.checked_add(1) else { return false };
         next.number = number;
@@ -102,26 +106,26 @@ impl Epoch {
         true
     }
 
-    /// A place for an epoch.
+    /// Returns a value into which an epoch can be written. All its bytes are zero.
     pub(crate) const fn blank() -> Self {
         Self::first(DeviceKey(Secret::zeroed()))
     }
 
-    /// The number that the ticket key has as its name.
+    /// Returns the number in the name of the ticket key.
     pub(crate) const fn number_of_tickets(&self) -> u16 {
         let &[a, b, ..] = self.tickets.0.expose();
         u16::from_be_bytes([a, b])
     }
 
-    /// A value that device and server compare before they use the ticket key: they derive different keys if they do not mean the
-    /// same session. It does not reveal the key.
+    /// Returns a value that device and server compare before they use the ticket key. If they derive the key from
+    /// different sessions, the values differ. The value does not reveal the key.
     pub fn check<C: Crypto>(&self) -> [u8; CHECK_LEN] {
         let mut check = [0; CHECK_LEN];
         derive::<C>(self.tickets.0.expose(), b"check", &[], &mut check);
         check
     }
 
-    /// True if the epoch has this number, tickets and this [check](Self::check).
+    /// True if the epoch has this number, a ticket key, and this [check](Self::check).
     #[inline(never)]
     pub(crate) fn is_meant<C: Crypto>(&self, number: u16, check: &[u8; CHECK_LEN]) -> bool {
         self.number == number && self.has_tickets() && same(&self.check::<C>(), check)
@@ -133,7 +137,7 @@ impl Epoch {
     }
 }
 
-/// Writes the first bytes of the HMAC-SHA-256 of what is derived, and what follows it, as many as `out` has.
+/// Derives `out.len()` bytes: the first bytes of an HMAC-SHA-256 over the label and the data after it.
 #[inline(never)]
 fn derive<C: Crypto>(key: &[u8], label: &[u8], more: &[u8], out: &mut [u8]) {
     // In place, because a key that is returned is copied.

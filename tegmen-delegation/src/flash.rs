@@ -1,7 +1,8 @@
 //! The epoch and the refused connections of a device in two pages of flash memory.
 //!
-//! A page holds the epoch in seven records, and after them a record for each refused connection. The next epoch goes to the other
-//! page, which is erased first. The page with the higher epoch is valid, so a power cut leaves one of both epochs whole.
+//! A page holds the epoch in seven records, and after them one record for each refused connection. The next epoch is
+//! written to the other page, which is erased first. The page with the higher epoch is valid. So after a power cut,
+//! one of the two epochs is whole.
 
 use crate::device::{Lost, Memory};
 use crate::epoch::{Epoch, PSK_LEN};
@@ -9,23 +10,23 @@ use tegmen::buf::copy;
 use tegmen_flash::{Flash, Page, RECORD_LEN, record};
 use tegmen_tickets::TICKET_KEY_LEN;
 
-/// Bytes that a record keeps.
+/// Number of bytes of the value in a record.
 const VALUE_LEN: usize = 8;
-/// The place of the ticket key, after the device key.
+/// The position of the ticket key in a page, after the device key.
 const OF_TICKETS: usize = PSK_LEN / VALUE_LEN * RECORD_LEN;
-/// The place of the first refused connection, after the ticket key.
+/// The position of the first refused connection in a page, after the ticket key.
 const FIRST: usize = OF_TICKETS + TICKET_KEY_LEN.div_ceil(VALUE_LEN) * RECORD_LEN;
 
-/// The memory of a device in two pages, which hold nothing else.
+/// The memory of a device in two pages of flash memory. The pages hold no other data.
 #[derive(Debug)]
 pub struct FlashMemory<F> {
     flash: F,
     page: Page,
-    /// The place of the next record.
+    /// The position of the next record in the page.
     at: usize,
 }
 
-/// The reason why something was not kept.
+/// The reason why a value was not stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotKept<E> {
     /// The page of the epoch is full.
@@ -35,12 +36,13 @@ pub enum NotKept<E> {
 }
 
 impl<F: Flash> FlashMemory<F> {
-    /// The memory in these pages.
+    /// Creates the memory in these pages.
     pub const fn new(flash: F) -> Self {
         Self { flash, page: Page::A, at: 0 }
     }
 
-    /// Begins with an epoch, and discards the content of both pages: for a device key that was never used.
+    /// Stores a first epoch, and discards the content of both pages. Use it only for a device key that was never
+    /// used.
     ///
     /// # Errors
     /// The error of the hardware.
@@ -51,7 +53,7 @@ impl<F: Flash> FlashMemory<F> {
         Ok(memory)
     }
 
-    /// The pages, to be opened again.
+    /// Returns the flash memory, from which the memory can be created again.
     pub fn into_flash(self) -> F {
         self.flash
     }
@@ -74,7 +76,7 @@ impl<F: Flash> FlashMemory<F> {
         self.write_part(epoch.tickets.0.expose())
     }
 
-    /// Appends a part of the epoch.
+    /// Appends a part of the epoch as records.
     #[inline(never)]
     fn write_part(&mut self, part: &[u8]) -> Result<(), F::Error> {
         part.chunks(VALUE_LEN).try_for_each(|chunk| {
@@ -93,7 +95,7 @@ impl<F: Flash> FlashMemory<F> {
         self.flash.program(self.page, at, &of_number(value))
     }
 
-    /// Reads the epoch of a page, and returns its number; `None` if it is not whole.
+    /// Reads the epoch of a page, and returns its number. Returns `None` if the page does not hold a whole epoch.
     #[inline(never)]
     fn read(&self, page: Page, epoch: &mut Epoch) -> Option<u16> {
         self.read_part(page, 0, epoch.key.0.expose_mut())?;
@@ -101,7 +103,7 @@ impl<F: Flash> FlashMemory<F> {
         Some(epoch.number_of_tickets())
     }
 
-    /// Reads a part of the epoch at a place.
+    /// Reads a part of the epoch from the position `at`.
     #[inline(never)]
     fn read_part(&self, page: Page, mut at: usize, part: &mut [u8]) -> Option<()> {
         let mut bytes = [0; RECORD_LEN];
@@ -115,7 +117,7 @@ impl<F: Flash> FlashMemory<F> {
         Some(())
     }
 
-    /// Reads a record. Returns false if it is not whole.
+    /// Reads a record. Returns false if the record is not whole.
     #[inline(never)]
     fn read_record(&self, page: Page, at: usize, bytes: &mut [u8; RECORD_LEN]) -> bool {
         self.flash.read(page, at, bytes);
@@ -167,7 +169,7 @@ impl<F: Flash> Memory for FlashMemory<F> {
     }
 }
 
-/// The record of a number.
+/// Returns the record that contains a number.
 #[inline(never)]
 fn of_number(value: u64) -> [u8; RECORD_LEN] {
     record(value)

@@ -1,4 +1,4 @@
-//! The tickets of one device at its delegation server.
+//! The tickets that a delegation server issues for one device.
 
 use crate::epoch::Epoch;
 use crate::ticket::{Connection, Delegation, LONGEST_TICKET, Ticket, seal};
@@ -6,39 +6,41 @@ use tegmen::buf::{Full, Writer};
 use tegmen::crypto::Crypto;
 use tegmen_tickets::TicketKeys;
 
-/// Tickets that all replicas of a server may seal for a device in one epoch.
+/// Maximum number of tickets that all replicas of a server together may seal for a device in one epoch.
 pub const MAX_TICKETS: u32 = 1 << 16;
 
-/// Seals tickets for a device in its present epoch, and opens those of the epoch before for peers that return.
+/// Seals tickets for a device in its present epoch. Opens tickets of the previous epoch for peers that return.
 #[derive(Debug)]
 pub struct Issuer {
     keys: TicketKeys,
     sealed: u32,
 }
 
-/// The reason why a ticket of the previous epoch leads to no new one: the peer has to authenticate itself again.
+/// The reason why a ticket does not lead to a new ticket. The peer must then authenticate again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotReissued {
-    /// The ticket is not of this device and these epochs.
+    /// The ticket belongs to another device or to another epoch.
     Unknown,
     /// The server revoked the connection.
     Revoked,
-    /// The delegation ended.
+    /// The delegation has ended.
     Expired,
 }
 
 impl Issuer {
-    /// The tickets of the present epoch, and of the one before it if there is one. `sealed` is the number of tickets that were sealed
-    /// in the present epoch.
+    /// Creates the issuer for the present epoch, and for the previous one if there is one. `sealed` is the number of
+    /// tickets that were already sealed in the present epoch.
     pub fn new(present: Epoch, before: Option<Epoch>, sealed: u32) -> Self {
         let key = |epoch: Epoch| epoch.has_tickets().then_some(epoch.tickets);
         Self { keys: TicketKeys::of([key(present), None, before.and_then(key), None], 0), sealed }
     }
 
-    /// Seals a ticket for the device, and returns its bytes. The caller keeps the number of tickets before it sends this one.
+    /// Seals a ticket for the device, and returns its bytes. The caller must store the number of sealed tickets
+    /// before it sends the ticket.
     ///
     /// # Errors
-    /// [`Full`] if the epoch has no ticket key, or 65,536 tickets: the server begins a new epoch.
+    /// [`Full`] if the epoch has no ticket key, or if 65,536 tickets were sealed. The server must then begin a new
+    /// epoch.
     pub fn seal<'t, C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -55,11 +57,12 @@ impl Issuer {
         Ok(Ticket(room.get(..len).ok_or(Full)?))
     }
 
-    /// Returns the session of a ticket of this epoch or of the previous epoch, under a new number, for a peer that resumed it at the
-    /// server at the time `now`, in seconds since 1970. Scope, time of authentication and end are those of the ticket.
+    /// Returns the session of a ticket of this or the previous epoch, under a new connection number. `now` is the
+    /// time at which the peer resumed the session at the server, in seconds since 1970. The scope, the time of
+    /// authentication and the end do not change.
     ///
     /// # Errors
-    /// [`NotReissued`].
+    /// [`NotReissued`] has the reason.
     pub fn reissue<C: Crypto>(
         &self,
         crypto: &mut C,

@@ -1,13 +1,13 @@
 //! Delegated sessions (R. Hummen and others, "Delegation-based Authentication and Authorization for the IP-based Internet of
 //! Things", 2014).
 //!
-//! A delegation server performs the handshake with certificates in the name of a device. Then the remote peer resumes the session at
-//! the device, which has neither a certificate nor a private key, and links no public-key cryptography. The session comes to the
-//! device by a [ticket](Ticket) (RFC 5077) that the server encrypts for it, or by a [handed-over session](HandedOver) for peers that
-//! resume by session id.
+//! A delegation server performs the handshake with certificates in the name of a device. Then the remote peer resumes
+//! the session at the device. The device has no certificate and no private key, and its image contains no public-key
+//! cryptography. There are two ways to bring a session to the device: a [ticket](Ticket) (RFC 5077) that the server
+//! encrypts for the device, or a [handed-over session](HandedOver) for peers that resume by session id.
 //!
-//! A device and its server share a [device key](DeviceKey). An [epoch](Epoch) has one ticket key, and one list of refused
-//! connections. The next epoch refuses all tickets of the previous epoch.
+//! A device and its server share a [device key](DeviceKey). Each [epoch](Epoch) has one ticket key and one list of
+//! refused connections. In the next epoch, the device refuses all tickets of the previous epoch.
 //!
 //! The device and the server use this crate. It needs neither an operating system nor a heap.
 

@@ -1,4 +1,5 @@
-//! The requests of a delegation server to a device, and the response with its state. Numbers are in network byte order.
+//! The requests of a delegation server to a device, and the response with the state of the device. Numbers are in
+//! network byte order.
 
 use crate::epoch::CHECK_LEN;
 use crate::refusal::Refusals;
@@ -8,18 +9,18 @@ use tegmen::address::Address;
 use tegmen::buf::{Full, Reader, Truncated, Writer};
 use tegmen::dtls::Handle;
 
-/// A resource of a device for its delegation server.
+/// A resource of a device that only its delegation server uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Resource {
-    /// POST: begin an epoch.
+    /// POST begins an epoch.
     Epoch,
-    /// POST: refuse a connection.
+    /// POST refuses a connection.
     Refuse,
-    /// POST: keep a session.
+    /// POST stores a session that the server hands over.
     Keep,
-    /// POST: resume a session that was handed over.
+    /// POST makes the device resume a session that was handed over.
     Go,
-    /// GET: the state of the device.
+    /// GET returns the state of the device.
     Status,
 }
 
@@ -27,7 +28,7 @@ impl Resource {
     /// All resources.
     pub const ALL: [Self; 5] = [Self::Epoch, Self::Refuse, Self::Keep, Self::Go, Self::Status];
 
-    /// The path, with no slash in front.
+    /// Returns the path, without a leading slash.
     pub const fn path(self) -> &'static str {
         match self {
             Self::Epoch => "dlg/ep",
@@ -39,10 +40,10 @@ impl Resource {
     }
 }
 
-/// A request of the server.
+/// A request of the delegation server.
 #[derive(Clone, Copy, Debug)]
 pub enum Request<'r> {
-    /// [`Resource::Epoch`]: number (2), time (4), check (8).
+    /// For [`Resource::Epoch`]: number (2 bytes), time (4), check (8).
     Epoch {
         /// The number of the epoch.
         number: u16,
@@ -51,66 +52,68 @@ pub enum Request<'r> {
         /// The [check](crate::Epoch::check) of the epoch.
         check: [u8; CHECK_LEN],
     },
-    /// [`Resource::Refuse`]: the number (4) of a connection.
+    /// For [`Resource::Refuse`]: the number of a connection (4 bytes).
     Refuse(u32),
-    /// [`Resource::Keep`].
+    /// For [`Resource::Keep`]: the session to store.
     Keep(HandedOver<'r>),
-    /// [`Resource::Go`].
+    /// For [`Resource::Go`]: the session to resume.
     Go {
-        /// The connection and its peer.
+        /// The connection of the session, and the address of its peer.
         go: Go,
-        /// The name that the peer was asked for by server_name (RFC 6066, section 3) as the session was opened; empty if there is none.
-        /// A device that does not send one in its ClientHello is taken for another client by some servers, which then do not resume.
+        /// The name in the server_name extension of the ClientHello that opened the session (RFC 6066, section 3);
+        /// empty without the extension. If the device does not send the same name in its ClientHello, some servers
+        /// treat it as another client and do not resume the session.
         server_name: &'r [u8],
     },
-    /// [`Resource::Status`]: no payload.
+    /// For [`Resource::Status`]: no payload.
     Status,
 }
 
-/// A session that is handed over: flags (1), state (62), ticket or id. The flags are 1 if the device opens the session,
-/// and 2 for a ticket.
+/// A session that the server hands over: flags (1 byte), state (62), ticket or id. The flag 1 is set if the device
+/// opens the session, and the flag 2 for a ticket.
 #[derive(Clone, Copy)]
 pub struct HandedOver<'r> {
     /// The [state](crate::Delegation::state) of the delegation.
     pub state: &'r [u8; STATE_LEN],
     /// The ticket or id with which the session is resumed.
     pub handle: Handle<'r>,
-    /// True if the device opens the session, false if its peer does.
+    /// True if the device resumes the session as client, false if its peer does.
     pub opens: bool,
 }
 
-/// The device opens the session.
+/// Flag: the device resumes the session as client.
 pub(crate) const OPENS: u8 = 1;
-/// The session is resumed with a ticket.
+/// Flag: the session is resumed with a ticket, otherwise with an id.
 const IS_TICKET: u8 = 2;
 
-/// The connection that the device opens, and the address of its peer: number (4), address (16), port (2).
+/// The number of the connection that the device opens (4 bytes), and the address (16) and port (2) of its peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Go {
     /// The number of the connection.
     pub number: u32,
-    /// The address of the peer.
+    /// The address and the port of the peer.
     pub peer: Address,
 }
 
-/// The state of a device: epoch, refused, most refused, sessions, most sessions, and six numbers of refusals (2 each).
+/// The state of a device, as 11 numbers of 2 bytes: epoch, refused, most_refused, sessions, most_sessions, and six
+/// counts of refusals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Status {
-    /// The number of the epoch.
+    /// The number of the present epoch.
     pub epoch: u16,
-    /// The connections that are refused in this epoch.
+    /// Number of connections that are refused in this epoch.
     pub refused: u16,
-    /// The connections that can be refused in an epoch.
+    /// Maximum number of connections that can be refused in an epoch.
     pub most_refused: u16,
-    /// The sessions that were handed over and have not ended.
+    /// Number of stored sessions that were handed over.
     pub sessions: u16,
-    /// The sessions that can be kept.
+    /// Maximum number of sessions that can be stored.
     pub most_sessions: u16,
-    /// The sessions that were refused.
+    /// Counts of refused sessions, by reason.
     pub refusals: Refusals,
 }
 
-/// The bytes are not a request.
+/// The bytes are not a valid request or response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed;
 
@@ -124,7 +127,7 @@ impl<'r> Request<'r> {
     /// Reads the payload of a request to a resource.
     ///
     /// # Errors
-    /// [`Malformed`].
+    /// [`Malformed`] if the payload does not parse.
     #[inline]
     pub fn read(resource: Resource, payload: &'r [u8]) -> Result<Self, Malformed> {
         Self::parse(resource, payload).ok_or(Malformed)
@@ -150,7 +153,7 @@ impl<'r> Request<'r> {
         })
     }
 
-    /// The resource of the request.
+    /// Returns the resource to which the request is sent.
     pub const fn resource(&self) -> Resource {
         match self {
             Self::Epoch { .. } => Resource::Epoch,
@@ -161,10 +164,10 @@ impl<'r> Request<'r> {
         }
     }
 
-    /// Writes the payload.
+    /// Writes the payload of the request.
     ///
     /// # Errors
-    /// [`Full`].
+    /// [`Full`] if there is no space.
     pub fn write(&self, out: &mut Writer<'_>) -> Result<(), Full> {
         match self {
             Self::Epoch { number, time, check } => {
@@ -185,7 +188,7 @@ impl<'r> Request<'r> {
     }
 }
 
-/// The state has the master secret: it is not printed.
+/// The state contains the master secret, so it is not printed.
 impl fmt::Debug for HandedOver<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { state: _, handle, opens } = self;
@@ -208,7 +211,7 @@ impl<'r> HandedOver<'r> {
         out.put(bytes)
     }
 
-    /// The flags, and the bytes of the ticket or id.
+    /// Returns the flags, and the bytes of the ticket or id.
     pub(crate) const fn flags(&self) -> (u8, &'r [u8]) {
         let opens = if self.opens { OPENS } else { 0 };
         match self.handle {
@@ -218,7 +221,7 @@ impl<'r> HandedOver<'r> {
     }
 }
 
-/// Writes each number to its place.
+/// Writes each number to its place, in network byte order.
 #[inline(never)]
 fn put(places: &mut [[u8; 2]], numbers: &[u16]) {
     for (place, number) in places.iter_mut().zip(numbers) {
@@ -226,19 +229,19 @@ fn put(places: &mut [[u8; 2]], numbers: &[u16]) {
     }
 }
 
-/// The ticket or id of these flags.
+/// Returns the ticket or id, according to the flags.
 pub(crate) const fn handle(flags: u8, bytes: &[u8]) -> Handle<'_> {
     if flags & IS_TICKET != 0 { Handle::Ticket(bytes) } else { Handle::Id(bytes) }
 }
 
 impl Status {
-    /// Bytes of the response.
+    /// Number of bytes of the response.
     pub const LEN: usize = 22;
 
     /// Reads a response.
     ///
     /// # Errors
-    /// [`Malformed`].
+    /// [`Malformed`] if the payload does not parse.
     pub fn read(payload: &[u8]) -> Result<Self, Malformed> {
         let reader = &mut Reader::new(payload);
         let (epoch, refused, most_refused) = (reader.u16()?, reader.u16()?, reader.u16()?);
@@ -251,15 +254,15 @@ impl Status {
         reader.is_empty().then_some(status).ok_or(Malformed)
     }
 
-    /// Writes the response.
+    /// Writes the payload of the response.
     ///
     /// # Errors
-    /// [`Full`].
+    /// [`Full`] if there is no space.
     pub fn write(&self, out: &mut Writer<'_>) -> Result<(), Full> {
         out.put(&self.bytes())
     }
 
-    /// The bytes of the response.
+    /// Returns the payload of the response.
     #[inline(never)]
     pub(crate) fn bytes(&self) -> [u8; Self::LEN] {
         let numbers = [self.epoch, self.refused, self.most_refused, self.sessions, self.most_sessions];

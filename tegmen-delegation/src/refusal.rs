@@ -1,28 +1,28 @@
 //! The reasons for which a device refuses sessions.
 
-/// The reason why a device refuses a session. The peer gets the same alert in all cases.
+/// The reason why a device refuses a session. The peer gets the same alert for all reasons.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// The ticket is not authentic: it was made up, changed, or sealed for another device.
+    /// The ticket is not authentic: it was forged or changed, or sealed for another device.
     Unknown,
     /// The ticket belongs to another epoch.
     Epoch,
-    /// The server revoked the connection.
+    /// The delegation server revoked the connection.
     Revoked,
-    /// The delegation ended.
+    /// The delegation has ended.
     Expired,
-    /// The peer authenticated itself at a time more than 60 seconds ahead.
+    /// The peer authenticated at a time more than 60 seconds after the present time of the device.
     Early,
-    /// The device does not know the time yet.
+    /// The device does not know the present time yet.
     NoTime,
 }
 
-/// The number of sessions that were refused since the start, by reason, up to 65,535 each.
+/// The numbers of sessions that were refused since the start, one for each reason. Each number is at most 65,535.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Refusals(pub [u16; 6]);
 
 impl Refusals {
-    /// The number for a reason.
+    /// Returns the number for a reason.
     pub const fn of(&self, reason: Refused) -> u16 {
         let [unknown, epoch, revoked, expired, early, no_time] = self.0;
         match reason {

@@ -13,35 +13,36 @@ use tegmen::identity::PeerId;
 use tegmen::secret::Secret;
 use tegmen::time::Instant;
 
-/// The [resources](Resource) of a device. Only its [server](SERVER) may use them.
+/// The [resources](Resource) of a device. Only its delegation [server](SERVER) may use them.
 #[derive(Debug)]
 pub struct Resources<'d, M, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize> {
-    /// The device.
+    /// The device whose state the resources read and change.
     pub device: &'d RefCell<Device<M, REFUSED, SESSIONS, HANDLE>>,
-    /// The keying material of the session with the server under [`EXPORTER`](crate::EXPORTER); `None` before there is one.
+    /// The keying material of the session with the server under [`EXPORTER`](crate::EXPORTER); `None` before such a
+    /// session.
     pub exported: Option<Secret<PSK_LEN>>,
-    /// The time of the call.
+    /// The time of the current call.
     pub now: Instant,
-    /// The work that the last request left to the owner of the endpoint, who takes it.
+    /// An action that the last request leaves to the owner of the endpoint. The owner takes it.
     pub due: Option<Due>,
 }
 
-/// The work that a request leaves to the owner of the endpoint.
+/// An action that a request leaves to the owner of the endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Due {
     /// Close the session of the connection with this number.
     Close(u32),
-    /// Close all sessions of connections: another epoch began.
+    /// Close the sessions of all connections: a new epoch has begun.
     CloseAll,
-    /// Resume a session at its peer: see [`Device::to_open`].
+    /// Resume a session with its peer as server: see [`Device::to_open`].
     Open(Go),
 }
 
 impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize>
     Resources<'_, M, REFUSED, SESSIONS, HANDLE>
 {
-    /// Notes that a session begins. Call it for each [`Event::Established`](tegmen::endpoint::Event): a session with another peer
-    /// than the server changes nothing.
+    /// Notes that a session begins. Call this function for each [`Event::Established`](tegmen::endpoint::Event). A
+    /// session with a peer other than the delegation server changes nothing.
     pub fn established<C: Crypto, P: Peers, R: Roles>(&mut self, endpoint: &mut Endpoint<P, R>, peer: PeerId) {
         if endpoint.peers.peer(peer).is_some_and(|peer| peer.principal() == SERVER) {
             let exported = self.exported.get_or_insert_with(Secret::zeroed);
@@ -51,7 +52,7 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
         }
     }
 
-    /// Answers a request of the server. Returns `None` for the path of another resource.
+    /// Answers a request. Returns `None` if the path names another resource.
     pub fn handle<C: Crypto>(
         &mut self,
         request: &Authorized<'_>,
@@ -65,7 +66,7 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
         })
     }
 
-    /// Answers a request to one resource, whose sender the caller knows to be the server.
+    /// Answers a request to one resource. The caller must have checked that the sender is the delegation server.
     ///
     /// # Errors
     /// The code of an error response.

@@ -7,13 +7,13 @@ use tegmen::identity::Principal;
 use tegmen::secret::Secret;
 use tegmen_tickets::{OVERHEAD, TicketKey, TicketKeys};
 
-/// Bytes of [`Delegation::state`].
+/// Number of bytes of [`Delegation::state`].
 pub const STATE_LEN: usize = SessionState::LEN + 4 + 4;
-/// Bytes of a ticket.
+/// Number of bytes of a ticket.
 pub const LONGEST_TICKET: usize = OVERHEAD + STATE_LEN;
 
-/// A delegated connection: a number below 2^24 that its server gives once in an epoch, and the index of the scope that the server
-/// authorised, which is the device's to define.
+/// A delegated connection: its number, which is below 2^24 - 1 and which the server gives only once in an epoch, and
+/// the index of the scope that the server authorized. The device defines the meaning of each scope.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Connection {
     /// The number of the connection.
@@ -22,27 +22,27 @@ pub struct Connection {
     pub scope: u8,
 }
 
-/// The highest number: one above it would let a principal be [`Principal::NOBODY`].
+/// The highest number of a connection. With the next number, a principal could be [`Principal::NOBODY`].
 const MAX_NUMBER: u32 = (1 << 24) - 2;
 
 impl Connection {
-    /// A connection; `None` if the number is 2^24 - 1 or higher.
+    /// Creates a connection. Returns `None` if the number is 2^24 - 1 or higher.
     pub fn new(number: u32, scope: u8) -> Option<Self> {
         (number <= MAX_NUMBER).then_some(Self { number, scope })
     }
 
-    /// The principal of the peer at the device.
+    /// Returns the principal of the peer at the device.
     pub const fn principal(self) -> Principal {
         Principal(self.number << 8 | self.scope as u32)
     }
 
-    /// The connection of a principal; `None` if the principal is not that of a delegated session.
+    /// Returns the connection of a principal; `None` if the principal does not belong to a delegated session.
     pub fn of(principal: Principal) -> Option<Self> {
         Self::new(principal.0 >> 8, principal.0 as u8)
     }
 }
 
-/// The principal that a device gives the sessions with its delegation server. No connection has it.
+/// The principal that a device gives to sessions with its delegation server. No connection has this principal.
 pub const SERVER: Principal = Principal(0xffff_ff00);
 
 /// A session that a server opened in the name of a device. Times are in seconds since 1970.
@@ -51,17 +51,17 @@ pub struct Delegation {
     /// The session. Its principal is [`Connection::principal`], and `since` is the time at which the peer and the server
     /// authenticated each other.
     pub session: SessionState,
-    /// The time from which the device refuses the session.
+    /// The time from which on the device refuses the session.
     pub expires: u32,
 }
 
 impl Delegation {
-    /// The connection.
+    /// Returns the connection of the session.
     pub fn connection(&self) -> Option<Connection> {
         Connection::of(self.session.principal)
     }
 
-    /// The state of the delegation, in a ticket and where a session is handed over:
+    /// Returns the state of the delegation in the form in which a ticket and a handed-over session contain it:
     ///
     /// ```text
     /// cipher suite (2), master secret (48), connection (3), scope (1), since (4), expires (4)
@@ -78,7 +78,7 @@ impl Delegation {
         Ok(state)
     }
 
-    /// Reads [`Self::state`].
+    /// Reads the form that [`Self::state`] returns.
     pub(crate) fn read(state: &[u8; STATE_LEN]) -> Self {
         let &[high, low, ref master @ .., _, _, _, _, _, _, _, _, _, _, _, _] = state;
         let (principal, since, expires) = terms(state);
@@ -87,30 +87,30 @@ impl Delegation {
     }
 }
 
-/// The principal of a [state](Delegation::state), its `since` and its end.
+/// Returns three parts of a [state](Delegation::state): the principal, `since` and the end.
 pub(crate) const fn terms(state: &[u8; STATE_LEN]) -> (Principal, u32, u32) {
     let &[.., a, b, c, d, e, f, g, h, i, j, k, l] = state;
     let principal = Principal(u32::from_be_bytes([a, b, c, d]));
     (principal, u32::from_be_bytes([e, f, g, h]), u32::from_be_bytes([i, j, k, l]))
 }
 
-/// A ticket.
+/// A ticket for a device:
 ///
 /// ```text
 /// epoch (2) | nonce (9) | sealed: cipher suite (2), master secret (48), connection (3), scope (1), since (4), expires (4) | tag (16)
 /// ```
 ///
-/// The epoch is the key name of `tegmen_tickets`, which seals and opens.
+/// The epoch is the name of the key in `tegmen_tickets`, which seals and opens tickets.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket<'t>(pub &'t [u8]);
 
 impl Ticket<'_> {
-    /// The epoch in which the ticket was sealed. It is not authentic before the ticket opens.
+    /// Returns the epoch in which the ticket was sealed. The epoch is not authentic before the ticket opens.
     pub fn epoch(self) -> Option<u16> {
         self.0.first_chunk().copied().map(u16::from_be_bytes)
     }
 
-    /// Opens the ticket; `None` if this key did not seal it.
+    /// Opens the ticket. Returns `None` if this key did not seal it.
     pub fn open<C: Crypto>(self, key: &TicketKey, crypto: &mut C) -> Option<Delegation> {
         let mut state = Secret::zeroed();
         self.open_into(key, crypto, &mut state).then(|| Delegation::read(state.expose()))
@@ -125,7 +125,7 @@ impl Ticket<'_> {
 /// Seals a ticket.
 ///
 /// # Errors
-/// [`Full`] as [`TicketKeys::seal`], and for a session without `since`.
+/// [`Full`] for the reasons of [`TicketKeys::seal`], and for a session without `since`.
 pub(crate) fn seal<C: Crypto>(
     keys: &mut TicketKeys,
     crypto: &mut C,

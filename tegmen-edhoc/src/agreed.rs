@@ -7,18 +7,18 @@ use lakers::{Completed, MAX_KDF_CONTEXT_LEN};
 use tegmen_base::crypto::Crypto;
 use tegmen_base::secret::{self, Secret};
 
-/// The parameters on which both ends agree, for a context of OSCORE with AES-CCM-16-64-128 and HKDF with SHA-256. Derive one context
-/// from them, once: a second context would repeat nonces.
+/// The parameters on which both peers agree, for an OSCORE context with AES-CCM-16-64-128 and HKDF with SHA-256.
+/// Derive exactly one context from them: a second context would repeat nonces.
 pub struct Agreed {
-    /// Master Secret.
+    /// The OSCORE Master Secret.
     pub master_secret: Secret<16>,
-    /// Master Salt.
+    /// The OSCORE Master Salt.
     pub master_salt: Secret<8>,
-    /// The identifier that the other end has chosen: our Sender ID.
+    /// The connection identifier that the other peer chose. It is our Sender ID.
     pub sender_id: ConnectionId,
-    /// The identifier that this end has chosen: our Recipient ID.
+    /// The connection identifier that we chose. It is our Recipient ID.
     pub recipient_id: ConnectionId,
-    /// The credential of the other end, which has proved that it has the private key.
+    /// The credential of the other peer, which has proved that it has the private key.
     pub peer: Credential,
 }
 
@@ -39,7 +39,7 @@ impl Agreed {
     }
 }
 
-/// EDHOC_Exporter with an empty context (RFC 9528, section 4.2.1).
+/// Computes EDHOC_Exporter with an empty context (RFC 9528, section 4.2.1).
 fn export<C: Crypto>(provider: &mut Provider<'_, C>, state: &Completed, label: u8, out: &mut [u8]) {
     let mut bytes = lakers::edhoc_exporter(state, provider, label, &[0; MAX_KDF_CONTEXT_LEN], 0, out.len());
     out.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);

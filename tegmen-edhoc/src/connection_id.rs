@@ -4,7 +4,7 @@ use lakers::ConnId;
 use tegmen_base::buf::Reader;
 use tegmen_base::cbor;
 
-/// A connection identifier, which is the Recipient ID of its end for OSCORE: 0 to 7 bytes.
+/// A connection identifier of 0 to 7 bytes. It becomes the OSCORE Recipient ID of the peer that chose it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConnectionId(pub(crate) ConnId);
 
@@ -12,28 +12,29 @@ impl ConnectionId {
     /// Maximum number of bytes of an identifier.
     pub const MAX: usize = 7;
 
-    /// Returns the identifier with these bytes; `None` if there are more than [`Self::MAX`].
+    /// Creates an identifier from its bytes; `None` if there are more than [`Self::MAX`].
     pub fn new(bytes: &[u8]) -> Option<Self> {
         if bytes.len() > Self::MAX { None } else { ConnId::from_slice(bytes).map(Self) }
     }
 
-    /// Returns the identifier as bytes.
+    /// Returns the bytes of the identifier.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_slice()
     }
 
-    /// Returns the identifier as it is in messages: a number of one byte, or a string of bytes.
+    /// Returns the identifier in the CBOR form of messages: an integer of one byte, or a byte string.
     pub fn as_cbor(&self) -> &[u8] {
         self.0.as_cbor()
     }
 
-    /// Returns an identifier that `lakers` has read; `None` if it is too long, or a string of one byte that must be a number.
+    /// Converts an identifier that `lakers` has read. Returns `None` if it is too long, or if it is a byte string of
+    /// one byte that must be an integer.
     pub(crate) fn of(read: ConnId) -> Option<Self> {
         Self::new(read.as_slice()).filter(|id| id.0 == read)
     }
 
-    /// Reads an identifier as it is in messages. Returns `None` if it is malformed, too long, or a string of one byte that
-    /// must be a number.
+    /// Reads an identifier in the CBOR form of messages. Returns `None` if it is malformed or too long, or if it is a
+    /// byte string of one byte that must be an integer.
     pub(crate) fn read(reader: &mut Reader<'_>) -> Option<Self> {
         let rest = reader.rest();
         let (major, number) = cbor::read_head(reader)?;

@@ -10,18 +10,20 @@ pub const MAX_CREDENTIAL: usize = 128;
 /// Maximum number of bytes of a `kid`.
 const MAX_KID: usize = 16;
 
-/// A public key on P-256 with its name, as a CWT Claims Set (CCS). Both ends must have the same bytes of it.
+/// A public key on P-256 with its name, as a CWT Claims Set (CCS). Both peers must have identical bytes of the
+/// credential.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Credential(pub(crate) lakers::Credential);
 
-/// The reason for which bytes are no [`Credential`].
+/// The reason why bytes are not a valid [`Credential`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BadCredential {
-    /// It is longer than [`MAX_CREDENTIAL`], or its `kid` longer than 16 bytes.
+    /// The credential is longer than [`MAX_CREDENTIAL`], or its `kid` is longer than 16 bytes.
     TooLong,
-    /// It is not a map of a subject (2) and a confirmation (8) with a COSE_Key (1), in CBOR of definite lengths.
+    /// The bytes are not a map in CBOR of definite lengths that contains a subject (2) and a confirmation (8) with a
+    /// COSE_Key (1).
     Malformed,
-    /// Its key is not on P-256.
+    /// The public key is not on P-256.
     Key,
 }
 
@@ -29,7 +31,7 @@ impl Credential {
     /// Reads a credential.
     ///
     /// # Errors
-    /// [`BadCredential`].
+    /// [`BadCredential`] has the reason.
     pub fn parse(bytes: &[u8]) -> Result<Self, BadCredential> {
         if bytes.len() > MAX_CREDENTIAL {
             return Err(BadCredential::TooLong);
@@ -55,11 +57,12 @@ impl Credential {
         Ok(Self(credential))
     }
 
-    /// Writes the credential of a key: `subject` is its name, `kid` its short name, `share` its point (SEC 1, uncompressed, 65
-    /// bytes). Returns the bytes.
+    /// Writes the credential of a public key, and returns its bytes. `subject` is the name of the owner, `kid` the
+    /// short name of the key, and `share` its point (SEC 1, uncompressed, 65 bytes).
     ///
     /// # Errors
-    /// [`Full`]; [`MAX_CREDENTIAL`] bytes are enough for a subject and a `kid` of 37 bytes together.
+    /// [`Full`] if `out` is too short. [`MAX_CREDENTIAL`] bytes are enough for a subject and a `kid` of 37 bytes
+    /// together.
     pub fn write<'o>(subject: Option<&str>, kid: &[u8], share: &[u8; 65], out: &'o mut [u8]) -> Result<&'o [u8], Full> {
         let mut writer = Writer::new(out);
         cbor::write_head(cbor::MAP, if subject.is_some() { 2 } else { 1 }, &mut writer)?;
@@ -84,12 +87,12 @@ impl Credential {
         Ok(writer.finish())
     }
 
-    /// Returns the bytes.
+    /// Returns the bytes of the credential.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.bytes.content.get(..self.0.bytes.len).unwrap_or(&[])
     }
 
-    /// Returns the short name of the key.
+    /// Returns the short name of the key, if it has one.
     pub fn kid(&self) -> Option<&[u8]> {
         let kid = self.0.kid.as_ref()?;
         kid.content.get(..kid.len)
@@ -100,7 +103,7 @@ impl Credential {
         matches!(&self.0.key, CredentialKey::EC2Compact(ours) if ours == x)
     }
 
-    /// True if `id` names this credential.
+    /// True if `id` identifies this credential.
     pub fn is_meant_by(&self, id: &CredentialId<'_>) -> bool {
         match id {
             CredentialId::Kid(kid) => self.kid() == Some(kid),
@@ -109,17 +112,17 @@ impl Credential {
     }
 }
 
-/// The form in which a message names the credential of its sender (RFC 9528, section 3.5.3).
+/// The identification of the sender's credential in a message (RFC 9528, section 3.5.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CredentialId<'m> {
-    /// By its `kid`.
+    /// The message contains the `kid` of the credential.
     Kid(&'m [u8]),
-    /// By its bytes.
+    /// The message contains the whole credential.
     Value(&'m [u8]),
 }
 
 impl<'m> CredentialId<'m> {
-    /// Reads ID_CRED_I or ID_CRED_R; `None` if it is of another kind.
+    /// Reads ID_CRED_I or ID_CRED_R. Returns `None` if it is neither a `kid` nor a whole credential.
     pub(crate) fn read(id: &'m IdCred) -> Option<Self> {
         let bytes = id.bytes.content.get(..id.bytes.len)?;
         match bytes {
@@ -133,12 +136,12 @@ impl<'m> CredentialId<'m> {
     }
 }
 
-/// The form in which an end sends its own credential.
+/// The form in which a peer sends its own credential.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transfer {
-    /// By its `kid`: the other end must have the credential.
+    /// Sends only the `kid`. The other peer must already have the credential.
     ByReference,
-    /// Whole.
+    /// Sends the whole credential.
     ByValue,
 }
 
@@ -151,7 +154,7 @@ impl From<Transfer> for CredentialTransfer {
     }
 }
 
-/// The own credential and its private key.
+/// Our credential and its private key.
 pub struct Identity {
     pub(crate) private: Secret<32>,
     pub(crate) credential: Credential,
@@ -159,18 +162,19 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Returns the identity with this private key, a scalar of P-256, and its credential. A credential without a `kid` is sent whole.
+    /// Creates the identity from its private key, which is a scalar of P-256, and its credential. A credential
+    /// without a `kid` is always sent whole.
     pub fn new(private: Secret<32>, credential: Credential, transfer: Transfer) -> Self {
         let transfer = if credential.kid().is_some() { transfer } else { Transfer::ByValue };
         Self { private, credential, transfer }
     }
 
-    /// Returns the own credential.
+    /// Returns our credential.
     pub const fn credential(&self) -> &Credential {
         &self.credential
     }
 
-    /// Returns the way in which messages name the credential.
+    /// Returns the form in which messages contain our credential.
     pub const fn transfer(&self) -> Transfer {
         self.transfer
     }

@@ -1,40 +1,40 @@
-//! Reasons for which two ends do not agree, and error messages (RFC 9528, section 6).
+//! The reasons why two peers do not agree, and error messages (RFC 9528, section 6).
 
 use tegmen_base::buf::{Full, Reader, Writer};
 use tegmen_base::cbor;
 
-/// The reason for which this end discontinues a session.
+/// The reason why we discontinue a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
-    /// A message is not valid CBOR, or not the message that is expected.
+    /// A message is not valid CBOR, or is not the expected message.
     Malformed,
     /// A message is longer than [`Message::MAX`](crate::Message::MAX), or external authorization data is longer than 64 bytes.
     TooLong,
-    /// The method is not 3: static Diffie-Hellman keys at both ends.
+    /// The method is not 3 (static Diffie-Hellman keys of both peers).
     Method,
     /// The selected cipher suite is not 2.
     CipherSuite,
-    /// A public key is no point on P-256.
+    /// A public key is not a point on P-256.
     PublicKey,
-    /// Both ends have the same connection identifier, or there is none left.
+    /// Both peers chose the same connection identifier, or no connection identifier is free.
     ConnectionId,
-    /// The credential of the other end is not known.
+    /// The credential of the other peer is not known.
     UnknownCredential,
-    /// The other end does not prove that it has the private key of its credential.
+    /// The other peer did not prove that it has the private key of its credential.
     NotAuthentic,
-    /// A message has external authorization data that is critical and not known.
+    /// A message has external authorization data that are critical and not supported.
     CriticalData,
-    /// The own credential has no `kid` to send it by.
+    /// Our credential has no `kid`, but must be sent by its `kid`.
     NoKid,
-    /// The provider has no key agreement on P-256.
+    /// The crypto provider has no key agreement on P-256.
     Unsupported,
 }
 
 impl Failure {
-    /// Writes the error message for the other end. Returns its bytes.
+    /// Writes the error message for the other peer, and returns its bytes.
     ///
     /// # Errors
-    /// [`Full`]; 40 bytes are enough.
+    /// [`Full`] if `out` is too short. 40 bytes are enough.
     pub fn write(self, out: &mut [u8]) -> Result<&[u8], Full> {
         let mut writer = Writer::new(out);
         match self {
@@ -51,7 +51,7 @@ impl Failure {
         Ok(writer.finish())
     }
 
-    /// Returns the text for the other end. It does not distinguish the reasons that depend on keys.
+    /// Returns the text for the other peer. All failures that depend on keys have the same text.
     const fn text(self) -> &'static str {
         match self {
             Self::Method => "method 3 only",
@@ -63,16 +63,16 @@ impl Failure {
     }
 }
 
-/// An error message of the other end.
+/// An error message from the other peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PeerError<'m> {
     /// An unspecified error with a text for people (section 6.2).
     Unspecified(&'m str),
     /// The selected cipher suite is not supported (section 6.3).
     WrongCipherSuite,
-    /// The credential that was named is not known (section 6.4).
+    /// The credential that the message identified is not known (section 6.4).
     UnknownCredential,
-    /// Another error code.
+    /// Any other error code.
     Other(u32),
 }
 
@@ -94,11 +94,11 @@ impl<'m> PeerError<'m> {
     }
 }
 
-/// ERR_CODE (RFC 9528, section 9.5).
+/// The error codes ERR_CODE (RFC 9528, section 9.5).
 const UNSPECIFIED: u8 = 1;
 const WRONG_SUITE: u8 = 2;
 const UNKNOWN_CREDENTIAL: u8 = 3;
-/// Cipher suite 2.
+/// The number of cipher suite 2.
 pub(crate) const SUITE: u8 = 2;
-/// The value true of CBOR.
+/// The CBOR value true.
 const TRUE: u8 = 0xf5;

@@ -1,4 +1,4 @@
-//! The initiator, which is the client of OSCORE where its messages are requests.
+//! The initiator of EDHOC. It is the client of OSCORE if its messages are CoAP requests.
 
 use crate::agreed::Agreed;
 use crate::connection_id::ConnectionId;
@@ -18,19 +18,20 @@ pub struct Initiator {
 }
 
 impl Initiator {
-    /// Draws an ephemeral key, and writes message_1. `recipient_id` is C_I, by which the other end will name the context.
+    /// Draws an ephemeral key, and writes message_1. `recipient_id` is C_I, with which the other peer will identify
+    /// the context.
     ///
     /// # Errors
-    /// [`Failure::Unsupported`] if the provider has no P-256.
+    /// [`Failure::Unsupported`] if the crypto provider does not support P-256.
     pub fn begin<C: Crypto>(crypto: &mut C, recipient_id: ConnectionId) -> Result<(Self, Message), Failure> {
         Self::begin_after(crypto, recipient_id, &[])
     }
 
-    /// Does the same as [`Self::begin`], and names cipher suites that this end would prefer, and that the other end has refused
-    /// (RFC 9528, section 6.3).
+    /// Does the same as [`Self::begin`]. message_1 also contains the cipher suites that we prefer and that the other
+    /// peer has refused (RFC 9528, section 6.3).
     ///
     /// # Errors
-    /// As [`Self::begin`]; [`Failure::TooLong`] if there are more than 8 suites.
+    /// The errors of [`Self::begin`]; [`Failure::TooLong`] for more than 8 suites.
     pub fn begin_after<C: Crypto>(
         crypto: &mut C,
         recipient_id: ConnectionId,
@@ -50,13 +51,14 @@ impl Initiator {
         Ok((Self { state, recipient_id }, Message(message)))
     }
 
-    /// Verifies message_2, and writes message_3. `find` returns the credential of the other end that message_2 names, or `None` if it
-    /// is not known.
+    /// Verifies message_2, and writes message_3. `find` returns the credential of the other peer that message_2
+    /// identifies, or `None` if it is not known.
     ///
-    /// The other end has proved its identity when the method returns. It has not verified that of this end before it answers.
+    /// When this function returns, the other peer has proved its identity. The other peer has not yet verified our
+    /// identity.
     ///
     /// # Errors
-    /// [`Failure`]. The session is discontinued.
+    /// [`Failure`]. The session is then discontinued.
     pub fn finish<C: Crypto>(
         self,
         crypto: &mut C,
@@ -104,14 +106,15 @@ impl Drop for Initiator {
     }
 }
 
-/// The keys with which message_4 is verified, if the other end sends it. Wiped on drop.
+/// The keys with which message_4 is verified, if the other peer sends it. They are wiped on drop.
 pub struct Message4(WaitM4);
 
 impl Message4 {
-    /// Verifies message_4: the other end has then verified this end. A protected response shows the same.
+    /// Verifies message_4, which shows that the other peer has verified our identity. A response that OSCORE protects
+    /// shows the same.
     ///
     /// # Errors
-    /// [`Failure`]: do not use what was agreed on.
+    /// [`Failure`]. After an error, do not use the agreed parameters.
     pub fn verify<C: Crypto>(mut self, crypto: &mut C, message_4: &[u8]) -> Result<(), Failure> {
         let message = Message::read_sealed(message_4)?;
         let provider = &mut Provider::new(crypto);

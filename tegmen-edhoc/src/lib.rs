@@ -1,9 +1,10 @@
-//! EDHOC (RFC 9528): two ends agree on the keys of an OSCORE context (RFC 8613), and prove who they are.
+//! EDHOC (RFC 9528): two peers agree on the keys of an OSCORE context (RFC 8613), and authenticate each other.
 //!
-//! Both ends authenticate with static Diffie-Hellman keys (method 3) under cipher suite 2: P-256, AES-CCM-16-64-128 and SHA-256.
-//! Other methods and suites are missing. A credential is a CWT Claims Set (RFC 8392) with a public key on P-256, which messages name
-//! by its `kid` or carry whole. The library `lakers` has the state machine. This crate refuses the messages at which that library would
-//! panic, and takes the cryptography from a [`Crypto`](tegmen_base::crypto::Crypto) provider.
+//! Both peers authenticate with static Diffie-Hellman keys (method 3) under cipher suite 2: P-256, AES-CCM-16-64-128
+//! and SHA-256. Other methods and suites are not supported. A credential is a CWT Claims Set (RFC 8392) with a public
+//! key on P-256. Messages contain either the `kid` of the credential or the whole credential. The library `lakers`
+//! has the state machine. This crate refuses the messages that would make `lakers` panic, and takes the cryptography
+//! from a [`Crypto`](tegmen_base::crypto::Crypto) provider.
 //!
 //! ```text
 //! Initiator::begin    message_1 ->                    Responder::begin
@@ -12,8 +13,8 @@
 //! Agreed                        <- message_4 (optional)  Agreed
 //! ```
 //!
-//! Over CoAP the messages are bodies of requests to `/.well-known/edhoc` and of their responses ([`transfer`]), or message_3 travels
-//! in front of the first request with OSCORE ([`combined`], RFC 9668).
+//! Over CoAP, the messages are bodies of requests to `/.well-known/edhoc` and of their responses ([`transfer`]).
+//! Instead, message_3 can be sent together with the first OSCORE request ([`combined`], RFC 9668).
 #![no_std]
 #![forbid(unsafe_code)]
 #![cfg_attr(

@@ -1,11 +1,11 @@
-//! Messages as bytes.
+//! EDHOC messages as bytes.
 
 use crate::failure::Failure;
 use lakers::EdhocMessageBuffer;
 use tegmen_base::buf::Reader;
 use tegmen_base::cbor;
 
-/// A message of EDHOC that is to be sent.
+/// An EDHOC message to send.
 #[derive(Clone, Copy)]
 pub struct Message(pub(crate) EdhocMessageBuffer);
 
@@ -13,18 +13,18 @@ impl Message {
     /// Maximum number of bytes of a message.
     pub const MAX: usize = lakers::MAX_MESSAGE_SIZE_LEN;
 
-    /// Returns the bytes.
+    /// Returns the bytes of the message.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.content.get(..self.0.len).unwrap_or(&[])
     }
 
-    /// Returns a copy of bytes that came.
+    /// Returns a copy of a received message.
     pub(crate) fn read(bytes: &[u8]) -> Result<EdhocMessageBuffer, Failure> {
         EdhocMessageBuffer::new_from_slice(bytes).map_err(|_| Failure::TooLong)
     }
 
-    /// Returns a copy of `bytes` if they are one CBOR byte string in the shortest form that is long enough for a tag.
-    /// message_3 and message_4 have this form. `lakers` does not check that.
+    /// Returns a copy of a received message_3 or message_4. The message must be one CBOR byte string in the shortest
+    /// form that is long enough for a tag. `lakers` does not check this.
     pub(crate) fn read_sealed(bytes: &[u8]) -> Result<EdhocMessageBuffer, Failure> {
         let mut reader = Reader::new(bytes);
         let sealed = cbor::read_bytes(&mut reader).ok_or(Failure::Malformed)?;

@@ -1,4 +1,4 @@
-//! The cryptography of EDHOC, from a `Crypto` provider.
+//! The cryptography of EDHOC, which comes from a `Crypto` provider.
 
 use lakers::{
     AES_CCM_TAG_LEN, BufferCiphertext3, BufferPlaintext3, BytesCcmIvLen, BytesCcmKeyLen, BytesHashLen, BytesMaxBuffer,
@@ -9,15 +9,15 @@ use tegmen_base::cbor;
 use tegmen_base::crypto::hash::{HmacKey, digest, hmac};
 use tegmen_base::crypto::{Crypto, MAX_SHARE, NamedGroup};
 
-/// A provider, as `lakers` calls it. Where an operation fails, and `lakers` knows no failure, its output is random, so that no message
-/// authenticates, and [`Self::has_failed`] returns true.
+/// A crypto provider in the form that `lakers` needs. Some operations can fail, but `lakers` expects no failure.
+/// Their output is then random, so that no message authenticates, and [`Self::has_failed`] returns true.
 ///
-/// `lakers` reads what it decrypts before anything of it is authentic, and version 0.8.0 counts the items of a value in 8 bits. So the
-/// provider checks each plaintext first.
+/// `lakers` parses decrypted bytes before they are authenticated. Version 0.8.0 of `lakers` counts the items of a
+/// value in 8 bits. So the provider checks each plaintext first.
 pub(crate) struct Provider<'c, C> {
     crypto: &'c mut C,
     has_failed: bool,
-    /// The ciphertext of message_2 until its keystream is derived.
+    /// The ciphertext of message_2, until its keystream is derived.
     ciphertext_2: Option<&'c [u8]>,
 }
 
@@ -26,14 +26,14 @@ impl<'c, C: Crypto> Provider<'c, C> {
         Self { crypto, has_failed: false, ciphertext_2: None }
     }
 
-    /// Returns a provider that reads message_2.
+    /// Creates a provider that reads message_2.
     pub(crate) fn reading_message_2(crypto: &'c mut C, message_2: &'c [u8]) -> Self {
         let mut reader = Reader::new(message_2);
         let content = cbor::read_bytes(&mut reader).unwrap_or(&[]);
         Self { ciphertext_2: content.get(P256_ELEM_LEN..), ..Self::new(crypto) }
     }
 
-    /// True if a public key was no point on the curve, or the provider has no curve.
+    /// True if a public key was not a point on the curve, or if the provider does not support the curve.
     pub(crate) const fn has_failed(&self) -> bool {
         self.has_failed
     }
@@ -160,11 +160,11 @@ impl<C: Crypto> lakers::CryptoTrait for Provider<'_, C> {
     }
 }
 
-/// True if a plaintext starts with as many whole values of CBOR.
+/// True if a plaintext begins with at least `items` whole CBOR values.
 fn starts_with_items(plaintext: &[u8], items: usize) -> bool {
     let mut reader = Reader::new(plaintext);
     (0..items).try_for_each(|_| cbor::skip(&mut reader, MAX_DEPTH)).is_some()
 }
 
-/// Maximum number of levels of a value: a credential has four.
+/// Maximum nesting depth of a CBOR value. A credential has the depth four.
 const MAX_DEPTH: u8 = 8;

@@ -1,4 +1,4 @@
-//! The responder, which is the server of OSCORE where the messages of the initiator are requests.
+//! The responder of EDHOC. It is the server of OSCORE if the initiator's messages are CoAP requests.
 
 use crate::agreed::Agreed;
 use crate::connection_id::ConnectionId;
@@ -20,13 +20,14 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// Reads message_1, draws an ephemeral key, and writes message_2. `choose` takes C_I and returns C_R, another identifier, by
-    /// which the initiator names this session and the context; `None` if there is none left.
+    /// Reads message_1, draws an ephemeral key, and writes message_2. `choose` takes C_I and returns C_R, a different
+    /// identifier, with which the initiator identifies this session and the context. `choose` returns `None` if no
+    /// identifier is free.
     ///
-    /// The initiator has proved nothing yet.
+    /// The initiator has not yet proved its identity.
     ///
     /// # Errors
-    /// [`Failure`], whose [error message](Failure::write) is the answer.
+    /// [`Failure`]. Answer with its [error message](Failure::write).
     pub fn begin<C: Crypto>(
         crypto: &mut C,
         message_1: &[u8],
@@ -67,18 +68,18 @@ impl Responder {
         Ok((Self { state, sender_id, recipient_id }, Message(message_2)))
     }
 
-    /// Returns C_R, by which the initiator names this session.
+    /// Returns C_R, with which the initiator identifies this session.
     pub const fn recipient_id(&self) -> &ConnectionId {
         &self.recipient_id
     }
 
-    /// Verifies message_3, and writes message_4, which need not be sent. `find` returns the credential of the initiator that
-    /// message_3 names, or `None` if it is not known.
+    /// Verifies message_3, and writes message_4, which need not be sent. `find` returns the credential of the
+    /// initiator that message_3 identifies, or `None` if it is not known.
     ///
-    /// The initiator has proved its identity when the method returns.
+    /// When this function returns, the initiator has proved its identity.
     ///
     /// # Errors
-    /// [`Failure`], whose [error message](Failure::write) is the answer. The session is discontinued.
+    /// [`Failure`]. Answer with its [error message](Failure::write). The session is then discontinued.
     pub fn finish<C: Crypto>(
         mut self,
         crypto: &mut C,
@@ -124,8 +125,8 @@ fn wipe(state: &mut ProcessedM3) {
     secret::wipe(&mut state.prk_exporter);
 }
 
-/// Refuses external authorization data that is critical, malformed or too long: this end knows none (RFC 9528, section 3.8).
-/// `lakers` takes all items after the first one for its value.
+/// Refuses external authorization data that are critical, malformed or too long. This crate supports no such data
+/// (RFC 9528, section 3.8). `lakers` returns all items after the first label as the value of the first item.
 pub(crate) fn check_data(item: Option<&EADItem>) -> Result<(), Failure> {
     let Some(item) = item else { return Ok(()) };
     if item.is_critical {
@@ -148,7 +149,7 @@ pub(crate) fn check_data(item: Option<&EADItem>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Skips the value of an item, if it has one.
+/// Skips the value of an item, if the item has a value.
 fn skip_value(reader: &mut Reader<'_>) -> Result<(), Failure> {
     match reader.rest() {
         [0x40..0x60, ..] => cbor::read_bytes(reader).map(|_| ()).ok_or(Failure::Malformed),
@@ -156,7 +157,7 @@ fn skip_value(reader: &mut Reader<'_>) -> Result<(), Failure> {
     }
 }
 
-/// The failure behind an error of `lakers`.
+/// Converts an error of `lakers` into a failure.
 pub(crate) fn failure(error: EDHOCError) -> Failure {
     match error {
         EDHOCError::MacVerificationFailed => Failure::NotAuthentic,

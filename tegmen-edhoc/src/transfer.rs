@@ -1,14 +1,16 @@
-//! The bodies of requests to `/.well-known/edhoc` (RFC 9528, appendix A.2). A request has the method POST. Its response 2.04 has
-//! message_2 or message_4 as its body, and an error response an [error message](crate::Failure::write).
+//! The bodies of requests to `/.well-known/edhoc` (RFC 9528, appendix A.2). A request has the method POST. The body
+//! of a 2.04 response is message_2 or message_4. The body of an error response is an [error
+//! message](crate::Failure::write).
 
 use crate::connection_id::ConnectionId;
 use tegmen_base::buf::{Full, Reader, Writer};
 
 /// The path of the resource.
 pub const PATH: &str = ".well-known/edhoc";
-/// The Content-Format application/edhoc+cbor-seq: of message_2, of message_4 and of error messages.
+/// The Content-Format application/edhoc+cbor-seq of message_2, message_4 and error messages.
 pub const MESSAGE_FORMAT: u16 = 64;
-/// The Content-Format application/cid-edhoc+cbor-seq: of message_1 and of message_3, which have an identifier in front.
+/// The Content-Format application/cid-edhoc+cbor-seq of message_1 and message_3, which have an identifier before the
+/// message.
 pub const IDENTIFIED_FORMAT: u16 = 65;
 
 /// The body of a request.
@@ -21,7 +23,7 @@ pub enum Body<'m> {
 }
 
 impl<'m> Body<'m> {
-    /// Reads the body of a request; `None` if it is malformed.
+    /// Reads the body of a request. Returns `None` if it is malformed.
     pub fn parse(bytes: &'m [u8]) -> Option<Self> {
         if let Some(message) = bytes.strip_prefix(&[TRUE]) {
             return Some(Self::First(message));
@@ -31,10 +33,10 @@ impl<'m> Body<'m> {
         Some(Self::Third(recipient_id, reader.rest()))
     }
 
-    /// Writes the body. Returns its bytes.
+    /// Writes the body of a request, and returns its bytes.
     ///
     /// # Errors
-    /// [`Full`]; 8 bytes more than the message are enough.
+    /// [`Full`] if `out` is too short. 8 bytes more than the message are enough.
     pub fn write<'o>(&self, out: &'o mut [u8]) -> Result<&'o [u8], Full> {
         let mut writer = Writer::new(out);
         match self {
@@ -51,5 +53,5 @@ impl<'m> Body<'m> {
     }
 }
 
-/// The value true of CBOR, in front of message_1.
+/// The CBOR value true, which precedes message_1.
 const TRUE: u8 = 0xf5;

@@ -1,9 +1,9 @@
-//! A message in memory.
+//! A message that the proxy holds in memory.
 
 use tegmen::buf::Frame;
 use tegmen::coap::{BuildError, Builder, MessageRef, OptionNumber};
 
-/// A message of at most `LEN` bytes; of length 0 without one.
+/// Memory for a message of at most `LEN` bytes. The length is 0 without a message.
 pub(crate) struct Held<const LEN: usize> {
     bytes: [u8; LEN],
     len: usize,
@@ -12,10 +12,10 @@ pub(crate) struct Held<const LEN: usize> {
 impl<const LEN: usize> Held<LEN> {
     pub(crate) const EMPTY: Self = Self { bytes: [0; LEN], len: 0 };
 
-    /// Holds what `write` writes.
+    /// Stores the message that `write` writes, in place of an earlier one.
     ///
     /// # Errors
-    /// The error of `write`; the message is then gone.
+    /// The error of `write`. The memory then holds no message.
     pub(crate) fn set<E>(&mut self, write: impl FnOnce(&mut Frame<'_>) -> Result<(), E>) -> Result<(), E> {
         self.len = 0;
         let mut frame = Frame::new(&mut self.bytes, 0);
@@ -36,15 +36,15 @@ impl<const LEN: usize> Held<LEN> {
 /// Writes a message without its token.
 ///
 /// # Errors
-/// [`BuildError::Full`].
+/// [`BuildError::Full`] if there is no space.
 pub(crate) fn write_whole(message: &MessageRef<'_>, frame: &mut Frame<'_>) -> Result<(), BuildError> {
     let mut builder = Builder::new(frame, message.message_type(), message.code(), 0, &[])?;
     message.options().try_for_each(|(number, value)| builder.option(number, value))?;
     builder.payload(message.payload())
 }
 
-/// True for an option of one block, which this proxy forwards with its message, and for the challenge of a server (RFC 9175), which it
-/// leaves to the client.
+/// True for an option that belongs to one block. The proxy forwards such an option with its message. Also true for
+/// the challenge of a server (RFC 9175), which the client must answer itself.
 pub(crate) const fn is_of_blocks(number: OptionNumber) -> bool {
     matches!(
         number,

@@ -4,22 +4,22 @@ use tegmen::buf::Writer;
 use tegmen::coap::cache;
 use tegmen::coap::{self, Code, MessageRef, OptionNumber};
 
-/// The target of a request.
+/// The target of a request: its host and its port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Target<'m> {
-    /// Uri-Host: a name, or an address in text. Names in upper and in lower case are the same (RFC 7252, section 6.1); the owner compares
-    /// them so.
+    /// The value of Uri-Host: a name, or an address as text. The case of letters in a name has no meaning (RFC 7252,
+    /// section 6.1), so the owner must compare names without regard to case.
     pub host: &'m [u8],
-    /// Uri-Port, 5683 without one.
+    /// The value of Uri-Port; 5683 without the option.
     pub port: u16,
 }
 
 impl<'m> Target<'m> {
-    /// Reads the target that a request names by Proxy-Scheme and Uri-Host (RFC 7252, section 5.7.2).
+    /// Reads the target of a request from its options Proxy-Scheme, Uri-Host and Uri-Port (RFC 7252, section 5.7.2).
     ///
     /// # Errors
-    /// 5.05 for Proxy-Uri, whose text this proxy does not read, and for a scheme other than `coap` (section 5.10.2); 4.00 without
-    /// Uri-Host, and for a port that is none.
+    /// 5.05 for a request with Proxy-Uri, which this proxy does not parse, and for a scheme other than `coap`
+    /// (section 5.10.2). 4.00 without Uri-Host, and for an invalid port.
     pub fn of(message: &MessageRef<'m>) -> Result<Self, Code> {
         if message.option(OptionNumber::PROXY_URI).is_some() {
             return Err(Code::PROXYING_NOT_SUPPORTED);
@@ -44,12 +44,12 @@ pub(crate) struct Key<const LEN: usize> {
     bytes: [u8; LEN],
     len: usize,
     resource: usize,
-    /// The response to the request may be stored.
+    /// True if the response to the request may be stored.
     is_cacheable: bool,
 }
 
 impl<const LEN: usize> Key<LEN> {
-    /// Returns the key of a request; `None` if it is longer than `LEN` bytes.
+    /// Returns the key of a request; `None` if the key is longer than `LEN` bytes.
     pub(crate) fn of(target: &Target<'_>, message: &MessageRef<'_>) -> Option<Self> {
         let mut key = Self { bytes: [0; LEN], len: 0, resource: 0, is_cacheable: is_cacheable(message) };
         let mut out = Writer::new(&mut key.bytes);
@@ -65,7 +65,7 @@ impl<const LEN: usize> Key<LEN> {
         is_whole.then_some(key)
     }
 
-    /// Returns the whole key, if the response may be stored.
+    /// Returns the whole key; `None` if the response must not be stored.
     pub(crate) fn cacheable(&self) -> Option<&[u8]> {
         if self.is_cacheable { self.bytes.get(..self.len) } else { None }
     }
@@ -79,11 +79,11 @@ impl<const LEN: usize> Key<LEN> {
     }
 }
 
-/// True if the response may be stored: to a whole request, not to one for a block.
+/// True if the response to the request may be stored. The response to a request for one block is not stored.
 fn is_cacheable(message: &MessageRef<'_>) -> bool {
     let mut blocks = [OptionNumber::BLOCK1, OptionNumber::BLOCK2].into_iter();
     cache::is_cacheable(message) && !blocks.any(|number| message.option(number).is_some())
 }
 
-/// The port of `coap`.
+/// The default port of the scheme `coap`.
 const DEFAULT_PORT: u16 = 5683;

@@ -1,4 +1,4 @@
-//! The proxy: see [`Proxy`].
+//! The forward proxy: see [`Proxy`].
 
 use crate::held::{self, Held, is_of_blocks};
 use crate::key::{Key, Target};
@@ -15,63 +15,64 @@ use tegmen::node::{Deferred, DeferredRequest, Features, Node, Oscore, Reply, Req
 use tegmen::oscore::OpenedRequest;
 use tegmen::time::Instant;
 
-/// A proxy for `WAITING` requests that wait for their responses, with messages of at most `MESSAGE` bytes, and a cache of `ENTRIES`
-/// responses of at most `ENTRY` bytes, each with its key. `X` is a request that OSCORE opened: see [`Oscore::Exchange`].
+/// A proxy for at most `WAITING` requests that wait for their responses. Messages have at most `MESSAGE` bytes. The
+/// cache has `ENTRIES` responses of at most `ENTRY` bytes, each with its key. `X` is the type of a request that
+/// OSCORE opened: see [`Oscore::Exchange`].
 ///
-/// A message with OSCORE for another end is forwarded as it is, and never stored.
+/// A message with OSCORE for another endpoint is forwarded without opening it, and is never stored.
 pub struct Proxy<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: usize, const MESSAGE: usize>
 {
-    /// False if no response is stored.
+    /// True if responses are stored in the cache.
     pub stores: bool,
     cache: Cache<FixedCache<ENTRIES, ENTRY>>,
-    /// The request that is to be forwarded.
+    /// The request that must be forwarded next.
     asked: Option<Asked<X, ENTRY>>,
     request: Held<MESSAGE>,
     waiting: [Option<Waiting<X, ENTRY>>; WAITING],
-    /// The response that is to be passed on.
+    /// The response that must be sent to its client next.
     passing: Option<Passing<X>>,
     response: Held<MESSAGE>,
 }
 
-/// A request to be forwarded.
+/// A request that must be forwarded.
 struct Asked<X: OpenedRequest, const ENTRY: usize> {
     method: Code,
     key: Option<Key<ENTRY>>,
-    /// The request has OSCORE. A response with OSCORE to another one is 5.02.
+    /// True if the request has an OSCORE option. A response with OSCORE to a request without it becomes 5.02.
     is_protected: bool,
-    /// The Hop-Limit that is forwarded.
+    /// The value of Hop-Limit in the forwarded request.
     hops: Option<u8>,
-    /// The ETag of the stored response, which is not fresh.
+    /// The ETag of the stored response, if that is no longer fresh.
     etag: Option<Held<MAX_ETAG>>,
-    /// The right to answer, from the end of the handler on.
+    /// The right to answer the request. The node gives it after the handler has returned.
     right: Option<Deferred<X>>,
 }
 
 /// A request that was forwarded.
 struct Waiting<X: OpenedRequest, const ENTRY: usize> {
-    /// The peer and the request there; `None` if it could not be sent, or has no response.
+    /// The peer and the id of the forwarded request; `None` if it could not be sent, or got no response.
     sent: Option<(PeerId, RequestId)>,
     asked: Asked<X, ENTRY>,
-    /// The code for the client without a response.
+    /// The code for the client if there is no response.
     failed: Code,
 }
 
-/// A response to be passed on.
+/// A response that must be sent to its client.
 struct Passing<X: OpenedRequest> {
     right: Deferred<X>,
-    /// The code in place of the response.
+    /// The error code that replaces the response.
     failed: Option<Code>,
     max_age: Option<u32>,
 }
 
-/// The next hop of a request.
+/// The next hop of a forwarded request.
 #[derive(Clone, Copy, Debug)]
 pub struct Next<'t> {
-    /// The peer.
+    /// The peer to which the request is sent.
     pub peer: PeerId,
-    /// True if the peer is the target itself. The options that name the target are then left out.
+    /// True if the peer is the target itself. The options that name the target are then omitted.
     pub is_origin: bool,
-    /// The token; `None` if the node draws one.
+    /// The token of the forwarded request; `None` if the node draws the token.
     pub token: Option<&'t [u8]>,
 }
 
@@ -94,18 +95,21 @@ impl<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: 
 impl<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: usize, const MESSAGE: usize>
     Proxy<X, ENTRIES, ENTRY, WAITING, MESSAGE>
 {
-    /// True if the proxy acts on an option of a request that [`Self::handle`] is given, or forwards it. A request with another critical
-    /// option is refused with 4.02 (RFC 7252, section 5.4.1). [`Handler`](tegmen::coap::Handler) has `IN_BLOCKS` false, and
-    /// `acts_on_blocks` true, so that each block is forwarded.
+    /// True if the proxy acts on an option of a request that is passed to [`Self::handle`], or forwards the option. A
+    /// request with any other critical option is refused with 4.02 (RFC 7252, section 5.4.1). The owner's
+    /// [`Handler`](tegmen::coap::Handler) must have `IN_BLOCKS` false, and `acts_on_blocks` must return true, so that
+    /// each block is forwarded.
     pub const fn acts_on(number: OptionNumber) -> bool {
         !matches!(cache::in_request(number), Treatment::Refused)
     }
 
-    /// Answers a request from the cache, or takes it to be forwarded and defers its response.
+    /// Answers a request from the cache. Or stores the request until it is forwarded, and defers its response.
     ///
     /// # Errors
-    /// The codes of [`Target::of`]; 5.08 if the request may pass no further proxy (RFC 8768, section 3), and 4.00 if its Hop-Limit is not
-    /// valid; 5.03 if `WAITING` requests wait, or the last one is not forwarded yet; 4.13 if the request is longer than `MESSAGE` bytes.
+    /// * The codes of [`Target::of`].
+    /// * 5.08 if the request may pass no further proxy (RFC 8768, section 3), and 4.00 if its Hop-Limit is invalid.
+    /// * 5.03 if `WAITING` requests wait, or if the last request is not forwarded yet.
+    /// * 4.13 if the request is longer than `MESSAGE` bytes.
     pub fn handle(
         &mut self,
         now: Instant,
@@ -142,7 +146,7 @@ impl<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: 
         Ok(())
     }
 
-    /// Takes the right to answer the request that [`Self::handle`] took last.
+    /// Takes the right to answer the request that was last passed to [`Self::handle`].
     pub fn on_deferred(&mut self, request: DeferredRequest<'_, X>) {
         if let Some(asked) = &mut self.asked
             && asked.right.is_none()
@@ -151,25 +155,27 @@ impl<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: 
         }
     }
 
-    /// Returns the target of the request that is to be forwarded, for which the owner calls [`Self::forward`] or [`Self::refuse`].
+    /// Returns the target of the request that must be forwarded. The owner then calls [`Self::forward`] or
+    /// [`Self::refuse`].
     pub fn target(&self) -> Option<Target<'_>> {
         self.asked.as_ref().filter(|asked| asked.right.is_some())?;
         Target::of(&self.request.message()?).ok()
     }
 
-    /// Answers the request that is to be forwarded with this code: 5.02 for a target that the owner does not know, 4.03 for one that
-    /// clients must not ask.
+    /// Answers the request that must be forwarded with an error code: 5.02 if the owner does not know the target,
+    /// 4.03 if clients are not allowed to use the target.
     pub fn refuse(&mut self, failed: Code) {
         if let Some(asked) = self.asked.take() {
             self.wait(Waiting { sent: None, asked, failed });
         }
     }
 
-    /// Writes the request that is to be forwarded into `out`, protected for its peer. Returns the length of the datagram to send, which
-    /// is 0 if there is no request, or the request waits in the queue of the node.
+    /// Writes the request that must be forwarded into `out`, protected for its peer. Returns the length of the
+    /// datagram to send. The length is 0 if there is no such request, or if the request waits in the queue of the
+    /// node.
     ///
     /// # Errors
-    /// [`SendError`]. The client then receives 5.03.
+    /// [`SendError`]. The client then gets 5.03.
     pub fn forward<C: Crypto, P: Peers<Attached: PeerExchanges>, R: Roles, F: Features>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -235,7 +241,8 @@ impl<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: 
         true
     }
 
-    /// Stores the response to a request that was forwarded, if it may be stored, and holds it for the client.
+    /// Stores the response to a forwarded request in the cache, if it may be stored. Holds the response until it is
+    /// sent to the client.
     fn take(&mut self, now: Instant, mut asked: Asked<X, ENTRY>, response: &MessageRef<'_>) {
         let Self { cache, response: held, .. } = self;
         if let Some(key) = asked.key.as_ref().filter(|_| cache::changes(asked.method, response.code())) {
@@ -280,9 +287,10 @@ impl<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: 
         }
     }
 
-    /// Writes a response that is to be passed on into `out`, protected for its client. Returns the client, and the length of the datagram to
-    /// send to it; `None` if there is no response. A response that cannot be sent now is lost, as while its client leaves an earlier one
-    /// unacknowledged and the node has no [`Queue`](tegmen::node::Queue).
+    /// Writes the next response for a client into `out`, protected for this client. Returns the client, and the
+    /// length of the datagram to send; `None` if there is no response. A response that cannot be sent now is lost.
+    /// For example, the client has not acknowledged an earlier response, and the node has no
+    /// [`Queue`](tegmen::node::Queue).
     pub fn respond<
         C: Crypto,
         P: Peers<Attached: PeerExchanges>,
@@ -327,7 +335,8 @@ impl<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: 
         }
     }
 
-    /// Takes the right to answer a request that has no response. With a Max-Age of 0 no cache stores the error.
+    /// Takes the right to answer a request that got no response. The error has a Max-Age of 0, so that no cache
+    /// stores it.
     fn take_failed(&mut self) -> Option<Passing<X>> {
         let is_failed =
             |place: &&mut Option<Waiting<X, ENTRY>>| place.as_ref().is_some_and(|waiting| waiting.sent.is_none());
@@ -339,7 +348,7 @@ impl<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: 
         }
     }
 
-    /// Keeps a request in a free place, which [`Self::handle`] found.
+    /// Stores a forwarded request in a free place. [`Self::handle`] has checked that a place is free.
     fn wait(&mut self, waiting: Waiting<X, ENTRY>) {
         if let Some(place) = self.waiting.iter_mut().find(|place| place.is_none()) {
             *place = Some(waiting);

@@ -1,11 +1,11 @@
-//! Responses for the client of a proxy.
+//! Writes the responses of a proxy to its client.
 
 use tegmen::coap::{Code, MessageRef, OptionNumber, Response};
 
-/// Writes a stored response, with the seconds for which it remains fresh.
+/// Writes a stored response. `max_age` is the number of seconds for which it remains fresh.
 ///
 /// # Errors
-/// 5.00 if it does not fit.
+/// 5.00 if the response does not fit.
 pub fn write_stored(stored: &MessageRef<'_>, max_age: u32, response: &mut Response<'_, '_>) -> Result<(), Code> {
     response.set_code(stored.code());
     let mut has_max_age = false;
@@ -22,10 +22,11 @@ pub fn write_stored(stored: &MessageRef<'_>, max_age: u32, response: &mut Respon
     response.payload(stored.payload())
 }
 
-/// Writes 2.03, the response to a client that has the stored response with this ETag (RFC 7252, section 5.10.6.2).
+/// Writes a 2.03 response to a client that already has the stored response with this ETag (RFC 7252, section
+/// 5.10.6.2).
 ///
 /// # Errors
-/// 5.00 if it does not fit.
+/// 5.00 if the response does not fit.
 pub fn write_known(etag: &[u8], max_age: u32, response: &mut Response<'_, '_>) -> Result<(), Code> {
     response.set_code(Code::VALID);
     response.option(OptionNumber::ETAG, etag)?;

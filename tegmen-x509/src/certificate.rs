@@ -5,16 +5,16 @@ use crate::{PublicKey, Refusal, UnixTime};
 use tegmen::buf::Reader;
 use tegmen::crypto::{P256_PREFIX, SCALAR_LEN};
 
-/// The fields of a certificate; the parser has walked all of it.
+/// The fields of a certificate. The parser has checked the whole certificate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Certificate<'c> {
-    /// TBSCertificate with its tag and length.
+    /// The TBSCertificate, with its tag and length.
     pub(crate) signed: &'c [u8],
-    /// Ecdsa-Sig-Value.
+    /// The signature: an Ecdsa-Sig-Value.
     pub(crate) signature: &'c [u8],
-    /// Name with its tag and length.
+    /// The Name of the issuer, with its tag and length.
     pub(crate) issuer: &'c [u8],
-    /// The subject of the certificate, in DER.
+    /// The Name of the subject, with its tag and length.
     pub(crate) subject: &'c [u8],
     pub(crate) not_before: UnixTime,
     pub(crate) not_after: UnixTime,
@@ -22,23 +22,23 @@ pub(crate) struct Certificate<'c> {
     pub(crate) extensions: Extensions<'c>,
 }
 
-/// The extensions that are understood (RFC 5280, section 4.2.1).
+/// The extensions that this parser supports (RFC 5280, section 4.2.1).
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Extensions<'c> {
     /// The basic constraints of a CA; `None` for an end entity.
     pub(crate) ca: Option<PathLen>,
-    /// The first eight bits of key usage, all of them if it is not there.
+    /// The first eight bits of the key usage; all bits are set if the extension is absent.
     pub(crate) key_usage: KeyUsage,
-    /// The purposes, OBJECT IDENTIFIERs one after the other; `None` allows all.
+    /// The allowed key purposes as a sequence of OBJECT IDENTIFIERs; `None` allows all purposes.
     pub(crate) purposes: Option<&'c [u8]>,
-    /// The general names, one after the other.
+    /// The general names of subjectAltName, one after the other.
     pub(crate) alt_names: &'c [u8],
 }
 
-/// The number of CAs that may be between this certificate and the end entity, if it is limited.
+/// Maximum number of CAs between this certificate and the end entity; `None` for no limit.
 pub(crate) type PathLen = Option<u8>;
 
-/// Key usage, the bit 0 first.
+/// The bits of the key usage. Bit 0 of the extension is the highest bit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct KeyUsage(u8);
 
@@ -52,7 +52,7 @@ impl KeyUsage {
 }
 
 impl Default for KeyUsage {
-    /// A key without the extension is good for everything.
+    /// A key without the key usage extension may be used for everything.
     fn default() -> Self {
         Self(0xff)
     }
@@ -100,7 +100,7 @@ impl<'c> Certificate<'c> {
         Ok(Self { signed, signature, issuer, subject, not_before, not_after, public_key, extensions })
     }
 
-    /// The text of the leftmost common name of the subject (RFC 7925, section 4.4.2), if it begins with one.
+    /// Returns the text of the leftmost attribute of the subject, if this is a common name (RFC 7925, section 4.4.2).
     pub(crate) fn common_name(&self) -> Option<&'c [u8]> {
         let mut names = der::inside(&mut Reader::new(self.subject), SEQUENCE).ok()?;
         let mut set = der::inside(&mut names, SET).ok()?;
@@ -109,7 +109,7 @@ impl<'c> Certificate<'c> {
         der::element(&mut pair).ok().map(|(_, text)| text)
     }
 
-    /// The names in subjectAltName of this kind (RFC 5280, section 4.2.1.6).
+    /// Returns the names of this kind in subjectAltName (RFC 5280, section 4.2.1.6).
     pub(crate) fn alt_names(&self, kind: u8) -> impl Iterator<Item = &'c [u8]> {
         let mut names = Reader::new(self.extensions.alt_names);
         core::iter::from_fn(move || der::element(&mut names).ok())
@@ -157,8 +157,8 @@ impl<'c> Extensions<'c> {
         Ok(extensions)
     }
 
-    /// True if the key may be used for this purpose, which is an OBJECT IDENTIFIER (RFC 5280, section 4.2.1.12). That it
-    /// may be used for any is not enough.
+    /// True if the key may be used for this purpose, which is an OBJECT IDENTIFIER (RFC 5280, section 4.2.1.12). The
+    /// purpose anyExtendedKeyUsage does not count.
     pub(crate) fn allow(&self, purpose: &[u8]) -> bool {
         let Some(purposes) = self.purposes else { return true };
         let mut purposes = Reader::new(purposes);
@@ -166,7 +166,7 @@ impl<'c> Extensions<'c> {
     }
 }
 
-/// RFC 5280, section 4.2.1.9.
+/// Reads the basic constraints (RFC 5280, section 4.2.1.9).
 fn basic_constraints(mut value: Reader<'_>) -> Result<Option<PathLen>, Refusal> {
     let ca = der::optional_true(&mut value)?;
     let mut path_len = None;
@@ -177,7 +177,8 @@ fn basic_constraints(mut value: Reader<'_>) -> Result<Option<PathLen>, Refusal> 
     Ok(ca.then_some(path_len))
 }
 
-/// Elements one after the other, of which there is at least one, and all of one tag if it is given.
+/// Checks that `elements` contains at least one element, and that each element has the tag `tag` if that is given.
+/// Returns `elements`.
 fn all(elements: &[u8], tag: Option<u8>) -> Result<&[u8], Refusal> {
     let mut reader = Reader::new(elements);
     loop {
@@ -191,7 +192,7 @@ fn all(elements: &[u8], tag: Option<u8>) -> Result<&[u8], Refusal> {
     }
 }
 
-/// A Name with its tag and length (RFC 5280, section 4.1.2.4).
+/// Reads a Name, and returns it with its tag and length (RFC 5280, section 4.1.2.4).
 fn name<'c>(body: &mut Reader<'c>) -> Result<&'c [u8], Refusal> {
     let name = der::whole(body, SEQUENCE)?;
     let mut parts = der::inside(&mut Reader::new(name), SEQUENCE)?;
@@ -210,7 +211,8 @@ fn name<'c>(body: &mut Reader<'c>) -> Result<&'c [u8], Refusal> {
     Ok(name)
 }
 
-/// A key on secp256r1, its point uncompressed: DER allows no other bytes before it.
+/// Returns the public key, which must be on secp256r1 with an uncompressed point. DER allows no other bytes before
+/// the point.
 fn public_key(info: &[u8]) -> Result<&PublicKey, Refusal> {
     let key: &PublicKey = info.try_into().map_err(|_| Refusal::UnsupportedKey)?;
     match key.strip_prefix(&P256_PREFIX) {
@@ -219,7 +221,8 @@ fn public_key(info: &[u8]) -> Result<&PublicKey, Refusal> {
     }
 }
 
-/// Two numbers of at most 32 bytes, each in its one form (RFC 3279, section 2.2.3).
+/// Checks that a signature consists of two numbers of at most 32 bytes, each in its only valid form (RFC 3279,
+/// section 2.2.3).
 fn check_signature(signature: &[u8]) -> Result<(), Refusal> {
     let mut outer = Reader::new(signature);
     let mut numbers = der::inside(&mut outer, SEQUENCE)?;
@@ -233,9 +236,9 @@ fn check_signature(signature: &[u8]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// AlgorithmIdentifier without tag and length: ecdsa-with-SHA256, which has no parameters (RFC 5758, section 3.2).
+/// The AlgorithmIdentifier ecdsa-with-SHA256, without tag and length. It has no parameters (RFC 5758, section 3.2).
 const ECDSA_WITH_SHA256: [u8; 10] = [OID, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2];
 const COMMON_NAME: [u8; 3] = [0x55, 4, 3];
 const UNCOMPRESSED: u8 = 4;
-/// RFC 5280, section 4.1.2.2.
+/// Maximum number of bytes of a serial number (RFC 5280, section 4.1.2.2).
 const MAX_SERIAL: usize = 20;

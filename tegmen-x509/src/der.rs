@@ -1,9 +1,9 @@
-//! The part of DER (ITU-T X.690) that certificates need. Each value has exactly one encoding. Reads never exceed the
-//! input.
+//! The part of DER (ITU-T X.690) that certificates need. Each value has exactly one valid encoding. The functions
+//! never read past the end of the input.
 
 use tegmen::buf::{Reader, Truncated};
 
-/// Not DER, or not what is due here.
+/// The bytes are not valid DER, or are not the expected element.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed;
 
@@ -15,33 +15,33 @@ impl From<Truncated> for Malformed {
 
 /// The tag of a BOOLEAN.
 pub const BOOLEAN: u8 = 0x01;
-/// The tag of a INTEGER.
+/// The tag of an INTEGER.
 pub const INTEGER: u8 = 0x02;
 /// The tag of a BIT STRING.
 pub const BIT_STRING: u8 = 0x03;
-/// The tag of a OCTET STRING.
+/// The tag of an OCTET STRING.
 pub const OCTET_STRING: u8 = 0x04;
-/// The tag of a OBJECT IDENTIFIER.
+/// The tag of an OBJECT IDENTIFIER.
 pub const OID: u8 = 0x06;
 /// The tag of a UTCTime.
 pub(crate) const UTC_TIME: u8 = 0x17;
 /// The tag of a GeneralizedTime.
 pub(crate) const GENERALIZED_TIME: u8 = 0x18;
-/// The tag of a SEQUENCE, and SEQUENCE OF.
+/// The tag of a SEQUENCE and of a SEQUENCE OF.
 pub const SEQUENCE: u8 = 0x30;
-/// The tag of a SET, and SET OF.
+/// The tag of a SET and of a SET OF.
 pub const SET: u8 = 0x31;
 
-/// The tag `[n]` of a constructed field.
+/// Returns the tag `[n]` of a constructed field.
 pub const fn context(n: u8) -> u8 {
     0xa0 | n
 }
 
-/// Reads the next element: its tag and its value. A length has no more bytes than it needs, at most three. Tags of
-/// more than one byte do not occur in certificates.
+/// Reads the next element: its tag and its value. The length must have its shortest form, of at most three bytes.
+/// Tags of more than one byte are refused, because they do not occur in certificates.
 ///
 /// # Errors
-/// [`Malformed`].
+/// [`Malformed`] if there is no such element.
 #[inline(never)]
 pub fn element<'r>(reader: &mut Reader<'r>) -> Result<(u8, &'r [u8]), Malformed> {
     let tag = reader.u8()?;
@@ -61,10 +61,10 @@ pub fn element<'r>(reader: &mut Reader<'r>) -> Result<(u8, &'r [u8]), Malformed>
     Ok((tag, reader.take(len)?))
 }
 
-/// The value of the next element, which has this tag.
+/// Reads the value of the next element, which must have this tag.
 ///
 /// # Errors
-/// [`Malformed`].
+/// [`Malformed`] if there is no such element.
 #[inline(never)]
 pub fn value<'r>(reader: &mut Reader<'r>, tag: u8) -> Result<&'r [u8], Malformed> {
     match element(reader)? {
@@ -73,28 +73,28 @@ pub fn value<'r>(reader: &mut Reader<'r>, tag: u8) -> Result<&'r [u8], Malformed
     }
 }
 
-/// Reads the content of the next element, which must have this tag.
+/// Returns a reader for the content of the next element, which must have this tag.
 ///
 /// # Errors
-/// [`Malformed`].
+/// [`Malformed`] if there is no such element.
 pub fn inside<'r>(reader: &mut Reader<'r>, tag: u8) -> Result<Reader<'r>, Malformed> {
     value(reader, tag).map(Reader::new)
 }
 
-/// All of the next element, which has this tag: tag, length and value.
+/// Reads the whole next element, which must have this tag: tag, length and value.
 ///
 /// # Errors
-/// [`Malformed`].
+/// [`Malformed`] if there is no such element.
 pub fn whole<'r>(reader: &mut Reader<'r>, tag: u8) -> Result<&'r [u8], Malformed> {
     let bytes = reader.rest();
     value(reader, tag)?;
     bytes.get(..bytes.len().wrapping_sub(reader.rest().len())).ok_or(Malformed)
 }
 
-/// The value of the next element if it has this tag; otherwise nothing is taken.
+/// Reads the value of the next element if it has this tag. If it has another tag, the reader does not advance.
 ///
 /// # Errors
-/// [`Malformed`].
+/// [`Malformed`] if the element is malformed.
 pub fn optional<'r>(reader: &mut Reader<'r>, tag: u8) -> Result<Option<&'r [u8]>, Malformed> {
     match reader.rest().first() {
         Some(next) if *next == tag => value(reader, tag).map(Some),
@@ -102,18 +102,18 @@ pub fn optional<'r>(reader: &mut Reader<'r>, tag: u8) -> Result<Option<&'r [u8]>
     }
 }
 
-/// Succeeds if no bytes remain.
+/// Checks that no bytes remain.
 ///
 /// # Errors
-/// [`Malformed`].
+/// [`Malformed`] if bytes remain.
 pub const fn end(reader: &Reader<'_>) -> Result<(), Malformed> {
     if reader.rest().is_empty() { Ok(()) } else { Err(Malformed) }
 }
 
-/// The bytes of an INTEGER that is greater than zero, without the zero that may precede them.
+/// Reads an INTEGER that is greater than zero. Returns its bytes without a leading zero.
 ///
 /// # Errors
-/// [`Malformed`].
+/// [`Malformed`] for any other element.
 pub fn positive<'r>(reader: &mut Reader<'r>) -> Result<&'r [u8], Malformed> {
     match value(reader, INTEGER)? {
         [0, rest @ ..] if rest.first().is_some_and(|byte| *byte >= 0x80) => Ok(rest),
@@ -122,10 +122,10 @@ pub fn positive<'r>(reader: &mut Reader<'r>) -> Result<&'r [u8], Malformed> {
     }
 }
 
-/// An INTEGER from 0 to 127.
+/// Reads an INTEGER from 0 to 127.
 ///
 /// # Errors
-/// [`Malformed`].
+/// [`Malformed`] for any other element.
 pub(crate) fn small(reader: &mut Reader<'_>) -> Result<u8, Malformed> {
     match *value(reader, INTEGER)? {
         [number @ 0..=0x7f] => Ok(number),
@@ -133,18 +133,19 @@ pub(crate) fn small(reader: &mut Reader<'_>) -> Result<u8, Malformed> {
     }
 }
 
-/// The bytes of a BIT STRING in which no bit is unused: a signature.
+/// Reads the bytes of a BIT STRING without unused bits, such as a signature.
 ///
 /// # Errors
-/// [`Malformed`].
+/// [`Malformed`] for any other element.
 pub fn whole_bits<'r>(reader: &mut Reader<'r>) -> Result<&'r [u8], Malformed> {
     value(reader, BIT_STRING)?.strip_prefix(&[0]).ok_or(Malformed)
 }
 
-/// The first eight bits of a BIT STRING that is a list of named ones: the last bit of all is set (X.690, section 11.2.2).
+/// Reads a BIT STRING that is a list of named bits, and returns its first eight bits. The last bit of the list must
+/// be set (X.690, section 11.2.2).
 ///
 /// # Errors
-/// [`Malformed`].
+/// [`Malformed`] for any other element.
 pub(crate) fn named_bits(reader: &mut Reader<'_>) -> Result<u8, Malformed> {
     let (unused, bytes) = value(reader, BIT_STRING)?.split_first().ok_or(Malformed)?;
     let last = *bytes.last().ok_or(Malformed)?;
@@ -154,10 +155,10 @@ pub(crate) fn named_bits(reader: &mut Reader<'_>) -> Result<u8, Malformed> {
     bytes.first().copied().ok_or(Malformed)
 }
 
-/// A BOOLEAN that is not its DEFAULT FALSE: only TRUE is written, as 0xff (X.690, sections 11.1 and 11.5).
+/// Reads a BOOLEAN with the default FALSE. DER writes only the value TRUE, as 0xff (X.690, sections 11.1 and 11.5).
 ///
 /// # Errors
-/// [`Malformed`].
+/// [`Malformed`] for a BOOLEAN with another value.
 pub(crate) fn optional_true(reader: &mut Reader<'_>) -> Result<bool, Malformed> {
     match optional(reader, BOOLEAN)? {
         None => Ok(false),
@@ -166,10 +167,11 @@ pub(crate) fn optional_true(reader: &mut Reader<'_>) -> Result<bool, Malformed> 
     }
 }
 
-/// A UTCTime or GeneralizedTime in the one form of RFC 5280, section 4.1.2.5: seconds since 1970, zero before that.
+/// Reads a UTCTime or GeneralizedTime in the only form that RFC 5280, section 4.1.2.5, allows. Returns the seconds
+/// since 1970; 0 for a time before 1970.
 ///
 /// # Errors
-/// [`Malformed`].
+/// [`Malformed`] for any other element.
 pub fn time(reader: &mut Reader<'_>) -> Result<u64, Malformed> {
     let (tag, text) = element(reader)?;
     let (digits, zulu) = text.split_last_chunk::<1>().ok_or(Malformed)?;
@@ -219,8 +221,8 @@ const fn days_of(year: u32, month: u32) -> u32 {
     }
 }
 
-/// Days of the Gregorian calendar; a year is counted from March, so that the leap day is its last. No number here
-/// overflows: years have four digits.
+/// Returns the days from 1970 to a date in the Gregorian calendar. Years are counted from March, so that the leap day
+/// is the last day of a year. No number overflows, because years have four digits.
 const fn days_since_1970(year: u32, month: u32, day: u32) -> u32 {
     let (year, month) =
         if month <= 2 { (year.wrapping_sub(1), month.wrapping_add(9)) } else { (year, month.wrapping_sub(3)) };

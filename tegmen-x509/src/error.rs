@@ -1,4 +1,5 @@
-//! The texts of [`Refusal`], which name the cause and the next step. An image that prints none of them links none.
+//! The texts of [`Refusal`]. Each text names the cause and the next step. An image that prints no texts contains none
+//! of them.
 
 use crate::Refusal;
 use core::error::Error;

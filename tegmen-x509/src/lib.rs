@@ -1,19 +1,22 @@
 //! Verification of certificates on a mote (RFC 5280, in the profile of RFC 7925, section 4.4).
 //!
-//! A [`Path`] takes the certificates of a peer one at a time, the peer's own first. Of each certificate it keeps only
-//! what the next one has to agree with: about 270 bytes, for any length of certificate. [`Path::take`] takes the certificates
-//! that [`Need::VerifyCertificate`](tegmen::dtls::Need::VerifyCertificate) lends as they arrive, so that the receive buffer of
-//! the handshake holds the longest of them alone. [`Rules::verify`] takes the whole list of
-//! [`Need::VerifyPeer`](tegmen::dtls::Need::VerifyPeer), for which the buffer must hold the longest list and an eighth more.
+//! A [`Path`] takes the certificates of a peer one after the other, beginning with the peer's own. It does not store
+//! whole certificates, but only the data for the check of the next one: about 270 bytes, regardless of the length of
+//! the certificates. [`Path::take`] takes the certificates of
+//! [`Need::VerifyCertificate`](tegmen::dtls::Need::VerifyCertificate), which arrive one at a time. The receive buffer
+//! of the handshake then only has to hold the longest certificate. [`Rules::verify`] takes the whole list of
+//! [`Need::VerifyPeer`](tegmen::dtls::Need::VerifyPeer). The receive buffer must then hold the longest list and an
+//! eighth more.
 //!
-//! A path is accepted with: version 3, keys on secp256r1, signatures of ECDSA with SHA-256, each certificate signed by the
-//! next, at most [`MAX_CERTIFICATES`] of them, the last signed by an [`Anchor`]. Basic constraints, key usage, extended key usage and
-//! subjectAltName are understood; name constraints, and any other extension that is critical, are refused. Names are
-//! compared byte by byte. Revocation is not checked: issue certificates that end soon, or remove an anchor.
+//! An accepted path has certificates of version 3, keys on secp256r1, and signatures of ECDSA with SHA-256. Each
+//! certificate is signed by the next one, and the last one is signed by an [`Anchor`]. There are at most
+//! [`MAX_CERTIFICATES`] certificates. The extensions basic constraints, key usage, extended key usage and
+//! subjectAltName are supported. Name constraints, and every other critical extension, are refused. Names are
+//! compared byte by byte. Revocation is not checked: issue certificates that expire soon, or remove an anchor.
 //!
-//! Hosts have a verifier that accepts more (`tegmen_host::x509`). A host trusts every certificate that this module
-//! trusts, if the anchor's own certificate is valid. There is one exception: if a CA certified a new key of itself,
-//! hosts count that certificate against the limit of the path.
+//! A host has a verifier that accepts more certificates (`tegmen_host::x509`). A host trusts every certificate that
+//! this module trusts, if the anchor's own certificate is valid. There is one exception: if a CA certified a new key
+//! of itself, hosts count that certificate against the limit of the path.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -34,34 +37,34 @@ use certificate::{Certificate, KeyUsage, PathLen};
 use tegmen::crypto::{Crypto, DIGEST_LEN, MAX_SIGNATURE, SignatureScheme, digest as hash};
 use tegmen::dtls::{AlertDescription, certificates};
 
-/// The most certificates of a path: the end entity's, and those of two CAs below the anchor. For any list of a peer,
-/// at most two signatures between certificates are verified, and three with each anchor.
+/// Maximum number of certificates in a path: the end entity's, and those of two CAs below the anchor. So for any list
+/// of a peer, at most two signatures between certificates are verified, and at most three with each anchor.
 pub const MAX_CERTIFICATES: u8 = 3;
 
-/// A SubjectPublicKeyInfo on secp256r1, DER.
+/// A SubjectPublicKeyInfo with a key on secp256r1, in DER.
 pub type PublicKey = [u8; 91];
 
-/// A trusted CA (RFC 5280, section 6.1.1, d). Nothing else of its certificate is checked: neither its validity nor its
-/// constraints.
+/// A trusted CA (RFC 5280, section 6.1.1, d). Only its name and its key are used. The validity and the constraints of
+/// its own certificate are not checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Anchor<'a> {
-    /// The subject as in the anchor's certificate: a Name in DER.
+    /// The subject in the certificate of the anchor: a Name in DER.
     pub name: &'a [u8],
     /// The public key of the anchor.
     pub public_key: &'a PublicKey,
 }
 
-/// The purpose for which the peer uses its certificate.
+/// The role in which the peer uses its certificate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyPurpose {
-    /// To be a server.
+    /// The peer is a server.
     Server,
-    /// To be a client.
+    /// The peer is a client.
     Client,
 }
 
 impl KeyPurpose {
-    /// Its OBJECT IDENTIFIER (RFC 5280, section 4.2.1.12).
+    /// Returns the OBJECT IDENTIFIER of the purpose (RFC 5280, section 4.2.1.12).
     const fn id(self) -> [u8; 8] {
         let last = match self {
             Self::Server => 1,
@@ -74,12 +77,12 @@ impl KeyPurpose {
 /// The name that the certificate must have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Name<'r> {
-    /// Any name: the anchor alone decides.
+    /// Any name is allowed: only the anchor decides.
     Any,
-    /// A server: the one that has this DNS name as a dNSName of its subjectAltName, in letters of either case. There are no
-    /// wildcards (RFC 7925, section 4.4.1).
+    /// The certificate of a server, whose subjectAltName must have this DNS name as a dNSName. The case of letters is
+    /// ignored. Wildcards are not supported (RFC 7925, section 4.4.1).
     Dns(&'r [u8]),
-    /// A device: the one with this EUI-64, as [`EndEntity::eui64`] finds it (RFC 7925, section 4.4.2).
+    /// The certificate of a device, which must have this EUI-64: see [`EndEntity::eui64`] (RFC 7925, section 4.4.2).
     Eui64([u8; 8]),
 }
 
@@ -87,17 +90,18 @@ pub enum Name<'r> {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct UnixTime(pub u64);
 
-/// The requirements for a path.
+/// The requirements for the path of a peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'r> {
-    /// The anchors at which paths may end. Each whose name fits is tried, so their number bounds the cost.
+    /// The anchors at which paths may end. A signature is checked with each anchor whose name matches, so the number
+    /// of anchors limits the cost.
     pub anchors: &'r [Anchor<'r>],
-    /// The purpose that the end entity must have.
+    /// The purpose for which the end entity's certificate must be valid.
     pub purpose: KeyPurpose,
     /// The name that the end entity must have.
     pub name: Name<'r>,
-    /// The time, if there is a clock that can be trusted. Without it no certificate is too old or too new: a certificate
-    /// is trusted for ever.
+    /// The current time, if the device has a trustworthy clock. Without it, the validity periods are not checked, so
+    /// certificates are trusted forever.
     pub now: Option<UnixTime>,
 }
 
@@ -106,50 +110,58 @@ pub struct Rules<'r> {
 pub struct EndEntity {
     /// The public key for [`Answer::Peer`](tegmen::dtls::Answer::Peer).
     pub public_key: PublicKey,
-    /// The EUI-64 in its subjectAltName, as a dNSName, or in the leftmost common name of its subject, both in the form
-    /// `01-23-45-67-89-AB-CD-EF`; `None` if neither is one.
+    /// The EUI-64 of the end entity in the form `01-23-45-67-89-AB-CD-EF`. It comes from a dNSName of subjectAltName,
+    /// or from the leftmost common name of the subject. `None` if neither has this form.
     pub eui64: Option<[u8; 8]>,
-    /// The last moment at which all of the path is valid.
+    /// The last moment at which all certificates of the path are valid.
     pub not_after: UnixTime,
 }
 
-/// The reason why a path is not trusted. It is for the owner of this end; the peer receives [`Refusal::ALERT`] for
-/// every reason.
+/// The reason why a path is not trusted. It is for the owner of this endpoint. The peer gets the alert
+/// [`Refusal::ALERT`] for every reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Refusal {
     /// The certificate is not strict DER, or not of version 3. Issue it again.
     Malformed,
-    /// A signature is not ECDSA with SHA-256: have the certificate issued by a CA whose key is on secp256r1.
+    /// A signature is not ECDSA with SHA-256. Have the certificate issued by a CA whose key is on secp256r1.
     UnsupportedAlgorithm,
-    /// A key is not one on secp256r1 with its point uncompressed, be it weaker or stronger: make another.
+    /// A public key is not an uncompressed point on secp256r1. A longer key of another kind is also refused. Make
+    /// another key.
     UnsupportedKey,
-    /// Name constraints, or a critical extension that is not understood (RFC 5280, section 4.2): issue without it.
+    /// The certificate has name constraints, or an unsupported critical extension (RFC 5280, section 4.2). Issue it
+    /// without this extension.
     UnsupportedExtension,
-    /// A certificate is past its notAfter: renew it, or set the clock.
+    /// The notAfter of a certificate has passed. Renew the certificate, or set the clock.
     Expired,
-    /// A certificate is before its notBefore: wait, or set the clock.
+    /// The notBefore of a certificate has not come yet. Wait, or set the clock.
     NotYetValid,
-    /// The end entity has another name than the one that was asked for: connect to the name it has, or issue one for it.
+    /// The end entity does not have the required name. Connect to the name in the certificate, or issue a certificate
+    /// with the required name.
     WrongName,
-    /// The extended key usage of a certificate is without the purpose (RFC 5280, section 4.2.1.12): issue one with it.
+    /// The extended key usage of a certificate does not contain the required purpose (RFC 5280, section 4.2.1.12).
+    /// Issue a certificate with this purpose.
     WrongPurpose,
-    /// The key usage is without digitalSignature, or of a CA without keyCertSign (RFC 5280, section 4.2.1.3).
+    /// The key usage of the end entity lacks digitalSignature, or that of a CA lacks keyCertSign (RFC 5280, section
+    /// 4.2.1.3).
     WrongKeyUsage,
     /// The end entity is a CA. Issue a separate certificate for the end entity.
     EndEntityIsCa,
-    /// An issuer is no CA (RFC 5280, section 4.2.1.9).
+    /// An issuer is not a CA according to its basic constraints (RFC 5280, section 4.2.1.9).
     IssuerIsNoCa,
-    /// More CAs are below a CA than its pathLenConstraint allows.
+    /// The path has more CAs below a CA than the pathLenConstraint of that CA allows.
     PathLenExceeded,
-    /// More than [`MAX_CERTIFICATES`] without an anchor: issue from a CA nearer to it.
+    /// The path reaches no anchor with [`MAX_CERTIFICATES`] certificates. Issue the certificate from a CA nearer to
+    /// the anchor.
     TooLong,
-    /// A certificate does not have the name of the issuer of the one before it (RFC 5246, section 7.4.2): have the peer send
-    /// its list in order.
+    /// The subject of a certificate is not the issuer of the previous one (RFC 5246, section 7.4.2). Configure the
+    /// peer to send its list in order.
     WrongIssuer,
-    /// The list ends, and no anchor has the name of the last issuer: add it, or have the peer send the certificates between.
+    /// The list has ended, and no anchor has the name of the last issuer. Add the anchor, or configure the peer to
+    /// send the certificates between.
     UnknownIssuer,
-    /// A signature is not that of its issuer: the certificate was changed, or another CA of this name issued it.
+    /// A signature does not match the key of its issuer. The certificate was changed, or another CA with the same
+    /// name issued it.
     BadSignature,
 }
 
@@ -165,11 +177,11 @@ impl From<der::Malformed> for Refusal {
 }
 
 impl Rules<'_> {
-    /// Verifies a certificate_list, each certificate after its length in three bytes. Certificates
-    /// after the one that an anchor signed, such as the anchor's own, are ignored.
+    /// Verifies a certificate_list, in which each certificate follows its length in three bytes. Certificates after
+    /// the one that an anchor signed, such as the anchor's own, are ignored.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`Refusal`] has the reason.
     pub fn verify<C: Crypto>(&self, crypto: &mut C, list: &[u8]) -> Result<EndEntity, Refusal> {
         let mut path = Path::new(self);
         for certificate in certificates(list) {
@@ -180,7 +192,7 @@ impl Rules<'_> {
         Err(path.end())
     }
 
-    /// Verifies the requirements for every certificate.
+    /// Checks the requirements for every certificate.
     fn check(&self, certificate: &Certificate<'_>) -> Result<(), Refusal> {
         match self.now {
             Some(now) if now > certificate.not_after => return Err(Refusal::Expired),
@@ -193,7 +205,7 @@ impl Rules<'_> {
         }
     }
 
-    /// Verifies the requirements for the first certificate.
+    /// Checks the requirements for the first certificate.
     fn check_end_entity(&self, certificate: &Certificate<'_>) -> Result<EndEntity, Refusal> {
         if certificate.extensions.ca.is_some() {
             return Err(Refusal::EndEntityIsCa);
@@ -215,58 +227,58 @@ impl Rules<'_> {
     }
 }
 
-/// A path as it is walked, from the end entity up.
+/// The verification of a path in progress, from the end entity upwards.
 #[derive(Debug)]
 pub struct Path<'r> {
     rules: &'r Rules<'r>,
     walked: Option<Walked>,
 }
 
-/// The facts that are kept of the certificates so far.
+/// The data that are stored about the certificates so far.
 #[derive(Debug)]
 struct Walked {
     end_entity: EndEntity,
     last: Signed,
     count: u8,
-    /// CAs among them that are not self-issued (RFC 5280, section 6.1.4, l).
+    /// Number of CAs in the path that are not self-issued (RFC 5280, section 6.1.4, l).
     cas: u8,
-    /// The anchor of the last issuer.
+    /// The result of the search for an anchor with the name of the last issuer.
     anchor: Found,
 }
 
-/// Outcome of the search for an anchor.
+/// The result of the search for an anchor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Found {
-    /// No anchor has the name.
+    /// No anchor has the name of the issuer.
     Nothing,
-    /// An anchor has the name, but not the key.
+    /// An anchor has the name of the issuer, but its key did not make the signature.
     Name,
-    /// An anchor signed: the path is complete.
+    /// An anchor signed the certificate, so the path is complete.
     Anchor,
 }
 
-/// The parts of a certificate with which its issuer has to agree.
+/// The parts of a certificate that are needed to check its issuer.
 #[derive(Debug)]
 struct Signed {
-    /// SHA-256 of the issuer's name.
+    /// SHA-256 of the issuer's Name.
     issuer: [u8; DIGEST_LEN],
-    /// SHA-256 of what it signed.
+    /// SHA-256 of the part of the certificate that the issuer signed.
     digest: [u8; DIGEST_LEN],
     signature: [u8; MAX_SIGNATURE],
     signature_len: u8,
 }
 
 impl<'r> Path<'r> {
-    /// Before the first certificate.
+    /// Creates a path without certificates.
     pub const fn new(rules: &'r Rules<'r>) -> Self {
         Self { rules, walked: None }
     }
 
-    /// Takes the next certificate, in DER. Returns the end entity once an anchor has signed this certificate: then the
-    /// path is complete.
+    /// Takes the next certificate, in DER. If an anchor signed this certificate, the path is complete, and the
+    /// function returns the end entity.
     ///
     /// # Errors
-    /// [`Refusal`]; nothing more may be added then.
+    /// [`Refusal`] has the reason. Add no more certificates after an error.
     pub fn add<C: Crypto>(&mut self, crypto: &mut C, der: &[u8]) -> Result<Option<&EndEntity>, Refusal> {
         // Certificates are read apart from where signatures are checked, so that both do not stand on the stack together.
         if let Some(walked) = &self.walked {
@@ -288,11 +300,12 @@ impl<'r> Path<'r> {
         Ok(None)
     }
 
-    /// Takes the next certificate of a list, in DER. The first one begins a path. Returns the end entity with the last one, if
-    /// the path is trusted. Certificates after the one that an anchor signed, such as the anchor's own, are ignored.
+    /// Takes the next certificate of a list, in DER. The first certificate begins a new path. With the last
+    /// certificate, returns the end entity if the path is trusted. Certificates after the one that an anchor signed,
+    /// such as the anchor's own, are ignored.
     ///
     /// # Errors
-    /// [`Refusal`]; the list is then refused.
+    /// [`Refusal`] has the reason. The list is then refused.
     pub fn take<C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -314,7 +327,8 @@ impl<'r> Path<'r> {
         }
     }
 
-    /// Keeps what the next certificate has to agree with; the name of the issuer, which is that one's or an anchor's.
+    /// Stores the data of a certificate with which the next certificate is checked. Returns the issuer's Name, which
+    /// is the subject of the next certificate or the name of an anchor.
     #[inline(never)]
     fn keep<'c, C: Crypto>(&mut self, der: &'c [u8]) -> Result<&'c [u8], Refusal> {
         let certificate = Certificate::parse(der)?;
@@ -335,7 +349,7 @@ impl<'r> Path<'r> {
         Ok(certificate.issuer)
     }
 
-    /// Returns the reason for which the path is not trusted, if there are no more certificates.
+    /// Returns the reason why the path is not trusted, if no more certificates follow.
     pub(crate) fn end(&self) -> Refusal {
         match &self.walked {
             None => Refusal::Malformed,
@@ -346,7 +360,8 @@ impl<'r> Path<'r> {
 }
 
 impl Walked {
-    /// The key in the certificate of the issuer, if it may issue (RFC 5280, section 6.1.4).
+    /// Returns the public key of the issuer from its certificate `der`. Checks that this CA may issue the last
+    /// certificate (RFC 5280, section 6.1.4).
     #[inline(never)]
     fn key_of_issuer<'c, C: Crypto>(&self, der: &'c [u8]) -> Result<&'c PublicKey, Refusal> {
         if self.count >= MAX_CERTIFICATES {
@@ -391,7 +406,7 @@ fn digest<C: Crypto>(bytes: &[u8]) -> [u8; DIGEST_LEN] {
     hash::<C, DIGEST_LEN>(&[bytes])
 }
 
-/// An EUI-64 in its text form.
+/// Reads an EUI-64 from its text form.
 fn eui64(text: &[u8]) -> Option<[u8; 8]> {
     let mut id = [0; 8];
     if text.len() != EUI64_TEXT_LEN {
@@ -415,7 +430,7 @@ const fn hexadecimal(digit: u8) -> Option<u8> {
     }
 }
 
-/// `01-23-45-67-89-AB-CD-EF`
+/// Number of characters of an EUI-64 in the form `01-23-45-67-89-AB-CD-EF`.
 const EUI64_TEXT_LEN: usize = 23;
 /// The tag of a dNSName (RFC 5280, section 4.2.1.6).
 const DNS_NAME: u8 = 0x82;

@@ -387,8 +387,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Some(true)
     }
 
-    /// Returns true for the response to a request that was sent since the session was restored. The node drew the
-    /// token of the request at random, and the token is so long that no earlier response has the same one by chance.
+    /// Returns true for the response to a request that was sent since the session was restored. The node drew the token
+    /// of the request at random, with enough bytes that no earlier response has the same token by chance.
     fn is_fresh(&mut self, peer: PeerId, message: &[u8]) -> bool {
         let Ok(message) = MessageRef::parse(message) else { return false };
         let token = message.token();

@@ -68,8 +68,7 @@ pub struct HandshakeState {
     /// Bytes of the texts at the front of the outgoing buffer: first the cookie with the hint after it, later the
     /// identity.
     pub(crate) outgoing_len: u8,
-    /// Client: number of HelloVerifyRequests that were answered. Server: number of Finished records that did not
-    /// open.
+    /// Number of HelloVerifyRequests that were answered; later, number of Finished records that did not open.
     pub(crate) failures: u8,
     /// True under [`Profile::Minimal`]: no extensions, and each of the last messages in a separate datagram.
     pub(crate) minimal: bool,

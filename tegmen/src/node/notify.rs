@@ -25,19 +25,20 @@ use crate::oscore::{OpenedRequest, ProtectError};
 use crate::time::Instant;
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
-    /// Notifies the observers of the resource at `path`, whose segments are separated by slashes, without one in front, that
-    /// its representation changed. [`Self::poll`] asks the handler for the newest one with the request that registered, and
-    /// sends it when NSTART allows it and the client has acknowledged the previous notification. Changes that come faster
-    /// become one notification. An error response is the last notification, and so is 5.00 where the response does not fit.
-    /// If the handler defers the response, [`Self::respond`] sends the notification, which is the last one unless the handler
-    /// let the client observe the resource. Where OSCORE protected the registration, it protects each notification with a
-    /// number of its own (RFC 8613, section 8.3); an observer whose notification it cannot protect is removed.
+    /// Notifies the observers of the resource at `path` that its representation changed. Slashes separate the
+    /// segments of `path`, which has no leading slash. [`Self::poll`] asks the handler for the newest representation,
+    /// with the request that registered the observer. It sends the notification when NSTART allows it and the client
+    /// has acknowledged the previous notification. Several changes in this time become one notification. An error
+    /// response is the last notification; 5.00 is sent if the response does not fit. If the handler defers the
+    /// response, [`Self::respond`] sends the notification. This is then the last one unless the handler let the
+    /// client observe the resource. If OSCORE protected the registration, it protects each notification with a new
+    /// sequence number (RFC 8613, section 8.3). An observer whose notification cannot be protected is removed.
     pub fn notify(&mut self, path: &str) {
         let Self { endpoint, features, .. } = self;
         features.observers().mark(path, |peer| endpoint.peers.schedule(peer, Instant::AT_ONCE));
     }
 
-    /// Removes the observers whose peers are gone, if their places are needed.
+    /// Removes the observers whose peers are no longer in the table, if all places of observers are taken.
     pub(super) fn make_space_for_observers(&mut self) {
         let Self { endpoint, features, .. } = self;
         if F::Observers::PLACES > 0 && features.observers().is_full() {
@@ -133,8 +134,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Ends the deferral of a notification, or of the response to a registration, whose response has this code. Returns the
-    /// number for its Observe option; `None` if the client does not observe any more.
+    /// Ends the deferral of a notification, or of the response to a registration. `code` is the code of the deferred
+    /// response. Returns the number for its Observe option; `None` if the client is no longer an observer.
     pub(super) fn conclude(&mut self, deferred: &Deferred<ExchangeOf<F>>, code: Code) -> Option<u32> {
         let (Deferred { peer, token, .. }, owner) = (deferred, deferred.owner());
         let is_it = |observer: &ObserverOf<F>| observer.is_of(*peer, token.as_bytes(), owner);
@@ -148,7 +149,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         observers.find(*peer, is_it).map(|(observer, _)| observer.observation.number())
     }
 
-    /// The deferred notification, or the deferred response to a registration, is sent as the exchange `id`.
+    /// Notes that the deferred notification, or the deferred response to a registration, is sent as the exchange
+    /// `id`.
     pub(super) fn on_responded(&mut self, deferred: &Deferred<ExchangeOf<F>>, id: RequestId) {
         let (Deferred { peer, token, .. }, owner) = (deferred, deferred.owner());
         let is_it = |observer: &ObserverOf<F>| observer.is_of(*peer, token.as_bytes(), owner);
@@ -157,8 +159,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Takes the decision on the notification with this number. [`Self::poll`] sends it: as the newest representation, or as
-    /// the error that is the last one. The decision is lost if the client does not observe any more.
+    /// Takes the decision on the notification with this number. [`Self::poll`] then sends the newest representation,
+    /// or an error as the last notification. The decision is ignored if the client is no longer an observer.
     pub(super) fn decide_notification(&mut self, deferred: &Deferred<ExchangeOf<F>>, number: u32, allows: bool) {
         let (Deferred { peer, token, .. }, owner) = (deferred, deferred.owner());
         let is_it = |observer: &ObserverOf<F>| {
@@ -173,19 +175,20 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 }
 
-/// True if a notification is to be sent to a client that is no member of a protected group.
+/// True if a notification must be sent to an observer that is not a member of a protected group.
 const fn is_changed<X, G>(observer: &Observer<X, G>) -> bool {
     observer.changed && !observer.deferred && observer.registration.is_none()
 }
 
-/// True if a response to a request to a group waits for the peer: the response to a registration goes before its notifications.
+/// True if a response to a request to a group waits for the peer. The response to a registration must be sent before
+/// its notifications.
 #[inline]
 pub(super) fn is_before_response<F: Features>(features: &mut F, peer: PeerId) -> bool {
     F::Leisure::IS_ON && features.leisure().next(peer) < Instant::NEVER
 }
 
-/// Leaves space in front of a notification for its protection with OSCORE. Returns the bytes to leave behind it, which are
-/// `tailroom` without OSCORE.
+/// Reserves space before a notification for its protection with OSCORE. Returns the number of bytes that the
+/// notification must leave free at its end. Without OSCORE, these are `tailroom` bytes.
 fn indent<O: Oscore>(exchange: Option<&O::Exchange>, tailroom: usize, frame: &mut Frame<'_>) -> usize {
     if !O::IS_ON || exchange.is_none() {
         return tailroom;
@@ -194,7 +197,7 @@ fn indent<O: Oscore>(exchange: Option<&O::Exchange>, tailroom: usize, frame: &mu
     tailroom.saturating_add(O::OVERHEAD)
 }
 
-/// Protects the notification in `frame` as its registration was, and keeps it for retransmission.
+/// Protects the notification in `frame` like its registration, and stores it for retransmission.
 fn keep<C: Crypto, S: ExchangeStorage, O: Oscore>(
     cx: &mut Cx<'_, C>,
     (exchanges, storage): (&mut Exchanges<S>, &mut S),
@@ -211,22 +214,23 @@ fn keep<C: Crypto, S: ExchangeStorage, O: Oscore>(
     Ok(exchanges.sent(storage, cx.now, frame.bytes(), random)?)
 }
 
-/// The response to a registration, as it is made again for a notification.
+/// The result of writing the response to a registration again, for a notification.
 pub(super) enum Renewed {
-    /// It is in the frame. An error is the last notification (RFC 7641, section 4.2).
+    /// The notification is in the frame. If `is_last`, it is an error and the last notification (RFC 7641, section
+    /// 4.2).
     Written { is_last: bool },
-    /// The handler deferred it, or the policy has not decided yet.
+    /// The handler deferred the notification, or the policy has not decided yet.
     Deferred { observes: bool },
 }
 
-/// Takes the decision that came later on a notification, if the policy may answer later.
+/// Takes the later decision on a notification, if the policy may decide later.
 fn take_decision<P: Policy>(_: &P, decision: &mut Option<bool>) -> Option<Decided> {
     let allows = if P::LATER { decision.take() } else { None };
     allows.map(|allows| Decided { allows })
 }
 
-/// Writes the response to a registration again, with `number` in its Observe option. `decision` is the one on this
-/// notification, if it came later; otherwise the policy is asked.
+/// Writes the response to a registration again, with `number` in its Observe option. `decision` is the decision on
+/// this notification, if the policy decided later. Otherwise the policy is asked now.
 pub(super) fn renew<X: OpenedRequest, S>(
     peer: PeerId,
     (request, decision): (&[u8], &mut Option<bool>),
@@ -278,11 +282,11 @@ fn fail(token: &[u8], (message_type, message_id): (MessageType, u16), frame: &mu
     let _ = Builder::new(frame, message_type, Code::INTERNAL_SERVER_ERROR, message_id, token);
 }
 
-/// Registers or deregisters the sender of a request, if it asks for that. `exchange` is the request as OSCORE opened
-/// it, and the owner of the context. `to_group` is the registration of a member and, for a request to a group, two
-/// numbers: the Message ID of the response, which may be rejected, and the number after which a new registration
-/// begins. Returns the request, and true if its response may make the sender an observer. If that response does not,
-/// [`deregister`] is called.
+/// Registers or deregisters the sender of a request, if the request has an Observe option. `exchange` is the request
+/// as OSCORE opened it, and the owner of the context. `to_group` has the registration of a member and, for a request
+/// to a group, two numbers: the Message ID of the response, which may be rejected, and the number after which a new
+/// registration begins. Returns the request, and true if its response may make the sender an observer. If the
+/// response does not, the caller must call [`deregister`].
 #[inline]
 pub(super) fn register<'r, X: Copy, G: Copy>(
     observers: &mut impl Observers<X, G>,
@@ -327,8 +331,8 @@ fn register_as<'r, X: Copy, G: Copy>(
     (request, false)
 }
 
-/// Ends the observation that a request with this token registered; `owner` is the owner of the OSCORE context that protected
-/// it.
+/// Ends the observation that a request with this token registered. `owner` is the owner of the OSCORE context that
+/// protected the request.
 pub(super) fn deregister<X, G>(
     observers: &mut impl Observers<X, G>,
     peer: PeerId,
@@ -345,21 +349,21 @@ pub(super) fn defer<X, G>(observers: &mut impl Observers<X, G>, peer: PeerId, to
     }
 }
 
-/// The peer has rejected a message that was not confirmable. If that was a notification, its client observes no more.
+/// Handles the rejection of a non-confirmable message. If the message was a notification, removes its observer.
 #[inline]
 pub(super) fn on_rejected<X, G>(observers: &mut impl Observers<X, G>, peer: PeerId, message_id: u16) {
     observers.remove(peer, |observer| observer.message_id == Some(message_id));
 }
 
-/// The peer has acknowledged a message. Returns true if that was a notification.
+/// Handles the acknowledgement of a message. Returns true if the message was a notification.
 #[inline]
 pub(super) fn on_acknowledged<X, G>(observers: &mut impl Observers<X, G>, peer: PeerId, id: RequestId) -> bool {
     let found = observers.find(peer, |observer| observer.pending == Some(id));
     found.map(|(observer, _)| observer.pending = None).is_some()
 }
 
-/// The peer has rejected a confirmable message, or does not acknowledge it. Returns true if that was a notification: its
-/// client observes no more (RFC 7641, sections 3.6 and 4.5).
+/// Handles a confirmable message that the peer rejected or did not acknowledge. Returns true if the message was a
+/// notification. Its observer is then removed (RFC 7641, sections 3.6 and 4.5).
 #[inline]
 pub(super) fn on_refused<X, G>(observers: &mut impl Observers<X, G>, peer: PeerId, id: RequestId) -> bool {
     let is_notification = observers.any(peer, |observer| observer.pending == Some(id));

@@ -1,11 +1,13 @@
 //! Notifies the members of protected groups that observe a resource (RFC 7641, section 4).
 //!
-//! A notification is a record as each response in the group: under the keys that the epoch has when it is made, for the SenderID of
-//! the registration, with a number of its own. Nothing binds it to the record of the registration but the token inside.
+//! Like every response in the group, a notification is a record of its own: under the keys of the epoch in which it
+//! is made, for the SenderID of the registration, and with a new number. Only the token in the notification binds it
+//! to the record of the registration.
 //!
-//! It is not confirmable, because a member has no record for an acknowledgement. So the interest of a member is not known from
-//! acknowledgements, but from its registration, which is authentic: it ends if the member does not register again, after
-//! 24 hours, and after 5 minutes where an epoch has begun since, because the member may be evicted.
+//! A notification is not confirmable, because a member has no record in which it could acknowledge. So
+//! acknowledgements do not show whether a member is still interested. Its registration shows this, which is
+//! authentic. A registration ends after 24 hours if the member does not register again. It ends after 5 minutes if a
+//! new epoch has begun, because the member may have been evicted.
 
 use super::Node;
 use super::application::{Application, Deferred};
@@ -27,7 +29,8 @@ use crate::time::{Duration, Instant};
 const BETWEEN: Duration = Duration::from_secs(3);
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
-    /// Returns the time at which the next notification to a member is due; [`Instant::NEVER`] if none is, or the peer is no member.
+    /// Returns the time at which the next notification to a member is due. Returns [`Instant::NEVER`] if no
+    /// notification is due, or if the peer is not a member.
     pub(super) fn member_notified_at(&mut self, peer: PeerId) -> Instant {
         let mut at = Instant::NEVER;
         self.features.observers().any(peer, |observer| {
@@ -37,7 +40,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         if at < Instant::NEVER && is_before_response(&mut self.features, peer) { Instant::NEVER } else { at }
     }
 
-    /// Writes the next notification that is due for a member into `frame`, protected.
+    /// Writes the next notification that is due for a member into `frame`, and protects it.
     pub(super) fn notify_member<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -97,7 +100,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.on_notified(cx.now, (peer, token), is_last, matches!(sealed, Err(Some(_))));
     }
 
-    /// Notes that a member was notified, or that its notification could not be protected: it is made again then.
+    /// Notes that a member was notified, or that its notification could not be protected. In the second case the
+    /// notification is written again later.
     fn on_notified(&mut self, now: Instant, (peer, token): (PeerId, Token), is_last: bool, is_refused: bool) {
         let observers = self.features.observers();
         let is_it = |observer: &ObserverOf<F>| is_registered::<F>(observer, token);
@@ -111,7 +115,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// The deferred notification of a member was sent, or the deferred response to its registration.
+    /// Notes that the deferred notification of a member, or the deferred response to its registration, was sent.
     pub(super) fn on_responded_to_member(&mut self, now: Instant, deferred: &Deferred<ExchangeOf<F>>) {
         let Deferred { peer, token, .. } = *deferred;
         if let Some((observer, _)) = self.features.observers().find(peer, |it| is_registered::<F>(it, token)) {
@@ -121,7 +125,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 }
 
-/// Returns the time at which a member may be notified; [`Instant::NEVER`] if nothing changed, or the observer is no member.
+/// Returns the time at which a member may be notified. Returns [`Instant::NEVER`] if nothing changed, or if the
+/// observer is not a member.
 fn due_at<F: Features>(observer: &ObserverOf<F>) -> Instant {
     let is_changed = observer.changed && !observer.deferred;
     let registration = observer.registration.filter(|_| is_changed);

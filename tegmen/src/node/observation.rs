@@ -1,4 +1,4 @@
-//! An observation at the client (RFC 7641, section 3).
+//! An observation in a client (RFC 7641, section 3).
 
 use super::Node;
 use super::application::Reply;
@@ -17,55 +17,55 @@ use crate::endpoint::Peers;
 use crate::identity::PeerId;
 use crate::time::{Duration, Instant};
 
-/// An observation of a resource. It outlives its session: [`Node::observe`] registers it, refreshes it with the same token,
-/// and registers it again in another session, with a new token.
+/// An observation of a resource. It can outlive its session: [`Node::observe`] registers it, refreshes it with the
+/// same token, and registers it again in another session with a new token.
 ///
-/// The owner calls [`Node::observe`] when [`Self::refresh_at`] has arrived, passes each reply of the server to
-/// [`Self::on_reply`], and calls [`Self::on_closed`] when the session is over.
+/// The owner calls [`Node::observe`] at the time [`Self::refresh_at`], passes each reply of the server to
+/// [`Self::on_reply`], and calls [`Self::on_closed`] when the session has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation {
-    /// The token of its requests to this server.
+    /// The server, and the token of the requests to this server.
     token: Option<(PeerId, Token)>,
-    /// The registration, and the server that it was sent to.
+    /// The server, and the registration that was sent to it.
     registration: Option<(PeerId, RequestId)>,
-    /// The order of the notifications; `None` until the registration is answered.
+    /// The order of the notifications; `None` until the server answers the registration.
     order: Option<Order>,
     refresh: Instant,
-    /// OSCORE protects the registration and its notifications.
+    /// True if OSCORE protects the registration and its notifications.
     with_oscore: bool,
 }
 
-/// The meaning of a reply for an observation.
+/// The meaning of a server's reply for an observation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notification {
     /// The response has the newest representation.
     Newest,
-    /// The response is older than one that arrived before it, and is to be ignored.
+    /// The response is older than one that arrived before. Ignore it.
     Late,
-    /// The response is the last one: an error, or the server does not let the resource be observed.
+    /// The response is the last one: an error, or a response of a server that does not allow the observation.
     Last,
-    /// The registration was not answered. It is to be sent again when [`Observation::refresh_at`] has arrived.
+    /// The registration got no response. Send it again at the time [`Observation::refresh_at`].
     Unanswered,
-    /// The server has the registration; its response comes separately.
+    /// The server has received the registration. Its response follows separately.
     Acknowledged,
 }
 
 impl Observation {
-    /// Protects the registration with OSCORE. The number of each notification in the security context gives their
-    /// order; the node drops one that is late (RFC 8613, section 4.1.3.5.2).
+    /// Returns the observation with protection by OSCORE. The sequence numbers of the notifications in the security
+    /// context then determine their order. The node drops a late notification (RFC 8613, section 4.1.3.5.2).
     pub const fn with_oscore(self) -> Self {
         Self { with_oscore: true, ..self }
     }
 
-    /// Returns the time at which the observation is to be registered again: the representation is then too old to count
-    /// as the current one (RFC 7641, section 3.3.1), or the registration was not answered. [`Instant::NEVER`] after the
-    /// last notification.
+    /// Returns the time at which the observation must be registered again. At this time the representation is too old
+    /// to count as current (RFC 7641, section 3.3.1), or the registration has got no response. After the last
+    /// notification it is [`Instant::NEVER`].
     pub const fn refresh_at(&self) -> Instant {
         self.refresh
     }
 
-    /// Takes a reply of `peer`. Returns `None` if it belongs to another request. `random` spreads the next refresh over ten
-    /// seconds, so that the clients of a server do not ask at the same time.
+    /// Takes a reply of `peer`. Returns `None` if the reply belongs to another request. `random` spreads the next
+    /// refresh over ten seconds, so that the clients of a server do not all send requests at the same time.
     pub fn on_reply(
         &mut self,
         now: Instant,
@@ -90,9 +90,9 @@ impl Observation {
         })
     }
 
-    /// Takes a response with this code and the first option of each number, for an owner that receives its responses in another
-    /// way than [`Self::on_reply`]. Such an owner registers a new [`Observation`] again, because a server that restarted counts
-    /// from the beginning.
+    /// Takes a response with this code and the first option of each number, for an owner that does not receive its
+    /// responses by [`Self::on_reply`]. To register again, such an owner must create a new [`Observation`], because a
+    /// server that restarted begins its numbers again.
     pub fn on_response<'m>(
         &mut self,
         now: Instant,
@@ -114,7 +114,7 @@ impl Observation {
         Notification::Newest
     }
 
-    /// Notes that the session with the server is over. The observation is to be registered in another one.
+    /// Notes that the session with the server has ended. The observation must be registered in another session.
     pub const fn on_closed(&mut self) {
         if self.registration.is_some() {
             (self.registration, self.refresh) = (None, Instant::AT_ONCE);
@@ -123,19 +123,20 @@ impl Observation {
 }
 
 impl Default for Observation {
-    /// An observation that is not registered yet.
+    /// Returns an observation that is not registered yet.
     fn default() -> Self {
         Self { token: None, registration: None, order: None, refresh: Instant::AT_ONCE, with_oscore: false }
     }
 }
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
-    /// Writes the registration of an observation at `peer` into `out`, protected; `write` adds its options and payload. A
-    /// registration before it is replaced. Returns the length of the datagram to send, as [`Self::request`] does.
+    /// Writes the protected registration of an observation at `peer` into `out`. `write` adds the options and the
+    /// payload of the request. The new registration replaces an earlier one. Returns the length of the datagram to
+    /// send, as [`Self::request`] does.
     ///
     /// # Errors
-    /// [`SendError`]; nothing must then be sent. The registration before it has ended, and the observation is to be registered
-    /// later.
+    /// [`SendError`]. After an error, send nothing. The earlier registration has then ended, and the observation must
+    /// be registered later.
     pub fn observe<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -153,11 +154,12 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 
     /// Ends an observation: writes a request that deregisters it at `peer` into `out` (RFC 7641, section 3.6). The
-    /// response is the current representation. Returns the request, and the length of the datagram to send, as
-    /// [`Self::request`] does.
+    /// response to this request is the current representation. Returns the id of the request, and the length of the
+    /// datagram to send, as [`Self::request`] does.
     ///
     /// # Errors
-    /// [`SendError`]; nothing must then be sent. The observation then ends at the server when its next notification is rejected.
+    /// [`SendError`]. After an error, send nothing. The server then ends the observation when its next notification
+    /// is rejected.
     pub fn deregister<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -170,7 +172,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.send_observe(cx, peer, (code, DEREGISTER), &mut observation, write, out)
     }
 
-    /// Sends a request with an Observe option, in place of the registration before it.
+    /// Sends a request with an Observe option. It replaces an earlier registration.
     fn send_observe<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -199,12 +201,12 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 }
 
-/// Max-Age of a response without that option (RFC 7252, section 5.10.5), in seconds.
+/// Max-Age of a response without a Max-Age option (RFC 7252, section 5.10.5), in seconds.
 const DEFAULT_MAX_AGE: u32 = 60;
 /// The shortest time between the end of Max-Age and the refresh, in milliseconds (RFC 7641, section 3.3.1).
 const SPREAD_MS: u32 = 5000;
 
-/// The time between the end of Max-Age and the refresh, in milliseconds.
+/// Returns the time between the end of Max-Age and the refresh, in milliseconds.
 fn spread(random: u8) -> u32 {
     SPREAD_MS.wrapping_add(u32::from(random).wrapping_mul(40))
 }

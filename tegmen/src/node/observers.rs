@@ -7,34 +7,35 @@ use crate::identity::{PeerId, Principal};
 use crate::time::Instant;
 use core::convert::Infallible;
 
-/// A client that observes a resource: an entry of the list of observers. `X` is a request that OSCORE opened: see
-/// [`Oscore::Exchange`](super::Oscore::Exchange). `G` is the registration of a member of a protected group: see
-/// [`Groups::Registration`](super::Groups::Registration).
+/// A client that observes a resource: an entry in the list of observers. `X` is the type of a request that OSCORE
+/// opened: see [`Oscore::Exchange`](super::Oscore::Exchange). `G` is the type of the registration of a member of a
+/// protected group: see [`Groups::Registration`](super::Groups::Registration).
 #[derive(Clone, Copy, Debug)]
 pub struct Observer<X = Infallible, G = Infallible> {
-    /// The client.
+    /// The peer of the client.
     pub peer: PeerId,
     /// The token of the registration, and the number of the last notification.
     pub observation: Observation,
-    /// The representation is newer than the last notification.
+    /// True if the representation is newer than the last notification.
     pub changed: bool,
     /// The confirmable notification that is not acknowledged yet.
     pub pending: Option<RequestId>,
-    /// The response to the registration, or the last notification, is deferred and not sent yet: by the handler, or because
-    /// the policy has not decided.
+    /// True if the response to the registration, or the last notification, is deferred and not sent yet. The handler
+    /// deferred it, or the policy has not decided.
     pub deferred: bool,
-    /// The decision of the policy on the notification that is due, if the policy answered later.
+    /// The decision of the policy on the next notification, if the policy decided later.
     pub decision: Option<bool>,
-    /// The Message ID of the last notification, if it was not confirmable.
+    /// The Message ID of the last notification, if the notification was not confirmable.
     pub message_id: Option<u16>,
-    /// The registration as OSCORE opened it, which protects each notification, and the owner of its context.
+    /// The registration as OSCORE opened it, and the owner of its context. It protects each notification.
     pub exchange: Option<(X, Principal)>,
-    /// The registration, if it came to a protected group.
+    /// The registration of a member, if it was sent to a protected group.
     pub registration: Option<G>,
 }
 
 impl<X, G> Observer<X, G> {
-    /// A client that has the response to its registration, which carries `number`.
+    /// Creates the entry of a client that got the response to its registration. The response carried `number` in its
+    /// Observe option.
     pub const fn new(peer: PeerId, token: Token, number: u32) -> Self {
         let observation = Observation::new(token, number);
         let (changed, pending, deferred, decision) = (false, None, false, None);
@@ -42,20 +43,21 @@ impl<X, G> Observer<X, G> {
         Self { peer, observation, changed, pending, deferred, decision, message_id, exchange, registration }
     }
 
-    /// True if the entry is that of this registration; `owner` is the owner of the OSCORE context that protects it. A message
-    /// in clear changes no registration that OSCORE protects, and neither does the owner of another context.
+    /// True if this is the entry of the given registration. `owner` is the owner of the OSCORE context that protects
+    /// the message. So neither a plaintext message nor the owner of another context can change a registration that
+    /// OSCORE protects.
     pub(super) fn is_of(&self, peer: PeerId, token: &[u8], owner: Option<Principal>) -> bool {
         let own = self.exchange.as_ref().map(|(_, owner)| *owner);
         own == owner && self.peer == peer && self.observation.token.as_bytes() == token
     }
 }
 
-/// The observers of all resources of a node, each with the request that registered it.
+/// The observers of all resources of a node. Each observer is stored with the request that registered it.
 pub trait Observers<X = Infallible, G = Infallible> {
-    /// The number of observers that there is space for.
+    /// Maximum number of observers.
     const PLACES: usize;
 
-    /// Returns the maximum number of consecutive notifications that are not confirmable. With 0 each notification is
+    /// Returns the maximum number of consecutive notifications that are not confirmable. With 0, each notification is
     /// confirmable.
     fn unconfirmed(&self) -> u8;
 
@@ -63,42 +65,44 @@ pub trait Observers<X = Infallible, G = Infallible> {
     fn is_full(&self) -> bool;
 
     /// Returns the number after which the notifications of a registration to a group begin. A client drops a
-    /// notification whose number is below those of a registration that ended here (RFC 7641, section 4.4). So the
-    /// number follows the clock, in steps of 2^14 microseconds: more than 61 notifications a second would overtake it.
-    /// An owner whose clock begins again with a restart returns the number of another clock.
+    /// notification if its number is below the numbers of a registration that has ended in this node (RFC 7641,
+    /// section 4.4). So the number increases with the clock, in steps of 2^14 microseconds. More than 61
+    /// notifications a second would overtake it. An owner whose clock begins again after a restart must return the
+    /// number of another clock.
     fn first_number(&self, now: Instant) -> u32 {
         (now.as_micros() >> 14) as u32
     }
 
-    /// Adds an observer, and keeps the request that registered it. Members of protected groups have half of the places at most.
+    /// Adds an observer, and stores the request that registered it. Members of protected groups get at most half of
+    /// the places.
     ///
     /// # Errors
-    /// [`Full`] if there is no space for the observer, or for its request.
+    /// [`Full`] if there is no space for the observer or for its request.
     fn insert(&mut self, observer: Observer<X, G>, request: &MessageRef<'_>) -> Result<(), Full>;
 
-    /// True if `is_it` holds for an observer of this peer.
+    /// True if `is_it` returns true for an observer of this peer.
     fn any(&self, peer: PeerId, is_it: impl FnMut(&Observer<X, G>) -> bool) -> bool;
 
-    /// Returns an observer of this peer for which `is_it` holds, and its request. It begins after the observer that it
-    /// returned last, so that all have their turn.
+    /// Returns an observer of this peer for which `is_it` returns true, and its request. The search begins after the
+    /// observer that was returned last, so that all observers get their turn.
     fn find(
         &mut self,
         peer: PeerId,
         is_it: impl FnMut(&Observer<X, G>) -> bool,
     ) -> Option<(&mut Observer<X, G>, &[u8])>;
 
-    /// Marks the observers of the resource at `path`, and calls `on_change` with the peer of each. The segments of `path`
-    /// are separated by slashes, without one in front.
+    /// Marks the observers of the resource at `path` as changed, and calls `on_change` with the peer of each. Slashes
+    /// separate the segments of `path`, which has no leading slash.
     fn mark(&mut self, path: &str, on_change: impl FnMut(PeerId));
 
-    /// Removes the observers of this peer for which `is_it` holds.
+    /// Removes the observers of this peer for which `is_it` returns true.
     fn remove(&mut self, peer: PeerId, is_it: impl FnMut(&Observer<X, G>) -> bool);
 
-    /// Removes the observers whose peers are gone.
+    /// Removes the observers for whose peers `is_there` returns false.
     fn retain_peers(&mut self, is_there: impl FnMut(PeerId) -> bool);
 }
 
-/// No client can observe.
+/// The memory of a node whose resources cannot be observed.
 impl<X, G> Observers<X, G> for () {
     const PLACES: usize = 0;
 
@@ -137,12 +141,12 @@ impl<X, G> Observers<X, G> for () {
     fn retain_peers(&mut self, _: impl FnMut(PeerId) -> bool) {}
 }
 
-/// At most `N` observers, each with a request of at most `BYTES` bytes.
+/// Memory for at most `N` observers, each with a request of at most `BYTES` bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct ObserverArray<const N: usize, const BYTES: usize, X = Infallible, G = Infallible> {
     places: [Place<BYTES, X, G>; N],
     unconfirmed: u8,
-    /// The place that a search begins with.
+    /// The place at which the next search begins.
     next: usize,
 }
 
@@ -160,7 +164,7 @@ impl<const BYTES: usize, X, G> Place<BYTES, X, G> {
 }
 
 impl<const N: usize, const BYTES: usize, X, G> ObserverArray<N, BYTES, X, G> {
-    /// No observers. At most `unconfirmed` notifications in a row are not confirmable.
+    /// Creates an empty list of observers. At most `unconfirmed` notifications in a row are not confirmable.
     pub const fn with_unconfirmed(unconfirmed: u8) -> Self {
         let places = [const { Place { observer: None, len: 0, bytes: [0; BYTES] } }; N];
         Self { places, unconfirmed, next: 0 }
@@ -168,7 +172,7 @@ impl<const N: usize, const BYTES: usize, X, G> ObserverArray<N, BYTES, X, G> {
 }
 
 impl<const N: usize, const BYTES: usize, X, G> Default for ObserverArray<N, BYTES, X, G> {
-    /// No observers. Each notification is confirmable.
+    /// Creates an empty list of observers. Each notification is confirmable.
     fn default() -> Self {
         Self::with_unconfirmed(0)
     }

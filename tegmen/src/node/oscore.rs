@@ -1,4 +1,5 @@
-//! OSCORE at a node (RFC 8613): the operations that its owner supplies, and those of a mote with one context.
+//! OSCORE in a node (RFC 8613): the trait that the owner of the node implements, and its implementation for a mote
+//! with one context.
 
 use super::error::SendError;
 use crate::buf::Frame;
@@ -11,32 +12,33 @@ use crate::oscore::{
 use crate::time::Instant;
 use core::convert::Infallible;
 
-/// The security contexts of a node, as the operations on one message each. All of them work in place.
+/// The security contexts of a node, with one operation for each kind of message. All operations work in place.
 ///
-/// The node calls them between its exchanges and the protection of the datagram: a repeated request is answered again
-/// before it is opened, and a response is protected before it is kept for that. `()` is a node without OSCORE: it has
-/// neither size nor code, and the node then refuses requests with an OSCORE option.
+/// The order of the steps in the node is: the message layer, then OSCORE, then DTLS. So a repeated request gets its
+/// stored response before it is opened, and a response is protected before it is stored. `()` is the type for a node
+/// without OSCORE: it has no size and no code, and the node refuses requests with an OSCORE option.
 ///
-/// The default operations refuse. A node that only asks, or only serves with OSCORE, supplies those of its side.
+/// The default operations refuse every message. A node that is only client or only server with OSCORE implements the
+/// operations of its role.
 pub trait Oscore {
-    /// True unless this is `()`.
+    /// False only for `()`.
     const IS_ON: bool = true;
     /// Maximum number of bytes that protection adds to a message: see [`OVERHEAD`].
     const OVERHEAD: usize;
-    /// An opened request: its context, and the data that protects its response.
+    /// The type of an opened request: its context, and the data that protects its response.
     type Exchange: OpenedRequest;
-    /// True if protected messages that a proxy cut into blocks are reassembled: requests by [`Self::gather`], and
-    /// responses by the application, which receives [`Reply::Cut`](super::Reply::Cut).
+    /// True if protected messages that a proxy cut into blocks are reassembled. [`Self::gather`] reassembles
+    /// requests. The application reassembles responses: it receives [`Reply::Cut`](super::Reply::Cut).
     const GATHERS: bool = false;
-    /// True if requests to groups, and their responses, are protected (RFC 10021).
+    /// True if requests to groups and their responses can be protected (RFC 10021).
     const GROUPS: bool = false;
-    /// The memory of a protected request that was reassembled from blocks.
+    /// The type of the memory of a protected request that was reassembled from blocks.
     type Whole: AsMut<[u8]>;
 
-    /// Protects the request in `frame` to `peer`, and keeps the data that opens its response.
+    /// Protects the request in `frame` to `peer`, and stores the data that opens its response.
     ///
     /// # Errors
-    /// [`SendError::Oscore`], or [`SendError::Busy`] if there is no space to keep it.
+    /// [`SendError::Oscore`], or [`SendError::Busy`] if there is no space to store the data.
     fn protect_request<C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -48,10 +50,10 @@ pub trait Oscore {
         Err(SendError::Oscore(ProtectError::Unsupported))
     }
 
-    /// Takes a request from `peer` before it is opened. If it is a block of a protected request that a proxy cut (RFC
-    /// 8613, section 4.1.3.4.2), adds it to the others. Blocks are not authentic: `is_unverified` is true if this one
-    /// may be a replay, and `sender` is the identity of the peer. Writes the response to a block that is not the last
-    /// into `frame`, with type and Message ID of `head`.
+    /// Takes a request from `peer` before it is opened. If the request is a block of a protected request that a proxy
+    /// cut (RFC 8613, section 4.1.3.4.2), adds the block to the others. Blocks are not authenticated. `is_unverified`
+    /// is true if this block may be a replay. `sender` is the identity of the peer. Writes the response to a block
+    /// that is not the last one into `frame`, with the type and the Message ID of `head`.
     fn gather(
         &mut self,
         now: Instant,
@@ -65,23 +67,24 @@ pub trait Oscore {
         Outer::Uncut
     }
 
-    /// Notes in the response in `frame` that it is for the last block of a request that was cut (RFC 7959, section 2.3).
+    /// Adds to the response in `frame` that it answers the last block of a request that was cut (RFC 7959, section
+    /// 2.3).
     fn acknowledge(&self, last: Block, frame: &mut Frame<'_>) {
         let _ = (last, frame);
     }
 
-    /// True if a protected request is to be opened here. A proxy forwards one that names another target as it is (RFC 8613,
-    /// section 10).
+    /// True if this node must open a protected request. A proxy instead forwards a request that names another target
+    /// without opening it (RFC 8613, section 10).
     #[inline]
     fn is_for_us(&self, request: &MessageRef<'_>) -> bool {
         let _ = request;
         true
     }
 
-    /// Opens a request that came from `peer`.
+    /// Opens a request from `peer`.
     ///
     /// # Errors
-    /// [`UnprotectError`]; the node answers with its code. The default is 4.02, as without OSCORE.
+    /// [`UnprotectError`]. The node responds with its code. The default is 4.02, as for a node without OSCORE.
     fn unprotect_request<'r, C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -92,10 +95,11 @@ pub trait Oscore {
         Err(UnprotectError::BadOption)
     }
 
-    /// Protects the response in `frame`, under the nonce of the request if that is given.
+    /// Protects the response in `frame`. Uses the nonce of the request if `nonce` is given, otherwise a new sequence
+    /// number.
     ///
     /// # Errors
-    /// [`ProtectError`].
+    /// [`ProtectError`] has the reason.
     fn protect_response<C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -107,11 +111,11 @@ pub trait Oscore {
         Err(ProtectError::Unsupported)
     }
 
-    /// Writes the response to a request that is perhaps a replay: a challenge that the client is to repeat (RFC 8613,
+    /// Writes the response to a request that may be a replay: a challenge that the client must repeat (RFC 8613,
     /// appendix B.1.2).
     ///
     /// # Errors
-    /// [`ProtectError`].
+    /// [`ProtectError`] has the reason.
     fn write_challenge<C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -124,25 +128,26 @@ pub trait Oscore {
         Err(ProtectError::Unsupported)
     }
 
-    /// Returns true if the request was protected, so that its response must be.
+    /// True if the request was protected. Its response must then be protected too.
     #[inline]
     fn is_protected(&self, peer: PeerId, request: RequestId) -> bool {
         let _ = (peer, request);
         false
     }
 
-    /// True if a response with OSCORE to a request to `peer` that was not protected here goes to the application as it is: its client
-    /// may have protected the request, and this end forwards both (RFC 8613, section 10).
+    /// True if the application takes a response from `peer` with OSCORE without opening it, although this node did
+    /// not protect the request. The client of this node may have protected the request, and the node forwards both
+    /// messages (RFC 8613, section 10).
     #[inline]
     fn is_forwarded(&self, peer: PeerId) -> bool {
         let _ = peer;
         false
     }
 
-    /// Opens the response to a request that was protected.
+    /// Opens the response to a protected request.
     ///
     /// # Errors
-    /// [`UnprotectError`]; the response must not be used.
+    /// [`UnprotectError`]. After an error, do not use the response.
     fn unprotect_response<'r, C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -154,19 +159,19 @@ pub trait Oscore {
         Err(UnprotectError::UnknownContext)
     }
 
-    /// True if a request that was sent to a group names a group that this node is a member of. The node drops any other. Only with
-    /// [`Self::GROUPS`].
+    /// True if a request that was sent to a group names a group of which this node is a member. The node drops every
+    /// other request to a group. It calls this function only with [`Self::GROUPS`].
     #[inline]
     fn is_of_group(&self, request: &MessageRef<'_>) -> bool {
         let _ = request;
         false
     }
 
-    /// Protects the request in `frame` to a group, and keeps the data that opens its responses. Only with
-    /// [`Self::GROUPS`].
+    /// Protects the request in `frame` to a group, and stores the data that opens its responses. The node calls this
+    /// function only with [`Self::GROUPS`].
     ///
     /// # Errors
-    /// [`SendError::Oscore`], or [`SendError::Busy`] if there is no space to keep it.
+    /// [`SendError::Oscore`], or [`SendError::Busy`] if there is no space to store the data.
     fn protect_group_request<C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -177,17 +182,18 @@ pub trait Oscore {
         Err(SendError::Oscore(ProtectError::Unsupported))
     }
 
-    /// True if a request to a group was protected, so that each of its responses must be.
+    /// True if a request to a group was protected. Each of its responses must then be protected too.
     #[inline]
     fn is_group_protected(&self, request: RequestId) -> bool {
         let _ = request;
         false
     }
 
-    /// Opens the response of a member to a request that was protected for a group. Returns it with the member.
+    /// Opens the response of a member to a protected request to a group. Returns the response and the member.
     ///
     /// # Errors
-    /// [`UnprotectError`]; the response must not be used, and that of the member may still come.
+    /// [`UnprotectError`]. After an error, do not use the response. The genuine response of the member may still
+    /// arrive.
     fn unprotect_member<'r, C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -198,8 +204,8 @@ pub trait Oscore {
         Err(UnprotectError::UnknownContext)
     }
 
-    /// Forgets all requests for which `is_open` returns false: they have had their last response, or have none. The default
-    /// is for an owner that forgets each request itself.
+    /// Forgets all requests for which `is_open` returns false: they have got their last response, or will get none.
+    /// The default is for an owner that forgets each request itself.
     #[inline]
     fn retain(&mut self, is_open: impl FnMut(PeerId, RequestId) -> bool) {
         let _ = is_open;
@@ -209,45 +215,46 @@ pub trait Oscore {
 /// A request that was opened.
 #[derive(Debug)]
 pub enum Opened<'r, X: OpenedRequest> {
-    /// It is authentic and new.
+    /// The request is authentic and new.
     Fresh {
-        /// The message inside.
+        /// The decrypted message.
         message: MessageRef<'r>,
-        /// The owner of the context.
+        /// The owner of the security context.
         principal: Principal,
-        /// The request in its context, which its response is bound to.
+        /// The request in its context. The response is bound to it.
         exchange: X,
-        /// The right to answer under its nonce.
+        /// The right to answer once with the nonce of the request.
         nonce: X::Nonce,
     },
-    /// It is authentic, but perhaps a replay, because the replay window was lost. It is not executed.
+    /// The request is authentic, but may be a replay, because the replay window was lost. The node does not execute
+    /// it.
     Unverified {
-        /// The message inside; `None` for the first message of a derivation of new keys (RFC 8613, appendix B.2).
+        /// The decrypted message; `None` for the first message of a derivation of new keys (RFC 8613, appendix B.2).
         message: Option<MessageRef<'r>>,
-        /// The owner of the context.
+        /// The owner of the security context.
         principal: Principal,
-        /// The request in its context.
+        /// The request in its context. The response is bound to it.
         exchange: X,
     },
 }
 
-/// A protected request before it is opened: see [`Oscore::gather`].
+/// The result of examining a protected request before it is opened: see [`Oscore::gather`].
 #[derive(Debug)]
 pub enum Outer<W> {
-    /// It was not cut into blocks.
+    /// The request was not cut into blocks.
     Uncut,
-    /// Its last block has arrived.
+    /// The last block of the request has arrived.
     Whole {
-        /// The request.
+        /// The reassembled request.
         message: W,
-        /// The last block.
+        /// The last block of the request.
         last: Block,
     },
-    /// The response to its block is in the frame.
+    /// The frame has the response to a block of the request.
     Answered,
 }
 
-/// No OSCORE.
+/// A node without OSCORE.
 impl Oscore for () {
     const IS_ON: bool = false;
     const OVERHEAD: usize = 0;
@@ -255,19 +262,19 @@ impl Oscore for () {
     type Whole = [u8; 0];
 }
 
-/// One security context, as a mote has it, with at most `REQUESTS` requests of ours that wait for responses. Any peer may
-/// carry its messages: a proxy, or the other end at a new address.
+/// One security context of a mote, with at most `REQUESTS` own requests that wait for responses. Messages of the
+/// context may arrive from any peer: from a proxy, or from the other endpoint at a new address.
 ///
-/// The owner keeps its lease from running out: [`Context::lease_mut`].
+/// The owner must extend the lease of the context before its numbers are used up: see [`Context::lease_mut`].
 #[derive(Debug)]
 pub struct OneContext<const REQUESTS: usize> {
-    /// The context.
+    /// The security context.
     pub context: Context,
     principal: Principal,
     asked: [Option<Asked>; REQUESTS],
 }
 
-/// A request of ours that waits for its response.
+/// A request from this node that waits for its response.
 #[derive(Debug)]
 struct Asked {
     peer: PeerId,
@@ -276,7 +283,7 @@ struct Asked {
 }
 
 impl<const REQUESTS: usize> OneContext<REQUESTS> {
-    /// Returns a context whose other end is `principal`.
+    /// Creates the memory for one context. `principal` identifies the other endpoint of the context.
     pub const fn new(context: Context, principal: Principal) -> Self {
         Self { context, principal, asked: [const { None }; REQUESTS] }
     }

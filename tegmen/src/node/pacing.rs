@@ -1,22 +1,24 @@
-//! PROBING_RATE (RFC 7252, section 4.7) for each peer.
+//! PROBING_RATE for each peer (RFC 7252, section 4.7).
 
 use crate::coap::Probing;
 use crate::identity::PeerId;
 use crate::time::Instant;
 
-/// The time at which each peer may be sent the next message without acknowledgement.
+/// The times at which the node may send each peer the next message without acknowledgement.
 pub trait Pacing {
-    /// A message of `len` bytes is sent that is not confirmable, and that is no response to a request just received.
+    /// Notes that a non-confirmable message of `len` bytes is sent, which does not answer a request that was just
+    /// received.
     fn sent(&mut self, now: Instant, peer: PeerId, len: usize);
 
-    /// The peer sent something: it is there, and may be sent the next message at once.
+    /// Notes that the peer sent a message. So it can be reached, and the next message may be sent at once.
     fn heard(&mut self, peer: PeerId);
 
-    /// Returns the time at which the peer may be sent the next message; [`Instant::NEVER`] if there is no memory for that.
+    /// Returns the time at which the next message may be sent to the peer; [`Instant::NEVER`] if there is no memory
+    /// for the peer.
     fn next(&self, peer: PeerId) -> Instant;
 }
 
-/// No memory: no message without acknowledgement may be sent.
+/// No memory: the node sends no message without acknowledgement.
 impl Pacing for () {
     #[inline]
     fn sent(&mut self, _: Instant, _: PeerId, _: usize) {}
@@ -30,8 +32,8 @@ impl Pacing for () {
     }
 }
 
-/// The `N` peers that were sent such messages last. A further peer waits until one of them has answered, or may be sent the
-/// next message.
+/// Memory for the `N` peers to which the node last sent such messages. Another peer must wait until one of them has
+/// answered, or may be sent the next message.
 #[derive(Clone, Copy, Debug)]
 pub struct PacingArray<const N: usize> {
     peers: [Option<(PeerId, Probing)>; N],
@@ -64,7 +66,7 @@ impl<const N: usize> Pacing for PacingArray<N> {
     }
 }
 
-/// The time at which the place may be used for another peer.
+/// Returns the time at which the place can be used for another peer.
 fn until(place: &Option<(PeerId, Probing)>) -> Instant {
     place.map_or(Instant::AT_ONCE, |(_, probing)| probing.next())
 }

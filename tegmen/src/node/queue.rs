@@ -8,35 +8,35 @@ use crate::identity::PeerId;
 /// A message that waits to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Queued {
-    /// The peer that it is for.
+    /// The peer to which the message is sent.
     pub peer: PeerId,
-    /// The name of its exchange.
+    /// The id of the exchange that the message begins.
     pub request: RequestId,
-    /// False if it is not confirmable.
+    /// True if the message is confirmable.
     pub confirmable: bool,
-    /// False if it is a response.
+    /// True if the message is a request, false if it is a response.
     pub is_request: bool,
 }
 
-/// The messages that wait to be sent, of all peers of a node.
+/// The messages of a node that wait to be sent, for all its peers.
 pub trait Queue {
-    /// The number of messages that can wait.
+    /// Maximum number of waiting messages.
     const PLACES: usize;
 
-    /// Adds a message after all others.
+    /// Adds a message at the end of the queue.
     ///
     /// # Errors
-    /// [`Busy`] if there is no place, or the message is too long for one.
+    /// [`Busy`] if all places are taken, or if the message is too long for a place.
     fn push(&mut self, queued: Queued, message: &[u8]) -> Result<(), Busy>;
 
-    /// Returns the oldest message to this peer for which `is_it` holds.
+    /// Returns the oldest message to this peer for which `is_it` returns true.
     fn first(&self, peer: PeerId, is_it: impl FnMut(&Queued) -> bool) -> Option<(Queued, &[u8])>;
 
-    /// Removes the messages for which `keep` does not hold.
+    /// Removes the messages for which `keep` returns false.
     fn retain(&mut self, keep: impl FnMut(&Queued) -> bool);
 }
 
-/// No message can wait.
+/// A queue in which no message can wait.
 impl Queue for () {
     const PLACES: usize = 0;
 
@@ -54,18 +54,18 @@ impl Queue for () {
     fn retain(&mut self, _: impl FnMut(&Queued) -> bool) {}
 }
 
-/// A queue of at most `N` messages of at most `BYTES` bytes.
+/// A queue of at most `N` messages, each of at most `BYTES` bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueArray<const N: usize, const BYTES: usize> {
     places: [Place<BYTES>; N],
-    /// The number of messages that were added up to now.
+    /// Number of messages that were ever added.
     added: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Place<const BYTES: usize> {
     queued: Option<Queued>,
-    /// The message is the one that was added with this number.
+    /// The number of the message: the value of `added` when it was added.
     number: u32,
     len: u16,
     bytes: [u8; BYTES],

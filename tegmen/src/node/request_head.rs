@@ -2,8 +2,8 @@
 
 use crate::coap::{Code, MessageType};
 
-/// The head of a request. [`Node::request`](super::Node::request) takes one, or a [`Code`] alone: a confirmable request
-/// with a token that the node draws, without OSCORE.
+/// The head of a request. [`Node::request`](super::Node::request) takes a head or a [`Code`]. With a `Code`, the
+/// request is confirmable, has a token that the node draws, and is not protected with OSCORE.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestHead<'t> {
     pub(super) code: Code,
@@ -22,28 +22,29 @@ pub(super) enum RequestToken<'t> {
 }
 
 impl<'t> RequestHead<'t> {
-    /// A confirmable request with a token that the node draws. OSCORE does not protect it.
+    /// Creates the head of a confirmable request with a token that the node draws, without OSCORE.
     pub const fn new(code: Code) -> Self {
         Self { code, message_type: MessageType::Confirmable, with_oscore: false, token: RequestToken::Drawn }
     }
 
-    /// Makes the request non-confirmable. It is sent once, when PROBING_RATE allows it (RFC 7252, section 4.7): the
-    /// features of the node must include [`Pacing`](super::Pacing). A request that wants no response (RFC 7967) has no
-    /// reply.
+    /// Makes the request non-confirmable. The node sends it once, when PROBING_RATE allows it (RFC 7252, section
+    /// 4.7), so the features of the node must include [`Pacing`](super::Pacing). A request that suppresses all
+    /// responses (RFC 7967) gets no reply.
     pub const fn non_confirmable(self) -> Self {
         Self { message_type: MessageType::NonConfirmable, ..self }
     }
 
-    /// Protects the request with OSCORE. Its reply is authentic, or [`Reply::Refused`](super::Reply::Refused).
+    /// Protects the request with OSCORE. Its reply is then an authentic response, or
+    /// [`Reply::Refused`](super::Reply::Refused).
     pub const fn with_oscore(self) -> Self {
         Self { with_oscore: true, ..self }
     }
 
-    /// Gives the request this token of at most 8 bytes. It must differ from the tokens of all other open requests to
-    /// the same peer, and from those of open requests to groups.
+    /// Gives the request this token of at most 8 bytes. The token must differ from the tokens of all other open
+    /// requests to the same peer, and of all open requests to groups.
     ///
-    /// Draw a token of 4 or more bytes at random where sessions are restored: the response verifies a session whose replay
-    /// window was lost, and a token that an earlier request had would let a recorded response do so.
+    /// If sessions are restored, draw a token of 4 or more bytes at random: the response verifies a session whose
+    /// replay window was lost. With the token of an earlier request, a recorded response could verify the session.
     pub const fn with_token(self, token: &'t [u8]) -> Self {
         Self { token: RequestToken::Given(token), ..self }
     }

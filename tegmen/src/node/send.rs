@@ -21,7 +21,7 @@ use crate::identity::PeerId;
 use crate::oscore::OpenedRequest;
 use crate::time::Instant;
 
-/// The protection with OSCORE of a message that begins an exchange.
+/// The OSCORE protection of a message that begins an exchange.
 pub(super) enum Protect<'x, X: OpenedRequest> {
     Nothing,
     Request,
@@ -29,8 +29,8 @@ pub(super) enum Protect<'x, X: OpenedRequest> {
 }
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
-    /// Writes a message that begins an exchange. OSCORE protects it before it is kept, so that all transmissions have the
-    /// same bytes.
+    /// Writes a message that begins an exchange. OSCORE protects the message before it is stored, so that all
+    /// transmissions have the same bytes.
     #[inline]
     #[expect(clippy::too_many_arguments, reason = "the parts of a message, and where it goes")]
     pub(super) fn send<C: Crypto>(
@@ -58,10 +58,10 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.send_written(cx, peer, (confirmable, waits), protect, random, frame)
     }
 
-    /// Returns the Message ID of a message that begins an exchange with the peer, and true if it has to wait.
+    /// Returns the Message ID of a message that begins an exchange with the peer, and true if the message must wait.
     ///
     /// # Errors
-    /// [`SendError::Busy`] if it has to wait and cannot; [`Misuse::NotEstablished`].
+    /// [`SendError::Busy`] if the message must wait and no place in the queue is free; [`Misuse::NotEstablished`].
     #[inline]
     pub(super) fn place<C: Crypto>(
         &mut self,
@@ -92,8 +92,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Ok((exchanges.message_id(), waits))
     }
 
-    /// Protects the message in `frame` and keeps it. Returns the name of its exchange, and the length of the datagram to send,
-    /// which is 0 if the message waits.
+    /// Protects the message in `frame` and stores it. Returns the id of its exchange, and the length of the datagram
+    /// to send. The length is 0 if the message waits.
     #[inline]
     pub(super) fn send_written<C: Crypto>(
         &mut self,
@@ -139,7 +139,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Ok((request, frame.len()))
     }
 
-    /// Lets OSCORE forget the requests that have ended, and those to peers that are not in the table any more.
+    /// Removes the OSCORE data of requests that have ended, and of requests to peers that are no longer in the table.
     pub(super) fn forget_requests(&mut self) {
         let Self { endpoint, storage, features, .. } = self;
         let (oscore, queue) = features.oscore();
@@ -150,7 +150,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         });
     }
 
-    /// Keeps the message in `frame` until it may be sent.
+    /// Stores a message until it may be sent.
     pub(super) fn enqueue(&mut self, peer: PeerId, request: RequestId, message: &[u8]) -> Result<(), SendError> {
         let Self { endpoint, features, .. } = self;
         let parsed = MessageRef::parse(message).map_err(|_| SendError::TooLong)?;
@@ -169,7 +169,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Ok(())
     }
 
-    /// Returns the time at which the first of the peer's messages may be sent.
+    /// Returns the time at which the first waiting message to the peer may be sent.
     pub(super) fn queue_deadline(&mut self, peer: PeerId) -> Instant {
         let Self { endpoint, storage, nstart, features } = self;
         let attached = endpoint.peers.attached(peer);
@@ -185,7 +185,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         deadline
     }
 
-    /// Writes the oldest message that may be sent to the peer now into `frame`.
+    /// Writes the oldest waiting message that may be sent to the peer now into `frame`.
     pub(super) fn send_queued<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -221,8 +221,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 }
 
-/// Returns false if an exchange with the peer has to end before a message may begin another: as many are open as NSTART
-/// allows, or as there is space for.
+/// Returns false if an exchange with the peer must end before a message may begin another exchange. Either the number
+/// of open exchanges has reached NSTART, or there is no space for another one.
 #[inline]
 pub(super) fn may_begin<S: ExchangeStorage>(
     exchanges: &Exchanges<S>,
@@ -236,7 +236,8 @@ pub(super) fn may_begin<S: ExchangeStorage>(
     has_place && exchanges.outstanding(storage) < nstart
 }
 
-/// False if nothing is ever received for a message: it is not confirmable, and its sender wants no response.
+/// False if the peer will never answer a message: the message is not confirmable, and its sender suppresses all
+/// responses.
 pub(super) fn is_answered(message: &[u8]) -> bool {
     MessageRef::parse(message).is_ok_and(|message| {
         message.message_type() == MessageType::Confirmable || !NoResponse::of(&message).suppresses_all()

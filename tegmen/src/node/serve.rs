@@ -1,4 +1,4 @@
-//! Answers requests.
+//! Answers received requests.
 
 use super::Node;
 use super::application::{Answer, Application, Deferred, DeferredRequest, Incoming, Refusal};
@@ -31,19 +31,20 @@ use crate::oscore::{OpenedRequest, UnprotectError};
 use crate::time::{Duration, Instant};
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
-    /// Writes the response to a deferred request into `out`, protected, as a confirmable message; `write` adds its options,
-    /// without Observe and Block2, and its payload. It is protected with OSCORE if the request was. A response that is longer
-    /// than a message is sent in blocks if the node has [`Bodies`](super::Bodies); 5.03 if it cannot be kept for that. If the
-    /// handler let the client observe the resource, a response with 2.05 or 2.03 makes it an observer, or is a notification;
-    /// another one is the last. A response that OSCORE cannot protect becomes 5.00 without protection.
+    /// Writes the protected response to a deferred request into `out`, as a confirmable message. `write` adds the
+    /// payload, and the options except Observe and Block2. OSCORE protects the response if it protected the request.
+    /// A response that is longer than a message is sent in blocks if the node has [`Bodies`](super::Bodies); the
+    /// response is 5.03 if there is no memory to store it. If the handler let the client observe the resource, a
+    /// response with 2.05 or 2.03 makes the client an observer, or is a notification. A response with another code is
+    /// the last one. If OSCORE cannot protect the response, the node sends 5.00 without protection.
     ///
-    /// The node sends the response again until it is acknowledged. Returns the length of the datagram to send. The length is
-    /// 0 if the response waits in the node's [`Queue`](super::Queue), or nobody wants it: the client does not (RFC 7967), or
-    /// it is an error for a request to a group (RFC 7252, section 8.2).
+    /// The node sends the response again until it is acknowledged. Returns the length of the datagram to send. The
+    /// length is 0 if the response waits in the node's [`Queue`](super::Queue). It is also 0 if the response is not
+    /// sent: the client suppresses it (RFC 7967), or it is an error for a request to a group (RFC 7252, section 8.2).
     ///
     /// # Errors
-    /// [`SendError`]; nothing must then be sent. After [`SendError::Busy`] the response may be sent later: it returns the
-    /// right to answer.
+    /// [`SendError`]. After an error, send nothing. After [`SendError::Busy`], the returned right allows you to send
+    /// the response later.
     pub fn respond<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -112,8 +113,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Writes the acknowledgement of a deferred request into `out`, unless it was sent. Returns the length of the datagram to
-    /// send, which is 0 if there is nothing to send.
+    /// Writes the acknowledgement of a deferred request into `out`, unless it was sent before. Returns the length of
+    /// the datagram to send; 0 if there is no datagram.
     fn acknowledge<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -128,7 +129,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Writes a response that is the acknowledgement of its request. Returns the length of the datagram to send.
+    /// Writes a response that is also the acknowledgement of its request. Returns the length of the datagram to send.
     fn acknowledge_with<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -154,7 +155,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.reply_late(cx, peer, late, frame)
     }
 
-    /// Keeps the reply in `frame` to a request that was kept without one, and protects it. Returns its length.
+    /// Stores the reply in `frame` to a request that has no reply yet, and protects it. Returns its length.
     fn reply_late<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -172,8 +173,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Ok(frame.len())
     }
 
-    /// Responds with 5.00 without protection to a deferred request whose response cannot be protected with OSCORE (RFC 8613,
-    /// section 8.3). Its sender does not observe any more.
+    /// Responds with 5.00 without protection to a deferred request, because OSCORE cannot protect the response (RFC
+    /// 8613, section 8.3). The sender of the request is then no longer an observer.
     fn respond_unprotected<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -191,8 +192,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 }
 
-/// Returns the effect of repeating a request whose body may come in blocks. A block that others follow is only put to those
-/// before it.
+/// Returns the effect of repeating a request whose body may come in blocks. A block that is not the last one is only
+/// stored, so a repetition of it has no further effect.
 #[inline]
 fn effect(message: &MessageRef<'_>) -> Repeat {
     match message.block(OptionNumber::BLOCK1) {
@@ -205,21 +206,22 @@ fn effect(message: &MessageRef<'_>) -> Repeat {
 pub(super) struct Sender<'p, X: OpenedRequest> {
     pub(super) path: &'p Path,
     pub(super) identity: Identity,
-    /// The request may be a replay: the replay window of its session was lost (RFC 9175, section 2.3).
+    /// True if the request may be a replay, because the replay window of its session was lost (RFC 9175, section
+    /// 2.3).
     pub(super) is_unverified: bool,
     pub(super) to_group: bool,
-    /// Bytes of the datagram.
+    /// Number of bytes of the datagram.
     pub(super) len: usize,
-    /// The bytes after the response that its protection takes.
+    /// Number of bytes that the protection adds after the response.
     pub(super) tailroom: usize,
-    /// The request as OSCORE opened it, and the right to answer under its nonce.
+    /// The request as OSCORE opened it, and the right to answer once with the nonce of the request.
     pub(super) exchange: Option<(X, Option<X::Nonce>)>,
     /// The last block of a protected request that a proxy cut.
     pub(super) last: Option<Block>,
 }
 
 impl<'p, X: OpenedRequest> Sender<'p, X> {
-    /// The sender of a request of `len` bytes, as it came.
+    /// Creates the sender of a request of `len` bytes, before OSCORE opens the request.
     #[inline]
     pub(super) const fn new(
         (path, identity): (&'p Path, Identity),
@@ -231,17 +233,17 @@ impl<'p, X: OpenedRequest> Sender<'p, X> {
     }
 }
 
-/// The exchanges of a peer, their memory, and that of the features.
+/// The exchanges of a peer, the memory of the exchanges, and the memory of the features.
 type Memory<'a, A, F> = (&'a mut A, &'a mut <A as PeerExchanges>::Storage, &'a mut F);
 
-/// The memory of a protected request that was reassembled from blocks.
+/// The type of the memory of a protected request that was reassembled from blocks.
 type WholeOf<F> = <<F as Features>::Oscore as Oscore>::Whole;
 
-/// The name of a received message in the memory of a peer's exchanges.
+/// The type of the key of a received message in the memory of a peer's exchanges.
 type KeyOf<A> = <<A as PeerExchanges>::Storage as ExchangeStorage>::Key;
 
-/// Writes the response to a request into `frame`, and keeps it for a repetition of the request. A request that must not be
-/// executed twice is refused with 5.03 if there is no space to remember it.
+/// Writes the response to a request into `frame`, and stores it for a repetition of the request. A request that must
+/// not be executed twice is refused with 5.03 if there is no space to remember it.
 #[inline(always)]
 pub(super) fn answer<C: Crypto, A: PeerExchanges, F: Features>(
     cx: &mut Cx<'_, C>,
@@ -318,8 +320,8 @@ pub(super) fn answer<C: Crypto, A: PeerExchanges, F: Features>(
     }
 }
 
-/// Writes a challenge instead of the response in `frame`, if that is too long for an address at which no peer has shown
-/// that it receives (RFC 9175, section 2.4). Returns this answer.
+/// Writes a challenge in place of the response in `frame`, if the response is too long for an unverified address: no
+/// peer has shown that it receives there (RFC 9175, section 2.4). Returns the outcome of this challenge.
 #[inline]
 pub(super) fn challenge_instead<A: PeerExchanges, X: OpenedRequest>(
     attached: &mut A,
@@ -339,17 +341,17 @@ pub(super) fn challenge_instead<A: PeerExchanges, X: OpenedRequest>(
     Some(challenged)
 }
 
-/// The option of a response in place of that of the handler.
+/// The option of a response that replaces the handler's response.
 pub(super) enum Challenge {
-    /// The client has to repeat these bytes (RFC 9175, section 2.3).
+    /// The Echo value that the client must repeat (RFC 9175, section 2.3).
     Echo([u8; 8]),
     Uint(OptionNumber, u32),
 }
 
-/// Decides whether a request is handled.
+/// Decides whether the handler may process a request.
 ///
 /// # Errors
-/// The answer in place of that of the handler, and its option.
+/// The outcome that replaces the handler's response, and its option.
 #[inline]
 fn admit<C: Crypto, A: PeerExchanges, X: OpenedRequest>(
     cx: &mut Cx<'_, C>,
@@ -384,7 +386,7 @@ fn admit<C: Crypto, A: PeerExchanges, X: OpenedRequest>(
 /// Challenges the member that sent a request, if the request may be a replay.
 ///
 /// # Errors
-/// The challenge.
+/// The outcome and the option of the challenge.
 fn challenge_member<X: OpenedRequest>(
     groups: &mut impl Groups,
     sender: &Sender<'_, X>,
@@ -398,8 +400,8 @@ fn challenge_member<X: OpenedRequest>(
     }
 }
 
-/// Protects the response in `frame` for the member that sent the request, if the request was protected for a group. Returns
-/// false if this is not possible; the response must then not be sent.
+/// Protects the response in `frame` for the member that sent the request, if the request was protected for a group.
+/// Returns false if the protection failed. The response must then not be sent.
 pub(super) fn seal_to_member<C: Crypto, F: Features, S>(
     cx: &mut Cx<'_, C>,
     features: &mut F,
@@ -420,7 +422,7 @@ pub(super) fn seal_to_member<C: Crypto, F: Features, S>(
     }
 }
 
-/// Writes a response in place of that of the handler.
+/// Writes a response that replaces the handler's response.
 pub(super) fn write_refusal(
     (message_type, message_id): (MessageType, u16),
     token: &[u8],
@@ -440,9 +442,10 @@ pub(super) fn write_refusal(
     });
 }
 
-/// Lets the handler write the response, or the response to a block, into `frame`, as a message of this type. `decided`
-/// is the decision on the request, if it came later; otherwise the policy is asked. `late` is set if a deferred
-/// response may be sent in the acknowledgement of the request. It is taken if the response is deferred.
+/// Lets the handler write the response, or the response to a block, into `frame`, as a message with the type and the
+/// Message ID of `head`. `decided` is the decision on the request if the policy decided later; otherwise the policy
+/// is asked now. `late` is set if a deferred response may be sent in the acknowledgement of the request. It is taken
+/// if the response is deferred.
 #[inline]
 pub(super) fn answer_admitted<F: Features, P>(
     (now, features): (Instant, &mut F),
@@ -525,8 +528,8 @@ pub(super) fn answer_admitted<F: Features, P>(
     }
 }
 
-/// True if the sender of a request may become an observer. The sender of a request to a group must want the response, which is the
-/// first of the notifications (RFC 7967).
+/// True if the sender of a request may become an observer. A request to a group must not suppress the response (RFC
+/// 7967), which is the first of the notifications.
 #[inline]
 fn may_register<F: Features>(message: &MessageRef<'_>, to_group: bool) -> bool {
     if !F::Leisure::IS_ON {
@@ -536,8 +539,8 @@ fn may_register<F: Features>(message: &MessageRef<'_>, to_group: bool) -> bool {
     !to_group || deregisters() || !NoResponse::of(message).suppresses(Code::CONTENT)
 }
 
-/// Returns what is kept of a registration to a group: that of the member, the Message ID of its response, and the number that a new
-/// registration begins behind.
+/// Returns the data that is stored of a registration to a group: the registration of the member, the Message ID of
+/// its response, and the number after which a new registration begins.
 #[inline]
 fn registration_to_group<F: Features>(
     now: Instant,
@@ -555,8 +558,9 @@ fn registration_to_group<F: Features>(
     (of_member, Some((message_id, features.observers().first_number(now))))
 }
 
-/// Gives a request to the application on which the policy has not decided yet. The sender has at most an acknowledgement now.
-/// It observes nothing before the decision, and an older registration with the same token stays until then.
+/// Passes a request to the application, because the policy has not decided on it yet. The sender now gets at most an
+/// acknowledgement. Before the decision, the sender does not become an observer, and an older registration with the
+/// same token remains.
 fn postpone<F: Features, P>(
     peer: PeerId,
     message: &MessageRef<'_>,
@@ -589,8 +593,9 @@ fn postpone<F: Features, P>(
     Answer::Deferred
 }
 
-/// True if a response to a request to a group is useful to the sender: it is no acknowledgement, no Reset, no error
-/// except a challenge, and not empty unless it is the first of an observation (RFC 7252, sections 8.1 and 8.2).
+/// True if a response to a request to a group is useful to the sender (RFC 7252, sections 8.1 and 8.2).
+/// Acknowledgements, Resets, and errors except a challenge are not useful. An empty response is useful only if it is
+/// the first of an observation.
 pub(super) fn is_useful(response: &[u8]) -> bool {
     MessageRef::parse(response).is_ok_and(|response| {
         let is_empty = response.code() == Code::CONTENT && response.payload().is_empty();
@@ -599,7 +604,7 @@ pub(super) fn is_useful(response: &[u8]) -> bool {
     })
 }
 
-/// Keeps the response in `frame` for a random time. Nothing is sent at once.
+/// Stores the response in `frame` for a random time, and sends nothing now.
 fn answer_at_leisure<C: Crypto>(cx: &mut Cx<'_, C>, peer: PeerId, leisure: &mut impl Leisure, frame: &mut Frame<'_>) {
     if !frame.is_empty() {
         let mut random = [0; 4];
@@ -612,10 +617,10 @@ fn answer_at_leisure<C: Crypto>(cx: &mut Cx<'_, C>, peer: PeerId, leisure: &mut 
     frame.truncate(0);
 }
 
-/// The right to answer a request that was opened by `O`, under its nonce.
+/// The right to answer once with the nonce of a request that `O` opened.
 type NonceOf<O> = <<O as Oscore>::Exchange as OpenedRequest>::Nonce;
 
-/// Protects the response in `frame` with OSCORE. An acknowledgement or a Reset is empty and has no protection.
+/// Protects the response in `frame` with OSCORE. An acknowledgement or a Reset is empty, and gets no protection.
 fn protect<C: Crypto, O: Oscore>(
     cx: &mut Cx<'_, C>,
     oscore: &mut O,
@@ -631,8 +636,8 @@ fn protect<C: Crypto, O: Oscore>(
     }
 }
 
-/// Protects the response in `frame` to a request to a group, if OSCORE opened the request. Returns false if this is not possible; the
-/// response must then not be sent.
+/// Protects the response in `frame` to a request to a group, if OSCORE opened the request. Returns false if the
+/// protection failed. The response must then not be sent.
 fn protect_to_group<C: Crypto, O: Oscore>(
     cx: &mut Cx<'_, C>,
     oscore: &mut O,
@@ -645,9 +650,9 @@ fn protect_to_group<C: Crypto, O: Oscore>(
     }
 }
 
-/// Opens a request with an OSCORE option. Returns the request inside with its sender; `None` if it is not executed, and
-/// `frame` then has the response. `whole` is memory for a request that a proxy cut into blocks. The refusal of a request that
-/// does not open is not kept, because anybody can cause it.
+/// Opens a request with an OSCORE option. Returns the decrypted request with its sender. Returns `None` if the
+/// request must not be executed; then `frame` has the response. `whole` is memory for a request that a proxy cut into
+/// blocks. The refusal of a request that does not open is not stored, because anybody can send such a request.
 pub(super) fn open<'d, 'p, C: Crypto, A: PeerExchanges, F: Features>(
     cx: &mut Cx<'_, C>,
     peer: PeerId,
@@ -718,7 +723,7 @@ pub(super) fn open<'d, 'p, C: Crypto, A: PeerExchanges, F: Features>(
     None
 }
 
-/// Keeps the response in `frame` for a repetition of the request, which is not executed.
+/// Stores the response in `frame` for a repetition of the request, which was not executed.
 fn keep<C: Crypto, A: PeerExchanges>(
     cx: &mut Cx<'_, C>,
     (attached, storage): (&mut A, &mut A::Storage),
@@ -730,7 +735,7 @@ fn keep<C: Crypto, A: PeerExchanges>(
     }
 }
 
-/// Returns the reason under which a message is counted that does not open.
+/// Returns the counter for a message that did not open for this reason.
 pub(super) const fn discard(reason: UnprotectError) -> Discard {
     match reason {
         UnprotectError::Unprotected | UnprotectError::BadOption | UnprotectError::Malformed => Discard::Malformed,
@@ -742,7 +747,7 @@ pub(super) const fn discard(reason: UnprotectError) -> Discard {
     }
 }
 
-/// Writes an error that is not protected, and that no cache keeps (RFC 8613, section 8.2).
+/// Writes an unprotected error response that no cache may store (RFC 8613, section 8.2).
 fn refuse(code: Code, (message_type, message_id): (MessageType, u16), token: &[u8], frame: &mut Frame<'_>) {
     frame.truncate(0);
     let built = Builder::new(frame, message_type, code, message_id, token);

@@ -1,4 +1,4 @@
-//! One request with its whole body, and one response with its whole body, at a client (RFC 7959, RFC 9175).
+//! A client's request with its whole body, and the response with its whole body (RFC 7959, RFC 9175).
 
 use super::Node;
 use super::application::Reply;
@@ -16,42 +16,43 @@ use crate::dtls::roles::Roles;
 use crate::endpoint::Peers;
 use crate::identity::PeerId;
 
-/// A request whose body may need several messages, and its response, whose body may need several messages, too. It answers a
-/// challenge of the server with its Echo option. The owner keeps both bodies.
+/// A request and its response. Each of their bodies may need several messages. The transfer answers a server's
+/// challenge with the Echo option. The owner stores both bodies.
 ///
-/// The owner calls [`Node::transfer`], passes each reply to [`Self::on_reply`], and calls [`Node::transfer`] again as long as
-/// [`TransferStep`] asks for it. A transfer belongs to one session.
+/// The owner calls [`Node::transfer`], and passes each reply to [`Self::on_reply`]. It calls [`Node::transfer`] again
+/// while [`TransferStep`] demands another message. A transfer belongs to one session.
 #[derive(Clone, Copy, Debug)]
 pub struct Transfer {
     method: Code,
-    /// OSCORE protects the requests.
+    /// True if OSCORE protects the requests.
     with_oscore: bool,
-    /// The request that waits for its response.
+    /// The peer and the id of the request that waits for its response.
     request: Option<(PeerId, RequestId)>,
-    /// Bytes of the body of the request.
+    /// Number of bytes of the request body.
     len: usize,
-    /// Maximum number of bytes of the body of the response.
+    /// Maximum number of bytes of the response body.
     max: usize,
     /// The size of the largest block that fits a message: see [`Block::size_exponent`].
     largest: u8,
-    /// The size of the next block of the request.
+    /// The size of the next block of the request: see [`Block::size_exponent`].
     size: u8,
-    /// Bytes of the body that the server has.
+    /// Number of bytes of the request body that the server has received.
     sent: usize,
-    /// The token of all blocks of the body: some servers know an upload by its token.
+    /// The token of all blocks of the request body: some servers identify an upload by its token.
     token: Token,
-    /// Distinguishes the body from an earlier one that the server did not get whole (RFC 9175, section 3.4).
+    /// The value of Request-Tag. It distinguishes the body from an earlier one that the server did not receive
+    /// completely (RFC 9175, section 3.4).
     request_tag: Option<[u8; 4]>,
     is_tag_due: bool,
-    /// The server accepted the last block, and its response has no Block1 option.
+    /// True if the server accepted the last block, and its response has no Block1 option.
     lacks_block1: bool,
     download: Option<Download>,
     echo: Value<MAX_ECHO>,
-    /// Challenges that were answered.
+    /// Number of challenges that were answered.
     challenges: u8,
-    /// Requests that were begun, one after the other, with the same body.
+    /// Number of times that the upload of the request body was begun.
     uploads: u8,
-    /// Responses that were begun.
+    /// Number of times that the download of a response was begun.
     downloads: u8,
 }
 
@@ -60,13 +61,13 @@ pub struct Transfer {
 struct Download {
     code: Code,
     etag: Value<MAX_ETAG>,
-    /// The length of the whole body as the server announces it (Size2).
+    /// The length of the whole body in the Size2 option of the server.
     total: Option<usize>,
-    /// Bytes of the body that have arrived.
+    /// Number of bytes of the body that have arrived.
     received: usize,
-    /// The size of the next block.
+    /// The size of the next block: see [`Block::size_exponent`].
     size: u8,
-    /// The body of the request went in blocks.
+    /// True if the request body was sent in blocks.
     is_after_blocks: bool,
 }
 
@@ -80,7 +81,7 @@ struct Value<const N: usize> {
 impl<const N: usize> Value<N> {
     const EMPTY: Self = Self { len: 0, bytes: [0; N] };
 
-    /// Returns `None` for a value of no bytes, or of more than `N`.
+    /// Creates a value. Returns `None` for an empty value, and for one of more than `N` bytes.
     fn new(value: &[u8]) -> Option<Self> {
         let mut bytes = [0; N];
         bytes.get_mut(..value.len())?.copy_from_slice(value);
@@ -95,21 +96,21 @@ impl<const N: usize> Value<N> {
 /// The next step of a transfer after a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TransferStep {
-    /// The server has the request; its response comes separately.
+    /// The server has received the request. Its response follows separately.
     Acknowledged,
-    /// The next message is to be sent: the server wants the same in another way.
+    /// Send the next message. The server needs the same request in another form.
     Again,
-    /// The server has this number of bytes of the body of the request. The next block is to be sent.
+    /// The server has received this number of bytes of the request body. Send the next block.
     Sent(usize),
-    /// The payload belongs at the place `at` of the body of the response. The next block is to be asked for. A block at the place
-    /// 0 begins the response, and has its options.
+    /// The payload is the part of the response body from `at` on. Send the request for the next block. A block with
+    /// `at` = 0 begins the response, and has its options.
     Received {
         /// Bytes of the body before this payload.
         at: usize,
-        /// The length of the whole body, if the server announces it.
+        /// The length of the whole body, if the server sends it in a Size2 option.
         total: Option<usize>,
     },
-    /// The payload belongs at this place of the body of the response, and the body ends with it. The transfer is over.
+    /// The payload is the last part of the response body, from this position on. The transfer has ended.
     Complete(usize),
 }
 
@@ -120,33 +121,33 @@ pub enum TransferError {
     FirstBlock,
     /// The response to a request for a block has no Block2 option.
     NoBlock2,
-    /// A block is not the one that was asked for.
+    /// A received block is not the requested one.
     WrongBlock,
-    /// The entity tags of the blocks differ. The representation changed each time that the transfer began again, or the method
-    /// is not safe, and must not be repeated.
+    /// The entity tags of the blocks differ. Either the representation changed during each attempt, or the method is
+    /// not safe, so the transfer must not be repeated.
     Changed,
-    /// The server answered the request for a block with this code.
+    /// The server responded to the request for a block with this code.
     Refused(Code),
-    /// The response is longer than the owner allows.
+    /// The response is longer than the maximum of the owner.
     TooLong,
-    /// The Block options cannot number the blocks of a body (RFC 7959, section 2.2).
+    /// The body has too many blocks for the numbers in Block options (RFC 7959, section 2.2).
     TooManyBlocks {
-        /// Bytes of the body.
+        /// Number of bytes of the body.
         len: usize,
-        /// Bytes of a block.
+        /// Number of bytes of a block.
         block_size: usize,
     },
-    /// The request has no response: see [`Reply`].
+    /// The request got no response: see [`Reply`].
     Unanswered,
 }
 
 impl Transfer {
-    /// Returns a transfer: a request of this method with a body of `len` bytes, and a response with a body of at most
-    /// `max` bytes. `block_size` is the maximum number of bytes of payload in a message, in addition to its options. A
-    /// request body that fits goes in one message.
+    /// Creates a transfer: a request of this method with a body of `len` bytes, and a response with a body of at most
+    /// `max` bytes. `block_size` is the maximum number of payload bytes in a message, in addition to its options. A
+    /// request body that is not longer is sent in one message.
     ///
     /// # Errors
-    /// [`TransferError::TooManyBlocks`].
+    /// [`TransferError::TooManyBlocks`] if the blocks of the request body cannot be numbered.
     pub fn new(method: Code, len: usize, block_size: usize, max: usize) -> Result<Self, TransferError> {
         let size = Block::first(block_size).size_exponent;
         check_number(len, size)?;
@@ -171,21 +172,21 @@ impl Transfer {
         })
     }
 
-    /// OSCORE protects the requests.
+    /// Returns the transfer with OSCORE protection of its requests.
     pub const fn with_oscore(self) -> Self {
         Self { with_oscore: true, ..self }
     }
 
-    /// True if the server accepted the last block of the request, and its response has no Block1 option (RFC 7959, section
-    /// 2.3): it may have taken the block for the whole body.
+    /// True if the server accepted the last block of the request, and its response has no Block1 option (RFC 7959,
+    /// section 2.3). The server may have treated this block as the whole body.
     pub const fn lacks_block1(&self) -> bool {
         self.lacks_block1
     }
 
-    /// Takes a reply of `peer`. Returns `None` if it belongs to another request.
+    /// Takes a reply of `peer`. Returns `None` if the reply belongs to another request.
     ///
     /// # Errors
-    /// [`TransferError`]; the transfer is then over.
+    /// [`TransferError`]. The transfer has then ended.
     pub fn on_reply(
         &mut self,
         peer: PeerId,
@@ -207,12 +208,12 @@ impl Transfer {
         })
     }
 
-    /// Takes a response with this code, the first option of each number, and the length of the payload, for an owner that
-    /// receives its responses in another way than [`Self::on_reply`]. A first response needs no request before it: it may be
-    /// a notification.
+    /// Takes a response with this code, the first option of each number, and a payload of `len` bytes. This is for an
+    /// owner that does not receive its responses by [`Self::on_reply`]. The first response need not answer a request:
+    /// it may be a notification.
     ///
     /// # Errors
-    /// [`TransferError`]; the transfer is then over.
+    /// [`TransferError`]. The transfer has then ended.
     pub fn on_response<'m>(
         &mut self,
         code: Code,
@@ -229,7 +230,7 @@ impl Transfer {
     }
 
     /// Takes the challenge of a server that checks that we receive at our address, or that the request is fresh (RFC
-    /// 9175, section 2). Returns true if it is answered.
+    /// 9175, section 2). Returns true if the transfer will answer the challenge.
     fn is_challenged(&mut self, echo: Option<&[u8]>) -> bool {
         let challenge = echo.and_then(Value::new).filter(|_| self.challenges < ATTEMPTS);
         if let Some(echo) = challenge {
@@ -285,7 +286,7 @@ impl Transfer {
         self.received(Download { code, etag, total, received: 0, size, is_after_blocks: in_blocks }, len)
     }
 
-    /// Takes a block of the response after the first.
+    /// Takes a block of the response after the first block.
     fn on_block<'m>(
         &mut self,
         download: Download,
@@ -316,7 +317,7 @@ impl Transfer {
         self.received(Download { size: download.size.min(block.size_exponent), ..download }, len)
     }
 
-    /// Another block is to be asked for after this one, of `len` bytes.
+    /// Counts a received block of `len` bytes, which is not the last one. The next block must be requested.
     fn received(&mut self, download: Download, len: usize) -> Result<TransferStep, TransferError> {
         let (at, received) = (download.received, download.received.saturating_add(len));
         // Where the server announces no length, it is longer than what is there.
@@ -331,7 +332,8 @@ impl Transfer {
         TransferStep::Again
     }
 
-    /// Begins again, because the representation changed meanwhile, if the request changes nothing and may be repeated.
+    /// Begins the download again, because the representation changed meanwhile. Fails if the method is not safe, so
+    /// that the request must not be repeated, or after the last attempt.
     fn download_again(&mut self, error: TransferError) -> Result<TransferStep, TransferError> {
         if !self.method.is_safe() || self.downloads >= ATTEMPTS {
             return Err(error);
@@ -346,13 +348,13 @@ impl Transfer {
         self.len > block_at(0, self.size).size()
     }
 
-    /// The end of the next block of the request.
+    /// Returns the position of the end of the next block in the request body.
     fn end(&self) -> usize {
         self.sent.saturating_add(block_at(0, self.size).size()).min(self.len)
     }
 
-    /// Returns the token of the next message if the body of the request goes in blocks, which all have the same. Draws it, of
-    /// `token_len` bytes, and the Request-Tag where one is due, for the first block.
+    /// Returns the token of the next message if the request body is sent in blocks, which all have the same token.
+    /// For the first block, draws a token of `token_len` bytes, and a Request-Tag if one is necessary.
     pub fn draw(&mut self, token_len: usize, random: impl FnOnce(&mut [u8])) -> Option<Token> {
         if self.download.is_some() || !self.is_in_blocks() {
             return None;
@@ -369,10 +371,10 @@ impl Transfer {
         Some(self.token)
     }
 
-    /// Adds the options of the next message. The payload follows: see [`Self::payload`].
+    /// Adds the options of the next message. [`Self::payload`] returns its payload.
     ///
     /// # Errors
-    /// [`BuildError`].
+    /// [`BuildError`] if the options do not fit.
     pub fn write_options(&self, builder: &mut Builder<'_, '_>) -> Result<(), BuildError> {
         let (in_blocks, end) = (self.is_in_blocks(), self.end());
         let is_first = in_blocks && self.sent == 0;
@@ -414,12 +416,13 @@ impl Transfer {
 }
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
-    /// Writes the next message of a transfer with `peer` into `out`, protected; `write` adds the options of the request, and
-    /// `body` is the whole body of the request. Returns the request, and the length of the datagram to send, as
-    /// [`Self::request`] does.
+    /// Writes the next message of a transfer with `peer` into `out`, and protects it. `write` adds the options of the
+    /// request. `body` is the whole request body. Returns the id of the request, and the length of the datagram to
+    /// send, as [`Self::request`] does.
     ///
     /// # Errors
-    /// [`SendError`]; nothing must then be sent. The transfer has not changed, and the message may be sent later.
+    /// [`SendError`]. After an error, send nothing. The transfer is then unchanged, and the message may be sent
+    /// later.
     pub fn transfer<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -444,7 +447,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 }
 
-/// The block that begins at this byte of a body, as it is asked for.
+/// Returns the block that begins at this byte of a body, in the form for a request option.
 const fn block_at(at: usize, size_exponent: u8) -> Block {
     Block { number: (at >> size_exponent >> 4) as u32, more: false, size_exponent }
 }
@@ -457,12 +460,12 @@ fn check_number(len: usize, size_exponent: u8) -> Result<(), TransferError> {
     Err(TransferError::TooManyBlocks { len, block_size: block_at(0, size_exponent).size() })
 }
 
-/// The entity tag; empty if there is none, or one that is not valid.
+/// Returns the entity tag of a response; empty if the response has no valid one.
 fn etag<'m>(option: impl Fn(OptionNumber) -> Option<&'m [u8]>) -> Value<MAX_ETAG> {
     option(OptionNumber::ETAG).and_then(Value::new).unwrap_or(Value::EMPTY)
 }
 
-/// The number of attempts to send a body, of attempts to receive one, and of answers to challenges.
+/// Maximum number of attempts to send a body, of attempts to receive one, and of answers to challenges.
 const ATTEMPTS: u8 = 3;
 /// Maximum number of blocks of one body: their number has 20 bits.
 const MAX_BLOCKS: usize = 1 << 20;

@@ -20,7 +20,7 @@ struct Asked {
 struct Client {
     transfer: Transfer,
     body: Vec<u8>,
-    /// Stands for the random generator.
+    /// The last value of the simulated random generator.
     drawn: u8,
 }
 
@@ -34,7 +34,7 @@ impl Client {
         Self { transfer, body: body(len), drawn: 0 }
     }
 
-    /// Writes the next message; returns the token of a body in blocks, too.
+    /// Writes the next message, and returns its parts. Also returns the token if the body is sent in blocks.
     fn asked(&mut self) -> (Asked, Option<Token>) {
         let drawn = &mut self.drawn;
         let token = self.transfer.draw(4, |random| {
@@ -64,7 +64,7 @@ impl Client {
         self.asked().0
     }
 
-    /// Takes a response.
+    /// Passes a response to the transfer.
     fn take(
         &mut self,
         code: Code,
@@ -75,7 +75,7 @@ impl Client {
         self.transfer.on_response(code, option, len)
     }
 
-    /// Takes a block of a response.
+    /// Passes a block of a response to the transfer.
     fn take_block(
         &mut self,
         (number, more, size): (u32, bool, usize),
@@ -87,7 +87,7 @@ impl Client {
     }
 }
 
-/// The value of a Block option.
+/// Returns the value of a Block option.
 fn block(number: u32, more: bool, size: usize) -> [u8; 3] {
     let [_, value @ ..] = Block { number, more, ..Block::first(size) }.value().to_be_bytes();
     value
@@ -351,7 +351,7 @@ fn an_upload_whose_end_is_accepted_without_block1_says_so() {
 }
 
 proptest! {
-    /// No response makes a transfer endless, or asks for bytes that are not there.
+    /// No sequence of responses makes a transfer endless, or makes it ask for bytes after the end.
     #[test]
     fn each_transfer_ends(
         method in prop::sample::select(vec![Code::GET, Code::PUT, Code::FETCH]),
