@@ -46,7 +46,7 @@ pub struct Counters {
     pub established: u32,
     /// Handshakes that failed.
     pub failed: u32,
-    /// Flights sent again.
+    /// Flights that were sent again.
     pub retransmitted: u32,
     /// Requests answered again from the deduplication table.
     pub duplicates: u32,

@@ -20,8 +20,8 @@ pub struct Association<'a> {
     pub suite: Suite,
     /// The epoch, from 1 to 65535. After epoch 65535, the controller must create a new group.
     pub epoch: u16,
-    /// Maximum number of SenderIDs that the controller assigns in this epoch; 0 counts as 256. The records that one key
-    /// may seal (2^23) are shared equally among them.
+    /// Maximum number of SenderIDs that the controller assigns in this epoch; 0 counts as 256. One key may seal 2^23
+    /// records, and each of these senders may seal an equal share of them.
     pub senders: u16,
     /// Our SenderID, if we send requests. The controller gives a SenderID to one member only, and never gives it to another
     /// member in the same epoch.

@@ -82,7 +82,7 @@ pub enum SealRefused {
     /// The lease has no unused TSN: make a new [reservation](Member::reserve) durable, and [extend](Member::extend)
     /// the lease with it.
     LeaseSpent,
-    /// The keys may seal no more records in this epoch. The controller has to begin the next one.
+    /// The keys may seal no more records in this epoch. The controller must begin the next epoch.
     Exhausted,
     /// The frame has no space for header, nonce and tag, or the content is longer than 2^14 bytes. The TSN is lost.
     Full,

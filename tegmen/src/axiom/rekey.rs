@@ -51,9 +51,9 @@ type Sign<'s> = dyn Fn(&[u8; DIGEST_LEN], &mut [u8; MAX_DER]) -> Option<usize> +
 pub struct Place {
     /// The epoch that begins after the message.
     pub epoch: u16,
-    /// The node whose secret encrypts the new one, below 2^24.
+    /// The number of the node whose secret encrypts the new secret; it is below 2^24.
     pub under: u32,
-    /// Levels from `under` up to the node that has the new secret, at least 1.
+    /// Number of levels from `under` up to the node that has the new secret, at least 1.
     pub up: u8,
 }
 

@@ -65,9 +65,9 @@ pub struct ConnectionIds {
 /// can send such a record from any address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Forgeries {
-    /// Forged records since the session began.
+    /// Number of forged records since the session began.
     count: u16,
-    /// Forged records in the current interval of 64 units of [`Instant::coarse`], about 67 seconds.
+    /// Number of forged records in the current interval of 64 units of [`Instant::coarse`], about 67 seconds.
     lately: u8,
     interval: u8,
 }
@@ -207,7 +207,7 @@ pub(crate) const EXTENSIONS_LEN: usize = 4 + 1 + MAX_LEN + 4;
 /// The extensions of a ClientHello or ServerHello for connection ids.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Hello<'r> {
-    /// The id that the sender of the hello expects in the records that it receives.
+    /// The id that the sender of the message expects in the records that it receives.
     pub(crate) connection_id: Option<&'r [u8]>,
     /// True if the extension rrc is present (RFC 9853, section 3): the sender supports return routability checks.
     pub(crate) rrc: bool,

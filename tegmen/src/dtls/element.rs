@@ -51,7 +51,7 @@ impl Element {
         }
     }
 
-    /// Returns the next element of the same flight.
+    /// Returns the element after this one in the same flight.
     pub(crate) fn next(self) -> Self {
         const NEXT: [Element; 8] = [
             Element::Sent, // behind ClientHello

@@ -39,8 +39,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.peers.handshake(id).filter(|_| R::RESUMPTION)?.resumable()
     }
 
-    /// Returns the cipher suite of a session. Call it at [`Event::Established`](super::Event), because the suite is
-    /// discarded with the handshake.
+    /// Returns the cipher suite of a session. Call this function at [`Event::Established`](super::Event), because the
+    /// suite is discarded with the handshake.
     pub fn cipher_suite(&mut self, id: PeerId) -> Option<CipherSuite> {
         let handshake = self.peers.handshake(id).filter(|_| R::KEEPS)?;
         Some(CipherSuite::of(handshake.state.exchange, handshake.state.cipher))

@@ -149,8 +149,8 @@ impl Channel {
 
     /// Does the same as [`Self::seal_record`], for a record with the connection id `id` (RFC 9146, section 4).
     /// `content` is the length of the content. Before the content, `record` needs [`Self::headroom`] bytes and the
-    /// length of the id. After the content it needs one byte for the content type, padding up to `inner` bytes, and the
-    /// bytes of the tag.
+    /// length of the id. After the content it needs one byte for the content type, the bytes of the padding, and the
+    /// bytes of the tag. Content, content type and padding together have `inner` bytes.
     pub(crate) fn seal_with_id<C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -283,7 +283,7 @@ impl Channel {
         self.failed_opens
     }
 
-    /// Resets the count of records that failed to open to `before`. Returns true if the count was higher.
+    /// Sets the count of records that failed to open back to `before`. Returns true if it was higher.
     pub(crate) const fn forgive(&mut self, before: u16) -> bool {
         let failed = self.failed_opens > before;
         self.failed_opens = before;
