@@ -31,7 +31,8 @@ impl Principal {
     pub const NOBODY: Self = Self(u32::MAX);
 }
 
-/// The SenderID of an authentic request to a group (Axiom). The response to the request needs it to select the key.
+/// The SenderID of an authentic request to a group (Axiom). The response to the request is sealed with the key for
+/// this sender.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SenderId(pub(crate) u8);
 

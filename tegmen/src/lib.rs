@@ -7,10 +7,10 @@
 //! A datagram passes through these calls, in this order:
 //!
 //! 1. [`node::Node::handle`] finds the peer that sent the datagram with [`endpoint::Endpoint::handle`], which
-//!   decrypts the datagram in place ([`dtls::record`]).
+//!    decrypts the datagram in place ([`dtls::record`]).
 //! 2. [`coap::Exchanges::receive`] parses the message without a copy, and recognizes a duplicate.
 //! 3. [`coap::handler::serve`] asks the policy about a request, and passes an allowed request to the handler, which
-//!   writes the response.
+//!    writes the response.
 //! 4. [`endpoint::Endpoint::seal`] protects the response.
 //!
 //! [`endpoint::Endpoint::poll`] sends flights and alerts when they are due, and repeats lost flights. The trait

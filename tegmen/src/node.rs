@@ -368,7 +368,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
 
     /// Returns true if the message may be a replay, because the replay window of its restored session was lost.
     /// Returns `None` if the message is dropped for this reason. The response to one of our requests verifies the
-    /// session. Before such a response, the peer must prove that it is present (RFC 9175, section 2.3).
+    /// session. Without such a response, the peer must first prove that it is present (RFC 9175, section 2.3).
     #[inline]
     fn is_unverified<C>(&mut self, cx: &mut Cx<'_, C>, peer: PeerId, message: &[u8]) -> Option<bool> {
         if !R::RESTORES || !self.endpoint.is_unverified(peer) {

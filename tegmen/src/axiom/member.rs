@@ -116,7 +116,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
     /// Without durable storage, a member that restarts must get the association of a new epoch. In the first use of
     /// an epoch, TSNs begin with 0. After a restart in the same epoch our TSNs continue after `kept`, and the member
     /// does not know the TSNs of the other members. Before [`Self::extend`], the member can seal no record. In the
-    /// first use of an epoch it can also open no request before.
+    /// first use of an epoch, it can also open no request before that call.
     ///
     /// # Errors
     /// [`BadAssociation`]; in particular [`BadAssociation::Epoch`] if `kept` belongs to a later epoch.
@@ -266,7 +266,8 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
 
     /// Forgets the states of members that have sent no record since the last call. The next record of such a member
     /// is [`Opened::Unverified`], so that no record is delivered twice. Draws a new [challenge](Self::challenge).
-    /// Call this function at the interval in which a member may be silent, and after [`Discard::NoRoom`].
+    /// Call this function regularly, at the longest interval for which a member may be silent. Also call it after
+    /// [`Discard::NoRoom`].
     pub fn forget_idle<C: Crypto>(&mut self, crypto: &mut C) {
         // Otherwise a request that repeated the challenge could prove twice that it is new.
         crypto.random(&mut self.challenge);

@@ -38,8 +38,8 @@ pub(super) struct Protection<'k, const KEY: usize> {
 }
 
 impl<const KEY: usize> Protection<'_, KEY> {
-    /// True if an HMAC without a cipher protects the records. An image with shorter keys then contains no code of the
-    /// HMAC suite.
+    /// True if an HMAC without a cipher protects the records. An image whose keys are shorter contains no code for
+    /// this protection.
     const fn is_mac_only(&self) -> bool {
         KEY == DIGEST_LEN && !self.suite.encrypts()
     }
@@ -116,8 +116,8 @@ impl<const KEY: usize> Protection<'_, KEY> {
     }
 }
 
-/// Returns 21 bits of the tag of a record, never 0. Two different records with one number have different
-/// fingerprints; a record and its replay have the same.
+/// Returns 21 bits of the tag of a record, never 0. A record and its replay have the same fingerprint. Two different
+/// records with one number usually have different fingerprints.
 pub(super) fn fingerprint(tag: &[u8]) -> u32 {
     let last = tag.last_chunk().copied().map_or(0, u32::from_be_bytes);
     (last & FINGERPRINTS).max(1)

@@ -4,8 +4,8 @@ use crate::crypto::hash::DIGEST_LEN;
 use crate::crypto::{Crypto, KEY_LEN};
 use crate::dtls::record::{EXPLICIT_LEN, GCM_TAG_LEN, HEADER_LEN, TAG_LEN};
 
-/// The protection of all records of a group: the protection of the DTLS cipher suite with the name in the variant's
-/// description.
+/// The protection of all records of a group. Each variant has the protection of a DTLS cipher suite, whose name its
+/// description gives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Suite {
     /// TLS_PSK_WITH_AES_128_CCM (RFC 6655): a tag of 16 bytes. Use this suite unless you have a reason for another

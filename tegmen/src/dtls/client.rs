@@ -32,7 +32,7 @@ use crate::crypto::{Crypto, NamedGroup};
 use crate::cx::Cx;
 
 /// Maximum number of HelloVerifyRequests that a client answers in one handshake. A second one can be genuine, because
-/// the server may change its cookie key. An attacker could send them without end.
+/// the server may change its cookie key. The limit is necessary because an attacker could send them without end.
 const MAX_HELLO_VERIFY_REQUESTS: u8 = 3;
 
 impl HandshakeState {

@@ -22,7 +22,7 @@ pub struct ConnectionIdConfig {
     /// its number of sessions. 8 bytes are enough.
     pub len: u8,
     /// First byte of every id that this endpoint issues. A program that distributes records to several endpoints uses
-    /// it to find the right endpoint. The other bytes are random.
+    /// this byte to find the right endpoint. The other bytes are random.
     pub shard: u8,
     /// Pads records with a connection id: the length of content, content type and padding together is a multiple of
     /// this number of bytes, if the buffer is long enough. 0 and 1 add no padding.

@@ -40,8 +40,8 @@ impl Cookies {
     /// The cookie is bound to the address and to the parameters of the client (RFC 6347, section 4.2.1). It is not
     /// bound to the extensions, because some clients write them in another order when they repeat the ClientHello.
     ///
-    /// If the endpoint answers a ClientHello in fragments, the first half of the required cookie comes from
-    /// [`Self::of_front`], because the first fragment alone must prove that half.
+    /// If the endpoint accepts ClientHellos that arrive in fragments, the first half of the required cookie comes
+    /// from [`Self::of_front`], because the first fragment alone must prove that half.
     #[inline(never)]
     pub(crate) fn of<C: Crypto>(
         &self,

@@ -30,9 +30,9 @@ const ITEM_HEADER: usize = 3;
 #[derive(Debug)]
 pub(crate) struct Inbox {
     kind: MessageType,
-    /// Length of the message at the front; 0 if no message is being reassembled. The buffer has after the message one
-    /// bit for each byte of the message, which is set when the byte has arrived. For a message that is verified while
-    /// it arrives, this is the number of its bytes at the front.
+    /// Length of the message at the front; 0 if no message is being reassembled. After the message, the buffer has
+    /// one bit for each byte of the message. The bit is set when the byte has arrived. For a message that is verified
+    /// while it arrives, this is the number of its bytes at the front.
     total: u16,
     /// Number of bytes of the message that have arrived.
     come: u16,

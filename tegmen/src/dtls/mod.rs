@@ -89,9 +89,9 @@ pub struct Config {
     /// 6347, section 4.1.1.1). Other endpoints do not change the size.
     pub mtu: u16,
     /// The longest content of a protected record that this endpoint accepts, in bytes: 64 to 2^14, or 0 for no limit.
-    /// A client sends it in record_size_limit (RFC 8449), and from 512 bytes on also in max_fragment_length as the
-    /// next lower value (RFC 6066, section 4). A server sends it to clients that support record_size_limit. Only
-    /// [`Extended`] endpoints support it.
+    /// A client sends it in record_size_limit (RFC 8449). If the limit is 512 bytes or more, the client also sends
+    /// the next lower value of max_fragment_length (RFC 6066, section 4). A server sends it to clients that support
+    /// record_size_limit. Only [`Extended`] endpoints support it.
     pub record_size_limit: u16,
     /// Connection ids (RFC 9146). A client offers them, and a server accepts them from clients that offer them.
     /// `None` turns both off. Only [`Extended`] endpoints support them, and not under [`Profile::Minimal`].

@@ -1,5 +1,6 @@
 //! The maximum size of a record's content: record_size_limit (RFC 8449), and its predecessor max_fragment_length (RFC
 //! 6066, section 4).
+//!
 //! DTLS does not split application data over several records. If the peer agreed on a limit, send at most
 //! [`Peer::max_content`](crate::endpoint::Peer::max_content) bytes at a time. Only
 //! [`Extended`](crate::dtls::roles::Extended) endpoints negotiate this limit.

@@ -152,8 +152,8 @@ impl Flags {
     /// Number of times that our flight was sent again to a client that has not proved its address (two bits).
     const AGAIN: u16 = 3 << 11;
     const ONCE_AGAIN: u16 = 1 << 11;
-    /// The client sent ec_point_formats. This bit has another meaning in [`Self::AGAIN`]. It is read only in full
-    /// handshakes, which do not count retransmissions in it.
+    /// The client sent ec_point_formats. This bit is also part of [`Self::AGAIN`]. The flag is read only in full
+    /// handshakes, which do not count retransmissions in that field.
     pub(crate) const POINT_FORMATS: u16 = 1 << 11;
     /// Number of times that our flights were lost (three bits).
     const LOST: u16 = 7 << 13;

@@ -10,10 +10,10 @@
 //! The cookie that the rule requires is bound to our handshake: first to the random of our ClientHello, later to the
 //! random of the peer's ServerHello ([`Cookies::bind`](crate::dtls::cookie::Cookies::bind)). So the cookie proves
 //! that its sender has received at the peer's address since our handshake began, or since the peer sent that
-//! ServerHello. Three kinds of attack are possible:
+//! ServerHello. Three kinds of attack have these results:
 //!
-//! * An attacker sends a ClientHello from a spoofed address, with no cookie or with a cookie for another address. It
-//!   gets a HelloVerifyRequest, which goes to the spoofed address. Our handshake does not change.
+//! * An attacker sends a ClientHello from a spoofed address, with no cookie or with a cookie for another address.
+//!   This ClientHello gets a HelloVerifyRequest, which goes to the spoofed address. Our handshake does not change.
 //! * An attacker sends a recorded ClientHello. Its cookie belongs to another handshake, so it also gets only a
 //!   HelloVerifyRequest. The same happens to a ClientHello that the network delayed until after we got a ServerHello.
 //! * An attacker who can read datagrams to the peer and can send from the peer's address can use the rule to end our

@@ -178,10 +178,11 @@ pub struct DeferredRequest<'m, X: OpenedRequest = Infallible> {
     /// True if the policy has not decided on the request yet. Pass the decision to
     /// [`Node::decide`](super::Node::decide).
     pub is_undecided: bool,
-    /// For a notification about which the policy was asked: its number.
+    /// The number of the notification about which the policy was asked; `None` for a request.
     pub(super) notification: Option<u32>,
-    /// The owner sets true to acknowledge the request later, with its response (RFC 7252, section 5.2.1) or before
-    /// it. The node sets false. If the value stays false, the node acknowledges the request at once.
+    /// False when the node passes the request. The owner sets true to acknowledge the request later, with its
+    /// response (RFC 7252, section 5.2.1) or before it. If the value stays false, the node acknowledges the request
+    /// at once.
     pub acknowledges_later: bool,
     /// The data for a later acknowledgement, if that is possible. If the owner takes the data, the node does not
     /// acknowledge the request now.
@@ -230,7 +231,7 @@ pub struct Deferred<X: OpenedRequest = Infallible> {
     pub(super) to_group: bool,
     /// True if the policy has not decided on the request yet.
     pub(super) is_undecided: bool,
-    /// For a notification on which the policy must decide: its number.
+    /// The number of the notification on which the policy must decide; `None` for a request.
     pub(super) notification: Option<u32>,
     /// The data to acknowledge the request, if the request is not acknowledged yet. The response is then also the
     /// acknowledgement. The client repeats its request after two seconds. So an owner without a response takes these

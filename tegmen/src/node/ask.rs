@@ -17,10 +17,11 @@ use crate::endpoint::Peers;
 use crate::identity::{PeerId, Protection};
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
-    /// Writes a protected request to `peer` into `out`. `write` adds the options and the payload of the request.
-    /// `head` is a [`Code`], or a [`RequestHead`]. The node sends a confirmable request again until it is
-    /// acknowledged. Returns the id of the request, and the length of the datagram to send. The length is 0 if the
-    /// request waits in the node's [`Queue`](super::Queue). [`Node::poll`] then sends it when NSTART allows it.
+    /// Writes a request to `peer` into `out`, and protects it as the session and `head` require. `write` adds the
+    /// options and the payload of the request. `head` is a [`Code`], or a [`RequestHead`]. The node sends a
+    /// confirmable request again until it is acknowledged. Returns the id of the request, and the length of the
+    /// datagram to send. The length is 0 if the request waits in the node's [`Queue`](super::Queue). [`Node::poll`]
+    /// then sends it when NSTART allows it.
     ///
     /// The node draws the token: 8 bytes for a plaintext request (RFC 7252, section 5.3.1), and 4 bytes in a session.
     ///

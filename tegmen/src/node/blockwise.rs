@@ -165,8 +165,8 @@ pub(super) fn serve_whole<H: Handler>(
 }
 
 /// Writes the options and the payload of a separate response, which come from `write`. The message has the whole
-/// response if it fits without the last `reserved` bytes, otherwise the first block or the block that the client
-/// asked for. `number` is the value of the Observe option.
+/// response if that fits and leaves the last `reserved` bytes free, otherwise the first block or the block that the
+/// client asked for. `number` is the value of the Observe option.
 pub(super) fn write_separate(
     (now, operation, asked): (Instant, &Operation, Option<Block>),
     bodies: &mut impl Bodies,

@@ -8,8 +8,8 @@ use crate::coap::{Code, MessageRef, Request};
 use crate::identity::{Identity, PeerId, Protection};
 use crate::time::Instant;
 
-/// The identity of a block-wise transfer: its peer, the sender of its requests, and the options that its requests
-/// have in common.
+/// The identity of a block-wise transfer: its peer, the sender of its requests, and the method and the options that
+/// its requests have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Operation {
     /// The peer of the transfer.

@@ -66,7 +66,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.respond(cx, deferred, Code::INTERNAL_SERVER_ERROR, |_| Ok(()), out)
     }
 
-    /// Answers a request after the decision. Its right remains undecided until the handler may have been called.
+    /// Answers a request after the decision. Marks `deferred` as decided before it calls the handler.
     fn answer_later<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,

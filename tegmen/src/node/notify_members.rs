@@ -1,8 +1,8 @@
 //! Notifies the members of protected groups that observe a resource (RFC 7641, section 4).
 //!
-//! Like every response in the group, a notification is a record of its own: under the keys of the epoch in which it
-//! is made, for the SenderID of the registration, and with a new number. Only the token in the notification binds it
-//! to the record of the registration.
+//! Like every response in the group, a notification is a separate record: under the keys of the epoch in which it is
+//! made, for the SenderID of the registration, and with a new number. Only its token binds the notification to the
+//! record of the registration.
 //!
 //! A notification is not confirmable, because a member has no record in which it could acknowledge. So
 //! acknowledgements do not show whether a member is still interested. Its registration shows this, which is

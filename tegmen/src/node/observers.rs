@@ -66,9 +66,9 @@ pub trait Observers<X = Infallible, G = Infallible> {
 
     /// Returns the number after which the notifications of a registration to a group begin. A client drops a
     /// notification if its number is below the numbers of a registration that has ended in this node (RFC 7641,
-    /// section 4.4). So the number increases with the clock, in steps of 2^14 microseconds. More than 61
-    /// notifications a second would overtake it. An owner whose clock begins again after a restart must return the
-    /// number of another clock.
+    /// section 4.4). So the number increases with the clock, in steps of 2^14 microseconds. With more than 61
+    /// notifications a second, the numbers of notifications would overtake this number. An owner whose clock begins
+    /// again after a restart must return the number of another clock.
     fn first_number(&self, now: Instant) -> u32 {
         (now.as_micros() >> 14) as u32
     }

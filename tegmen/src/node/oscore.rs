@@ -84,7 +84,8 @@ pub trait Oscore {
     /// Opens a request from `peer`.
     ///
     /// # Errors
-    /// [`UnprotectError`]. The node responds with its code. The default is 4.02, as for a node without OSCORE.
+    /// [`UnprotectError`]. The node responds with the code of this error. The default is 4.02, as for a node without
+    /// OSCORE.
     fn unprotect_request<'r, C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -135,8 +136,8 @@ pub trait Oscore {
         false
     }
 
-    /// True if the application takes a response from `peer` with OSCORE without opening it, although this node did
-    /// not protect the request. The client of this node may have protected the request, and the node forwards both
+    /// True if the application receives a response with OSCORE from `peer` unopened, although this node did not
+    /// protect the request. The client of this node may have protected the request, and the node forwards both
     /// messages (RFC 8613, section 10).
     #[inline]
     fn is_forwarded(&self, peer: PeerId) -> bool {
@@ -262,8 +263,8 @@ impl Oscore for () {
     type Whole = [u8; 0];
 }
 
-/// One security context of a mote, with at most `REQUESTS` own requests that wait for responses. Messages of the
-/// context may arrive from any peer: from a proxy, or from the other endpoint at a new address.
+/// One security context of a mote, with at most `REQUESTS` requests from this node that wait for responses. Messages
+/// of the context may arrive from any peer: from a proxy, or from the other endpoint at a new address.
 ///
 /// The owner must extend the lease of the context before its numbers are used up: see [`Context::lease_mut`].
 #[derive(Debug)]

@@ -32,8 +32,8 @@ impl Pacing for () {
     }
 }
 
-/// Memory for the `N` peers to which the node last sent such messages. Another peer must wait until one of them has
-/// answered, or may be sent the next message.
+/// Memory for the `N` peers to which the node last sent messages without acknowledgement. Another peer must wait
+/// until one of them has answered, or may be sent the next message.
 #[derive(Clone, Copy, Debug)]
 pub struct PacingArray<const N: usize> {
     peers: [Option<(PeerId, Probing)>; N],

@@ -18,7 +18,7 @@ impl CertificateType {
 
 /// Reads the content from the body of a Certificate message. For X.509 the content is the certificate_list: each
 /// certificate after its length in three bytes, the sender's own certificate first. For a raw public key the content
-/// is the SubjectPublicKeyInfo. It is empty if the sender has no certificate or key.
+/// is the SubjectPublicKeyInfo. The content is empty if the sender has no certificate or key.
 pub(crate) fn read(body: &[u8]) -> Result<&[u8], Truncated> {
     let mut reader = Reader::new(body);
     let len = reader.u24()? as usize;

@@ -114,9 +114,9 @@ pub(crate) fn put(writer: &mut Writer<'_>, kind: ExtensionType, data: &[u8]) -> 
 
 impl Extensions {
     /// Reads an extension block, which may be absent. If `record_size` is true, the endpoint supports the extensions
-    /// for the size of records, and no extension may occur twice. If it is false, the endpoint counts the extensions
-    /// for the size of records and for [connection ids](crate::dtls::connection_id) as unsupported. If it is true,
-    /// the module of connection ids reads its extensions itself.
+    /// for the size of records and for connection ids, and no extension may occur twice. The module of [connection
+    /// ids](crate::dtls::connection_id) then reads its extensions itself. If `record_size` is false, both kinds of
+    /// extensions count as unsupported.
     pub(crate) fn read(reader: &mut Reader<'_>, record_size: bool) -> Result<Self, Truncated> {
         let mut found = Self::default();
         if reader.is_empty() {
