@@ -90,8 +90,8 @@ pub struct Config {
     pub mtu: u16,
     /// The longest content of a protected record that this endpoint accepts, in bytes: 64 to 2^14, or 0 for no limit.
     /// A client sends it in record_size_limit (RFC 8449). If the limit is 512 bytes or more, the client also sends
-    /// the next lower value of max_fragment_length (RFC 6066, section 4). A server sends it to clients that support
-    /// record_size_limit. Only [`Extended`] endpoints support it.
+    /// the next lower value of max_fragment_length (RFC 6066, section 4). A server sends its limit to clients that
+    /// support record_size_limit. Only [`Extended`] endpoints support this limit.
     pub record_size_limit: u16,
     /// Connection ids (RFC 9146). A client offers them, and a server accepts them from clients that offer them.
     /// `None` turns both off. Only [`Extended`] endpoints support them, and not under [`Profile::Minimal`].
