@@ -60,7 +60,8 @@ impl<const REFUSED: usize> Admission<REFUSED> {
     /// True if the list contains this connection.
     #[inline(never)]
     pub(crate) fn is_refused(&self, number: u32) -> bool {
-        // `contains` compares many numbers at once, with more code. `FREE` counts as refused, and so is never added to the list.
+        // `contains` compares several numbers at once, and needs more code. The number `FREE` counts as refused, so
+        // it is never added to the list.
         self.refused.iter().find(|refused| **refused == number || **refused == FREE) == Some(&number)
     }
 

@@ -140,7 +140,7 @@ impl Epoch {
 /// Derives `out.len()` bytes: the first bytes of an HMAC-SHA-256 over the label and the data after it.
 #[inline(never)]
 fn derive<C: Crypto>(key: &[u8], label: &[u8], more: &[u8], out: &mut [u8]) {
-    // In place, because a key that is returned is copied.
+    // The key is computed in place, because returning it would leave a copy.
     let mut hmac = HmacKey::none();
     hmac.set::<C>(&[key]);
     hmac.mac_into::<C>(&[b"tegmen delegation ", label, more], out);

@@ -90,7 +90,7 @@ impl<F: Flash> FlashMemory<F> {
     #[inline(never)]
     fn append(&mut self, value: u64) -> Result<(), F::Error> {
         let at = self.at;
-        // The place is not clean any more, even if the record is not written.
+        // This place is no longer erased, even if the record is not written.
         self.at = at.wrapping_add(RECORD_LEN);
         self.flash.program(self.page, at, &of_number(value))
     }
@@ -146,7 +146,8 @@ impl<F: Flash> Memory for FlashMemory<F> {
             if is_whole {
                 let &[a, b, c, d, ..] = &bytes;
                 let number = u32::from_le_bytes([a, b, c, d]);
-                // Behind a record that is whole although its write failed, the same connection comes again.
+                // If the write of a record failed although the record is whole, the next record has the same
+                // connection.
                 if number != last {
                     *refused.get_mut(len).ok_or(Lost)? = number;
                     len = len.wrapping_add(1);

@@ -43,7 +43,7 @@ impl ConnectionId {
             cbor::BYTES => Self::new(reader.take(number).ok()?),
             _ => None,
         };
-        // The shortest form alone is valid, so that an identifier has one form.
+        // Only the shortest form is valid, so that each identifier has exactly one form.
         id.filter(|id| rest.starts_with(id.as_cbor()))
     }
 }

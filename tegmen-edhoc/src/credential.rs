@@ -71,13 +71,13 @@ impl Credential {
             cbor::write_head(cbor::TEXT, subject.len(), &mut writer)?;
             writer.put(subject.as_bytes())?;
         }
-        // In the order of RFC 8949, section 4.2.1, with which other implementations write them again.
+        // The members are in the order of RFC 8949, section 4.2.1, in which other implementations encode them again.
         writer.put(&[CONFIRMATION, 0xa1, COSE_KEY, 0xa5, 1, KTY_EC2, 2])?;
         cbor::write_head(cbor::BYTES, kid.len(), &mut writer)?;
         writer.put(kid)?;
         let (_, point) = share.split_at(1);
         let (x, y) = point.split_at(32);
-        // The label -1 with the curve, then -2 and -3 with the coordinates.
+        // The label -1 with the curve, then the labels -2 and -3 with the coordinates.
         writer.put(&[0x20, CURVE_P256, 0x21])?;
         cbor::write_head(cbor::BYTES, x.len(), &mut writer)?;
         writer.put(x)?;

@@ -38,7 +38,7 @@ impl Failure {
     pub fn write(self, out: &mut [u8]) -> Result<&[u8], Full> {
         let mut writer = Writer::new(out);
         match self {
-            // SUITES_R: the only suite.
+            // SUITES_R contains the only supported suite.
             Self::CipherSuite => writer.put(&[WRONG_SUITE, SUITE])?,
             Self::UnknownCredential => writer.put(&[UNKNOWN_CREDENTIAL, TRUE])?,
             _ => {

@@ -79,7 +79,7 @@ impl Initiator {
         }
         check_data(ead_2.as_ref())?;
         let id = CredentialId::read(&id_cred_r).ok_or(Failure::Malformed)?;
-        // An end is never its own peer.
+        // A peer with our own credential is refused.
         let is_peer = |peer: &Credential| peer.is_meant_by(&id) && *peer != identity.credential;
         let peer = find(&id).filter(is_peer).ok_or(Failure::UnknownCredential)?;
         let verified = lakers::i_verify_message_2(&state, provider, peer.0, identity.private.expose());

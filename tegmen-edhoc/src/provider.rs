@@ -75,13 +75,13 @@ impl<C: Crypto> lakers::CryptoTrait for Provider<'_, C> {
             block = key.mac::<C>(&[before, info, &[number]]);
             part.iter_mut().zip(block).for_each(|(to, from)| *to = from);
         }
-        // Label 0 while message_2 is read: KEYSTREAM_2 (RFC 9528, section 4.1.2).
+        // While message_2 is read, label 0 derives KEYSTREAM_2 (RFC 9528, section 4.1.2).
         if let Some(ciphertext) = self.ciphertext_2.take_if(|_| info.first() == Some(&0)) {
             let mut plaintext = [0; MAX_MESSAGE_SIZE_LEN];
             let bytes = ciphertext.iter().zip(&out).map(|(byte, key)| byte ^ key);
             plaintext.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte);
             if !plaintext.get(..ciphertext.len()).is_some_and(|plaintext| starts_with_items(plaintext, 2)) {
-                // The plaintext is then zeros, which are no message.
+                // With this keystream the plaintext is all zeros, which is not a valid message.
                 out.iter_mut().zip(ciphertext).for_each(|(to, byte)| *to = *byte);
             }
         }
@@ -107,7 +107,7 @@ impl<C: Crypto> lakers::CryptoTrait for Provider<'_, C> {
             .and_then(|all| all.split_at_mut_checked(plaintext.len))
             .is_some_and(|(text, tag)| self.crypto.seal(C::AES_128_CCM, key, iv, ad, text, tag).is_ok());
         if !done {
-            // Nothing leaves unencrypted.
+            // On failure, no plaintext is sent.
             sealed = BufferCiphertext3::new();
             self.has_failed = true;
         }
@@ -127,7 +127,7 @@ impl<C: Crypto> lakers::CryptoTrait for Provider<'_, C> {
         let (text, tag) = all.split_at_mut_checked(opened.len).ok_or(EDHOCError::ParsingError)?;
         let done = self.crypto.open(C::AES_128_CCM, key, iv, ad, text, tag);
         done.map_err(|_| EDHOCError::MacVerificationFailed)?;
-        // message_4 has no more than data, which is checked later.
+        // message_4 contains only external authorization data, which is checked later.
         if opened.len > 0 && !starts_with_items(text, 1) {
             return Err(EDHOCError::ParsingError);
         }

@@ -35,14 +35,14 @@ impl Responder {
         choose: impl FnOnce(&ConnectionId) -> Option<ConnectionId>,
     ) -> Result<(Self, Message), Failure> {
         let message = Message::read(message_1)?;
-        // `lakers` takes an empty array of suites for one with a last element.
+        // `lakers` does not refuse an empty array of suites, but treats it as one with a last element.
         let (method, suites, _, c_i, ead_1) = lakers::parse_message_1(&message).map_err(failure)?;
         if method != u8::from(EDHOCMethod::StatStat) {
             return Err(Failure::Method);
         }
         let suites = suites.content.get(..suites.len).unwrap_or(&[]);
         let selected = suites.last().ok_or(Failure::Malformed)?;
-        // The first one that this end supports must be the last of the array (RFC 9528, section 5.2.3).
+        // The first suite that we support must be the last of the array (RFC 9528, section 5.2.3).
         if *selected != SUITE || suites.iter().filter(|suite| **suite == SUITE).count() != 1 {
             return Err(Failure::CipherSuite);
         }

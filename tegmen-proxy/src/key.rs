@@ -53,7 +53,7 @@ impl<const LEN: usize> Key<LEN> {
     pub(crate) fn of(target: &Target<'_>, message: &MessageRef<'_>) -> Option<Self> {
         let mut key = Self { bytes: [0; LEN], len: 0, resource: 0, is_cacheable: is_cacheable(message) };
         let mut out = Writer::new(&mut key.bytes);
-        // The length of the host keeps it apart from the path after it.
+        // The length of the host separates the host from the path after it.
         out.u16(target.port).and_then(|()| out.u8(u8::try_from(target.host.len()).unwrap_or(u8::MAX))).ok()?;
         let mut is_whole = true;
         cache::write_resource(target.host, message, 0, |part| is_whole &= out.put(part).is_ok());

@@ -248,7 +248,7 @@ impl<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: 
         if let Some(key) = asked.key.as_ref().filter(|_| cache::changes(asked.method, response.code())) {
             cache.storage.remove_resource(key.resource());
         }
-        // The owner passes each response on before the next comes.
+        // The owner sends each response to its client before the next response arrives.
         let is_free = self.passing.is_none();
         let is_known = |(number, _)| cache::in_response(number) != Treatment::Refused;
         // The ETags of clients are not forwarded, so a 2.03 confirms the stored response or nothing.
@@ -329,7 +329,7 @@ impl<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: 
             );
             match sent {
                 Ok(len) if len > 0 => return Some((peer, len)),
-                // A client that leaves its last response unacknowledged must not delay those of other clients.
+                // A client that does not acknowledge its last response must not delay the responses of other clients.
                 _ => {}
             }
         }

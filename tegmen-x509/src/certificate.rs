@@ -69,7 +69,7 @@ impl<'c> Certificate<'c> {
         der::end(&certificate)?;
 
         let mut body = der::inside(&mut Reader::new(signed), SEQUENCE)?;
-        // Version 3, which is encoded; version 1 would be left out.
+        // The certificate must contain version 3. A certificate of version 1 would omit the field.
         if der::value(&mut body, context(0))? != [INTEGER, 1, 2] {
             return Err(Refusal::Malformed);
         }
@@ -87,7 +87,7 @@ impl<'c> Certificate<'c> {
         der::end(&validity)?;
         let subject = name(&mut body)?;
         let public_key = public_key(der::whole(&mut body, SEQUENCE)?)?;
-        // Unique identifiers, which no CA gives any more, are not read (RFC 5280, section 4.1.2.8).
+        // Unique identifiers are not read, because CAs no longer issue them (RFC 5280, section 4.1.2.8).
         let mut extensions = Extensions::default();
         if let Some(list) = der::optional(&mut body, context(3))? {
             let mut list = Reader::new(list);
@@ -121,7 +121,7 @@ impl<'c> Certificate<'c> {
 impl<'c> Extensions<'c> {
     fn parse(mut list: Reader<'c>) -> Result<Self, Refusal> {
         let mut extensions = Self::default();
-        // One bit for each that is understood: none stands there twice.
+        // One bit for each supported extension, so that none of them may occur twice.
         let mut seen = 0_u8;
         if list.rest().is_empty() {
             return Err(Refusal::Malformed);
@@ -137,7 +137,7 @@ impl<'c> Extensions<'c> {
                 [0x55, 0x1d, 17] => 2,
                 [0x55, 0x1d, 19] => 4,
                 [0x55, 0x1d, 37] => 8,
-                // Name constraints, which must not be passed over even where they are not marked (section 4.2.1.10).
+                // Name constraints must not be ignored, even if they are not marked as critical (section 4.2.1.10).
                 [0x55, 0x1d, 30] => return Err(Refusal::UnsupportedExtension),
                 _ if critical => return Err(Refusal::UnsupportedExtension),
                 _ => continue,

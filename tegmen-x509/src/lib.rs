@@ -280,7 +280,8 @@ impl<'r> Path<'r> {
     /// # Errors
     /// [`Refusal`] has the reason. Add no more certificates after an error.
     pub fn add<C: Crypto>(&mut self, crypto: &mut C, der: &[u8]) -> Result<Option<&EndEntity>, Refusal> {
-        // Certificates are read apart from where signatures are checked, so that both do not stand on the stack together.
+        // Certificates are parsed and signatures are checked in separate functions, so that their stack frames do not
+        // add up.
         if let Some(walked) = &self.walked {
             let key = walked.key_of_issuer::<C>(der)?;
             if !walked.last.is_signed_by(crypto, key) {

@@ -136,7 +136,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 return None;
             };
             if R::SERVER && hello::is_client_hello(&record) {
-                // A ClientHello is a flight of its own. Further ones in the datagram would be answered with a datagram each.
+                // A ClientHello is a complete flight. Further ClientHellos in the datagram would each be answered
+                // with a datagram.
                 if R::ONE_HELLO && !first && !(R::HELLO_FRAGMENTS && hello::continues_hello(&record)) {
                     cx.counters.discard(Discard::Unexpected);
                     continue;
@@ -156,7 +157,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                     Output::Event(event) => return event,
                 }
             }
-            // A server opens millions of these in a second.
+            // A server opens millions of such records in a second.
             if cfg!(target_pointer_width = "64")
                 && record.is_application_data()
                 && let Some(id) = self.peers.find(path, Phase::Established)
@@ -172,8 +173,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 }
             }
             if let Some(event) = self.on_record(cx, path, datagram, record) {
-                // The bytes after a certificate in the record are handled once the certificate is verified. The record
-                // was in clear, as every record that leads to a question, and so it was not changed.
+                // The bytes of the record after a certificate are processed after the certificate is verified. The
+                // record was plaintext, as every record that leads to a question, so it was not changed.
                 if R::CERTIFICATES_IN_PARTS && matches!(event, Event::Need(_)) {
                     records.go_back(before);
                 }
@@ -200,8 +201,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let mut content_type = record.content_type();
         if R::RESTORES && peer.association.channel.is_unverified() {
             return match peer.association.channel.open_unverified(cx.crypto, ours.as_ref(), record, &mut content_type) {
-                // An alert that is perhaps a replay ends no session. The response of a check proves by its cookie that
-                // it is no replay.
+                // An alert that may be a replay ends no session. The response of a check proves by its cookie that it
+                // is not a replay.
                 Ok(content) => Some((content_type, content)).filter(|_| {
                     let checks = R::CONNECTION_ID && content_type == ContentType::RETURN_ROUTABILITY_CHECK;
                     checks || content_type == ContentType::APPLICATION_DATA
@@ -224,7 +225,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             return None;
         }
         peer.last_heard = cx.now.coarse();
-        // Application data can only follow our last flight, so that flight is not needed again.
+        // Application data can only follow our last flight, so that flight will not be needed again.
         if content_type == ContentType::APPLICATION_DATA && peer.association.awaits_retransmission {
             peer.association.awaits_retransmission = false;
             self.peers.release_handshake(id);
@@ -241,8 +242,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         datagram: usize,
         record: Record<'_>,
     ) -> Option<Event> {
-        // Opening destroys a record that does not open, so one of the two associations that a path may have is chosen
-        // first: a handshake in progress takes handshake messages, the session all other records.
+        // A failed attempt to open a record destroys it. So one of the two associations on the path is chosen first:
+        // the handshake in progress for handshake messages, the session for all other records.
         let content_type = record.content_type();
         let handshaking = self.peers.find(path, Phase::Handshaking);
         if record.epoch() != 0
@@ -306,15 +307,16 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 }
                 Err(Discard::Unexpected.into())
             }
-            // The peer repeats its Finished if our last flight was lost. Only the end that sent the last flight repeats it: in a
-            // resumed handshake the server has nothing to repeat, and two ends that answer each other would never stop.
+            // The peer repeats its Finished if our last flight was lost. Only the endpoint that sent the last flight
+            // repeats it. In a resumed handshake the server has nothing to repeat, and two endpoints that answer each
+            // other would never stop.
             ContentType::HANDSHAKE => {
                 let mut handshake = self.peers.handshake(id);
                 let lingering = handshake
                     .as_mut()
                     .filter(|handshake| !R::RESUMPTION || handshake.association.awaits_retransmission)
                     .filter(|handshake| handshake.state.is_lingering());
-                // A Finished in fragments is answered once: its first fragment has offset 0.
+                // A Finished in several fragments is answered once, at its first fragment, which has offset 0.
                 let is_finished =
                     matches!(content, [kind, _, _, _, _, _, 0, 0, 0, ..] if *kind == MessageType::FINISHED.0);
                 let Some(handshake) = lingering.filter(|_| is_finished) else {
@@ -332,7 +334,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// or too many records have failed to open.
     #[cfg_attr(target_pointer_width = "64", cold)]
     fn after_dropped(&mut self, id: PeerId) -> Result<(), Outcome> {
-        // A place may have the wiped keys of a session that is over. They do not belong to the peer that is there now.
+        // An entry may have the wiped keys of a session that has ended. They do not belong to its present peer.
         match self.peers.peer(id).filter(|peer| peer.is_session) {
             Some(peer) if R::RECORD_SIZE && peer.phase == Phase::Closing => Err(Fatal::RecordOverflow.into()),
             Some(peer) if peer.association.channel.is_exhausted() => Err(Fatal::KeyExhausted.into()),
@@ -377,7 +379,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let resumed = R::RESUMPTION && self.peers.handshake(id).is_some_and(|handshake| handshake.was_resumed());
         let Some(peer) = self.peers.peer(id) else { return };
         let path = peer.path;
-        // The server sends the last flight; in a resumed handshake the client does.
+        // The server sends the last flight; in a resumed handshake, the client sends it.
         let mut awaits_retransmission = !peer.association.is_client();
         if R::RESUMPTION && resumed {
             awaits_retransmission = !awaits_retransmission;
@@ -399,7 +401,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             if R::RESUMPTION
                 && let Some(handshake) = &mut self.peers.handshake(id)
             {
-                // The owner may read it first.
+                // The handshake ends at the next alarm, so that the owner can read it before.
                 handshake.state.end();
                 self.peers.schedule(id, Instant::AT_ONCE);
             } else {
@@ -541,7 +543,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let Some(peer) = self.peers.peer(id) else { return Output::Event(None) };
         let phase = peer.phase;
         if phase == Phase::Closing {
-            // The next alarm removes it, so that its path is known while its alert is sent.
+            // The next alarm removes the peer, so that its path is known while its alert is sent.
             let Some(alert) = peer.alert.take() else {
                 self.peers.remove(id);
                 return Output::Event(None);
@@ -572,12 +574,12 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             }
             let deadline = handshake.state.deadline();
             match outcome {
-                // The last flight has been kept for long enough.
+                // The last flight was kept for the required time.
                 Ok(0) if deadline <= cx.now => self.peers.release_handshake(id),
                 Ok(len) => {
                     self.peers.schedule(id, deadline);
                     if len > 0 {
-                        // The flight took the alarm that the owner may have set for itself.
+                        // The flight used the alarm that the owner may have set for itself.
                         if phase == Phase::Established {
                             self.peers.schedule(id, Instant::AT_ONCE);
                         }

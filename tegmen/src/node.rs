@@ -378,7 +378,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             self.endpoint.verify_session(peer);
             return Some(false);
         }
-        // A response that no request of ours waits for is never valid, and may be a replay.
+        // A response to none of our open requests is never valid, and may be a replay.
         let is_response = || MessageRef::parse(message).is_ok_and(|message| message.code().is_response());
         if !P::Attached::VERIFIES || is_response() {
             cx.counters.discard(Discard::Replayed);

@@ -94,7 +94,7 @@ impl<const NODES: usize> KeyPath<NODES> {
         if *admission.group != self.group || admission.epoch < self.epoch {
             return Err(BadAssociation::Epoch);
         }
-        // An admission gives the leaf a new secret, and no other change does.
+        // Only an admission gives the leaf a new secret.
         let mut leaves = self.path.iter().zip(admission.path).take(1);
         if admission.leaf != self.leaf || !leaves.all(|(ours, theirs)| same(ours.expose(), theirs)) {
             return Err(BadAssociation::Admission);
@@ -167,7 +167,8 @@ impl<const NODES: usize> KeyPath<NODES> {
                 }
                 let key = self.path.get(below as usize).ok_or(Discard::UnknownPeer)?;
                 let secret = open_node(crypto, &self.group, key, sealed).map_err(|_| Discard::NotAuthentic)?;
-                // Otherwise anyone who repeats a genuine message makes the member check its signature again.
+                // Without this check, anyone who repeats a genuine message could make the member check its signature
+                // again.
                 if self.path.get(first as usize).is_some_and(|node| same(node.expose(), secret.expose())) {
                     return Err(Discard::Replayed);
                 }
@@ -200,7 +201,7 @@ impl<const NODES: usize> KeyPath<NODES> {
     ) -> Result<Rekeyed, Discard> {
         let depth = self.leaf.checked_ilog2().ok_or(Discard::UnknownPeer)?;
         let root = self.path.get(depth as usize).ok_or(Discard::UnknownPeer)?;
-        // Without the new secret of the root, a genuine message and a forged one look the same.
+        // Without the new secret of the root, the member cannot distinguish a genuine message from a forged one.
         let Ok(secret) = open_epoch(crypto, &self.group, root, message) else { return Ok(Rekeyed::Missed) };
         if !same(&link::<C>(&self.group, next, chain, &secret), &self.chain) {
             return Err(Discard::NotAuthentic);

@@ -269,7 +269,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
     /// Call this function regularly, at the longest interval for which a member may be silent. Also call it after
     /// [`Discard::NoRoom`].
     pub fn forget_idle<C: Crypto>(&mut self, crypto: &mut C) {
-        // Otherwise a request that repeated the challenge could prove twice that it is new.
+        // With the old challenge, a request that repeated it could prove twice that it is new.
         crypto.random(&mut self.challenge);
         for state in &mut self.senders {
             if state.seen.is_taken() && state.seen.is_idle() {
@@ -279,7 +279,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         }
         for state in &mut self.listeners {
             if state.seen.is_taken() && state.seen.is_idle() {
-                // Otherwise a delayed response to an earlier request would let newer ones in again.
+                // With the old limit, a delayed response to an earlier request would allow newer responses again.
                 self.proving = self.requests.next();
                 *state = ListenerState::none();
             }

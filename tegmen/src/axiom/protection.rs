@@ -90,14 +90,14 @@ impl<const KEY: usize> Protection<'_, KEY> {
             return if same(&made, tag) { Ok(content) } else { Err(Discard::NotAuthentic) };
         }
         let (explicit, body) = body.split_first_chunk_mut::<EXPLICIT_LEN>().ok_or(Discard::Malformed)?;
-        // The nonce is that of the header. Two numbers in one record would be two names of one thing.
+        // The explicit nonce must be the number in the header, so that a record has only one number.
         if *explicit != number {
             return Err(Discard::Malformed);
         }
         let (aead, tag_len) = self.aead::<C>();
         let with = (self.key.expose().as_slice(), &nonce(self.iv, number));
         let aad = |len| associated_data(header, len);
-        // Anybody may send to a group, so no number of failed records may end its keys.
+        // Anybody can send to a group, so failed records must never end its keys.
         open_aead(crypto, (Some(aead), tag_len), with, &mut 0, MAX_CONTENT, aad, body)
     }
 

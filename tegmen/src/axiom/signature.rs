@@ -238,7 +238,7 @@ pub(super) fn open<'r, C: Crypto, S: Signatures, const KEY: usize>(
     };
     let around = protection.suite.explicit_len().wrapping_add(protection.suite.tag_len());
     let len = record.body.len().checked_sub(around).ok_or(Discard::Malformed)?;
-    // The content takes the place of the ciphertext, so this comes first.
+    // Decryption replaces the ciphertext by the content, so the digest is computed first.
     let aad = associated_data(record.header, len as u16);
     let digest = Unfinished::of::<C>(signatures.group(), what, &aad, record.body);
     let content = protection.open(crypto, record)?;

@@ -139,7 +139,8 @@ impl<const KEY: usize> ListenerState<KEY> {
 
     /// True if this is the state of the listener at `address`.
     pub(super) fn is_of(&self, address: &[u8; 16]) -> bool {
-        // As one number: a comparison of bytes is a call for each state.
+        // The addresses are compared as numbers, because a comparison of bytes would be a function call for each
+        // state.
         self.seen.is_taken() && u128::from_ne_bytes(self.address) == u128::from_ne_bytes(*address)
     }
 }

@@ -61,7 +61,7 @@ impl Decided {
     #[inline]
     pub(crate) fn ask<P: Policy, H: Handler>(policy: &P, handler: &H, request: &Request<'_>) -> Option<Self> {
         let decision = policy.decide(request);
-        // The body is perhaps not reassembled yet.
+        // The body is left out, because it might not be reassembled yet.
         if P::LATER && decision.is_none() && refusal(&request.with_body(&[]).message, handler).is_none() {
             return None;
         }
@@ -297,7 +297,7 @@ pub(crate) fn refusal<H: Handler>(message: &MessageRef<'_>, handler: &H) -> Opti
             let is_other = || option::uint(value).is_none_or(|block| block > MAX_FIRST);
             !H::IN_BLOCKS && !handler.acts_on_blocks(message) && is_other()
         }
-        // A body in several blocks must have been put together before it comes here.
+        // A body in several blocks must be reassembled before this function is called.
         OptionNumber::BLOCK1 if H::IN_BLOCKS => {
             let several = |block: Block| block.more || block.number > 0;
             let single = !message.block(OptionNumber::BLOCK1).ok().flatten().is_some_and(several);

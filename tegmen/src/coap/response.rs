@@ -82,7 +82,7 @@ impl<'f, 't> Response<'f, 't> {
     /// 5.00 if the option does not fit, or if an option with a higher number or payload was written before.
     pub fn option(&mut self, number: OptionNumber, value: &[u8]) -> Result<(), Code> {
         if number == OptionNumber::ETAG {
-            // The handler knows which representation it is.
+            // The handler's ETag identifies the representation, so no fingerprint is necessary.
             self.fingerprint = None;
         }
         self.builder.option(number, value).map_err(failed)

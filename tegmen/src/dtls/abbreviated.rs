@@ -109,7 +109,7 @@ impl Handshake<'_> {
         if let Handle::Ticket(ticket) = handle {
             self.put_item(Item::Ticket, &[ticket])?;
         }
-        // The session id is last, because it completes the offer.
+        // The session id is stored last, because it completes the offer.
         self.put_item(Item::SessionId, &[id])?;
         self.association.principal = session.principal;
         Ok(())
@@ -154,7 +154,7 @@ impl Handshake<'_> {
     /// client waits for the ChangeCipherSpec of the server.
     pub(crate) fn is_resumed<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, hello: &ServerHello<'_>) -> Result<bool, Fatal> {
         if !self.state.flags.has(Flags::RESUMED) {
-            // It is not kept if it does not fit the buffer.
+            // The session id is not stored if it does not fit the buffer.
             if !hello.session_id.is_empty() && self.state.extended_master_secret {
                 let _ = self.put_item(Item::NewSessionId, &[hello.session_id]);
             }
@@ -206,7 +206,7 @@ impl Handshake<'_> {
         // The promised ticket has arrived, and no other one is due.
         self.state.flags.set(Flags::TICKET, false);
         let lifetime = lifetime.to_be_bytes();
-        // It is not kept if it does not fit the buffer.
+        // The ticket is not stored if it does not fit the buffer.
         let kept = !ticket.is_empty() && self.put_item(Item::NewTicket, &[&lifetime, ticket]).is_ok();
         self.state.flags.set(Flags::NEW_TICKET, kept);
         if self.state.change_cipher_spec {

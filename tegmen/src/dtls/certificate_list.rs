@@ -106,7 +106,7 @@ impl HandshakeState {
         self.inbox.advance(new.len());
         let (end, total) = (front.wrapping_add(new.len()), fragment.length());
         let Some([_, l1, l2]) = room.get(..end).and_then(|list| list.first_chunk()) else { return Ok(()) };
-        // A list of 2^16 bytes or more would take longer than a peer waits.
+        // A list of 2^16 bytes or more would take longer to arrive than a peer waits.
         let list = u16::from_be_bytes([*l1, *l2]);
         if u32::from(list).wrapping_add(LEN as u32) != total {
             return Err(Fatal::Decode.into());

@@ -125,7 +125,7 @@ impl Handshake<'_> {
                     };
                 }
                 self.state.step = Step::ClientNeedsPsk;
-                // The lookup may take its time; only the handshake as a whole has a limit.
+                // The owner's lookup has no time limit of its own, only the handshake as a whole.
                 self.state.deadline = self.state.give_up;
                 Err(Outcome::Need)
             }
@@ -230,7 +230,7 @@ impl Handshake<'_> {
         let offered = self.state.minimal;
         let keys = context.roles.keys();
         for (kind, data) in extension::each(extensions) {
-            // Answered only where the suite has a code of its own (RFC 7366, section 3).
+            // The server may agree only to a suite with a separate MAC (RFC 7366, section 3).
             if HAS_LONG_KEYS && kind == ExtensionType::ENCRYPT_THEN_MAC && data.is_empty() {
                 let cipher = self.state.cipher.with_encrypt_then_mac();
                 self.state.cipher = cipher.ok_or(Fatal::UnsupportedExtension)?;
@@ -239,7 +239,7 @@ impl Handshake<'_> {
             match kind {
                 ExtensionType::EXTENDED_MASTER_SECRET | ExtensionType::RENEGOTIATION_INFO => {}
                 ExtensionType::RECORD_SIZE_LIMIT | ExtensionType::MAX_FRAGMENT_LENGTH if R::RECORD_SIZE => {}
-                // `on_connection_id` handles them.
+                // `on_connection_id` handles these extensions.
                 ExtensionType::CONNECTION_ID | ExtensionType::RRC if R::CONNECTION_ID => {}
                 _ if offered => return Err(Fatal::UnsupportedExtension),
                 ExtensionType::SESSION_TICKET if R::RESUMPTION && context.roles.resumption().takes_tickets() => {
@@ -382,7 +382,7 @@ impl Handshake<'_> {
         let asked = self.state.flags.has(Flags::ASKED);
         let signs = asked && self.state.credential != NO_CREDENTIAL;
         self.state.hashed = if signs { Element::CertificateVerify } else { Element::ChangeCipherSpec };
-        // The transcript up to here, which CertificateVerify signs (RFC 5246, section 7.4.8).
+        // CertificateVerify signs the transcript up to this point (RFC 5246, section 7.4.8).
         let digest = self.state.transcript.digest_so_far::<C>();
         derive_keys(self, cx);
         if signs {

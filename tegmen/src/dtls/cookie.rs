@@ -82,7 +82,7 @@ impl Cookies {
         shown: &[u8],
         [before, suites, compression]: [&[u8]; 3],
     ) -> [u8; COOKIE_LEN] {
-        // The lowest bit of a cookie is that of its generation.
+        // The lowest bit of the first byte of a cookie is the lowest bit of its generation.
         let older = shown.first().map_or(0, |first| (generation ^ u32::from(*first)) & 1);
         let generation = generation.wrapping_sub(older);
         let mut cookie = [0; COOKIE_LEN];
@@ -97,7 +97,7 @@ impl Cookies {
 
 /// Returns the generation at `now`. Its lowest bit is the lowest bit of the first byte of a cookie.
 pub(crate) const fn generation(now: Instant, settings: &Settings) -> u32 {
-    // Both in units of about a second, for which a mote needs no more than one division.
+    // Both times are in units of about a second, so that a mote needs only one division.
     let lifetime = settings.cookie_lifetime_ms >> 10 | 1;
     match now.coarse().checked_div(lifetime) {
         Some(generation) => generation,

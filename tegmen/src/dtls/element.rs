@@ -18,13 +18,14 @@ pub(crate) enum Element {
     /// The end of each flight: all its elements are sent.
     Sent,
 
-    // With public keys, between those above; last, so that the numbers of those above have no holes.
+    // The elements for public keys. They are after the others in this list, so that the numbers of the others have no
+    // gaps.
     ServerCertificate,
     ServerKeyExchange,
     CertificateRequest,
     ClientCertificate,
     CertificateVerify,
-    // With resumption.
+    // The element for resumption.
     NewSessionTicket,
 }
 

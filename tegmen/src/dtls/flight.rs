@@ -51,7 +51,7 @@ impl HandshakeState {
 
     /// True after we have sent our ChangeCipherSpec. All later records are protected (RFC 6347, section 4.1).
     pub(crate) fn has_changed_cipher<R: Roles>(&self) -> bool {
-        // What is in the transcript was written once.
+        // Each element in the transcript was written at least once.
         let finished = self.flight.place::<R>() > Element::ServerHelloDone.place::<R>();
         self.hashed == Element::Sent && (finished || R::RESUMPTION && self.flags.has(Flags::RESUMED))
     }
@@ -224,7 +224,7 @@ impl Handshake<'_> {
             (record::HEADER_LEN, 0)
         };
         if let Some(id) = self.sent_id::<R>().filter(|_| sealed) {
-            // The id, and the type of what is in the record.
+            // The connection id, and the byte with the real content type.
             before = before.wrapping_add(id.bytes().len());
             behind = behind.wrapping_add(1);
         }

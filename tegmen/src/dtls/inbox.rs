@@ -221,7 +221,7 @@ impl Inbox {
     fn take<R: Roles>(&mut self, room: &mut [u8], wanted: Held, seq: Option<u16>) -> Option<(usize, usize)> {
         let (at, len) = self.each(room, |kind, bytes| {
             let [_, _, _, _, high, low, o0, o1, o2, ..] = *bytes else { return false };
-            // Three bytes and the previous one, so that they are loaded as one word.
+            // The three bytes of the offset and the byte before them, so that one instruction loads them as a word.
             let offset = || u32::from_be_bytes([low, o0, o1, o2]) << 8;
             let is_due = || !R::CERTIFICATES_IN_PARTS || offset() <= u32::from(self.come) << 8;
             kind == wanted as u8 && seq.is_none_or(|seq| seq == u16::from_be_bytes([high, low]) && is_due())

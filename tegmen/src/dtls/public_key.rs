@@ -82,7 +82,7 @@ impl Agreed {
             if !exchange.has_certificate() {
                 return Some(Self { cipher, exchange, credential: NO_CREDENTIAL, flags });
             }
-            // Without the extension a client means SHA-1, which is not supported here.
+            // Without the extension a client supports only SHA-1 signatures, which this server does not make.
             let (_, schemes) = hello.extension(ExtensionType::SIGNATURE_ALGORITHMS)?.split_at_checked(2)?;
             if !certificate_request::contains(schemes, exchange.scheme().0) {
                 return None;

@@ -78,8 +78,9 @@ impl Handshake<'_> {
         record: &Record<'_>,
     ) -> Result<(), Outcome> {
         match record.content_type() {
-            // A HelloVerifyRequest has the number of the hello that it answers (RFC 6347, section 4.2.1). That hello was not
-            // ours with a cookie: what the server answers to this one belongs to another transcript.
+            // A HelloVerifyRequest has the record number of the ClientHello that it answers (RFC 6347, section
+            // 4.2.1). If this was not our ClientHello with a cookie, the server's other answers to it belong to
+            // another transcript.
             ContentType::HANDSHAKE
                 if R::CLIENT
                     && self.state.step == Step::AwaitServerHello
@@ -91,13 +92,14 @@ impl Handshake<'_> {
             ContentType::HANDSHAKE => self.on_fragments(cx, context, record.body, false),
             ContentType::CHANGE_CIPHER_SPEC if *record.body == [1] => self.on_change_cipher_spec::<R>(),
             ContentType::ALERT => {
-                // The alert is not authenticated, so it is accepted only while it can end nothing but this handshake.
+                // The alert is not authenticated, so it is accepted only if it can end only this handshake.
                 let [level, description] = *record.body else { return Err(Discard::Malformed.into()) };
                 if level != alert::FATAL && description != AlertDescription::CLOSE_NOTIFY.0 {
                     return Ok(());
                 }
-                // A server answers a hello with a record of the hello's number (RFC 6347, section 4.2.1), or counts its own, of which
-                // there is one for each hello. So an alert with a later number is that of an earlier handshake on this path.
+                // A server answers a ClientHello with a record of the same number (RFC 6347, section 4.2.1), or
+                // counts its own records, one for each ClientHello. So an alert with a later number belongs to an
+                // earlier handshake on this path.
                 if self.state.is_lingering()
                     || R::CLIENT
                         && record.number().0 as u32 >= self.state.next_sequence as u32
@@ -121,7 +123,7 @@ impl Handshake<'_> {
         let mut content_type = record.content_type();
         match self.state.step {
             Step::AwaitServerFinished | Step::AwaitClientFinished => {}
-            // The messages that make its key, or the ChangeCipherSpec before it, may still arrive.
+            // The messages from which its key is derived, or the ChangeCipherSpec before it, may still arrive.
             Step::AwaitClientKeyExchange
             | Step::ServerNeedsPsk
             | Step::AwaitClientChangeCipherSpec
@@ -166,8 +168,8 @@ impl Handshake<'_> {
             Ok(content) => content,
             Err(Discard::NotAuthentic) => {
                 self.state.failures = self.state.failures.saturating_add(1);
-                // The first one may be a forgery. A client that sends a second one has another key; an attacker that
-                // knows address and port could as well send an alert.
+                // The first such Finished may be forged. A client that sends a second one has another key. An
+                // attacker who knows address and port could send a fatal alert just as well.
                 if self.state.step == Step::AwaitClientFinished && self.state.failures >= 2 {
                     let identity_known = !self.state.identity_unknown;
                     return Err(Fatal::WrongKeyOrIdentity { identity_known }.into());
@@ -191,7 +193,7 @@ impl Handshake<'_> {
 
     fn on_change_cipher_spec<R: Roles>(&mut self) -> Result<(), Outcome> {
         self.state.step = match self.state.step {
-            // A ticket comes before it.
+            // A NewSessionTicket precedes the ChangeCipherSpec.
             Step::AwaitServerChangeCipherSpec if R::RESUMPTION && self.state.flags.has(Flags::TICKET) => {
                 self.state.change_cipher_spec = true;
                 return Ok(());
@@ -206,7 +208,8 @@ impl Handshake<'_> {
                 self.state.change_cipher_spec = true;
                 return Ok(());
             }
-            // Before the key exchange it means nothing (and must change nothing); afterwards it is a repetition.
+            // Before the key exchange, a ChangeCipherSpec has no meaning and must change nothing. Afterwards it is a
+            // repetition.
             _ => return Err(Discard::Unexpected.into()),
         };
         Ok(())
@@ -226,8 +229,8 @@ impl Handshake<'_> {
             let Ok(fragment) = Fragment::read(&mut reader) else { return Err(Discard::Malformed.into()) };
             match self.on_fragment(cx, context, &fragment, protected) {
                 Ok(()) => {}
-                // The fragments that follow in the record are kept for later. With certificates in parts the record is
-                // handled again instead.
+                // The remaining fragments of the record are stored for later. With certificates in parts, the record
+                // is processed again instead.
                 Err(Outcome::Need) if R::PUBLIC_KEYS && !R::CERTIFICATES_IN_PARTS => outcome = Err(Outcome::Need),
                 Err(_) if outcome.is_err() => {}
                 over => return over,
@@ -249,7 +252,7 @@ impl Handshake<'_> {
             let free = state.inbox.free(self.buffers.incoming);
             let room = self.buffers.incoming.get_mut(..free).unwrap_or(&mut []);
             let outcome = state.add_certificates::<C, R>(context, room, fragment);
-            // If fragments that waited were dropped, more of this fragment fits.
+            // If waiting fragments were dropped, more bytes of this fragment fit.
             if state.inbox.free(self.buffers.incoming) == free {
                 return Some(outcome);
             }
@@ -267,7 +270,7 @@ impl Handshake<'_> {
     ) -> Result<(), Outcome> {
         self.state.inbox.forget_pieces();
         let outcome = self.on_message(cx, context, fragment, fragment.body);
-        // The buffer is not available while a message that waited in it is handled.
+        // The buffer is not available while a message that waited in it is processed.
         if keeps_message::<R>() && self.state.step.verifies() && !self.buffers.incoming.is_empty() {
             self.state.inbox.keep(self.buffers.incoming, fragment.body)?;
         }
@@ -287,12 +290,12 @@ impl Handshake<'_> {
             return Err(Discard::Unexpected.into());
         }
         let mut whole = fragment.is_whole();
-        // A server without state numbers its HelloVerifyRequests as it likes.
+        // A server without state may give any number to its HelloVerifyRequests.
         let verifies = self.awaits_verify_request::<R>(fragment);
         let state = &mut *self.state;
         let mut ahead = if verifies { 0 } else { fragment.message_seq().wrapping_sub(state.receive_seq) as i16 };
         if ahead < 0 {
-            // The last message of the flight that ours answers, again: ours was lost (RFC 6347, section 4.2.4).
+            // The peer repeats the last message before our flight, so our flight was lost (RFC 6347, section 4.2.4).
             let last_of_flight = fragment.message_seq().wrapping_add(1) == state.answered_seq;
             if last_of_flight && state.receive_seq == state.answered_seq && state.element == Element::Sent {
                 state.answer_repetition(cx.counters);
@@ -310,7 +313,7 @@ impl Handshake<'_> {
             | Step::AwaitClientCertificate
             | Step::AwaitCertificateVerify => R::PUBLIC_KEYS && !protected,
             Step::AwaitServerChangeCipherSpec if R::RESUMPTION => !protected && state.flags.has(Flags::TICKET),
-            // Not before the question is answered.
+            // The next message is not due before the owner has answered the question.
             Step::ClientVerifies | Step::ServerVerifies | Step::ServerDecrypts => {
                 ahead = ahead.max(1);
                 R::PUBLIC_KEYS && !protected
@@ -340,13 +343,13 @@ impl Handshake<'_> {
         if whole {
             return self.on_whole(cx, context, fragment);
         }
-        // A fragment of a Finished that waited as a record: the buffer is in use, and the peer sends it again.
+        // A fragment of a Finished that waited as a record. The buffer is in use, and the peer sends it again.
         if R::KEEPS && self.buffers.incoming.is_empty() {
             return Err(Discard::NoRoom.into());
         }
         let long = R::PUBLIC_KEYS && R::ON_HOST;
         let Some(len) = state.inbox.add(self.buffers.incoming, fragment, long)? else { return Ok(()) };
-        // The message is handled in the buffer, so the buffer is taken out of `self` meanwhile.
+        // The message is processed in the buffer, so the buffer is taken out of `self` meanwhile.
         let room = core::mem::take(&mut self.buffers.incoming);
         let body = room.get(..len).unwrap_or(&[]);
         let outcome = self.on_message(cx, context, fragment, body);
@@ -383,7 +386,7 @@ impl Handshake<'_> {
                 }
                 continue;
             }
-            // The item is handled in the buffer, so the buffer is taken out of `self` meanwhile.
+            // The item is processed in the buffer, so the buffer is taken out of `self` meanwhile.
             let room = core::mem::take(&mut self.buffers.incoming);
             let item = room.get_mut(at..).and_then(|item| item.get_mut(..len)).unwrap_or(&mut []);
             let outcome = match finished_due {
@@ -466,7 +469,7 @@ impl Handshake<'_> {
         let from_client = match self.state.step {
             Step::AwaitClientFinished => true,
             Step::AwaitServerFinished => false,
-            // In clear, or before its time.
+            // The Finished is in plaintext, or arrived too early.
             _ => return Err(Fatal::UnexpectedMessage(MessageType::FINISHED)),
         };
         // A mote answers a wrong length with decrypt_error instead.

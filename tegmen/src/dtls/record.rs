@@ -100,7 +100,8 @@ impl<'r> Record<'r> {
         let [_, major, minor, .., high, low] = *header;
         let len = usize::from(u16::from_be_bytes([high, low]));
         let record = Self { header, body: rest.get_mut(..len)? };
-        // Before the version is agreed on the minor one may be any; afterwards it is what the tag is computed with.
+        // Before the version is agreed on, every minor version is accepted. Afterwards it is part of the
+        // authenticated data.
         let version_fits = major == VERSION[0] && (record.epoch() == 0 || minor == VERSION[1]);
         (version_fits && len <= MAX_CONTENT.saturating_add(MAX_EXPANSION)).then_some(record)
     }

@@ -73,7 +73,7 @@ impl RecordSize {
     }
 
     fn limit(limit: u16) -> Result<Self, Fatal> {
-        // A higher value than a record can hold is allowed, and counts as the longest content.
+        // A value above the longest content of a record is allowed, and counts as that length.
         if limit < MIN_LIMIT { Err(Fatal::IllegalParameter) } else { Ok(Self(limit.min(MAX_LIMIT))) }
     }
 

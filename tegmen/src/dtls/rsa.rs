@@ -25,7 +25,7 @@ pub fn premaster_secret(
     random: &Secret<PREMASTER_LEN>,
 ) -> Secret<PREMASTER_LEN> {
     let mut out = Secret::new(*random.expose());
-    // 00 02, at least eight bytes that are not zero, 00, the secret.
+    // The block is: 00 02, at least eight bytes that are not zero, 00, the secret.
     let Some((padding, secret)) = block.split_last_chunk::<PREMASTER_LEN>().filter(|_| block.len() == modulus_len)
     else {
         return out;
@@ -36,7 +36,7 @@ pub fn premaster_secret(
     }
     let mut wrong = zero | (two ^ 2) | end | (secret[0] ^ version[0]) | (secret[1] ^ version[1]);
     for byte in filler {
-        // All ones only if the byte is zero: then the subtraction wraps around.
+        // The result is all ones only if the byte is zero, because the subtraction then wraps around.
         wrong |= (u16::from(*byte).wrapping_sub(1) >> 8) as u8;
     }
     let keep = black_box((u16::from(wrong).wrapping_sub(1) >> 8) as u8);

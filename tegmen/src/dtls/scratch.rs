@@ -117,7 +117,7 @@ pub(crate) fn put_parts(room: &mut [u8], front: usize, item: Item, parts: &[&[u8
     forget(room, item);
     let end = free(room);
     let len = parts.iter().fold(0usize, |len, part| len.saturating_add(part.len()));
-    // A zero before this item, as the kind of the next one, ends the search.
+    // A zero before this item, at the place of the next item's kind, ends the search.
     let needed = len.saturating_add(2 * TRAILER);
     let start = end.checked_sub(needed).filter(|start| *start >= front).ok_or(Fatal::TooLarge)?;
     let [high, low] = u16::try_from(len).map_err(|_| Fatal::TooLarge)?.to_be_bytes();

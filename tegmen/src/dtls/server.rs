@@ -71,7 +71,7 @@ impl HandshakeState {
         self.begin(Step::AwaitClientHello, Element::ServerHello, now, settings);
         self.client_random = *random;
         self.receive_seq = message_seq;
-        // There is nothing to send.
+        // No flight is due yet.
         (self.element, self.deadline) = (Element::Sent, self.give_up);
     }
 
@@ -81,8 +81,8 @@ impl HandshakeState {
         context: HandshakeContext<'_, R>,
         server: u32,
     ) -> Result<Agreed, Fatal> {
-        // DTLS counts its versions down: 1.2 is {254, 253}. A later one is answered with 1.2 (RFC 5246, appendix E.1); in the lower
-        // half are the versions of TLS.
+        // DTLS versions count downwards: DTLS 1.2 is {254, 253}. A later version is answered with 1.2 (RFC 5246,
+        // appendix E.1). The versions of TLS are in the lower half of the numbers.
         if hello.version > VERSION || hello.version < [128, 0] {
             return Err(Fatal::Version);
         }
@@ -105,7 +105,7 @@ impl HandshakeState {
             true => nothing_common::<C, R>(hello, context, server),
             false => Fatal::NoCommonSuite,
         })?;
-        // The only format that this server writes and reads (RFC 8422, section 5.1.2).
+        // Uncompressed points are the only format that this server writes and reads (RFC 8422, section 5.1.2).
         let formats = hello.extension(ExtensionType::EC_POINT_FORMATS).filter(|_| R::PUBLIC_KEYS);
         if agreed.flags.has(Flags::POINT_FORMATS) && !formats.is_none_or(has_uncompressed) {
             return Err(Fatal::IllegalParameter);
@@ -153,7 +153,7 @@ impl Handshake<'_> {
             self.promise(cx, context, hello);
         }
         if R::PUBLIC_KEYS && self.state.exchange.is_ephemeral() {
-            // The key pair is costly, and so is left to the next call of `poll`.
+            // The key pair takes long to compute, so this is left to the next call of `poll`.
             self.state.step = Step::ServerBegins;
         }
         if R::PUBLIC_KEYS && self.state.exchange.is_rsa() {
@@ -189,7 +189,7 @@ impl Handshake<'_> {
             }
             (Step::AwaitClientKeyExchange, MessageType::CLIENT_KEY_EXCHANGE) => {
                 let identity = key_exchange::read(body).map_err(|_| Fatal::Decode)?;
-                // No client has an identity that does not fit the buffer: it is unknown.
+                // An identity that does not fit the buffer belongs to no client, so it is unknown.
                 if self.keep::<R>(identity).is_err() {
                     self.state.outgoing_len = 0;
                 }
@@ -218,7 +218,7 @@ impl Handshake<'_> {
     }
 
     pub(crate) fn resume_server<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, answer: Answer<'_>) {
-        // Drawn in either case, so that a known identity takes no less time than an unknown one.
+        // The random key is drawn in either case, so that a known identity takes no less time than an unknown one.
         let mut random = Secret::<16>::zeroed();
         cx.crypto.random(random.expose_mut());
         let (key, principal): (&[u8], _) = match answer {
@@ -230,7 +230,8 @@ impl Handshake<'_> {
             }
         };
         if R::ON_HOST && R::KEEPS {
-            // A random second key where there is none, so that a failed handshake takes the same time for each identity.
+            // Without a second key, a random one is tried, so that a failed handshake takes the same time for each
+            // identity.
             let none: ClientPsk<'_> = (random.expose(), Principal::NOBODY);
             let second = match answer {
                 Answer::Psks([_, second]) if !self.state.identity_unknown => *second,
@@ -356,7 +357,7 @@ impl Handshake<'_> {
         scratch::forget(self.buffers.outgoing, Item::Private);
         self.agree(cx, &private, Some(share))?;
         if psk {
-            // No client has an identity that does not fit the buffer: it is unknown.
+            // An identity that does not fit the buffer belongs to no client, so it is unknown.
             if self.keep::<R>(identity).is_err() {
                 self.state.outgoing_len = 0;
             }
@@ -420,7 +421,7 @@ impl Handshake<'_> {
     /// Server: continues with the premaster secret from the owner, or with a random one if the owner has none.
     pub(crate) fn on_decrypted<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, answer: Answer<'_>) {
         self.state.inbox.forget_pieces();
-        // Drawn in either case, so that it takes the same time.
+        // The random secret is drawn in either case, so that both cases take the same time.
         let mut random = Secret::<PREMASTER_LEN>::zeroed();
         cx.crypto.random(random.expose_mut());
         let premaster = match answer {
@@ -550,7 +551,7 @@ fn unpack_psk(packed: &[u8]) -> Option<ClientPsk<'_>> {
 /// the time would reveal which identities exist.
 fn even_out<C: Crypto>(ephemeral: bool, len: usize) {
     const BLOCKS: usize = compressions(4 + 2 * MAX_PSK);
-    // Two lengths and two parts (RFC 4279, section 2; RFC 5489, section 2).
+    // The premaster secret has two lengths and two parts (RFC 4279, section 2; RFC 5489, section 2).
     let premaster =
         |len: usize| if ephemeral { len.saturating_add(36) } else { len.saturating_mul(2).saturating_add(4) };
     let missing = compressions(premaster(MAX_PSK)).saturating_sub(compressions(premaster(len)));

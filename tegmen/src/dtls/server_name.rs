@@ -38,7 +38,7 @@ fn read(data: &[u8]) -> Result<&[u8], Truncated> {
     while !list.is_empty() {
         let [kind] = list.array()?;
         let name = list.with_len16()?;
-        // No name is empty, and no two names have one type.
+        // An empty name is not allowed, and neither are two names of one type.
         if name.is_empty() || kind == HOST_NAME && !found.is_empty() {
             return Err(Truncated);
         }

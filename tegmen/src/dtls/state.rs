@@ -36,7 +36,8 @@ pub(crate) enum Step {
     /// The handshake is complete, but the last flight may have to be sent again.
     Lingering,
 
-    // With public keys, between those above; last, so that the numbers of those above have no holes.
+    // The steps with public keys. They are after the others in this list, so that the numbers of the others have no
+    // gaps.
     AwaitServerCertificate,
     ClientVerifies,
     AwaitServerKeyExchange,
@@ -51,7 +52,7 @@ pub(crate) enum Step {
     ServerVerifies,
     AwaitCertificateVerify,
 
-    // With RSA as the key exchange.
+    // The steps with RSA as the key exchange.
     ClientEncrypts,
     ServerDecrypts,
 }
@@ -281,7 +282,7 @@ impl HandshakeState {
     /// Begins a handshake in a place that is [idle](Self::idle) or [wiped](Self::wipe). The first flight is due at
     /// once.
     pub(crate) fn begin(&mut self, step: Step, flight: Element, now: Instant, settings: &Settings) {
-        // Field by field, because a mote would first build a whole idle state on its stack.
+        // The fields are set one by one, because a mote would otherwise build a whole idle state on its stack.
         self.step = step;
         self.flight = flight;
         self.flight_seq = 0;
@@ -338,7 +339,7 @@ impl HandshakeState {
     /// Begins the next flight, which is due at once.
     #[inline(never)]
     pub(crate) fn start_flight<R: Roles>(&mut self, flight: Element) {
-        // Without public keys only a flight of one or two messages is followed by another.
+        // Without public keys, only flights of one or two messages are followed by another flight.
         let messages = match R::KEEPS {
             true => self.messages_before::<R>(Element::Sent),
             false if self.flight == Element::ServerHello => 2,
@@ -429,7 +430,7 @@ impl Handshake<'_> {
     #[inline]
     pub(crate) fn derive_keys<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, key: &[u8], client: bool) {
         let len = (key.len() as u16).to_be_bytes();
-        // As many zeros as the key has bytes, in two parts.
+        // The zeros, as many as the key has bytes, are written in two parts.
         let (zeros, more) = (key.len().min(32), key.len().saturating_sub(32));
         let zeros_of = |count| [0; 32].get(..count).unwrap_or(&[]);
         self.derive_keys_from::<C, R>(cx, &[&len, zeros_of(zeros), zeros_of(more), &len, key], client);
@@ -445,7 +446,8 @@ impl Handshake<'_> {
     ) {
         let state = &mut *self.state;
         let mut secret = Secret::<48>::zeroed();
-        // The premaster secret is the key of the first two runs, the master secret that of all others.
+        // The premaster secret is the key of the first two runs of the PRF, and the master secret is the key of all
+        // others.
         state.master.set::<C>(premaster);
         let session_hash = state.transcript.digest_so_far::<C>();
         let seed: [&[u8]; 3] = match state.extended_master_secret {
@@ -454,7 +456,7 @@ impl Handshake<'_> {
         };
         state.master.prf::<C>(&seed, secret.expose_mut());
         if R::RESUMPTION && state.extended_master_secret {
-            // If it does not fit the buffer, the session cannot be resumed.
+            // If the session does not fit the buffer, it cannot be resumed.
             let _ = self.keep_session(CipherSuite::of(self.state.exchange, self.state.cipher), &secret);
         }
         self.set_master(cx, &mut secret, client);
@@ -473,7 +475,7 @@ impl Handshake<'_> {
             let _ = self.association.channel.set_keys(block.expose(), client, state.cipher);
             return secret.wipe();
         }
-        // The key block is the first 40 bytes; the master secret is not needed any more.
+        // The key block is the first 40 bytes. The master secret is no longer needed.
         state.master.prf::<C>(&seed, secret.expose_mut());
         let _ = self.association.channel.set_keys(secret.expose(), client, self.state.cipher); // the block is as long as it takes
     }

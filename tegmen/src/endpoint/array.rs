@@ -104,7 +104,7 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize,
         for handshake in self.handshakes.iter_mut().filter(|handshake| handshake.owner == owner) {
             handshake.owner = 0;
             handshake.state.wipe();
-            // A buffer that is no longer than a text holds nothing else.
+            // A buffer that is not longer than a text can hold no items.
             if O > MAX_TEXT {
                 wipe_room(&mut handshake.outgoing);
             }
@@ -166,7 +166,7 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize,
     fn handshake(&mut self, id: PeerId) -> Option<Handshake<'_>> {
         let slot = self.slots.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation.get())?;
         let owner = id.index.wrapping_add(1);
-        // `find` of a mutable iterator takes twice the code of this on a mote.
+        // On a mote, `find` of a mutable iterator takes twice as much code as this loop.
         let mut handshakes = self.handshakes.as_mut_slice();
         let HandshakeSlot { state, outgoing, incoming, .. } = loop {
             let (first, rest) = handshakes.split_first_mut()?;

@@ -43,7 +43,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         record: &Record<'_>,
         out: &mut [u8],
     ) -> usize {
-        // Only the first fragment of a ClientHello counts.
+        // The limit counts only the first fragment of a ClientHello.
         let counts = !(R::HELLO_FRAGMENTS && continues_hello(record));
         if counts && !self.roles.admits_hello(cx.now, &path.remote) {
             return 0;
@@ -112,7 +112,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                     return Err(Discard::Unexpected);
                 }
                 Some((_, handshake)) if same_hello(handshake.state) && handshake.state.is_putting_together(seq) => {}
-                // A repetition of the ClientHello with which the handshake began.
+                // This is a repetition of the ClientHello with which the handshake began.
                 Some((id, handshake))
                     if same_hello(handshake.state) && handshake.state.answered_seq == seq.wrapping_add(1) =>
                 {
@@ -147,7 +147,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             Ok(Some(len)) => len,
             Err(_) => return Err(Discard::Malformed),
         };
-        // The handshake that begins with the ClientHello takes the same place.
+        // The handshake that begins with the ClientHello uses the same entry.
         let mut body = [0; MAX_HELLO];
         let body = body.get_mut(..len).ok_or(Discard::NoRoom)?;
         copy(body, handshake.buffers.incoming.get(..len).unwrap_or(&[])).map_err(|_| Discard::NoRoom)?;
@@ -200,7 +200,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.bind_cookie::<C>(path, &mut cookie);
         let mut proves = same(&cookie, hello.cookie);
         if R::HELLO_FRAGMENTS {
-            // The answer to a first fragment has the whole cookie of the front, because nothing else was known then.
+            // The answer to a first fragment contains the whole cookie of the front, because only the front was known
+            // then.
             let [before, ..] = hello.parameters();
             let mut front = self.cookies.of_front::<C>(generation, &path.remote, hello.cookie, before);
             self.bind_cookie::<C>(path, &mut front);
@@ -241,7 +242,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         };
         let found = context.find_session(cx, hello, server, reachable);
         let found = found.as_ref().filter(|found| context.can_resume::<C>(hello, &found.session))?;
-        // A session with extended master secret is not resumed without (RFC 7627, section 5.3).
+        // A session with extended master secret is not resumed by a ClientHello without it (RFC 7627, section 5.3).
         if !hello.extensions.extended_master_secret {
             return reachable.then(|| Ok(refuse(cx, record, Fatal::NoExtendedMasterSecret, out)));
         }
@@ -323,7 +324,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         fragment: &Fragment<'_>,
         hello: &ClientHello<'_>,
     ) -> Result<bool, Discard> {
-        // A late copy of the hello that a session began with, whose last flight may still be asked for.
+        // This is a late copy of the ClientHello with which a session began. The session's last flight may still be
+        // needed.
         if let Some(id) = self.peers.find(path, Phase::Established)
             && self.peers.handshake(id).is_some_and(|handshake| handshake.state.client_random == *hello.random)
         {
@@ -332,14 +334,14 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         if let Some(id) = self.peers.find(path, Phase::Handshaking) {
             let Some(handshake) = &mut self.peers.handshake(id) else { return Err(Discard::UnknownPeer) };
             if handshake.association.is_client() {
-                // We are opening one there ourselves.
+                // We are opening a handshake as client on this path.
                 let yields = R::SIMULTANEOUS && handshake.yields_to(hello.random);
                 return if yields { Ok(false) } else { Err(Discard::Unexpected) };
             }
             if R::SIMULTANEOUS && handshake.is_replaced() && handshake.state.step == Step::AwaitClientHello {
                 return Ok(false); // it was reassembled here
             }
-            // With another message_seq it follows a HelloVerifyRequest, and the handshake starts again.
+            // A ClientHello with another message_seq follows a HelloVerifyRequest, and the handshake starts again.
             let number = fragment.message_seq().wrapping_add(1);
             if R::SIMULTANEOUS && handshake.is_late(hello.random, fragment.message_seq()) {
                 return Err(Discard::Unexpected);
@@ -347,7 +349,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             if handshake.state.client_random == *hello.random
                 && (!R::RESUMPTION || handshake.state.answered_seq == number)
             {
-                // If nothing arrived since, our flight was lost; otherwise the ClientHello is late.
+                // If no message has arrived since, our flight was lost. Otherwise the ClientHello is late.
                 if handshake.state.receive_seq == handshake.state.answered_seq
                     && !(R::PUBLIC_KEYS && handshake.state.step.signs())
                 {
@@ -357,7 +359,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 }
                 return Ok(true);
             }
-            // The client started another handshake.
+            // The client has started another handshake.
             if !R::SIMULTANEOUS || !handshake.is_replaced() {
                 self.peers.remove(id);
             }

@@ -122,8 +122,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         out: &mut [u8],
     ) -> Output {
         let datagram = records.address();
-        // If no ids are issued here, the length of the header is not known. The record is then dropped, because no
-        // header is that long.
+        // If this endpoint issues no ids, it does not know the length of the header. Then the record is dropped,
+        // because no header has the length that is assumed.
         let len = self.roles.mobility().map(|mobility| usize::from(mobility.config.len)).filter(|len| *len > 0);
         let Some((connection_id, record)) = records.take_with_id(len.unwrap_or(usize::MAX)) else {
             cx.counters.discard(Discard::Malformed);
@@ -140,7 +140,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 let outcome = handshake.receive(cx, context, record);
                 return Output::Event(self.on_outcome(cx, id, outcome));
             }
-            // A handshake cannot move to another address before it has ended.
+            // A handshake that has not ended cannot move to another address.
             Some((_, peer)) if peer.phase == Phase::Handshaking => Discard::Unexpected,
             _ => Discard::UnknownPeer,
         };
@@ -196,7 +196,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let unverified = self.peers.peer(id).is_none_or(|peer| peer.association.channel.is_unverified());
         let checks = self.peers.connection_ids(id).is_some_and(|ids| ids.rrc);
         let Some(Mobility { config, changes, challenge }) = self.roles.mobility() else { return };
-        // After a record that is perhaps a replay, the address changes only by a check, whose cookie is new.
+        // After a record that may be a replay, the address changes only by a check, whose cookie is new.
         if !newest || !(checks || config.follow_unchecked && !unverified) {
             bump(&mut changes.refused);
         } else if checks {
@@ -212,7 +212,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let mobility = self.roles.mobility()?;
         let (id, to) = mobility.challenge.take()?;
         let ids = self.peers.connection_ids(id)?;
-        // One challenge at a time, so that its response is valid however many records follow.
+        // Only one challenge is open at a time, so that its response stays valid when more records follow.
         if to != *path || cx.now < ids.until {
             return None;
         }
@@ -240,8 +240,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         };
         match kind {
             MessageType::PATH_CHALLENGE => {
-                // Our datagrams leave from the session's local address. A challenge to another address of ours is too
-                // late.
+                // Our datagrams are sent from the session's local address. A challenge to another of our addresses is
+                // too late.
                 let here = self.peers.peer(id).is_some_and(|peer| peer.path.local == path.local);
                 let answer = if here { MessageType::PATH_RESPONSE } else { MessageType::PATH_DROP };
                 let message = rrc::message(answer, cookie);
@@ -262,7 +262,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 }
             }
             MessageType::PATH_DROP if same(&rrc::cookie::<C>(&ids.nonce, path), &cookie) => ids.until = cx.now,
-            // Of a later version of the protocol, perhaps (RFC 9853, section 4).
+            // The message may belong to a later version of the protocol (RFC 9853, section 4).
             _ => {}
         }
         Output::Event(None)

@@ -113,7 +113,7 @@ impl<A: Default, const O: usize, const I: usize> Peers for OnePeer<A, O, I> {
         if self.is(id) {
             self.has_handshake = false;
             self.state.wipe();
-            // A buffer that is no longer than a text holds nothing else.
+            // A buffer that is not longer than a text can hold no items.
             if O > MAX_TEXT {
                 wipe_room(&mut self.outgoing);
             }

@@ -97,7 +97,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             RequestToken::Given(_) => return Err(SendError::Busy),
             RequestToken::Drawn => {
                 let token = Token::new(&token);
-                // A generator that repeats itself must not mix the responses to two requests.
+                // If the random generator repeats a token, the responses to two requests must not be confused.
                 if requests.find(cx.now, |_, open| *open == token).is_some() {
                     return Err(SendError::Busy);
                 }
@@ -142,8 +142,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         let confirmable = match message.message_type() {
             MessageType::Confirmable => true,
             MessageType::NonConfirmable => false,
-            // A member must not reject the request (RFC 7252, section 8.1). If one does, that ends nothing, nor an exchange with
-            // this peer whose message has the same Message ID.
+            // A member must not reject the request (RFC 7252, section 8.1). A rejection ends nothing, not even an
+            // exchange with this peer whose message has the same Message ID.
             MessageType::Reset => {
                 let is_it = |request, _: &Token| message_id(request) == message.message_id();
                 return requests.find(cx.now, is_it).map(|_| 0);
@@ -157,7 +157,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         let request = requests.find(cx.now, |_, token| token.as_bytes() == message.token())?;
         let must_have = F::Oscore::GROUPS && self.features.oscore().0.is_group_protected(request);
         if self.features.group_requests().protection(request).is_some() || has_oscore != must_have {
-            // The request was protected, and its response is not, or the other way round.
+            // Either the request was protected and its response is not, or the response is protected and the request
+            // was not.
             return None;
         }
         let acknowledgement = empty_message(MessageType::Acknowledgement, message.message_id());
@@ -177,7 +178,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             Ok(true) => application.on_member_response(request, (path, who), &message),
             Ok(false) => bump(&mut cx.counters.duplicates),
             Err(Full) => {
-                // A confirmable response comes again, and is not acknowledged.
+                // A confirmable response will be sent again, because it is not acknowledged.
                 cx.counters.discard(Discard::NoRoom);
                 return Some(0);
             }

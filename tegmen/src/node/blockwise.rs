@@ -87,7 +87,8 @@ fn take_block<'r, H: Handler>(
     let message = request.message;
     let whole = request.with_body(&[]);
     if refusal(&whole.message, handler).is_some() || !decided.allows {
-        // It is refused without the handler. A client that must not make the request cannot fill our memory with its body.
+        // The request is refused without the handler. So a client without the right to make the request cannot fill
+        // our memory with its body.
         return Step::Serve(whole);
     }
     let operation = Operation::of(peer, &request);
@@ -145,7 +146,7 @@ pub(super) fn serve_whole<H: Handler>(
     let (body, space) = bodies.space(now, &operation);
     let whole = if in_blocks { request.with_body(body) } else { request };
     if space.len() < frame.room() {
-        // No long response can be kept: it has to fit the message.
+        // The memory for a long response is not available, so the response must fit the message.
         return serve_as(&whole, decided, handler, head, frame);
     }
     let mut written = Frame::new(space, 0);
@@ -256,7 +257,7 @@ fn cut(
 ) -> Result<Code, BuildError> {
     let payload = response.payload();
     let first = asked.is_none_or(|asked| asked.number == 0);
-    // The first response alone acknowledges the last block of the request.
+    // Only the first response acknowledges the last block of the request.
     let options = || response.options().filter(|(number, _)| first || *number != OptionNumber::BLOCK1);
     let options_len = options().fold(0_usize, |len, (_, value)| len.saturating_add(value.len()).saturating_add(5));
     let room = builder.room().saturating_sub(reserved).saturating_sub(options_len).saturating_sub(BLOCK_OPTIONS_LEN);

@@ -195,7 +195,7 @@ impl<const N: usize, const BYTES: usize, const UNPROTECTED: usize> BodyArray<N, 
         let vacant = self.places.iter().position(|place| place.operation.is_none()).filter(|_| may_have_more);
         let is_own = |place: &Place<BYTES>| {
             let of_peer = place.operation.is_some_and(|other| other.peer == operation.peer);
-            // The body of the request that is executed is needed.
+            // The body of the request that the handler processes now is still needed.
             of_peer && !(place.is_of(operation) && matches!(place.content, Content::Body(_)))
         };
         let own = self.places.iter().enumerate().filter(|(_, place)| is_own(place));

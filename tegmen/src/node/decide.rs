@@ -82,7 +82,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         let [random] = random;
         let entry = self.endpoint.peers.peer(peer).ok_or(Misuse::NotEstablished)?;
         let path = *entry.path();
-        // Another session at the same place has another owner.
+        // If the entry now belongs to another session, that session has another owner.
         let member = if F::Groups::IS_ON { identity.protection.member() } else { None };
         if identity.protection != Protection::Oscore && member.is_none() && entry.identity() != identity {
             return Err(Misuse::NotEstablished.into());
@@ -98,7 +98,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             tailroom = tailroom.saturating_add(F::Oscore::OVERHEAD);
             self.forget_requests();
         }
-        // From here on the request may have an effect, and nobody decides on it again.
+        // From this point on the request may have an effect, so it must not be decided on again.
         deferred.is_undecided = false;
         let mut sender = Sender::new((&path, identity), (false, to_group), len, tailroom);
         sender.exchange = deferred.exchange.as_mut().map(|(exchange, nonce)| (*exchange, nonce.take()));

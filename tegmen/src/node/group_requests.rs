@@ -154,7 +154,7 @@ impl<const REQUESTS: usize, const MEMBERS: usize, const ORDERS: usize> GroupRequ
     fn observe(&mut self, request: RequestId, registers: bool) {
         if let Some(place) = self.places.iter_mut().flatten().find(|place| place.request == request) {
             let (members, orders) = (place.members, place.orders.unwrap_or([None; ORDERS]));
-            // Members that do not let their resource be observed respond to the request that is sent again, too.
+            // Members that do not allow the observation of their resource also respond to the repeated request.
             let observed = members.iter().zip(orders).filter(|(_, order)| order.is_some());
             (place.members, place.orders) = ([None; MEMBERS], registers.then_some([None; ORDERS]));
             let kept = place.members.iter_mut().zip(place.orders.iter_mut().flatten());

@@ -85,7 +85,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         };
         match opened {
             Ok((sender, content, is_unverified)) => {
-                // Only authentic requests get an entry.
+                // Only an authentic request gets an entry in the table.
                 let Ok(peer) = self.endpoint.plain(cx, path, Rank::Stranger) else { return };
                 self.draw_message_id(cx, peer);
                 let identity = Identity { principal, protection: Protection::GroupRequest(sender) };
@@ -139,7 +139,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
                 }
             }
             Err(Discard::NoRoom) => {
-                // The states of members that have been silent since the last call are free then.
+                // This frees the states of members that have been silent since the last call.
                 groups.forget_idle(cx.crypto, group);
                 Err(Discard::NoRoom)
             }
@@ -209,7 +209,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         let sealed = requests.protection(request).filter(|(to, ..)| to == group);
         let (_, asked_in, tsn) = sealed.ok_or(Discard::Unexpected)?;
         if let Some(unverified) = unverified {
-            // A listener that responded to this request is known, unless it was forgotten since. The request then proves nothing.
+            // A listener that responded to this request has a state, unless the state was forgotten since. Then the
+            // request proves nothing.
             if asked_in != epoch {
                 return Err(Discard::Unexpected);
             }
@@ -265,7 +266,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         let sealed = groups.seal_request(cx.crypto, group, &mut frame);
         let requests = self.features.group_requests();
         let noted = match sealed {
-            // Responses with this token may have come since the first request with it. A later one proves no more than that.
+            // Responses with this token may have arrived since the first request with it. A later request proves no
+            // more than the first.
             Ok(_) if is_in(requests, request, (group, epoch)) => Ok(()),
             Ok(tsn) => requests.protect(request, (*group, epoch, tsn)).map_err(|Full| SendError::Busy),
             Err(refused) => Err(refused.into()),

@@ -74,7 +74,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         let identity = Identity { principal: to.principal(), protection: to.protection() };
         let attached = endpoint.peers.attached(peer);
         let Some(exchanges) = attached.and_then(PeerExchanges::exchanges) else { return };
-        // Sooner than PROBING_RATE allows, an acknowledgement has to show that the client is there (RFC 7641, section 4.5.1).
+        // If PROBING_RATE does not allow the notification yet, an acknowledgement must show that the client is
+        // present (RFC 7641, section 4.5.1).
         let is_early = cx.now < features.pacing().next(peer);
         let unconfirmed = features.observers().unconfirmed();
         let Some((observer, request)) = features.observers().find(peer, is_changed) else { return };
@@ -121,7 +122,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             Ok(id) if confirmable => observer.pending = Some(id),
             Ok(_) => (observer.pending, observer.message_id) = (None, Some(head.1)),
             Err(error) => {
-                // The storage has no space, or the context has no number. The client asks again when Max-Age has passed.
+                // The storage has no space, or the context has no number left. The client sends its request again
+                // after Max-Age.
                 is_last |= matches!(error, SendError::Oscore(_));
                 frame.truncate(0);
             }
@@ -140,7 +142,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         let (Deferred { peer, token, .. }, owner) = (deferred, deferred.owner());
         let is_it = |observer: &ObserverOf<F>| observer.is_of(*peer, token.as_bytes(), owner);
         let observers = self.features.observers();
-        // RFC 7641, section 4.2. A proxy forwards a protected response that is no notification as 2.04 (RFC 8613, section 4.2).
+        // See RFC 7641, section 4.2. A proxy forwards a protected response that is not a notification as 2.04 (RFC
+        // 8613, section 4.2).
         let is_notification = matches!(code, Code::CONTENT | Code::VALID);
         if !is_notification || deferred.no_response.suppresses(code) {
             observers.remove(*peer, is_it);
@@ -315,7 +318,7 @@ fn register_as<'r, X: Copy, G: Copy>(
         DEREGISTER => deregister(observers, peer, message.token(), owner),
         REGISTER if message.code().is_safe() => {
             let before = observers.find(peer, |observer| observer.is_of(peer, message.token(), owner));
-            // A registration that renews an older one carries a newer number.
+            // A registration that renews an older one gets a newer number.
             let first = response.map_or(0, |(_, first)| first);
             let number = before.map_or(first, |(observer, _)| observer.observation.number()).wrapping_add(1);
             let message_id = response.map(|(message_id, _)| message_id);

@@ -148,7 +148,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     ) -> Result<usize, SendError> {
         let (request, len) = self.send_observe(cx, peer, (code, REGISTER), observation, write, out)?;
         observation.registration = Some((peer, request));
-        // A server that restarted counts from the beginning.
+        // A server that restarted begins its numbers again.
         (observation.order, observation.refresh) = (None, Instant::NEVER);
         Ok(len)
     }
@@ -190,7 +190,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             write(builder)?;
             builder.insert(OptionNumber::OBSERVE, uint_bytes(observe, &mut [0; 4]))
         };
-        // A token of another session must not return: a response that was recorded there would verify a restored session.
+        // The token of another session must not be used again: a response that was recorded in that session would
+        // verify a restored session.
         let token = match observation.token {
             Some((of, token)) if of == peer => token,
             _ => Token::new(self.draw_token(cx, peer, &mut [0; MAX_TOKEN])),

@@ -71,7 +71,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         is_request: bool,
     ) -> Result<(u16, bool), SendError> {
         if F::Groups::IS_ON && self.is_in_group(peer) {
-            // Its entry has no protection of its own.
+            // The endpoint does not protect datagrams for this entry.
             return Err(Misuse::NotEstablished.into());
         }
         let exchanges = self.endpoint.peers.attached(peer).and_then(|attached| {
@@ -129,7 +129,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
         self.schedule(peer);
         if let Err(misuse) = self.endpoint.seal(cx, peer, &mut frame) {
-            // Nor is it sent later.
+            // The message must not be sent later either.
             self.cancel(peer, request);
             return Err(misuse.into());
         }
@@ -161,7 +161,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             if busy == Busy::TooLong {
                 return Err(busy.into());
             }
-            // Messages to peers that are gone take no place from others.
+            // Messages to peers that are no longer in the table must not take places from others.
             queue.retain(|queued| endpoint.peers.attached(queued.peer).is_some());
             queue.push(queued, message)?;
         }
@@ -230,7 +230,8 @@ pub(super) fn may_begin<S: ExchangeStorage>(
     nstart: usize,
     is_request: bool,
 ) -> bool {
-    // Two nodes whose requests wait for each other's deferred responses must have a place to send these from.
+    // If the requests of two nodes wait for each other's deferred responses, each node must have a place from which
+    // it can send its response.
     let reserved = usize::from(is_request && S::PLACES > 1);
     let has_place = S::PLACES == 1 || exchanges.open(storage).saturating_add(reserved) < S::PLACES;
     has_place && exchanges.outstanding(storage) < nstart

@@ -73,7 +73,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         let (now, peer, token) = (cx.now, deferred.peer, deferred.token);
         let is_protected = deferred.exchange.is_some();
         let reserved = self.reserved::<C>(peer, is_protected, out);
-        // A response that is not sent may have taken the nonce. The next attempt then takes a number of our own.
+        // A response that was not sent may have used the nonce. The next attempt then uses a new sequence number.
         let protect = match &mut deferred.exchange {
             Some((exchange, nonce)) => Protect::Response(&*exchange, nonce.take()),
             None => Protect::Nothing,
@@ -263,7 +263,7 @@ pub(super) fn answer<C: Crypto, A: PeerExchanges, F: Features>(
     }
     let own_id = exchanges.message_id();
     let head = heading(&message, own_id);
-    // Its context, or its group, refuses a second copy of a protected request.
+    // The OSCORE context or the group refuses a second copy of a protected request.
     let repeat = match &sender.exchange {
         Some(_) => Repeat::Idempotent,
         None if F::Groups::IS_ON && sender.identity.protection.member().is_some() => Repeat::Idempotent,
@@ -291,7 +291,7 @@ pub(super) fn answer<C: Crypto, A: PeerExchanges, F: Features>(
         }
     };
     if answered == Answer::Deferred && may_be_late && late.is_none() {
-        // Nothing is sent before the response, or before the owner acknowledges the request.
+        // No message is sent before the response, or before the owner acknowledges the request.
         frame.truncate(0);
     }
     if let Some(challenged) = challenge_instead(attached, &sender, head, message.token(), frame) {
@@ -370,7 +370,7 @@ fn admit<C: Crypto, A: PeerExchanges, X: OpenedRequest>(
     {
         return Err((Answer::NoMemory, None));
     }
-    // OSCORE shows by itself that a request is fresh, and a member of a group has its own challenge.
+    // OSCORE itself shows that a request is fresh, and a member of a group gets another kind of challenge.
     let in_group = sender.identity.protection.member().is_some();
     let is_unverified = sender.is_unverified && sender.exchange.is_none() && !in_group;
     let is_plain = sender.identity.protection == Protection::Plain;
@@ -513,7 +513,7 @@ pub(super) fn answer_admitted<F: Features, P>(
             to_group,
             is_undecided: false,
             notification: None,
-            // A response that makes the client an observer is confirmable, as the notifications after it are.
+            // A response that makes the client an observer is confirmable, like the notifications after it.
             late: if observes { None } else { Some(late) },
             acknowledges_later: false,
         });
@@ -611,7 +611,7 @@ fn answer_at_leisure<C: Crypto>(cx: &mut Cx<'_, C>, peer: PeerId, leisure: &mut 
         cx.crypto.random(&mut random);
         let micros = leisure.longest().as_micros() as u64;
         let micros = micros.saturating_mul(u32::from_ne_bytes(random).into()) >> 32;
-        // Without space the response is not sent.
+        // If there is no space, the response is not sent.
         let _ = leisure.keep(cx.now.after(Duration::from_micros(micros)), peer, frame.bytes());
     }
     frame.truncate(0);
@@ -697,7 +697,7 @@ pub(super) fn open<'d, 'p, C: Crypto, A: PeerExchanges, F: Features>(
                 let (now, path, to_group) = (cx.now, sender.path, sender.to_group);
                 let identity = Identity { principal, protection: Protection::Oscore };
                 let incoming = Incoming { now, peer, path, identity, message, to_group };
-                // It counts, but a protected challenge is its response in any case.
+                // The request counts for the application, but its response is a protected challenge in any case.
                 let _ = application.admit(&incoming, attached.with_state().map(|(_, state)| state));
                 application.on_answered(&incoming, Answer::Code(Code::UNAUTHORIZED), &[], Repeat::Idempotent);
             }

@@ -256,7 +256,7 @@ impl Transfer {
                 check_number(self.len, self.size)?;
                 return Ok(TransferStep::Sent(end));
             }
-            // The server takes smaller blocks only.
+            // The server accepts only smaller blocks.
             Code::REQUEST_ENTITY_TOO_LARGE if self.uploads < ATTEMPTS => {
                 if let Some(hint) = block(OptionNumber::BLOCK1).filter(|hint| hint.size_exponent < self.size) {
                     self.size = hint.size_exponent;
@@ -320,7 +320,7 @@ impl Transfer {
     /// Counts a received block of `len` bytes, which is not the last one. The next block must be requested.
     fn received(&mut self, download: Download, len: usize) -> Result<TransferStep, TransferError> {
         let (at, received) = (download.received, download.received.saturating_add(len));
-        // Where the server announces no length, it is longer than what is there.
+        // If the server announces no length, the body is longer than the received part.
         let total = download.total.unwrap_or(0).max(received.saturating_add(1));
         check_number(total, download.size)?;
         self.download = Some(Download { received, ..download });
@@ -408,7 +408,7 @@ impl Transfer {
         match &self.download {
             None if self.is_in_blocks() => body.get(self.sent..self.end()).unwrap_or(&[]),
             None => body,
-            // A body in blocks is not sent again: the server knows which response is meant.
+            // A body in blocks is not sent again, because the server knows which response the request means.
             Some(download) if self.method.is_safe() && !download.is_after_blocks => body,
             Some(_) => &[],
         }

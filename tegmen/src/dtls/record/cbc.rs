@@ -101,7 +101,7 @@ fn open_text<C: Crypto, A: AsRef<[u8]>, const MAC_LEN: usize>(
     for (place, byte) in (0..).zip(text.iter().rev().take(MAX_PADDING_LEN)) {
         good &= below(padding, place) | equal(u32::from(*byte), padding);
     }
-    // Wrong padding counts as none, so that a code is computed all the same (RFC 5246, section 6.2.3.2).
+    // Wrong padding is treated as empty, so that a MAC is computed in any case (RFC 5246, section 6.2.3.2).
     let len = (most as u32).wrapping_sub(padding & good);
     let aad = associated_data(len as u16);
     let code = code_of_first::<C, MAC_LEN>(hmac, aad.as_ref(), text.get(..most)?, len);

@@ -122,7 +122,7 @@ impl Channel {
         content_type: ContentType,
         frame: &mut Frame<'_>,
     ) -> Result<(), SealError> {
-        // A frame that is too short is refused after the number is spent, as every record that does not fit.
+        // A frame that is too short is refused after the number is used, like every record that does not fit.
         let len = frame.len();
         let record = frame.widen(self.headroom::<C>(), self.tailroom::<C>(len)).unwrap_or(&mut []);
         self.seal_record(crypto, content_type, len, record)
@@ -130,7 +130,7 @@ impl Channel {
 
     /// Does the same as [`Self::seal`], for a whole record: a content of `len` bytes, with the necessary free bytes
     /// before and after the content.
-    // As with `open`.
+    // The attributes have the same reason as those of `open`.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn seal_record<C: Crypto>(
@@ -194,7 +194,7 @@ impl Channel {
             return Err(SealError::KeyExhausted);
         }
         let number = RecordNumber::new(self.epoch(), self.next_sequence.into());
-        // The number is spent before the cipher runs: whatever happens next, it is not used again.
+        // The number is used up before the cipher runs, so that it is never used again, even after an error.
         self.next_sequence = self.next_sequence.wrapping_add(1);
         let (head, fragment) = record.split_at_mut_checked(head_len).ok_or(SealError::Full)?;
         let len = self.cipher.authentic_len::<C>(content, fragment.len()).ok_or(SealError::Full)?;
@@ -223,7 +223,7 @@ impl Channel {
         record: Record<'r>,
     ) -> Result<(ContentType, &'r mut [u8]), Discard> {
         let aad = |header: &[u8; HEADER_LEN], len| connection_id::associated_data(header, id, len);
-        // The type of the content is inside.
+        // The content type is in the plaintext.
         let plaintext = self.open_with(crypto, record, MAX_CONTENT.saturating_add(1), aad)?;
         connection_id::inner(plaintext).ok_or(Discard::Unexpected)
     }
@@ -231,7 +231,7 @@ impl Channel {
     /// Opens a record without a connection id as [`Self::open`] does. If we issued an `id`, opens it as
     /// [`Self::open_with_id`] does, and refuses a record without the id (RFC 9146, section 3). `content_type` is
     /// first the type in the header, and then becomes the type of the content.
-    // Both in the result would not fit the registers of a mote.
+    // The type is not part of the result, because both would not fit the registers of a mote.
     #[inline(always)]
     pub(crate) fn open_by<'r, C: Crypto>(
         &mut self,

@@ -228,7 +228,7 @@ pub(crate) const NONCE_LEN: usize = SALT_LEN + EXPLICIT_LEN;
 /// 3).
 #[inline(always)]
 pub(crate) fn nonce(salt: [u8; SALT_LEN], number: [u8; EXPLICIT_LEN]) -> [u8; NONCE_LEN] {
-    // It is written once, as two integers: a processor waits for a load that spans several young stores.
+    // The nonce is written once, as two integers: a processor waits for a load that spans several recent stores.
     let (salt, number) = (u32::from_ne_bytes(salt), u64::from_ne_bytes(number));
     let mut nonce = [0; NONCE_LEN];
     let [a, b, c, d, place @ ..] = &mut nonce;

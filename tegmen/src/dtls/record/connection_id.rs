@@ -71,7 +71,7 @@ pub(crate) fn associated_data(header: &[u8; HEADER_LEN], id: &ConnectionId, len:
     let mut writer = Writer::new(&mut bytes);
     let [fixed @ .., _, _] = header;
     let mut write = || -> Result<(), Full> {
-        // Other records have their epoch and number here, which never have this value.
+        // Other records have their epoch and number at this place, which never have this value.
         writer.put(&[0xff; 8])?;
         writer.put(&[ContentType::TLS12_CID.0, id.len])?;
         writer.put(fixed)?;

@@ -68,7 +68,8 @@ impl<'k> Protection<'k> {
                 let (explicit, body) = fragment.split_first_chunk_mut().ok_or(Full)?;
                 *explicit = *number;
                 let (key, nonce) = (self.key.key.expose(), &nonce(self.key.salt, *number));
-                // With constants as algorithm and lengths, an image links no combination that no record has.
+                // The algorithm and the lengths are constants, so that an image contains only combinations that
+                // records have.
                 match (cipher, gcm) {
                     (Cipher::Gcm, Some(gcm)) => seal_aead(crypto, (gcm, GCM_TAG_LEN), key, nonce, aad, body),
                     _ => seal_aead(crypto, (C::AES_128_CCM, TAG_LEN), key, nonce, aad, body),
@@ -115,7 +116,7 @@ impl<'k> Protection<'k> {
             (cipher, gcm, _) => {
                 let (explicit, body) = fragment.split_first_chunk_mut().ok_or(Discard::Malformed)?;
                 let with = (self.key.key.expose().as_slice(), &nonce(self.key.salt, *explicit));
-                // One call where code must be short, and one for each algorithm where it must be fast.
+                // A single call where code must be short, and a call for each algorithm where code must be fast.
                 let (aead, tag_len) = match (cipher, gcm) {
                     (Cipher::Ccm8, _) if FAST => {
                         let aead = (Some(C::AES_128_CCM), TAG_LEN);
@@ -173,7 +174,7 @@ pub(crate) fn open_aead<'r, C: Crypto, A: AsRef<[u8]>>(
     }
     let aad = associated_data(content.len() as u16);
     let aad = aad.as_ref();
-    // With constants as algorithm and lengths, an image links no combination that no record has.
+    // The algorithm and the lengths are constants, so that an image contains only combinations that records have.
     let opened = match (aead, C::AES_128_GCM, tag.first_chunk::<GCM_TAG_LEN>(), tag.first_chunk::<TAG_LEN>()) {
         (Some(aead), ..) => crypto.open(aead, key, nonce, aad, content, tag),
         (None, Some(gcm), Some(tag), _) => crypto.open(gcm, key, nonce, aad, content, tag),
@@ -181,7 +182,7 @@ pub(crate) fn open_aead<'r, C: Crypto, A: AsRef<[u8]>>(
         _ => Err(NotAuthentic),
     };
     if opened.is_err() {
-        // The records that fail to open are limited where the tag is short (`MAX_FAILED`).
+        // If the tag is short, the number of records that fail to open is limited (`MAX_FAILED`).
         if tag_len == TAG_LEN {
             *failed = failed.saturating_add(1);
         }
