@@ -81,23 +81,24 @@ pub(super) struct Keys {
     /// Credentials file; reloaded when it changes.
     #[arg(long, env = "TEGMEN_CREDENTIALS", value_name = "FILE", default_value = "credentials.toml")]
     pub(super) credentials: PathBuf,
-    /// Allow this to clients without a certificate or key, as 'GET /*'; may be repeated. Default: nothing.
+    /// Allow requests by this rule to clients without a certificate or key, such as 'GET /*'; may be repeated.
+    /// Default: nothing.
     #[arg(long, value_name = "RULE")]
     pub(super) anonymous: Vec<String>,
-    /// Serve OSCORE: the directory of a context, or a directory of several; may be repeated. Requests arrive at the port
-    /// of plain CoAP, which serves nothing else without --plain.
+    /// Serve OSCORE with the context in this directory, or with all contexts in its subdirectories; may be repeated.
+    /// Requests arrive at the port of plain CoAP, which serves nothing else without --plain.
     #[arg(long, value_name = "DIR")]
     pub(super) oscore: Vec<PathBuf>,
     /// Let clients find this server by their context: join the multicast address ff02::3:ffXX:XXXX of each context at this network
     /// interface; may be repeated.
     #[arg(long, value_name = "INTERFACE", requires = "oscore")]
     pub(super) oscore_discovery: Vec<String>,
-    /// Agree on OSCORE contexts with clients by EDHOC (RFC 9528), with the key of this file (made with `tegmen edhoc new`). Requests
-    /// arrive as those of `--oscore`.
+    /// Agree on OSCORE contexts with clients by EDHOC (RFC 9528), with the key of this file (made with `tegmen edhoc
+    /// new`). Requests arrive at the same port as with `--oscore`.
     #[arg(long, value_name = "FILE")]
     pub(super) edhoc: Option<PathBuf>,
-    /// Credentials and rights of the clients of EDHOC: a file with a table [[peer]] for each, with name, credential and, if wanted,
-    /// allow.
+    /// File with the credentials and rights of EDHOC clients: a table [[peer]] for each client, with name, credential
+    /// and, optionally, allow.
     #[arg(long, value_name = "FILE", requires = "edhoc")]
     pub(super) edhoc_clients: Option<PathBuf>,
 }
@@ -208,7 +209,7 @@ pub(super) struct Admin {
     /// --admin-cert-key and --bootstrap.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(super) admin: Option<SocketAddr>,
-    /// The certificate of the interface in PEM, with those of its authorities.
+    /// The certificate of the interface for administrators in PEM, followed by the certificates of its authorities.
     #[arg(long, value_name = "FILE")]
     pub(super) admin_cert: Option<PathBuf>,
     /// The private key of --admin-cert in PEM, readable by its owner only.
@@ -218,7 +219,7 @@ pub(super) struct Admin {
     /// another token while no valid key has the scope keys:write.
     #[arg(long, value_name = "FILE")]
     pub(super) bootstrap: Option<PathBuf>,
-    /// Accept client certificates of these authorities (PEM), too, in place of API keys.
+    /// Also accept client certificates of these authorities (PEM) instead of API keys.
     #[arg(long, value_name = "FILE")]
     pub(super) admin_ca: Option<PathBuf>,
     /// A name for scopes: ROLE=SCOPE,SCOPE; may be repeated.
@@ -237,25 +238,27 @@ pub(super) struct Groups {
     /// IPv4 interface, as in 224.0.1.187%127.0.0.1.
     #[arg(long, value_name = "ADDRESS[%INTERFACE]")]
     pub(super) group: Vec<Group>,
-    /// Delay answers to a group by a random time up to this, so that not all members answer at once.
+    /// Delay answers to a request to a group by a random time, at most by this number of seconds, so that not all
+    /// members answer at once.
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
     pub(super) leisure: f64,
     /// Control groups after Axiom: admit devices over coaps (RFC 9594), evict them, and rekey. Rules of the policy give the
     /// rights at the publisher of this name. It needs --store, which keeps the groups.
     #[arg(long, value_name = "NAME")]
     pub(super) group_controller: Option<String>,
-    /// Sign rekey messages with this private key on secp256r1 in PEM, or a key in a TPM as for --cert-key. Without it each
-    /// member gets its rekey messages alone.
+    /// Sign rekey messages with this private key on secp256r1 in PEM, or a key in a TPM as for --cert-key. Without it
+    /// the server sends separate rekey messages to each member.
     #[arg(long, value_name = "FILE")]
     pub(super) group_key: Option<PathBuf>,
-    /// Send rekey messages by this interface, or those of one group with GROUP=INTERFACE; may be repeated. It is a name as eth0,
-    /// or for IPv4 an address of it. Default: the choice of the system.
+    /// Send rekey messages by this network interface, or those of one group with GROUP=INTERFACE; may be repeated.
+    /// The interface is a name such as eth0, or for IPv4 an address of the interface. Default: the choice of the
+    /// system.
     #[arg(long, value_name = "[GROUP=]INTERFACE", value_parser = group_interface)]
     pub(super) group_interface: Vec<GroupInterface>,
-    /// Milliseconds between two rekey messages, so that a radio network takes them.
+    /// Milliseconds between two rekey messages, so that a radio network can carry them.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=60_000))]
     pub(super) rekey_interval: u64,
-    /// Send the rekey messages of a change N times again, so that members get what was lost.
+    /// Send the rekey messages of a change N times again, so that members get lost messages.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=16))]
     pub(super) rekey_repetitions: u8,
     /// Seconds before rekey messages are sent again for the first time; each later wait is twice as long.
@@ -271,43 +274,45 @@ pub(super) struct Groups {
     /// repeated.
     #[arg(long, value_name = "DIR")]
     pub(super) member: Vec<PathBuf>,
-    /// Ask the controllers of the groups with the pre-shared key in this credentials file for the keys of an epoch that was missed.
+    /// Ask the controllers of groups for the keys of a missed epoch, with the pre-shared key in this credentials
+    /// file.
     #[arg(long, value_name = "FILE")]
     pub(super) member_credentials: Option<PathBuf>,
-    /// The identity in --member-credentials. Default: the only one.
+    /// The identity in --member-credentials. Default: the only identity there.
     #[arg(long, value_name = "NAME", requires = "member_credentials")]
     pub(super) member_identity: Option<String>,
 }
 
 #[derive(Args)]
 pub(super) struct Delegation {
-    /// Delegate sessions: open sessions in the name of devices, which resume them. The CA in this directory, which `tegmen ca init`
-    /// made, issues their certificates. It needs --store, which keeps the devices.
+    /// Be a delegation server with the CA in this directory: open sessions in the name of devices, which resume them.
+    /// `tegmen ca init` makes the CA, which issues the certificates of the devices. It needs --store, which keeps the
+    /// devices.
     #[arg(long, value_name = "DIR")]
     pub(super) delegation_ca: Option<PathBuf>,
-    /// Delegate sessions, with certificates of the authority that has its ACME directory (RFC 8555) at this URL. The server proves
-    /// the names of devices with the challenge http-01, and you agree to the terms of the authority. It needs --store and
-    /// --delegation-acme-dir.
+    /// Be a delegation server, with certificates of the authority whose ACME directory (RFC 8555) is at this URL. The
+    /// server proves the names of devices with the challenge http-01, and you agree to the terms of the authority. It
+    /// needs --store and --delegation-acme-dir.
     #[arg(long, value_name = "URL", conflicts_with = "delegation_ca")]
     pub(super) delegation_acme: Option<Uri>,
     /// Keep the account at the authority, the certificates of devices and their private keys in this directory.
     #[arg(long, value_name = "DIR")]
     pub(super) delegation_acme_dir: Option<PathBuf>,
-    /// Answer the challenges of the authority at this address, to which port 80 of the names of all devices has to lead.
+    /// Answer the challenges of the authority at this address; port 80 of the names of all devices has to lead to it.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "[::]:80")]
     pub(super) delegation_acme_listen: SocketAddr,
-    /// The authority reaches you at this URL, as mailto:ops@example.org.
+    /// URL at which the authority can reach you, such as mailto:ops@example.org.
     #[arg(long, value_name = "URL")]
     pub(super) delegation_acme_contact: Option<String>,
     /// Trust the server of the directory if one of these authorities (PEM) issued its certificate.
     #[arg(long, value_name = "FILE", default_value = "/etc/ssl/certs/ca-certificates.crt")]
     pub(super) delegation_acme_trust: PathBuf,
-    /// Bind the new account to one that the authority has (RFC 8555, section 7.3.4): a file with the identifier of its key, a space,
-    /// and the key in base64url, readable by its owner only.
+    /// Bind the new ACME account to an account that you have at the authority (RFC 8555, section 7.3.4): a file with
+    /// the identifier of its key, a space, and the key in base64url, readable by its owner only.
     #[arg(long, value_name = "FILE")]
     pub(super) delegation_acme_binding: Option<PathBuf>,
-    /// Open sessions of devices with servers whose certificates these authorities (PEM) issued. Without one a device has sessions
-    /// with its peers alone.
+    /// Open sessions between devices and servers elsewhere whose certificates these authorities (PEM) issued. Without
+    /// this option a device has sessions only with its peers.
     #[arg(long, value_name = "FILE")]
     pub(super) delegation_trust: Vec<PathBuf>,
     /// Revocation list of one of the authorities in --delegation-trust, PEM or DER.
@@ -317,8 +322,8 @@ pub(super) struct Delegation {
 
 #[derive(Args)]
 pub(super) struct Directory {
-    /// Be a resource directory (RFC 9176): endpoints register their links at /rd, and clients look them up at /rd-lookup/res and
-    /// /rd-lookup/ep. The rights of a client are those at these paths.
+    /// Be a resource directory (RFC 9176): endpoints register their links at /rd, and clients look them up at
+    /// /rd-lookup/res and /rd-lookup/ep. The policy decides which client may send requests to these paths.
     #[arg(long)]
     pub(super) directory: bool,
     /// Let this identity register other endpoints, at any address: it is a commissioning tool. May be repeated.
@@ -327,15 +332,15 @@ pub(super) struct Directory {
     /// Maximum number of registrations.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) directory_max: u32,
-    /// Register the resources of this server at the resource directory at this URI, as coaps://rd.example.org, and renew the
-    /// registration.
+    /// Register the resources of this server at the resource directory at this URI, such as coaps://rd.example.org,
+    /// and renew the registration.
     #[arg(long, value_name = "URI")]
     pub(super) register: Option<String>,
     /// The name of this server in the directory. Default: the identity in --register-credentials.
     #[arg(long, value_name = "NAME", requires = "register")]
     pub(super) register_name: Option<String>,
-    /// Clients of the directory find this server at this URI, as coaps://[2001:db8::1]:5684. Default: the address of the registration,
-    /// whose port is not that of this server.
+    /// Clients of the directory find this server at this URI, such as coaps://[2001:db8::1]:5684. Default: the
+    /// address and port from which the registration is sent, and this port is not the port of this server.
     #[arg(long, value_name = "URI", requires = "register")]
     pub(super) register_base: Option<String>,
     /// Seconds for which a registration is valid.
@@ -352,43 +357,48 @@ pub(super) struct Delegated {
     /// no private key. It needs --device-state and --device-scope, and at the first start --device-key.
     #[arg(long, value_name = "NAME")]
     pub(super) delegated: Option<String>,
-    /// The device key that `tegmen device imprint` wrote, readable by its owner only. The first start takes it into the state. Remove
-    /// the file then: it leads to the keys of all epochs.
+    /// The device key that `tegmen device imprint` wrote, readable by its owner only. The first start copies the key
+    /// to the state. Remove the file then, because the keys of all epochs can be derived from it.
     #[arg(long, value_name = "FILE")]
     pub(super) device_key: Option<PathBuf>,
     /// Keep the epoch, its keys and the refused connections of the device in this file, which the first start makes. It is a secret.
     #[arg(long, value_name = "FILE")]
     pub(super) device_state: Option<PathBuf>,
-    /// A scope, as `tegmen device imprint --scope` has it: rules with a comma between them, as 'GET /temp,PUT /light'. May be repeated,
-    /// in the same order. A peer has the rights of the scope in its ticket, and no others.
+    /// A scope, as in `tegmen device imprint --scope`: rules with a comma between them, such as 'GET /temp,PUT
+    /// /light'. May be repeated, in the same order as there. A peer has the rights of the scope in its ticket, and no
+    /// others.
     #[arg(long, value_name = "RULES")]
     pub(super) device_scope: Vec<String>,
 }
 
 #[derive(Args)]
 pub(super) struct ProxyOptions {
-    /// Be a forward proxy for the servers that this pattern stands for, as coap://sensor.local, coaps://*.example.org,
-    /// coap://[2001:db8::1]:* or https://api.example.org:8443; may be repeated. A client needs the right to the path
-    /// /proxy/coap/HOST:PORT/PATH, or /proxy/http/..., and asks with Proxy-Uri or Proxy-Scheme.
+    /// Be a forward proxy for the servers that match this pattern, such as coap://sensor.local,
+    /// coaps://*.example.org, coap://[2001:db8::1]:* or https://api.example.org:8443; may be repeated. A client needs
+    /// the right to the path /proxy/coap/HOST:PORT/PATH, or /proxy/http/..., and asks with Proxy-Uri or Proxy-Scheme.
     #[arg(long, value_name = "PATTERN")]
     pub(super) proxy_to: Vec<Pattern>,
-    /// Be a reverse proxy: the resources of the origin at this URI are below this path, as /house=coap://sensor.local; may be repeated.
+    /// Be a reverse proxy: the resources of the origin at this URI are below this path, such as
+    /// /house=coap://sensor.local; may be repeated.
     #[arg(long, value_name = "PATH=URI")]
     pub(super) proxy_reverse: Vec<Reverse>,
-    /// Be a reverse proxy for requests with this Uri-Host: their origin is at this URI, as sensor.example=coap://192.0.2.1. NAME= is a name of
-    /// this server itself. Another Uri-Host that is no address is then refused with 4.04. A client needs the right to the path
-    /// /proxy/host/NAME/PATH. May be repeated.
+    /// Be a reverse proxy for requests with this Uri-Host: their origin is at this URI, such as
+    /// sensor.example=coap://192.0.2.1. NAME= is a name of this server itself. A request with another Uri-Host that
+    /// is not an address is then refused with 4.04. A client needs the right to the path /proxy/host/NAME/PATH. May
+    /// be repeated.
     #[arg(long, value_name = "NAME=URI")]
     pub(super) proxy_host: Vec<VirtualHost>,
-    /// Let HTTP clients use the forward proxy at http://ADDRESS:PORT/hc/ followed by the URI of a resource, as
-    /// http://127.0.0.1:8080/hc/coap://sensor.local/temp. They are clients in clear, so it needs --plain: anyone who can reach the address has
-    /// the rights of these. Give an address of this machine or of a network that you trust.
+    /// Let HTTP clients use the forward proxy at http://ADDRESS:PORT/hc/ followed by the URI of a resource, such as
+    /// http://127.0.0.1:8080/hc/coap://sensor.local/temp. HTTP clients count as unprotected clients, so the option
+    /// needs --plain: anyone who can reach the address has the rights of unprotected clients. Give an address of this
+    /// machine or of a network that you trust.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(super) proxy_http: Option<SocketAddr>,
     /// Maximum number of bytes of stored responses; 0 stores nothing.
     #[arg(long, value_name = "BYTES", default_value_t = ProxyConfig::default().cache)]
     pub(super) proxy_cache: usize,
-    /// Maximum number of bytes of stored responses that the requests of one client are the cause of. Clients without a name count by address.
+    /// Maximum number of bytes of stored responses to the requests of one client. Clients without a name count by
+    /// address.
     #[arg(long, value_name = "BYTES", default_value_t = ProxyConfig::default().cache_of_client)]
     pub(super) proxy_cache_client: usize,
     /// Requests that may wait for one origin at the same time (NSTART, RFC 7252). Others wait in a queue.
@@ -428,8 +438,9 @@ pub(super) struct Limits {
     /// seconds, so that a repeated request is not executed twice; a POST or PATCH for which there is no space is answered with 5.03.
     #[arg(long, value_name = "BYTES", default_value_t = 256 << 20, value_parser = body_size)]
     pub(super) max_exchange_bytes: usize,
-    /// Send up to N notifications in a row as non-confirmable: faster, but some may be lost. A notification that would
-    /// exceed one byte per second without a sign of the client is confirmable all the same (PROBING_RATE, RFC 7252).
+    /// Send up to N notifications in a row as non-confirmable: faster, but some may be lost. A notification that
+    /// would exceed one byte per second to a client that does not respond is confirmable in any case (PROBING_RATE,
+    /// RFC 7252).
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) unconfirmed: u8,
     /// Require plain clients to prove their address with the Echo option (RFC 9175) before they get a long answer.
@@ -443,8 +454,8 @@ pub(super) struct Limits {
     /// burst. 0 sets no limit.
     #[arg(long, value_name = "N,N", value_parser = hello_limits, default_value = "2000,20000")]
     pub(super) hello_limits: HelloLimits,
-    /// Signatures and decryptions per second with an RSA key or a key in a TPM, for clients that have not proved anything
-    /// yet; 0 sets no limit. Further handshakes wait; their clients start again if that takes too long.
+    /// Signatures and decryptions per second with an RSA key or a key in a TPM, for unauthenticated clients; 0 sets
+    /// no limit. Further handshakes wait; their clients start again if that takes too long.
     #[arg(long, value_name = "N", default_value_t = ServerConfig::default().sessions.signatures_per_second)]
     pub(super) signatures_per_second: u32,
 }
@@ -496,11 +507,11 @@ pub(super) struct LogOptions {
 
 #[derive(Args)]
 pub(super) struct Service {
-    /// Serve counters as OpenMetrics at http://ADDRESS:PORT/metrics, and whether the server works at /live and /ready, on at
-    /// most 16 connections at once. Anyone who can reach the address can read them.
+    /// Serve counters as OpenMetrics at http://ADDRESS:PORT/metrics, and the health of the server at /live and
+    /// /ready, on at most 16 connections at once. Anyone who can reach the address can read both.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(super) metrics: Option<SocketAddr>,
-    /// Seconds that a server which is to end waits for responses of commands that still run.
+    /// Seconds for which a server that is stopping waits for the responses of commands that still run.
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
     pub(super) drain: f64,
 }
