@@ -18,7 +18,7 @@ use tegmen_host::x509::{
 /// The certificate and private key that prove our own identity.
 #[derive(Args)]
 pub(crate) struct Own {
-    /// Our certificate in PEM, followed by the certificates that issued it, up to one that the peer trusts.
+    /// Own certificate in PEM, followed by the certificates that issued it, up to a certificate that the peer trusts.
     #[arg(long, value_name = "FILE", requires = "cert_key")]
     cert: Option<PathBuf>,
     /// Private key of --cert in PEM, readable by its owner only; or a key in a TPM: tpm:0x81010001, or the file of a
@@ -54,11 +54,11 @@ pub(crate) struct Servers {
 pub(crate) struct Clients {
     #[command(flatten)]
     own: Own,
-    /// Certificates of authorities in PEM. Clients with a certificate that one of these issued are accepted, and identified
-    /// by its subject.
+    /// Accept clients with a certificate that one of these authorities (PEM) issued, and identify each client by the
+    /// subject of its certificate.
     #[arg(long, value_name = "FILE")]
     client_ca: Vec<PathBuf>,
-    /// Revocation list of one of these authorities, PEM or DER; reloaded when it changes.
+    /// Revocation list of one of the authorities in --client-ca, PEM or DER; reloaded when it changes.
     #[arg(long, value_name = "FILE")]
     client_crl: Vec<PathBuf>,
     /// Plain list of revoked certificates: lines of SHA-256 digests, or of `serial HEX issuer NAME`.
