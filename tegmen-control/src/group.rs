@@ -1,8 +1,9 @@
-//! Groups after Axiom ([`tegmen::axiom`]) at their controller.
+//! The controller of Axiom groups ([`tegmen::axiom`]).
 //!
-//! A [`KeyTree`] has the keys of one group, and makes the messages that replace them. A [`Controller`] keeps groups in a store:
-//! it creates them, admits and evicts members, and begins epochs. [`send()`] sends its messages, and [`server`] serves it over CoAP
-//! after RFC 9594. A member that an operator provisions reads its keys by [`MemberFile::open`].
+//! A [`KeyTree`] has the keys of one group, and makes the messages that replace keys. A [`Controller`] keeps groups in
+//! a store: it creates groups, admits and evicts members, and begins epochs. [`send()`] sends the messages of the
+//! controller, and [`server`] serves the controller over CoAP (RFC 9594). A member that an operator provisions reads
+//! its keys with [`MemberFile::open`].
 
 mod config;
 mod controller;

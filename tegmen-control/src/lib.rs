@@ -1,12 +1,15 @@
-//! Control plane of Tegmen.
+//! The control plane of Tegmen.
 //!
-//! [`access`] decides on rights: a [policy](access::policy) in one file. It has no input and output: its functions take values
-//! and the clock, and return answers. [`state`] is what its server keeps in a store, and [`audit`] is the log of its decisions.
-//! A device registers itself by [`enrolment`]. [`service`] joins the three, and [`server`] serves it over CoAP.
-//! [`subscriber`] is the other end of introspection, and [`agent`] is that end for programs with another DTLS stack.
-//! [`publisher`] is a publisher with a protokey that takes tokens from the server, [`resource_server`] one with
-//! OSCORE that takes them from clients, and [`token_client`] such a client. [`group`] is the controller of groups after Axiom.
-//! [`delegation`] is the server of devices with delegated sessions, and [`delegated`] is such a device on a host.
+//! [`access`] decides on rights, with a [policy](access::policy) in one file. It has no input and output: its functions
+//! take values and the time, and return answers. [`state`] is the data that the access control server keeps in a store,
+//! and [`audit`] is the log of its decisions. A device registers itself by [`enrolment`]. [`service`] joins these
+//! modules, and [`server`] serves them over CoAP.
+//!
+//! [`subscriber`] is a subscriber that resolves introspection tickets, and [`agent`] does this for programs with
+//! another DTLS stack. [`publisher`] is a publisher with a protokey that takes tokens from the server.
+//! [`resource_server`] is a publisher with OSCORE that takes tokens from clients, and [`token_client`] is a client that
+//! brings them. [`group`] is the controller of Axiom groups. [`delegation`] is the server of devices with delegated
+//! sessions, and [`delegated`] is such a device on a host.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),

@@ -1,4 +1,4 @@
-//! Backups: consistent copies of a database, and databases made of them that repeat no number.
+//! Backups of a database. A backup is a consistent copy. A database that is restored from a backup repeats no number.
 //!
 //! ```text
 //! tegmen backup 1                  the format
@@ -10,13 +10,13 @@
 //!                                  an empty line, and the database
 //! ```
 //!
-//! A backup does not contain which numbers were used after it was made. So [`restore`] moves each
-//! [`Number`](crate::store::Number) to the highest value that its pace allows at the time of the restore, and revisions
-//! in the same way. It forgets sessions and the numbers of contexts: [`Database::was_recovered`] is then true, and a
-//! context without a row begins above every number that the pace of contexts allows. It also forgets history: each
-//! watcher receives an error, because its revisions were compacted.
+//! A backup does not record the numbers that are used later. So [`restore`] moves each [`Number`](crate::store::Number)
+//! to the highest value that its pace allows at the time of the restore, and moves the revisions in the same way. It
+//! deletes the sessions and the numbers of contexts. [`Database::was_recovered`] then returns true, and a context
+//! without a row begins above every number that the pace of contexts allows. The restore also deletes the history, so
+//! each watcher receives [`StoreError::Compacted`](crate::StoreError::Compacted).
 //!
-//! Changes after the backup was made are lost, revocations among them.
+//! All changes after the time of the backup are lost. This includes revocations.
 
 use crate::clock;
 use crate::database::{Database, Options, recoverable, retake};
@@ -35,24 +35,25 @@ use tegmen_base::private;
 
 /// The first line of a backup.
 const FORMAT: &str = "tegmen backup 1\n";
-/// Milliseconds by which the clock may be behind the time of the backup.
+/// Milliseconds by which the clock may be behind the time at which the backup was made.
 const CLOCK_TOLERANCE: u64 = 120_000;
-/// Maximum number of bytes before the database.
+/// Maximum number of bytes of the lines before the database.
 const MAX_HEADER: usize = 1024;
 
-/// The description of a backup.
+/// The description of a backup, which precedes the database in the file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// The time at which it was made, in seconds since 1970.
+    /// The time at which the backup was made, in seconds since 1970.
     pub made: u64,
     /// The newest revision of the copy.
     pub revision: u64,
-    /// The length of the database in bytes.
+    /// The length of the copied database in bytes.
     pub bytes: u64,
-    /// SHA-256 of the database, in hexadecimal.
+    /// SHA-256 of the copied database, in hexadecimal.
     pub sha256: String,
-    /// That digest, sealed under the data key of the database, in hexadecimal. Empty for a database without a sealing key.
+    /// The digest `sha256`, sealed under the data key of the database, in hexadecimal. Empty for a database without a
+    /// sealing key.
     pub authentic: String,
 }
 
@@ -83,7 +84,7 @@ pub enum BackupError {
         /// The reason, and the next step.
         why: String,
     },
-    /// There is a database already.
+    /// The database to restore exists already.
     #[error("{file}: there is a database: move it away first; if it is intact, it is newer than the backup")]
     Exists {
         /// The path of the database.
@@ -94,19 +95,19 @@ pub enum BackupError {
     State(#[from] StateError),
 }
 
-/// An error of the system at a file.
+/// Returns a function that makes the error for a file from an error of the system.
 fn failed(file: &Path) -> impl Fn(io::Error) -> BackupError {
     let file = file.display().to_string();
     move |source| BackupError::File { file: file.clone(), source }
 }
 
-/// An error of SQLite at a file.
+/// Returns a function that makes the error for a file from an error of SQLite.
 fn spoiled(file: &Path) -> impl Fn(rusqlite::Error) -> BackupError {
     let file = file.display().to_string();
     move |error| BackupError::Damaged { file: file.clone(), why: error.to_string() }
 }
 
-/// Makes a file that only its owner may read, or empties it.
+/// Creates an empty file that only its owner may read. Empties an existing file.
 fn make(file: &Path) -> Result<File, BackupError> {
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(true);
@@ -114,11 +115,11 @@ fn make(file: &Path) -> Result<File, BackupError> {
 }
 
 impl Database {
-    /// Writes a consistent copy of the database to `to`, as it is after all changes that were asked for before. Changes wait
-    /// while it is copied. An existing file is replaced.
+    /// Writes a consistent copy of the database to `to`. The copy contains all changes that were queued before. Later
+    /// changes wait until the copy is complete. An existing file is replaced.
     ///
     /// # Errors
-    /// [`BackupError`]; an existing file stays.
+    /// [`BackupError`]; an existing file then stays unchanged.
     pub fn backup(&self, to: &Path) -> Result<Manifest, BackupError> {
         let (copy, draft) = (beside(to, "copy"), beside(to, "new"));
         let made = self.write_backup(to, &copy, &draft);
@@ -149,7 +150,7 @@ impl Database {
     }
 }
 
-/// Copies everything to `to`. Returns the SHA-256 and the length.
+/// Copies all bytes of `from` to `to`. Returns their SHA-256 and their number.
 fn digest(from: &mut impl Read, to: &mut impl Write) -> io::Result<([u8; 32], u64)> {
     let (mut hash, mut len, mut buffer) = (Sha256::new(), 0, vec![0; 1 << 16]);
     loop {
@@ -162,11 +163,12 @@ fn digest(from: &mut impl Read, to: &mut impl Write) -> io::Result<([u8; 32], u6
     Ok((hash.finalize().into(), len))
 }
 
-/// Verifies a backup: that it is whole, that SQLite finds no fault in it, and that it was made by a database under the same
-/// sealing key.
+/// Verifies that a backup is complete, that SQLite finds no fault in the database, and that the database has the
+/// sealing key of `keeper`.
 ///
 /// # Errors
-/// [`BackupError`]. A backup of a database with a sealing key needs `keeper`; with `keeper`, one without is refused.
+/// [`BackupError`]. A backup of a database with a sealing key needs `keeper`. With `keeper`, a backup of a database
+/// without a sealing key is refused.
 pub fn verify(backup: &Path, keeper: Option<&dyn Keeper>) -> Result<Manifest, BackupError> {
     let draft = beside(backup, "check");
     let checked = extract(backup, &draft, keeper);
@@ -174,10 +176,10 @@ pub fn verify(backup: &Path, keeper: Option<&dyn Keeper>) -> Result<Manifest, Ba
     checked
 }
 
-/// Makes the database `file` from a backup, and moves all numbers forward.
+/// Creates the database `file` from a backup, and moves all numbers forward.
 ///
 /// # Errors
-/// [`BackupError`], as [`verify`]; [`BackupError::Exists`] if there is a database.
+/// [`BackupError`], as in [`verify`]; [`BackupError::Exists`] if `file` exists.
 pub fn restore(backup: &Path, file: &Path, options: Options) -> Result<Manifest, BackupError> {
     let name = file.file_name().ok_or_else(|| failed(file)(io::ErrorKind::IsADirectory.into()))?;
     let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -250,7 +252,7 @@ fn extract(backup: &Path, draft: &Path, keeper: Option<&dyn Keeper>) -> Result<M
     Ok(manifest)
 }
 
-/// Reads up to the empty line; `None` if this is no backup.
+/// Reads the lines up to the empty line; returns `None` if the file is no backup.
 fn read_header(reader: &mut impl Read) -> io::Result<Option<Manifest>> {
     let (mut header, mut byte) = (Vec::new(), [0]);
     while !header.ends_with(b"\n\n") {

@@ -2,34 +2,34 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// True if a time, in seconds since 1970, is in the future: the clock went back.
+/// Returns true if a time, in seconds since 1970, is in the future. The clock has then gone back.
 pub fn is_in_future(written: u64) -> bool {
     written > now().saturating_add(CLOCK_TOLERANCE)
 }
 
-/// Seconds since 1970.
+/// Returns the seconds since 1970.
 pub fn now() -> u64 {
     now_millis() / 1000
 }
 
-/// Milliseconds since 1970.
+/// Returns the milliseconds since 1970.
 pub fn now_millis() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
-/// Milliseconds of a day.
+/// Milliseconds in a day.
 pub const DAY: u64 = 24 * 3600 * 1000;
 
-/// Returns the end of the numbers that may have been used at `now`, at a pace of `pace` numbers a day since `since`, both in
-/// milliseconds since 1970, and with the numbers of a day beforehand. No lease ever ends above, so after a loss of all state
-/// the numbers above are unused.
+/// Returns the first number that cannot have been used until `now`, at a pace of `pace` numbers a day since `since`.
+/// Both times are in milliseconds since 1970. The numbers of one more day are allowed. No lease ends above the returned
+/// number, so all numbers from there are unused even after a loss of all state.
 pub fn allowed(pace: u64, since: u64, now: u64) -> u64 {
     let time = now.saturating_sub(since).saturating_add(DAY);
     let allowed = u128::from(time).saturating_mul(pace.into()) / u128::from(DAY);
     u64::try_from(allowed).unwrap_or(u64::MAX)
 }
 
-/// Seconds by which a clock may go back without being noticed: what time services correct.
+/// Seconds by which a clock may go back without an error, because time services make such corrections.
 const CLOCK_TOLERANCE: u64 = 120;
 
 #[cfg(test)]

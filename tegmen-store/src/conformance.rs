@@ -18,23 +18,23 @@ mod transactions;
 use crate::store::{Revision, Scan, Store, Transaction, Value};
 use std::time::Duration;
 
-/// A driver, and one place that keeps its rows.
+/// A driver that a test examines, and one place that stores its rows.
 pub trait Driver {
-    /// The store of the driver.
+    /// The type of the store.
     type Store: Store;
 
-    /// Opens the store: empty at first, later with the rows that it had, and able to seal secrets. The store that was opened
-    /// before was dropped, or was given to [`Self::crash`].
+    /// Opens the store, which must be able to seal secrets. The first store is empty; a later one has the rows of the
+    /// previous one. The previous store was dropped, or was passed to [`Self::crash`].
     fn open(&self) -> Self::Store;
 
-    /// Ends a store as `kill -9` of its process does.
+    /// Ends a store as `kill -9` would end its process.
     fn crash(&self, store: Self::Store);
 
-    /// Lets this time pass for leases.
+    /// Lets the time `time` pass for leases.
     fn pass(&self, time: Duration);
 }
 
-/// A case, which panics if the driver does not pass it.
+/// A case of the conformance test. It panics if the driver does not pass.
 pub struct Case<D> {
     /// The statement that the case checks, as a name.
     pub name: &'static str,
@@ -79,13 +79,13 @@ fn put(key: &str, text: &str) -> Transaction {
     Transaction::default().put(key, plain(text))
 }
 
-/// The text of a row, at the newest revision or at an earlier one.
+/// Returns the text of a row, at the newest revision or at an earlier one.
 fn text(store: &impl Store, key: &str, at: Option<Revision>) -> Option<String> {
     let entry = store.read(key.as_bytes(), at).wait().expect("a read").entry?;
     entry.value.plain().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
 }
 
-/// The keys that begin with `prefix`, from pages of `most`.
+/// Returns the keys that begin with `prefix`, which are read in pages of `most` rows.
 fn keys(store: &impl Store, prefix: &str, most: usize) -> Vec<String> {
     let (mut scan, mut keys) = (Some(Scan::of(prefix, most)), Vec::new());
     while let Some(this) = scan {

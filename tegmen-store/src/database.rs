@@ -1,6 +1,7 @@
-//! Many numbers, and the rows of a [`Store`](crate::Store), in one SQLite file. One thread writes it, and combines changes
-//! that arrive close together into one transaction. Numbers and rows share the file, the thread and the commit: so one
-//! synchronization makes both durable, and there is one lock, one place and one backup.
+//! The numbers of all contexts, and the rows of a [`Store`](crate::Store), in one SQLite file. One thread writes the
+//! file. It combines changes that arrive close together into one transaction. Numbers and rows share the file, the
+//! thread and the commit. So one synchronization of the disk makes both durable, and there is one lock, one place and
+//! one backup.
 //!
 //! ```text
 //! state.db          a row for each context and session, and for each revision of a key; WAL, synchronous
@@ -8,14 +9,14 @@
 //! state.db.place    a file whose identity the database knows: a new one whenever a lease moves on
 //! ```
 //!
-//! A restored backup is an intact database, so it cannot show that it is old. A file beside the database solves this.
-//! Before an existing lease moves forward, the server creates a new file, the commit names this file, and the file
-//! replaces the old one; only then may the lease be used. If a database names neither the file in place nor the file
-//! that was about to replace it, it is not the last one.
+//! A restored backup is an intact database, so its content does not show that it is old. The file `state.db.place`
+//! shows it. Before an existing lease moves forward, the server creates a new file, the commit names this file, and the
+//! file replaces the old one. Only then may the lease be used. So the newest database names either the file in place or
+//! the file that was about to replace it. A database that names neither is an older version, and is refused.
 //!
-//! Revisions are leased, like other numbers: the end of a lease of [`REVISIONS`] is durable, with a new place, before the
-//! first of them is used, and the next process begins after the end. So no revision comes twice, whether a
-//! process ended between a revision and its commit, or an older copy of the database was opened.
+//! Revisions are leased like other numbers. The end of a lease of [`REVISIONS`] is durable, with a new place, before
+//! the first revision of the lease is used. The next process begins after this end. So no revision is used twice, even
+//! if a process ended between a revision and its commit, or an older copy of the database was opened.
 
 mod applying;
 mod calls;
@@ -46,7 +47,7 @@ use std::time::{Duration, Instant};
 use tegmen_base::crypto::KEY_LEN;
 use writer::Writer;
 
-/// An open database. Clones are the same one; the last of them closes it.
+/// An open database. All clones use the same database. It is closed when the last clone is dropped.
 #[derive(Clone)]
 pub struct Database(Arc<Shared>);
 
@@ -62,27 +63,28 @@ struct Shared {
 pub enum Change {
     /// Writes the row of this name.
     Put(String, Numbers),
-    /// Moves the numbers of this name, and everything else of the row stays. Without such a row nothing happens.
+    /// Changes the next number and the window of the row of this name. All other fields stay. Without such a row,
+    /// nothing changes.
     Move(String, u64, Option<[u64; 2]>),
     /// Removes the row of this name.
     Remove(String),
 }
 
-/// Receives the result of a change, when it is durable or failed.
+/// Receives the result of a change when the change is durable or has failed.
 pub type Done = Box<dyn FnOnce(Result<(), String>) + Send>;
 
-/// The conditions under which a database is open.
+/// The options with which a database is opened.
 #[derive(Clone)]
 pub struct Options {
     /// The key under which secrets are sealed; without it secrets are neither written nor read.
     pub sealing: Option<Arc<dyn Keeper>>,
-    /// Time since any instant, which never goes back; for leases.
+    /// Clock for leases: the time since any fixed instant. It never goes back.
     pub monotonic: Arc<dyn Fn() -> Duration + Send + Sync>,
-    /// Milliseconds since 1970; for the pace of numbers.
+    /// Clock for the pace of numbers: milliseconds since 1970.
     pub wall: Arc<dyn Fn() -> u64 + Send + Sync>,
-    /// The files below the database.
+    /// The file system that holds the database.
     pub files: Arc<dyn Files>,
-    /// Revisions of which history is kept, at least.
+    /// Minimum number of revisions whose history is kept.
     pub history: u64,
     /// Pages of 4096 bytes after which SQLite moves the log into the database.
     pub checkpoint_pages: u32,
@@ -108,15 +110,15 @@ enum Order {
     Load(String, Sender<Vec<(String, Numbers)>>),
     /// Copies the database to a file.
     Copy(PathBuf, Sender<Result<Copied, String>>),
-    /// Writes the changes that wait, and answers `Ok` if all earlier changes are durable.
+    /// Writes the waiting changes, and answers `Ok` if all earlier changes are durable.
     Flush(Sender<Result<(), String>>),
-    /// Ends as a power cut does: changes that wait are lost.
+    /// Ends the thread as a power cut would: changes that wait are lost.
     Abandon,
     Close,
 }
 
 impl Database {
-    /// Opens the database, or makes one.
+    /// Opens the database. Creates it if the file does not exist.
     ///
     /// # Errors
     /// [`StateError`], whose text has the cause and the next step.
@@ -127,7 +129,7 @@ impl Database {
     /// Does the same as [`Self::open`], with other options.
     ///
     /// # Errors
-    /// As [`Self::open`], and [`StateError::Sealing`] if the sealing key is another one.
+    /// Those of [`Self::open`], and [`StateError::Sealing`] if the database was made with another sealing key.
     pub fn open_with(file: &Path, options: Options) -> Result<Self, StateError> {
         Self::begin(file, false, options)
     }
@@ -159,7 +161,7 @@ impl Database {
         Ok(Self(Arc::new(Shared { file, guard, was_recovered, orders, writer: Mutex::new(Some(thread)) })))
     }
 
-    /// Opens a database and closes it again, so that it knows the file beside it.
+    /// Opens a database and closes it again, so that the database knows the identity of its `.place` file.
     pub(crate) fn take_place(file: &Path, options: Options, guard: Guard) -> Result<(), StateError> {
         let _locked = guard;
         Writer::open(file, false, options).map(drop)
@@ -178,15 +180,15 @@ impl Database {
         &self.0.file
     }
 
-    /// Ends as a power cut does: what is not on the disk is lost. For tests of what comes after.
+    /// Ends the database as a power cut would: changes that are not on the disk are lost. For tests of recovery.
     pub fn abandon(&self) {
         self.end(Order::Abandon);
     }
 
-    /// Returns when everything that was asked for before is on the disk.
+    /// Returns when all earlier changes are on the disk.
     ///
     /// # Errors
-    /// [`StateError::File`] if some of it is not.
+    /// [`StateError::File`] if a change could not be written.
     pub fn flush(&self) -> Result<(), StateError> {
         let (sender, receiver) = mpsc::channel();
         self.order(Order::Flush(sender));
@@ -205,19 +207,19 @@ impl Database {
         self.0.was_recovered
     }
 
-    /// Returns the rows whose names begin so, in the order of their names.
+    /// Returns the rows whose names begin with `prefix`, in the order of their names.
     pub fn load(&self, prefix: &str) -> Vec<(String, Numbers)> {
         let (sender, receiver) = mpsc::channel();
         self.order(Order::Load(prefix.to_owned(), sender));
         receiver.recv().unwrap_or_default()
     }
 
-    /// Queues a change. Calls `done` on the writing thread when the change is durable.
+    /// Queues a change. The thread that writes calls `done` when the change is durable or has failed.
     pub fn change(&self, change: Change, done: Option<Done>) {
         self.order(Order::Change(change, done));
     }
 
-    /// Makes a change that is durable after this.
+    /// Makes a change, and returns when the change is durable.
     ///
     /// # Errors
     /// The reason why the change is not durable.
@@ -258,7 +260,8 @@ impl Drop for Shared {
     }
 }
 
-/// Returns the time, in milliseconds since 1970, that limits the numbers which may have been used.
+/// Returns the current time in milliseconds since 1970. The pace limits the numbers that may have been used until this
+/// time.
 ///
 /// # Errors
 /// [`StateError::Untrusted`] if the clock is not set.
@@ -274,11 +277,11 @@ pub(crate) fn recoverable(file: &Path, options: &Options) -> Result<u64, StateEr
     Ok(now)
 }
 
-/// Resets a database that cannot be trusted. It forgets the sessions, so that clients perform new handshakes, and
-/// moves every context past all numbers that may have been used.
+/// Resets a database that cannot be trusted. Deletes the sessions, so that clients perform new handshakes, and moves
+/// every context past all numbers that may have been used.
 ///
 /// # Errors
-/// [`StateError`]; [`StateError::InUse`] while another process has it.
+/// [`StateError`]; [`StateError::InUse`] while another process has the database open.
 pub fn recover(file: &Path) -> Result<(), StateError> {
     Database::begin(file, true, Options::default()).map(drop)
 }

@@ -5,7 +5,7 @@ use std::io;
 /// The reason why state cannot be used. Each message names the next step.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// A file cannot be read or written.
+    /// A file could not be read or written.
     #[error("{file}: {source}: sessions are kept there; correct the path, or the permissions there")]
     File {
         /// The path of the file.
@@ -13,7 +13,7 @@ pub enum StateError {
         /// The error of the system.
         source: io::Error,
     },
-    /// Others on this machine can read the key.
+    /// Other users of this machine can read the key.
     #[error("{file}: others may read it (mode {mode:03o}), and it holds a key: chmod 600 {file}")]
     Exposed {
         /// The path of the file.
@@ -21,7 +21,7 @@ pub enum StateError {
         /// Its permission bits.
         mode: u32,
     },
-    /// Another process uses it.
+    /// Another process uses the file.
     #[error("{file}: another process uses this state; end it first, two would use the same nonces")]
     InUse {
         /// The path of the file.
@@ -37,7 +37,7 @@ pub enum StateError {
         /// The next step.
         way_out: String,
     },
-    /// The database has tables of another version of the program.
+    /// The tables of the database have the version of another program.
     #[error(
         "{file}: its tables have version {found}, and this program knows those up to {known}: use the program that wrote \
          it, or a newer one"

@@ -1,16 +1,16 @@
-//! Rows with revisions in a cluster of etcd, for several servers that share them.
+//! A store of rows with revisions in a cluster of etcd, which several servers share.
 //!
 //! ```text
 //! NAME/row/KEY      a row of the store: a byte for its kind, and its content
 //! NAME/data-key     the data key, sealed under the sealing key
 //! ```
 //!
-//! The driver speaks HTTP with etcd's JSON gateway, which needs no generated code. A thread of its own holds the connections, so
-//! that a caller needs no runtime. Revisions and leases are those of etcd; a snapshot of etcd that is restored repeats revisions.
+//! The driver uses the JSON gateway of etcd over HTTP, which needs no generated code. A separate thread holds the
+//! connections, so a caller needs no asynchronous runtime. Revisions and leases are those of etcd. If a snapshot of
+//! etcd is restored, revisions repeat.
 //!
-//! A call fails with [`StoreError::Unavailable`] within about five seconds if a majority of the
-//! members does not answer. [`Store::changes`] waits, and continues after the
-//! change that it returned last.
+//! If a majority of the members does not answer, a call fails with [`StoreError::Unavailable`] within about five
+//! seconds. Only [`Store::changes`] waits, and continues after the change that it returned last.
 
 mod address;
 mod cluster;
@@ -39,7 +39,7 @@ use tokio::sync::oneshot;
 use watching::Watches;
 use wire::{Base64, Compare, Operation, PutRequest, RangeRequest, RangeResponse, TxnRequest, TxnResponse};
 
-/// A store in a cluster. Clones are the same one; the last of them ends the connections.
+/// A store in a cluster. Clones use the same store. The connections end when the last clone is dropped.
 #[derive(Clone)]
 pub struct Etcd(Arc<Shared>);
 
@@ -56,11 +56,12 @@ struct Calls {
 }
 
 impl Etcd {
-    /// Connects to a cluster, and reads the data key of the store, or draws it. Without `sealing`, secrets are neither written
-    /// nor read.
+    /// Connects to a cluster. Reads the data key of the store, or makes a random one. Without `sealing`, secrets are
+    /// neither written nor read.
     ///
     /// # Errors
-    /// [`StateError::Unreachable`] without a majority of the members, [`StateError::Sealing`] if the sealing key is another one.
+    /// [`StateError::Unreachable`] without a majority of the members, [`StateError::Sealing`] if the store was made
+    /// with another sealing key.
     pub fn open(address: &Address, sealing: Option<&dyn Keeper>) -> Result<Self, StateError> {
         let failed = |source| StateError::File { file: address.to_string(), source };
         let (end, ended) = oneshot::channel::<()>();
@@ -117,14 +118,14 @@ fn run<T: Send + 'static>(runtime: &Handle, task: impl Future<Output = T> + Send
 }
 
 impl Cluster {
-    /// The sealed data key, if there is one.
+    /// Reads the sealed data key, if there is one.
     async fn data_key(&self) -> Result<Option<Vec<u8>>, StoreError> {
         let request = RangeRequest { key: Base64(self.address.data_key()), ..Default::default() };
         let found: RangeResponse = self.gateway.call("/v3/kv/range", &request, true).await.map_err(unavailable)?;
         Ok(found.kvs.into_iter().next().map(|row| row.value.0))
     }
 
-    /// Stores a sealed data key unless there is one. Returns the one that is there.
+    /// Stores a sealed data key, unless the store has one. Returns the key that the store has.
     async fn keep_data_key(&self, sealed: Vec<u8>) -> Result<Vec<u8>, StoreError> {
         let key = || Base64(self.address.data_key());
         let request = TxnRequest {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 use tegmen_base::private;
 
-/// Returns `FILE.extension`, whatever extension the file has itself.
+/// Returns the path `FILE.extension`. An extension that `file` already has stays.
 pub fn beside(file: &Path, extension: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(".");
@@ -14,12 +14,12 @@ pub fn beside(file: &Path, extension: &str) -> PathBuf {
     name.into()
 }
 
-/// Returns the directory of a file.
+/// Returns the path of the directory that contains a file.
 pub fn directory_of(file: &Path) -> &Path {
     file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Makes new names in the directory of `file` durable.
+/// Makes changes of names in the directory of `file` durable.
 ///
 /// # Errors
 /// The error of the system.
@@ -27,8 +27,8 @@ pub fn sync_directory(file: &Path) -> io::Result<()> {
     File::open(directory_of(file))?.sync_all()
 }
 
-/// Gives the file `from`, whose content is durable, the name `to`, durably. A file of this name goes: a reader has all of the old
-/// one or all of the new one.
+/// Renames the file `from`, whose content is durable, to `to`, and makes the new name durable. An existing file `to` is
+/// replaced: a reader gets either the complete old file or the complete new file.
 ///
 /// # Errors
 /// The error of the system.
@@ -37,17 +37,17 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     sync_directory(to)
 }
 
-/// The read permission of a file.
+/// The users who may read a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Readers {
     /// Only the owner.
     Owner,
-    /// Everyone, within the defaults of the system.
+    /// All users, unless the defaults of the system restrict the permissions.
     All,
 }
 
-/// Writes a file whole and durably, and replaces an existing one: a reader, and a start after a power cut, has all of the old content
-/// or all of the new one.
+/// Writes a complete file durably, and replaces an existing one. A reader, also after a power cut, gets either the
+/// complete old content or the complete new content.
 ///
 /// # Errors
 /// The error of the system.
@@ -66,7 +66,7 @@ pub fn replace(file: &Path, bytes: &[u8], readers: Readers) -> io::Result<()> {
     rename(&draft, file)
 }
 
-/// Returns the identity of a file, which differs from that of a copy: its inode and its time of creation.
+/// Returns the identity of a file: its inode and its time of creation. A copy of the file has another identity.
 pub fn identity(meta: &Metadata) -> String {
     let born = meta.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok()).map_or(0, |at| at.as_nanos());
     #[cfg(unix)]
@@ -76,42 +76,43 @@ pub fn identity(meta: &Metadata) -> String {
     format!("{inode}:{born}")
 }
 
-/// The file system below a database and its place. A test has another one, which loses what was not synced.
+/// The file system below a database and its place. Tests use an implementation that loses data which was not
+/// synchronized.
 pub trait Files: Send + Sync {
-    /// Makes a file for its owner alone, if it is not there.
+    /// Creates a file that only its owner may read and write, if it does not exist.
     ///
     /// # Errors
     /// The error of the system.
     fn make(&self, file: &Path) -> io::Result<()>;
 
-    /// Makes the content of a file, and the file itself, durable.
+    /// Makes the content of a file and its metadata durable.
     ///
     /// # Errors
     /// The error of the system.
     fn sync(&self, file: &Path) -> io::Result<()>;
 
-    /// Does the same as [`sync_directory`].
+    /// Makes changes of names in the directory of `file` durable, as [`sync_directory`] does.
     ///
     /// # Errors
     /// The error of the system.
     fn sync_directory(&self, file: &Path) -> io::Result<()>;
 
-    /// Gives a file the name of another one, which goes.
+    /// Renames a file. An existing file of the new name is replaced.
     ///
     /// # Errors
     /// The error of the system.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Removes a file, if it is there.
+    /// Removes a file if it exists.
     ///
     /// # Errors
     /// The error of the system.
     fn remove(&self, file: &Path) -> io::Result<()>;
 
-    /// Returns the identity of a file, as [`identity`] does; `None` if it is not there.
+    /// Returns the identity of a file, as [`identity`] does; `None` if the file does not exist.
     fn identity(&self, file: &Path) -> Option<String>;
 
-    /// Returns the name of the SQLite VFS that has these files; `None` for that of the system.
+    /// Returns the name of the SQLite VFS for these files; `None` for the default VFS of the system.
     fn vfs(&self) -> Option<&str>;
 }
 

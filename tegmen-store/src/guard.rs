@@ -1,4 +1,4 @@
-//! The key file beside a place of state, and the lock on it.
+//! The key file beside a database or a file of numbers, and the lock on the key file.
 
 use crate::StateError;
 use crate::files::{beside, sync_directory};
@@ -11,18 +11,19 @@ use tegmen_base::hex::{from_hex, to_hex};
 use tegmen_base::private;
 use tegmen_base::secret::Secret;
 
-/// The files beside a place of state: the key that encrypts sessions, generated once, and the lock.
+/// The key that encrypts sessions, in a file beside a database or a file of numbers. The key is generated once. The key
+/// file is locked.
 pub struct Guard {
     key: Secret<KEY_LEN>,
     _lock: Locked,
 }
 
 impl Guard {
-    /// Opens, or makes, the key file of `file`, and locks it until this is dropped.
+    /// Opens or creates the key file beside `file`, and locks the key file until the guard is dropped.
     ///
     /// # Errors
-    /// [`StateError`], whose text has the cause and the next step; [`StateError::InUse`] while another process has the
-    /// lock.
+    /// [`StateError`], whose text has the cause and the next step; [`StateError::InUse`] while another process holds
+    /// the lock.
     pub fn open(file: &Path) -> Result<Self, StateError> {
         let path = beside(file, "key");
         let failed = |source| StateError::File { file: path.display().to_string(), source };

@@ -1,10 +1,11 @@
-//! State of a server that must never go back: numbers for nonces, and sessions.
+//! Stores the state of a server that must never return to an older version: numbers for nonces, and sessions.
 //!
-//! There is one rule: the end of a lease of numbers is durable before the first of them is used. A [`Database`] holds
-//! many numbers in one SQLite file, with one thread that writes. A [`Place`] is a row there or a file of its own.
+//! The store follows one rule: the end of a lease of numbers is durable before the first number of the lease is used. A
+//! [`Database`] holds the numbers of many contexts in one SQLite file, which one thread writes. A [`Place`] holds the
+//! numbers of one context: in a row of the database, or in a separate file.
 //!
-//! Each place is open in one process at a time, and recognizes itself: a copy, a restored older version and a file that
-//! was cut short are refused, because they would repeat nonces.
+//! Only one process at a time can open a place. A place detects a copy, a restored older version and a file that was
+//! cut short, and refuses them, because they would repeat nonces.
 #![forbid(unsafe_code)]
 
 pub mod backup;

@@ -3,15 +3,15 @@
 use std::fs::{File, TryLockError};
 use std::ops::{Deref, DerefMut};
 
-/// A locked file. The lock ends when this is dropped, also while a program that another thread is about to start has a copy of
-/// the descriptor.
+/// A locked file. Dropping it ends the lock, even if a program that another thread is about to start has a copy of the
+/// descriptor.
 pub struct Locked(File);
 
 impl Locked {
     /// Locks a file.
     ///
     /// # Errors
-    /// [`TryLockError::WouldBlock`] if another has locked it.
+    /// [`TryLockError::WouldBlock`] if another process or another descriptor has locked the file.
     pub fn new(file: File) -> Result<Self, TryLockError> {
         file.try_lock()?;
         Ok(Self(file))

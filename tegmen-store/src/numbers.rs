@@ -1,4 +1,4 @@
-//! Numbers that may have been used, and the file that holds them for one context or session.
+//! The numbers of one context or session that may have been used, and the file that stores them.
 
 use crate::clock::{is_in_future, now};
 use crate::files::{beside, identity, rename};
@@ -10,38 +10,41 @@ use std::path::Path;
 use tegmen_base::hex::{from_hex, to_hex};
 use tegmen_base::private;
 
-/// Numbers that are leased at a time: as many are lost at most with each power cut.
+/// The number of numbers in one lease. A power cut loses at most this many numbers.
 pub const LEASE: u64 = 1024;
 
-/// Numbers of one context or session, as a file or a row holds them.
+/// The numbers of one context or session, as a file or a row stores them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Numbers {
-    /// Every number below may have been used.
+    /// Every number below this one may have been used.
     pub next: u64,
-    /// The numbers that the other end has used; only after an orderly end.
+    /// The window of the numbers that the other endpoint has used. It is stored only when the context is closed in an
+    /// orderly way.
     pub window: Option<[u64; 2]>,
-    /// When this was written, in seconds since 1970.
+    /// The time at which the file was written, in seconds since 1970.
     pub written: u64,
-    /// The identity of this file; a copy has another one. Absent before the first use of the context, so that a
-    /// context may be created in one place and used in another.
+    /// The identity of this file; a copy has another identity. Absent before the first use of the context, so that the
+    /// file of a new context can be moved to another machine.
     pub place: Option<String>,
     /// For an unused context: the identity of the file when the context was created. [`Self::read`] clears it in a
     /// copy, because the original may have been used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<String>,
-    /// For a session: its encrypted state, in hexadecimal. For a member of a group: the windows of the other members, after an orderly
-    /// end.
+    /// For a session: its encrypted state, in hexadecimal. For a member of a group: the windows of the other members,
+    /// stored when the group is closed in an orderly way.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub sealed: String,
     /// For a session: the identity of its peer. For a context: the ID Context with which its keys were derived again,
-    /// in hexadecimal (RFC 8613, appendix B.2), behind a `?` until a message arrived under these keys.
+    /// in hexadecimal (RFC 8613, appendix B.2). A `?` precedes the ID Context until a message under these keys has
+    /// arrived.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub with: String,
-    /// True if the numbers are in a [`Database`](crate::Database), and those here are not valid any more.
+    /// True if the numbers moved into a [`Database`](crate::Database), so that the numbers in this file are no longer
+    /// valid.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_database: bool,
-    /// The checksum of all fields above, which detects a file that was cut short.
+    /// The checksum of all other fields, which detects a file that was cut short.
     pub check: String,
 }
 
@@ -51,7 +54,8 @@ impl Numbers {
         Self { window: Some([0, 0]), ..Self::default() }
     }
 
-    /// Returns the numbers of a used context: from `next` on, with what the other end has used, or with a window that is lost.
+    /// Returns the numbers of a used context. `next` is the first unused number; `window` is `None` if the window of
+    /// the other endpoint is lost.
     pub fn from(next: u64, window: Option<[u64; 2]>) -> Self {
         Self { next, window, ..Self::default() }
     }
@@ -70,7 +74,7 @@ impl Numbers {
         to_hex(Sha256::digest(text).get(..8).unwrap_or(&[]))
     }
 
-    /// Reads the file.
+    /// Reads the numbers from a file.
     ///
     /// # Errors
     /// The fault of the file, as a text for people.
@@ -96,30 +100,31 @@ impl Numbers {
         Ok(numbers)
     }
 
-    /// [`Self::id_context`] of a file that cannot be trusted otherwise.
+    /// Reads the ID Context, as [`Self::id_context`] returns it, from a file whose other content cannot be trusted.
     pub fn id_context_in(file: &Path) -> Option<Vec<u8>> {
         let numbers: Self = toml::from_str(&std::fs::read_to_string(file).ok()?).ok()?;
         numbers.id_context().map(|(id_context, _)| id_context)
     }
 
-    /// Returns the ID Context with which keys were derived again, and whether a message arrived under them.
+    /// Returns the ID Context with which keys were derived again, and true if a message under these keys has arrived.
     pub fn id_context(&self) -> Option<(Vec<u8>, bool)> {
         let settled = self.with.trim_start_matches('?');
         if settled.is_empty() { None } else { Some((from_hex(settled)?, settled == self.with)) }
     }
 
-    /// Sets the ID Context of keys that were derived again.
+    /// Sets the ID Context with which keys were derived again. `settled` is true if a message under these keys has
+    /// arrived.
     #[must_use]
     pub fn under(self, id_context: &[u8], settled: bool) -> Self {
         let mark = if settled { "" } else { "?" };
         Self { with: format!("{mark}{}", to_hex(id_context)), ..self }
     }
 
-    /// Writes the file, all of it or nothing. After this returns, the file survives a power cut. Returns the identity
-    /// of the file, which differs from that of a copy.
+    /// Writes the complete file or nothing. After this function returns, the file survives a power cut. Returns the
+    /// identity of the file; a copy has another identity.
     ///
     /// # Errors
-    /// The error of the system; the file is then as it was.
+    /// The error of the system; the file is then unchanged.
     pub fn keep(&self, file: &Path, in_use: bool) -> io::Result<String> {
         let draft = beside(file, "new");
         let _ = std::fs::remove_file(&draft);

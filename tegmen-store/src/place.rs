@@ -1,4 +1,4 @@
-//! The place that stores the numbers of one context: a file of its own, a row of a database, or none.
+//! The place that stores the numbers of one context: a separate file, a row of a database, or no place.
 
 use crate::database::{Change, Database};
 use crate::files;
@@ -8,22 +8,22 @@ use std::path::{Path, PathBuf};
 
 /// The place that stores the numbers of one context.
 pub enum Place {
-    /// In a file of its own, and the identity of the file that this process read or wrote last.
+    /// A separate file, with the identity of the file that this process read or wrote last.
     File(PathBuf, Option<String>),
-    /// In a row of this name.
+    /// The row of this name in a database.
     Database(Database, String),
-    /// Nowhere: the keys that they belong to end with the process.
+    /// No place: the keys to which the numbers belong are lost when the process ends.
     Memory,
 }
 
 impl Place {
-    /// The file as it is now, if it is there.
+    /// Returns the place for a file. If the file exists, the place remembers its current identity.
     pub fn of_file(file: PathBuf) -> Self {
         let last = std::fs::metadata(&file).ok().map(|meta| files::identity(&meta));
         Self::File(file, last)
     }
 
-    /// False if the file was removed, or another process has written it.
+    /// Returns false if the file was removed, or if another process has replaced it.
     pub fn is_ours(&self) -> bool {
         match self {
             Self::File(file, Some(last)) => std::fs::metadata(file).is_ok_and(|meta| files::identity(&meta) == *last),
@@ -34,7 +34,7 @@ impl Place {
     /// Makes the numbers durable.
     ///
     /// # Errors
-    /// The error of the system; the numbers are then as they were.
+    /// The error of the system; the stored numbers are then unchanged.
     pub fn keep(&mut self, numbers: &Numbers) -> io::Result<()> {
         match self {
             Self::File(file, last) => {
@@ -46,7 +46,7 @@ impl Place {
         }
     }
 
-    /// Returns the file, for the report of an error.
+    /// Returns the path of the file, for messages of errors.
     pub fn file(&self) -> &Path {
         match self {
             Self::File(file, _) => file,

@@ -1,11 +1,12 @@
-//! Secrets at rest: each is sealed by itself, under a data key that is sealed under a key from outside of the database.
+//! Encryption of stored secrets. Each secret is sealed separately under a data key. The data key is sealed under a
+//! sealing key, which is kept outside of the database.
 //!
-//! The cipher is XChaCha20-Poly1305. Its nonces have 192 bits and are drawn at random, so that they need no counter: a
-//! counter would repeat in a copy of the database, or in two copies of a virtual machine that run at the same time. After
-//! 2^64 rows under one data key the probability that two of them have the same nonce is below 2^-64.
+//! The cipher is XChaCha20-Poly1305. Its nonces have 192 bits and are random, so they need no counter. A counter would
+//! repeat in a copy of the database, or in two copies of a virtual machine that run at the same time. After 2^64 rows
+//! under one data key the probability that two rows have the same nonce is below 2^-64.
 //!
-//! A row is sealed for its key and its revision: a value that is moved to another row, or replaced by an earlier value, does
-//! not open.
+//! The key and the revision of a row are authenticated with its secret. So decryption fails for a value that was moved
+//! to another row, or replaced by an earlier value.
 
 use crate::StateError;
 use chacha20poly1305::aead::{AeadInOut as _, KeyInit as _};
@@ -18,26 +19,26 @@ use tegmen_base::private;
 use tegmen_base::secret::Secret;
 use zeroize::Zeroizing;
 
-/// Bytes of a sealing key and of a data key.
+/// Length of a sealing key and of a data key in bytes.
 pub const SEALING_KEY_LEN: usize = 32;
-/// Bytes of a nonce.
+/// Length of a nonce in bytes.
 const NONCE_LEN: usize = 24;
 
-/// Seals and opens the data key of a database: a key from a file, or one that a TPM keeps.
+/// Seals and opens the data key of a database, with a sealing key from a file or in a TPM.
 pub trait Keeper: Send + Sync {
     /// Seals the data key.
     ///
     /// # Errors
-    /// The reason, for people.
+    /// A text for people with the reason of the failure.
     fn seal(&self, data_key: &Secret<SEALING_KEY_LEN>) -> Result<Vec<u8>, String>;
 
-    /// Opens the data key; `None` if it was sealed under another key.
+    /// Opens the data key; returns `None` if it was sealed under another key.
     ///
     /// # Errors
-    /// The reason, for people.
+    /// A text for people with the reason of the failure.
     fn open(&self, sealed: &[u8]) -> Result<Option<Secret<SEALING_KEY_LEN>>, String>;
 
-    /// Returns where the key comes from, for messages.
+    /// Returns the origin of the sealing key, for messages.
     fn origin(&self) -> String;
 }
 
@@ -48,21 +49,21 @@ pub struct SealingKey {
 }
 
 impl SealingKey {
-    /// Takes a key that the caller has, for example from a TPM. Messages name it by its origin.
+    /// Takes a key that the caller has, for example from a TPM. Messages name the key by `origin`.
     pub const fn new(key: Secret<SEALING_KEY_LEN>, origin: String) -> Self {
         Self { key, origin }
     }
 
-    /// The key.
+    /// Returns the key.
     pub const fn key(&self) -> &Secret<SEALING_KEY_LEN> {
         &self.key
     }
 
-    /// Takes the key from a file: as [`Self::from_credential`] if it is in the directory of systemd's credentials, otherwise
-    /// as [`Self::from_file`].
+    /// Reads the key from a file. A file in the directory of systemd's credentials is read as by
+    /// [`Self::from_credential`], any other file as by [`Self::from_file`].
     ///
     /// # Errors
-    /// As these.
+    /// Those of the two functions.
     pub fn open(file: &Path) -> Result<Self, StateError> {
         match (credentials_directory(), file.parent(), file.file_name().and_then(|name| name.to_str())) {
             (Some(directory), Some(parent), Some(name)) if directory == parent => {
@@ -72,10 +73,10 @@ impl SealingKey {
         }
     }
 
-    /// Takes the key from a file that only its owner may read.
+    /// Reads the key from a file that only its owner may read.
     ///
     /// # Errors
-    /// [`StateError::Exposed`] if others may read it, [`StateError::Sealing`] if it is no key.
+    /// [`StateError::Exposed`] if other users may read the file, [`StateError::Sealing`] if the file contains no key.
     pub fn from_file(file: &Path) -> Result<Self, StateError> {
         let handle = File::open(file).map_err(|error| unreadable(file, &error))?;
         if let Some(mode) = private::exposed(&handle).map_err(|error| unreadable(file, &error))? {
@@ -84,11 +85,11 @@ impl SealingKey {
         Self::read(handle, file)
     }
 
-    /// Takes the key from a credential of systemd (`LoadCredential=` or `LoadCredentialEncrypted=` of the unit), which is
-    /// a file of this name in `directory`, the value of `$CREDENTIALS_DIRECTORY`.
+    /// Reads the key from a credential of systemd (`LoadCredential=` or `LoadCredentialEncrypted=` of the unit): the
+    /// file `name` in `directory`, which is the value of `$CREDENTIALS_DIRECTORY`.
     ///
     /// # Errors
-    /// [`StateError::Sealing`] if it is no key.
+    /// [`StateError::Sealing`] if the file contains no key.
     pub fn from_credential(directory: &Path, name: &str) -> Result<Self, StateError> {
         // systemd gives the service access to it by an access control list, which shows as bits of the group.
         let file = directory.join(name);
@@ -141,7 +142,7 @@ pub fn credentials_directory() -> Option<PathBuf> {
 pub(crate) struct Sealer(Secret<SEALING_KEY_LEN>);
 
 impl Sealer {
-    /// Opens the data key of a database, or draws one. Returns the sealed data key if it is new.
+    /// Opens the data key of a database, or makes a random one. Returns the sealed data key if it is new.
     pub(crate) fn begin(
         keeper: &dyn Keeper,
         sealed: Option<&[u8]>,
@@ -169,12 +170,13 @@ impl Sealer {
     /// Seals the secret of the row `key` as of `revision`.
     ///
     /// # Errors
-    /// The reason, for people: the system has no randomness.
+    /// A text for people: the system has no randomness.
     pub(crate) fn seal(&self, key: &[u8], revision: u64, secret: &[u8]) -> Result<Vec<u8>, String> {
         seal(&self.0, &purpose(key, revision), secret)
     }
 
-    /// Opens what [`Self::seal`] made; `None` if it is of another row or another data key.
+    /// Opens a secret that [`Self::seal`] sealed. Returns `None` if it was sealed for another row or revision, or under
+    /// another data key.
     pub(crate) fn open(&self, key: &[u8], revision: u64, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         open(&self.0, &purpose(key, revision), sealed)
     }
@@ -184,18 +186,19 @@ impl Sealer {
     /// Seals the digest of a backup.
     ///
     /// # Errors
-    /// The reason, for people: the system has no randomness.
+    /// A text for people: the system has no randomness.
     pub(crate) fn seal_digest(&self, digest: &[u8; 32]) -> Result<Vec<u8>, String> {
         seal(&self.0, BACKUP, digest)
     }
 
-    /// Opens what [`Self::seal_digest`] made; `None` if it is of another data key.
+    /// Opens a digest that [`Self::seal_digest`] sealed. Returns `None` if it was sealed under another data key.
     pub(crate) fn open_digest(&self, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         open(&self.0, BACKUP, sealed)
     }
 }
 
-/// The associated data of a row. The revision has a fixed length, so that no two pairs give the same bytes.
+/// Returns the associated data of a row. The revision has a fixed length, so that no two pairs of key and revision give
+/// the same bytes.
 fn purpose(key: &[u8], revision: u64) -> Vec<u8> {
     [b"tegmen row".as_slice(), &revision.to_be_bytes(), key].concat()
 }
@@ -227,11 +230,11 @@ fn unreadable(file: &Path, error: &io::Error) -> StateError {
     }
 }
 
-/// The associated data of a data key.
+/// The associated data for sealing a data key.
 const DATA_KEY: &[u8] = b"tegmen data key";
-/// The associated data of the digest of a backup.
+/// The associated data for sealing the digest of a backup.
 const BACKUP: &[u8] = b"tegmen backup";
-/// Bytes of a tag.
+/// Length of an authentication tag in bytes.
 const TAG_LEN: usize = 16;
-/// Maximum number of bytes of a file with a key.
+/// Maximum number of bytes of a file that contains a sealing key.
 const LONGEST_FILE: u64 = 256;

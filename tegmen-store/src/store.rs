@@ -1,10 +1,11 @@
 //! Rows with revisions, behind one trait for all drivers.
 //!
-//! * A [`Transaction`] is made as a whole or not at all, and has a [`Revision`], which no other one ever has.
-//! * A read and a scan see the rows as of one revision, and return it.
-//! * [`Changes`] after a revision come in order and without gaps. History is bounded: a request for compacted
-//!   history is refused; the caller reads again, and continues from the revision of that read.
-//! * A row may be attached to a lease, and goes when the lease ends: all rows of a lease in one revision.
+//! * A [`Transaction`] is made completely or not at all. It has a [`Revision`], which no other transaction ever has.
+//! * A read and a scan see the rows as of one revision, and return this revision.
+//! * [`Changes`] after a revision arrive in order and without gaps. The store deletes old history. A request for
+//!   deleted history fails with [`StoreError::Compacted`]; the caller then reads the rows again, and continues from the
+//!   revision of that read.
+//! * A row may be attached to a lease. When the lease ends, all its rows are deleted in one revision.
 
 pub mod answer;
 pub(crate) mod pace;
@@ -14,28 +15,29 @@ use std::fmt;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-/// The number of a transaction: larger than those of all transactions before, with gaps.
+/// The number of a transaction. It is larger than the numbers of all earlier transactions. Some numbers are never used.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Revision(pub u64);
 
 impl Revision {
-    /// The revision of a row that is not there.
+    /// The revision of a row that does not exist.
     pub const ABSENT: Self = Self(0);
 }
 
-/// The name of a lease. No lease ever has the name of another one.
+/// The name of a lease. Two leases never have the same name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LeaseId(pub u64);
 
-/// A number that only goes forward, for nonces and epochs.
+/// A number that only increases, for nonces and epochs.
 ///
-/// It moves no faster than its pace, counted from a day before the row was made. A restore relies on this: it moves the
-/// number past everything that the pace allowed until now, however old the backup is.
+/// Its pace limits how fast it increases, counted from one day before the row was made. A restore relies on this limit:
+/// it moves the number above all values that the pace allowed until the time of the restore, so the age of the backup
+/// does not matter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Number {
-    /// Every number below may have been used.
+    /// Every number below this one may have been used.
     pub next: u64,
-    /// Numbers a day, at least one. The pace of a row does not change.
+    /// The maximum increase in a day, at least one. The pace of a row never changes.
     pub pace: u64,
 }
 
@@ -44,9 +46,9 @@ pub struct Number {
 pub enum Value {
     /// Bytes that are stored in clear.
     Plain(Vec<u8>),
-    /// Bytes that are sealed at rest.
+    /// Bytes that are stored encrypted.
     Secret(Zeroizing<Vec<u8>>),
-    /// A number that only goes forward.
+    /// A number that only increases.
     Number(Number),
 }
 
@@ -85,24 +87,25 @@ pub struct Put {
     pub key: Vec<u8>,
     /// The content, at most [`MAX_VALUE`] bytes.
     pub value: Value,
-    /// The lease that the row is attached to.
+    /// The lease that the row is attached to, if any.
     pub lease: Option<LeaseId>,
 }
 
-/// Changes that are made together if all requirements hold.
+/// Changes that are made together, if all requirements of the transaction hold.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Transaction {
-    /// Keys, and the revision at which each was changed last; [`Revision::ABSENT`] for a key without a row.
+    /// Keys, each with the revision at which its row must have been changed last; [`Revision::ABSENT`] if the row must
+    /// not exist.
     pub require: Vec<(Vec<u8>, Revision)>,
-    /// Rows to be written.
+    /// The rows to write.
     pub put: Vec<Put>,
-    /// Keys whose rows go; a key without a row is no error. A number that is deleted and made again begins anywhere, so
-    /// it is deleted only together with the key of the cipher that it belongs to.
+    /// Keys whose rows are deleted. A key without a row is no error. A number that is deleted and made again may begin
+    /// at any value. So a number must be deleted only together with the key of the cipher that uses it.
     pub delete: Vec<Vec<u8>>,
 }
 
 impl Transaction {
-    /// Adds a requirement.
+    /// Adds a requirement: the row of `key` must have been changed last at `at`.
     #[must_use]
     pub fn require(mut self, key: impl Into<Vec<u8>>, at: Revision) -> Self {
         self.require.push((key.into(), at));
@@ -123,14 +126,14 @@ impl Transaction {
         self
     }
 
-    /// Adds a key whose row goes.
+    /// Adds a key whose row is deleted.
     #[must_use]
     pub fn delete(mut self, key: impl Into<Vec<u8>>) -> Self {
         self.delete.push(key.into());
         self
     }
 
-    /// Checks the sizes, and that no key is changed twice.
+    /// Checks the sizes of the keys and values, and that no key is changed twice.
     ///
     /// # Errors
     /// [`StoreError::Invalid`].
@@ -165,12 +168,12 @@ impl Transaction {
 pub const MAX_KEY: usize = 512;
 /// Maximum number of bytes of a value.
 pub const MAX_VALUE: usize = 65_536;
-/// Maximum number of bytes of the values of a transaction: what etcd takes as one request.
+/// Maximum number of bytes of all values of a transaction: the limit of etcd for one request.
 pub const MAX_BYTES: usize = 1 << 20;
-/// Most requirements and changes of a transaction: as many as etcd takes.
+/// Maximum number of requirements and changes of a transaction: the limit of etcd.
 pub const MAX_OPERATIONS: usize = 128;
 
-/// A row.
+/// A row of the store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// The key.
@@ -181,7 +184,7 @@ pub struct Entry {
     pub created: Revision,
     /// The revision that changed the row last.
     pub changed: Revision,
-    /// The lease that the row is attached to.
+    /// The lease that the row is attached to, if any.
     pub lease: Option<LeaseId>,
 }
 
@@ -190,44 +193,45 @@ pub struct Entry {
 pub struct Found {
     /// The row, if there is one.
     pub entry: Option<Entry>,
-    /// The revision of the store that was read.
+    /// The revision of the store as of which the row was read.
     pub at: Revision,
 }
 
-/// A part of a scan.
+/// The description of one page of a scan: the keys, the number of rows and the revision.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Scan {
     /// The bytes with which all keys begin; none for all keys.
     pub prefix: Vec<u8>,
-    /// The key after which the page begins: [`Page::next`] of the previous page.
+    /// The key after which the page begins: [`Page::next`] of the previous page. `None` for the first page.
     pub after: Option<Vec<u8>>,
     /// Maximum number of rows of the page, at least one.
     pub most: usize,
-    /// The revision to read: [`Page::at`] of the first page, so that all pages belong together; `None` for the newest.
+    /// The revision to read: [`Page::at`] of the first page, so that all pages show the same revision; `None` for the
+    /// newest.
     pub at: Option<Revision>,
 }
 
 impl Scan {
-    /// Returns the first page of the keys that begin with `prefix`.
+    /// Returns the scan for the first page of the keys that begin with `prefix`.
     pub fn of(prefix: impl Into<Vec<u8>>, most: usize) -> Self {
         Self { prefix: prefix.into(), after: None, most, at: None }
     }
 
-    /// Returns the page after this one.
+    /// Returns the scan for the page after `page`; `None` if `page` is the last one.
     #[must_use]
     pub fn following(self, page: &Page) -> Option<Self> {
         Some(Self { after: Some(page.next.clone()?), at: Some(page.at), ..self })
     }
 }
 
-/// Rows in the order of their keys.
+/// One page of a scan: rows in the order of their keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Page {
     /// The rows.
     pub entries: Vec<Entry>,
     /// The key after which the next page begins; `None` on the last page.
     pub next: Option<Vec<u8>>,
-    /// The revision of the store that was read.
+    /// The revision of the store as of which the page was read.
     pub at: Revision,
 }
 
@@ -236,62 +240,65 @@ pub struct Page {
 pub struct Changed {
     /// The key.
     pub key: Vec<u8>,
-    /// The revision of the transaction.
+    /// The revision of the transaction that made the change.
     pub revision: Revision,
-    /// The row as the transaction left it; `None` if the row went.
+    /// The row after the transaction; `None` if the transaction deleted the row.
     pub entry: Option<Entry>,
 }
 
 /// Changes in the order of their revisions, and within one revision in the order of their keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Changes {
-    /// The changes, whole revisions only.
+    /// The changes. All changes of a revision are in the same answer.
     pub changes: Vec<Changed>,
-    /// The revision to pass to the next call.
+    /// The revision to pass as `after` to the next call of [`Store::changes`].
     pub through: Revision,
 }
 
-/// A store of rows. All calls return at once; the answer comes later. A clone is the same store.
+/// A store of rows. Each call returns at once with an [`Answer`], which receives the result later. A clone uses the
+/// same store.
 pub trait Store: Clone + Send + Sync + 'static {
     /// Reads one row, at the newest revision or at an earlier one.
     ///
-    /// The answer is [`StoreError::Compacted`] or [`StoreError::NotYet`] for a revision that is not there.
+    /// The answer is [`StoreError::Compacted`] for a revision that was deleted, and [`StoreError::NotYet`] for a future
+    /// revision.
     fn read(&self, key: &[u8], at: Option<Revision>) -> Answer<Found>;
 
     /// Reads a page of rows, with the errors of [`Self::read`].
     fn scan(&self, scan: Scan) -> Answer<Page>;
 
-    /// Makes all changes of a transaction, or none. The answer comes when they are durable. A transaction without changes
-    /// has no revision of its own, and is answered with the newest one.
+    /// Makes all changes of a transaction, or none. The answer arrives when the changes are durable. A transaction
+    /// without changes gets no new revision, and its answer is the newest revision.
     ///
-    /// After [`StoreError::Unavailable`] the changes may be made or not: the caller reads, or skips the numbers in question.
-    /// After any other error they are not made.
+    /// After [`StoreError::Unavailable`] it is unknown if the changes were made. The caller reads the rows again, or
+    /// skips the numbers in question. After any other error no change was made.
     fn commit(&self, transaction: Transaction) -> Answer<Revision>;
 
-    /// Returns changes after `after` of keys that begin with `prefix`, about `most` of them, at once if there are some, and
-    /// otherwise when there is one.
+    /// Returns about `most` changes of keys that begin with `prefix`, from the revisions after `after`. If no such
+    /// change exists yet, the answer waits for the next one.
     ///
-    /// The answer is [`StoreError::Compacted`] if history does not reach back to `after`.
+    /// The answer is [`StoreError::Compacted`] if the history after `after` was deleted.
     fn changes(&self, prefix: &[u8], after: Revision, most: usize) -> Answer<Changes>;
 
-    /// Forgets history before `through`; rows as they were then and later stay.
+    /// Deletes the history before `through`. The rows as of `through` and of all later revisions stay.
     fn compact(&self, through: Revision) -> Answer<()>;
 
-    /// Makes a lease, which ends if it is not renewed for `ttl`, not earlier. A restart of the store renews each lease.
+    /// Makes a lease. The lease ends if it is not renewed for `ttl`, and never earlier. A restart of the store renews
+    /// each lease.
     fn grant(&self, ttl: Duration) -> Answer<LeaseId>;
 
-    /// Renews a lease for its whole time. The answer is [`StoreError::LeaseEnded`] if it has ended.
+    /// Renews a lease for its whole duration. The answer is [`StoreError::LeaseEnded`] if the lease has ended.
     fn renew(&self, lease: LeaseId) -> Answer<()>;
 
-    /// Ends a lease. The answer comes when its rows are gone durably.
+    /// Ends a lease. The answer arrives when the deletion of its rows is durable.
     fn revoke(&self, lease: LeaseId) -> Answer<()>;
 
-    /// True if several servers may have this store open at the same time. The rows that one of them read before can
-    /// then be out of date.
+    /// Returns true if several servers may have this store open at the same time. The rows that one server read earlier
+    /// can then be out of date.
     fn is_shared(&self) -> bool;
 }
 
-/// The reason why a call to a store was not done.
+/// The reason why a call to a store failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StoreError {
     /// A requirement of the transaction does not hold.
@@ -299,16 +306,16 @@ pub enum StoreError {
     Conflict {
         /// The key of the requirement.
         key: Vec<u8>,
-        /// The revision at which the row was changed last; [`Revision::ABSENT`] if there is none.
+        /// The revision at which the row was changed last; [`Revision::ABSENT`] if the row does not exist.
         found: Revision,
     },
-    /// History does not reach back to that revision.
+    /// The history of the requested revision was deleted.
     #[error("history begins at revision {}: read again, and continue from the revision of that read", .oldest.0)]
     Compacted {
         /// The oldest revision that can be read.
         oldest: Revision,
     },
-    /// There is no such revision yet.
+    /// The requested revision does not exist yet.
     #[error("the newest revision is {}: a later one comes from another store", .newest.0)]
     NotYet {
         /// The newest revision.
@@ -317,19 +324,20 @@ pub enum StoreError {
     /// The lease has ended.
     #[error("lease {} has ended: ask for another one, and write its rows again", .0.0)]
     LeaseEnded(LeaseId),
-    /// A number would stay, go back or become something else, or its pace would change.
+    /// A number would stay the same or decrease, a row would change between a number and another kind of value, or a
+    /// pace would change.
     #[error("the number of {} only goes forward, at the pace that it was made with: read it and try again", name(.key))]
     NotForward {
         /// The key of the number.
         key: Vec<u8>,
     },
-    /// A number would move faster than its pace.
+    /// A number would exceed its pace.
     #[error("the number of {} would move faster than its pace allows: wait, or set the clock", name(.key))]
     TooFast {
         /// The key of the number.
         key: Vec<u8>,
     },
-    /// A secret cannot be sealed or opened without the sealing key.
+    /// The sealing key is missing, so a secret cannot be encrypted or decrypted.
     #[error("secrets are sealed: open the database with its sealing key")]
     Sealed,
     /// The request breaks a limit.
@@ -338,7 +346,7 @@ pub enum StoreError {
         /// The limit.
         why: &'static str,
     },
-    /// The store failed. A transaction may be made or not.
+    /// The store failed. If the call was a transaction, it may have been made or not.
     #[error("the store is not available ({why}): try again later, and read first whether a change was made")]
     Unavailable {
         /// The cause.

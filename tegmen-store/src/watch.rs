@@ -1,8 +1,8 @@
-//! A watch: changes from a revision on, without gaps.
+//! A watch: all changes after a revision, without gaps.
 
 use crate::store::{Changes, Revision, Store, StoreError};
 
-/// Changes of the keys that begin with a prefix.
+/// A watch of the changes of the keys that begin with a prefix.
 pub struct Watch<S> {
     store: S,
     prefix: Vec<u8>,
@@ -10,7 +10,8 @@ pub struct Watch<S> {
 }
 
 impl<S: Store> Watch<S> {
-    /// Watches changes after `after`, which is the revision of a read or a scan, or of the last change that was seen.
+    /// Watches changes after the revision `after`: the revision of a read or a scan, or of the last change that the
+    /// caller has.
     pub fn new(store: S, prefix: impl Into<Vec<u8>>, after: Revision) -> Self {
         Self { store, prefix: prefix.into(), after }
     }
@@ -20,20 +21,21 @@ impl<S: Store> Watch<S> {
         self.after
     }
 
-    /// Returns the next changes, when there are some.
+    /// Returns the next changes. Waits until there is at least one change.
     ///
     /// # Errors
-    /// [`StoreError::Compacted`] if the watch was too slow: the caller reads again and begins another watch.
+    /// [`StoreError::Compacted`] if the watch was too slow: the caller then reads the rows again, and begins another
+    /// watch.
     pub async fn next(&mut self) -> Result<Changes, StoreError> {
         let changes = self.store.changes(&self.prefix, self.after, MOST).await?;
         self.after = changes.through;
         Ok(changes)
     }
 
-    /// Does the same as [`Self::next`], and blocks the thread.
+    /// Returns the next changes as [`Self::next`] does, but blocks the thread until then.
     ///
     /// # Errors
-    /// As [`Self::next`].
+    /// Those of [`Self::next`].
     pub fn wait(&mut self) -> Result<Changes, StoreError> {
         let changes = self.store.changes(&self.prefix, self.after, MOST).wait()?;
         self.after = changes.through;
@@ -41,5 +43,5 @@ impl<S: Store> Watch<S> {
     }
 }
 
-/// Changes that one call returns at most, rounded up to whole revisions.
+/// Maximum number of changes that one call returns, rounded up to whole revisions.
 const MOST: usize = 256;

@@ -7,22 +7,25 @@ use tegmen::axiom::Suite;
 use tegmen_base::crypto::SignatureScheme;
 use tegmen_store::StoreError;
 
-/// The configuration of a group, which stays as it was created.
+/// The configuration of a group, which never changes after the group is created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GroupConfig {
-    /// The GroupID: one byte in the header of a response. With 0, the header looks like that of a DTLS session.
+    /// The GroupID, which is one byte in the header of a response. With 0, the header looks like the header of a DTLS
+    /// session.
     pub group_id: u8,
     /// The multicast address and the port to which requests and rekey messages go.
     pub address: SocketAddr,
-    /// The suite that protects requests and responses. It has no part in rekey messages.
+    /// The cipher suite that protects requests and responses. It does not protect rekey messages.
     #[serde(with = "suite_name")]
     pub suite: Suite,
-    /// Levels of the key tree below the root, 1 to 23: the group has space for 2^`levels` members.
+    /// The number of levels of the key tree below the root, 1 to 23. The group has space for 2^`levels` members.
     pub levels: u8,
-    /// The number of the last epoch, from 2. Each change begins an epoch, and the first has the number 1.
+    /// The number of the last epoch, at least 2. The first epoch has the number 1, and each change begins the next
+    /// epoch.
     pub last_epoch: u16,
-    /// The most SenderIDs at the same time, from 1 to 256. The records that one key may seal are shared among them.
+    /// Maximum number of SenderIDs in use at the same time, 1 to 256. The senders share the records that one key may
+    /// seal.
     pub senders: u16,
     /// The scheme of the signatures of records; `None` for a group without signatures.
     #[serde(default, with = "signature_name", skip_serializing_if = "Option::is_none")]
@@ -30,8 +33,8 @@ pub struct GroupConfig {
 }
 
 impl GroupConfig {
-    /// A group at this address with the suite that encrypts with a tag of 16 bytes, for 1024 members and 16 senders, with as many
-    /// epochs as there are.
+    /// Returns a configuration with this address, the suite that encrypts with a tag of 16 bytes, 1024 members, 16
+    /// senders, and the maximum number of epochs.
     pub const fn at(address: SocketAddr) -> Self {
         Self { group_id: 1, address, suite: Suite::Ccm, levels: 10, last_epoch: u16::MAX, senders: 16, signature: None }
     }
@@ -53,7 +56,8 @@ impl GroupConfig {
         Ok(())
     }
 
-    /// Checks that a member with this address gets requests to the address of the group, and answers their senders.
+    /// Checks that a member with this address can receive requests to the address of the group, and can respond to the
+    /// senders.
     pub(super) fn check_address(&self, member: &str, address: Option<IpAddr>) -> Result<(), GroupError> {
         match address.map(|address| address.to_canonical()) {
             Some(address) if address.is_ipv4() != self.address.is_ipv4() => {
@@ -64,18 +68,18 @@ impl GroupConfig {
     }
 }
 
-/// The suites of a group and their names.
+/// The suites of a group, each with its name.
 pub const SUITES: [(Suite, &str); 4] =
     [(Suite::Ccm, "ccm"), (Suite::Ccm8, "ccm-8"), (Suite::Gcm, "gcm"), (Suite::MacOnly, "mac-only")];
 
-/// The signatures of a group and their names.
+/// The signature schemes of a group, each with its name.
 pub const SIGNATURES: [(Option<SignatureScheme>, &str); 3] = [
     (None, "none"),
     (Some(SignatureScheme::ECDSA_SECP256R1_SHA256), "p256"),
     (Some(SignatureScheme::ED25519), "ed25519"),
 ];
 
-/// A signature scheme by its name.
+/// Converts a signature scheme to its name and back, for `serde`.
 mod signature_name {
     use super::SIGNATURES;
     use serde::de::Error as _;
@@ -95,7 +99,7 @@ mod signature_name {
     }
 }
 
-/// A suite by its name.
+/// Converts a suite to its name and back, for `serde`.
 mod suite_name {
     use super::SUITES;
     use serde::de::Error as _;
@@ -121,10 +125,10 @@ pub enum GroupError {
     /// There is no group of this name.
     #[error("there is no group {0}: create it, or correct the name")]
     NoGroup(String),
-    /// There is a group of this name.
+    /// A group of this name exists already.
     #[error("there is a group {0}: choose another name")]
     NameTaken(String),
-    /// A name that no group or member can have.
+    /// The name is not valid for a group or a member.
     #[error("{0}")]
     Name(String),
     /// The configuration of a group cannot be used.
@@ -146,7 +150,8 @@ pub enum GroupError {
         /// The name of the member.
         member: String,
     },
-    /// The member was admitted again since then, so its keys are for that admission alone.
+    /// The member was admitted again after the admission that the caller names. The group now has the keys of the later
+    /// admission.
     #[error(
         "{member} was admitted to the group {group} again meanwhile: join again, and use its credentials in one place only"
     )]
@@ -156,20 +161,20 @@ pub enum GroupError {
         /// The name of the member.
         member: String,
     },
-    /// The group is not as the caller assumes.
+    /// The group has changed since the revision that the caller names.
     #[error("the group {0} was changed: read it again")]
     Outdated(String),
-    /// Another member has the address.
+    /// Another member already has the address.
     #[error(
         "{member} has the address {address} in this group: a listener has an address of its own, so evict one of the two"
     )]
     AddressTaken {
-        /// The address that both would have.
+        /// The address that both members would have.
         address: IpAddr,
-        /// The name of the member that has it.
+        /// The name of the member that has the address.
         member: String,
     },
-    /// A member listens at an address of the other family than the group.
+    /// The address of a member that listens has another IP version than the address of the group.
     #[error(
         "{member} has the address {address}, and the group is at {group}: give it an address of the same family, IPv4 or IPv6"
     )]
@@ -181,16 +186,16 @@ pub enum GroupError {
         /// The multicast address and the port of the group.
         group: SocketAddr,
     },
-    /// The records of the group have signatures, and the member has shown no public key.
+    /// The records of the group have signatures, and the member has given no public key.
     #[error(
         "the records of the group have signatures, and {0} has shown no public key: let the device join by itself, so that its \
          private key stays there"
     )]
     NoPublicKey(String),
-    /// All SenderIDs are in use; their number.
+    /// All SenderIDs are in use. The value is their number.
     #[error("all {0} SenderIDs of the group are in use: evict a member that sends, or create a group with more")]
     NoSenderId(u16),
-    /// The key tree refuses it.
+    /// The key tree refuses the change.
     #[error(transparent)]
     Refused(#[from] Refused),
     /// The change is made and durable, and its messages are not signed.
@@ -203,18 +208,18 @@ pub enum GroupError {
         "the store of the group {0} was restored from a backup, and later epochs may have been used: create a new group"
     )]
     Restored(String),
-    /// Other controllers changed the group each time.
+    /// Other controllers changed the group during each attempt.
     #[error("another controller changed the group {0} each time: try again")]
     Changed(String),
     /// A row cannot be read.
     #[error("the row {key} cannot be read: {why}: restore it from a backup, or use the version that wrote it")]
     Fault {
-        /// The key of the row, for a reader.
+        /// The key of the row as text.
         key: String,
-        /// The fault in its value.
+        /// The fault in the value of the row.
         why: String,
     },
-    /// The store refused, or failed.
+    /// The store refused the change, or failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -1,9 +1,10 @@
-//! The controller of groups, on a store.
+//! The controller of the groups in a store.
 //!
-//! A change is planned in memory, made durable in one transaction, and only then sealed and signed. The transaction requires the
-//! revision of the group's head, so of two controllers that change a group at the same time one makes its change, and the other
-//! plans again. The messages of the last change follow from the rows, so a controller that was killed at any point makes the same
-//! ones again ([`Controller::messages`]). A key and a nonce never protect two contents.
+//! A change is planned in memory, then made durable in one transaction, and only then sealed and signed. The
+//! transaction requires the revision of the group's head. So if two controllers change a group at the same time, one
+//! change succeeds, and the other controller plans again. The messages of the last change are derived from the rows. So
+//! a controller that was killed at any point makes the same messages again ([`Controller::messages`]). A key and a
+//! nonce never protect two different contents.
 
 mod admissions;
 
@@ -30,20 +31,22 @@ use tegmen_store::clock::now;
 use tegmen_store::store::{Changed, Entry, Scan};
 use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
 
-/// Plans of one change, each after another controller changed the group during the previous one.
+/// Maximum number of plans for one change. A change is planned again if another controller changed the group during the
+/// previous plan.
 const PLANS: usize = 8;
-/// Rows that are loaded at once.
+/// Maximum number of rows that are loaded at once.
 const PAGE: usize = 1000;
-/// Members whose rows one transaction writes when a group is created.
+/// Maximum number of members whose rows one transaction writes when a group is created.
 const BATCH: usize = 100;
-/// Such transactions that wait for the store at the same time, which makes several of them durable at once.
+/// Maximum number of transactions of [`BATCH`] members that wait for the store at the same time. The store makes
+/// several of them durable at once.
 const AT_ONCE: usize = 64;
-/// Time for which a member that joins waits until the messages of its change were sent.
+/// Maximum time for which a member that joins waits until the messages of its change were sent.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum number of bytes of the name of a group.
 const MAX_NAME: usize = 64;
 
-/// A group as its operator sees it. It has no secret.
+/// A group as its operator sees it. It contains no secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
     /// The configuration, which never changes.
@@ -54,13 +57,13 @@ pub struct Report {
     pub epoch: u16,
     /// The number of epochs that may follow.
     pub epochs_left: usize,
-    /// The number of those among them that are for evictions only.
+    /// The number of epochs, of those that may follow, that are reserved for evictions.
     pub epochs_reserved: usize,
-    /// The number of all members, also where `members` has a part of them.
+    /// The number of all members, even if `members` contains only a part of them.
     pub size: usize,
     /// Members with their names, in the order of the names.
     pub members: Vec<(String, Member)>,
-    /// The controllers that send requests to the group: their names with their SenderIDs.
+    /// The controllers that send requests to the group: their names and their SenderIDs.
     pub replicas: Vec<(String, u8)>,
     /// The number of SenderIDs in use, by members and controllers.
     pub sender_ids: usize,
@@ -69,7 +72,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Returns what the group of this name lacks, each with the next step of the operator.
+    /// Returns a text for each resource that the group of this name lacks: epochs, leaves or SenderIDs. Each text has
+    /// the next step of the operator.
     pub fn lacks(&self, name: &str) -> Vec<String> {
         let space = 1_usize << self.config.levels.min(MAX_LEVELS);
         let full = || Refused::Full.to_string();
@@ -80,18 +84,18 @@ impl Report {
     }
 }
 
-/// The epochs of a group.
+/// The state of the epochs of a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Epochs {
     /// The number of the current epoch, from 1.
     pub current: u16,
-    /// The number of epochs that may follow, with those that are for evictions only.
+    /// The number of epochs that may follow, including those that are reserved for evictions.
     pub left: u16,
-    /// The warning that few are left, with the next step of the operator.
+    /// A warning if few epochs are left, with the next step of the operator.
     pub warning: Option<String>,
 }
 
-/// Returns that a group has few epochs left, if that is so.
+/// Returns a warning if a group has few epochs left.
 fn few_epochs(name: &str, left: usize, reserved: usize) -> Option<String> {
     let few = || {
         format!("the group {name} has {left} more epochs, the last {reserved} for evictions only: create a new group")
@@ -99,7 +103,7 @@ fn few_epochs(name: &str, left: usize, reserved: usize) -> Option<String> {
     (left <= reserved.saturating_mul(2)).then(few)
 }
 
-/// A group in memory, as its rows were at one revision.
+/// A group in memory, with the content of its rows at one revision.
 struct Group {
     name: String,
     prefix: String,
@@ -108,23 +112,23 @@ struct Group {
     members: Members,
     /// Time at which the epoch began, in seconds since 1970.
     since: u64,
-    /// The revision of the head.
+    /// The revision of the head of the group.
     at: Revision,
 }
 
 /// The rows that one transaction changes.
 #[derive(Default)]
 struct Step {
-    /// A new epoch, if one begins.
+    /// The change that begins a new epoch, if one begins.
     change: Option<Change>,
-    /// Time at which it begins, in seconds since 1970.
+    /// The time at which the new epoch begins, in seconds since 1970.
     since: u64,
-    /// The members that are admitted, and those that are no members any more.
+    /// The members that are admitted, and with `None` those that are removed.
     members: Vec<(String, Option<Member>)>,
     replica: Option<(String, Option<u8>)>,
 }
 
-/// The controller of the groups of a store. Several may share the store.
+/// The controller of the groups of a store. Several controllers may share the store.
 pub struct Controller<S, C = HostCrypto> {
     store: S,
     signer: Option<Arc<dyn Signer>>,
@@ -133,26 +137,27 @@ pub struct Controller<S, C = HostCrypto> {
     outbox: Option<Outbox>,
 }
 
-/// The place of a group.
+/// The memory of the controller for a group.
 #[derive(Default)]
 struct Place {
-    /// The group, if it is in memory. One change at a time is made.
+    /// The group, if it is loaded. The lock allows one change at a time.
     group: tokio::sync::Mutex<Option<Group>>,
     waiting: admissions::Waiting,
 }
 
 impl<S: Store> Controller<S> {
-    /// Takes a store, and the key that signs rekey messages, on secp256r1. Without a key each member gets its messages alone.
+    /// Makes a controller for the groups in `store`. `signer` has the key on secp256r1 that signs rekey messages.
+    /// Without a signer, each member gets separate rekey messages.
     ///
     /// # Errors
-    /// The error of the system, if it gives no randomness.
+    /// The error of the system if it has no randomness.
     pub fn new(store: S, signer: Option<Arc<dyn Signer>>) -> std::io::Result<Self> {
         Ok(Self::with(store, signer, HostCrypto::from_os()?))
     }
 }
 
 impl<S: Store, C: Crypto> Controller<S, C> {
-    /// Does the same as [`Self::new`] with another provider.
+    /// Makes a controller as [`Self::new`] does, with another cryptographic provider.
     pub fn with(store: S, signer: Option<Arc<dyn Signer>>, crypto: C) -> Self {
         Self { store, signer, crypto: Mutex::new(crypto), groups: Mutex::default(), outbox: None }
     }
@@ -164,8 +169,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         self
     }
 
-    /// Returns when the messages of a change were sent once, so that members have the epoch before one that joins uses it, or after
-    /// some seconds.
+    /// Waits until all messages of a change were sent once, so that the members have the epoch before the member that
+    /// joins uses it. Returns after [`PATIENCE`] in any case.
     pub(super) async fn first_sent(&self, group: &str, epoch: u16) {
         if let Some(outbox) = &self.outbox {
             let _ = tokio::time::timeout(PATIENCE, outbox.first_sent(group, epoch)).await;
@@ -180,13 +185,15 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         self.crypto.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Creates a group with its first members, in the epoch 1. They get their [parameters](Self::parameters); nothing is sent.
+    /// Creates a group with its first members, in the epoch 1. The caller gives the members their
+    /// [parameters](Self::parameters); no message is sent.
     ///
     /// # Errors
-    /// [`GroupError::NameTaken`], [`GroupError::Name`] for a name of the group or of a member that cannot be used, or that comes
-    /// twice; [`GroupError::Config`], [`GroupError::OtherFamily`], [`GroupError::AddressTaken`], [`GroupError::NoSenderId`];
-    /// [`Refused::Full`] if there are more members than leaves; [`GroupError::Changed`] if other controllers prevent it each time.
-    /// Nothing is created then. After [`GroupError::Store`] the group may be created.
+    /// [`GroupError::NameTaken`]; [`GroupError::Name`] if the name of the group or of a member is not valid, or if two
+    /// members have the same name; [`GroupError::Config`], [`GroupError::OtherFamily`], [`GroupError::AddressTaken`],
+    /// [`GroupError::NoSenderId`]; [`Refused::Full`] if there are more members than leaves; [`GroupError::Changed`] if
+    /// other controllers interfere in each attempt. After these errors the group does not exist. After
+    /// [`GroupError::Store`] the group may exist.
     pub async fn create(&self, name: &str, config: GroupConfig, members: &[NewMember]) -> Result<(), GroupError> {
         check_name(name)?;
         config.check()?;
@@ -216,8 +223,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         Err(GroupError::Changed(name.to_owned()))
     }
 
-    /// Writes the rows of a new group, whose last transaction has the head. If they need more than one, the mark of a deleted group
-    /// is there until then, so that no rows remain of an attempt that fails.
+    /// Writes the rows of a new group. The last transaction writes the head. If more than one transaction is necessary,
+    /// the mark of a deleted group exists until the last one. So a failed attempt leaves no rows forever.
     async fn write_new(
         &self,
         (name, config): (&str, &GroupConfig),
@@ -263,10 +270,10 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         written.map(drop)
     }
 
-    /// Evicts a member: the next epoch begins, and the member opens nothing of it.
+    /// Evicts a member. The next epoch begins, and the member cannot decrypt messages of this epoch.
     ///
     /// # Errors
-    /// As [`Self::admit`].
+    /// Those of [`Self::admit`].
     pub async fn evict(&self, group: &str, member: &str) -> Result<Rekeying, GroupError> {
         self.change(group, |group, crypto| {
             let change = group.tree.evict(crypto, group.member(member)?.leaf)?;
@@ -278,15 +285,16 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// Begins the next epoch with the same members.
     ///
     /// # Errors
-    /// As [`Self::admit`].
+    /// Those of [`Self::admit`].
     pub async fn rekey(&self, group: &str) -> Result<Rekeying, GroupError> {
         self.change(group, |group, _| Ok(Step { change: Some(group.tree.rekey()?), ..Step::default() })).await
     }
 
-    /// Begins the next epoch with the same members, if the current one has lasted for this time. `None` if it has not.
+    /// Begins the next epoch with the same members if the current epoch has lasted for the time `age`. Otherwise
+    /// returns `None`.
     ///
     /// # Errors
-    /// As [`Self::admit`].
+    /// Those of [`Self::admit`].
     pub async fn rekey_after(&self, group: &str, age: Duration) -> Result<Option<Rekeying>, GroupError> {
         let is_young = |since: u64| now().saturating_sub(since) < age.as_secs();
         if is_young(self.head(group).await?.begun.since) {
@@ -303,11 +311,11 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         }
     }
 
-    /// Returns the messages of the last change again, for a controller that was killed before it sent them. There are none in the
-    /// epoch 1.
+    /// Returns the messages of the last change again, for a controller that was killed before it sent them. The epoch 1
+    /// has no messages.
     ///
     /// # Errors
-    /// [`GroupError::NotSigned`] if the key of the controller does not sign now. Otherwise as [`Self::show`].
+    /// [`GroupError::NotSigned`] if the key of the controller does not sign now, and those of [`Self::show`].
     pub async fn messages(&self, group: &str) -> Result<Rekeying, GroupError> {
         let place = self.place(group).await?;
         let mut place = place.group.lock().await;
@@ -315,12 +323,13 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         group.rekeying(&mut *self.crypto(), self.signer.as_deref())
     }
 
-    /// Returns the SenderID of a controller, which sends requests to the group. It gets one if it has none. No two controllers
-    /// have the same.
+    /// Returns the SenderID of the controller `replica`, which sends requests to the group. A controller without a
+    /// SenderID gets one. No two controllers have the same SenderID.
     ///
     /// # Errors
-    /// [`GroupError::NoSenderId`] if all are in use, [`GroupError::Name`] for a name that no member could have,
-    /// [`GroupError::Changed`] if other controllers changed the group each time. Otherwise as [`Self::show`].
+    /// [`GroupError::NoSenderId`] if all SenderIDs are in use, [`GroupError::Name`] if the name is not valid for a
+    /// member, [`GroupError::Changed`] if other controllers changed the group during each attempt, and those of
+    /// [`Self::show`].
     pub async fn replica(&self, group: &str, replica: &str) -> Result<u8, GroupError> {
         check_member_name(replica)?;
         let place = self.place(group).await?;
@@ -340,10 +349,10 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         Err(GroupError::Changed(group.to_owned()))
     }
 
-    /// Takes the SenderID of a controller that has ended. The next epoch begins.
+    /// Removes the SenderID of a controller that has ended. The next epoch begins.
     ///
     /// # Errors
-    /// As [`Self::admit`].
+    /// Those of [`Self::admit`].
     pub async fn retire(&self, group: &str, replica: &str) -> Result<Rekeying, GroupError> {
         self.change(group, |group, _| {
             let no_member = || GroupError::NoMember { group: group.name.clone(), member: replica.to_owned() };
@@ -354,13 +363,15 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         .await
     }
 
-    /// Deletes a group. The controller knows none of its members from then on, and makes no message for them. A group that is created
-    /// under this name later has another identity and other secrets, so no number of the old one is used again. With `over`, the
-    /// group is deleted only if that is the [revision](Report::revision) of its last change.
+    /// Deletes a group. From then on the controller knows none of its members, and makes no message for them. A group
+    /// that is later created with this name has another identity and other secrets, so no number of the old group is
+    /// used again. If `over` is given, the group is deleted only if `over` is the [revision](Report::revision) of its
+    /// last change.
     ///
     /// # Errors
-    /// [`GroupError::Outdated`] if the group has changed since `over`, [`GroupError::NoGroup`], [`GroupError::Changed`],
-    /// [`GroupError::Store`]. Nothing has changed, except perhaps after [`GroupError::Store`].
+    /// [`GroupError::Outdated`] if the group has changed since `over`, [`GroupError::NoGroup`],
+    /// [`GroupError::Changed`], [`GroupError::Store`]. After an error nothing has changed, except perhaps after
+    /// [`GroupError::Store`].
     pub async fn delete(&self, group: &str, over: Option<Revision>) -> Result<(), GroupError> {
         let place = self.place(group).await?;
         let mut place = place.group.lock().await;
@@ -395,7 +406,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         Err(GroupError::Changed(group.to_owned()))
     }
 
-    /// Deletes all rows of deleted groups, and of new ones that have no head.
+    /// Deletes all rows of groups that were deleted, and of new groups that have no head.
     async fn clean_all(&self) -> Result<(), StoreError> {
         let deleted = self.store.scan(Scan::of(rows::DELETED, PAGE)).await?;
         for Entry { key, changed, .. } in deleted.entries {
@@ -404,7 +415,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         Ok(())
     }
 
-    /// Deletes the rows of the group with this mark, if the mark is of this revision.
+    /// Deletes the rows of the group with this mark, if the mark has not changed since the revision `at`.
     async fn clean(&self, mark: &[u8], at: Revision) -> Result<(), StoreError> {
         let Some(prefix) = rows::prefix_of_deleted(mark) else { return Ok(()) };
         // A controller that creates the group writes no further row of it, because it requires the mark as it was.
@@ -429,7 +440,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         self.store.commit(Transaction::default().delete(mark)).await.map(drop)
     }
 
-    /// Returns the names of groups in their order, after the name `after`, at most `most` of them.
+    /// Returns at most `most` names of groups, in their order and after the name `after`.
     ///
     /// # Errors
     /// [`GroupError::Store`].
@@ -440,7 +451,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         Ok(page.entries.into_iter().filter_map(name).collect())
     }
 
-    /// Returns the epochs of a group, which this does not load.
+    /// Returns the epochs of a group without loading the group.
     ///
     /// # Errors
     /// [`GroupError::NoGroup`], [`GroupError::Fault`] or [`GroupError::Store`].
@@ -451,7 +462,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         Ok(Epochs { current: begun.epoch, left, warning: few_epochs(group, left.into(), reserved) })
     }
 
-    /// Reads the head alone, so that a group stays where it is.
+    /// Reads only the head of a group. The group in memory stays unchanged.
     async fn head(&self, group: &str) -> Result<Head, GroupError> {
         let prefix = rows::prefix(&self.identity(group).await?);
         let row = Row::Head.key(&prefix);
@@ -472,7 +483,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         }
     }
 
-    /// Returns the members of a group as their rows have them, each with the revision that admitted it.
+    /// Returns the names of the members of a group, each with the revision that admitted the member.
     pub(super) async fn admissions(&self, group: &str) -> Result<Vec<(String, Revision)>, GroupError> {
         let prefix = rows::prefix(&self.identity(group).await?);
         let mut members = Vec::new();
@@ -489,26 +500,27 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         Ok(members)
     }
 
-    /// Returns the revision that admitted a member; `None` if it is none.
+    /// Returns the revision that admitted a member; `None` if the group has no such member.
     pub(super) async fn admission(&self, group: &str, member: &str) -> Result<Option<Revision>, GroupError> {
         let prefix = rows::prefix(&self.identity(group).await?);
         let found = self.store.read(Row::Member(member).key(&prefix).as_bytes(), None).await?;
         Ok(found.entry.map(|entry| entry.changed))
     }
 
-    /// Returns a group as its operator sees it.
+    /// Returns a group with all its members.
     ///
     /// # Errors
-    /// [`GroupError::NoGroup`], [`GroupError::Restored`] for a group of a backup that was restored, [`GroupError::Fault`] if a row
-    /// cannot be read, [`GroupError::Store`].
+    /// [`GroupError::NoGroup`], [`GroupError::Restored`] if the group comes from a restored backup,
+    /// [`GroupError::Fault`] if a row cannot be read, [`GroupError::Store`].
     pub async fn show(&self, group: &str) -> Result<Report, GroupError> {
         self.page(group, None, usize::MAX).await
     }
 
-    /// Does the same as [`Self::show`], with members after the name `after` in the order of their names, at most `most` of them.
+    /// Returns a group as [`Self::show`] does, but with at most `most` members, in the order of their names and after
+    /// the name `after`.
     ///
     /// # Errors
-    /// As [`Self::show`].
+    /// Those of [`Self::show`].
     pub async fn page(&self, group: &str, after: Option<&str>, most: usize) -> Result<Report, GroupError> {
         let place = self.place(group).await?;
         let mut place = place.group.lock().await;
@@ -531,7 +543,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// Returns the number of the leaf of a member.
     ///
     /// # Errors
-    /// [`GroupError::NoMember`]. Otherwise as [`Self::show`].
+    /// [`GroupError::NoMember`], and those of [`Self::show`].
     pub async fn node(&self, group: &str, member: &str) -> Result<u32, GroupError> {
         let place = self.place(group).await?;
         let mut place = place.group.lock().await;
@@ -539,19 +551,21 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         Ok(group.member(member)?.leaf)
     }
 
-    /// Returns the parameters of a member: when it was admitted, and when it missed an epoch. They are for this member alone.
+    /// Returns the parameters of a member. A member needs them after its admission, and after it missed an epoch. They
+    /// contain secrets of this member.
     ///
     /// # Errors
-    /// [`GroupError::NoMember`]. Otherwise as [`Self::show`].
+    /// [`GroupError::NoMember`], and those of [`Self::show`].
     pub async fn parameters(&self, group: &str, member: &str) -> Result<GroupKeys, GroupError> {
         self.admitted(group, member, u16::MAX).await
     }
 
-    /// Does the same as [`Self::parameters`] for the answer to an admission, which has begun the epoch `since`.
+    /// Returns the parameters of a member as [`Self::parameters`] does, for the answer to an admission that has begun
+    /// the epoch `since`.
     ///
     /// # Errors
-    /// As [`Self::parameters`], and [`GroupError::AdmittedAgain`] if a later admission of the same member has other keys: they are
-    /// given once, because two members with the same keys would use the same nonces.
+    /// Those of [`Self::parameters`], and [`GroupError::AdmittedAgain`] if a later admission gave the same member other
+    /// keys. Each admission has its own keys, because two devices with the same keys would use the same nonces.
     pub async fn admitted(&self, group: &str, member: &str, since: u16) -> Result<GroupKeys, GroupError> {
         let place = self.place(group).await?;
         let mut place = place.group.lock().await;
@@ -589,10 +603,11 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         })
     }
 
-    /// Returns the public keys of the other members that a filter selects, for a member of a group with signatures.
+    /// Returns the public keys of the other members that a filter selects. `member` is a member of a group with
+    /// signatures.
     ///
     /// # Errors
-    /// [`GroupError`]; [`GroupError::NoMember`] if it is none.
+    /// [`GroupError`]; [`GroupError::NoMember`] if the group has no such member.
     pub async fn creds(&self, group: &str, member: &str, filter: &CredsFilter) -> Result<Creds, GroupError> {
         let place = self.place(group).await?;
         let mut place = place.group.lock().await;
@@ -607,22 +622,23 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         Ok(Creds { epoch: group.tree.epoch(), creds })
     }
 
-    /// Returns the scheme of the signatures of a group, as this controller knows it: an admission fails if another controller has
-    /// replaced the group meanwhile.
+    /// Returns the scheme of the signatures of a group, from the memory of this controller if the group is loaded. The
+    /// scheme is wrong if another controller has replaced the group meanwhile; an admission then fails.
     ///
     /// # Errors
-    /// As [`Self::show`].
+    /// Those of [`Self::show`].
     pub async fn signature(&self, group: &str) -> Result<Option<SignatureScheme>, GroupError> {
         let place = self.place(group).await?;
         let mut place = place.group.lock().await;
         Ok(self.loaded(&mut place, group).await?.config.signature)
     }
 
-    /// Returns the file of a member that was admitted in the epoch `since`, with its [parameters](Self::admitted). `at` is the URI of
-    /// the server of the controller, as `coaps://HOST`, at which the member asks for an epoch that it missed.
+    /// Returns the file of a member that was admitted in the epoch `since`, with its [parameters](Self::admitted). `at`
+    /// is the URI of the server of the controller, such as `coaps://HOST`. The member asks this server for an epoch
+    /// that it missed.
     ///
     /// # Errors
-    /// As [`Self::admitted`].
+    /// Those of [`Self::admitted`].
     pub async fn member_file(
         &self,
         group: &str,
@@ -634,7 +650,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         Ok(MemberFile { group: group.to_owned(), member: member.to_owned(), controller, keys })
     }
 
-    /// Plans a change, makes it durable, and seals its messages.
+    /// Plans a change, makes the change durable, and seals its messages.
     async fn change(
         &self,
         name: &str,
@@ -658,7 +674,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         Err(GroupError::Changed(name.to_owned()))
     }
 
-    /// Seals the messages of a change that is durable, and puts them into the outbox.
+    /// Seals the messages of a durable change, and puts the messages into the outbox.
     fn hand_over(&self, group: &Group) -> Result<Rekeying, GroupError> {
         let rekeying = group.rekeying(&mut *self.crypto(), self.signer.as_deref());
         if let Some(outbox) = &self.outbox {
@@ -671,7 +687,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         rekeying
     }
 
-    /// Makes a step durable. Returns false if another controller changed the group meanwhile.
+    /// Makes a step durable. Returns false if another controller changed the group since the revision of `group`.
     async fn commit(&self, group: &mut Group, step: Step) -> Result<bool, GroupError> {
         // A change may be durable although the store reports an error, or although the caller waits for it no longer.
         let name = group.name.clone();
@@ -690,7 +706,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         }
     }
 
-    /// The place of a group that exists.
+    /// Returns the memory for a group that exists.
     async fn place(&self, name: &str) -> Result<Arc<Place>, GroupError> {
         let groups = || self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = groups().get(name) {
@@ -710,7 +726,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         rows::read_identity(&entry.value).map_err(|why| GroupError::Fault { key: row, why })
     }
 
-    /// The group as the store has it now.
+    /// Returns the group with all changes that the store has now.
     async fn current<'p>(&self, place: &'p mut Option<Group>, name: &str) -> Result<&'p mut Group, GroupError> {
         if let Some(group) = place.as_mut() {
             match self.follow(group).await {
@@ -723,8 +739,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         self.loaded(place, name).await
     }
 
-    /// The group for which a change is planned. The transaction fails if another controller changed it, so the first plan is for the
-    /// group as it was last.
+    /// Returns the group for which a change is planned. The first attempt uses the group from memory, because the
+    /// transaction fails if another controller has changed the group. Later attempts read the changes from the store.
     async fn to_plan<'p>(
         &self,
         attempt: usize,
@@ -734,7 +750,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         if attempt == 0 { self.loaded(place, name).await } else { self.current(place, name).await }
     }
 
-    /// The group as this controller knows it: as the store has it, if it is not in memory.
+    /// Returns the group from memory. Loads the group from the store first if it is not in memory.
     async fn loaded<'p>(&self, place: &'p mut Option<Group>, name: &str) -> Result<&'p mut Group, GroupError> {
         if place.is_none() {
             *place = Some(self.load(name).await?);
@@ -742,7 +758,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         place.as_mut().ok_or_else(|| GroupError::NoGroup(name.to_owned()))
     }
 
-    /// Takes what other controllers changed, and what this one changed without an answer.
+    /// Applies changes that other controllers made, and changes of this controller whose result it did not receive.
     async fn follow(&self, group: &mut Group) -> Result<(), GroupError> {
         let head = self.store.read(Row::Head.key(&group.prefix).as_bytes(), None).await?.entry;
         let newest = head.ok_or_else(|| GroupError::NoGroup(group.name.clone()))?.changed;
@@ -797,7 +813,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     }
 }
 
-/// A change that may be durable. The outbox makes its messages from the rows when this is dropped.
+/// A change that may be durable, because its result is not known yet. If this value is dropped, the outbox makes the
+/// messages again from the rows.
 struct Unheard<'a>(Option<(&'a Outbox, &'a str)>);
 
 impl Drop for Unheard<'_> {
@@ -814,7 +831,7 @@ impl Group {
         self.members.get(name).ok_or_else(no_member)
     }
 
-    /// The transaction that makes a step durable, if nobody else has changed the group.
+    /// Returns the transaction that makes a step durable, on condition that no other controller has changed the group.
     fn transaction(&self, step: &Step) -> Transaction {
         let head = Row::Head.key(&self.prefix);
         let mut transaction = Transaction::default().require(head.as_str(), self.at);
@@ -835,7 +852,7 @@ impl Group {
         transaction.put(head, Head::value((&self.name, &self.config), begun, self.tree.seed()))
     }
 
-    /// Takes a step that is durable.
+    /// Applies a durable step to the group in memory.
     fn take(&mut self, step: Step, revision: Revision) {
         if let Some(change) = step.change.filter(|change| change.epoch != self.tree.epoch()) {
             self.tree.apply(change);
@@ -850,7 +867,7 @@ impl Group {
         self.at = revision;
     }
 
-    /// The messages of the last change.
+    /// Makes the messages of the last change.
     fn rekeying<C: Crypto>(&self, crypto: &mut C, signer: Option<&dyn Signer>) -> Result<Rekeying, GroupError> {
         let port = self.config.address.port();
         let messages = self.tree.messages(crypto, signer).map_err(|refused| match refused {
@@ -874,7 +891,7 @@ impl Group {
 }
 
 impl Step {
-    /// Reads the rows of one revision.
+    /// Reads a step from the rows that one revision changed.
     fn read(rows: &[Changed], prefix: &str) -> Result<Self, GroupError> {
         let mut step = Self::default();
         let (mut head, mut paths) = (None, HashMap::new());
@@ -911,7 +928,7 @@ impl Step {
     }
 }
 
-/// Puts a row, or deletes it.
+/// Adds to a transaction that a row is written, or with `None` deleted.
 fn set(transaction: Transaction, key: String, value: Option<Value>) -> Transaction {
     match value {
         Some(value) => transaction.put(key, value),
@@ -919,7 +936,7 @@ fn set(transaction: Transaction, key: String, value: Option<Value>) -> Transacti
     }
 }
 
-/// The rows of the first members, each at its leaf.
+/// Returns the first members of a new group, each with its leaf.
 fn first_members(config: &GroupConfig, new: &[NewMember]) -> Result<Vec<(String, Member)>, GroupError> {
     let first = 1_u32 << config.levels;
     let mut members = Members::default();

@@ -1,4 +1,4 @@
-//! The eviction of members whose device is disabled or removed at the access control server.
+//! Evicts members whose device is disabled or removed at the access control server.
 
 use super::config::GroupError;
 use super::controller::Controller;
@@ -8,13 +8,14 @@ use std::time::Duration;
 use tegmen_base::crypto::Crypto;
 use tegmen_store::{Revision, Store, StoreError};
 
-/// The pause after the store did not work.
+/// The pause after an error of the store.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Evicts each member whose device is disabled or removed at the access control server, first those for which this happened while
-/// the controller did not run. A member that is no device of the server is evicted then, too. Ends when it is dropped.
+/// Evicts each member whose device is disabled or removed at the access control server. Begins with the members whose
+/// device left while the controller did not run. Also evicts a member whose name is no device of the server. Runs until
+/// the future is dropped.
 ///
-/// Events of the crate `tracing` report the evictions, and those that fail.
+/// Events of the crate `tracing` report the evictions and the failed evictions.
 pub async fn evict_departed<S: Store, C: Crypto>(controller: &Controller<S, C>, service: &Service<S>) {
     let departures = Departures { controller, service };
     loop {
@@ -37,7 +38,7 @@ struct Departures<'a, S, C> {
 }
 
 impl<S: Store, C: Crypto> Departures<'_, S, C> {
-    /// Evicts those that have left, and then each that leaves.
+    /// Evicts the members that have left already, and then each member that leaves.
     async fn follow(&self) -> Result<std::convert::Infallible, GroupError> {
         let mut after = self.service.state().newest().await?;
         for group in self.controller.names().await? {
@@ -67,7 +68,7 @@ impl<S: Store, C: Crypto> Departures<'_, S, C> {
         }
     }
 
-    /// Evicts a member, which was admitted at this revision, if its device has left.
+    /// Evicts a member if its device has left. `since` is the revision that admitted the member.
     async fn check(&self, group: &str, member: &str, since: Revision) -> Result<(), GroupError> {
         if !self.service.state().has_left(member, since).await? {
             return Ok(());
@@ -95,7 +96,8 @@ impl<S: Store, C: Crypto> Departures<'_, S, C> {
     }
 }
 
-/// Returns the result about a group. A group that cannot be read, or was deleted meanwhile, keeps no other one waiting.
+/// Returns the result for a group. Returns `None` if the group cannot be read or was deleted, so that other groups do
+/// not wait for it.
 fn readable<T>(group: &str, result: Result<T, GroupError>) -> Result<Option<T>, GroupError> {
     match result {
         Err(GroupError::NoGroup(_)) => Ok(None),

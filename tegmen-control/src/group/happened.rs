@@ -1,11 +1,11 @@
-//! Changes of groups, as an operator follows them.
+//! Changes of groups, for an operator who watches them.
 
 use super::config::GroupConfig;
 use super::members::Member;
 use super::rows::{self, Head, NAMES, Row};
 use tegmen_store::store::Changed;
 
-/// A change of a group that an operator follows.
+/// A change of a group, for an operator who watches groups.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum GroupHappened {
     /// A group was created.
@@ -26,7 +26,7 @@ pub enum GroupHappened {
         group: String,
         /// The name of the member.
         name: String,
-        /// Its leaf, SenderID and address.
+        /// The leaf, the SenderID and the address of the member.
         member: Member,
     },
     /// A member left or was evicted.
@@ -42,14 +42,14 @@ pub enum GroupHappened {
         group: String,
         /// The number of the epoch, from 1.
         epoch: u16,
-        /// The number of epochs that may follow, with those that are for evictions only.
+        /// The number of epochs that may follow, including those that are reserved for evictions.
         epochs_left: u16,
     },
 }
 
 impl GroupHappened {
-    /// The meaning of all changes of one revision. Rows of another kind, and those that cannot be read, have none. A change of a
-    /// member precedes the epoch that it began.
+    /// Returns the changes of groups that one revision made. Rows of other kinds, and rows that cannot be read, are
+    /// left out. A change of a member precedes the epoch that this change began.
     pub fn of(revision: &[Changed]) -> Vec<Self> {
         let heads: Vec<(&str, Head)> = revision.iter().filter_map(head).collect();
         let mut happened = Vec::new();
@@ -69,20 +69,20 @@ impl GroupHappened {
     }
 }
 
-/// The beginning of the keys of a group whose head was written, and the head.
+/// Returns the prefix of the keys of a group and the head of the group, if the change wrote this head.
 fn head(change: &Changed) -> Option<(&str, Head)> {
     let prefix = std::str::from_utf8(&change.key).ok()?.strip_suffix("head")?;
     prefix.strip_prefix("group/")?;
     Some((prefix, Head::read(&change.entry.as_ref()?.value).ok()?))
 }
 
-/// The name of a group whose row was written or deleted, and true if it is there.
+/// Returns the name of a group whose row with the name was written or deleted, and true if the row exists now.
 fn name(change: &Changed) -> Option<(&str, bool)> {
     let name = std::str::from_utf8(&change.key).ok()?.strip_prefix(NAMES)?;
     Some((name, change.entry.is_some()))
 }
 
-/// The changes that one revision made in a group.
+/// Returns the changes that one revision made in a group.
 fn changes(revision: &[Changed], prefix: &str, head: &Head) -> Vec<GroupHappened> {
     let group = || head.name.clone();
     let mut happened = Vec::new();

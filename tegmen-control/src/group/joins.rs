@@ -1,15 +1,15 @@
-//! A limit of the epochs that one member begins by joining again.
+//! A limit for the epochs that one member begins when it joins again and again.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Joins of one member of a group at once.
+/// The number of joins that one member of a group may make in a row.
 const AT_ONCE: u32 = 4;
-/// Entries above which those without recent joins are removed.
+/// The number of entries above which entries without recent joins are removed.
 const REMEMBERED: usize = 1024;
 
-/// The joins of members: [`AT_ONCE`] at once, and one in each interval from then on.
+/// The limit for the joins of members: [`AT_ONCE`] joins in a row, and from then on one in each interval.
 pub(super) struct Joins {
     interval: Duration,
     members: Mutex<Members>,
@@ -17,22 +17,22 @@ pub(super) struct Joins {
 
 #[derive(Default)]
 struct Members {
-    /// The time at which a member has all its [`AT_ONCE`] joins again, by group and name.
+    /// The time at which a member may again join [`AT_ONCE`] times in a row, by the names of the group and the member.
     free: HashMap<(String, String), Instant>,
-    /// The number of entries at which those without recent joins are removed next.
+    /// The number of entries at which entries without recent joins are next removed.
     most: usize,
 }
 
 impl Joins {
-    /// One in each interval; without a limit if it is zero.
+    /// Makes the limit of one join in each interval; an interval of zero means no limit.
     pub(super) fn new(interval: Duration) -> Self {
         Self { interval, members: Mutex::default() }
     }
 
-    /// Counts a join.
+    /// Counts a join of a member.
     ///
     /// # Errors
-    /// The time after which the member may join.
+    /// The time after which the member may join, if the member has reached the limit.
     pub(super) fn take(&self, group: &str, member: &str, now: Instant) -> Result<(), Duration> {
         let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
         let Members { free, most } = &mut *members;

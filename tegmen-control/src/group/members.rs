@@ -7,23 +7,24 @@ use std::net::IpAddr;
 use std::ops::Bound;
 use tegmen_base::hex::to_hex;
 
-/// A member.
+/// A member of a group.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Member {
-    /// The number of its leaf in the key tree: 2^levels to 2^(levels + 1) - 1.
+    /// The number of the member's leaf in the key tree: 2^levels to 2^(levels + 1) - 1.
     pub leaf: u32,
-    /// Its SenderID, if it sends requests. No other member and no controller has it in the same epoch.
+    /// The SenderID of the member, if the member sends requests. In one epoch no other member and no controller has the
+    /// same SenderID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender_id: Option<u8>,
-    /// The address that its responses come from, if it listens; they come from the port of the group.
+    /// The source address of the member's responses, if the member listens. Their source port is the port of the group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
-    /// True if it checks signatures. Other members get each rekey message alone.
+    /// True if the member checks signatures. Other members get separate rekey messages.
     pub checks_signatures: bool,
-    /// The number of the epoch that began when it was admitted: 1 for a first member.
+    /// The number of the epoch that began when the member was admitted: 1 for a first member.
     pub since: u16,
-    /// Its SubjectPublicKeyInfo in hexadecimal digits, in a group with signatures.
+    /// The SubjectPublicKeyInfo of the member in hexadecimal digits, in a group with signatures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public_key: Option<String>,
 }
@@ -31,20 +32,22 @@ pub struct Member {
 /// A member to be admitted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NewMember {
-    /// The name of its device at the access control server, 1 to 128 bytes.
+    /// The name of the member's device at the access control server, 1 to 128 bytes.
     pub name: String,
-    /// The address that its responses come from, if it listens. No other member has it.
+    /// The source address of the member's responses, if the member listens. No other member has the same address.
     pub address: Option<IpAddr>,
-    /// True if it sends requests, and needs a SenderID for that.
+    /// True if the member sends requests, and so needs a SenderID.
     pub sends: bool,
-    /// True if it checks the signatures of rekey messages (ECDSA on secp256r1).
+    /// True if the member checks the signatures of rekey messages (ECDSA on secp256r1).
     pub checks_signatures: bool,
-    /// Its SubjectPublicKeyInfo in DER, whose private key it has proved to have. A group with signatures admits no member without.
+    /// The SubjectPublicKeyInfo of the member in DER. The member has proved that it has the private key. A group with
+    /// signatures admits only members with a public key.
     pub public_key: Option<Vec<u8>>,
 }
 
 impl NewMember {
-    /// Refuses a member without a public key in a group with signatures. Returns the key as a row has it; none in another group.
+    /// Checks that a member of a group with signatures has a public key. Returns the key as text for its row, or `None`
+    /// for a group without signatures.
     pub(super) fn check_key(&self, config: &GroupConfig) -> Result<Option<String>, GroupError> {
         match (&self.public_key, config.signature) {
             (_, None) => Ok(None),
@@ -54,7 +57,7 @@ impl NewMember {
     }
 }
 
-/// The members, and who has which SenderID and address.
+/// The members of a group, and the owners of SenderIDs and addresses.
 #[derive(Default)]
 pub(super) struct Members {
     known: BTreeMap<String, Member>,
@@ -77,7 +80,7 @@ impl Members {
         self.known.len()
     }
 
-    /// The members behind a name, in the order of their names.
+    /// Returns the members after the name `after`, in the order of their names.
     pub(super) fn behind(&self, after: Option<&str>) -> impl Iterator<Item = (&str, &Member)> {
         let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
         let behind = self.known.range::<str, _>((begin, Bound::Unbounded));
@@ -92,17 +95,17 @@ impl Members {
         self.replicas.iter().map(|(name, id)| (name.as_str(), *id))
     }
 
-    /// The SenderIDs in use.
+    /// Returns the SenderIDs in use.
     pub(super) fn sender_ids(&self) -> impl Iterator<Item = u8> {
         self.sender_ids.iter().copied()
     }
 
-    /// The address of the member with this leaf.
+    /// Returns the address of the member at this leaf.
     pub(super) fn address_at(&self, leaf: u32) -> Option<IpAddr> {
         self.known.get(self.leaves.get(&leaf)?)?.address
     }
 
-    /// The lowest of the first `most` SenderIDs that nobody has, nor was given.
+    /// Returns the lowest of the first `most` SenderIDs that is neither in use nor in `given`.
     pub(super) fn free_sender_id(&self, most: u16, given: &[u8]) -> Result<u8, GroupError> {
         let all = 0..=u8::try_from(most.saturating_sub(1)).unwrap_or(u8::MAX);
         all.into_iter()
@@ -110,7 +113,7 @@ impl Members {
             .ok_or(GroupError::NoSenderId(most))
     }
 
-    /// Checks that nobody but the member of this name has an address.
+    /// Checks that no other member than `name` has the address.
     pub(super) fn check_address(&self, name: &str, address: Option<IpAddr>) -> Result<(), GroupError> {
         let Some(address) = address else { return Ok(()) };
         match self.addresses.get(&address.to_canonical()).filter(|member| *member != name) {
@@ -119,7 +122,7 @@ impl Members {
         }
     }
 
-    /// Puts or removes a member.
+    /// Adds, replaces or removes a member.
     pub(super) fn set(&mut self, name: &str, member: Option<Member>) {
         if let Some(before) = self.known.remove(name) {
             self.leaves.remove(&before.leaf);
@@ -134,7 +137,7 @@ impl Members {
         }
     }
 
-    /// Puts or removes the SenderID of a controller.
+    /// Sets or removes the SenderID of a controller.
     pub(super) fn set_replica(&mut self, name: &str, id: Option<u8>) {
         if let Some(before) = self.replicas.remove(name) {
             self.sender_ids.remove(&before);

@@ -1,8 +1,8 @@
-//! The messages that wait to be sent, in their order and at their time.
+//! The queue of messages that a controller has to send, with their order and their times.
 //!
-//! The messages of a change are sent once in their order, and the messages of later changes of the group follow them. Those of the
-//! last change are then sent again, each time after twice the wait of the time before, until the repetitions are over or another
-//! change is made. Groups take turns.
+//! The messages of a change are sent once in order, and then the messages of later changes of the group. The messages
+//! of the last change are then repeated. The wait doubles before each repetition. The repetitions end after a fixed
+//! number, or when the group changes again. Different groups send in turn.
 
 use super::rekeying::{Outgoing, Rekeying};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -11,55 +11,56 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, oneshot};
 
-/// Changes of one group whose messages wait to be sent for the first time. The members miss the oldest of more changes, and ask
-/// the controller for their parameters.
+/// Maximum number of changes of one group that wait to be sent for the first time. If there are more, the oldest
+/// changes are dropped. Members then miss these epochs, and ask the controller for their parameters.
 const MOST_CHANGES: usize = 256;
 
-/// Maximum number of bytes of the waiting messages of one group. If there are more, the members miss the oldest changes here too,
-/// but never the newest change, which may have a message for each member.
+/// Maximum number of bytes of the waiting messages of one group. If there are more, the oldest changes are dropped too.
+/// The newest change is never dropped, although it may have a message for each member.
 const MOST_BYTES: usize = 8 << 20;
 
-/// Time after which messages are sent again that the system refused.
+/// The time after which messages are sent again if the system refused to send them.
 const AFTER_FAILURE: Duration = Duration::from_secs(10);
 
-/// The times at which messages are sent.
+/// The times at which the controller sends messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pace {
-    /// Time between two datagrams of the controller, to whichever groups they go.
+    /// The time between two datagrams of the controller, for all groups together.
     pub interval: Duration,
-    /// Number of times that the messages of the last change are sent again; 0 sends them once.
+    /// The number of repetitions of the messages of the last change; with 0 the messages are sent once.
     pub repetitions: u8,
-    /// Time before the first repetition. The time before each further one is twice as long.
+    /// The time before the first repetition. The time before each further repetition is twice as long as the previous
+    /// one.
     pub wait: Duration,
 }
 
 impl Default for Pace {
-    /// 10 milliseconds, and three repetitions, the first after 2 seconds.
+    /// Returns 10 milliseconds between datagrams, and three repetitions, the first after 2 seconds.
     fn default() -> Self {
         Self { interval: Duration::from_millis(10), repetitions: 3, wait: Duration::from_secs(2) }
     }
 }
 
-/// Counts since the outbox was made.
+/// Counters of events since the outbox was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GroupCounts {
     /// Epochs that the controller has begun.
     pub epochs: u64,
-    /// Datagrams that the system has sent, those of repetitions as well.
+    /// Datagrams that the system has sent, including repetitions.
     pub messages: u64,
-    /// Messages that the system did not send, changes whose messages were not made or were left out, and changes that failed in
-    /// the background.
+    /// Failures: messages that the system did not send, changes whose messages were not made or were dropped, and
+    /// changes that failed in the background.
     pub failures: u64,
 }
 
-/// The messages that wait to be sent. Its clones are the same outbox.
+/// The queue of messages that wait to be sent. Its clones are the same queue.
 #[derive(Clone, Default)]
 pub struct Outbox(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
     queue: Mutex<Queue>,
-    /// The queue has other work than before.
+    /// Notified when the next work of the queue may have changed.
     changed: Notify,
     epochs: AtomicU64,
     messages: AtomicU64,
@@ -69,22 +70,22 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     groups: HashMap<String, Waiting>,
-    /// The groups by the time of their next message; those of one time in the order of their turns.
+    /// The groups, by the time of their next message. Groups with the same time are in the order of their turns.
     due: BTreeMap<Turn, String>,
     turns: u64,
 }
 
 type Turn = (Instant, u64);
 
-/// The work for one group.
+/// The waiting work for one group.
 #[derive(Default)]
 struct Waiting {
     turn: Option<Turn>,
-    /// True if the messages of the last change have to be made from the rows.
+    /// True if the messages of the last change must be made from the rows.
     from_rows: bool,
-    /// Changes in their order.
+    /// The changes whose messages are sent, in order.
     passes: VecDeque<Pass>,
-    /// True if a change was dropped since the messages of all changes were sent.
+    /// True if a change was dropped since the last time at which all messages had been sent.
     left_out: bool,
 }
 
@@ -95,31 +96,31 @@ impl Waiting {
     }
 }
 
-/// The messages of a change, which are being sent.
+/// A change whose messages are being sent.
 struct Pass {
     epoch: u16,
     messages: Vec<Outgoing>,
-    /// Bytes of memory of the messages.
+    /// The memory of the messages in bytes.
     size: usize,
     at: Position,
-    /// True if a message to the group was not sent this time.
+    /// True if the system refused to send a message to the address of the group in this round.
     has_failed: bool,
-    /// Those who wait until all messages were sent once.
+    /// Tasks that wait until all messages were sent once.
     waiting: Vec<oneshot::Sender<()>>,
 }
 
-/// The place of a message among those of a change.
+/// The position of the next message of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Position {
-    /// The number of times that all messages were sent.
+    /// The number of complete rounds, in each of which all messages are sent.
     round: u8,
-    /// The number of messages that were sent this time.
+    /// The number of messages that were sent in this round.
     sent: usize,
 }
 
 /// A message to send.
 pub(super) struct Due {
-    /// The group.
+    /// The name of the group.
     pub(super) group: String,
     /// The message.
     pub(super) message: Outgoing,
@@ -127,13 +128,13 @@ pub(super) struct Due {
     at: Position,
 }
 
-/// The next work of the sender.
+/// The next work of the task that sends.
 pub(super) enum Next {
     /// Send this message, and then call [`Outbox::sent`].
     Message(Due),
     /// Make the messages of the last change of this group from the rows.
     FromRows(String),
-    /// Nothing is due before this time, or before the queue changes.
+    /// There is no work before this time, unless the queue changes.
     Nothing(Option<Instant>),
 }
 
@@ -145,17 +146,17 @@ impl Outbox {
         GroupCounts { epochs: read(epochs), messages: read(messages), failures: read(failures) }
     }
 
-    /// Counts a failure.
+    /// Counts one failure.
     pub(super) fn fail(&self) {
         self.0.failures.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts an epoch.
+    /// Counts one epoch that has begun.
     pub(super) fn begin_epoch(&self) {
         self.0.epochs.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns when the queue has changed since the last call.
+    /// Waits until the queue has changed since the last call.
     pub(super) async fn changed(&self) {
         self.0.changed.notified().await;
     }
@@ -164,7 +165,7 @@ impl Outbox {
         self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the messages of a change. They replace the repetitions of an earlier one.
+    /// Adds the messages of a change. They replace the repetitions of an earlier change.
     pub(super) fn put(&self, group: &str, rekeying: &Rekeying, now: Instant) {
         let left_out = self.queue().put(group, rekeying, now);
         (0..left_out.changes).for_each(|_| self.fail());
@@ -177,7 +178,7 @@ impl Outbox {
         self.0.changed.notify_one();
     }
 
-    /// Has the messages of the last change made from the rows at this time, and sent.
+    /// Adds the order to make the messages of the last change from the rows at this time, and to send them.
     pub(super) fn resume(&self, group: &str, at: Instant) {
         let mut queue = self.queue();
         queue.groups.entry(group.to_owned()).or_default().from_rows = true;
@@ -186,24 +187,24 @@ impl Outbox {
         self.0.changed.notify_one();
     }
 
-    /// Forgets the messages of a group that is deleted: a later one of this name has others.
+    /// Removes the messages of a deleted group, because a later group of this name has other messages.
     pub(super) fn forget(&self, group: &str) {
         self.queue().forget(group);
     }
 
-    /// Returns the next work.
+    /// Returns the next work of the task that sends.
     pub(super) fn next(&self, now: Instant) -> Next {
         self.queue().next(now)
     }
 
-    /// Notes that the message of [`Self::next`] was sent, or that the system refused it.
+    /// Records that the message of [`Self::next`] was sent, or with `is_sent` false that the system refused to send it.
     pub(super) fn sent(&self, due: &Due, is_sent: bool, pace: &Pace, now: Instant) {
         let count = if is_sent { &self.0.messages } else { &self.0.failures };
         count.fetch_add(1, Ordering::Relaxed);
         self.queue().sent(due, is_sent, pace, now);
     }
 
-    /// Returns when the messages of this epoch were sent once, or do not wait to be sent.
+    /// Waits until all messages of this epoch were sent once. Returns at once if the queue does not contain them.
     pub(super) async fn first_sent(&self, group: &str, epoch: u16) {
         let receiver = {
             let mut queue = self.queue();
@@ -219,16 +220,16 @@ impl Outbox {
     }
 }
 
-/// The changes that were dropped.
+/// Changes that were dropped from the queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct LeftOut {
     changes: usize,
-    /// True if none was dropped before, since the messages of all changes were sent.
+    /// True if these are the first dropped changes since the last time at which all messages had been sent.
     is_first: bool,
 }
 
 impl Queue {
-    /// Takes the messages of a change. Returns the oldest changes that were dropped for it.
+    /// Adds the messages of a change. Returns the oldest changes, which were dropped because of the limits.
     fn put(&mut self, group: &str, rekeying: &Rekeying, now: Instant) -> LeftOut {
         let Rekeying { epoch, messages, .. } = rekeying;
         let waiting = self.groups.entry(group.to_owned()).or_default();
@@ -262,7 +263,7 @@ impl Queue {
         }
     }
 
-    /// Gives a group its next turn, in the place of another one.
+    /// Sets the time of the next turn of a group, which replaces its previous turn.
     fn schedule(&mut self, group: &str, at: Instant) {
         let Some(waiting) = self.groups.get_mut(group) else { return };
         if let Some(turn) = waiting.turn.take() {

@@ -1,4 +1,4 @@
-//! Epochs that begin by the time.
+//! Begins epochs periodically.
 
 use super::controller::Controller;
 use super::outbox::Outbox;
@@ -7,13 +7,13 @@ use std::time::Duration;
 use tegmen_base::crypto::Crypto;
 use tegmen_store::Store;
 
-/// The times at which all groups are examined are this part of the period, within these bounds.
+/// The interval between two examinations of all groups is this fraction of the period, within the following bounds.
 const PARTS: u32 = 8;
 const SHORTEST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// Begins an epoch in each group whose epoch has lasted for `period`, also for changes of other controllers on the store and over
-/// restarts. Ends when it is dropped.
+/// Begins an epoch in each group whose epoch has lasted for `period`. This includes epochs that other controllers of
+/// the store began, and epochs that began before a restart. Runs until the future is dropped.
 ///
 /// Events of the crate `tracing` report groups whose epoch cannot be replaced.
 pub async fn rekey_periodically<S: Store, C: Crypto>(controller: &Controller<S, C>, period: Duration) {
@@ -34,7 +34,7 @@ pub async fn rekey_periodically<S: Store, C: Crypto>(controller: &Controller<S, 
     }
 }
 
-/// `refused` are the groups that were reported.
+/// Begins an epoch in the group if its epoch has lasted for `period`. `refused` are the groups whose failure was reported.
 async fn rekey<S: Store, C: Crypto>(
     controller: &Controller<S, C>,
     group: &str,

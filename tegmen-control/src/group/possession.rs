@@ -9,10 +9,11 @@ use tegmen_host::provider::HostCrypto;
 use tegmen_host::provider::public::verify_digest;
 use tegmen_host::x509::{KeyKind, PublicKey};
 
-/// A device proves its possession within this time, or within twice this time.
+/// The minimum time for which a nonce is valid. The maximum is twice this time.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// The nonces that the server gives to devices. It keeps none: a nonce follows from a secret, the device, the group and the time.
+/// The nonces that the server gives to devices. The server stores no nonce: it derives each from a secret, the device,
+/// the group and the time.
 pub(super) struct Challenges {
     secret: Secret<DIGEST_LEN>,
     start: Instant,
@@ -25,13 +26,13 @@ impl Challenges {
         Self { secret, start: Instant::now() }
     }
 
-    /// The challenge for a device.
+    /// Returns the challenge for a device.
     pub(super) fn challenge(&self, (who, group): (&str, &str), scheme: SignatureScheme, now: Instant) -> Challenge {
         Challenge { scheme, nonce: self.nonce(who, group, self.window(now)) }
     }
 
-    /// Checks that a device has the private key of the public key that its request shows. Returns the public key. The scope of the
-    /// request is the one that the device signs.
+    /// Checks that a device has the private key of the public key in its request. Returns the public key. The device
+    /// signs the scope of the request.
     pub(super) fn check(
         &self,
         (who, group): (&str, &str),
@@ -70,10 +71,10 @@ impl Challenges {
     }
 }
 
-/// The reason why the possession of a key is not proved.
+/// The reason why the proof of possession of a key fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NotProved {
-    /// The request has no key, or no proof: the device gets a challenge.
+    /// The request has no key or no proof, so the device gets a challenge.
     Missing,
     /// The key or the proof is wrong.
     Refused(GroupcommError),

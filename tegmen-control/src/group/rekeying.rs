@@ -1,4 +1,4 @@
-//! The messages of a change.
+//! The messages of a change of a group.
 
 use std::net::SocketAddr;
 
@@ -7,16 +7,17 @@ use std::net::SocketAddr;
 pub struct Rekeying {
     /// The number of the epoch that the change has begun.
     pub epoch: u16,
-    /// The messages: one datagram each. Empty for the first epoch, and where another caller has the messages of the same change.
+    /// The messages, one datagram each. Empty for the first epoch, and if another caller received the messages of the
+    /// same change.
     pub messages: Vec<Outgoing>,
-    /// A text for the operator with the next step, if few epochs are left.
+    /// A warning if few epochs are left, with the next step of the operator.
     pub warning: Option<String>,
 }
 
 /// A datagram to send.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outgoing {
-    /// The address of the group, or that of one member with the port of the group.
+    /// The destination: the address of the group, or the address of one member with the port of the group.
     pub to: SocketAddr,
     /// The payload of the datagram: a rekey message, at most 95 bytes.
     pub bytes: Vec<u8>,

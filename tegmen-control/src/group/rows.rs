@@ -10,8 +10,9 @@
 //! group/deleted/IDENTITY        nothing; rows of a group that is deleted, or that is not created yet, may be there
 //! ```
 //!
-//! A change writes the head, and for each member that joins or leaves its path and its row, in one transaction. The secret of a node is
-//! that of the newest path through it. Secrets of nodes that no change has put follow from the seed.
+//! A change writes the head, and for each member that joins or leaves its path and its row, in one transaction. The
+//! newest path through a node has the secret of the node. The secret of a node that no change has replaced is derived
+//! from the seed.
 
 use super::GroupIdentity;
 use super::config::GroupConfig;
@@ -25,16 +26,16 @@ use tegmen_store::Value;
 use tegmen_store::store::Number;
 use zeroize::Zeroizing;
 
-/// The beginning of the rows with names.
+/// The prefix of the keys of the rows with names of groups.
 pub(super) const NAMES: &str = "group/name/";
 
-/// The beginning of the marks of groups that are deleted or not created yet.
+/// The prefix of the keys of the marks of groups that are deleted or not created yet.
 pub(super) const DELETED: &str = "group/deleted/";
 
-/// A row of one group, by the end of its key.
+/// A row of one group, named by the part of its key after the prefix of the group.
 pub(super) enum Row<'k> {
     Head,
-    /// The path from this leaf.
+    /// The path that begins at this leaf.
     Path(u32),
     Member(&'k str),
     Replica(&'k str),
@@ -42,7 +43,7 @@ pub(super) enum Row<'k> {
 }
 
 impl<'k> Row<'k> {
-    /// `None` for a key that this version does not know.
+    /// Returns the row with this key; `None` for a key that this version of the program does not know.
     pub(super) fn of(key: &'k [u8], prefix: &str) -> Option<Self> {
         let end = std::str::from_utf8(key).ok()?.strip_prefix(prefix)?;
         match end.split_once('/') {
@@ -55,7 +56,7 @@ impl<'k> Row<'k> {
         }
     }
 
-    /// The key.
+    /// Returns the key of the row. `prefix` is the prefix of the group.
     pub(super) fn key(&self, prefix: &str) -> String {
         match self {
             Self::Head => format!("{prefix}head"),
@@ -67,31 +68,31 @@ impl<'k> Row<'k> {
     }
 }
 
-/// The key of the row with the identity of a group.
+/// Returns the key of the row that has the identity of the group `name`.
 pub(super) fn name(name: &str) -> String {
     format!("{NAMES}{name}")
 }
 
-/// The key of the mark of a group that is deleted or not created yet.
+/// Returns the key of the mark of a group that is deleted or not created yet.
 pub(super) fn deleted(identity: &GroupIdentity) -> String {
     format!("{DELETED}{}", to_hex(identity))
 }
 
-/// The beginning of the keys of the group with a row of [`deleted`].
+/// Returns the prefix of the keys of the group whose mark, made by [`deleted`], has this key.
 pub(super) fn prefix_of_deleted(key: &[u8]) -> Option<String> {
     let identity = std::str::from_utf8(key).ok()?.strip_prefix(DELETED)?;
     Some(format!("group/{identity}/"))
 }
 
-/// The beginning of the keys of a group.
+/// Returns the prefix of the keys of a group.
 pub(super) fn prefix(identity: &GroupIdentity) -> String {
     format!("group/{}/", to_hex(identity))
 }
 
-/// The number at which the guard begins. A restore moves it by a million at least.
+/// The number at which the guard begins. A restore increases it by at least a million.
 pub(super) const GUARD: Number = Number { next: 1, pace: 1_000_000 };
 
-/// The head of a group.
+/// The content of the head of a group.
 pub(super) struct Head {
     pub(super) name: String,
     pub(super) config: GroupConfig,
@@ -99,7 +100,7 @@ pub(super) struct Head {
     pub(super) seed: Secret<DIGEST_LEN>,
 }
 
-/// The current epoch, and the change that has begun it.
+/// The current epoch, and the change that began it.
 #[derive(Clone)]
 pub(super) struct Begun {
     pub(super) epoch: u16,
@@ -109,11 +110,11 @@ pub(super) struct Begun {
     pub(super) changed: Vec<u32>,
 }
 
-/// The part of a head that is text.
+/// The part of a head that is stored as text.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HeadRecord {
-    /// The name of the group, so that a reader of changes needs no other row.
+    /// The name of the group, so that a program that reads changes needs no other row.
     name: String,
     config: GroupConfig,
     epoch: u16,
@@ -124,7 +125,7 @@ struct HeadRecord {
 }
 
 impl Head {
-    /// Reads the row; the fault if it is none.
+    /// Reads a head from its row. Returns the fault as text if the value is no head.
     pub(super) fn read(value: &Value) -> Result<Self, String> {
         let Value::Secret(bytes) = value else { return Err("it is not sealed".to_owned()) };
         let (text, seed) = bytes.split_last_chunk().ok_or("it has no seed")?;
@@ -133,7 +134,7 @@ impl Head {
         Ok(Self { name, config, begun: Begun { epoch, since, changed }, seed: Secret::new(*seed) })
     }
 
-    /// Writes the row.
+    /// Returns the value of the row of a head.
     pub(super) fn value((name, config): (&str, &GroupConfig), begun: Begun, seed: &Secret<DIGEST_LEN>) -> Value {
         let Begun { epoch, since, changed } = begun;
         let record = HeadRecord { name: name.to_owned(), config: *config, epoch, since, changed };
@@ -146,7 +147,8 @@ impl Head {
     }
 }
 
-/// Reads the secrets of the nodes from a leaf upwards: the number of those that have none, and the secrets of the following ones.
+/// Reads the secrets of a path from its row. The row has the number of nodes without a secret, and then the secrets of
+/// the nodes above them.
 pub(super) fn read_path(leaf: u32, value: &Value) -> Result<Nodes, String> {
     let Value::Secret(bytes) = value else { return Err("it is not sealed".to_owned()) };
     let (without, secrets) = bytes.split_first().ok_or("it is empty")?;
@@ -157,7 +159,7 @@ pub(super) fn read_path(leaf: u32, value: &Value) -> Result<Nodes, String> {
     if rest.is_empty() && count == secrets.len() { Ok(nodes) } else { Err("it is no path from its leaf".to_owned()) }
 }
 
-/// Writes the secrets of the nodes of a path.
+/// Returns the value of the row of a path.
 pub(super) fn path_value(nodes: &Nodes) -> Value {
     let secrets = || nodes.iter().filter_map(|(_, secret)| secret.as_ref());
     let mut bytes = Zeroizing::new(Vec::with_capacity(nodes.len().saturating_mul(KEY_LEN).saturating_add(1)));
@@ -166,13 +168,13 @@ pub(super) fn path_value(nodes: &Nodes) -> Value {
     Value::Secret(bytes)
 }
 
-/// Reads the row of a member, or of another record that is stored in clear.
+/// Reads the row of a member, or another record that is stored without encryption.
 pub(super) fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
     let text = value.plain().ok_or("it is not stored in clear")?;
     serde_json::from_slice(text).map_err(|error| error.to_string())
 }
 
-/// Writes a row in clear.
+/// Returns the value of a row that is stored without encryption.
 pub(super) fn plain(record: &impl Serialize) -> Value {
     // These records have neither maps nor other content that JSON cannot have.
     Value::Plain(serde_json::to_vec(record).unwrap_or_default())
@@ -184,7 +186,7 @@ pub(super) fn read_identity(value: &Value) -> Result<GroupIdentity, String> {
     from_hex(digits).and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| "it is no identity".to_owned())
 }
 
-/// Writes it.
+/// Returns the value of the row with the identity of a group.
 pub(super) fn identity(identity: &GroupIdentity) -> Value {
     Value::Plain(to_hex(identity).into_bytes())
 }

@@ -13,25 +13,26 @@ use tegmen_host::group::Group;
 use tegmen_store::Store;
 use tokio::net::UdpSocket;
 
-/// Time after which the controller is asked again for messages that it could not make.
+/// The time after which the controller is asked again for messages that it could not make.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
 
-/// The times and the interfaces of the messages of a controller.
+/// The times at which a controller sends messages, and the network interfaces that it uses.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Sending {
-    /// The times of the datagrams.
+    /// The times at which datagrams are sent.
     pub pace: Pace,
-    /// The outgoing interface: its name, or for IPv4 an address of it. Without it the system selects one.
+    /// The outgoing interface: its name, or for IPv4 its address. Without this value the system selects the interface.
     pub interface: Option<String>,
-    /// The interfaces of groups that have one of their own, by the name of the group.
+    /// The outgoing interfaces of single groups, by the name of the group.
     pub interfaces: BTreeMap<String, String>,
 }
 
-/// Sends the messages that a controller puts into its [`Outbox`], and first those of the last change of each group again. Ends at once
-/// for a controller without an outbox, and otherwise when it is dropped.
+/// Sends the messages that a controller puts into its [`Outbox`]. First sends the messages of the last change of each
+/// group again. The future never ends, and stops when it is dropped. Only for a controller without an outbox it ends at
+/// once.
 ///
-/// A message that the system does not send changes nothing at the group. An event of the crate `tracing` reports it once, and another
-/// event that messages are sent again.
+/// If the system does not send a message, the group does not change. An event of the crate `tracing` reports the first
+/// such message, and another event reports when messages are sent again.
 pub async fn send<S: Store, C: Crypto>(controller: &Controller<S, C>, sending: &Sending) {
     let Some(outbox) = controller.outbox() else { return };
     resume_all(controller, outbox).await;
@@ -53,7 +54,7 @@ pub async fn send<S: Store, C: Crypto>(controller: &Controller<S, C>, sending: &
     }
 }
 
-/// Resumes all groups of the store.
+/// Resumes the messages of all groups of the store.
 async fn resume_all<S: Store, C: Crypto>(controller: &Controller<S, C>, outbox: &Outbox) {
     loop {
         match controller.names().await {
@@ -83,12 +84,12 @@ async fn make_again<S: Store, C: Crypto>(controller: &Controller<S, C>, outbox: 
     }
 }
 
-/// The sockets that are open.
+/// The open sockets.
 struct Sockets<'a> {
     sending: &'a Sending,
-    /// By the interface, and true for IPv6.
+    /// The sockets, by the interface and by true for IPv6.
     open: HashMap<(Option<String>, bool), UdpSocket>,
-    /// Groups whose messages the system refused last.
+    /// Groups for which the system refused to send the last message.
     unreachable: BTreeSet<String>,
 }
 
@@ -140,9 +141,9 @@ impl Sockets<'_> {
     }
 }
 
-/// The way of a message.
+/// The outgoing interface and the destination of a message.
 struct Route {
-    /// A group of the same IP version at the outgoing interface.
+    /// A group address of the same IP version, for the outgoing interface.
     by: Group,
     to: SocketAddr,
 }

@@ -10,10 +10,11 @@
 //! DELETE /ace-group/GROUP/nodes/NODE   leaves
 //! ```
 //!
-//! A peer that proved nothing learns nothing. A peer with the right `POST /ace-group/GROUP` may join as a listener, and with
-//! `POST /ace-group/GROUP/requester` it may also send. To a peer without a right, each group and a group that is not there look the
-//! same. A member learns its own parameters and the SenderIDs in use. In a group with signatures it also learns the public keys of the
-//! others with their SenderIDs and addresses. It learns nothing else of others.
+//! A peer that has proved no identity gets no information. A peer with the right `POST /ace-group/GROUP` may join as a
+//! listener. With the right `POST /ace-group/GROUP/requester` it may also send. A peer without a right gets the same
+//! response for a group that exists and for one that does not. A member gets its own parameters and the SenderIDs in
+//! use. In a group with signatures it also gets the public keys of the other members, with their SenderIDs and
+//! addresses. It gets no other information about other members.
 
 use super::config::GroupError;
 use super::controller::Controller;
@@ -40,27 +41,27 @@ use tegmen_host::uri::Uri;
 use tegmen_store::Store;
 use tegmen_store::clock::now_millis;
 
-/// Time after which a peer may ask again that got 5.03.
+/// The time after which a peer may repeat a request that was answered with 5.03.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
-/// The interval of [`GroupServer::with_join_interval`], if no other is set.
+/// The default interval of [`GroupServer::with_join_interval`].
 pub const JOIN_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The rights of the peers of a controller.
 pub trait Authority: Send + Sync + 'static {
-    /// Returns the name of the peer behind an identity, if it proved one.
+    /// Returns the name of the peer that has proved this identity, if there is one.
     fn client(&self, identity: &Identity) -> Option<String>;
 
-    /// True if the peer may make this request. The path begins with a slash.
+    /// Returns true if the peer may make this request. The path begins with a slash.
     fn may(&self, identity: &Identity, method: Code, path: &str) -> bool;
 }
 
-/// The policy of an access control server, for devices that open a session with their own credentials.
+/// The rights from the policy of an access control server, for devices that open a session with their own credentials.
 pub struct ByPolicy<S> {
     /// The access control server.
     pub service: Arc<Service<S>>,
     /// The credentials of the server of the controller.
     pub credentials: Credentials,
-    /// The controller, as a publisher in rules of the policy.
+    /// The name of the controller in the policy, where the controller is a publisher.
     pub controller: OwnedParty,
 }
 
@@ -79,8 +80,8 @@ impl<S: Store> Authority for ByPolicy<S> {
     }
 }
 
-/// Tokens of an access control server (RFC 9202): the controller is a publisher with a protokey. It is also the
-/// [key store](tegmen_host::server::ServerBuilder::key_store) of the controller's server.
+/// The rights from tokens of an access control server (RFC 9202): the controller is a publisher with a protokey. This
+/// type is also the [key store](tegmen_host::server::ServerBuilder::key_store) of the controller's server.
 #[derive(Clone)]
 pub struct ByToken {
     /// The tokens.
@@ -90,7 +91,7 @@ pub struct ByToken {
 }
 
 impl ByToken {
-    /// The token of the session of an identity.
+    /// Returns the token with which the session of this identity was opened.
     fn ticket(&self, identity: &Identity) -> Option<Arc<crate::publisher::Ticket>> {
         if identity.protection == Protection::Plain {
             return None;
@@ -130,29 +131,29 @@ impl KeyStore for ByToken {
     }
 }
 
-/// Something that happened at a controller.
+/// An event at a controller.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A member joined or left. Without an [outbox](Controller::with_outbox), send the messages: the response to the peer follows
-    /// when this returns.
+    /// A member joined or left. If the controller has no [outbox](Controller::with_outbox), the function must send the
+    /// messages: the server responds to the peer when the function returns.
     Rekeying {
         /// The name of the group.
         group: &'a str,
-        /// The messages of the change, which begins an epoch.
+        /// The messages of the change, which has begun an epoch.
         rekeying: &'a Rekeying,
         /// A line for the log, with the name of the member and a warning if few epochs are left.
         message: String,
     },
     /// A request was refused.
     Refused {
-        /// The name of the peer, if it proved one.
+        /// The name of the peer, if the peer has proved one.
         who: Option<&'a str>,
         /// A line for the log, with the next step of the operator.
         message: String,
     },
 }
 
-/// The application. Its clones are the same server.
+/// The server of a controller, as an [`Application`]. Its clones share one state.
 pub struct GroupServer<S> {
     controller: Arc<Controller<S>>,
     authority: Arc<dyn Authority>,
@@ -172,7 +173,7 @@ impl<S> Clone for GroupServer<S> {
 /// The name of a peer, and the identity that it proved.
 type Peer<'a> = (&'a str, Identity);
 
-/// A request of a member or of a peer that wants to be one.
+/// A request of a member, or of a peer that wants to join.
 enum Asked {
     Join(JoinRequest, Option<IpAddr>),
     Keys { node: Option<String> },
@@ -182,8 +183,9 @@ enum Asked {
 }
 
 impl<S: Store> GroupServer<S> {
-    /// Takes the controller, the rights of its peers, and a function for its events. A member joins a group four times at once, and
-    /// then once in each [`JOIN_INTERVAL`]: each time begins an epoch.
+    /// Makes the server of a controller. `authority` has the rights of the peers, and `on_event` receives the events.
+    /// Each join of a member begins an epoch. So a member may join a group four times in a row, and after that once in
+    /// each [`JOIN_INTERVAL`].
     pub fn new(
         controller: Arc<Controller<S>>,
         authority: Arc<dyn Authority>,
@@ -193,14 +195,15 @@ impl<S: Store> GroupServer<S> {
         Self { controller, authority, events, joins: Arc::new(Joins::new(JOIN_INTERVAL)), challenges }
     }
 
-    /// Sets the interval in which a member joins a group once, after four times at once. Zero sets no limit.
+    /// Sets the interval of the limit for joins: a member may join a group four times in a row, and then once in each
+    /// interval. Zero removes the limit.
     #[must_use]
     pub fn with_join_interval(mut self, interval: Duration) -> Self {
         self.joins = Arc::new(Joins::new(interval));
         self
     }
 
-    /// True if the server has this path, without a slash in front.
+    /// Returns true if the server has this path. The path begins without a slash.
     pub fn has(&self, path: &str) -> bool {
         path.strip_prefix(GROUPS).is_some_and(|rest| rest.starts_with('/'))
     }
@@ -210,8 +213,8 @@ impl<S: Store> GroupServer<S> {
         code
     }
 
-    /// Checks the form and the rights of a request. Returns true if the peer may join. A member leaves without
-    /// this right, too.
+    /// Checks the form and the rights of a request. Returns the name of the group, the request, and true if the peer
+    /// may join. A member may leave without the right to join.
     fn check(&self, request: &Request<'_>, who: &str) -> Result<(String, Asked, bool), Code> {
         let mut parts = request.path().split('/').skip(1);
         let group = parts.next().unwrap_or_default().to_owned();
@@ -272,7 +275,8 @@ impl<S: Store> GroupServer<S> {
         Ok((join, address))
     }
 
-    /// Answers a request to join. In a group with signatures the device proves first that it has a private key.
+    /// Answers a request to join. In a group with signatures the device must first prove that it has the private key of
+    /// its public key.
     async fn ask_to_join(
         &self,
         (who, identity): Peer<'_>,
@@ -379,7 +383,8 @@ impl<S: Store> GroupServer<S> {
         (self.events)(Event::Rekeying { group, rekeying, message: format!("{message}{warning}") });
     }
 
-    /// The response to a request that a group refuses. To a peer without the right to join, all groups look the same.
+    /// Makes the response to a request that a group refuses. For a peer without the right to join, the response is the
+    /// same for all groups.
     fn refusal(&self, who: &str, (group, may_join): (&str, bool), error: &GroupError) -> Reply {
         let message = format!("{who} asks for the group {group}: {error}");
         (self.events)(Event::Refused { who: Some(who), message });
@@ -399,7 +404,7 @@ impl<S: Store> GroupServer<S> {
     }
 }
 
-/// A response with the reason of a refusal (RFC 9594, section 9).
+/// Makes a response with the reason of a refusal (RFC 9594, section 9).
 fn explained(code: Code, error: GroupcommError) -> Reply {
     Reply::new(code).uint(OptionNumber::CONTENT_FORMAT, problem::CONTENT_FORMAT.into()).payload(error.encode())
 }

@@ -1,4 +1,4 @@
-//! The key tree of a group: a binary tree of secrets, and the messages that replace them.
+//! The key tree of a group: a binary tree of secrets, and the messages that replace secrets.
 
 use super::GroupIdentity;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,50 +10,52 @@ use tegmen::crypto::{Crypto, DIGEST_LEN, KEY_LEN, hmac};
 use tegmen::secret::Secret;
 use tegmen_trust::x509::signer::Signer;
 
-/// The secrets of a group, of all members and epochs.
+/// The secrets of all members and epochs of a group.
 ///
-/// It has no input and output, and no clock. [`Self::join`], [`Self::evict`] and [`Self::rekey`] plan a [`Change`], which begins
-/// the next epoch. The owner makes the change durable, [applies](Self::apply) it, and sends the [messages](Self::messages) of the
-/// change. They follow from the tree after the change, so that an owner that restarts makes the same messages again. Nothing is
-/// sealed before the change is applied.
+/// The tree has no input and output, and no clock. [`Self::join`], [`Self::evict`] and [`Self::rekey`] plan a
+/// [`Change`], which begins the next epoch. The owner makes the change durable, [applies](Self::apply) it, and sends
+/// the [messages](Self::messages) of the change. The messages are derived from the tree after the change, so an owner
+/// that restarts makes the same messages again. No message is sealed before the change is applied.
 pub struct KeyTree {
     group: GroupIdentity,
     levels: u8,
-    /// By the number of the node; none where no member is below it.
+    /// The secrets of the nodes, by the number of the node. A node without a member below it has no secret.
     nodes: BTreeMap<u32, Secret<KEY_LEN>>,
-    /// Leaves without a member before `unused`.
+    /// The leaves below `unused` that have no member.
     free: BTreeSet<u32>,
-    /// No leaf from here on has a member.
+    /// The first leaf that never had a member. No later leaf had one either.
     unused: u32,
-    /// Leaves of members that do not check signatures.
+    /// The leaves of members that do not check signatures.
     pairwise: BTreeSet<u32>,
     epoch: u16,
-    /// The leaves whose paths the last change replaced. Where paths meet, the secrets are those of the last one.
+    /// The leaves whose paths the last change replaced, in order. A node on several paths has the secret of the last of
+    /// these paths.
     changed: Vec<u32>,
-    /// Elements of the hash chain, from that of epoch 0.
+    /// The elements of the hash chain, beginning with the element of epoch 0.
     chain: Vec<[u8; DIGEST_LEN]>,
-    /// The secrets of all epochs, and the first ones of all nodes, are derived from it.
+    /// The seed from which the secrets of all epochs and the first secrets of all nodes are derived.
     seed: Secret<DIGEST_LEN>,
 }
 
-/// A change that is planned and not made.
+/// A change that is planned but not applied yet.
 pub struct Change {
     /// The epoch that begins.
     pub(super) epoch: u16,
-    /// The paths that are replaced. Where paths meet, the secrets are those of the last one.
+    /// The paths that are replaced, in order. A node on several paths gets the secret of the last of these paths.
     pub(super) paths: Vec<Path>,
 }
 
-/// New secrets from a leaf towards the root. It ends below the first node that a later path of the change replaces.
+/// New secrets of the nodes from a leaf towards the root. The path ends below the first node that a later path of the
+/// change replaces.
 pub(super) struct Path {
     pub(super) leaf: u32,
     /// True if the member of the leaf checks signatures.
     pub(super) checks_signatures: bool,
-    /// The nodes from the leaf upwards. The lowest ones have no secret if the change deletes it.
+    /// The nodes from the leaf upwards. If the change evicts the member, the lowest nodes have no secret.
     pub(super) nodes: Nodes,
 }
 
-/// Nodes with their secrets. A node without one has no member below it.
+/// Nodes with their secrets. A node without a secret has no member below it.
 pub(super) type Nodes = Vec<(u32, Option<Secret<KEY_LEN>>)>;
 
 impl Change {
@@ -62,7 +64,7 @@ impl Change {
         self.leaves().next()
     }
 
-    /// Returns the leaves of the members that join at once, in the order in which they were given.
+    /// Returns the leaves of the members that join in this change, in the order in which the caller named them.
     pub fn leaves(&self) -> impl Iterator<Item = u32> {
         self.paths.iter().map(|path| path.leaf)
     }
@@ -71,9 +73,9 @@ impl Change {
 /// A rekey message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RekeyMessage {
-    /// The leaf of the only member that it is for. `None` if it goes to the address of the group.
+    /// The leaf of the only member that receives the message. `None` if the message goes to the address of the group.
     pub to: Option<u32>,
-    /// Its bytes.
+    /// The bytes of the message.
     pub bytes: Vec<u8>,
 }
 
@@ -86,7 +88,8 @@ pub enum Refused {
     /// The leaf has no member.
     #[error("no member has this leaf; list the members")]
     NoMember,
-    /// The hash chain has no further element, or only those that are [reserved](KeyTree::epochs_reserved) for evictions.
+    /// The hash chain has no further element, or its remaining elements are [reserved](KeyTree::epochs_reserved) for
+    /// evictions.
     #[error("the group has no further epoch for this change; create a new group")]
     LastEpoch,
     /// The signer did not sign with ECDSA on secp256r1.
@@ -94,7 +97,7 @@ pub enum Refused {
     NotSigned,
 }
 
-/// The parameters of one member, which it gets over a session of its own.
+/// The parameters of one member, which the member receives over its own session with the controller.
 pub struct Admitted {
     pub(super) group: GroupIdentity,
     pub(super) epoch: u16,
@@ -105,7 +108,7 @@ pub struct Admitted {
 }
 
 impl Admitted {
-    /// Returns the parameters as the member takes them.
+    /// Returns the parameters in the form that [`tegmen::axiom`] takes.
     pub fn admission(&self) -> Admission<'_> {
         Admission {
             group: &self.group,
@@ -118,12 +121,12 @@ impl Admitted {
     }
 }
 
-/// The most levels below the root: the messages number nodes below 2^24.
+/// Maximum number of levels below the root, because rekey messages contain numbers of nodes below 2^24.
 pub const MAX_LEVELS: u8 = 23;
 
 impl KeyTree {
-    /// A group with space for 2^`levels` members, at most 2^[`MAX_LEVELS`], for the epochs from 1 to `last`, at least 1. Its first
-    /// `members` have the first leaves, from 2^`levels` on.
+    /// Makes a group with space for 2^`levels` members, at most 2^[`MAX_LEVELS`], for the epochs from 1 to `last`, at
+    /// least 1. The first `members` leaves, from the number 2^`levels` on, get members.
     pub fn new<C: Crypto>(crypto: &mut C, levels: u8, last: u16, members: u32) -> Self {
         let mut group = [0; 16];
         crypto.random(&mut group);
@@ -136,7 +139,7 @@ impl KeyTree {
         tree
     }
 
-    /// The group of this seed, as it was made and without members.
+    /// Makes the group of this seed in its first state, without members.
     pub(super) fn from_seed<C: Crypto>(group: GroupIdentity, seed: Secret<DIGEST_LEN>, levels: u8, last: u16) -> Self {
         let levels = levels.clamp(1, MAX_LEVELS);
         let mut end: [u8; DIGEST_LEN] = hmac::<C, DIGEST_LEN>(&[seed.expose()], &[b"axiom end"]);
@@ -151,7 +154,7 @@ impl KeyTree {
         Self { group, levels, nodes, free, unused: 1 << levels, pairwise, epoch: 1, changed: Vec::new(), chain, seed }
     }
 
-    /// Puts a member at a leaf, with the first secrets of the nodes above that have none.
+    /// Puts a member at a leaf. Nodes above the leaf that have no secret get their first secret.
     pub(super) fn occupy<C: Crypto>(&mut self, leaf: u32, checks_signatures: bool) {
         for node in path(leaf) {
             if self.nodes.contains_key(&node) {
@@ -165,8 +168,8 @@ impl KeyTree {
         self.take(leaf, checks_signatures);
     }
 
-    /// Takes up a group whose members have their leaves: the secrets that changes have put, each after those before it, the epoch,
-    /// and the leaves of the last change.
+    /// Restores the state of a group whose members already have their leaves. `nodes` are the secrets from earlier
+    /// changes, the oldest first. `changed` are the leaves of the last change.
     pub(super) fn resume(
         &mut self,
         nodes: impl IntoIterator<Item = (u32, Option<Secret<KEY_LEN>>)>,
@@ -201,12 +204,13 @@ impl KeyTree {
         &self.seed
     }
 
-    /// The epoch, and the leaves of the change that began it.
+    /// Returns the epoch, and the leaves of the change that began this epoch.
     pub(super) fn last(&self) -> (u16, &[u32]) {
         (self.epoch, &self.changed)
     }
 
-    /// Random bytes of the controller for the associations of the group: those of the client, and those of the server.
+    /// Returns the client random and the server random of the group's association, which the controller derives from
+    /// the seed.
     pub(super) fn randoms<C: Crypto>(&self) -> [[u8; DIGEST_LEN]; 2] {
         let random = |label| hmac::<C, DIGEST_LEN>(&[self.seed.expose()], &[label]);
         [random(b"axiom client random"), random(b"axiom server random")]
@@ -222,24 +226,25 @@ impl KeyTree {
         self.epoch
     }
 
-    /// Returns how many more epochs the hash chain has. Create a new group long before there is none.
+    /// Returns the number of epochs that may follow. Create a new group long before this number is 0.
     pub fn epochs_left(&self) -> usize {
         self.chain.len().saturating_sub(usize::from(self.epoch)).saturating_sub(1)
     }
 
-    /// Returns how many epochs at the end of the hash chain are for evictions only, a tenth of all: members that join and leave
-    /// cannot use up those that an eviction needs.
+    /// Returns the number of epochs at the end of the hash chain that are reserved for evictions: a tenth of all
+    /// epochs. So members that join and leave cannot use up the epochs that an eviction needs.
     pub const fn epochs_reserved(&self) -> usize {
         reserved(self.chain.len())
     }
 
-    /// Returns the master secret of the current epoch, for the association of the controller's own member.
+    /// Returns the master secret of the current epoch, from which the controller derives the keys for its own requests
+    /// to the group.
     pub fn master_secret<C: Crypto>(&self) -> Secret<48> {
         master_secret::<C>(&self.group, self.epoch, &secret_of::<C>(&self.seed, self.epoch))
     }
 
-    /// Plans that a member joins: all secrets that it gets are new. [`Self::admit`] has its parameters after the change. Members that
-    /// do not check signatures get each of their messages alone.
+    /// Plans that a member joins. All secrets that the member gets are new. After the change, [`Self::admit`] returns
+    /// the parameters of the member. A member that does not check signatures gets separate rekey messages.
     ///
     /// # Errors
     /// [`Refused::Full`], [`Refused::LastEpoch`].
@@ -248,7 +253,7 @@ impl KeyTree {
         self.admit_all(crypto, &[(leaf, checks_signatures)])
     }
 
-    /// Plans that a member gets new secrets, as if it had left and joined again.
+    /// Plans that a member gets new secrets, as if the member had left and joined again.
     ///
     /// # Errors
     /// [`Refused::NoMember`], [`Refused::LastEpoch`].
@@ -262,8 +267,8 @@ impl KeyTree {
         self.free.iter().copied().chain(self.unused..self.leaves().saturating_mul(2))
     }
 
-    /// Plans that members join in one epoch, each at its own leaf: a [free one](Self::free_leaves), or that of a member, which then gets
-    /// new secrets. True stands for a member that checks signatures.
+    /// Plans that members join in one epoch, each at a different leaf. The leaf is a [free one](Self::free_leaves), or
+    /// the leaf of a member, which then gets new secrets. The flag of a leaf is true if its member checks signatures.
     ///
     /// # Errors
     /// [`Refused::LastEpoch`].
@@ -285,7 +290,7 @@ impl KeyTree {
         Ok(Change { epoch, paths })
     }
 
-    /// Plans that a member leaves: all secrets that it had are replaced.
+    /// Plans that a member leaves. All secrets that the member had are replaced.
     ///
     /// # Errors
     /// [`Refused::NoMember`], [`Refused::LastEpoch`].
@@ -295,7 +300,7 @@ impl KeyTree {
         Ok(Change { epoch, paths: vec![self.vacate(crypto, leaf)] })
     }
 
-    /// Plans the next epoch with the same members: one message for all.
+    /// Plans the next epoch with the same members. This change has one message for all members.
     ///
     /// # Errors
     /// [`Refused::LastEpoch`].
@@ -303,7 +308,7 @@ impl KeyTree {
         Ok(Change { epoch: self.spare_epoch()?, paths: Vec::new() })
     }
 
-    /// Makes a change. It was planned for the tree as it is.
+    /// Applies a change. The change must have been planned for the current state of the tree.
     pub fn apply(&mut self, change: Change) {
         let Change { epoch, paths } = change;
         self.changed = paths.iter().map(|path| path.leaf).collect();
@@ -319,8 +324,8 @@ impl KeyTree {
         self.epoch = epoch;
     }
 
-    /// Returns the messages of the last change, in the order in which to send them. The last one is that of the epoch. Each call
-    /// seals the same bytes. Without `signer` all members get their messages alone.
+    /// Returns the messages of the last change, in the order in which they must be sent. The last message begins the
+    /// epoch. Each call seals the same bytes. Without `signer`, each member gets separate messages.
     ///
     /// # Errors
     /// [`Refused::NotSigned`].
@@ -349,7 +354,7 @@ impl KeyTree {
         Ok(messages)
     }
 
-    /// Returns the parameters of a member: when it joined, and when it missed a message.
+    /// Returns the parameters of a member. A member needs them after it joined, and after it missed a message.
     ///
     /// # Errors
     /// [`Refused::NoMember`].
@@ -370,12 +375,12 @@ impl KeyTree {
         })
     }
 
-    /// The levels below a node.
+    /// Returns the number of levels below a node.
     const fn height(&self, node: u32) -> u32 {
         (self.levels as u32).saturating_sub(node.ilog2())
     }
 
-    /// The leaves below a node, or the leaf itself.
+    /// Returns the leaves below a node. A leaf returns itself.
     const fn below(&self, node: u32) -> Range<u32> {
         let first = node << self.height(node);
         first..first.saturating_add(1 << self.height(node))
@@ -390,7 +395,7 @@ impl KeyTree {
         1 << self.levels
     }
 
-    /// The next epoch, for a change that is not an eviction.
+    /// Returns the next epoch for a change that is not an eviction.
     fn spare_epoch(&self) -> Result<u16, Refused> {
         if self.epochs_left() > self.epochs_reserved() { self.next_epoch() } else { Err(Refused::LastEpoch) }
     }
@@ -400,7 +405,7 @@ impl KeyTree {
         if usize::from(next) < self.chain.len() { Ok(next) } else { Err(Refused::LastEpoch) }
     }
 
-    /// New secrets from a leaf to the root, whose member is there no more.
+    /// Makes new secrets for the nodes from a leaf to the root, for an eviction of the member at the leaf.
     fn vacate<C: Crypto>(&self, crypto: &mut C, leaf: u32) -> Path {
         let mut is_below = false;
         let mut nodes = vec![(leaf, None)];
@@ -417,7 +422,7 @@ impl KeyTree {
         Path { leaf, checks_signatures: true, nodes }
     }
 
-    /// Writes the messages with the new secret of the parent of `node`, for the members below `node`.
+    /// Appends the messages with the new secret of the parent of `node`, for the members below `node`.
     fn tell<C: Crypto>(
         &self,
         crypto: &mut C,
@@ -459,7 +464,7 @@ impl KeyTree {
         written(Some(leaf), |out| seal_node(crypto, &self.group, place, (key, new), None, out))
     }
 
-    /// Writes the message of the epoch, if there is a member.
+    /// Makes the message that begins the epoch; returns `None` if the group has no member.
     fn epoch_message<C: Crypto>(&self, crypto: &mut C) -> Result<Option<RekeyMessage>, Refused> {
         let chain = self.chain.get(usize::from(self.epoch)).ok_or(Refused::LastEpoch)?;
         let secret = &secret_of::<C>(&self.seed, self.epoch);
@@ -469,12 +474,12 @@ impl KeyTree {
     }
 }
 
-/// The epochs of a hash chain with this number of elements that are for evictions only.
+/// Returns the number of epochs that are reserved for evictions, in a hash chain with this number of elements.
 pub(super) const fn reserved(elements: usize) -> usize {
     elements / 10
 }
 
-/// The nodes from a leaf to the root.
+/// Returns the nodes from a leaf to the root.
 pub(super) fn path(leaf: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(leaf), |node| Some(node / 2).filter(|node| *node > 0))
 }

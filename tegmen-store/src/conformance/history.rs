@@ -1,4 +1,4 @@
-//! Scans and watches: one revision for all pages, changes without gaps, compaction.
+//! Cases for scans and watches: one revision for all pages, changes without gaps, compaction.
 
 use super::{Driver, keys, plain, put, text};
 use crate::store::{Revision, Scan, Store, StoreError, Transaction};
@@ -140,6 +140,6 @@ pub(super) fn future<D: Driver>(driver: &D) {
     assert_eq!(text(&store, "a", Some(newest)), Some("1".into()));
 }
 
-/// Threads that write at the same time, and changes of each.
+/// The number of threads that write at the same time. Each thread makes `TURNS` changes.
 const WRITERS: usize = 4;
 const TURNS: usize = 25;

@@ -1,10 +1,10 @@
-//! Leases, and the rows that go with them.
+//! Cases for leases, and for the rows that are attached to them.
 
 use super::{Driver, keys, plain, put, text};
 use crate::store::{LeaseId, Store, StoreError, Transaction};
 use std::time::Duration;
 
-/// The time of each lease.
+/// The duration of each lease.
 const TTL: Duration = Duration::from_secs(10);
 const MOST_OF_IT: Duration = Duration::from_secs(9);
 

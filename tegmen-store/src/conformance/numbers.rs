@@ -1,4 +1,4 @@
-//! Numbers that only go forward.
+//! Cases for numbers that only increase.
 
 use super::{Driver, put};
 use crate::store::{Number, Store, StoreError, Transaction, Value};
@@ -8,7 +8,7 @@ fn number(next: u64, pace: u64) -> Transaction {
     Transaction::default().put("n", Value::Number(Number { next, pace }))
 }
 
-/// The number as it is, and the revision at which it changed last.
+/// Returns the current number, and the revision that changed it last.
 fn found(store: &impl Store) -> (Number, crate::Revision) {
     let entry = store.read(b"n", None).wait().expect("a read").entry.expect("a row");
     let Value::Number(number) = entry.value else { panic!("this is a number") };
@@ -66,6 +66,6 @@ pub(super) fn crash<D: Driver>(driver: &D) {
 }
 
 const PACE: u64 = 1_000_000;
-/// Threads that write at the same time, and numbers of each.
+/// The number of threads that write at the same time. Each thread leases `TURNS` times.
 const WRITERS: usize = 8;
 const TURNS: usize = 10;

@@ -1,4 +1,4 @@
-//! Transactions: requirements, sizes, writers at the same time, restarts.
+//! Cases for transactions: requirements, sizes, writers at the same time, restarts.
 
 use super::{Driver, keys, plain, put, text};
 use crate::store::{MAX_BYTES, MAX_KEY, MAX_OPERATIONS, MAX_VALUE, Revision, Store, StoreError, Transaction, Value};
@@ -159,6 +159,6 @@ pub(super) fn tasks<D: Driver>(driver: &D) {
     assert_eq!(text(&store, "a", Some(revision)), Some("1".into()));
 }
 
-/// Threads that write at the same time, and changes of each.
+/// The number of threads that write at the same time. Each thread makes `TURNS` changes.
 const WRITERS: usize = 8;
 const TURNS: usize = 20;

@@ -1,4 +1,5 @@
-//! Transactions, leases and compaction within one SQLite transaction, which is made durable afterwards.
+//! Makes transactions, changes of leases and compactions within one SQLite transaction, which becomes durable
+//! afterwards.
 
 use super::entries::{self, Current, Version};
 use super::revisions::Revisions;
@@ -8,7 +9,7 @@ use crate::store::{LeaseId, Put, Revision, StoreError, Transaction, Value, pace}
 use rusqlite::{Connection, params};
 use std::time::Duration;
 
-/// Tasks that are applied, together.
+/// A batch of tasks that one SQLite transaction makes.
 pub(super) struct Applying<'w> {
     pub(super) connection: &'w Connection,
     pub(super) revisions: &'w mut Revisions,
@@ -18,9 +19,9 @@ pub(super) struct Applying<'w> {
     /// The versions of rows that were written.
     pub(super) written: Vec<Version>,
     pub(super) granted: Vec<(LeaseId, Duration)>,
-    /// True if a number moves: an older copy of the database must not be opened any more.
+    /// True if a number increases. An older copy of the database must then be refused from now on.
     pub(super) moves: bool,
-    /// The lease that was found last.
+    /// The lease that was looked up last.
     pub(super) lease: Option<LeaseId>,
 }
 
@@ -40,13 +41,13 @@ impl Applying<'_> {
         }
     }
 
-    /// Forgets history before `through`, and at most about `most` changes of it.
+    /// Deletes the history before `through`, but at most about `most` changes in one call.
     fn compact(&mut self, through: u64, most: usize) -> rusqlite::Result<()> {
         self.revisions.compacted = entries::compact(self.connection, self.revisions.compacted, through, most)?;
         Ok(())
     }
 
-    /// Forgets history that is older than the newest `history` revisions.
+    /// Deletes the history that is older than the newest `history` revisions.
     pub(super) fn compact_to(&mut self, history: u64) -> rusqlite::Result<()> {
         let through = self.revisions.newest().0.saturating_sub(history);
         match through > self.revisions.compacted {
@@ -101,7 +102,7 @@ impl Applying<'_> {
         Ok(Ok(revision))
     }
 
-    /// Checks a row that is put in the place of `before`.
+    /// Checks a row before it is written. `before` is the current row of this key.
     fn check(&mut self, put: &Put, before: Option<Current>) -> rusqlite::Result<Result<Checked, StoreError>> {
         if let Some(lease) = put.lease
             && !self.has(lease)?
@@ -136,7 +137,7 @@ impl Applying<'_> {
         Ok(Ok(lease))
     }
 
-    /// Ends a lease: its rows go in one revision.
+    /// Ends a lease: deletes all its rows in one revision.
     fn end(&mut self, lease: LeaseId) -> rusqlite::Result<Outcome> {
         self.lease = None;
         let mut delete = self.connection.prepare_cached("DELETE FROM leases WHERE lease = ?1")?;
@@ -156,9 +157,9 @@ impl Applying<'_> {
     }
 }
 
-/// A row that may be written.
+/// The result of the check of a row that may be written.
 struct Checked {
-    /// The revision that made it, if it is there.
+    /// The revision that made the row, if it exists already.
     created: Option<u64>,
     /// The time at which a number was made, in milliseconds since 1970.
     since: u64,

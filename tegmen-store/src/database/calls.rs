@@ -1,4 +1,4 @@
-//! The calls of a [`Store`], on the thread that writes.
+//! Calls of a [`Store`], as the thread that writes receives them.
 
 use super::tasks::Task;
 use super::{Database, Order};
@@ -12,7 +12,7 @@ pub(super) enum Call {
     Scan(Scan, Promise<Page>),
     Changes(Watcher),
     Renew(LeaseId, Promise<()>),
-    /// Everything that is durable before it is answered.
+    /// A change. It is answered after it is durable.
     Task(Task),
 }
 

@@ -1,5 +1,5 @@
-//! Rows with revisions: each version of a row is kept until history is compacted, so that one table holds the current
-//! and the earlier rows, and a change is written once.
+//! Rows with revisions. The store keeps each version of a row until the history is compacted. So one table holds the
+//! current and the earlier versions, and a change is written once.
 
 use super::calls::Watcher;
 use super::revisions::{self, Revisions};
@@ -9,7 +9,7 @@ use crate::store::{Changed, Changes, Entry, Found, LeaseId, Number, Page, Revisi
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use std::time::Duration;
 
-/// The tables, without [`BY_LEASE`].
+/// The SQL statements that make the tables, without the index [`BY_LEASE`].
 pub(super) const TABLES: &str = "
     CREATE TABLE versions (
         key BLOB NOT NULL, revision INTEGER NOT NULL, kind INTEGER NOT NULL, value BLOB, created INTEGER NOT NULL,
@@ -22,14 +22,15 @@ pub(super) const TABLES: &str = "
         data_key BLOB
     );";
 
-/// The rows of a lease, in the order of their revisions: so a new one comes last, and a commit of many writes few pages.
+/// The index of the rows of each lease, in the order of their revisions. A new row is then the last one of its lease,
+/// so a commit of many rows writes few pages.
 pub(super) const BY_LEASE: &str = "CREATE INDEX by_lease ON versions (lease, revision) WHERE lease IS NOT NULL;";
 
 /// Maximum number of rows of a page.
 const MOST: usize = 10_000;
 /// Bytes of values after which a page ends.
 const PAGE_BYTES: usize = 4 << 20;
-/// Rows from which on two threads open a page.
+/// The number of rows from which a second thread helps to decrypt a page.
 const LONG_PAGE: usize = 512;
 
 const DELETED: i64 = 0;
@@ -37,7 +38,7 @@ const PLAIN: i64 = 1;
 const SECRET: i64 = 2;
 const NUMBER: i64 = 3;
 
-/// A version of a row, as the table has it.
+/// A version of a row, as the table stores it.
 #[derive(Clone)]
 pub(super) struct Version {
     pub(super) key: Vec<u8>,
@@ -49,12 +50,12 @@ pub(super) struct Version {
 }
 
 impl Version {
-    /// The version that ends a row.
+    /// Returns the version that deletes a row.
     pub(super) fn deleted(key: &[u8], revision: u64) -> Self {
         Self { key: key.to_owned(), revision, kind: DELETED, value: Vec::new(), created: revision, lease: None }
     }
 
-    /// A version with a value. `since` is the time at which a number was made.
+    /// Returns a version with a value. `since` is the time at which a number was made.
     ///
     /// # Errors
     /// [`StoreError::Sealed`] for a secret without a sealing key.
@@ -76,7 +77,8 @@ impl Version {
         Ok(Self { key: key.to_owned(), revision, kind, value, created: revision, lease: None })
     }
 
-    /// The number and the time at which it was made, in milliseconds since 1970.
+    /// Returns the number and the time at which it was made, in milliseconds since 1970. Returns `None` if the value is
+    /// no number.
     pub(super) fn number(&self) -> Option<(Number, u64)> {
         if self.kind == NUMBER { pace::decode(&self.value) } else { None }
     }
@@ -93,7 +95,7 @@ impl Version {
         })
     }
 
-    /// Writes the version; the one before stays until history is compacted.
+    /// Writes the version. The previous version stays until the history is compacted.
     pub(super) fn write(&self, connection: &Connection) -> rusqlite::Result<()> {
         let mut insert = connection.prepare_cached("INSERT INTO versions VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
         let (revision, created, lease) =
@@ -102,12 +104,12 @@ impl Version {
         Ok(())
     }
 
-    /// The same, of a row that `created` made and that is attached to `lease`.
+    /// Returns this version for a row that the revision `created` made and that is attached to `lease`.
     pub(super) fn of(self, created: u64, lease: Option<LeaseId>) -> Self {
         Self { created, lease: lease.map(|lease| lease.0), ..self }
     }
 
-    /// The row; `None` if it is gone.
+    /// Decrypts the row and returns it; returns `None` if this version deletes the row.
     fn entry(self, sealer: Option<&Sealer>) -> Result<Option<Entry>, StoreError> {
         let damaged = || StoreError::Unavailable { why: "a row is damaged: restore a backup".to_owned() };
         let value = match self.kind {
@@ -124,22 +126,22 @@ impl Version {
     }
 }
 
-/// A row as it is now, without its bytes.
+/// The current version of a row, without its key and its bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Current {
-    /// The revision that changed it last.
+    /// The revision that changed the row last.
     pub(super) revision: u64,
-    /// The revision that made it.
+    /// The revision that made the row.
     pub(super) created: u64,
-    /// As of [`Version::number`].
+    /// The number of the row, as [`Version::number`] returns it.
     pub(super) number: Option<(Number, u64)>,
 }
 
-/// The query of [`current`].
+/// The SQL query that [`current`] uses.
 pub(super) const CURRENT: &str =
     "SELECT revision, created, kind, value FROM versions WHERE key = ?1 ORDER BY revision DESC LIMIT 1";
 
-/// The row of a key as it is now; `None` if there is none.
+/// Returns the current version of the row of a key; `None` if the row does not exist.
 pub(super) fn current(connection: &Connection, key: &[u8]) -> rusqlite::Result<Option<Current>> {
     let mut select = connection.prepare_cached(CURRENT)?;
     let row = select.query_row([key], |row| {
@@ -151,7 +153,7 @@ pub(super) fn current(connection: &Connection, key: &[u8]) -> rusqlite::Result<O
     Ok(row.optional()?.flatten())
 }
 
-/// The newest version of a key up to a revision.
+/// Returns the newest version of a key at the revision `at` or before.
 fn version(connection: &Connection, key: &[u8], at: u64) -> rusqlite::Result<Option<Version>> {
     let mut select = connection.prepare_cached(
         "SELECT key, revision, kind, value, created, lease FROM versions WHERE key = ?1 AND revision <= ?2
@@ -160,7 +162,7 @@ fn version(connection: &Connection, key: &[u8], at: u64) -> rusqlite::Result<Opt
     select.query_row(params![key, at as i64], Version::read).optional()
 }
 
-/// Prepares the copy of a database for its restore at `now`, in milliseconds since 1970: see [`crate::backup`].
+/// Prepares a copy of a database for its restore at `now`, in milliseconds since 1970. See [`crate::backup`].
 pub(crate) fn retake(connection: &Connection, now: u64) -> rusqlite::Result<()> {
     let transaction = connection.unchecked_transaction()?;
     // History, and rows that are gone.
@@ -194,7 +196,7 @@ pub(crate) fn retake(connection: &Connection, now: u64) -> rusqlite::Result<()> 
     transaction.commit()
 }
 
-/// [`Store::read`](crate::Store::read).
+/// Implements [`Store::read`](crate::Store::read).
 pub(super) fn read(
     connection: &Connection,
     revisions: &Revisions,
@@ -208,7 +210,7 @@ pub(super) fn read(
     Ok(Found { entry, at: Revision(at) })
 }
 
-/// [`Store::scan`](crate::Store::scan).
+/// Implements [`Store::scan`](crate::Store::scan).
 pub(super) fn scan(
     connection: &Connection,
     revisions: &Revisions,
@@ -252,7 +254,7 @@ pub(super) fn scan(
     Ok(Page { entries: open(found, sealer)?, next, at: Revision(at) })
 }
 
-/// Opens rows. Of a long page another thread opens one half, because opening takes longer than reading.
+/// Decrypts rows. For a long page a second thread decrypts one half, because decryption takes longer than reading.
 fn open(mut rows: Vec<Version>, sealer: Option<&Sealer>) -> Result<Vec<Entry>, StoreError> {
     let open = |rows: Vec<Version>| -> Result<Vec<Entry>, StoreError> {
         rows.into_iter().filter_map(|row| row.entry(sealer).transpose()).collect()
@@ -273,7 +275,7 @@ fn open(mut rows: Vec<Version>, sealer: Option<&Sealer>) -> Result<Vec<Entry>, S
     })
 }
 
-/// Finds the changes for [`Store::changes`](crate::Store::changes) that are there already.
+/// Finds the existing changes for a call of [`Store::changes`](crate::Store::changes).
 pub(super) fn changes(
     connection: &Connection,
     revisions: &Revisions,
@@ -293,7 +295,7 @@ pub(super) fn changes(
     wanted(rows.map(|version| version.map_err(unavailable)), newest, sealer, watcher)
 }
 
-/// Takes the changes for a call from versions up to the newest revision, in the order of their revisions and keys.
+/// Selects the changes for a call from versions up to the revision `newest`, in the order of their revisions and keys.
 pub(super) fn wanted(
     versions: impl Iterator<Item = Result<Version, StoreError>>,
     newest: Revision,
@@ -318,8 +320,8 @@ pub(super) fn wanted(
     Ok(Changes { changes, through: newest })
 }
 
-/// Forgets versions that were replaced or ended at `through` or before. If that is about `most` changes of history, it ends
-/// earlier. Returns the revision up to which it is done.
+/// Deletes versions that were replaced or deleted at the revision `through` or before. Stops earlier after about `most`
+/// changes. Returns the revision up to which history was deleted.
 pub(super) fn compact(connection: &Connection, from: u64, through: u64, most: usize) -> rusqlite::Result<u64> {
     let mut border = connection.prepare_cached(
         "SELECT revision FROM versions WHERE revision > ?1 AND revision <= ?2 ORDER BY revision LIMIT 1 OFFSET ?3",
@@ -345,7 +347,7 @@ pub(super) fn compact(connection: &Connection, from: u64, through: u64, most: us
     Ok(through)
 }
 
-/// The keys of the rows that are attached to a lease.
+/// Returns the keys of the rows that are attached to a lease.
 pub(super) fn leased(connection: &Connection, lease: LeaseId) -> rusqlite::Result<Vec<Vec<u8>>> {
     let mut select = connection.prepare_cached(
         "SELECT key FROM versions AS one WHERE lease = ?1 AND revision =
@@ -354,7 +356,7 @@ pub(super) fn leased(connection: &Connection, lease: LeaseId) -> rusqlite::Resul
     select.query_map([lease.0 as i64], |row| row.get(0))?.collect()
 }
 
-/// All leases and their times.
+/// Returns all leases, each with its duration.
 pub(super) fn leases(connection: &Connection) -> rusqlite::Result<Vec<(LeaseId, Duration)>> {
     let mut select = connection.prepare("SELECT lease, ttl FROM leases")?;
     let rows = select.query_map([], |row| {
@@ -363,7 +365,7 @@ pub(super) fn leases(connection: &Connection) -> rusqlite::Result<Vec<(LeaseId, 
     rows.collect()
 }
 
-/// The time of a lease.
+/// Returns the duration of a lease; `None` if the lease does not exist.
 pub(super) fn ttl(connection: &Connection, lease: LeaseId) -> rusqlite::Result<Option<Duration>> {
     let mut select = connection.prepare_cached("SELECT ttl FROM leases WHERE lease = ?1")?;
     let ttl = select.query_row([lease.0 as i64], |row| row.get::<_, i64>(0)).optional()?;

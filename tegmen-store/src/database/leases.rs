@@ -1,4 +1,5 @@
-//! Ends of leases. Only their names and durations are on the disk: after a restart each lease has its whole duration again.
+//! The times at which leases end. The disk has only the names and durations of leases, so a restart gives each lease
+//! its whole duration again.
 
 use crate::store::LeaseId;
 use std::collections::{BTreeSet, HashMap};
@@ -7,13 +8,13 @@ use std::time::Duration;
 /// The leases that have not ended.
 #[derive(Default)]
 pub(super) struct Leases {
-    /// The time of each, and its end.
+    /// For each lease, its duration and the time at which it ends.
     all: HashMap<LeaseId, (Duration, Duration)>,
     by_end: BTreeSet<(Duration, LeaseId)>,
 }
 
 impl Leases {
-    /// Begins or renews a lease.
+    /// Begins a lease, or renews it.
     pub(super) fn begin(&mut self, now: Duration, lease: LeaseId, ttl: Duration) {
         self.end(lease);
         let end = now.saturating_add(ttl);
@@ -21,25 +22,25 @@ impl Leases {
         self.by_end.insert((end, lease));
     }
 
-    /// Renews a lease; false if there is none.
+    /// Renews a lease. Returns false if the lease does not exist.
     pub(super) fn renew(&mut self, now: Duration, lease: LeaseId) -> bool {
         let Some((ttl, _)) = self.all.get(&lease).copied() else { return false };
         self.begin(now, lease, ttl);
         true
     }
 
-    /// Ends a lease; false if there is none.
+    /// Ends a lease. Returns false if the lease does not exist.
     pub(super) fn end(&mut self, lease: LeaseId) -> bool {
         let Some((_, end)) = self.all.remove(&lease) else { return false };
         self.by_end.remove(&(end, lease))
     }
 
-    /// Returns the earliest end.
+    /// Returns the earliest time at which a lease ends.
     pub(super) fn next(&self) -> Option<Duration> {
         self.by_end.first().map(|(end, _)| *end)
     }
 
-    /// Takes out a lease whose time is over.
+    /// Removes one lease whose time is over, and returns it.
     pub(super) fn take_due(&mut self, now: Duration) -> Option<LeaseId> {
         let (_, lease) = self.by_end.first().copied().filter(|(end, _)| *end <= now)?;
         self.end(lease);

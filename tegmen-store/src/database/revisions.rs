@@ -1,25 +1,25 @@
-//! The numbers of transactions, which are leased: see [`super`].
+//! Revisions, which are the numbers of transactions. They are leased; see [`super`].
 
 use crate::clock;
 use crate::store::{Revision, StoreError};
 
-/// Revisions that are leased at a time: as many are left out at most with each start.
+/// The number of revisions in one lease. Each start of the program skips at most this many revisions.
 pub const REVISIONS: u64 = 4096;
-/// The beginning of 2026, in milliseconds since 1970. A clock before it is not set.
+/// The beginning of 2026, in milliseconds since 1970. A clock before this time is not set.
 pub(super) const ORIGIN: u64 = 1_767_225_600_000;
-/// Revisions a day: one a microsecond.
+/// The pace of revisions: the number in a day, which is one per microsecond.
 const PACE: u64 = clock::DAY * 1000;
 
-/// The newest revision, and the lease that it is from.
+/// The newest revision, and the lease that it belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Revisions {
     /// Every revision up to this one may have been used.
     newest: u64,
-    /// The last one of the lease that is durable.
+    /// The last revision of the lease that is durable.
     end: u64,
-    /// The last one of the lease that the transaction in progress takes.
+    /// The last revision of the lease that the transaction in progress makes durable.
     pub(super) wanted_end: u64,
-    /// The oldest that can be read.
+    /// The oldest revision that can be read.
     pub(super) compacted: u64,
 }
 
@@ -34,12 +34,12 @@ impl Revisions {
         Revision(self.newest)
     }
 
-    /// Returns true if the transaction in progress takes another lease.
+    /// Returns true if the transaction in progress begins another lease.
     pub(super) const fn moves(&self) -> bool {
         self.wanted_end > self.end
     }
 
-    /// Takes the next revision. It is not taken back if the transaction fails.
+    /// Returns the next revision. A revision is not reused if the transaction fails.
     pub(super) fn take(&mut self) -> u64 {
         self.newest = self.newest.saturating_add(1);
         if self.newest > self.wanted_end {
@@ -48,8 +48,8 @@ impl Revisions {
         self.newest
     }
 
-    /// The transaction in progress is durable, or failed. `before` is as it began. Revisions that it took are not taken
-    /// again.
+    /// Ends the transaction in progress. `is_durable` is false if it failed. `before` is the state before the
+    /// transaction. The revisions of a failed transaction are not reused.
     pub(super) fn settle(&mut self, before: &Self, is_durable: bool) {
         *self = match is_durable {
             true => Self { end: self.wanted_end, ..*self },
@@ -57,7 +57,7 @@ impl Revisions {
         };
     }
 
-    /// Returns the revision up to which a read looks.
+    /// Returns the revision to read for a request that names `at`: the newest one for `None`.
     pub(super) fn checked(&self, at: Option<Revision>) -> Result<u64, StoreError> {
         match at {
             None => Ok(self.newest),
@@ -70,8 +70,8 @@ impl Revisions {
     }
 }
 
-/// The revision that no store has reached at `now`, in milliseconds since 1970. The origin is the same for all stores, so that
-/// a recovery needs nothing of the store that is lost.
+/// Returns a revision that no store has reached at `now`, in milliseconds since 1970. The time of the first revision is
+/// the same for all stores, so a recovery needs no data of the lost store.
 pub(super) fn allowed(now: u64) -> u64 {
     clock::allowed(PACE, ORIGIN, now)
 }

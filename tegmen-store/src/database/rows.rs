@@ -1,11 +1,11 @@
-//! Rows of numbers, and their digests.
+//! Rows of numbers of contexts and sessions, and the digests of these rows.
 
 use super::Change;
 use crate::numbers::Numbers;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use sha2::{Digest as _, Sha256};
 
-/// The sum of all digests after some changes, and whether numbers moved on that were there before.
+/// Makes changes. Returns the new sum of all digests, and true if a change replaced an existing row.
 pub(super) fn apply(connection: &Connection, changes: &[Change], mut sum: u128) -> rusqlite::Result<(u128, bool)> {
     if changes.is_empty() {
         return Ok((sum, false));
@@ -37,7 +37,7 @@ pub(super) fn apply(connection: &Connection, changes: &[Change], mut sum: u128) 
     Ok((sum, moves))
 }
 
-/// The rows whose names begin so.
+/// Returns the rows whose names begin with `prefix`.
 pub(super) fn with_prefix(connection: &Connection, prefix: &str) -> rusqlite::Result<Vec<(String, Numbers)>> {
     let mut select = connection.prepare(
         "SELECT name, next, seen, sealed, peer, digest FROM numbers WHERE name >= ?1 AND name < ?1 || char(1114111) ORDER BY name",

@@ -8,17 +8,17 @@ use std::time::Duration;
 pub(super) enum Task {
     Commit(Transaction, Promise<Revision>),
     Grant(Duration, Promise<LeaseId>),
-    /// A lease that was not renewed ends without a caller.
+    /// The end of a lease. It has no caller if the lease was not renewed in time.
     End(LeaseId, Option<Promise<()>>),
     Compact(Revision, Promise<()>),
 }
 
-/// A change that was made, in a transaction that is not durable yet, or the reason why it was not made. The number is
-/// that of the revision or the lease.
+/// The result of a task: the revision or the lease that it made, in a transaction that is not durable yet, or the
+/// reason why the task failed.
 pub(super) type Outcome = Result<u64, StoreError>;
 
 impl Task {
-    /// Reports the outcome, when it is durable.
+    /// Reports the outcome to the caller, after it is durable.
     pub(super) fn tell(self, outcome: Outcome) {
         match self {
             Self::Commit(_, promise) => promise.answer(outcome.map(Revision)),

@@ -1,4 +1,4 @@
-//! Calls that wait for the next change of their keys.
+//! Calls of [`Store::changes`](crate::Store::changes) that wait for the next change of their keys.
 
 use super::calls::Watcher;
 use super::entries::{self, Version};
@@ -7,12 +7,12 @@ use crate::sealing::Sealer;
 use crate::store::{Changes, Revision};
 use rusqlite::Connection;
 
-/// Calls that wait.
+/// The waiting calls.
 #[derive(Default)]
 pub(super) struct Waiting(Vec<Watcher>);
 
 impl Waiting {
-    /// Answers a call, or lets it wait.
+    /// Answers a call, or keeps it until a commit changes its keys.
     pub(super) fn ask(
         &mut self,
         connection: &Connection,
@@ -26,8 +26,8 @@ impl Waiting {
         }
     }
 
-    /// Answers the calls whose keys a commit changed, and drops the calls whose caller is gone. A call that waits has all
-    /// changes before this commit, so nothing is read.
+    /// Answers the calls whose keys a commit changed, and drops the calls whose caller no longer waits. A waiting call
+    /// already has all changes before this commit, so nothing is read from the disk.
     pub(super) fn changed(&mut self, mut versions: Vec<Version>, newest: Revision, sealer: Option<&Sealer>) {
         versions.sort_unstable_by(|one, other| (one.revision, &one.key).cmp(&(other.revision, &other.key)));
         let all = std::mem::take(&mut self.0);

@@ -1,4 +1,4 @@
-//! The thread that writes: it combines changes that arrive close together into one transaction.
+//! The thread that writes the database. It combines changes that arrive close together into one transaction.
 
 use super::applying::Applying;
 use super::calls::Call;
@@ -22,26 +22,28 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Changes that one commit takes, and calls that are answered before it.
+/// Maximum number of changes in one commit, and of calls that are answered before the commit.
 const MOST: usize = 256;
-/// Time that the first of them waits for others.
+/// The time for which the first change of a commit waits for others.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// Maximum time to wait for the clock, in milliseconds.
+/// Maximum time to wait until the clock is correct, in milliseconds.
 const CLOCK_PATIENCE: u32 = 1000;
-/// Most memory of pages that SQLite keeps, in KiB. Session identities are random, so each goes to another page.
+/// Maximum memory of SQLite for pages, in KiB. Session identities are random, so each session is in another page.
 const CACHE_KIB: u32 = 65_536;
-/// Version of the tables. Version 1 has only numbers; version 2 has the rows of a lease in the order of their keys.
+/// The version of the tables. Version 1 has only numbers. Version 2 indexes the rows of a lease in the order of their
+/// keys.
 pub(crate) const VERSION: i64 = 3;
 
-/// The newest revision of a copy, and the function that seals the digest of the copy: to nothing without a sealing key.
+/// The newest revision of a copy, and the function that seals the digest of the copy. Without a sealing key the
+/// function returns no bytes.
 pub(crate) type Copied = (Revision, Box<dyn FnOnce(&[u8; 32]) -> Result<Vec<u8>, String> + Send>);
 
-/// State of the thread that writes.
+/// The state of the thread that writes.
 pub(super) struct Writer {
     connection: Connection,
     file: PathBuf,
     options: Options,
-    /// Sum of the digests of all rows of numbers. It detects rows of different ages.
+    /// The sum of the digests of all rows of numbers. A wrong sum shows that the rows have different ages.
     sum: u128,
     pub(super) was_recovered: bool,
     /// An error if a change since the last flush is not durable.
@@ -138,7 +140,7 @@ impl Writer {
         ))
     }
 
-    /// Changes the tables of an older version to those of this one.
+    /// Changes the tables of an older version to those of [`VERSION`].
     fn migrate(&mut self, version: i64) -> rusqlite::Result<()> {
         let changes = match version {
             1 => self.tables(),
@@ -157,7 +159,7 @@ impl Writer {
         )
     }
 
-    /// Loads what is known of revisions and leases. Returns the data key as it is sealed.
+    /// Loads the revisions and leases. Returns the sealed data key, if there is one.
     fn load(&mut self) -> rusqlite::Result<Option<Vec<u8>>> {
         let (end, compacted, data_key) =
             self.connection.query_row("SELECT revision_end, compacted, data_key FROM store", [], |row| {
@@ -171,7 +173,7 @@ impl Writer {
         Ok(data_key)
     }
 
-    /// Verifies that the database is the last one written, and complete.
+    /// Verifies that the database is the newest version, and complete.
     fn check(&mut self) -> rusqlite::Result<Result<(), String>> {
         let state = self.connection.query_row("SELECT place, sum, written, recovered FROM state", [], |row| {
             Ok((row.get::<_, String>(0)?, row.get::<_, [u8; 16]>(1)?, row.get::<_, i64>(2)?, row.get::<_, bool>(3)?))
@@ -299,13 +301,13 @@ impl Writer {
         }
     }
 
-    /// Time until the next lease ends.
+    /// Returns the time until the next lease ends.
     fn next_lease(&self) -> Option<Duration> {
         let end = self.leases.next()?;
         Some(end.saturating_sub((self.options.monotonic)()))
     }
 
-    /// Returns true if leases ended that were not renewed.
+    /// Adds the end of each lease that was not renewed in time to the batch. Returns true if there is such a lease.
     fn end_due_leases(&mut self, batch: &mut Batch) -> bool {
         if self.leases.next().is_none() {
             return false;
@@ -357,7 +359,7 @@ impl Writer {
     /// Makes changes durable, all or none.
     ///
     /// # Errors
-    /// The reason why they are not made.
+    /// The reason why no change was made.
     fn commit(&mut self, changes: &[Change], tasks: &[Task], renew: bool) -> Result<Committed, String> {
         let before = self.revisions;
         let written = self.write_all(changes, tasks, renew);
@@ -432,7 +434,7 @@ impl Writer {
     }
 }
 
-/// Changes that are in the database, before its place is taken.
+/// Changes that the database contains, before the new file of the place is in use.
 struct Written {
     sum: u128,
     outcomes: Vec<Outcome>,
@@ -441,7 +443,7 @@ struct Written {
     renewed: bool,
 }
 
-/// Opens the file, or makes it, for this process alone.
+/// Opens or creates the file, and locks it for this process.
 pub(super) fn connect(file: &Path, options: &Options) -> io::Result<rusqlite::Result<Connection>> {
     options.files.make(file)?;
     let flags = OpenFlags::default();
@@ -476,8 +478,8 @@ impl Batch {
         self.changes.len() + self.tasks.len()
     }
 
-    /// Counts a call that was answered. Returns true if changes have waited for [`MOST`] of them: a stream of reads would
-    /// otherwise hold the changes back for as long as it lasts.
+    /// Counts an answered call, if changes wait. Returns true after [`MOST`] calls: the changes must then be written,
+    /// because otherwise a stream of reads would delay them until it ends.
     fn is_held_back(&mut self) -> bool {
         if self.len() > 0 {
             self.answered += 1;
@@ -491,11 +493,11 @@ struct Committed {
     outcomes: Vec<Outcome>,
     /// The versions of rows that were written.
     versions: Vec<Version>,
-    /// An error if the place was not taken: then nothing of this may be used.
+    /// An error if the new file of the place could not be used. No result of this commit may then be used.
     placed: Result<(), String>,
 }
 
-/// Makes a new file, and returns its identity.
+/// Creates a new file for the place, and returns its identity.
 fn make(files: &dyn Files, draft: &Path) -> io::Result<String> {
     files.remove(draft)?;
     files.make(draft)?;
@@ -505,7 +507,7 @@ fn make(files: &dyn Files, draft: &Path) -> io::Result<String> {
     files.identity(draft).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// Replaces the file in place by the draft, durably.
+/// Replaces the file `in_place` by the draft, durably.
 fn take_place(files: &dyn Files, draft: &Path, in_place: &Path) -> io::Result<()> {
     files.rename(draft, in_place)?;
     files.sync_directory(in_place)

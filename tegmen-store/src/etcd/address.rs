@@ -1,15 +1,15 @@
-//! The address of a cluster, and the names of its rows.
+//! The address of a cluster, and the keys in etcd of its rows.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The beginning of an address.
+/// The prefix of an address of a cluster.
 const SCHEME: &str = "etcd://";
-/// The name of a store that names none.
+/// The name of a store whose address contains no name.
 const NAME: &str = "tegmen";
 
-/// The members of a cluster of etcd and the name of a store in it, written as `etcd://HOST:PORT,HOST:PORT,HOST:PORT/NAME`. The
-/// name is `tegmen` if it is left out.
+/// The members of a cluster of etcd and the name of a store in the cluster, written as
+/// `etcd://HOST:PORT,HOST:PORT,HOST:PORT/NAME`. The name is `tegmen` if it is left out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Address {
     pub(super) members: Vec<String>,
@@ -17,22 +17,22 @@ pub struct Address {
 }
 
 impl Address {
-    /// True if a text is meant as an address, and not as the path of a file.
+    /// Returns true if a text is the address of a cluster, and false if it is the path of a file.
     pub fn is_meant(text: &str) -> bool {
         text.starts_with(SCHEME)
     }
 
-    /// The key in etcd of a row.
+    /// Returns the key in etcd for the row `key`.
     pub(super) fn row(&self, key: &[u8]) -> Vec<u8> {
         [self.name.as_bytes(), ROWS, key].concat()
     }
 
-    /// The key of the row that etcd has under this one.
+    /// Returns the key of the row whose key in etcd is `row`.
     pub(super) fn key(&self, row: &[u8]) -> Vec<u8> {
         row.get(self.name.len() + ROWS.len()..).unwrap_or_default().to_vec()
     }
 
-    /// The key in etcd of the data key, which seals the secrets of the store.
+    /// Returns the key in etcd of the sealed data key. The data key seals the secrets of the store.
     pub(super) fn data_key(&self) -> Vec<u8> {
         [self.name.as_bytes(), DATA_KEY].concat()
     }
@@ -42,7 +42,7 @@ impl Address {
 const ROWS: &[u8] = b"/row/";
 const DATA_KEY: &[u8] = b"/data-key";
 
-/// The end of the keys that begin with `prefix`: the first key after them.
+/// Returns the first key after all keys that begin with `prefix`.
 pub(super) fn end_of(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
     let mut end = prefix.get(..=last)?.to_vec();

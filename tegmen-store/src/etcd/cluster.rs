@@ -1,4 +1,4 @@
-//! The calls of a store, as requests to a cluster.
+//! Calls of a store, sent as requests to a cluster.
 
 use super::address::{Address, end_of};
 use super::content;
@@ -13,10 +13,10 @@ use std::time::Duration;
 
 /// Maximum number of rows of a page.
 const MOST: usize = 1000;
-/// Time for a member to answer in a stream.
+/// Maximum time to wait for a message of a member in a stream.
 const TOLD: Duration = Duration::from_secs(2);
 
-/// A cluster, and what is needed to read and to write its rows.
+/// A cluster, and the address and the keys that reading and writing its rows need.
 pub(super) struct Cluster {
     pub(super) address: Address,
     pub(super) gateway: Gateway,
@@ -24,7 +24,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// [`Store::read`](crate::Store::read).
+    /// Implements [`Store::read`](crate::Store::read).
     pub(super) async fn read(&self, key: &[u8], at: Option<Revision>) -> Result<Found, StoreError> {
         let request = RangeRequest { key: Base64(self.address.row(key)), revision: wanted(at), ..Default::default() };
         let response = self.range(&request).await?;
@@ -34,7 +34,7 @@ impl Cluster {
         Ok(Found { entry, at })
     }
 
-    /// [`Store::scan`](crate::Store::scan).
+    /// Implements [`Store::scan`](crate::Store::scan).
     pub(super) async fn scan(&self, scan: &Scan) -> Result<Page, StoreError> {
         if scan.most == 0 {
             return Err(StoreError::Invalid { why: "a page has at least one row" });
@@ -63,7 +63,7 @@ impl Cluster {
         }
     }
 
-    /// The newest revision.
+    /// Returns the newest revision.
     pub(super) async fn newest(&self) -> Result<Revision, StoreError> {
         // The header of each response has the revision.
         let request = RangeRequest { key: Base64(self.address.data_key()), ..Default::default() };
@@ -73,7 +73,7 @@ impl Cluster {
         }
     }
 
-    /// [`Store::compact`](crate::Store::compact).
+    /// Implements [`Store::compact`](crate::Store::compact).
     pub(super) async fn compact(&self, through: Revision) -> Result<(), StoreError> {
         let request = CompactionRequest { revision: Int(through.0) };
         match self.gateway.call::<Done>("/v3/kv/compaction", &request, true).await {
@@ -86,7 +86,7 @@ impl Cluster {
         }
     }
 
-    /// [`Store::grant`](crate::Store::grant).
+    /// Implements [`Store::grant`](crate::Store::grant).
     pub(super) async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError> {
         // A whole number of seconds, so that the lease does not end earlier.
         let ttl = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
@@ -96,7 +96,7 @@ impl Cluster {
         granted.map(|lease| LeaseId(lease.id.0)).map_err(unavailable)
     }
 
-    /// [`Store::renew`](crate::Store::renew).
+    /// Implements [`Store::renew`](crate::Store::renew).
     pub(super) async fn renew(&self, lease: LeaseId) -> Result<(), StoreError> {
         let request = LeaseRequest { id: Int(lease.0), ttl: Int(0) };
         let mut last = None;
@@ -114,7 +114,7 @@ impl Cluster {
         Err(last.map_or_else(StoreError::closed, unavailable))
     }
 
-    /// [`Store::revoke`](crate::Store::revoke).
+    /// Implements [`Store::revoke`](crate::Store::revoke).
     pub(super) async fn revoke(&self, lease: LeaseId) -> Result<(), StoreError> {
         let request = LeaseRequest { id: Int(lease.0), ttl: Int(0) };
         match self.gateway.call::<Done>("/v3/lease/revoke", &request, false).await {
@@ -124,14 +124,14 @@ impl Cluster {
         }
     }
 
-    /// True if the lease has ended.
+    /// Returns true if the lease has ended.
     pub(super) async fn has_ended(&self, lease: LeaseId) -> Result<bool, StoreError> {
         let request = LeaseRequest { id: Int(lease.0), ttl: Int(0) };
         let left = self.gateway.call::<LeaseResponse>("/v3/lease/timetolive", &request, true).await;
         Ok(left.map_err(unavailable)?.ttl.0 == 0)
     }
 
-    /// The error of a call, with the revisions that it names.
+    /// Makes the error of a call from a fault. Asks the cluster for the revisions that the error names.
     pub(super) async fn error(&self, fault: Fault) -> StoreError {
         let known = match &fault {
             Fault::Refused(why) if why.contains(COMPACTED) => {
@@ -145,7 +145,8 @@ impl Cluster {
         known.unwrap_or_else(|error| error)
     }
 
-    /// The oldest revision that can be read. A watch from the first revision receives it.
+    /// Returns the oldest revision that can be read. The cluster sends it in the answer to a watch from the first
+    /// revision.
     async fn oldest(&self) -> Result<Revision, StoreError> {
         let request = watch(self.address.data_key(), None, 1);
         let mut stream = self.gateway.stream(0, WATCH, &request).await.map_err(unavailable)?;
@@ -161,7 +162,7 @@ impl Cluster {
     }
 }
 
-/// The request for changes from a revision on.
+/// Makes the request for all changes from the revision `from` on.
 pub(super) fn watch(key: Vec<u8>, end: Option<Vec<u8>>, from: u64) -> WatchRequest {
     let create_request = WatchCreate { key: Base64(key), range_end: end.map(Base64), start_revision: Int(from) };
     WatchRequest { create_request }

@@ -1,6 +1,7 @@
-//! Transactions. A transaction of etcd compares the revisions of rows, and changes rows or reads them. The driver has no rows in
-//! memory. Its first attempt requires that each row to be written is absent. If a row exists, the transaction of etcd changes
-//! nothing and returns all rows that it names. Then the driver checks the requirements and the numbers, and tries again.
+//! Transactions in etcd. A transaction of etcd compares the revisions of rows, and then either changes rows or reads
+//! them. The driver keeps no rows in memory. Its first attempt requires that no row to be written exists. If a row
+//! exists, etcd changes nothing and returns all rows of the transaction. Then the driver checks the requirements and
+//! the numbers, and tries again.
 
 use super::address::Address;
 use super::cluster::{Cluster, NO_LEASE, unavailable};
@@ -18,14 +19,14 @@ use tokio::time::Instant;
 /// Time after which a transaction fails because other writers keep changing its rows.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The revision of no row.
+/// A revision that no row ever has.
 const NEVER: u64 = i64::MAX as u64;
 
-/// The rows that a transaction names, as they are known.
+/// The rows that a transaction names, with the content that the last answer of etcd contained.
 type Rows = BTreeMap<Vec<u8>, Option<KeyValue>>;
 
 impl Cluster {
-    /// [`Store::commit`](crate::Store::commit).
+    /// Implements [`Store::commit`](crate::Store::commit).
     pub(super) async fn commit(&self, transaction: &Transaction) -> Result<Revision, StoreError> {
         transaction.check()?;
         let is_secret = |value: &Value| matches!(value, Value::Secret(_));
@@ -73,7 +74,7 @@ impl Cluster {
         }
     }
 
-    /// The request that makes the changes if the rows are as they are known, and reads them otherwise.
+    /// Makes a request that changes the rows if they still have the known revisions, and reads them otherwise.
     fn request(&self, transaction: &Transaction, rows: &Rows) -> Result<TxnRequest, StoreError> {
         let now = now_millis();
         let Self { address, sealer, .. } = self;
@@ -98,7 +99,7 @@ impl Cluster {
         Ok(TxnRequest { compare: rows.iter().map(compare).collect(), success, failure })
     }
 
-    /// The error of a transaction that names a lease which has ended.
+    /// Returns the error of a transaction for which etcd reported that a lease has ended.
     async fn ended(&self, transaction: &Transaction) -> StoreError {
         for lease in transaction.put.iter().filter_map(|put| put.lease) {
             match self.has_ended(lease).await {

@@ -1,4 +1,4 @@
-//! The content of a row in etcd: a byte that names its kind, and the bytes.
+//! The content of a row in etcd: one byte that names the kind of the value, and then the value.
 
 use super::address::Address;
 use super::wire::KeyValue;
@@ -9,10 +9,11 @@ const PLAIN: u8 = 1;
 const SECRET: u8 = 2;
 const NUMBER: u8 = 3;
 
-/// Writes a value as the content of a row. `version` counts the changes of the row, and `since` is the time at which a number
-/// was made.
+/// Encodes a value as the content of a row. `version` is the number of changes of the row. `since` is the time at which
+/// a number was made.
 ///
-/// A secret is sealed for its key and its version. Both are known before etcd gives the transaction a revision.
+/// The key and the version are authenticated with a secret. Both are known before etcd gives the transaction a
+/// revision.
 ///
 /// # Errors
 /// [`StoreError::Sealed`] for a secret without a sealing key.
@@ -33,13 +34,13 @@ pub(super) fn write(
     })
 }
 
-/// The number in the content of a row, and the time at which it was made; `None` for a row that is no number.
+/// Returns the number in the content of a row, and the time at which it was made; `None` for a row that is no number.
 pub(super) fn number(content: &[u8]) -> Option<(Number, u64)> {
     let (&NUMBER, bytes) = content.split_first()? else { return None };
     pace::decode(bytes)
 }
 
-/// Reads a row.
+/// Decodes a row.
 ///
 /// # Errors
 /// [`StoreError::Sealed`] for a secret without a sealing key, [`StoreError::Unavailable`] for a row that is damaged.

@@ -1,4 +1,4 @@
-//! Requests to the members of a cluster over HTTP, each to the first member that takes it.
+//! HTTP requests to the members of a cluster. If a member fails, the request is sent to the next one.
 
 use super::address::Address;
 use super::wire::{Refusal, Streamed};
@@ -17,32 +17,32 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// Time for a connection to be made.
+/// Maximum time to open a connection.
 const CONNECT: Duration = Duration::from_millis(500);
-/// Time for the answer to one request that may be sent again.
+/// Maximum time to wait for the answer to a request that may be sent again.
 const ATTEMPT: Duration = Duration::from_secs(2);
-/// Time for a call, with all its requests.
+/// Maximum time for a call, with all its requests.
 const CALL: Duration = Duration::from_secs(5);
 /// Time after which a connection without requests is not used again.
 const IDLE: Duration = Duration::from_secs(5);
-/// The pause after no member took a request.
+/// The pause after all members failed to answer a request.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
-/// Requests at the same time; others wait.
+/// Maximum number of requests at the same time; others wait.
 const AT_ONCE: usize = 64;
 /// Maximum number of bytes of a response, and of a message of a stream.
 const LONGEST: usize = 256 << 20;
-/// A status of gRPC: the result is not known.
+/// The status of gRPC which means that the result is unknown.
 const CANCELLED: u32 = 1;
 const DEADLINE: u32 = 4;
 const UNAVAILABLE: u32 = 14;
 
 /// The reason why a call has no result.
 pub(super) enum Fault {
-    /// No member did it.
+    /// No member did the request.
     NotDone(String),
-    /// It is done or not.
+    /// It is unknown if the request was done.
     Unknown(String),
-    /// etcd refused it.
+    /// etcd refused the request.
     Refused(String),
 }
 
@@ -61,9 +61,9 @@ type Connection = SendRequest<Full<Bytes>>;
 /// The members of a cluster, and the connections to them.
 pub(super) struct Gateway {
     members: Vec<String>,
-    /// The member to ask first: the one that answered last, or the next one after it failed.
+    /// The member to ask first: the member that answered last, or the next one after this member failed.
     first: AtomicUsize,
-    /// Connections without requests: the member, and the time of the last answer.
+    /// Connections without requests, each with its member and the time of its last answer.
     idle: Mutex<Vec<(usize, Instant, Connection)>>,
     places: Semaphore,
 }
@@ -78,8 +78,8 @@ impl Gateway {
         }
     }
 
-    /// Asks one member after the other until one answers. With `may_repeat` false, a request is sent again only if no member
-    /// can have done it.
+    /// Asks one member after the other until one answers. With `may_repeat` false, the request is sent again only if
+    /// the previous member cannot have done it.
     pub(super) async fn call<R: DeserializeOwned>(
         &self,
         path: &str,
@@ -119,7 +119,7 @@ impl Gateway {
         Err(last)
     }
 
-    /// Opens a stream at a member. `turn` chooses it: 0 is the one that is asked first.
+    /// Opens a stream at a member. `turn` chooses the member: 0 is the member that requests are sent to first.
     pub(super) async fn stream(&self, turn: usize, path: &str, request: &impl Serialize) -> Result<Stream, Fault> {
         let body = Bytes::from(serde_json::to_vec(request).map_err(|error| Fault::NotDone(error.to_string()))?);
         let member = (self.first.load(Ordering::Relaxed) + turn) % self.members.len().max(1);
@@ -132,7 +132,7 @@ impl Gateway {
         Ok(Stream { member, name, body: response.into_body(), received: Vec::new() })
     }
 
-    /// Asks the next member first from now on.
+    /// Sends requests to the member after `member` first from now on.
     fn leave(&self, member: usize) {
         let next = (member + 1) % self.members.len().max(1);
         // Another call may have left it already.
@@ -142,13 +142,13 @@ impl Gateway {
         self.forget(member);
     }
 
-    /// Uses no connection to this member again, which may hang or be cut off: on such a connection a request waits for
-    /// retransmissions also after the member is back.
+    /// Closes the idle connections to this member. A connection may hang or be cut off. A request on it would wait for
+    /// retransmissions, even after the member is reachable again.
     pub(super) fn forget(&self, member: usize) {
         self.idle().retain(|(of, ..)| *of != member);
     }
 
-    /// The number of members.
+    /// Returns the number of members.
     pub(super) const fn members(&self) -> usize {
         self.members.len()
     }
@@ -179,7 +179,7 @@ impl Gateway {
         })
     }
 
-    /// Sends a request, and returns the beginning of the response.
+    /// Sends a request, and returns the header of the response.
     async fn send(
         &self,
         member: usize,
@@ -228,7 +228,7 @@ impl Gateway {
     }
 }
 
-/// Messages of one response, a line each.
+/// The messages of one response, each in a separate line.
 pub(super) struct Stream {
     pub(super) member: usize,
     name: String,
@@ -261,5 +261,5 @@ impl Stream {
     }
 }
 
-/// Requests to each member before a call fails.
+/// The number of attempts at each member before a call fails.
 const ROUNDS: usize = 2;

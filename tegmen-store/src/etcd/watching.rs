@@ -1,4 +1,5 @@
-//! Changes, from a watch that stays open between two calls, so that each change is in memory when it is asked for.
+//! Changes from a watch that stays open between two calls. So a change is already in memory when the next call asks for
+//! it.
 
 use super::address::end_of;
 use super::cluster::{Cluster, WATCH, watch};
@@ -12,14 +13,15 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Time without a message after which a watch begins again, at another member: a member that was cut off sends nothing.
+/// The time without a message after which a watch begins again at another member, because a member that was cut off
+/// sends nothing.
 const SILENCE: Duration = Duration::from_secs(1);
 /// Time for which a watch stays open without a call.
 const KEPT: Duration = Duration::from_secs(10);
 /// Maximum number of watches that stay open without a call.
 const MOST: usize = 16;
 
-/// The watches that are open, and that no call uses.
+/// The open watches that no call uses.
 #[derive(Default)]
 pub(super) struct Watches(Mutex<Vec<(Instant, Watching)>>);
 
@@ -42,21 +44,21 @@ impl Watches {
 /// A watch of the keys that begin with a prefix.
 struct Watching {
     prefix: Vec<u8>,
-    /// The revision up to which calls have all changes.
+    /// The last revision whose changes were returned to a call.
     after: Revision,
-    /// The revision up to which the events came.
+    /// The last revision whose events were received.
     seen: u64,
-    /// Changes that no call has: the revisions behind `after`, each as a whole.
+    /// Changes that were not returned to a call yet: complete revisions after `after`.
     ready: VecDeque<(u64, Vec<Event>)>,
     stream: Option<Stream>,
-    /// Members that were tried.
+    /// The number of members that were tried.
     turn: usize,
-    /// True if the revision from which the watch begins is known to be one of this cluster.
+    /// True if the cluster is known to have the revision from which the watch begins.
     is_checked: bool,
 }
 
 impl Cluster {
-    /// [`Store::changes`](crate::Store::changes). It ends without an answer if nobody waits for it.
+    /// Implements [`Store::changes`](crate::Store::changes). Ends without an answer if the caller no longer waits.
     pub(super) async fn changes(
         &self,
         watches: &Watches,
@@ -86,7 +88,7 @@ impl Cluster {
         promise.answer(changes);
     }
 
-    /// Waits for a message of the watch, or opens it.
+    /// Waits for a message of the watch. Opens the watch first if it is closed.
     async fn listen(&self, watching: &mut Watching) -> Result<(), StoreError> {
         let Some(stream) = &mut watching.stream else { return self.begin(watching).await };
         match stream.next::<WatchResponse>(SILENCE).await {
@@ -118,7 +120,7 @@ impl Cluster {
         }
     }
 
-    /// Opens a watch after the last event. If no member takes it, this returns after a pause.
+    /// Opens a watch after the last event. If no member accepts it, returns after a pause.
     async fn begin(&self, watching: &mut Watching) -> Result<(), StoreError> {
         let prefix = self.address.row(&watching.prefix);
         let end = end_of(&prefix);
@@ -147,7 +149,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Takes whole revisions with about `most` changes.
+    /// Removes complete revisions with about `most` changes from the watch, and returns the changes.
     fn take(&self, watching: &mut Watching, most: usize) -> Result<Changes, StoreError> {
         let mut changes: Vec<Changed> = Vec::new();
         while changes.len() < most.max(1)

@@ -1,5 +1,5 @@
-//! The messages of etcd's JSON gateway (`/v3/...`): bytes are in base64, numbers of 64 bits are text, and fields that are zero
-//! are left out.
+//! The messages of the JSON gateway of etcd (`/v3/...`). Bytes are in base64, numbers of 64 bits are text, and fields
+//! with the value zero are left out.
 
 use serde::{Deserialize, Serialize};
 
@@ -59,7 +59,7 @@ pub(super) struct KeyValue {
     pub(super) key: Base64,
     pub(super) create_revision: Int,
     pub(super) mod_revision: Int,
-    /// Changes of the row since it was made, and 1 for the one that made it.
+    /// The number of changes of the row since it was made, with the change that made it: 1 for a new row.
     pub(super) version: Int,
     pub(super) value: Base64,
     pub(super) lease: Int,
@@ -84,7 +84,7 @@ pub(super) struct RangeResponse {
     pub(super) more: bool,
 }
 
-/// The condition that a row was changed last at this revision; 0 for no row.
+/// The condition that a row was changed last at this revision. The revision 0 means that the row does not exist.
 #[derive(Serialize)]
 pub(super) struct Compare {
     pub(super) key: Base64,
@@ -151,7 +151,7 @@ pub(super) struct CompactionRequest {
 pub(super) struct LeaseRequest {
     #[serde(rename = "ID")]
     pub(super) id: Int,
-    /// Seconds.
+    /// The duration of the lease in seconds.
     #[serde(rename = "TTL", skip_serializing_if = "Int::is_zero")]
     pub(super) ttl: Int,
 }
@@ -161,12 +161,12 @@ pub(super) struct LeaseRequest {
 pub(super) struct LeaseResponse {
     #[serde(rename = "ID")]
     pub(super) id: Int,
-    /// Seconds that are left; 0 for a lease that has ended.
+    /// The remaining time in seconds; 0 for a lease that has ended.
     #[serde(rename = "TTL")]
     pub(super) ttl: Int,
 }
 
-/// A response without content that is of interest.
+/// A response whose content is ignored.
 #[derive(Deserialize)]
 pub(super) struct Done {}
 
@@ -196,7 +196,7 @@ pub(super) struct WatchResponse {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Event {
-    /// `DELETE`, or nothing.
+    /// `DELETE`; absent if the event writes a row.
     #[serde(rename = "type")]
     pub(super) kind: Option<String>,
     pub(super) kv: KeyValue,
@@ -220,11 +220,11 @@ pub(super) struct StreamError {
     pub(super) message: String,
 }
 
-/// A refusal.
+/// An error that etcd returns.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Refusal {
     pub(super) error: String,
-    /// The status of gRPC.
+    /// The status code of gRPC.
     pub(super) code: u32,
 }

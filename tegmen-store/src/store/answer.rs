@@ -1,4 +1,5 @@
-//! Answers that come later, for a thread that waits and for a task that awaits, under any runtime.
+//! Results of calls that arrive later. A thread can wait for a result, and a task of any asynchronous runtime can await
+//! it.
 
 use super::StoreError;
 use std::future::Future;
@@ -6,13 +7,13 @@ use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// The result of a call to a store, once it is there. A task awaits it, a thread calls [`Self::wait`]. A dropped answer does
+/// The future result of a call to a store. A task awaits it, a thread calls [`Self::wait`]. Dropping the answer does
 /// not cancel the call.
 #[must_use = "the result of the call is unknown before its answer"]
 pub struct Answer<T>(Arc<Shared<T>>);
 
-/// The other end of an [`Answer`]: a driver keeps it until it knows the result. Without an answer when it is dropped, the
-/// answer is [`StoreError::Unavailable`].
+/// The sending half of an [`Answer`]. A driver keeps it until the driver knows the result. If it is dropped without a
+/// result, the answer is [`StoreError::Unavailable`].
 pub struct Promise<T>(Option<Arc<Shared<T>>>);
 
 struct Shared<T> {
@@ -33,15 +34,15 @@ pub fn promise<T>() -> (Promise<T>, Answer<T>) {
 }
 
 impl<T> Answer<T> {
-    /// Returns an answer that is there already.
+    /// Returns an answer that has its result already.
     pub fn of(result: Result<T, StoreError>) -> Self {
         Self(Arc::new(Shared { state: Mutex::new(State::Ready(result)), ready: Condvar::new() }))
     }
 
-    /// Blocks the thread until the result is there.
+    /// Blocks the thread until the result arrives, and returns the result.
     ///
     /// # Errors
-    /// [`StoreError`] of the call.
+    /// The [`StoreError`] of the call.
     pub fn wait(self) -> Result<T, StoreError> {
         let mut state = self.0.lock();
         loop {
@@ -72,14 +73,14 @@ impl<T> Future for Answer<T> {
 }
 
 impl<T> Promise<T> {
-    /// Gives the answer.
+    /// Sends the result to the answer.
     pub fn answer(mut self, result: Result<T, StoreError>) {
         if let Some(shared) = self.0.take() {
             shared.answer(result);
         }
     }
 
-    /// Returns false if the other end was dropped.
+    /// Returns false if the answer was dropped.
     pub fn is_wanted(&self) -> bool {
         self.0.as_ref().is_some_and(|shared| Arc::strong_count(shared) > 1)
     }

@@ -1,10 +1,11 @@
-//! Numbers in a row: their bytes, and the rule that they only go forward and no faster than their pace.
+//! Numbers in rows: their encoding, and the rule that they only increase, and not faster than their pace.
 
 use super::{Number, Put, StoreError, Value};
 use crate::clock::{DAY, allowed};
 
-/// Returns the time at which the number of a row was made, in milliseconds since 1970; 0 for a row that is no number.
-/// `before` is the number that the row has, with its time; `now` is in milliseconds since 1970.
+/// Checks a row that is written over the number `before`, and returns the time at which the number of the row was made,
+/// in milliseconds since 1970; 0 for a row that is no number. `before` contains the current number and the time at
+/// which it was made. `now` is in milliseconds since 1970.
 ///
 /// # Errors
 /// [`StoreError::NotForward`] or [`StoreError::TooFast`].
@@ -24,21 +25,22 @@ pub(crate) fn since(put: &Put, before: Option<(Number, u64)>, now: u64) -> Resul
     }
 }
 
-/// The bytes of a number in a row: its two fields, and the time at which it was made, each big-endian.
+/// Encodes a number for a row: its two fields, and the time at which it was made, each big-endian.
 pub(crate) fn encode(number: Number, since: u64) -> [u8; 24] {
     let mut bytes = [0; 24];
     bytes.as_chunks_mut().0.copy_from_slice(&[number.next, number.pace, since].map(u64::to_be_bytes));
     bytes
 }
 
-/// Reads what [`encode`] wrote; `None` for another length.
+/// Decodes the bytes that [`encode`] returned. Returns `None` if the length is wrong.
 pub(crate) fn decode(bytes: &[u8]) -> Option<(Number, u64)> {
     let ([next, pace, since], []) = bytes.as_chunks::<8>() else { return None };
     let [next, pace, since] = [next, pace, since].map(|bytes| u64::from_be_bytes(*bytes));
     Some((Number { next, pace }, since))
 }
 
-/// The time at which a number was made that is at `next` now: long enough ago, if it was used elsewhere.
+/// Returns the time at which a new number was made. A number that is `next` already must have been used elsewhere, so
+/// its time is early enough for the pace to allow `next`.
 fn made_at(number: &Number, now: u64) -> u64 {
     let used = u128::from(number.next).saturating_mul(DAY.into()).checked_div(number.pace.into()).unwrap_or(0);
     now.saturating_sub(u64::try_from(used).unwrap_or(u64::MAX))

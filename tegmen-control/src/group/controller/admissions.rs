@@ -1,4 +1,4 @@
-//! Members that join: those that wait for the same group join it in one epoch.
+//! Admissions of members. Members that wait for the same group join it in one epoch.
 
 use super::{Controller, Group, PLANS, Place, Step, check_member_name};
 use crate::group::config::GroupError;
@@ -13,39 +13,43 @@ use tegmen_store::clock::now;
 use tegmen_store::store::MAX_OPERATIONS;
 use tokio::sync::oneshot;
 
-/// Members that join in one epoch at most. The transaction has two rows for each, requires the head, and writes it.
+/// Maximum number of members that join in one epoch. The transaction has two rows for each member, requires the head,
+/// and writes it.
 const AT_ONCE: usize = (MAX_OPERATIONS - 2) / 2;
 
 /// The members that wait.
 pub(super) type Waiting = Mutex<VecDeque<Joining>>;
 
-/// A member that waits.
+/// A member that waits for its admission.
 pub(super) struct Joining {
     new: NewMember,
-    /// True if an existing member gets new secrets; false if the controller refuses it.
+    /// True if an existing member of this name gets new secrets; false if the controller refuses the admission then.
     again: bool,
     answer: oneshot::Sender<Result<Rekeying, GroupError>>,
 }
 
 impl<S: Store, C: Crypto> Controller<S, C> {
-    /// Admits a member: the next epoch begins, and the member has keys of this epoch and later ones. A member that is one already
-    /// gets new secrets. Send the messages, and then give the member its [parameters](Self::parameters).
+    /// Admits a member. The next epoch begins, and the member has the keys of this epoch and of later ones. If the
+    /// group already has a member of this name, the member gets new secrets. Send the messages, and then give the
+    /// member its [parameters](Self::parameters).
     ///
-    /// Members that are admitted while another change is made join in one epoch. The messages are then in the result of one of them.
+    /// Members that are admitted while another change is made join in one epoch. The messages are then in the result of
+    /// one of these calls.
     ///
     /// # Errors
-    /// [`GroupError::NoGroup`], [`GroupError::Restored`], [`GroupError::Fault`] as [`Self::show`]; [`GroupError::Name`],
-    /// [`GroupError::OtherFamily`], [`GroupError::AddressTaken`] or [`GroupError::NoSenderId`] for the member;
-    /// [`GroupError::Refused`] if no leaf or no epoch is left; [`GroupError::Changed`] if other controllers changed the group each
-    /// time. Nothing has changed, except after [`GroupError::NotSigned`], and perhaps after [`GroupError::Store`].
+    /// [`GroupError::NoGroup`], [`GroupError::Restored`], [`GroupError::Fault`] as in [`Self::show`];
+    /// [`GroupError::Name`], [`GroupError::OtherFamily`], [`GroupError::AddressTaken`] or [`GroupError::NoSenderId`]
+    /// for the member; [`GroupError::Refused`] if no leaf or no epoch is left; [`GroupError::Changed`] if other
+    /// controllers changed the group during each attempt. After these errors nothing has changed. After
+    /// [`GroupError::NotSigned`] the member is admitted. After [`GroupError::Store`] it may be admitted.
     pub async fn admit(&self, group: &str, new: &NewMember) -> Result<Rekeying, GroupError> {
         self.join(group, new, true).await
     }
 
-    /// Does the same as [`Self::admit`] for a member that is not one already.
+    /// Admits a member as [`Self::admit`] does, but refuses a member whose name the group already has.
     ///
     /// # Errors
-    /// As [`Self::admit`], and [`GroupError::MemberTaken`].
+    /// Those of [`Self::admit`], and [`GroupError::MemberTaken`].
     pub async fn add(&self, group: &str, new: &NewMember) -> Result<Rekeying, GroupError> {
         self.join(group, new, false).await
     }
@@ -66,7 +70,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         }
     }
 
-    /// Plans that these members join, makes it durable, and seals the messages.
+    /// Plans the admission of these members, makes the change durable, and seals the messages.
     async fn admit_waiting(&self, name: &str, place: &mut Option<Group>, mut waiting: Vec<Joining>) {
         for attempt in 0..PLANS {
             let group = match self.to_plan(attempt, place, name).await {
@@ -98,7 +102,7 @@ impl Place {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the members that join next, each once.
+    /// Removes from the queue the members that join next. No name occurs twice.
     fn next(&self) -> Vec<Joining> {
         let mut waiting = self.waiting();
         // A member whose call was dropped is not admitted: nobody would take its keys.
@@ -115,7 +119,8 @@ impl Place {
 }
 
 impl Group {
-    /// Plans that members are admitted, or get new secrets if they are members already. Returns those that are refused, by their places.
+    /// Plans the admission of members. A member that the group already has gets new secrets. Returns the refused
+    /// members by their positions.
     fn plan_admissions<C: Crypto>(&self, waiting: &[Joining], crypto: &mut C) -> (Step, Vec<(usize, GroupError)>) {
         let (mut members, mut refused) = (Vec::<(String, Member)>::new(), Vec::new());
         let mut leaves = self.tree.free_leaves();
@@ -138,7 +143,7 @@ impl Group {
         }
     }
 
-    /// Plans that a member is admitted beside others.
+    /// Plans the admission of one member, together with the members before it.
     fn plan_admission(
         &self,
         new: &NewMember,
@@ -173,7 +178,7 @@ impl Group {
     }
 }
 
-/// Gives each member the result of the change that admitted all, and one of them the messages.
+/// Gives each waiting member the result of the change. One of them gets the messages.
 fn share(waiting: Vec<Joining>, result: Result<Rekeying, GroupError>) {
     let mut rekeying = match result {
         Ok(rekeying) => rekeying,

@@ -2,14 +2,14 @@ use super::*;
 
 const PACE: Pace = Pace { interval: Duration::ZERO, repetitions: 2, wait: Duration::from_secs(2) };
 
-/// A change whose messages are the epoch and a number, to the group or to a member.
+/// Returns a change whose messages consist of the epoch and a number. They go to the group or to a member.
 fn rekeying(epoch: u16, messages: u8) -> Rekeying {
     let to = "[ff15::1]:5684".parse().unwrap();
     let message = |number| Outgoing { to, bytes: vec![epoch as u8, number] };
     Rekeying { epoch, messages: (0..messages).map(message).collect(), warning: None }
 }
 
-/// An outbox with a clock.
+/// An outbox and a clock.
 struct World {
     outbox: Outbox,
     now: Instant,
@@ -24,7 +24,7 @@ impl World {
         self.outbox.put(group, &rekeying(epoch, messages), self.now);
     }
 
-    /// Sends all that is due. Returns it as group, epoch and number of the message.
+    /// Sends all messages that are due. Returns the group, the epoch and the number of each message.
     fn send(&self, is_sent: bool) -> Vec<(String, u8, u8)> {
         let mut sent = Vec::new();
         while let Next::Message(due) = self.outbox.next(self.now) {
@@ -34,7 +34,7 @@ impl World {
         sent
     }
 
-    /// Seconds to the next work.
+    /// Returns the seconds until the next work.
     fn next(&self) -> Option<u64> {
         match self.outbox.next(self.now) {
             Next::Nothing(until) => until.map(|until| (until - self.now).as_secs()),
@@ -199,7 +199,7 @@ async fn one_that_waits_goes_on_when_all_were_sent_once() {
     assert!(waiting.is_over());
 }
 
-/// A future that is polled once at a time.
+/// A future that the test polls step by step.
 struct Waits<F>(std::pin::Pin<Box<F>>);
 
 fn waits<F: Future<Output = ()>>(future: F) -> Waits<F> {
