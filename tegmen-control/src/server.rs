@@ -7,9 +7,10 @@
 //! GET  /revoke/trl   application/ace-trl+cbor (262): the revoked tokens; Observe, ?diff=N&cursor=M (RFC 9770)
 //! ```
 //!
-//! A peer is the device with its certificate or raw public key, or the device that shares the key of the session
-//! ([`SharedKeys`]). The answer to a request that changes the state comes when the change is durable. The rate of each peer is
-//! limited by [`ServerCoap::requests_per_second`](tegmen_host::server::ServerCoap::requests_per_second).
+//! The device behind a peer is the device with the peer's certificate or raw public key, or the device that shares the
+//! key of the session ([`SharedKeys`]). The response to a request that changes the state is sent when the change is
+//! durable. The rate of each peer is limited by
+//! [`ServerCoap::requests_per_second`](tegmen_host::server::ServerCoap::requests_per_second).
 
 use crate::access::ace::trl::Query;
 use crate::access::ace::{ACE_CBOR, ACE_TRL_CBOR};
@@ -34,15 +35,15 @@ use tegmen_host::x509::{self, AllowedKey, PeerVerifier, Refusal, Verified};
 use tegmen_store::Store;
 use zeroize::Zeroizing;
 
-/// The path of introspection, without a slash in front.
+/// The path of introspection, without the first slash.
 pub const INTROSPECT: &str = "introspect";
-/// The path of tokens, without a slash in front.
+/// The path for requests of tokens, without the first slash.
 pub const TOKEN: &str = "token";
-/// The path of the revocation list, without a slash in front.
+/// The path of the revocation list, without the first slash.
 pub const REVOKED: &str = "revoke/trl";
 
-/// Notifies the devices that observe the revocation list when it changed for them. It is made before the state, whose events it
-/// takes, and given to the [`AccessServer`].
+/// Notifies devices that observe the revocation list when the list changes for them. Make this value before the state,
+/// because it receives the events of the state. Then pass it to the [`AccessServer`].
 #[derive(Clone, Default)]
 pub struct Revocations(Arc<Mutex<Option<Observed>>>);
 
@@ -55,7 +56,7 @@ struct Observed {
 type NameOf = dyn Fn(&Identity) -> Option<String> + Send + Sync;
 
 impl Revocations {
-    /// Takes an event of the state.
+    /// Receives an event of the state.
     pub fn take(&self, event: &Event<'_>) {
         let observed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let (Event::Revocations(concerned), Some(Observed { notifier, name })) = (event, &*observed) {
@@ -66,7 +67,7 @@ impl Revocations {
     }
 }
 
-/// The application. Its clones are the same server.
+/// The access control server, as an [`Application`]. Its clones share one state.
 pub struct AccessServer<S> {
     service: Arc<Service<S>>,
     credentials: Credentials,
@@ -84,12 +85,14 @@ impl<S> Clone for AccessServer<S> {
 }
 
 impl<S: Store> AccessServer<S> {
-    /// Takes the service, and the credentials and the revocations of the CoAP server that calls it.
+    /// Makes the application from the service, and from the credentials and the revocations of the CoAP server that
+    /// calls it.
     pub const fn new(service: Arc<Service<S>>, credentials: Credentials, revocations: Revocations) -> Self {
         Self { service, credentials, revocations }
     }
 
-    /// Nobody observes the list before the first request for it, which has the notifier.
+    /// Remembers the notifier in a request for the revocation list. No device observes the list before the first such
+    /// request.
     fn learn(&self, request: &Request<'_>) {
         let mut observed = self.revocations.0.lock().unwrap_or_else(PoisonError::into_inner);
         observed.get_or_insert_with(|| {
@@ -102,23 +105,24 @@ impl<S: Store> AccessServer<S> {
         });
     }
 
-    /// The name of the device that sent a request, if it is enabled.
+    /// Returns the name of the device that sent a request, if the device is enabled.
     fn device(&self, identity: &Identity) -> Option<String> {
         let enabled = |device: &Device| (!device.disabled).then(|| device.name().to_owned());
         sender(&self.service, &self.credentials, identity, enabled)?
     }
 
-    /// True if the sender of a request is a device of this server. It may use the paths of this server alone.
+    /// Returns true if the sender of a request is a device of this server. Such a sender may use only the paths of this
+    /// server.
     pub fn knows(&self, identity: &Identity) -> bool {
         sender(&self.service, &self.credentials, identity, |_| ()).is_some()
     }
 
-    /// True if the server has this path, without a slash in front.
+    /// Returns true if the server has this path. The path begins without a slash.
     pub fn has(&self, path: &str) -> bool {
         matches!(path, INTROSPECT | TOKEN | REVOKED | ENROL)
     }
 
-    /// Defers the response until it is durable.
+    /// Defers the response until the decision is durable.
     fn ask(&self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
         let (service, device) = (Arc::clone(&self.service), self.device(request.identity()));
         if request.message().uint(OptionNumber::CONTENT_FORMAT) != Some(ACE_CBOR.into()) {
@@ -190,8 +194,8 @@ impl<S: Store> Application for AccessServer<S> {
     }
 }
 
-/// Returns what `take` finds at the device that sent a request, also if it is disabled; `None` for a peer that proved nothing, or
-/// is no device.
+/// Returns the result of `take` for the device that sent a request, even if the device is disabled. Returns `None` for
+/// a peer that proved no identity, or that is no device.
 pub(crate) fn sender<S: Store, T>(
     service: &Service<S>,
     credentials: &Credentials,
@@ -221,7 +225,8 @@ pub(crate) fn sender<S: Store, T>(
     device.map(take)
 }
 
-/// The name of the device that enrols in the session of this identity; `None` for a session of another purpose.
+/// Returns the name of the device that enrols in the session of this identity; `None` if the session has another
+/// purpose.
 fn enrolling(credentials: &Credentials, identity: &Identity) -> Option<String> {
     if identity.protection == Protection::Plain {
         return None;
@@ -245,8 +250,8 @@ fn reply(Reply { code, mut payload, max_age, cause }: Reply) -> server::Reply {
     }
 }
 
-/// The keys that devices share with the access control server, for its sessions, those with which devices enrol, and those with which
-/// resource servers read the revocation list.
+/// The pre-shared keys for sessions with the access control server: the keys that devices share with it, the keys with which
+/// devices enrol, and the keys with which resource servers read the revocation list.
 pub struct SharedKeys<S>(pub Arc<Service<S>>);
 
 impl<S: Store> KeyStore for SharedKeys<S> {

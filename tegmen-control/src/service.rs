@@ -1,8 +1,9 @@
-//! An access control server without its sockets: the decisions, the state and the audit log together.
+//! An access control server without its sockets: decisions, state and audit log together.
 //!
-//! An event that gives rights goes in this order: the log takes records, the decision, the commit of the state, the line of the
-//! log, and then the answer. So no key leaves that a restart would give again, and none without a line. An event that takes
-//! rights away is acknowledged after its commit, and the log never delays it.
+//! A decision that gives rights passes these steps in order: check that the log accepts records, decide, commit the
+//! state, write the line of the log, and then answer. So no key leaves the server that a restart would give again, and
+//! no key leaves without a line in the log. An event that takes rights away is acknowledged after its commit. The log
+//! never delays it.
 
 mod grants;
 
@@ -25,21 +26,22 @@ use tegmen_store::clock::now_millis;
 use tegmen_store::store::answer::promise;
 use tegmen_store::{Revision, Store};
 
-/// Seconds after which a peer may ask again that got 5.03.
+/// Seconds after which a peer may repeat a request that was answered with 5.03.
 const RETRY_AFTER: u32 = 10;
-/// Decisions on one request, each after another server changed the policy or a device during the previous one.
+/// Maximum number of decisions on one request. The server decides again if another server changed the policy or a
+/// device meanwhile.
 const DECISIONS: usize = 3;
 
 /// The reason why an operator's change was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
-    /// The state refuses it.
+    /// The state refuses the change.
     #[error(transparent)]
     State(#[from] StateError),
     /// The audit log cannot be written.
     #[error(transparent)]
     Audit(#[from] NotWritten),
-    /// No such session identity was accepted.
+    /// No session with this identity was accepted.
     #[error("no session identity {0} was accepted: correct it, or nothing is left to revoke")]
     UnknownSession(String),
 }
@@ -54,7 +56,7 @@ pub(crate) enum Path {
 /// A decision on a request, before it is durable.
 struct Decided {
     outcome: Outcome,
-    /// The session identity that was accepted, and the rows on which that was decided.
+    /// The session identity that was accepted, and the rows on which the decision depends.
     session: Option<(AcceptedSession, Grounds)>,
     now: time::Instant,
 }
@@ -63,7 +65,7 @@ struct Decided {
 pub struct Service<S> {
     state: Arc<State<S>>,
     audit: AuditLog,
-    /// `None` in a store that other servers change, too.
+    /// The thread that makes grants durable. `None` if the store is shared with other servers.
     grants: Option<Grants>,
     crypto: Mutex<HostCrypto>,
     uploads: Uploads,
@@ -71,10 +73,10 @@ pub struct Service<S> {
 }
 
 impl<S: Store> Service<S> {
-    /// Takes the state and the log.
+    /// Makes the service from the state and the audit log.
     ///
     /// # Errors
-    /// The error of the system, if it gives no randomness or no thread.
+    /// The error of the system if it has no randomness or no thread.
     pub fn new(state: State<S>, audit: AuditLog) -> std::io::Result<Self> {
         let crypto = Mutex::new(HostCrypto::from_os()?);
         let start = (now_millis(), Instant::now());
@@ -83,12 +85,13 @@ impl<S: Store> Service<S> {
         Ok(Self { state, audit, grants, crypto, uploads: Uploads::default(), start })
     }
 
-    /// The state.
+    /// Returns the state.
     pub fn state(&self) -> &State<S> {
         &self.state
     }
 
-    /// Time since 1970 by the clock at the start of the service; later changes of the clock have no effect.
+    /// Returns the time since 1970, from the clock at the start of the service. Later changes of the clock have no
+    /// effect.
     pub fn now(&self) -> time::Instant {
         let (millis, start) = self.start;
         time::Instant::from_micros(millis.saturating_mul(1000)).after(start.elapsed())
@@ -98,18 +101,21 @@ impl<S: Store> Service<S> {
         self.now().as_micros() / 1_000_000
     }
 
-    /// Answers the payload of a request to `/introspect` by a device; `None` is a peer that proved nothing.
+    /// Answers the payload of a request to `/introspect`. `subscriber` is the device, or `None` for a peer that proved
+    /// no identity.
     pub async fn introspect(&self, subscriber: Option<&str>, payload: &[u8]) -> Reply {
         self.answer(Path::Introspect, subscriber, payload).await
     }
 
-    /// Answers the payload of a request to `/token` by a device; `None` is a peer that proved nothing.
+    /// Answers the payload of a request to `/token`. `client` is the device, or `None` for a peer that proved no
+    /// identity.
     pub async fn token(&self, client: Option<&str>, payload: &[u8]) -> Reply {
         self.answer(Path::Token, client, payload).await
     }
 
-    /// As [`Self::introspect`] and [`Self::token`], and calls `respond` when the response may leave, with what `made` makes of
-    /// it. A task is started only for a token that is uploaded, and for a session identity in a store that other servers change.
+    /// Decides as [`Self::introspect`] or [`Self::token`] does. When the response may leave, converts it with `made`
+    /// and passes it to `respond`. Starts a task only for a token that is uploaded, and for a session identity in a
+    /// shared store.
     pub(crate) fn answer_then<T: Send + 'static>(
         self: &Arc<Self>,
         path: Path,
@@ -142,9 +148,9 @@ impl<S: Store> Service<S> {
         }
     }
 
-    /// Makes the session identity of a decision durable if it has one, writes its line of the log, and calls `respond` as
-    /// [`Self::answer_then`] does. Returns the decision and the function if [`Self::bind`] is for it: a token that is uploaded,
-    /// or a session identity in a store that other servers change.
+    /// Makes the session identity of a decision durable if there is one, writes the line of the log, and calls
+    /// `respond` as [`Self::answer_then`] does. If the token is uploaded, or a session identity is in a shared store,
+    /// does nothing, and returns the decision and the function for [`Self::bind`].
     fn finish_then<T: Send + 'static, F: FnOnce(T) + Send + 'static>(
         &self,
         who: Option<&str>,
@@ -170,7 +176,7 @@ impl<S: Store> Service<S> {
         None
     }
 
-    /// Decides on a request. The error is the response if nothing can be decided now.
+    /// Decides on a request. If no decision is possible now, returns the response as an error.
     fn decide(&self, path: Path, asker: Option<&str>, payload: &[u8]) -> Result<Decided, Reply> {
         let who = asker.unwrap_or_default();
         if let Err(not_written) = self.audit.is_writable() {
@@ -199,8 +205,8 @@ impl<S: Store> Service<S> {
         Ok(Decided { outcome, session, now })
     }
 
-    /// Makes the session identity of a decision durable, and its line of the log. Decides again if another server changed the
-    /// policy or a device meanwhile.
+    /// Makes the session identity of a decision durable, and writes the line of the log. Decides again if another
+    /// server changed the policy or a device meanwhile.
     async fn bind(&self, path: Path, asker: Option<&str>, payload: &[u8], mut decided: Decided) -> Reply {
         let who = asker.unwrap_or_default();
         for _ in 0..DECISIONS {
@@ -236,8 +242,8 @@ impl<S: Store> Service<S> {
         later(&"policy or devices changed during each decision")
     }
 
-    /// Uploads a token to its publisher. Returns the response to the client: `unreachable` has the token itself. A token that
-    /// the publisher refused is revoked.
+    /// Uploads a token to its publisher. Returns the response to the client. `unreachable` is the response that
+    /// contains the token, for a publisher that cannot be reached. A token that the publisher refuses is revoked.
     async fn upload(&self, who: &str, identity: &str, upload: Upload, unreachable: Reply) -> Reply {
         let Upload { address, key, request, taken } = upload;
         let result = match self.uploads.begin(who) {
@@ -265,15 +271,15 @@ impl<S: Store> Service<S> {
         reply
     }
 
-    /// Records an outcome. Returns the reply that may leave.
+    /// Records an outcome in the log. Returns the reply that may leave.
     async fn note(&self, who: &str, outcome: Outcome) -> Reply {
         let (promise, answer) = promise();
         self.note_then(who.to_owned(), outcome, |reply| reply, |reply| promise.answer(Ok(reply)));
         answer.await.unwrap_or_else(|error| later(&error))
     }
 
-    /// Records an outcome, and calls `respond` with what `made` makes of the reply, when it may leave. It is made on this thread,
-    /// not on the thread that writes for all.
+    /// Records an outcome in the log. When the reply may leave, passes it to `respond` in the form that `made` returns.
+    /// `made` runs on the calling thread, and not on the thread that writes the log for all requests.
     fn note_then<T: Send + 'static>(
         &self,
         who: String,
@@ -291,12 +297,13 @@ impl<S: Store> Service<S> {
         }
     }
 
-    /// Records that a request was refused for its form. `who` is the device; `None` is a peer that proved nothing.
+    /// Records that a request was refused because of its form. `who` is the device, or `None` for a peer that proved no
+    /// identity.
     pub(crate) fn refuse(&self, who: Option<&str>, code: &'static str, request: &str) {
         self.audit.note(Record::refused(who.unwrap_or_default(), code, request));
     }
 
-    /// Adds a device, in the name of an operator.
+    /// Adds a device on behalf of the operator `by`.
     ///
     /// # Errors
     /// [`ServiceError`].
@@ -309,8 +316,8 @@ impl<S: Store> Service<S> {
         Ok(revision)
     }
 
-    /// Creates a one-time key, with which a device enrols, in the name of an operator. The key
-    /// replaces an earlier one for this name.
+    /// Creates a one-time key with which a device enrols, on behalf of the operator `by`. The key replaces an earlier
+    /// one for this name.
     ///
     /// # Errors
     /// [`ServiceError`].
@@ -327,7 +334,7 @@ impl<S: Store> Service<S> {
         Ok(key)
     }
 
-    /// Takes back the one-time key of a device, in the name of an operator.
+    /// Deletes the one-time key of a device, on behalf of the operator `by`.
     ///
     /// # Errors
     /// [`ServiceError::State`].
@@ -337,7 +344,7 @@ impl<S: Store> Service<S> {
         Ok(())
     }
 
-    /// Answers the payload of a request to `/enrol` by the device of this name.
+    /// Answers the payload of a request to `/enrol`, which the device of this name sent.
     pub async fn enrol(&self, name: &str, payload: &[u8]) -> Reply {
         if let Err(not_written) = self.audit.is_writable() {
             self.refuse(Some(name), "not-written", "an enrolment, while the audit log cannot be written");
@@ -364,7 +371,7 @@ impl<S: Store> Service<S> {
         }
     }
 
-    /// Enables a device again, in the name of an operator.
+    /// Enables a device again, on behalf of the operator `by`.
     ///
     /// # Errors
     /// [`ServiceError`].
@@ -375,11 +382,11 @@ impl<S: Store> Service<S> {
         Ok(revision)
     }
 
-    /// Disables a device, and revokes the keys of all sessions in which it is publisher or subscriber. Returns the number of
-    /// these sessions.
+    /// Disables a device on behalf of the operator `by`, and revokes the keys of all sessions in which the device is
+    /// publisher or subscriber. Returns the number of these sessions.
     ///
     /// # Errors
-    /// [`ServiceError::State`]: then some keys may still be valid.
+    /// [`ServiceError::State`]. Some keys may then still be valid.
     pub async fn disable(&self, by: &str, name: &str) -> Result<usize, ServiceError> {
         self.state.set_disabled(name, true).await?;
         self.audit.note(operator(Kind::Device, by, "disabled", format!("the device {name} was disabled")));
@@ -395,8 +402,8 @@ impl<S: Store> Service<S> {
         Ok(sessions.len())
     }
 
-    /// Changes a device, in the name of an operator: see [`State::change`]. One that is disabled loses the keys of its sessions,
-    /// as by [`Self::disable`].
+    /// Changes a device on behalf of the operator `by`: see [`State::change`]. If the change disables the device, the
+    /// keys of its sessions are revoked as in [`Self::disable`].
     ///
     /// # Errors
     /// [`ServiceError`].
@@ -424,17 +431,18 @@ impl<S: Store> Service<S> {
         Ok(revision)
     }
 
-    /// Removes a device, and revokes the keys of its sessions, in the name of an operator. `over` is as for [`State::change`].
+    /// Removes a device and revokes the keys of its sessions, on behalf of the operator `by`. If `over` is given, the
+    /// device is removed only if `over` is its revision.
     ///
     /// # Errors
-    /// [`ServiceError::State`]: then some keys may still be valid.
+    /// [`ServiceError::State`]. Some keys may then still be valid.
     pub async fn remove(&self, by: &str, name: &str, over: Option<Revision>) -> Result<(), ServiceError> {
         self.state.remove(name, over).await?;
         self.audit.note(operator(Kind::Device, by, "removed", format!("the device {name} was removed")));
         self.revoke_sessions_of(by, name).await.map(drop)
     }
 
-    /// Revokes a token by its hash, in the name of an operator: see [`State::revoke`].
+    /// Revokes a token by its hash, on behalf of the operator `by`: see [`State::revoke`].
     ///
     /// # Errors
     /// [`ServiceError::State`].
@@ -450,12 +458,13 @@ impl<S: Store> Service<S> {
         Ok(())
     }
 
-    /// The audit log, for changes of an operator that are not changes of the state.
+    /// Returns the audit log, to record operators' changes that do not change the state.
     pub const fn audit(&self) -> &AuditLog {
         &self.audit
     }
 
-    /// Revokes the key of a session, in the name of an operator. It is durable and in force when this returns.
+    /// Revokes the key of a session on behalf of the operator `by`. The revocation is durable and in force when this
+    /// function returns.
     ///
     /// # Errors
     /// [`ServiceError::UnknownSession`] or [`ServiceError::State`].
@@ -473,10 +482,11 @@ impl<S: Store> Service<S> {
         Ok(())
     }
 
-    /// Applies a policy, in the name of an operator: see [`State::apply_policy`].
+    /// Applies a policy on behalf of the operator `by`: see [`State::apply_policy`].
     ///
     /// # Errors
-    /// [`ServiceError`]: the policy in force stays, or, after [`ServiceError::Audit`], may be replaced without a line.
+    /// [`ServiceError`]. The policy in force then stays. Only after [`ServiceError::Audit`] it may be replaced without
+    /// a line in the log.
     pub async fn apply_policy(
         &self,
         by: &str,
@@ -490,11 +500,11 @@ impl<S: Store> Service<S> {
         Ok(revision)
     }
 
-    /// Applies the policy of a file, in the name of the configuration, unless the policy in force has the same text. Returns
-    /// true if it was applied.
+    /// Applies the policy of a file on behalf of the configuration, unless the policy in force has the same text.
+    /// Returns true if the policy was applied.
     ///
     /// # Errors
-    /// As [`Self::apply_policy`].
+    /// Those of [`Self::apply_policy`].
     pub async fn configure_policy(&self, file: &str, text: &str) -> Result<bool, ServiceError> {
         if self.state.view().has_policy(text) {
             return Ok(false);
@@ -502,7 +512,7 @@ impl<S: Store> Service<S> {
         self.apply_policy("the configuration", (file, text), None).await.map(|_| true)
     }
 
-    /// Takes expired tokens off the revocation list: see [`State::expire`].
+    /// Removes expired tokens from the revocation list: see [`State::expire`].
     ///
     /// # Errors
     /// [`StateError`].
@@ -510,7 +520,7 @@ impl<S: Store> Service<S> {
         self.state.expire(self.seconds()).await
     }
 
-    /// True if the token with these bytes is revoked.
+    /// Returns true if the token with these bytes is revoked.
     pub fn is_revoked(&self, token: &[u8]) -> bool {
         self.state.view().is_revoked(&token_hash::<HostCrypto>(token))
     }
@@ -520,7 +530,8 @@ fn granted(who: String, message: String) -> Record {
     Record { kind: Kind::Grant, who, code: "granted", message }
 }
 
-/// Calls `respond` with the reply if it may leave.
+/// Returns a function that receives the result of a record. It passes `reply` to `respond` if the line is durable, and
+/// a 5.03 response otherwise.
 fn then<T: Send + 'static>(reply: T, made: fn(Reply) -> T, respond: impl FnOnce(T) + Send + 'static) -> Then {
     Box::new(move |written| respond(written.map_or_else(|not_written| made(later(&not_written)), |()| reply)))
 }
@@ -529,12 +540,12 @@ fn operator(kind: Kind, by: &str, code: &'static str, message: String) -> Record
     Record { kind, who: by.to_owned(), code, message }
 }
 
-/// A response without payload.
+/// Makes a response without payload.
 fn answer(code: Code) -> Reply {
     Reply::new(code, Default::default())
 }
 
-/// Nothing is known, or nothing may be given, for this cause: the peer asks again later.
+/// Makes a 5.03 response for this cause: the server cannot decide or grant now, and the peer asks again later.
 fn later(cause: &impl ToString) -> Reply {
     Reply::busy(RETRY_AFTER, cause.to_string())
 }

@@ -1,12 +1,15 @@
-//! The state of an access control server, as rows of a [`Store`].
+//! The state of an access control server, stored as rows of a [`Store`].
 //!
-//! A change is a transaction, and its call returns when the change is durable and in force. Decisions read the [`View`]: all
-//! rows in memory, loaded at the start and kept up to date by a watch, so that no decision waits for the store.
+//! A change is one transaction. The call that makes it returns when the change is durable and in force. Decisions read
+//! the [`View`]: all rows in memory, which are loaded at the start and kept up to date by a watch. So no decision waits
+//! for the store.
 //!
-//! * [`Device`]s and services, with tags and the proof by which the server knows them.
+//! The state has:
+//!
+//! * [`Device`]s and services, with their tags and the credentials by which the server knows them.
 //! * The policy in force. A policy that fails its own tests is not applied.
 //! * One-time keys of devices that may enrol.
-//! * Session identities that were accepted, each once, also after a restart.
+//! * Session identities that were accepted. Each is accepted once, even after a restart.
 //! * Revocations of tokens, which are durable before they are acknowledged.
 
 mod beat;
@@ -44,48 +47,48 @@ use tegmen_store::store::{Entry, MAX_OPERATIONS, MAX_VALUE, Scan};
 use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
 use view::Loading;
 
-/// Bounds of a [`State`].
+/// Limits of a [`State`].
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Session identities that are remembered.
+    /// Limits of the session identities that are remembered.
     pub sessions: AcceptedBounds,
-    /// The revocation list.
+    /// Limits of the revocation list.
     pub revoked: revocation::Bounds,
-    /// Seconds for which a subscriber may use what it learns by introspection.
+    /// Seconds for which a subscriber may use the result of an introspection.
     pub lifetime: u64,
-    /// Time for which a server may decide without news from a store that it shares with other servers.
+    /// Time for which a server may decide without new changes from a store that it shares with other servers.
     pub lease: Duration,
 }
 
 impl Default for Bounds {
-    /// The default bounds of the parts, an hour, and a lease of 10 seconds.
+    /// Returns the default limits of the two tables, a lifetime of one hour, and a lease of 10 seconds.
     fn default() -> Self {
         let (sessions, revoked) = (AcceptedBounds::default(), revocation::Bounds::default());
         Self { sessions, revoked, lifetime: 3600, lease: Duration::from_secs(10) }
     }
 }
 
-/// Something that happened in the background, for the server and its operator.
+/// An event in the background, for the server and its operator.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// The revocation list changed for these devices: those that observe it are to be notified.
+    /// The revocation list changed for these devices. The server must notify those that observe the list.
     Revocations(&'a BTreeSet<String>),
-    /// A row cannot be read. It is left out.
+    /// A row cannot be read, and is ignored.
     Fault(&'a StateFault),
     /// The store is not available. Decisions continue with the rows that the view has.
     Unavailable(&'a StoreError),
-    /// The lease of the view ended: see [`Bounds::lease`]. Nothing is granted.
+    /// The lease of the view ended (see [`Bounds::lease`]), so nothing is granted.
     Ended,
     /// The view is current again.
     Renewed,
-    /// The store forgot changes that the view does not have, or has gone back to an earlier state. The view refuses everything,
-    /// and the server has to start again.
+    /// The store has deleted changes that the view does not have, or has returned to an earlier state. The view refuses
+    /// everything, and the server must be restarted.
     Lost,
 }
 
 impl Event<'_> {
-    /// Emits the event to the subscriber of the crate `tracing`: [`Self::Renewed`] at the level INFO, a change of the revocation
-    /// list at DEBUG, all others at ERROR.
+    /// Emits the event to the subscriber of the crate `tracing`: [`Self::Renewed`] at the level INFO, a change of the
+    /// revocation list at DEBUG, and all other events at ERROR.
     pub fn trace(&self) {
         match self {
             Self::Revocations(_) => tracing::debug!("access control: {self}"),
@@ -113,23 +116,24 @@ impl fmt::Display for Event<'_> {
     }
 }
 
-/// Takes the events, on a thread of the state. It must return quickly. [`Event::trace`] is one for a program without others.
+/// A function that receives the events on a thread of the state. It must return quickly. [`Event::trace`] is such a
+/// function.
 pub type Watcher = Box<dyn Fn(Event<'_>) + Send + Sync>;
 
-/// A row that is not what its key promises.
+/// A row whose content does not match its key.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the row {key} cannot be read: {why}: restore it from a backup, or use the version that wrote it")]
 pub struct StateFault {
-    /// The key.
+    /// The key of the row.
     pub key: String,
-    /// The fault.
+    /// The fault of the content.
     pub why: String,
 }
 
-/// The reason why a change was not made, or a row not found.
+/// The reason why a change was not made, or a row was not found.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// There is a device of this name.
+    /// A device of this name exists already.
     #[error("there is a device of the name {0}: choose another name")]
     NameTaken(String),
     /// Another device has this certificate or raw public key.
@@ -141,25 +145,25 @@ pub enum StateError {
     /// There is no one-time key for a device of this name.
     #[error("there is no one-time key for {0}: it was used, or withdrawn, or has expired; or correct the name")]
     NoOneTimeKey(String),
-    /// A name or a tag is none, or not that of the device.
+    /// The name or a tag is not valid, or a name is not the name of the device.
     #[error("{0}")]
     Party(String),
     /// A policy has a mistake.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// A policy fails its own tests.
+    /// The policy fails its own tests, which are listed.
     #[error("the policy fails {} of its tests, the first is {}", .0.len(), .0.first().map_or_else(String::new, ToString::to_string))]
     Tests(Vec<FailedTest>),
-    /// A policy is too long.
+    /// The policy is too long: its length in bytes.
     #[error("a policy has at most {most} bytes, this has {0}: name parties by tags and patterns", most = MAX_POLICY)]
     PolicyTooLong(usize),
-    /// The row was changed meanwhile.
+    /// The row was changed meanwhile by another change.
     #[error("{0} was changed by somebody else meanwhile: read it and try again")]
     Changed(String),
     /// The session identity was accepted before.
     #[error("the session identity was accepted before")]
     SessionUsed {
-        /// True if another subscriber has it.
+        /// True if the identity was accepted for another subscriber.
         of_another: bool,
     },
     /// The revocation list is full.
@@ -171,28 +175,28 @@ pub enum StateError {
     /// The store refused, or failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The system gives no thread, or no randomness.
+    /// The system has no thread, or no randomness.
     #[error("the system refuses a thread or randomness: {0}")]
     System(#[from] std::io::Error),
 }
 
-/// Longest policy in bytes: it is applied in one transaction, with its head.
+/// Maximum number of bytes of a policy, because a policy is applied in one transaction together with its head.
 pub const MAX_POLICY: usize = 15 * MAX_VALUE;
-/// Rows that are loaded at once.
+/// Maximum number of rows that are loaded at once.
 const PAGE: usize = 1000;
 
-/// Changes of a device; what is `None` stays.
+/// Changes of a device. A field that is `None` does not change.
 #[derive(Debug, Default)]
 pub struct Change {
-    /// Another proof, and the tags that are given with it.
+    /// A new credential, with the tags of the device.
     pub proof: Option<NewDevice>,
-    /// Other tags.
+    /// New tags.
     pub tags: Option<Vec<String>>,
-    /// True if the device may do nothing.
+    /// True to disable the device, false to enable it.
     pub disabled: Option<bool>,
 }
 
-/// Devices in the order of their names.
+/// A page of devices in the order of their names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DevicePage {
     /// The devices.
@@ -209,7 +213,7 @@ pub struct State<S> {
 }
 
 impl<S: Store> State<S> {
-    /// Loads the state, and follows its changes from then on.
+    /// Loads the state from the store, and then follows changes of the store.
     ///
     /// # Errors
     /// [`StateError::Fault`] if a row cannot be read, [`StateError::Store`] if the store fails.
@@ -232,7 +236,7 @@ impl<S: Store> State<S> {
         Ok(Self { store, feed, session_rows })
     }
 
-    /// The rows in memory. A caller that decides holds the guard no longer than the decision takes.
+    /// Returns the view: all rows in memory. A caller must hold the guard only for the time of one decision.
     pub fn view(&self) -> MutexGuard<'_, View> {
         self.feed.shared.view()
     }
@@ -251,8 +255,8 @@ impl<S: Store> State<S> {
         self.add_with(Transaction::default(), new).await.map_err(|error| not_added(error, new.device()))
     }
 
-    /// Adds a device in a transaction that changes more. A one-time key for its name ends, so that it registers nothing after the
-    /// device is removed.
+    /// Adds a device in a transaction that makes further changes. The one-time key for its name is deleted, so that
+    /// nobody can enrol with this key after the device is removed.
     async fn add_with(&self, transaction: Transaction, new: &NewDevice) -> Result<Revision, StoreError> {
         let device = new.device();
         let row = rows::device(device.name());
@@ -265,7 +269,7 @@ impl<S: Store> State<S> {
         self.commit(transaction).await
     }
 
-    /// A page of the devices after this name, at most `most` of them.
+    /// Returns a page of at most `most` devices, after the name `after`.
     ///
     /// # Errors
     /// [`StateError::Fault`] or [`StateError::Store`].
@@ -282,7 +286,7 @@ impl<S: Store> State<S> {
         Ok(DevicePage { devices, next })
     }
 
-    /// The device of this name with the revision of its row, as the store has it.
+    /// Returns the device of this name and the revision of its row, from the store.
     ///
     /// # Errors
     /// [`StateError::Unknown`], [`StateError::Fault`] or [`StateError::Store`].
@@ -299,8 +303,8 @@ impl<S: Store> State<S> {
 
     /// Disables a device, or enables it again.
     ///
-    /// A disabled device gets nothing, and nobody gets the key of a session with it. Keys that were given before are not taken
-    /// back: [`Self::revoke`] does that.
+    /// A disabled device gets no keys and no rights, and nobody gets the key of a session with it. Keys that were given
+    /// earlier stay valid until [`Self::revoke`] revokes them.
     ///
     /// # Errors
     /// [`StateError::Unknown`], [`StateError::Changed`], [`StateError::Fault`] or [`StateError::Store`].
@@ -308,7 +312,7 @@ impl<S: Store> State<S> {
         self.change(name, None, Change { disabled: Some(disabled), ..Change::default() }).await
     }
 
-    /// Changes a device. `over` is the revision that the operator means to change; `None` changes any.
+    /// Changes a device. If `over` is given, the change is made only if `over` is the revision of the device.
     ///
     /// # Errors
     /// [`StateError::Unknown`], [`StateError::Changed`], [`StateError::Party`], [`StateError::DigestTaken`],
@@ -353,7 +357,7 @@ impl<S: Store> State<S> {
         })
     }
 
-    /// Removes a device. `over` is as for [`Self::change`].
+    /// Removes a device. If `over` is given, the device is removed only if `over` is its revision.
     ///
     /// # Errors
     /// [`StateError::Unknown`], [`StateError::Changed`], [`StateError::Fault`] or [`StateError::Store`].
@@ -367,12 +371,13 @@ impl<S: Store> State<S> {
         self.commit(transaction).await.map_err(|error| changed(error, name))
     }
 
-    /// Applies a policy: the text of its file, the name of the file for messages, and the operator. `now` is in seconds since
-    /// 1970. `over` is the revision that the operator means to replace; `None` replaces any.
+    /// Applies a policy: the text of its file. `file` is the name of the file for messages, and `by` is the operator.
+    /// `now` is in seconds since 1970. If `over` is given, the policy is applied only if `over` is the revision of the
+    /// policy in force.
     ///
     /// # Errors
-    /// [`StateError::Policy`], [`StateError::Tests`] or [`StateError::PolicyTooLong`]: the policy in force stays.
-    /// [`StateError::Changed`] if the policy in force is not `over`.
+    /// [`StateError::Policy`], [`StateError::Tests`], [`StateError::PolicyTooLong`], or [`StateError::Changed`] if the
+    /// policy in force is not `over`. The policy in force then stays.
     pub async fn apply_policy(
         &self,
         (file, text): (&str, &str),
@@ -398,14 +403,14 @@ impl<S: Store> State<S> {
         self.commit(transaction).await.map_err(|error| changed(error, "the policy in force"))
     }
 
-    /// Makes it durable that a session identity was accepted, on these [grounds](View::grounds). The key of the session may leave
-    /// the server only afterwards. `now` is in seconds since 1970.
+    /// Makes it durable that a session identity was accepted on these [grounds](View::grounds). The key of the session
+    /// may leave the server only after this function returns. `now` is in seconds since 1970.
     ///
     /// # Errors
-    /// [`StateError::SessionUsed`] if the store has the identity: another server accepted it, or this one before a restart.
-    /// [`StateError::Changed`] if another server has changed the policy or a device meanwhile; then the view forgets the identity
-    /// and has the change, and the caller decides again.
-    /// [`StateError::Store`] if nothing is known; then the identity is lost, and no key may leave.
+    /// [`StateError::SessionUsed`] if the store already has the identity, from another server or from a time before a
+    /// restart. [`StateError::Changed`] if another server has changed the policy or a device meanwhile. The view then
+    /// has this change, and does not remember the identity, so the caller decides again. [`StateError::Store`] if the
+    /// result is unknown. The identity is then lost, and the key must not leave the server.
     pub async fn bind(&self, session: &AcceptedSession, grounds: &Grounds, now: u64) -> Result<(), StateError> {
         if !self.is_alone() {
             return self.bind_shared(session, grounds, now).await;
@@ -416,7 +421,8 @@ impl<S: Store> State<S> {
         Ok(self.bind_many(&sessions, now).await?)
     }
 
-    /// Makes a session identity durable as a row of its own, which the store takes once, whichever server writes it.
+    /// Makes a session identity durable in a separate row. The store accepts this row once, even if several servers
+    /// write it.
     async fn bind_shared(&self, session: &AcceptedSession, grounds: &Grounds, now: u64) -> Result<(), StateError> {
         let AcceptedSession { identity, subscriber, until, token } = session;
         let row = rows::session(identity);
@@ -445,12 +451,12 @@ impl<S: Store> State<S> {
         Err(StateError::SessionUsed { of_another: session.is_some_and(|found| found.subscriber != *subscriber) })
     }
 
-    /// Revokes a token, by its [hash](revocation::token_hash), for the devices that it concerns. `expires` is the time from
-    /// which on the token is not valid anyway, in seconds since 1970. The revocation is durable and in force when this
-    /// returns. A token that is revoked already stays so.
+    /// Revokes a token, named by its [hash](revocation::token_hash), for the devices that it concerns. `expires` is the
+    /// time at which the token expires, in seconds since 1970. The revocation is durable and in force when this
+    /// function returns. A token that is revoked already stays revoked.
     ///
     /// # Errors
-    /// [`StateError::ListFull`] or [`StateError::Store`]: then the token may still be valid.
+    /// [`StateError::ListFull`] or [`StateError::Store`]. The token may then still be valid.
     pub async fn revoke(&self, hash: &[u8], expires: u64, concerned: &[&str]) -> Result<(), StateError> {
         self.view().has_room_for_revocation()?;
         let concerned = concerned.iter().map(|name| (*name).to_owned()).collect();
@@ -465,8 +471,8 @@ impl<S: Store> State<S> {
         }
     }
 
-    /// Takes expired tokens off the revocation list, and one-time keys that expired, at most as many of either as one transaction
-    /// takes. Call it each second. Returns the number of tokens.
+    /// Removes expired tokens from the revocation list, and expired one-time keys. Each call removes at most as many of
+    /// each kind as fit into one transaction. Call it each second. Returns the number of removed tokens.
     ///
     /// # Errors
     /// [`StateError::Store`].
@@ -487,7 +493,7 @@ fn read_device(name: &str, entry: &Entry) -> Result<Known, StateFault> {
     rows::read_device(name, entry).map_err(|why| StateFault { key: rows::device(name), why })
 }
 
-/// The error of a transaction that adds a device.
+/// Converts the error of a transaction that adds a device.
 fn not_added(error: StoreError, device: &Device) -> StateError {
     match error {
         StoreError::Conflict { key, .. } if key == rows::device(device.name()).as_bytes() => {
@@ -500,7 +506,7 @@ fn not_added(error: StoreError, device: &Device) -> StateError {
     }
 }
 
-/// The error of a transaction whose only requirement is about `what`.
+/// Converts the error of a transaction. A conflict becomes [`StateError::Changed`] for `what`.
 fn changed(error: StoreError, what: &str) -> StateError {
     match error {
         StoreError::Conflict { .. } => StateError::Changed(what.to_owned()),

@@ -1,4 +1,4 @@
-//! Signed heads of a log.
+//! Signed heads of an audit log.
 
 use serde::{Deserialize, Serialize};
 use std::fs::OpenOptions;
@@ -10,27 +10,27 @@ use tegmen_trust::digest::{Digest, sha256, sha256_of};
 use tegmen_trust::provider::public::verify_digest;
 use tegmen_trust::x509::signer::{SignError, SignatureScheme, Signer};
 
-/// The purpose of the signature.
+/// The prefix of the signed bytes, which names the purpose of the signature.
 const PURPOSE: &[u8] = b"tegmen audit head\0";
 
 /// The number and the hash of the last line of a log, signed by the server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Head {
-    /// The number of lines.
+    /// The number of lines of the log.
     pub lines: u64,
     /// SHA-256 of the last line, without its line feed.
     pub hash: Digest,
-    /// Time of the signature, in seconds since 1970.
+    /// The time of the signature, in seconds since 1970.
     pub at: u64,
     key: Vec<u8>,
     scheme: SignatureScheme,
     signature: Vec<u8>,
 }
 
-/// A file is no signed head.
+/// The reason why a file is no valid signed head.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum HeadError {
-    /// It is something else.
+    /// The file has another format.
     #[error("it is no head of an audit log: give the file with the extension .head, or a copy of it")]
     Malformed,
     /// The signature is wrong.
@@ -38,7 +38,7 @@ pub enum HeadError {
     Signature,
 }
 
-/// A head as its file has it.
+/// The content of the file of a head.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Text {
@@ -54,14 +54,14 @@ impl Head {
     /// Signs a head.
     ///
     /// # Errors
-    /// [`SignError`] of the holder of the key.
+    /// [`SignError`] of the signer.
     pub fn sign(lines: u64, hash: Digest, at: u64, signer: &dyn Signer) -> Result<Self, SignError> {
         let signature = signer.sign_digest(&signed(lines, &hash, at))?;
         Ok(Self { lines, hash, at, key: signer.public_key().to_vec(), scheme: signer.scheme(), signature })
     }
 
-    /// Reads a head, and verifies its signature under the key in it. The caller compares [`Self::key`] with the one that it
-    /// trusts.
+    /// Reads a head, and verifies its signature with the public key in the head. The caller must compare [`Self::key`]
+    /// with the key that it trusts.
     ///
     /// # Errors
     /// [`HeadError`].
@@ -75,12 +75,12 @@ impl Head {
         Ok(Self { lines, hash, at, key, scheme, signature })
     }
 
-    /// SHA-256 of the public key that signed the head, as `tegmen keys show` shows it.
+    /// Returns the SHA-256 of the public key that signed the head, as `tegmen keys show` shows it.
     pub fn key(&self) -> Digest {
         sha256(&self.key)
     }
 
-    /// The text of the file.
+    /// Returns the text of the file of the head.
     pub fn text(&self) -> String {
         let text = Text {
             lines: self.lines,
@@ -94,7 +94,7 @@ impl Head {
         serde_json::to_string(&text).unwrap_or_default() + "\n"
     }
 
-    /// Replaces a file by this head.
+    /// Replaces a file by the text of this head.
     pub(super) fn write(&self, file: &Path) -> io::Result<()> {
         let new = beside(file, "new");
         let mut handle = OpenOptions::new().write(true).create(true).truncate(true).open(&new)?;

@@ -1,13 +1,13 @@
-//! One line of the log.
+//! Lines of an audit log.
 
 use serde::{Deserialize, Serialize};
 use std::io::Write as _;
 use tegmen_base::hex::digits;
 use tegmen_trust::digest::{Digest, sha256};
 
-/// Longest message of a record in bytes; a longer one is cut.
+/// Maximum number of bytes of the message of a record; a longer message is cut.
 pub const MAX_MESSAGE: usize = 1024;
-/// Longest line that is read.
+/// Maximum number of bytes of a line that is read.
 pub(super) const MAX_LINE: usize = 65_536;
 
 /// The kind of event that a line records.
@@ -37,23 +37,23 @@ pub enum Kind {
 /// An event to be recorded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// The kind.
+    /// The kind of the event.
     pub kind: Kind,
-    /// The device or the operator that asked.
+    /// The device or the operator who made the request.
     pub who: String,
-    /// A word that stays the same in later versions.
+    /// A code for the event, which stays the same in later versions.
     pub code: &'static str,
-    /// The event in words, without any secret.
+    /// A description of the event, without any secret.
     pub message: String,
 }
 
 impl Record {
-    /// The refusal of a request of `who`.
+    /// Returns a record of the refusal of a request by `who`.
     pub(crate) fn refused(who: &str, code: &'static str, request: &str) -> Self {
         Self { kind: Kind::Refusal, who: who.to_owned(), code, message: format!("{request}: refused ({code})") }
     }
 
-    /// Appends the event as JSON, of which [`write_line`] makes a line. `at` is in seconds since 1970.
+    /// Appends the event as JSON, for [`write_line`]. `at` is in seconds since 1970.
     pub(super) fn write(&self, at: u64, out: &mut Vec<u8>) {
         let Self { kind, who, code, message } = self;
         let event = Happened { at, kind: *kind, who: cut(who), code, message: cut(message) };
@@ -63,7 +63,8 @@ impl Record {
     }
 }
 
-/// Appends the line of an event with the number `n` behind a line with the hash `before`, and a line feed. Returns the hash.
+/// Appends the line number `n` with an event, and a line feed. `before` is the hash of the previous line. Returns the
+/// hash of the new line.
 pub(super) fn write_line(out: &mut Vec<u8>, n: u64, before: &Digest, event: &[u8]) -> Digest {
     let start = out.len();
     // Memory takes all bytes.
@@ -76,12 +77,12 @@ pub(super) fn write_line(out: &mut Vec<u8>, n: u64, before: &Digest, event: &[u8
     hash
 }
 
-/// The first bytes of a text, to a whole character.
+/// Returns the first [`MAX_MESSAGE`] bytes of a text, without a partial character at the end.
 fn cut(text: &str) -> &str {
     text.get(..text.floor_char_boundary(MAX_MESSAGE)).unwrap_or(text)
 }
 
-/// The part of a line that does not belong to the chain.
+/// The part of a line that does not belong to the chain of hashes.
 #[derive(Serialize)]
 struct Happened<'a> {
     at: u64,
@@ -91,7 +92,7 @@ struct Happened<'a> {
     message: &'a str,
 }
 
-/// The part of a line that belongs to the chain.
+/// The part of a line that belongs to the chain of hashes.
 #[derive(Deserialize)]
 pub(super) struct Link {
     pub(super) n: u64,
@@ -99,16 +100,16 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Reads a line without its line feed; `None` if it is none.
+    /// Reads a line without its line feed; returns `None` if it is not valid.
     pub(super) fn read(line: &[u8]) -> Option<Self> {
         serde_json::from_slice(line).ok()
     }
 }
 
-/// The hash of a line, without its line feed.
+/// Returns the hash of a line without its line feed.
 pub(super) fn hash(line: &[u8]) -> Digest {
     sha256(line)
 }
 
-/// The hash before the first line.
+/// The hash that the first line contains in place of the hash of a previous line.
 pub(super) const GENESIS: Digest = [0; 32];

@@ -1,4 +1,4 @@
-//! The log of a running server.
+//! The audit log of a running server.
 
 use super::head::Head;
 use super::line::{GENESIS, Kind, Link, MAX_LINE, Record, hash, write_line};
@@ -17,64 +17,67 @@ use tegmen_store::store::answer::promise;
 use tegmen_trust::digest::Digest;
 use tegmen_trust::x509::signer::Signer;
 
-/// Bounds of an [`AuditLog`].
+/// Limits of an [`AuditLog`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AuditBounds {
-    /// Records that wait to be written. When half of them wait, only records of revocations and refusals are taken.
+    /// Maximum number of records that wait to be written. When half of them wait, only records of revocations and
+    /// refusals are accepted.
     pub spool: usize,
-    /// Longest file in bytes. A log of this length is like a full disk: see [`AuditLog::set_longest`].
+    /// Maximum number of bytes of the file. A log of this length behaves like a full disk: see
+    /// [`AuditLog::set_longest`].
     pub file: u64,
-    /// Time between two signed heads, if there are new lines.
+    /// The time between two signed heads, if there are new lines.
     pub head_every: Duration,
 }
 
 impl Default for AuditBounds {
-    /// 8192 records, 64 GiB, a minute.
+    /// Returns 8192 records, 64 GiB, and a minute.
     fn default() -> Self {
         Self { spool: 8192, file: 64 << 30, head_every: Duration::from_secs(60) }
     }
 }
 
-/// The reason why a log does not open.
+/// The reason why a log cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
-    /// The system refuses it.
+    /// The system refuses access to the file.
     #[error("the audit log {file} cannot be opened: {source}: correct the path, or the permissions there")]
     File {
-        /// The path.
+        /// The path of the log.
         file: String,
         /// The error of the system.
         source: io::Error,
     },
-    /// Another process writes it.
+    /// Another process writes this log.
     #[error("another process writes the audit log {0}: end that process, or name another file")]
     InUse(String),
-    /// It does not end as it did.
+    /// The end of the log has changed since it was last written.
     #[error(
         "the audit log {file} {why}: run `tegmen audit verify`, keep the file as evidence, and name another one for the server"
     )]
     Touched {
-        /// The path.
+        /// The path of the log.
         file: String,
         /// The fault.
         why: &'static str,
     },
 }
 
-/// A record that gives rights was not written, so the rights are not given.
+/// The reason why a record that gives rights was not written. The rights are then not given.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotWritten {
-    /// The log cannot be written now, for this reason.
+    /// The log cannot be written now, for the given reason.
     #[error(
         "the audit log cannot be written ({0}): until it can, the server grants nothing and applies no policy; revocations continue"
     )]
     Log(String),
-    /// The store does not have the event, so the log gets no line of it.
+    /// The store did not accept the event, so the log gets no line for it.
     #[error("the event is not stored: {0}")]
     NotStored(#[from] StoreError),
 }
 
-/// An open log. Clones are the same one. The last of them closes it, after everything that waits is written.
+/// An open log. Clones use the same log. When the last clone is dropped, all waiting records are written, and the log
+/// is closed.
 #[derive(Clone)]
 pub struct AuditLog(Arc<Owner>);
 
@@ -87,25 +90,26 @@ struct Shared {
     spool: Mutex<Spool>,
     changed: Condvar,
     bounds: AuditBounds,
-    /// Longest file in bytes.
+    /// Maximum number of bytes of the file.
     longest: AtomicU64,
 }
 
 #[derive(Default)]
 struct Spool {
     waiting: Records,
-    /// True if those that come together are there: none of them waits for others.
+    /// True if all records that belong together have arrived, so that no record waits for others.
     is_whole: bool,
-    /// True if a caller waits for the line of a record.
+    /// True if a caller waits for the line of a waiting record.
     is_awaited: bool,
-    /// Records that found no place.
+    /// The number of records that were lost because the queue was full.
     lost: u64,
-    /// The reason why the last attempt to write failed.
+    /// The reason why the last attempt to write failed, if it failed.
     failed: Option<String>,
     closing: bool,
 }
 
-/// Records in the order in which they came, as JSON: the thread that writes takes no memory for them, and frees none.
+/// Records as JSON, in the order in which they arrived. One buffer holds all texts, so the thread that writes allocates
+/// and frees no memory for single records.
 #[derive(Default)]
 pub(crate) struct Records {
     text: Vec<u8>,
@@ -113,20 +117,20 @@ pub(crate) struct Records {
 }
 
 struct Waiting {
-    /// The end of the record in the text.
+    /// The end of the record in the buffer.
     end: usize,
-    /// Called once, when the line is durable or is not written.
+    /// Receives the result once, when the line is durable or has failed.
     then: Option<Then>,
 }
 
 impl Records {
-    /// Adds a record, and the function that is called when its line is durable or is not written.
+    /// Adds a record, and the function that receives the result when the line is durable or has failed.
     pub(crate) fn push(&mut self, record: &Record, then: Option<Then>) {
         record.write(now(), &mut self.text);
         self.each.push(Waiting { end: self.text.len(), then });
     }
 
-    /// Calls `last` after the last of those that wait.
+    /// Calls `last` after the function of the last record.
     pub(crate) fn after_last(&mut self, last: impl FnOnce() + Send + 'static) {
         if let Some(waiting) = self.each.last_mut() {
             let then = waiting.then.take();
@@ -139,7 +143,7 @@ impl Records {
         }
     }
 
-    /// The number of records.
+    /// Returns the number of records.
     pub(crate) const fn len(&self) -> usize {
         self.each.len()
     }
@@ -148,13 +152,13 @@ impl Records {
         self.each.is_empty()
     }
 
-    /// The texts of the records.
+    /// Returns the texts of the records.
     fn texts(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.each.iter().map(|waiting| waiting.end));
         starts.zip(&self.each).map(|(start, waiting)| self.text.get(start..waiting.end).unwrap_or_default())
     }
 
-    /// Appends the records of others that nobody waits for.
+    /// Appends those records of `others` for which no caller waits.
     fn extend_unawaited(&mut self, others: &Self) {
         for (text, waiting) in others.texts().zip(&others.each) {
             if waiting.then.is_none() {
@@ -164,7 +168,7 @@ impl Records {
         }
     }
 
-    /// Appends other records.
+    /// Moves all records of `others` to the end.
     fn append(&mut self, others: &mut Self) {
         let start = self.text.len();
         self.text.append(&mut others.text);
@@ -172,7 +176,7 @@ impl Records {
         self.each.extend(others.each.drain(..).map(behind));
     }
 
-    /// Calls those that wait with the result, and removes all records. The memory stays, within bounds.
+    /// Passes the result to all waiting callers, and removes all records. The buffer stays allocated, up to a limit.
     pub(crate) fn answer(&mut self, result: &Result<(), NotWritten>) {
         self.each.drain(..).filter_map(|waiting| waiting.then).for_each(|then| then(result.clone()));
         self.text.clear();
@@ -180,16 +184,17 @@ impl Records {
     }
 }
 
-/// Takes the result of a record, and returns quickly.
+/// A function that receives the result of a record. It must return quickly.
 pub(crate) type Then = Box<dyn FnOnce(Result<(), NotWritten>) + Send>;
 
 impl AuditLog {
-    /// Opens a log, or begins one. Heads are signed by `signer`, into the file with the extension `.head` beside it.
+    /// Opens a log, or begins a new one. `signer` signs the heads, which are written beside the log into a file with
+    /// the extension `.head`.
     ///
-    /// A line that a crash cut was never acknowledged, and goes.
+    /// If a crash cut the last line, the line was never acknowledged, and is removed.
     ///
     /// # Errors
-    /// [`AuditError`], also if the log ends before the last head that was signed.
+    /// [`AuditError`], also if the log is shorter than the last signed head.
     pub fn open(file: &Path, signer: Arc<dyn Signer>, bounds: AuditBounds) -> Result<Self, AuditError> {
         let writer = Writer::open(file, signer, bounds.head_every)?;
         let longest = AtomicU64::new(bounds.file);
@@ -208,12 +213,12 @@ impl AuditLog {
         Ok(log)
     }
 
-    /// Changes [`AuditBounds::file`]. A full log that has space now continues within a second.
+    /// Changes [`AuditBounds::file`]. If a full log gets more space in this way, writing continues within a second.
     pub fn set_longest(&self, bytes: u64) {
         self.0.shared.longest.store(bytes, Ordering::Relaxed);
     }
 
-    /// Checks that records that give rights are taken now.
+    /// Checks that the log accepts records that give rights now.
     ///
     /// # Errors
     /// [`NotWritten`].
@@ -221,8 +226,7 @@ impl AuditLog {
         self.0.shared.lock().takes_grants(&self.0.shared.bounds)
     }
 
-    /// Records an event that gives rights. The event takes place only if the answer comes, which it does when the line is
-    /// durable.
+    /// Records an event that gives rights. Returns `Ok` when the line is durable. Only then may the event take place.
     ///
     /// # Errors
     /// [`NotWritten`]: the event must not take place.
@@ -232,8 +236,8 @@ impl AuditLog {
         answer.await.unwrap_or_else(|error| Err(NotWritten::Log(error.to_string())))
     }
 
-    /// As [`Self::write`], and calls `then` with the result, on the thread that writes or on this one. `then` must return
-    /// quickly.
+    /// Records an event as [`Self::write`] does, and passes the result to `then`, on the thread that writes or on the
+    /// calling thread. `then` must return quickly.
     pub(crate) fn write_then(&self, record: &Record, then: Then) {
         let spool = self.0.shared.lock();
         match spool.takes_grants(&self.0.shared.bounds) {
@@ -245,7 +249,7 @@ impl AuditLog {
         }
     }
 
-    /// As [`Self::write_then`] for many records that come together, which are gone from `records` then.
+    /// Records all events in `records` as [`Self::write_then`] does, and empties `records`.
     pub(crate) fn write_all(&self, records: &mut Records) {
         let mut spool = self.0.shared.lock();
         match spool.takes_grants(&self.0.shared.bounds) {
@@ -262,8 +266,8 @@ impl AuditLog {
         }
     }
 
-    /// Records an event that takes rights away or refuses them. It never waits and never fails: if no place is left, the record
-    /// is lost, and the log has the number of lost records as soon as it can be written again.
+    /// Records an event that takes rights away or refuses them. This never waits and never fails. If the queue is full,
+    /// the record is lost. As soon as the log can be written again, it gets a line with the number of lost records.
     pub fn note(&self, record: Record) {
         let mut spool = self.0.shared.lock();
         if spool.waiting.len() >= self.0.shared.bounds.spool {
@@ -299,7 +303,7 @@ impl Shared {
         self.spool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a record. The thread sleeps only while nothing waits.
+    /// Adds a record, and wakes the thread if it may sleep. The thread sleeps only while no record waits.
     fn push(&self, mut spool: MutexGuard<'_, Spool>, record: &Record, then: Option<Then>) {
         let is_first = spool.waiting.is_empty() || then.is_some() && !spool.is_awaited;
         spool.is_awaited |= then.is_some();
@@ -386,19 +390,19 @@ fn resumed(lost: u64) -> Record {
     Record { kind: Kind::Server, who: String::new(), code: "resumed", message }
 }
 
-/// The file, and the end of its chain.
+/// The file of the log, and the end of its chain of hashes.
 struct Writer {
     file: File,
     head_file: PathBuf,
     signer: Arc<dyn Signer>,
     head_every: Duration,
-    /// Bytes, lines and hash of what is durable.
+    /// The number of durable bytes. The next fields are the number of lines and the hash of the last durable line.
     len: u64,
     lines: u64,
     last: Digest,
-    /// The file may have a part of an attempt to write that failed.
+    /// True if the file may contain a part of a failed write.
     has_rest: bool,
-    /// Lines of the last head, and its time.
+    /// The number of lines that the last head signs. The next field is the time of this head.
     signed: u64,
     signed_at: Instant,
 }
@@ -438,7 +442,8 @@ impl Writer {
         Ok(Self { file, head_file, signer, head_every, len, lines, last, has_rest, signed, signed_at })
     }
 
-    /// Writes records and makes them durable: all or, after an error, none. Returns the reason. `text` is memory for their lines.
+    /// Writes records and makes them durable: all, or, after an error, none. Returns the reason of an error. `text` is
+    /// memory for their lines.
     fn append<'r>(
         &mut self,
         records: impl Iterator<Item = &'r [u8]>,
@@ -477,13 +482,14 @@ impl Writer {
         Ok(())
     }
 
-    /// Time until the next head is due.
+    /// Returns the time until the next head is due.
     fn until_head(&self) -> Duration {
         let is_new = self.lines > self.signed;
         if is_new { self.head_every.saturating_sub(self.signed_at.elapsed()) } else { self.head_every }
     }
 
-    /// Signs a head if one is due, or at the end of the log. A head that cannot be signed or written is due again later.
+    /// Signs a head if one is due, or if the log is being closed. A head that could not be signed or written is due
+    /// again later.
     fn sign_head(&mut self, closing: bool) {
         let is_due = closing || self.signed_at.elapsed() >= self.head_every;
         if !is_due || self.lines == self.signed {
@@ -498,7 +504,8 @@ impl Writer {
     }
 }
 
-/// Returns the bytes up to the end of the last whole line, and that line without its line feed. Cuts what is behind it.
+/// Returns the number of bytes up to the end of the last complete line, and this line without its line feed. Cuts the
+/// bytes after this line.
 fn last_line(file: &mut File) -> io::Result<(u64, Option<Vec<u8>>)> {
     let len = file.seek(SeekFrom::End(0))?;
     let from = len.saturating_sub(END);
@@ -517,19 +524,20 @@ fn last_line(file: &mut File) -> io::Result<(u64, Option<Vec<u8>>)> {
     Ok((whole, line))
 }
 
-/// Bytes that hold two of the longest lines: a whole one, and one that was cut.
+/// Number of bytes that two of the longest lines need: one complete line, and one that was cut.
 const END: u64 = 2 * MAX_LINE as u64;
 
 /// The time for which a record waits for others after a batch of at least [`MANY`] records.
 const GATHERING: Duration = Duration::from_millis(1);
 const MANY: usize = 8;
-/// The time for which records that nobody waits for wait for others. A sync costs as much for one as for many.
+/// The time for which records wait for others if no caller waits for them. A synchronization costs the same for one
+/// record and for many.
 const GATHERING_UNAWAITED: Duration = Duration::from_millis(50);
-/// The number of records from which on none waits for others.
+/// The number of records from which on the thread no longer waits for others.
 const MOST_GATHERED: usize = 256;
 
-/// Bytes of records, and of their lines, for which memory stays.
+/// Maximum number of bytes of the buffers for records and lines that stay allocated.
 const KEPT: usize = 1 << 20;
 
-/// The pause after a failure.
+/// The pause after a failed write.
 const RETRY: Duration = Duration::from_secs(1);

@@ -1,11 +1,11 @@
-//! Logs on the disk, and every way to touch one.
+//! Tests of logs on the disk, with every kind of manipulation.
 
 use super::*;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tegmen_trust::x509::signer::{Signer, SoftwareKey};
 
-/// A directory that is gone at the end, with a key.
+/// A key, and a temporary directory that is removed when the value is dropped.
 struct Scene {
     dir: PathBuf,
     key: Arc<dyn Signer>,
@@ -27,7 +27,7 @@ impl Scene {
         AuditLog::open(&self.file(), Arc::clone(&self.key), bounds)
     }
 
-    /// A log of `grants` lines and the first one, and its head.
+    /// Writes a log of the first line and `grants` further lines. Returns the log and its head.
     fn log(&self, grants: usize) -> (Vec<u8>, Head) {
         let log = self.open(AuditBounds::default()).expect("a log");
         for number in 0..grants {
@@ -67,7 +67,7 @@ fn wait<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(future)
 }
 
-/// The line in which a touched log breaks.
+/// Returns the number of the first line that is broken in a manipulated log.
 fn broken(log: &[u8], head: &Head) -> Option<u64> {
     match verify(log, Some(head)) {
         Ok(_) => None,

@@ -1,26 +1,27 @@
-//! Verification of a log.
+//! Verification of an audit log.
 
 use super::head::Head;
 use super::line::{GENESIS, Link, MAX_LINE, hash};
 use std::io::{self, BufRead, Read as _};
 use tegmen_base::hex::to_hex;
 
-/// A log without a fault.
+/// The result for a log without a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Verified {
-    /// Lines of the log.
+    /// The number of lines of the log.
     pub lines: u64,
-    /// Lines that the head signs: the first of the log. A change of the last line after them cannot be found.
+    /// The number of lines, from the first one, that the head covers. If the last line after them was changed, this
+    /// cannot be detected.
     pub signed: u64,
 }
 
 /// The first fault of a log.
 #[derive(Debug, thiserror::Error)]
 pub enum Broken {
-    /// A line is not what the server wrote.
+    /// A line differs from the line that the server wrote.
     #[error("line {line} {why}")]
     Line {
-        /// The line, from 1.
+        /// The number of the line, from 1.
         line: u64,
         /// The fault.
         why: &'static str,
@@ -30,10 +31,10 @@ pub enum Broken {
     Unreadable(#[from] io::Error),
 }
 
-/// Verifies a log up to its end, against a signed head if there is one.
+/// Verifies a complete log, and compares it with a signed head if one is given.
 ///
 /// # Errors
-/// The first line that was changed, is missing, or stands at another place.
+/// The first line that was changed, that is missing, or that is in another position.
 pub fn verify(log: impl BufRead, head: Option<&Head>) -> Result<Verified, Broken> {
     let mut lines = Lines { log, number: 0 };
     let mut before = GENESIS;
@@ -73,12 +74,13 @@ pub fn verify(log: impl BufRead, head: Option<&Head>) -> Result<Verified, Broken
 
 struct Lines<L> {
     log: L,
-    /// Number of the line that was read last.
+    /// The number of the line that was read last.
     number: u64,
 }
 
 impl<L: BufRead> Lines<L> {
-    /// The next line with its line feed; `None` at the end. A line that is too long comes without its end.
+    /// Returns the next line with its line feed; `None` at the end of the log. A line that is too long is returned
+    /// without its end.
     fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut line = Vec::new();
         self.log.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut line)?;

@@ -1,5 +1,6 @@
-//! Grants of the keys of sessions in a store that the server has alone: a thread makes the session identities durable that came
-//! meanwhile, by one commit, then writes their lines of the audit log, and so on.
+//! Grants of the keys of sessions, in a store that the server does not share. A thread makes all session identities
+//! that have arrived durable in one commit, then writes their lines of the audit log. Then it continues with the
+//! identities that arrived meanwhile.
 
 use crate::audit::{AuditLog, NotWritten, Record, Records, Then};
 use crate::state::{AcceptedSession, ManySessions, State};
@@ -11,7 +12,8 @@ use std::time::Duration;
 use tegmen_store::Store;
 use tokio::runtime::Runtime;
 
-/// The grants that wait, and the thread. It ends when this is dropped, after it has done everything that waits.
+/// The waiting grants, and the thread that makes them durable. When this value is dropped, the thread ends after the
+/// last waiting grant.
 pub(super) struct Grants {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -21,16 +23,16 @@ pub(super) struct Grants {
 struct Shared {
     queue: Mutex<Queue>,
     changed: Condvar,
-    /// Grants that the thread has taken, and that are not answered.
+    /// The number of grants that the thread has taken and not answered yet.
     in_progress: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Batch>,
-    /// Memory for the next one.
+    /// Memory for the next batch.
     spare: Batch,
-    /// The number of grants from which on none waits for others.
+    /// The number of waiting grants from which on the thread no longer waits for others.
     enough: usize,
     closing: bool,
 }
@@ -39,9 +41,9 @@ struct Queue {
 #[derive(Default)]
 struct Batch {
     sessions: ManySessions,
-    /// Their lines of the audit log, and the callers that wait.
+    /// The records of the grants for the audit log, and the functions that receive the results.
     records: Records,
-    /// The time of the last of them, in seconds since 1970.
+    /// The time of the last grant, in seconds since 1970.
     now: u64,
 }
 
@@ -49,7 +51,7 @@ impl Grants {
     /// Starts the thread.
     ///
     /// # Errors
-    /// The error of the system, if it gives no thread.
+    /// The error of the system if it has no thread.
     pub(super) fn start<S: Store>(state: &Arc<State<S>>, audit: &AuditLog) -> std::io::Result<Self> {
         let (shared, state, audit) = (Arc::<Shared>::default(), Arc::clone(state), audit.clone());
         let of_thread = Arc::clone(&shared);
@@ -59,8 +61,8 @@ impl Grants {
         Ok(Self { shared, thread })
     }
 
-    /// Adds a grant. `then` is called once, on another thread: when the session identity and the line are durable, or one of
-    /// them is not. It must return quickly. `now` is in seconds since 1970.
+    /// Adds a grant. `then` is called once on another thread, when the session identity and the line are durable, or
+    /// when one of them has failed. `then` must return quickly. `now` is in seconds since 1970.
     pub(super) fn push(&self, session: &AcceptedSession, now: u64, record: &Record, then: Then) {
         let mut queue = self.shared.lock();
         let is_first = queue.waiting.is_empty();
@@ -136,9 +138,9 @@ impl Shared {
     }
 }
 
-/// The longest time for which a grant waits for others.
+/// Maximum time for which a grant waits for others.
 const GATHERING: Duration = Duration::from_millis(2);
-/// The number of grants in flight below which none waits.
+/// The number of unanswered grants below which a grant does not wait for others.
 const MANY: usize = 8;
-/// The number of grants from which on none waits for others.
+/// The number of waiting grants from which on the thread no longer waits for others.
 const MOST_GATHERED: usize = 256;

@@ -1,8 +1,8 @@
-//! The age of a view whose store other servers change, too.
+//! The age of a view if several servers change the store.
 //!
-//! The server writes a row every second, its beat. Transactions have one order, and a watch delivers them in this order. So when
-//! the watch delivers a beat, the view has every change that was acknowledged before the beat began. The view counts as current
-//! for the time of a lease from that begin on.
+//! The server writes one row, the beat, every second. All transactions have one order, and a watch delivers them in
+//! this order. So when the watch delivers a beat, the view has every change that was acknowledged before the write of
+//! the beat began. The view counts as current for the duration of a lease, which begins at the start of that write.
 
 use super::view::View;
 use super::{Event, Watcher, rows};
@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 use tegmen_store::store::answer::Answer;
 use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
 
-/// Time from the begin of a beat to the begin of the next one.
+/// The time between the beginnings of two beats.
 const EVERY: Duration = Duration::from_secs(1);
 /// The pause after a beat that failed.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// The view of a beat, and the watcher of its events.
+/// The view that a beat renews, and the function that receives its events.
 #[derive(Clone, Copy)]
 pub(super) struct Around<'a> {
     pub(super) view: &'a Mutex<View>,
@@ -32,40 +32,42 @@ impl<'a> Around<'a> {
     }
 }
 
-/// The beat of a server.
+/// The periodic write of a server.
 pub(super) struct Beat<S> {
     store: S,
     pub(super) step: Step,
     /// True if the last beat failed.
     has_failed: bool,
-    /// True if the watcher has the event that the lease ended.
+    /// True if the watcher has received the event that the lease ended.
     has_ended: bool,
 }
 
-/// The place of a beat on its way.
+/// The progress of a beat.
 pub(super) enum Step {
-    /// The next beat begins at this time.
+    /// No beat is in progress, and the next one begins at this time.
     Rests(Instant),
-    /// A beat began at this time, when the view had that revision.
+    /// The write of a beat began at this time, when the view had this revision. The answer of the store is awaited.
     Commits(Instant, Revision, Answer<Revision>),
-    /// A beat began at this time, and has this revision, which the view does not have yet.
+    /// A beat began at this time, and the store wrote it with this revision. The view does not have this revision yet.
     Travels(Instant, Revision),
 }
 
-/// The store is another one, or has gone back to an earlier state: its revisions are below those that the view has.
+/// The error that the store is another one, or has returned to an earlier state: its revisions are lower than those of
+/// the view.
 pub(super) struct WentBack;
 
 impl<S: Store> Beat<S> {
-    /// A beat on this store; `None` if no other server changes it.
+    /// Makes the beat for this store; returns `None` if no other server changes the store.
     pub(super) fn on(store: &S) -> Option<Self> {
         let step = Step::Rests(Instant::now());
         store.is_shared().then(|| Self { store: store.clone(), step, has_failed: false, has_ended: false })
     }
 
-    /// Takes all steps that need no waiting. Returns the time of the next call; before it, the store wakes the thread.
+    /// Makes all steps that need no waiting. Returns the time at which to call this again. Before this time the store
+    /// may wake the thread.
     ///
     /// # Errors
-    /// [`WentBack`].
+    /// [`WentBack`] if the store returned to an earlier state.
     pub(super) fn turn(&mut self, around: Around<'_>, cx: &mut Context<'_>) -> Result<Instant, WentBack> {
         loop {
             let now = Instant::now();
@@ -102,7 +104,7 @@ impl<S: Store> Beat<S> {
         self.has_failed = true;
     }
 
-    /// Reports the end of the lease to the watcher, and its renewal. Returns the time of the next call.
+    /// Reports to the watcher that the lease ended or was renewed. Returns the time of the next call.
     fn report(&mut self, around: Around<'_>) -> Instant {
         let now = Instant::now();
         let has_ended = !around.view().is_current_at(now);

@@ -1,4 +1,4 @@
-//! Devices that were disabled or removed, for those who have given them keys.
+//! Devices that were disabled or removed, for services that have given keys to these devices.
 
 use super::{State, StateFault, read_device, rows};
 use crate::state::Happened;
@@ -6,17 +6,17 @@ use std::collections::BTreeSet;
 use tegmen_store::store::Scan;
 use tegmen_store::{Revision, Store, StoreError};
 
-/// Changes that are asked for at once, rounded up to whole revisions.
+/// Maximum number of changes in one request, rounded up to whole revisions.
 const MOST: usize = 256;
 
 impl<S: Store> State<S> {
-    /// The newest revision of the store.
+    /// Returns the newest revision of the store.
     pub(crate) async fn newest(&self) -> Result<Revision, StoreError> {
         Ok(self.store.scan(Scan::of(rows::DEVICES, 1)).await?.at)
     }
 
-    /// Waits for changes of devices after this revision. Returns the names of those that were disabled or removed, when the view has
-    /// these changes, and the revision for the next call.
+    /// Waits for changes of devices after the revision `after`. Returns after the view has these changes. The result is
+    /// the names of the devices that were disabled or removed, and the revision for the next call.
     pub(crate) async fn departures(&self, after: Revision) -> Result<(BTreeSet<String>, Revision), StoreError> {
         let changes = self.store.changes(rows::DEVICES.as_bytes(), after, MOST).await?;
         if let Some(last) = changes.changes.last() {
@@ -30,7 +30,7 @@ impl<S: Store> State<S> {
         Ok((changes.changes.iter().flat_map(Happened::of).filter_map(left).collect(), changes.through))
     }
 
-    /// True if the store has no enabled device of this name that was added before this revision.
+    /// Returns true if the store has no enabled device of this name that was added before this revision.
     pub(crate) async fn has_left(&self, name: &str, since: Revision) -> Result<bool, StoreError> {
         let found = self.store.read(rows::device(name).as_bytes(), None).await?;
         let known = found.entry.map(|entry| read_device(name, &entry)).transpose();

@@ -1,4 +1,4 @@
-//! Devices and services: the parties that a server knows, with the proof by which it knows them.
+//! Devices and services: the parties that a server knows, each with the credential by which it knows the party.
 
 use crate::access::ace::Profile;
 use crate::access::ace::cwt::LONG_KEY_LEN;
@@ -15,25 +15,25 @@ use tegmen_store::store::Entry;
 use tegmen_store::{Revision, Value};
 use zeroize::Zeroizing;
 
-/// The proof by which a server knows a device, without secrets.
+/// The credential by which a server knows a device, without secrets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Credential {
     /// A certificate, by the SHA-256 of its DER.
     Certificate([u8; DIGEST_LEN]),
     /// A raw public key, by the SHA-256 of its SubjectPublicKeyInfo.
     PublicKey([u8; DIGEST_LEN]),
-    /// A key that the device shares with the server, for sessions with the server.
+    /// A key that the device shares with the server, for sessions between the two.
     SharedKey,
     /// A protokey, for sessions with subscribers.
     Protokey(Mode),
     /// A key of 32 bytes under which the server seals tokens of the OSCORE profile (RFC 9203) for the device.
     Oscore,
-    /// The same for tokens of the profile of EDHOC and OSCORE (draft-ietf-ace-edhoc-oscore-profile).
+    /// A key of 32 bytes for tokens of the profile of EDHOC and OSCORE (draft-ietf-ace-edhoc-oscore-profile).
     Edhoc,
 }
 
 impl Credential {
-    /// The name of the kind, as files and commands write it.
+    /// Returns the name of the kind, as files and commands write it.
     pub const fn kind(self) -> &'static str {
         match self {
             Self::Certificate(_) => "certificate",
@@ -46,7 +46,7 @@ impl Credential {
         }
     }
 
-    /// The digest of a certificate or a raw public key.
+    /// Returns the digest of a certificate or a raw public key.
     pub const fn digest(self) -> Option<[u8; DIGEST_LEN]> {
         match self {
             Self::Certificate(digest) | Self::PublicKey(digest) => Some(digest),
@@ -54,7 +54,8 @@ impl Credential {
         }
     }
 
-    /// The credential of this kind; `None` if there is no such kind, or the kind does not go with the digest.
+    /// Returns the credential of this kind. Returns `None` if the kind is unknown, or if it does not match the presence
+    /// of a digest.
     pub fn of(kind: &str, digest: Option<[u8; DIGEST_LEN]>) -> Option<Self> {
         Some(match (kind, digest) {
             ("certificate", Some(digest)) => Self::Certificate(digest),
@@ -72,24 +73,24 @@ impl Credential {
 /// A device or service.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Device {
-    /// Name and tags.
+    /// The name and the tags of the device.
     pub party: OwnedParty,
-    /// The proof.
+    /// The credential of the device.
     pub credential: Credential,
-    /// True if the device may do nothing, and nobody may have the key of a session with it.
+    /// True if the device is disabled: it has no rights, and nobody may get the key of a session with it.
     pub disabled: bool,
     /// The address at which a publisher with a protokey takes tokens from this server.
     pub address: Option<SocketAddr>,
 }
 
 impl Device {
-    /// The name.
+    /// Returns the name of the device.
     pub fn name(&self) -> &str {
         self.party.party().name
     }
 }
 
-/// A device to be added, with its secret if its credential has one.
+/// A device to be added, with its secret if its credential contains one.
 #[derive(Debug)]
 pub struct NewDevice {
     pub(super) device: Device,
@@ -97,10 +98,10 @@ pub struct NewDevice {
 }
 
 impl NewDevice {
-    /// A device with a certificate or a raw public key.
+    /// Makes a device with a certificate or a raw public key.
     ///
     /// # Errors
-    /// The correction, if the credential has a secret.
+    /// A text with the correction, if this kind of credential contains a secret.
     pub fn public(party: OwnedParty, credential: Credential) -> Result<Self, String> {
         if credential.digest().is_none() {
             return Err("a shared key and a protokey need their 16 to 64 bytes, and a key for tokens its 32".to_owned());
@@ -108,11 +109,11 @@ impl NewDevice {
         Ok(Self { device: Device { party, credential, disabled: false, address: None }, secret: None })
     }
 
-    /// A device with a shared key or a protokey of 16 to 64 bytes, or a key for tokens of 32 bytes.
+    /// Makes a device with a secret: a shared key or a protokey of 16 to 64 bytes, or a key for tokens of 32 bytes.
     ///
     /// # Errors
-    /// The correction, if the credential has no secret, the secret has another length, or no session identity can have the
-    /// name of a publisher with a protokey.
+    /// A text with the correction: the credential contains no secret, the secret has another length, or the name of a
+    /// publisher with a protokey cannot be part of a session identity.
     pub fn secret(party: OwnedParty, credential: Credential, secret: &[u8]) -> Result<Self, String> {
         if credential.digest().is_some() {
             return Err("a certificate and a raw public key have no secret: give their SHA-256 alone".to_owned());
@@ -135,10 +136,11 @@ impl NewDevice {
         Ok(Self { device: Device { party, credential, disabled: false, address: None }, secret: Some(secret) })
     }
 
-    /// The device, at an address at which it takes tokens from the server.
+    /// Sets the address at which the device takes tokens from the server.
     ///
     /// # Errors
-    /// The correction, if it is no publisher with a protokey, or the address is none of one device.
+    /// A text with the correction: the device is no publisher with a protokey, or the address is not the address of a
+    /// single device.
     pub fn at(mut self, address: SocketAddr) -> Result<Self, String> {
         if self.device.credential != Credential::Protokey(Mode::Bound) {
             return Err("only a device of the kind protokey takes tokens: leave out the address".to_owned());
@@ -151,12 +153,12 @@ impl NewDevice {
         Ok(self)
     }
 
-    /// The device, without its secret.
+    /// Returns the device without its secret.
     pub const fn device(&self) -> &Device {
         &self.device
     }
 
-    /// The secret, if its credential has one.
+    /// Returns the secret, if the credential contains one.
     pub(crate) fn secret_bytes(&self) -> Option<&[u8]> {
         self.secret.as_ref().map(Protokey::expose)
     }
@@ -166,7 +168,7 @@ impl NewDevice {
     }
 }
 
-/// A device as its row has it.
+/// A device with the content and the revisions of its row.
 pub(super) struct Known {
     pub(super) device: Device,
     pub(super) secret: Option<Protokey>,
@@ -176,7 +178,7 @@ pub(super) struct Known {
     pub(super) changed: Revision,
 }
 
-/// The part of a row that is text.
+/// The part of a row that is stored as text.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Record<'r> {
@@ -197,7 +199,7 @@ impl Known {
         value(&self.device, self.secret.as_ref())
     }
 
-    /// Reads the row of the device of this name; the fault if it is none.
+    /// Reads a device from the row of this name. Returns the fault as text if the row is not valid.
     pub(super) fn read(name: &str, entry: &Entry) -> Result<Self, String> {
         let (text, secret) = match &entry.value {
             Value::Plain(text) => (text.as_slice(), None),
@@ -226,12 +228,12 @@ impl Known {
         Ok(Self { device, secret, created: entry.created, changed: entry.changed })
     }
 
-    /// True if the device that had the name at this revision is disabled, or was removed since.
+    /// Returns true if the device that had the name at this revision is disabled now, or was removed since.
     pub(super) fn has_left(&self, since: Revision) -> bool {
         self.device.disabled || self.created > since
     }
 
-    /// The publisher, if the device has a protokey and is not disabled.
+    /// Returns the publisher, if the device has a protokey and is enabled.
     pub(super) fn publisher(&self) -> Option<Publisher<'_>> {
         let Credential::Protokey(mode) = self.device.credential else { return None };
         let protokey = self.secret.as_ref()?;
@@ -241,7 +243,7 @@ impl Known {
 }
 
 impl Known {
-    /// The resource server, if the device has a key for tokens and is not disabled.
+    /// Returns the resource server, if the device has a key for tokens and is enabled.
     pub(super) fn resource_server(&self) -> Option<ResourceServer<'_>> {
         let Device { party, credential, disabled: false, .. } = &self.device else { return None };
         let profile = match credential {
@@ -255,7 +257,8 @@ impl Known {
     }
 }
 
-/// The content of the row of a device: JSON, and with a secret a zero byte and the secret, sealed at rest as a whole.
+/// Returns the value of the row of a device. It is JSON. If the device has a secret, a zero byte and the secret follow,
+/// and the whole value is stored encrypted.
 fn value(device: &Device, secret: Option<&Protokey>) -> Value {
     let Device { party, credential, disabled, address } = device;
     let record = Record {

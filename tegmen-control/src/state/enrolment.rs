@@ -1,4 +1,4 @@
-//! Devices that may enrol: their one-time keys, each for one device and until its end.
+//! Devices that may enrol, and their one-time keys. Each key registers one device, and expires.
 
 use super::device::{Credential, Device, NewDevice};
 use super::{State, StateError, rows};
@@ -17,19 +17,19 @@ use zeroize::Zeroizing;
 /// A device that may enrol.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Enrolment {
-    /// Name and tags.
+    /// The name and the tags of the device.
     pub party: OwnedParty,
-    /// The kind of its credential: see [`Credential::kind`].
+    /// The kind of the device's credential: see [`Credential::kind`].
     pub kind: String,
-    /// Seconds since 1970 until which it may enrol.
+    /// The time until which the device may enrol, in seconds since 1970.
     pub expires: u64,
 }
 
 impl Enrolment {
-    /// Checks name, tags and kind.
+    /// Checks the name, the tags and the kind.
     ///
     /// # Errors
-    /// The correction.
+    /// A text with the correction.
     pub fn new(name: &str, tags: Vec<String>, kind: &str, expires: u64) -> Result<Self, String> {
         let party = OwnedParty::new(name, tags)?;
         if name.len() > MAX_NAME {
@@ -55,36 +55,36 @@ impl Enrolment {
 /// The reason why a device was not registered.
 #[derive(Debug, thiserror::Error)]
 pub enum NotEnrolled {
-    /// The payload is no request.
+    /// The payload is no request to enrol.
     #[error("the request is malformed")]
     Malformed,
-    /// There is no one-time key.
+    /// There is no one-time key for this device.
     #[error("there is no one-time key: it was used, withdrawn or replaced; create another")]
     NoKey,
     /// The one-time key has expired.
     #[error("the one-time key has expired: create another")]
     Expired,
-    /// The sender has not the one-time key.
+    /// The sender does not have the one-time key.
     #[error("the proof is not that of the one-time key")]
     WrongProof,
-    /// The credential has another kind than the operator named.
+    /// The kind of the credential differs from the kind that the operator named.
     #[error("the credential is a {found}, and the one-time key is for a {expected}")]
     OtherKind {
-        /// The kind of the key.
+        /// The kind that the operator named.
         expected: String,
-        /// The kind of the credential.
+        /// The kind of the credential in the request.
         found: String,
     },
-    /// The credential cannot be that of the device.
+    /// The credential is not valid for the device.
     #[error("{0}")]
     Invalid(String),
-    /// The change cannot be made.
+    /// The state cannot be changed.
     #[error(transparent)]
     State(#[from] StateError),
 }
 
 impl NotEnrolled {
-    /// The stable code.
+    /// Returns a code that stays the same in later versions.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Malformed => "malformed",
@@ -100,7 +100,7 @@ impl NotEnrolled {
     }
 }
 
-/// An enrolment as its row has it.
+/// An enrolment with the content of its row.
 pub(super) struct Pending {
     pub(super) enrolment: Enrolment,
     /// SHA-256 of the proof.
@@ -110,7 +110,7 @@ pub(super) struct Pending {
     changed: Revision,
 }
 
-/// The part of a row that is text.
+/// The part of a row that is stored as text.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Record {
@@ -121,7 +121,7 @@ struct Record {
 }
 
 impl Pending {
-    /// Reads the row of the device of this name; the fault if it is none.
+    /// Reads the row of the device of this name. Returns the fault as text if the row is not valid.
     pub(super) fn read(name: &str, entry: &Entry) -> Result<Self, String> {
         let Value::Secret(bytes) = &entry.value else { return Err("it is not sealed".to_owned()) };
         let at = bytes.iter().position(|byte| *byte == 0).ok_or("it has no key")?;
@@ -133,7 +133,8 @@ impl Pending {
         Ok(Self { enrolment, hash, key: Zeroizing::new(key.to_vec()), changed: entry.changed })
     }
 
-    /// The key of the session in which the device enrols; `None` after its end, `now` being in seconds since 1970.
+    /// Returns the key of the session in which the device enrols. Returns `None` after the one-time key has expired.
+    /// `now` is in seconds since 1970.
     pub(super) fn session_key(&self, now: u64) -> Option<Zeroizing<Vec<u8>>> {
         (now < self.enrolment.expires).then(|| self.key.clone())
     }
@@ -155,7 +156,7 @@ fn value(enrolment: &Enrolment, key: &OneTimeKey) -> Value {
     Value::Secret(bytes)
 }
 
-/// The device that a request registers; the correction if it is none.
+/// Returns the device that a request registers, or a text with the correction if the request is not valid.
 fn registered(request: &Request<'_>, party: OwnedParty) -> Result<NewDevice, String> {
     let (kind, value) = (request.kind, request.value);
     if let Some(credential) = value.try_into().ok().and_then(|digest| Credential::of(kind, Some(digest))) {
@@ -168,8 +169,8 @@ fn registered(request: &Request<'_>, party: OwnedParty) -> Result<NewDevice, Str
 }
 
 impl<S: Store> State<S> {
-    /// Stores what the server needs of a one-time key for a device that is not registered. The key replaces an earlier one for
-    /// this name.
+    /// Stores the hash and the derived key of a one-time key, for a device that is not registered. They replace an
+    /// earlier one-time key for this name.
     ///
     /// # Errors
     /// [`StateError::NameTaken`] or [`StateError::Store`].
@@ -183,7 +184,7 @@ impl<S: Store> State<S> {
         })
     }
 
-    /// Takes back the one-time key of a device.
+    /// Deletes the one-time key of a device.
     ///
     /// # Errors
     /// [`StateError::NoOneTimeKey`], [`StateError::Changed`] or [`StateError::Store`].
@@ -195,11 +196,11 @@ impl<S: Store> State<S> {
         self.commit(transaction).await.map_err(|error| super::changed(error, name))
     }
 
-    /// Registers the device of this name with the payload of its request, and uses up its one-time key. `now` is in seconds since
-    /// 1970.
+    /// Registers the device of this name with the credential in the payload of its request. The one-time key is
+    /// deleted. `now` is in seconds since 1970.
     ///
     /// # Errors
-    /// [`NotEnrolled`]: nothing has changed.
+    /// [`NotEnrolled`]. Nothing has changed then.
     pub async fn enrol(&self, name: &str, payload: &[u8], now: u64) -> Result<Device, NotEnrolled> {
         let request = Request::parse(payload).ok_or(NotEnrolled::Malformed)?;
         let row = rows::enrolment(name);

@@ -14,9 +14,9 @@ use tegmen_store::store::Changes;
 use tegmen_store::store::answer::{Answer, Promise, promise};
 use tegmen_store::{Revision, Store, StoreError};
 
-/// Changes that are asked for at once, rounded up to whole revisions.
+/// Maximum number of changes in one request, rounded up to whole revisions.
 const MOST: usize = 256;
-/// The pause after the store was not available.
+/// The pause after an error of the store.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The state that the thread and its owner share.
@@ -27,7 +27,7 @@ pub(super) struct Shared {
     watcher: Watcher,
 }
 
-/// The thread. It ends when this is dropped.
+/// The thread that follows the store. It ends when this value is dropped.
 pub(super) struct Feed {
     pub(super) shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -55,7 +55,7 @@ impl Drop for Feed {
 }
 
 impl Shared {
-    /// The view and the watcher, for a beat.
+    /// Returns the view and the watcher for a beat.
     pub(super) const fn around(&self) -> Around<'_> {
         Around { view: &self.view, watcher: &self.watcher }
     }
@@ -64,7 +64,7 @@ impl Shared {
         self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns when the view has the changes of this revision.
+    /// Returns an answer that arrives when the view has the changes of this revision.
     pub(super) fn reached(&self, revision: Revision) -> Answer<()> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if self.view().at() >= revision {
@@ -78,7 +78,8 @@ impl Shared {
         answer
     }
 
-    /// Takes everything from the view, which missed changes: it decides on nothing. Calls that wait for it fail.
+    /// Removes the content of the view, because the view missed changes. It then refuses everything. Calls that wait
+    /// for the view fail.
     fn lose(&self) {
         self.stop.store(true, Ordering::Release);
         self.view().lose();
@@ -125,7 +126,7 @@ impl Shared {
         }
     }
 
-    /// Waits for changes, and continues the beat meanwhile.
+    /// Waits for changes. Continues the beat meanwhile.
     fn wait<S: Store>(&self, answer: Answer<Changes>, beat: &mut Option<Beat<S>>, waker: &Waker) -> Waited {
         let mut answer = pin!(answer);
         let mut cx = Context::from_waker(waker);
@@ -151,12 +152,12 @@ impl Shared {
 /// The reason why [`Shared::wait`] returns.
 enum Waited {
     Answered(Result<Changes, StoreError>),
-    /// The owner ends the thread.
+    /// The owner has ended the thread.
     Stopped,
     WentBack,
 }
 
-/// Wakes a thread that waits for an answer.
+/// A waker that unparks a thread which waits for an answer.
 struct Unpark(Thread);
 
 impl Wake for Unpark {

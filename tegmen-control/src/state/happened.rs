@@ -1,33 +1,33 @@
-//! Changes of rows, as an operator follows them.
+//! Changes of rows, for an operator who watches them.
 
 use super::device::{Device, Known};
 use super::rows::{self, AcceptedSession, PolicyHead, Revocation, Row};
 use crate::access::ace::trl::TokenHash;
 use tegmen_store::store::Changed;
 
-/// A change that an operator follows.
+/// A change of the state, for an operator who watches the server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Happened {
     /// A device was added.
     DeviceAdded(Device),
-    /// A device was changed, and is as this.
+    /// A device was changed. The value is the device after the change.
     DeviceChanged(Device),
     /// The device of this name was removed.
     DeviceRemoved(String),
     /// A policy was applied.
     PolicyApplied {
-        /// The name of its file.
+        /// The name of the policy's file.
         file: String,
-        /// The operator.
+        /// The operator who applied the policy.
         by: String,
-        /// The time in seconds since 1970.
+        /// The time at which the policy was applied, in seconds since 1970.
         at: u64,
     },
     /// A session identity was accepted.
     SessionAccepted {
-        /// The identity.
+        /// The session identity.
         identity: String,
-        /// The subscriber that has the key.
+        /// The subscriber that received the key.
         subscriber: String,
         /// The time until which the identity is remembered, in seconds since 1970.
         until: u64,
@@ -36,18 +36,18 @@ pub enum Happened {
     TokenRevoked {
         /// The hash of the token.
         hash: TokenHash,
-        /// The time from which on it is not valid anyway, in seconds since 1970.
+        /// The time at which the token expires, in seconds since 1970.
         expires: u64,
-        /// The devices that it concerns.
+        /// The devices that the token concerns.
         concerned: Vec<String>,
     },
-    /// A revoked token expired, and the list has it no more.
+    /// A revoked token expired, and was removed from the revocation list.
     RevocationExpired(TokenHash),
 }
 
 impl Happened {
-    /// The meaning of a change: more than one for a row of many session identities, and none for a row of another kind, or one
-    /// that cannot be read.
+    /// Returns the events that the change of a row means. A row with many session identities gives several events. A
+    /// row of another kind, or one that cannot be read, gives none.
     pub fn of(change: &Changed) -> Vec<Self> {
         if let (Some(Row::Sessions(_)), Some(entry)) = (Row::of(&change.key), &change.entry) {
             let sessions = rows::plain(&entry.value).and_then(rows::read_sessions).unwrap_or_default();

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 /// The time for which a view counts as current.
 #[derive(Clone, Copy)]
 pub(super) struct Lease {
-    /// The view has all changes that were acknowledged before.
+    /// A time before which all acknowledged changes are in the view.
     pub(super) since: Instant,
     pub(super) length: Duration,
 }
 
 impl Lease {
-    /// True if the lease has not ended.
+    /// Returns true if the lease has not ended at `now`.
     pub(super) fn holds(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.since) < self.length
     }

@@ -1,4 +1,4 @@
-//! The names and the contents of the rows.
+//! The keys and the values of the rows of the state.
 //!
 //! ```text
 //! access/device/NAME          a device: its tags and its credential, sealed if it has a secret
@@ -24,22 +24,22 @@ use tegmen_base::time::Instant;
 use tegmen_store::Value;
 use tegmen_store::store::Entry;
 
-/// The beginning of all keys.
+/// The prefix of the keys of all rows.
 pub(super) const ALL: &str = "access/";
-/// The beginning of the keys of devices.
+/// The prefix of the keys of devices.
 pub(super) const DEVICES: &str = "access/device/";
 const DIGESTS: &str = "access/digest/";
 pub(super) const POLICY: &str = "access/policy";
 const PARTS: &str = "access/policy/part/";
 const SESSIONS: &str = "access/session/";
-/// The beginning of a number in place of an identity, which no identity has. An earlier version does not take such a row for one
-/// that it may ignore: it does not start.
+/// The first character of a number that replaces an identity in a key. No identity begins with it. An earlier version
+/// of the program does not ignore such a row: it refuses to start.
 const MANY: char = '+';
 const REVOKED: &str = "access/revoked/";
 const ENROLMENTS: &str = "access/enrolment/";
 pub(super) const BEAT: &str = "access/beat";
 
-/// A row by its key.
+/// A row, identified by its key.
 pub(super) enum Row<'k> {
     Device(&'k str),
     Digest([u8; DIGEST_LEN]),
@@ -52,7 +52,7 @@ pub(super) enum Row<'k> {
 }
 
 impl<'k> Row<'k> {
-    /// `None` for a key that this version does not know.
+    /// Returns the row with this key; `None` for a key that this version of the program does not know.
     pub(super) fn of(key: &'k [u8]) -> Option<Self> {
         let key = std::str::from_utf8(key).ok()?;
         if key == POLICY {
@@ -100,50 +100,50 @@ pub(super) fn enrolment(name: &str) -> String {
     format!("{ENROLMENTS}{name}")
 }
 
-/// The policy in force.
+/// The head of the policy in force. The parts of its text are in other rows.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PolicyHead {
-    /// The name of its file, for messages.
+    /// The name of the policy's file, for messages.
     pub(super) file: String,
     pub(super) parts: u8,
-    /// The operator that applied it.
+    /// The operator who applied the policy.
     pub(super) by: String,
-    /// Seconds since 1970.
+    /// The time at which the policy was applied, in seconds since 1970.
     pub(super) at: u64,
 }
 
 /// A session identity that was accepted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AcceptedSession {
-    /// The identity.
+    /// The session identity.
     pub identity: String,
-    /// The subscriber that has the key.
+    /// The subscriber that received the key.
     pub subscriber: String,
-    /// Time until which the identity is remembered, in seconds since 1970.
+    /// The time until which the identity is remembered, in seconds since 1970.
     pub until: u64,
     /// The [hash](crate::access::revocation::token_hash) of the access token of the session, if it has one.
     pub token: Option<TokenHash>,
 }
 
 impl AcceptedSession {
-    /// Time until which the identity is remembered.
+    /// Returns the time until which the identity is remembered.
     pub(super) fn end(&self) -> Instant {
         Instant::from_micros(self.until.saturating_mul(1_000_000))
     }
 
-    /// The publisher.
+    /// Returns the name of the publisher in the identity.
     pub fn publisher(&self) -> &str {
         SessionIdentity::parse(self.identity.as_bytes()).map_or("", |identity| identity.publisher())
     }
 }
 
-/// The row of one session identity.
+/// The content of a row that contains one session identity.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Session {
     pub(super) subscriber: String,
-    /// Seconds since 1970.
+    /// The time until which the identity is remembered, in seconds since 1970.
     pub(super) until: u64,
     /// The hash of the access token of the session in hexadecimal digits, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -154,7 +154,7 @@ pub(super) struct Session {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Revocation {
-    /// Seconds since 1970 from which on the token is not valid anyway.
+    /// The time at which the token expires, in seconds since 1970.
     pub(super) expires: u64,
     pub(super) concerned: Vec<String>,
 }
@@ -162,8 +162,9 @@ pub(super) struct Revocation {
 /// Maximum number of bytes that [`add_session`] adds.
 pub(super) const LONGEST_SESSION: usize = 512;
 
-/// Adds a session identity to the content of a row of many: an array of the identity, the subscriber, the time in seconds since
-/// 1970 until which the identity is remembered, and the hash of the access token if there is one.
+/// Appends a session identity to the content of a row with many identities. It is an array of the identity, the
+/// subscriber, the time until which the identity is remembered in seconds since 1970, and the hash of the access token
+/// if there is one.
 pub(super) fn add_session(row: &mut Vec<u8>, session: &AcceptedSession) {
     let AcceptedSession { identity, subscriber, until, token } = session;
     let mut encoder = Encoder::new(row);
@@ -173,7 +174,7 @@ pub(super) fn add_session(row: &mut Vec<u8>, session: &AcceptedSession) {
     debug_assert!(written.is_ok(), "memory takes all bytes");
 }
 
-/// Reads a row of many session identities; the fault if it is none.
+/// Reads a row with many session identities. Returns the fault as text if the row is not valid.
 pub(super) fn read_sessions(bytes: &[u8]) -> Result<Vec<AcceptedSession>, String> {
     let (mut decoder, mut sessions) = (Decoder::new(bytes), Vec::new());
     while decoder.position() < bytes.len() {
@@ -191,30 +192,30 @@ fn read_one(decoder: &mut Decoder<'_>) -> Result<Option<AcceptedSession>, minicb
     Ok(matches!(len, Some(3 | 4)).then_some(session))
 }
 
-/// Reads the row of one session identity; the fault if it is none.
+/// Reads a row with one session identity. Returns the fault as text if the row is not valid.
 pub(super) fn read_session(identity: &str, value: &Value) -> Result<AcceptedSession, String> {
     let Session { subscriber, until, token } = read(value)?;
     let token = token.as_deref().and_then(from_hex);
     Ok(AcceptedSession { identity: identity.to_owned(), subscriber, until, token })
 }
 
-/// Writes a row of JSON.
+/// Returns the value of a row that contains JSON.
 pub(super) fn json(record: &impl Serialize) -> Value {
     // These records have neither maps nor other content that JSON cannot have.
     Value::Plain(serde_json::to_vec(record).unwrap_or_default())
 }
 
-/// The content of a row that is stored in clear.
+/// Returns the content of a row that is stored without encryption.
 pub(super) fn plain(value: &Value) -> Result<&[u8], String> {
     value.plain().ok_or_else(|| "it is not stored in clear".to_owned())
 }
 
-/// Reads a row of JSON; the fault if it is none.
+/// Reads a row that contains JSON. Returns the fault as text if the row is not valid.
 pub(super) fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
     serde_json::from_slice(plain(value)?).map_err(|error| error.to_string())
 }
 
-/// Reads a row of a device; the fault if it is none.
+/// Reads the row of a device. Returns the fault as text if the row is not valid.
 pub(super) fn read_device(name: &str, entry: &Entry) -> Result<Known, String> {
     Known::read(name, entry)
 }

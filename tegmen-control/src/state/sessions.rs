@@ -1,8 +1,8 @@
 //! Rows of session identities, and their leases.
 //!
-//! A server that has its store alone writes a row for many identities. The table in memory has all of them, and refuses those
-//! that come again; the row is there so that the table has them after a restart, too. Servers that share a store write a row
-//! for each identity, which the store takes once.
+//! A server that does not share its store writes many identities into one row. The table in memory has all identities,
+//! and refuses an identity that was accepted before. The row restores the table after a restart. A server that shares
+//! its store writes a separate row for each identity, which the store accepts once.
 
 use super::rows::{self, AcceptedSession};
 use super::{State, StateError};
@@ -12,16 +12,17 @@ use std::time::Duration;
 use tegmen_store::store::{LeaseId, MAX_VALUE};
 use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
 
-/// Time and rows after which session identities get another lease.
+/// The time after which session identities get another lease. The next constant is the number of rows after which they
+/// do.
 const LEASE_AGE: Duration = Duration::from_secs(600);
 const LEASE_ROWS: u32 = 4096;
 
-/// The rows that a server writes.
+/// The state for writing rows of session identities.
 pub(super) struct SessionRows {
     lease: Mutex<Option<SessionLease>>,
-    /// The time of a lease. A row lives at least as long as its identities are remembered.
+    /// The duration of a lease. It is long enough that a row exists for as long as its identities are remembered.
     ttl: Duration,
-    /// The number of the next row of many identities.
+    /// The number of the next row with many identities.
     next: AtomicU64,
 }
 
@@ -29,13 +30,14 @@ pub(super) struct SessionRows {
 #[derive(Clone, Copy)]
 struct SessionLease {
     id: LeaseId,
-    /// Seconds since 1970.
+    /// The time at which the lease began, in seconds since 1970.
     since: u64,
     rows: u32,
 }
 
 impl SessionRows {
-    /// Rows of identities that are remembered for `lifetime`; `next` is the number of the next row of many.
+    /// Makes the state for identities that are remembered for `lifetime`. `next` is the number of the next row with
+    /// many identities.
     pub(super) const fn new(lifetime: Duration, next: u64) -> Self {
         Self { lease: Mutex::new(None), ttl: lifetime.saturating_add(LEASE_AGE), next: AtomicU64::new(next) }
     }
@@ -45,7 +47,7 @@ impl SessionRows {
     }
 }
 
-/// Session identities that go to the store together.
+/// Session identities that are written to the store in one row.
 #[derive(Default)]
 pub(crate) struct ManySessions(Vec<u8>);
 
@@ -55,24 +57,25 @@ impl ManySessions {
         rows::add_session(&mut self.0, session);
     }
 
-    /// True if one more identity fits.
+    /// Returns true if one more identity fits into the row.
     pub(crate) const fn has_room(&self) -> bool {
         self.0.len() <= MAX_VALUE - rows::LONGEST_SESSION
     }
 
-    /// The identities.
+    /// Returns the identities.
     pub(crate) fn sessions(&self) -> Vec<AcceptedSession> {
         rows::read_sessions(&self.0).unwrap_or_default()
     }
 
-    /// Removes all identities. The memory stays.
+    /// Removes all identities. The memory stays allocated.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 }
 
 impl<S: Store> State<S> {
-    /// The lease for another row of session identities, which is not `ended`. `now` is in seconds since 1970.
+    /// Returns the lease for another row of session identities. The lease `ended` is not used again. `now` is in
+    /// seconds since 1970.
     pub(super) async fn session_lease(&self, now: u64, ended: Option<LeaseId>) -> Result<LeaseId, StoreError> {
         {
             let mut current = self.session_rows.lease();
@@ -94,25 +97,26 @@ impl<S: Store> State<S> {
         Ok(id)
     }
 
-    /// True if no other server changes the store.
+    /// Returns true if no other server changes the store.
     pub(crate) fn is_alone(&self) -> bool {
         !self.store.is_shared()
     }
 
-    /// Notes that a session identity goes to the store now, which this server has alone. That happens once.
+    /// Records that a session identity is about to be written to a store that this server does not share. This succeeds
+    /// once for an identity.
     ///
     /// # Errors
-    /// [`StateError::SessionUsed`] if the store has the identity, or is about to.
+    /// [`StateError::SessionUsed`] if the identity is in the store, or is about to be written.
     pub(crate) fn begin_to_bind(&self, session: &AcceptedSession) -> Result<(), StateError> {
         // The table in memory has all identities, so it decides which of them come again.
         self.view().bind(session)
     }
 
-    /// Makes it durable that session identities were accepted, each of which [`Self::begin_to_bind`] has passed, as one row.
-    /// `now` is in seconds since 1970.
+    /// Makes it durable, in one row, that session identities were accepted. Each identity must have passed
+    /// [`Self::begin_to_bind`]. `now` is in seconds since 1970.
     ///
     /// # Errors
-    /// [`StoreError`]: then the identities are lost, and no key may leave.
+    /// [`StoreError`]. The identities are then lost, and no key of their sessions may leave the server.
     pub(crate) async fn bind_many(&self, sessions: &ManySessions, now: u64) -> Result<(), StoreError> {
         // A row that may be there is not written again.
         let number = self.session_rows.next.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The state on a database in a file, which is opened again.
+//! Tests of the state with a database in a file, which is closed and opened again.
 
 mod crashes;
 mod enrolment;
@@ -35,7 +35,7 @@ const PROTOKEY: [u8; 32] = *b"PROTOKEY-of-the-oven-0123456789a";
 const NOW: Instant = Instant::from_micros(1_800_000_000_000_000);
 const NOW_SECONDS: u64 = 1_800_000_000;
 
-/// A directory that is gone at the end.
+/// A temporary directory, which is removed when the value is dropped.
 struct Scene(PathBuf);
 
 impl Scene {
@@ -90,7 +90,7 @@ fn display(name: &str, digest: u8) -> NewDevice {
     NewDevice::public(party, Credential::Certificate([digest; 32])).expect("a device")
 }
 
-/// A server with a publisher, a subscriber and a policy.
+/// Adds a publisher, a subscriber and a policy to a state.
 fn furnish<S: Store>(state: &State<S>) {
     wait(state.add(&oven())).expect("added");
     wait(state.add(&display("display", 1))).expect("added");

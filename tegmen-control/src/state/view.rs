@@ -1,4 +1,4 @@
-//! The rows in memory, so that a decision reads nothing from the store.
+//! The view: all rows of the state in memory, so that a decision reads nothing from the store.
 
 use super::device::{Device, Known};
 use super::enrolment::{Enrolment, Pending};
@@ -24,33 +24,33 @@ use zeroize::Zeroizing;
 /// The policy in force.
 #[derive(Clone)]
 pub struct InForce {
-    /// The policy; one without rules, which refuses everything, if none was applied.
+    /// The policy. If no policy was applied, a policy without rules, which refuses everything.
     pub policy: Arc<TestedPolicy>,
-    /// The revision that applied it; [`Revision::ABSENT`] if none was applied.
+    /// The revision that applied the policy; [`Revision::ABSENT`] if no policy was applied.
     pub revision: Revision,
 }
 
-/// The state of a server at one revision of the store.
+/// The state of a server in memory, as of one revision of the store.
 pub struct View {
     at: Revision,
-    /// `None` if no other server changes the store.
+    /// The time for which the view is current. `None` if no other server changes the store.
     pub(super) lease: Option<Lease>,
     devices: Registry,
     enrolments: BTreeMap<String, Pending>,
     in_force: InForce,
-    /// The row of the policy and its parts, as the store has them.
+    /// The row of the policy, as the store has it. The next field has the parts of its text.
     head: Option<PolicyHead>,
     parts: BTreeMap<u8, Vec<u8>>,
     accepted: Accepted,
     revoked: RevocationList,
-    /// The devices whose revocation list changed since [`Self::take_concerned`].
+    /// The devices whose part of the revocation list changed since the last call of [`Self::take_concerned`].
     concerned: BTreeSet<String>,
     lifetime: u64,
-    /// The number of the next row of many session identities.
+    /// The number of the next row that contains many session identities.
     pub(super) next_sessions: u64,
 }
 
-/// The rows on which a grant was decided, with their revisions; none if no other server changes them.
+/// The rows that were read for a grant, with their revisions. Empty if no other server changes the store.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Grounds(pub(super) Vec<(Vec<u8>, Revision)>);
 
@@ -62,14 +62,14 @@ struct Registry {
 }
 
 impl Registry {
-    /// The device of this name, if it is enabled.
+    /// Returns the device of this name if it is enabled.
     fn enabled(&self, name: Option<&str>) -> Option<Party<'_>> {
         let known = self.known.get(name?)?;
         (!known.device.disabled).then(|| known.device.party.party())
     }
 }
 
-/// The devices, and the tokens of them that are revoked.
+/// The devices and the revoked tokens, as decisions read them.
 struct InView<'v> {
     devices: &'v Registry,
     revoked: &'v RevocationList,
@@ -95,7 +95,7 @@ impl Devices for InView<'_> {
 }
 
 impl View {
-    /// Applies whole revisions. Returns the faults of rows, which were left out; the rest is applied.
+    /// Applies complete revisions. Rows with a fault are ignored; returns their faults.
     pub(super) fn apply(&mut self, changes: &[Changed], through: Revision) -> Vec<StateFault> {
         let mut faults = Vec::new();
         for revision in changes.chunk_by(|one, next| one.revision == next.revision) {
@@ -130,14 +130,14 @@ impl View {
         faults
     }
 
-    /// Forgets devices and policy, so that everything is refused.
+    /// Removes devices and policy, so that everything is refused.
     pub(super) fn lose(&mut self) {
         self.devices = Registry::default();
         self.enrolments.clear();
         self.in_force.policy = Arc::new(TestedPolicy::without_rules());
     }
 
-    /// Returns the devices whose revocation list changed since the last call.
+    /// Returns the devices whose part of the revocation list changed since the last call.
     pub(super) fn take_concerned(&mut self) -> BTreeSet<String> {
         std::mem::take(&mut self.concerned)
     }
@@ -194,10 +194,10 @@ impl View {
         }
     }
 
-    /// Notes that a session identity goes to the store now, which happens once.
+    /// Records that a session identity is about to be written to the store. This succeeds once for an identity.
     ///
     /// # Errors
-    /// [`StateError::SessionUsed`] if the store has the identity, or is about to.
+    /// [`StateError::SessionUsed`] if the identity is in the store, or is about to be written.
     pub(super) fn bind(&mut self, session: &AcceptedSession) -> Result<(), StateError> {
         let AcceptedSession { identity, subscriber, token, .. } = session;
         // Every identity was read from a request, or made from one that was.
@@ -206,7 +206,7 @@ impl View {
         bound.map_err(|reason| StateError::SessionUsed { of_another: reason == NotAccepted::OfAnother })
     }
 
-    /// Takes the policy of the rows into force.
+    /// Parses the policy in the rows, and puts it in force.
     fn policy_of(&mut self, revision: Revision) -> Result<(), String> {
         let Some(head) = &self.head else { return Ok(()) };
         let parts: Option<Vec<&[u8]>> = (0..head.parts).map(|part| self.parts.get(&part).map(Vec::as_slice)).collect();
@@ -220,13 +220,13 @@ impl View {
         Ok(())
     }
 
-    /// The revision of the store up to which the view has all changes.
+    /// Returns the revision up to which the view has all changes of the store.
     pub const fn at(&self) -> Revision {
         self.at
     }
 
-    /// True if the view has all changes of other servers except those of the last seconds: see
-    /// [`Bounds::lease`](super::Bounds::lease). While it has not, nothing may be granted.
+    /// Returns true if the view has all changes of other servers, except those of the last few seconds (see
+    /// [`Bounds::lease`](super::Bounds::lease)). If false, nothing may be granted.
     pub fn is_current(&self) -> bool {
         self.lease.is_none_or(|lease| lease.holds(std::time::Instant::now()))
     }
@@ -235,70 +235,71 @@ impl View {
         self.lease.is_none_or(|lease| lease.holds(now))
     }
 
-    /// Begins the lease again: the view has all changes that were acknowledged before `since`.
+    /// Renews the lease. The view has all changes that were acknowledged before `since`.
     pub(super) fn renew(&mut self, since: std::time::Instant) {
         if let Some(lease) = &mut self.lease {
             lease.since = lease.since.max(since);
         }
     }
 
-    /// The policy in force.
+    /// Returns the policy in force.
     pub fn in_force(&self) -> InForce {
         self.in_force.clone()
     }
 
-    /// The name of the file of the policy in force, and its text; `None` if none was applied.
+    /// Returns the name of the file of the policy in force, and its text; `None` if no policy was applied.
     pub fn policy_text(&self) -> Option<(&str, String)> {
         let head = self.head.as_ref()?;
         let parts: Vec<&[u8]> = (0..head.parts).filter_map(|part| self.parts.get(&part)).map(Vec::as_slice).collect();
         Some((&head.file, String::from_utf8_lossy(&parts.concat()).into_owned()))
     }
 
-    /// True if the policy in force was read from this text.
+    /// Returns true if this text is the text of the policy in force.
     pub fn has_policy(&self, text: &str) -> bool {
         let parts = self.head.iter().flat_map(|head| 0..head.parts).filter_map(|part| self.parts.get(&part));
         self.head.is_some() && parts.flatten().eq(text.as_bytes())
     }
 
-    /// The device of this name.
+    /// Returns the device of this name.
     pub fn device(&self, name: &str) -> Option<&Device> {
         self.devices.known.get(name).map(|known| &known.device)
     }
 
-    /// True if the device of this name is enabled, and was added before this revision.
+    /// Returns true if the device of this name is enabled, and was added before this revision.
     pub(crate) fn has_since(&self, name: &str, revision: Revision) -> bool {
         self.devices.known.get(name).is_some_and(|known| !known.has_left(revision))
     }
 
-    /// The device with a certificate or a raw public key of this SHA-256.
+    /// Returns the device whose certificate or raw public key has this SHA-256.
     pub fn with_digest(&self, digest: &[u8; DIGEST_LEN]) -> Option<&Device> {
         self.device(self.devices.names.get(digest)?)
     }
 
-    /// The number of devices.
+    /// Returns the number of devices.
     pub fn devices(&self) -> usize {
         self.devices.known.len()
     }
 
-    /// The key that a device shares with the server, if it has one and is not disabled.
+    /// Returns the key that an enabled device shares with the server, if it has one.
     pub fn shared_key(&self, name: &str) -> Option<Zeroizing<Vec<u8>>> {
         let known = self.devices.known.get(name)?;
         let is_shared = known.device.credential == super::Credential::SharedKey && !known.device.disabled;
         known.secret.as_ref().filter(|_| is_shared).map(|secret| Zeroizing::new(secret.expose().to_vec()))
     }
 
-    /// The key under which tokens for the resource server of this name are sealed, if it is enabled.
+    /// Returns the key under which tokens for the resource server of this name are sealed, if the resource server is enabled.
     pub fn token_key(&self, name: &str) -> Option<Secret<LONG_KEY_LEN>> {
         Some(self.devices.known.get(name)?.resource_server()?.key)
     }
 
-    /// The devices that may enrol, in the order of their names, after the name `after`.
+    /// Returns the devices that may enrol, in the order of their names and after the name `after`.
     pub fn enrolments(&self, after: Option<&str>) -> impl Iterator<Item = &Enrolment> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         self.enrolments.range::<str, _>((from, Bound::Unbounded)).map(|(_, pending)| &pending.enrolment)
     }
 
-    /// The key of the session in which the device of this name enrols, if it may. `now` is in seconds since 1970.
+    /// Returns the key of the session in which the device of this name enrols, if it may enrol. `now` is in seconds
+    /// since 1970.
     pub fn enrolment_key(&self, name: &str, now: u64) -> Option<Zeroizing<Vec<u8>>> {
         self.enrolments.get(name)?.session_key(now)
     }
@@ -308,9 +309,9 @@ impl View {
         expired.map(|enrolment| enrolment.party.party().name.to_owned()).collect()
     }
 
-    /// Decides on a request to `/introspect`. `subscriber` is the device that asks, or `None` if the peer is no device.
-    /// An accepted session identity ([`Outcome::session`]) is remembered here, and durable only after
-    /// [`State::bind`](super::State::bind). `now` is the time since 1970.
+    /// Decides on a request to `/introspect`. `subscriber` is the device that sent the request, or `None` if the peer
+    /// is no device. The view remembers an accepted session identity ([`Outcome::session`]) at once, but the identity
+    /// is durable only after [`State::bind`](super::State::bind). `now` is the time since 1970.
     pub fn introspect<C: Crypto>(&mut self, subscriber: Option<&str>, payload: &[u8], now: Instant) -> Outcome {
         let Self { devices, revoked, in_force, accepted, lifetime, .. } = self;
         let policy = Arc::clone(&in_force.policy);
@@ -320,7 +321,7 @@ impl View {
         Introspection { devices, policy: &policy, accepted, lifetime }.answer::<C>(subscriber, payload, now)
     }
 
-    /// Decides on a request to `/token` by this device, as [`Self::introspect`] does.
+    /// Decides on a request to `/token` by this device, in the same way as [`Self::introspect`].
     pub fn token<C: Crypto>(&mut self, client: Option<&str>, payload: &[u8], now: Instant, crypto: &mut C) -> Outcome {
         let Self { devices, revoked, in_force, accepted, lifetime, .. } = self;
         let policy = Arc::clone(&in_force.policy);
@@ -330,7 +331,7 @@ impl View {
         Introspection { devices, policy: &policy, accepted, lifetime }.token(client, payload, now, crypto)
     }
 
-    /// The rows on which the grant of this session to this subscriber was decided.
+    /// Returns the rows on which the grant of this session to this subscriber depends.
     pub fn grounds(&self, identity: &str, subscriber: &str) -> Grounds {
         if self.lease.is_none() {
             return Grounds::default();
@@ -344,17 +345,18 @@ impl View {
         Grounds(rows)
     }
 
-    /// Forgets a session identity that was accepted and that no server made durable.
+    /// Removes an accepted session identity that no server made durable.
     pub(super) fn take_back(&mut self, identity: &str) {
         self.accepted.take_back(identity);
     }
 
-    /// Seconds since 1970 until which an identity that is accepted now is remembered.
+    /// Returns the time until which an identity that is accepted now is remembered, in seconds since 1970.
     pub fn session_until(&self, now: Instant) -> u64 {
         now.after(self.accepted.lifetime()).as_micros().div_ceil(1_000_000)
     }
 
-    /// The session identities that were accepted and that a filter chooses by identity and subscriber.
+    /// Returns the accepted session identities for which `choose` returns true. `choose` receives the identity and the
+    /// subscriber.
     pub fn sessions(&self, mut choose: impl FnMut(SessionIdentity<'_>, &str) -> bool) -> Vec<AcceptedSession> {
         let sessions = self.accepted.iter().filter(|accepted| {
             SessionIdentity::parse(accepted.identity.as_bytes())
@@ -369,7 +371,7 @@ impl View {
         sessions.map(owned).collect()
     }
 
-    /// True if the token of this hash is revoked.
+    /// Returns true if the token with this hash is revoked.
     pub fn is_revoked(&self, hash: &[u8]) -> bool {
         self.revoked.is_revoked(hash)
     }
@@ -377,7 +379,7 @@ impl View {
     /// Answers a query of the revocation list: see [`RevocationList::answer`].
     ///
     /// # Errors
-    /// The payload of 4.00.
+    /// The payload of a 4.00 response.
     pub fn revocations(&mut self, requester: Requester<'_>, query: Query) -> Result<Answer, TrlError> {
         if let Requester::Device(name) = requester
             && self.devices.known.contains_key(name)
@@ -387,7 +389,7 @@ impl View {
         self.revoked.answer(requester, query)
     }
 
-    /// A page of the revocation list: see [`RevocationList::page`].
+    /// Returns a page of the revocation list: see [`RevocationList::page`].
     pub fn revoked_page(&self, after: Option<&[u8]>, most: usize) -> (Vec<TokenHash>, bool) {
         self.revoked.page(after, most)
     }
@@ -401,22 +403,23 @@ impl View {
     }
 }
 
-/// Indices of the updates of the revocation list for each revision of the store. So those of a view that began at one revision
-/// are not those of a view that began at another: the owner of a cursor from before a restart, or from another server, asks for
-/// the whole list.
+/// The number of indices of updates of the revocation list that each revision of the store reserves. So two views that
+/// began at different revisions use different indices. A client whose cursor is from before a restart, or from another
+/// server, gets the whole list.
 const UPDATES: u64 = 1 << 20;
 
-/// A view that is made of all rows, which the store had at one revision.
+/// A view that is being loaded. It will contain all rows of the store as of one revision.
 pub(super) struct Loading {
     view: View,
-    /// Kept apart until their number is known, so that the table does not grow.
+    /// The devices. They stay outside of the table until their number is known, so that the table does not have to
+    /// grow.
     devices: Vec<(String, Known)>,
     sessions: Vec<AcceptedSession>,
     policy: Revision,
 }
 
 impl Loading {
-    /// Begins with no rows, as of this revision. `lease` is for a store that other servers change, too.
+    /// Begins without rows, as of this revision. `lease` is given for a store that other servers change, too.
     pub(super) fn new(at: Revision, bounds: &Bounds, lease: Option<Lease>) -> Self {
         let view = View {
             at,
@@ -435,7 +438,7 @@ impl Loading {
         Self { view, devices: Vec::new(), sessions: Vec::new(), policy: Revision::ABSENT }
     }
 
-    /// Takes a page of rows.
+    /// Adds a page of rows.
     pub(super) fn take(&mut self, entries: Vec<Entry>) -> Result<(), StateFault> {
         entries.into_iter().try_for_each(|entry| self.take_one(&entry).map_err(|why| fault(&entry.key, why)))
     }
@@ -466,7 +469,7 @@ impl Loading {
         Ok(())
     }
 
-    /// The view, after the last page.
+    /// Returns the view, after the last page was added.
     pub(super) fn finish(self) -> Result<View, StateFault> {
         let Self { mut view, devices, mut sessions, policy } = self;
         view.devices.known = devices.into_iter().collect();

@@ -1,4 +1,4 @@
-//! Power cuts at every step of a revocation.
+//! Cuts the power at every step of a revocation.
 
 use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,13 +9,13 @@ use tegmen_store::store::{Changes, Found, LeaseId, Page, Scan};
 /// The time of a power cut, relative to a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Moment {
-    /// The store has the transaction, but not the disk.
+    /// The store has received the transaction, but the disk does not have it.
     BeforeCommit,
-    /// The disk has the transaction, and the server has not heard of it.
+    /// The disk has the transaction, but the server has not received the answer.
     BeforeAnswer,
 }
 
-/// A database whose power is cut at a transaction.
+/// A database whose power is cut at one transaction.
 #[derive(Clone)]
 pub(super) struct Cut {
     pub(super) database: Database,
@@ -71,7 +71,7 @@ impl Store for Cut {
 
 const EXPIRES: u64 = NOW_SECONDS + 1000;
 
-/// The mutant: it acknowledges when the store has the transaction, before the commit.
+/// Revokes a token with a fault: acknowledges the revocation when the store has the transaction, before the commit.
 fn revoke_early(state: &State<Cut>, hash: &[u8]) -> bool {
     let value = rows::json(&Revocation { expires: EXPIRES, concerned: vec!["oven".to_owned()] });
     drop(state.store.commit(Transaction::default().put(rows::revoked(hash), value)));
@@ -82,8 +82,9 @@ fn revoke(state: &State<Cut>, hash: &[u8]) -> bool {
     wait(state.revoke(hash, EXPIRES, &["oven"])).is_ok()
 }
 
-/// Cuts the power at each transaction of a server that revokes one token after the other until it fails, and opens the state
-/// again each time. Returns the number of revocations that were acknowledged and are lost.
+/// Runs a server that revokes one token after the other until the power is cut. Repeats this with the power cut at each
+/// transaction, and opens the state again each time. Returns the number of revocations that were acknowledged and are
+/// lost.
 fn lost(revoke: impl Fn(&State<Cut>, &[u8]) -> bool) -> usize {
     let mut lost = 0;
     for moment in [Moment::BeforeCommit, Moment::BeforeAnswer] {

@@ -1,4 +1,4 @@
-//! One-time keys: each registers one device, until its end.
+//! Tests of one-time keys: each registers one device before it expires.
 
 use super::*;
 use crate::access::enrolment::{OneTimeKey, Request};
@@ -20,14 +20,14 @@ fn one_time_key(seed: u8) -> OneTimeKey {
     OneTimeKey::new("panel", Secret::new([seed; 32]))
 }
 
-/// Expects the panel with this one-time key.
+/// Stores this one-time key for the device `panel`.
 fn expecting(state: &State<Database>, seed: u8) -> OneTimeKey {
     let key = one_time_key(seed);
     wait(state.expect(&expected(), &key)).expect("expected");
     key
 }
 
-/// The code of the refusal, or nothing.
+/// Enrols a device. Returns the code of the refusal, or `None` if the device was registered.
 fn enrol(state: &State<Database>, key: &OneTimeKey, device: &NewDevice, now: u64) -> Option<&'static str> {
     let credential = device.device().credential;
     let payload = Request::encode::<RustCrypto>(key, credential.kind(), &credential.digest().expect("a digest"));

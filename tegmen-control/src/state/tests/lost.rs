@@ -1,4 +1,4 @@
-//! A store that forgot changes which a view does not have.
+//! Tests of a store that has deleted changes which a view does not have.
 
 use super::*;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,7 @@ use std::time::Duration;
 use tegmen_store::store::answer::Answer;
 use tegmen_store::store::{Changes, Found, LeaseId, Page, Scan};
 
-/// A database that has compacted the changes, once the flag is set.
+/// A database that reports compacted history as soon as the flag is set.
 #[derive(Clone)]
 struct Forgetful(Database, Arc<AtomicBool>);
 

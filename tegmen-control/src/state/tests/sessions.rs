@@ -1,4 +1,4 @@
-//! Session identities, many in one row.
+//! Tests of rows with many session identities.
 
 use super::crashes::{Cut, Moment};
 use super::shared::{request, serve};
@@ -17,7 +17,7 @@ fn session<S: Store>(state: &State<S>, number: usize) -> AcceptedSession {
     AcceptedSession { identity: identity(number), subscriber: "display".to_owned(), until, token: None }
 }
 
-/// The identities with these numbers, which the state has accepted.
+/// Returns the identities with these numbers, after the state has accepted them.
 fn together<S: Store>(state: &State<S>, numbers: std::ops::Range<usize>) -> ManySessions {
     let mut many = ManySessions::default();
     for number in numbers {
@@ -29,7 +29,7 @@ fn together<S: Store>(state: &State<S>, numbers: std::ops::Range<usize>) -> Many
     many
 }
 
-/// The mutant: it acknowledges when the store has the row, before the commit.
+/// Binds identities with a fault: acknowledges them when the store has the row, before the commit.
 fn bind_early(state: &State<Cut>, many: &ManySessions, number: u64) -> bool {
     let mut row = Vec::new();
     many.sessions().iter().for_each(|session| rows::add_session(&mut row, session));
@@ -37,8 +37,9 @@ fn bind_early(state: &State<Cut>, many: &ManySessions, number: u64) -> bool {
     true
 }
 
-/// Cuts the power at each transaction of a server that accepts three identities at a time until it fails, and opens the state
-/// again each time. Returns the number of identities that were acknowledged and are accepted again.
+/// Runs a server that accepts three identities at a time until the power is cut. Repeats this with the power cut at
+/// each transaction, and opens the state again each time. Returns the number of identities that were acknowledged and
+/// are accepted a second time.
 fn twice(bind: impl Fn(&State<Cut>, &ManySessions, u64) -> bool) -> usize {
     let mut twice = 0;
     for moment in [Moment::BeforeCommit, Moment::BeforeAnswer] {

@@ -1,4 +1,4 @@
-//! Servers on a store that they share.
+//! Tests of several servers that share one store.
 
 use super::super::beat::{Beat, Step};
 use super::*;
@@ -15,13 +15,13 @@ use tegmen_host::x509::signer::SoftwareKey;
 use tegmen_store::store::answer::{Answer, Promise, promise};
 use tegmen_store::store::{Changes, Found, LeaseId, Page, Scan};
 
-/// A database that several servers share, as one of them reaches it.
+/// The connection of one server to a database that several servers share.
 #[derive(Clone)]
 struct Part {
     database: Database,
-    /// True if its transactions fail.
+    /// True if the transactions of this server fail.
     is_cut: Arc<AtomicBool>,
-    /// Calls for changes that are not answered; `None` while they are.
+    /// Calls for changes that are not answered. `None` while such calls are answered.
     held: Arc<Mutex<Option<Vec<Promise<Changes>>>>>,
 }
 
@@ -30,7 +30,7 @@ impl Part {
         Self { database: database.clone(), is_cut: Arc::default(), held: Arc::default() }
     }
 
-    /// Delivers changes again. Calls that wait fail, and are made again.
+    /// Delivers changes again. Waiting calls fail, and the state repeats them.
     fn release(&self) {
         *self.held.lock().expect("a lock") = None;
     }
@@ -84,7 +84,7 @@ impl Store for Part {
     }
 }
 
-/// Delivers no more changes to a state, which has the ones before.
+/// Stops the delivery of later changes to a state. The state has all earlier changes.
 fn hold(part: &Part) {
     *part.held.lock().expect("a lock") = Some(Vec::new());
     // A change ends the call that waits, and the next call is held.
@@ -94,7 +94,7 @@ fn hold(part: &Part) {
     }
 }
 
-/// Takes the steps of a beat until its transaction is done.
+/// Makes the steps of a beat until its transaction is complete.
 fn travel(beat: &mut Beat<Part>, state: &State<Part>) -> Revision {
     let mut cx = Context::from_waker(std::task::Waker::noop());
     loop {
@@ -145,7 +145,7 @@ fn a_beat_notices_that_the_store_went_back() {
     }
 }
 
-/// The service of a state, with a log.
+/// Makes the service of a state, with an audit log.
 pub(super) fn serve<S: Store>(scene: &Scene, state: State<S>) -> Service<S> {
     let pair = rcgen::KeyPair::generate().expect("a key");
     let signer = SoftwareKey::from_pem(pair.serialize_pem().as_bytes()).expect("a key");
