@@ -1,9 +1,10 @@
 //! Access control: the rights of subjects on the resources of publishers.
 //!
-//! [`policy`] is the file of an operator's rules, and the decision on one request. [`ace`] has the messages in which
-//! servers and devices ask for rights, [`protokey`] the keys of publishers without public-key cryptography, and
-//! [`introspection`] the decision on a request for such a key. [`token`] is that on a request for an access token. [`revocation`] is the list of revoked
-//! tokens. [`enrolment`] has the one-time keys with which devices register themselves.
+//! [`policy`] reads the file with the rules of an operator, and decides on one request. [`ace`] has the messages with
+//! which servers and devices ask for rights. [`protokey`] has the keys of publishers that use no public-key
+//! cryptography. [`introspection`] decides on requests for such keys, and [`token`] decides on requests for access
+//! tokens. [`revocation`] is the list of revoked tokens. [`enrolment`] has the one-time keys with which devices
+//! register themselves.
 
 pub mod ace;
 pub mod enrolment;

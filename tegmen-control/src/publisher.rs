@@ -1,15 +1,15 @@
-//! A publisher with a protokey that takes tokens from the access control server, and may refuse them.
+//! A publisher with a protokey. It takes tokens from the access control server, and may refuse them.
 //!
 //! ```text
 //! POST /authz-info   application/ace+cbor (19): a token for this publisher, and the address of its subscriber (RFC 9200, section 5.10.1)
 //! ```
 //!
-//! The access control server opens a session with a key from the protokey, and uploads a token of which the subscriber asked. The
-//! publisher takes it if it has the resources for another session; otherwise it answers 5.03 with the time after which to ask
-//! again. Then it opens a session with the subscriber, or the subscriber with it: as the request has it. The key of that session
-//! is in the token.
+//! The access control server opens a session with the publisher under a key from the protokey, and uploads a token that
+//! the subscriber has requested. The publisher takes the token if it has the resources for another session. Otherwise
+//! it answers 5.03 with the time after which the server may ask again. Then either the publisher or the subscriber
+//! opens the session between the two, as the request determines. The token contains the key of this session.
 //!
-//! The subscriber has the rights of the token, no more, until the token expires.
+//! The subscriber has only the rights of the token, until the token expires.
 
 use crate::access::ace::cwt::{self, NotOpened};
 use crate::access::ace::{ACE_CBOR, Aif, Confirmation, CoseKey, Malformed, Material, TokenUpload};
@@ -27,41 +27,42 @@ use tegmen_host::server::{Request, Server};
 use tegmen_store::clock::now_millis;
 use zeroize::Zeroizing;
 
-/// Interval at which sessions whose token expired are ended.
+/// The interval at which sessions with an expired token are ended.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Characters of a path that would give a rule another meaning, or that a path has only when it is encoded.
+/// Characters that are refused in a path. Some would give a rule another meaning, and the others are in a path only in
+/// encoded form.
 const NO_PATH: [char; 5] = ['*', '?', '#', '%', ' '];
-/// Identities of tokens that are remembered until the tokens expire, those in use included.
+/// Maximum number of tokens whose identities are remembered until the tokens expire, including the tokens in use.
 const REMEMBERED: usize = 1 << 16;
 
 /// The reason why a publisher does not take a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
-    /// The payload is no request of the access control server.
+    /// The payload is no valid request of the access control server.
     #[error("no token of this form: {0}")]
     Malformed(#[from] Malformed),
-    /// The token is not sealed for this publisher, or its key is not that of its session identity.
+    /// The token is not sealed for this publisher, or its key does not match its session identity.
     #[error("the token is of another issuer or for another audience")]
     NotAuthentic,
-    /// The token has no rights of the form of RFC 9237, or a right on a path that is none of one resource.
+    /// The token contains no rights in the form of RFC 9237, or a right on a path that is not the path of one resource.
     #[error("the token has rights that this publisher does not understand")]
     Scope,
-    /// The token is expired, or names no time at which it expires.
+    /// The token is expired, or contains no expiry time.
     #[error("the token is expired, or has no end: correct the clocks")]
     Expired,
     /// The publisher has the token already.
     #[error("the publisher took this token before")]
     Used,
-    /// The publisher has not the resources for another session.
+    /// The publisher does not have the resources for another session.
     #[error("the publisher has not the resources for another session: ask again in {seconds} s")]
     Busy {
-        /// Seconds after which a token expires.
+        /// Seconds after which one of the tokens in use expires.
         seconds: u32,
     },
 }
 
 impl Refusal {
-    /// The code of the response (RFC 9200, section 5.10.1.1).
+    /// Returns the code of the response (RFC 9200, section 5.10.1.1).
     const fn code(self) -> Code {
         match self {
             Self::Malformed(_) | Self::Scope => Code::BAD_REQUEST,
@@ -81,17 +82,17 @@ impl From<NotOpened> for Refusal {
     }
 }
 
-/// A token that a publisher took. Its key is wiped on drop.
+/// A token that a publisher has taken. Its key is wiped on drop.
 pub struct Ticket {
-    /// The session identity, by which both ends know the key.
+    /// The session identity, by which publisher and subscriber name the key.
     pub identity: String,
-    /// The pre-shared key, 32 bytes.
+    /// The pre-shared key of the session, 32 bytes.
     pub key: Zeroizing<Vec<u8>>,
     /// The name of the subscriber.
     pub subscriber: String,
     /// The rights of the subscriber.
     pub rights: Aif,
-    /// Seconds since 1970 until which it is valid.
+    /// The time at which the token expires, in seconds since 1970.
     pub expires: u64,
     /// The address at which the subscriber waits for the publisher; `None` if the subscriber opens the session.
     pub connect: Option<SocketAddr>,
@@ -103,10 +104,10 @@ impl std::fmt::Debug for Ticket {
     }
 }
 
-/// The tokens of a publisher. Clones are the same publisher.
+/// The tokens of a publisher. Clones use the same tokens.
 ///
-/// It is the [key store](tegmen_host::server::ServerBuilder::key_store) of the publisher's server: the access control server may
-/// upload tokens, and a subscriber with a token may do what the token allows.
+/// This type is the [key store](tegmen_host::server::ServerBuilder::key_store) of the publisher's server. It lets the
+/// access control server upload tokens, and lets a subscriber with a token make the requests that the token allows.
 #[derive(Clone)]
 pub struct Tickets(Arc<Inner>);
 
@@ -118,19 +119,20 @@ struct Inner {
     taken: Mutex<BTreeMap<String, Taken>>,
 }
 
-/// A token that is not expired. It is remembered after its session ended, so that it is not taken again.
+/// A token that is not expired. It is remembered even after its session ended, so that it is not taken a second time.
 struct Taken {
-    /// `None` if its session ended.
+    /// The token; `None` if its session ended.
     ticket: Option<Arc<Ticket>>,
-    /// Seconds since 1970.
+    /// The time at which the token expires, in seconds since 1970.
     expires: u64,
 }
 
 impl Tickets {
-    /// Creates the tokens of the publisher of this name. At most `most` are in use at the same time, each for one session.
+    /// Creates the tokens of the publisher of this name. At most `most` tokens are in use at the same time, each for
+    /// one session.
     ///
     /// # Errors
-    /// The error of the system, if it gives no randomness.
+    /// The error of the system if it has no randomness.
     pub fn new(name: &str, protokey: Protokey, most: usize) -> std::io::Result<Self> {
         let crypto = Mutex::new(HostCrypto::from_os()?);
         Ok(Self(Arc::new(Inner { name: name.to_owned(), protokey, most, crypto, taken: Mutex::default() })))
@@ -140,10 +142,10 @@ impl Tickets {
         self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the payload of a request of the access control server. `now` is in seconds since 1970.
+    /// Takes the token in the payload of a request of the access control server. `now` is in seconds since 1970.
     ///
     /// # Errors
-    /// [`Refusal`]. Nothing is then changed.
+    /// [`Refusal`]. Nothing has changed then.
     pub fn take(&self, payload: &[u8], now: u64) -> Result<Arc<Ticket>, Refusal> {
         let ticket = self.open(payload)?;
         if ticket.expires <= now {
@@ -193,15 +195,16 @@ impl Tickets {
         Ok(Ticket { identity, key, subscriber, rights, expires, connect })
     }
 
-    /// Ends the use of a token whose session ended, so that another one may take its place. The same token is not taken again.
+    /// Ends the use of a token whose session ended, so that another token can be taken. The same token is not taken a
+    /// second time.
     pub fn end(&self, identity: &str) {
         if let Some(taken) = self.taken().get_mut(identity) {
             taken.ticket = None;
         }
     }
 
-    /// Returns a handler for POST at `/authz-info`. It calls `taken` for each token that the publisher takes. `taken` must
-    /// return quickly: let it start a task that opens the session.
+    /// Returns a handler for POST at `/authz-info`. The handler calls `taken` for each token that the publisher takes.
+    /// `taken` must return quickly. If it opens the session, it must start a task for this.
     pub fn handler(
         &self,
         taken: impl Fn(Arc<Ticket>) + Send + Sync + 'static,
@@ -234,7 +237,8 @@ impl Tickets {
         self.taken().get(identity).and_then(|taken| taken.ticket.clone()).filter(|ticket| ticket.expires > now)
     }
 
-    /// Ends the sessions of subscribers whose token expired, or whose use [ended](Self::end). It does not return.
+    /// Ends the sessions of subscribers whose token expired, or whose use [ended](Self::end). This future never
+    /// returns.
     pub async fn end_expired(&self, server: &Arc<Server>) {
         loop {
             tokio::time::sleep(INTERVAL).await;
@@ -256,7 +260,7 @@ impl Tickets {
     }
 }
 
-/// True if each right is on the path of one resource, which does not take tokens, and on methods of CoAP.
+/// Returns true if each right has methods of CoAP, and the path of one resource that does not take tokens.
 pub(crate) fn is_understood(rights: &Aif) -> bool {
     !rights.0.is_empty()
         && rights.0.iter().all(|right| {
@@ -265,7 +269,7 @@ pub(crate) fn is_understood(rights: &Aif) -> bool {
         })
 }
 
-/// The rules of the credentials that have these rights.
+/// Returns these rights in the form of rules of the credentials file.
 pub(crate) fn rules(rights: &Aif) -> Vec<String> {
     let of_right = |right: &crate::access::ace::Right| {
         let methods = right.methods().into_iter().flat_map(tegmen_coap::Methods::codes);

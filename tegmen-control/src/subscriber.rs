@@ -1,7 +1,7 @@
-//! The end of a subscriber: the keys of publishers with protokeys and the rights at publishers with certificates, by
-//! introspection at an access control server, and the end of sessions whose keys it revokes.
+//! A subscriber, which sends introspection requests to an access control server. It gets the keys of publishers with
+//! protokeys, and the rights at publishers with certificates. It ends sessions whose keys the server revokes.
 //!
-//! A subscriber may also ask that a publisher opens a session: [`Introspector::invite`].
+//! A subscriber may also ask that a publisher opens the session: [`Introspector::invite`].
 
 mod deliveries;
 mod invitation;
@@ -25,11 +25,11 @@ use tegmen_host::credentials::{KeyStore, KeyTicket, StoredKey};
 use tokio::runtime::Handle;
 use zeroize::Zeroizing;
 
-/// Finds the key of each handshake whose identity is a [`SessionIdentity`]: see
+/// Finds the key for each handshake whose PSK identity is a [`SessionIdentity`]: see
 /// [`ServerBuilder::key_store`](tegmen_host::server::ServerBuilder::key_store).
 ///
-/// The server gives the key of a session once, so a handshake that fails after the question needs another identity. Clones are
-/// the same subscriber.
+/// The access control server gives the key of a session only once. If a handshake fails after the server gave the key,
+/// the next handshake needs another identity. Clones of this value are the same subscriber.
 #[derive(Clone)]
 pub struct Introspector {
     server: Session,
@@ -39,8 +39,9 @@ pub struct Introspector {
 }
 
 impl Introspector {
-    /// Asks over a session with the access control server, in which this end proved its identity, on a runtime that runs
-    /// during the handshakes. A publisher may do what the rules `allow`, as in the credentials file.
+    /// Makes a subscriber that asks over the session `server` with the access control server. The subscriber must have
+    /// proved its identity in this session. The runtime must run during the handshakes. A publisher may make the
+    /// requests that the rules `allow` contain, which are written as in the credentials file.
     pub fn new(server: Session, runtime: Handle, allow: Vec<String>) -> Self {
         Self { server, runtime, allow: allow.into(), invited: Arc::default() }
     }
@@ -64,13 +65,13 @@ impl KeyStore for Introspector {
 }
 
 impl Introspector {
-    /// The key of a session, with what a publisher may do.
+    /// Returns the key of a session, together with the rules for the publisher.
     fn stored(&self, key: Zeroizing<Vec<u8>>) -> StoredKey {
         StoredKey { name: None, key, previous: None, allow: Some(self.allow.to_vec()) }
     }
 }
 
-/// The key of one session with a publisher. It is wiped on drop.
+/// The key of one session with a publisher. The key is wiped on drop.
 pub struct SessionKey {
     /// The pre-shared key, 1 to 64 bytes.
     pub key: Zeroizing<Vec<u8>>,
@@ -87,7 +88,7 @@ impl fmt::Debug for SessionKey {
 /// The reason why a subscriber gets no key, or has no right.
 #[derive(Debug, thiserror::Error)]
 pub enum NotGranted {
-    /// The server refuses. It does not give the reason to the subscriber.
+    /// The server refuses the request. It does not give the reason to the subscriber.
     #[error(
         "the access control server refuses: its audit log has the reason. It grants only what its policy gives this subscriber at \
          an enabled publisher, and the key of a session once"
@@ -96,12 +97,12 @@ pub enum NotGranted {
     /// The server has no enabled device for the subscriber.
     #[error("the access control server has no enabled device for this subscriber: add it there, or enable it")]
     NotADevice,
-    /// The server refuses for now.
+    /// The server refuses the request for now.
     #[error("the access control server refuses for now ({code}): ask again in {seconds} s")]
     Later {
         /// The code of the response, 4.29 or 5.03.
         code: Code,
-        /// Seconds after which to ask again.
+        /// Seconds after which the subscriber may ask again.
         seconds: u32,
     },
     /// The access control server cannot reach the publisher.
@@ -109,22 +110,22 @@ pub enum NotGranted {
         "the access control server cannot reach the publisher: see that the publisher runs, and that the server has its address"
     )]
     Unreachable,
-    /// The subscriber keeps the keys of too many sessions.
+    /// The subscriber already keeps the maximum number of keys.
     #[error("the subscriber has as many sessions that publishers open as it can have: wait until some of them expire")]
     Full,
-    /// The response is not one to an introspection.
+    /// The response is no valid response to an introspection.
     #[error("the response {code} does not answer an introspection: check the address of the access control server")]
     Unexpected {
         /// The code of the response.
         code: Code,
     },
-    /// There is no response.
+    /// No response arrived.
     #[error("the access control server cannot be asked: {0}")]
     NoResponse(#[from] ClientError),
 }
 
 impl NotGranted {
-    /// The stable code.
+    /// Returns a code that stays the same in later versions.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Refused => "refused",
@@ -138,10 +139,11 @@ impl NotGranted {
     }
 }
 
-/// Asks for the key of a session, over a session with the access control server in which this end proved its identity.
+/// Asks for the key of a session. `server` is a session with the access control server in which the subscriber proved
+/// its identity.
 ///
-/// If that session ends during the request, the request is sent once more in the next one. The server then refuses it, if it
-/// took the first.
+/// If this session ends during the request, the request is sent once more in a new session. If the server has already
+/// answered the first request, it refuses the second one.
 ///
 /// # Errors
 /// [`NotGranted`].
@@ -158,7 +160,7 @@ pub async fn introspect(server: &Session, identity: SessionIdentity<'_>) -> Resu
     }
 }
 
-/// Returns the payload of a response that grants a token, and what is in it.
+/// Returns the payload of a response that grants a token, and the parsed response.
 pub(crate) fn granted(response: Response) -> Result<(Zeroizing<Vec<u8>>, TokenResponse), NotGranted> {
     let (code, max_age) = (response.code, response.uint(OptionNumber::MAX_AGE));
     let payload = Zeroizing::new(response.payload);
@@ -175,7 +177,7 @@ pub(crate) fn granted(response: Response) -> Result<(Zeroizing<Vec<u8>>, TokenRe
     Ok((payload, response))
 }
 
-/// Returns the claims of a token that is active.
+/// Asks about a token, and returns its claims if the token is active.
 async fn ask(server: &Session, request: &IntrospectionRequest) -> Result<Claims, NotGranted> {
     let request = request.encode();
     let post = async || server.post(INTROSPECT, &request).content_format(ACE_CBOR).await;

@@ -1,10 +1,11 @@
 //! Messages of ACE (RFC 9200): tokens, introspection, errors, scopes and revocation lists, as CBOR maps.
 //!
-//! Each type is one message or a part of one. `parse` takes any bytes and returns the message or [`Malformed`]; it skips
-//! unknown labels (RFC 6749, section 3.2), and refuses a repeated label. `encode` writes the labels in ascending order. The
-//! output of [`encode`](IntrospectionResponse::encode) is wiped if it can hold a key.
+//! Each type is one message or a part of one. `parse` takes any bytes and returns the message or [`Malformed`]. It
+//! skips unknown labels (RFC 6749, section 3.2), and refuses a repeated label. `encode` writes the labels in ascending
+//! order. The output of [`encode`](IntrospectionResponse::encode) is wiped on drop if it can contain a key.
 //!
-//! Labels are those of the IANA registry "ACE" of RFC 9200, 9201, 9203 and 9770, and of the CWT claims (RFC 8392, RFC 8747).
+//! The labels are from the IANA registry "ACE" for RFC 9200, 9201, 9203 and 9770, and from the registry of CWT claims
+//! (RFC 8392, RFC 8747).
 
 mod authz_info;
 mod claims;

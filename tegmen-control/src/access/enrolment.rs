@@ -1,9 +1,10 @@
 //! Enrolment of a device by a one-time key.
 //!
-//! An operator creates the key for the name of a device, with its tags and the kind of its credential. The device opens a session
-//! with a key that both ends derive from the one-time key, and sends its credential with a proof, which is derived as well. The
-//! server keeps the key of the session, sealed, and a hash of the proof. So a copy of its database, even with the sealing key,
-//! registers no device. A one-time key registers one device.
+//! An operator creates a one-time key for the name of a device, together with the tags of the device and the kind of
+//! its credential. The device opens a session with a key that both endpoints derive from the one-time key. In this
+//! session it sends its credential with a proof, which is also derived from the one-time key. The server stores the key
+//! of the session encrypted, and a hash of the proof. So nobody can register a device with a copy of the database, even
+//! with the sealing key. A one-time key registers one device.
 //!
 //! ```text
 //! one-time key     = NAME ";" 64 hexadecimal digits
@@ -21,30 +22,30 @@ use tegmen_base::hex::{from_hex, to_hex};
 use tegmen_base::secret::Secret;
 use zeroize::Zeroizing;
 
-/// The path of enrolment, without a slash in front.
+/// The path of enrolment, without the first slash.
 pub const ENROL: &str = "enrol";
-/// Longest name of a device that enrols, in bytes: its PSK identity has at most 128.
+/// Maximum number of bytes of the name of a device that enrols. Its PSK identity has at most 128 bytes.
 pub const MAX_NAME: usize = 120;
-/// Content-Format of the request.
+/// The Content-Format of the request: `application/cbor`.
 pub const CBOR: u16 = 60;
 const IDENTITY: &str = "enrol ";
 const KEY_LEN: usize = 32;
-/// Longest request in bytes.
+/// Maximum number of bytes of a request.
 const MAX_REQUEST: usize = 256;
 
-/// A key with which one device registers its credential, once. It is wiped on drop.
+/// A key with which one device registers its credential once. The key is wiped on drop.
 pub struct OneTimeKey {
     name: String,
     secret: Secret<KEY_LEN>,
 }
 
 impl OneTimeKey {
-    /// Takes 32 random bytes as the key for the device of this name.
+    /// Makes the one-time key for the device of this name from 32 random bytes.
     pub fn new(name: &str, secret: Secret<KEY_LEN>) -> Self {
         Self { name: name.to_owned(), secret }
     }
 
-    /// Reads a key as [`Self::text`] writes it; `None` if it is none.
+    /// Reads a key in the format of [`Self::text`]. Returns `None` if the text is no such key.
     pub fn parse(text: &str) -> Option<Self> {
         let (name, digits) = text.rsplit_once(';')?;
         let bytes = Zeroizing::new(from_hex(digits)?);
@@ -56,23 +57,23 @@ impl OneTimeKey {
         Some(Self { name: name.to_owned(), secret })
     }
 
-    /// The key as one line of text, which the operator gives to the device.
+    /// Returns the key as one line of text, which the operator gives to the device.
     pub fn text(&self) -> Zeroizing<String> {
         let digits = Zeroizing::new(to_hex(self.secret.expose()));
         Zeroizing::new(format!("{};{}", self.name, *digits))
     }
 
-    /// The name of the device.
+    /// Returns the name of the device.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The key of the session in which the device enrols.
+    /// Returns the key of the session in which the device enrols.
     pub fn session_key<C: Crypto>(&self) -> Secret<DIGEST_LEN> {
         self.derive::<C>(b"tegmen enrolment session")
     }
 
-    /// The proof that the sender of the request has this key.
+    /// Returns the proof that the sender of the request has this key.
     pub fn proof<C: Crypto>(&self) -> Secret<DIGEST_LEN> {
         self.derive::<C>(b"tegmen enrolment proof")
     }
@@ -90,12 +91,12 @@ impl fmt::Debug for OneTimeKey {
     }
 }
 
-/// The PSK identity of the session in which the device of this name enrols.
+/// Returns the PSK identity of the session in which the device of this name enrols.
 pub fn identity(name: &str) -> String {
     format!("{IDENTITY}{name}")
 }
 
-/// The name of the device that enrols under a PSK identity; `None` if the identity is of another purpose.
+/// Returns the name of the device that enrols with a PSK identity; `None` if the identity has another purpose.
 pub fn name_of(identity: &str) -> Option<&str> {
     identity.strip_prefix(IDENTITY)
 }
@@ -108,7 +109,7 @@ pub struct Request<'r> {
 }
 
 impl<'r> Request<'r> {
-    /// Reads a request; `None` if the bytes are none.
+    /// Reads a request; returns `None` if the bytes are no request.
     pub(crate) fn parse(bytes: &'r [u8]) -> Option<Self> {
         if bytes.len() > MAX_REQUEST {
             return None;
@@ -121,8 +122,8 @@ impl<'r> Request<'r> {
         (decoder.position() == bytes.len()).then_some(Self { proof, kind, value })
     }
 
-    /// Writes the request that registers a credential of this kind: the SHA-256 of a certificate or public key, or a secret. The
-    /// bytes are wiped on drop.
+    /// Encodes the request that registers a credential of this kind. `value` is the SHA-256 of a certificate or public
+    /// key, or a secret. The returned bytes are wiped on drop.
     pub fn encode<C: Crypto>(key: &OneTimeKey, kind: &str, value: &[u8]) -> Zeroizing<Vec<u8>> {
         let proof = key.proof::<C>();
         // It never outgrows this, so that no copy of a secret remains.

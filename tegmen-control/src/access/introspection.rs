@@ -1,7 +1,8 @@
-//! The decision on a request to `/introspect`: whether a subscriber may have the key of a publisher's session.
+//! Decides on a request to `/introspect`: whether a subscriber may have the key of a publisher's session.
 //!
-//! The caller has authenticated the subscriber and read the request; it sends [`Outcome::reply`] to the peer, and gives the
-//! operator [`Outcome::message`]. A refusal that depends on other devices is always `{active: false}`.
+//! Before the call, the caller has authenticated the subscriber and read the request. After the call it sends
+//! [`Outcome::reply`] to the peer, and shows [`Outcome::message`] to the operator. The response to a refusal that
+//! depends on other devices is always `{active: false}`.
 
 use super::ace::cwt::LONG_KEY_LEN;
 use super::ace::trl::TokenHash;
@@ -20,96 +21,97 @@ use tegmen_base::time::Instant;
 use tegmen_coap::Code;
 use zeroize::Zeroizing;
 
-/// Bytes of memory for a message at first: most messages fit.
+/// The number of bytes that are first allocated for a message. Most messages fit.
 const MESSAGE: usize = 192;
 
-/// Seconds after which a peer asks again if the table has no space for its session identity.
+/// Seconds after which a peer may ask again if the table is full and cannot store its session identity.
 const FULL_FOR: u32 = 60;
 
-/// Hint of a request with a session identity.
+/// The token hint of a request with a session identity.
 pub const HINT_PROTOKEY: &str = "protokey";
-/// Hint of a request with a session identity whose key is derived as in the paper.
+/// The token hint of a request with a session identity whose key is derived as in the paper.
 pub const HINT_PAPER: &str = "protokey-paper";
-/// Hint of a request with the SHA-256 of a certificate.
+/// The token hint of a request with the SHA-256 of a certificate.
 pub const HINT_THUMBPRINT: &str = "x5t";
 
 /// A publisher with a protokey.
 #[derive(Clone, Copy, Debug)]
 pub struct Publisher<'d> {
-    /// Name and tags.
+    /// The name and the tags of the publisher.
     pub party: &'d OwnedParty,
-    /// The protokey.
+    /// The protokey of the publisher.
     pub protokey: &'d Protokey,
-    /// The derivation for this publisher. [`Mode::Paper`] only where the operator chose it.
+    /// The derivation of keys for this publisher. It is [`Mode::Paper`] only if the operator chose it.
     pub mode: Mode,
-    /// The address at which it takes tokens from this server.
+    /// The address at which the publisher takes tokens from this server.
     pub address: Option<SocketAddr>,
 }
 
-/// A resource server with the OSCORE profile (RFC 9203), or with that of EDHOC and OSCORE.
+/// A resource server with the OSCORE profile (RFC 9203), or with the profile of EDHOC and OSCORE.
 #[derive(Debug)]
 pub struct ResourceServer<'d> {
-    /// Name and tags.
+    /// The name and the tags of the resource server.
     pub party: &'d OwnedParty,
-    /// The key under which tokens for it are sealed.
+    /// The key under which tokens for the resource server are sealed.
     pub key: Secret<LONG_KEY_LEN>,
-    /// The profile.
+    /// The profile of the resource server.
     pub profile: Profile,
 }
 
-/// The part of a server's devices that introspection reads.
+/// The devices of a server, as introspection reads them.
 pub trait Devices {
-    /// The publisher with a protokey of this name.
+    /// Returns the publisher with a protokey that has this name.
     fn publisher(&self, name: &str) -> Option<Publisher<'_>>;
-    /// The publisher whose certificate has this SHA-256.
+    /// Returns the publisher whose certificate has this SHA-256.
     fn certified(&self, thumbprint: &[u8; DIGEST_LEN]) -> Option<&OwnedParty>;
 
-    /// The resource server with OSCORE of this name.
+    /// Returns the resource server with OSCORE that has this name.
     fn resource_server(&self, _: &str) -> Option<ResourceServer<'_>> {
         None
     }
 
-    /// True if the token of this hash, or the session identity, is revoked.
+    /// Returns true if the token with this hash, or this session identity, is revoked.
     fn is_revoked(&self, _: &[u8]) -> bool {
         false
     }
 }
 
-/// The reason of a refusal, for the operator. The words of [`Self::code`] stay the same in later versions.
+/// The reason of a refusal, for the operator. The codes that [`Self::code`] returns stay the same in later versions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
     /// The peer did not authenticate itself.
     NotAuthenticated,
-    /// The payload is no request.
+    /// The payload is no valid request.
     Malformed(Malformed),
     /// The hint is unknown.
     UnknownHint,
-    /// The token is no session identity, or no thumbprint.
+    /// The token is neither a session identity nor a thumbprint.
     NoIdentity,
-    /// There is no such publisher.
+    /// There is no such publisher on this server.
     UnknownPublisher,
-    /// The publisher's mode is not the one that the subscriber asks for.
+    /// The mode of the publisher is not the mode that the subscriber requests.
     OtherMode,
-    /// The policy refuses; the rule, if one decided.
+    /// The policy refuses. The decision contains the rule, if a rule decided.
     Policy(Decision),
     /// The policy gives this subscriber no right at this publisher.
     NothingAllowed,
-    /// The scope is not of RFC 9237, or has a right without a meaning here.
+    /// The scope does not have the form of RFC 9237, or contains a right that has no meaning on this server.
     NoScope,
     /// The session identity was used before.
     Identity(NotAccepted),
-    /// The client asks for a token by another grant than its own credentials.
+    /// The client requests a token with a grant type other than client credentials.
     GrantType,
-    /// The client gives a key of its own where the server draws it, or none where the client has to.
+    /// The client sends its own key although the server generates the key, or sends no key although the profile needs
+    /// one.
     OwnKey,
-    /// The client has no token with the key that it names, or another resource server has the key.
+    /// The client has no token with the key that it names, or the key belongs to another resource server.
     UnknownKey,
     /// The bytes for the publisher are no connection request.
     NoAddress(Malformed),
 }
 
 impl Reason {
-    /// The stable code.
+    /// Returns the code, which stays the same in later versions.
     pub const fn code(self) -> &'static str {
         match self {
             Self::NotAuthenticated => "not-authenticated",
@@ -132,7 +134,7 @@ impl Reason {
         }
     }
 
-    /// The rule that refused.
+    /// Returns the rule that refused, if a rule did.
     pub const fn rule(self) -> Option<RuleId> {
         match self {
             Self::Policy(decision) => decision.rule(),
@@ -146,11 +148,11 @@ impl Reason {
 pub struct Reply {
     /// 2.01, or the code of an error.
     pub code: Code,
-    /// The payload, `application/ace+cbor`; it may hold a key and is wiped on drop.
+    /// The payload, `application/ace+cbor`. It may contain a key, and is wiped on drop.
     pub payload: Zeroizing<Vec<u8>>,
     /// Seconds after which the peer may ask again, for the option Max-Age.
     pub max_age: Option<u32>,
-    /// The cause of a 5.03, for the operator. The peer does not receive it.
+    /// The cause of a 5.03 response, for the operator. The peer does not receive the cause.
     pub cause: Option<String>,
 }
 
@@ -163,13 +165,13 @@ impl Reply {
         Self::new(code, Zeroizing::new(ErrorResponse::new(error).encode()))
     }
 
-    /// A 5.03 with its cause, for the operator: the peer asks again after some seconds.
+    /// Makes a 5.03 response with its cause for the operator. The peer may ask again after `seconds`.
     pub(crate) fn busy(seconds: u32, cause: impl Into<String>) -> Self {
         let reply = Self::new(Code::SERVICE_UNAVAILABLE, Zeroizing::default());
         Self { max_age: Some(seconds), cause: Some(cause.into()), ..reply }
     }
 
-    /// The response to a session identity for which the table has no space.
+    /// Makes the response to a request whose session identity does not fit into the table.
     pub(super) fn no_room(full: NotAccepted) -> Self {
         match full {
             NotAccepted::Full => Self::busy(FULL_FOR, "the table of session identities is full"),
@@ -178,21 +180,21 @@ impl Reply {
     }
 }
 
-/// The result of a request.
+/// The result of a decision on a request.
 #[derive(Debug)]
 pub struct Outcome {
     /// The response.
     pub reply: Reply,
     /// The reason of the refusal; `None` if the request was granted.
     pub refused: Option<Reason>,
-    /// The session identity that was accepted. The caller makes it durable before it sends the response, so that the identity
-    /// is not accepted again after a restart.
+    /// The session identity that was accepted. The caller must make the identity durable before it sends the response,
+    /// so that the identity is not accepted again after a restart.
     pub session: Option<String>,
     /// The [hash](super::revocation::token_hash) of the access token that was issued.
     pub token: Option<TokenHash>,
-    /// The upload of the token to the publisher, which the caller tries before it sends the response.
+    /// The upload of the token to the publisher, which the caller must try before it sends the response.
     pub upload: Option<Upload>,
-    /// One line for the operator, without any secret: the subscriber, the token, and the rule that refused.
+    /// One line for the operator, without any secret: the subscriber, the token, and the rule that refused, if one did.
     pub message: String,
 }
 
@@ -205,8 +207,8 @@ pub struct Upload {
     pub key: Secret<DIGEST_LEN>,
     /// The payload of the request, `application/ace+cbor`.
     pub request: Zeroizing<Vec<u8>>,
-    /// The response to the client if the publisher takes the token. [`Outcome::reply`] is the response if it cannot be
-    /// reached.
+    /// The response to the client if the publisher takes the token. If the publisher cannot be reached, the response is
+    /// [`Outcome::reply`].
     pub taken: Reply,
 }
 
@@ -217,17 +219,17 @@ impl Outcome {
     }
 }
 
-/// A response that grants, and the session identity that was accepted.
+/// A response that grants a request, and the session identity that was accepted.
 struct Granted {
     response: IntrospectionResponse,
     session: Option<String>,
 }
 
-/// The token that a request is about, of a kind that its hint names.
+/// The token that a request is about. Its kind follows from the hint of the request.
 #[derive(Clone, Copy)]
 enum Asked<'t> {
     Session(Mode, SessionIdentity<'t>),
-    /// No session identity, where one is expected.
+    /// Bytes that are no session identity, although the hint names one.
     NoSession(&'t [u8]),
     Certificate(&'t [u8; DIGEST_LEN]),
     NoCertificate,
@@ -252,7 +254,7 @@ impl<'t> Asked<'t> {
     }
 }
 
-/// In a message for the operator.
+/// Formats the token for a message to the operator.
 impl fmt::Display for Asked<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -274,20 +276,21 @@ impl fmt::Display for Asked<'_> {
     }
 }
 
-/// Input of a decision.
+/// The inputs of a decision.
 pub struct Introspection<'a, D> {
-    /// The devices.
+    /// The devices of the server.
     pub devices: &'a D,
     /// The policy in force.
     pub policy: &'a TestedPolicy,
     /// The session identities that were accepted.
     pub accepted: &'a mut Accepted,
-    /// Seconds for which a subscriber may use what it learns.
+    /// Seconds for which a subscriber may use the result.
     pub lifetime: u64,
 }
 
 impl<D: Devices> Introspection<'_, D> {
-    /// Answers the payload of a request. `subscriber` is the peer as it authenticated itself; its name is a part of the key.
+    /// Answers the payload of a request. `subscriber` is the authenticated peer. The name of the subscriber is an input
+    /// to the derivation of the key.
     pub fn answer<C: Crypto>(&mut self, subscriber: Option<Party<'_>>, payload: &[u8], now: Instant) -> Outcome {
         let Some(subscriber) = subscriber.filter(|party| !party.name.is_empty()) else {
             return refuse(Reason::NotAuthenticated, "a peer that did not authenticate itself".to_owned());
@@ -357,8 +360,9 @@ impl<D: Devices> Introspection<'_, D> {
         Ok(Granted { response: self.response(publisher, None, scope), session: None })
     }
 
-    /// Permits all rights of the scope, or none: a request for more than the policy allows gets no smaller scope. Without a
-    /// scope, the policy must allow something between the two.
+    /// Returns `Ok` if the policy allows all rights of the scope. A request for more rights than the policy allows is
+    /// refused as a whole, and does not get a smaller scope. Without a scope, the policy must allow the subject at
+    /// least one request at the publisher.
     pub(super) fn permit(&self, subject: Party<'_>, publisher: Party<'_>, scope: Option<&Scope>) -> Result<(), Reason> {
         let Some(scope) = scope else {
             let connects = self.policy.connects(&subject, &publisher);
@@ -395,7 +399,7 @@ impl<D: Devices> Introspection<'_, D> {
     }
 }
 
-/// A party in a message for the operator. A name may hold any characters.
+/// A party, formatted for a message to the operator. Its name may contain any characters, so they are escaped.
 pub(super) struct Escaped<'p>(pub(super) Party<'p>);
 
 impl fmt::Display for Escaped<'_> {
@@ -409,13 +413,14 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// The outcome for a session identity that the store has already: another server, or this one before a restart, accepted it.
+/// Returns the outcome for a session identity that the store already has. Another server accepted it, or this server
+/// before a restart.
 pub fn used_before(subscriber: &str, identity: &str, of_another: bool) -> Outcome {
     let reason = Reason::Identity(if of_another { NotAccepted::OfAnother } else { NotAccepted::Used });
     refuse(reason, format!("{} asks for the session {identity}", subscriber.escape_debug()))
 }
 
-/// The answer to a refused request. It reveals no reason that depends on other devices.
+/// Makes the outcome of a refused request. The response does not reveal a reason that depends on other devices.
 fn refuse(reason: Reason, asked: String) -> Outcome {
     let reply = match reason {
         Reason::NotAuthenticated => Reply::error(Code::UNAUTHORIZED, ErrorCode::INVALID_CLIENT),

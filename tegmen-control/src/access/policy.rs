@@ -20,11 +20,12 @@
 //! by = "displays read the kitchen"
 //! ```
 //!
-//! A request is allowed if a rule allows it and no rule denies it. The order of the rules has no meaning, so a rule that
-//! denies holds wherever it stands, and without any rule nothing is allowed. Methods and paths are written as in the
-//! credentials file ([`tegmen_coap::Rule`]).
+//! A request is allowed if a rule allows it and no rule denies it. The order of the rules has no meaning, so a rule
+//! that denies has the same effect at each position in the file. Without any rule nothing is allowed. Methods and paths
+//! are written as in the credentials file ([`tegmen_coap::Rule`]).
 //!
-//! [`Policy::parse`] reads a file; [`Policy::tested`] runs its tests, and only a [`TestedPolicy`] is applied.
+//! [`Policy::parse`] reads a file, and [`Policy::tested`] runs the tests of the file. Only a [`TestedPolicy`] can be
+//! applied.
 
 mod diff;
 mod explain;
@@ -51,13 +52,13 @@ use tegmen_coap::{self as coap, Code};
 /// A request about which a policy decides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Question<'a> {
-    /// The party that asks.
+    /// The party that makes the request.
     pub subject: Party<'a>,
-    /// The party that has the resource.
+    /// The party that has the requested resource.
     pub publisher: Party<'a>,
     /// The method.
     pub method: Code,
-    /// The path, from its first slash on.
+    /// The path, beginning with its first slash.
     pub path: &'a str,
 }
 
@@ -67,7 +68,7 @@ impl fmt::Display for Question<'_> {
     }
 }
 
-/// A rule of a [`Policy`], by its place in the file.
+/// A rule of a [`Policy`], named by its position in the file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct RuleId(u32);
 
@@ -80,24 +81,24 @@ pub enum Decision {
     Denied(RuleId),
     /// No rule covers the request.
     NoRule,
-    /// No request has such a path: it has an empty segment before its end, or a segment `.` or `..`.
+    /// The path cannot occur in a request: it has an empty segment before its end, or a segment `.` or `..`.
     BadPath,
     /// A party has more than [`MAX_TAGS`] tags.
     TooManyTags,
 }
 
 impl Decision {
-    /// True if the request may be made.
+    /// Returns true if the request may be made.
     pub const fn is_allowed(self) -> bool {
         matches!(self, Self::Allowed(_))
     }
 
-    /// The consequence.
+    /// Returns the consequence: allow or deny.
     pub const fn effect(self) -> Effect {
         if self.is_allowed() { Effect::Allow } else { Effect::Deny }
     }
 
-    /// A word for logs and programs that stays the same in later versions.
+    /// Returns a word for logs and programs, which stays the same in later versions.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Allowed(_) => "allowed",
@@ -108,7 +109,7 @@ impl Decision {
         }
     }
 
-    /// The rule that decided.
+    /// Returns the rule that decided, if a rule did.
     pub const fn rule(self) -> Option<RuleId> {
         match self {
             Self::Allowed(rule) | Self::Denied(rule) => Some(rule),
@@ -117,7 +118,7 @@ impl Decision {
     }
 }
 
-/// A policy that was read, with its tests. Its decisions count only after [`Self::tested`].
+/// A policy that was read, with its tests. A server uses its decisions only after [`Self::tested`].
 pub struct Policy {
     file: String,
     rules: Vec<Rule>,
@@ -126,10 +127,10 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Reads the text of a policy file. `file` is its name, for messages.
+    /// Reads the text of a policy file. `file` is the name of the file, for messages.
     ///
     /// # Errors
-    /// The line, the key and the correction of the first mistake.
+    /// The line and the key of the first mistake, with the correction.
     pub fn parse(file: &str, text: &str) -> Result<Self, PolicyError> {
         let file::Contents { rules, tests } = file::parse(file, text)?;
         let index = Index::new(&rules);
@@ -153,7 +154,8 @@ impl Policy {
         }
     }
 
-    /// True if a rule allows this subject anything at this publisher, and none denies it everything there.
+    /// Returns true if some rule allows this subject a request at this publisher, and no rule denies the subject all
+    /// requests there.
     pub fn connects(&self, subject: &Party<'_>, publisher: &Party<'_>) -> bool {
         let both = |rule: &&Rule| rule.covers_subject(subject) && rule.covers_publisher(publisher);
         let everything = |rule: &Rule| rule.resources.iter().any(|one| one.methods == 255 && one.path == "/*");
@@ -168,8 +170,8 @@ impl Policy {
         named && subject.tags.len() <= MAX_TAGS && publisher.tags.len() <= MAX_TAGS
     }
 
-    /// True if this subject may make each request of `asked` at this publisher. It is false as well where only several rules
-    /// together allow one method at all the paths.
+    /// Returns true if this subject may make each request of `asked` at this publisher. It also returns false if one
+    /// method at all the paths is allowed only by several rules together.
     pub fn allows_all(&self, subject: &Party<'_>, publisher: &Party<'_>, asked: &coap::Rule<'_>) -> bool {
         let is_path = asked.path.ends_with('*') || is_request_path(asked.path);
         let both = |rule: &&Rule| rule.covers_subject(subject) && rule.covers_publisher(publisher);
@@ -186,27 +188,27 @@ impl Policy {
         is_path && left == 0 && subject.tags.len() <= MAX_TAGS && publisher.tags.len() <= MAX_TAGS
     }
 
-    /// Rules in the file.
+    /// Returns the number of rules in the file.
     pub fn rules(&self) -> usize {
         self.rules.len()
     }
 
-    /// Tests in the file.
+    /// Returns the number of tests in the file.
     pub fn tests(&self) -> usize {
         self.tests.len()
     }
 
-    /// A rule as an operator finds it: its file and line, its name if it has one, and its content.
+    /// Describes a rule for an operator: its file and line, its name if it has one, and its content.
     pub fn describe(&self, rule: RuleId) -> String {
         self.rules.get(rule.0 as usize).map_or_else(String::new, |rule| self.describe_rule(rule))
     }
 
-    /// The line of a rule, from 1; 0 if the rule is of another policy.
+    /// Returns the line of a rule, from 1; 0 if the rule belongs to another policy.
     pub fn line_of(&self, rule: RuleId) -> usize {
         self.rules.get(rule.0 as usize).map_or(0, |rule| rule.line)
     }
 
-    /// The name of a rule, if it has one.
+    /// Returns the name of a rule, if it has one.
     pub fn name_of(&self, rule: RuleId) -> Option<&str> {
         self.rules.get(rule.0 as usize)?.name.as_deref()
     }

@@ -1,4 +1,5 @@
-//! Keys of sessions from protokeys (the crate `tegmen-protokey`), and the session identities that were accepted.
+//! The session keys that are derived from protokeys (the crate `tegmen-protokey`), and the session identities that were
+//! accepted.
 
 mod accepted;
 

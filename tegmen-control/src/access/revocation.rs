@@ -7,25 +7,25 @@ use std::ops::Bound;
 use tegmen_base::crypto::{Crypto, DIGEST_LEN, digest, hmac};
 use tegmen_base::secret::Secret;
 
-/// Number of SHA-256 among the named hashes (RFC 6920, section 9.4).
+/// The number of SHA-256 among the named hashes (RFC 6920, section 9.4).
 const SHA_256: u8 = 1;
 /// The message of the HMAC that gives [`list_key`].
 const LABEL: &[u8] = b"tegmen revoke/trl";
-/// The largest index of an update (RFC 9770, section 6.2.1); no list comes so far.
+/// The largest index of an update (RFC 9770, section 6.2.1). No list reaches it.
 const MAX_INDEX: u64 = u64::MAX - 1;
 
-/// The hash of a token, as the list names it: of the bytes of `access_token`.
+/// Returns the hash of a token in the form of the revocation list. The hash is made from the bytes of `access_token`.
 pub fn token_hash<C: Crypto>(token: &[u8]) -> TokenHash {
     [&[SHA_256][..], &digest::<C, DIGEST_LEN>(&[token])].concat()
 }
 
-/// The pre-shared key of the session in which a resource server reads the list of revoked tokens: HMAC-SHA-256 under its key for
-/// tokens. The PSK identity is the name of the resource server. The session has no other right.
+/// Returns the pre-shared key of the session in which a resource server reads the list of revoked tokens: HMAC-SHA-256 under the key
+/// for its tokens. The PSK identity is the name of the resource server. The session has no other right.
 pub fn list_key<C: Crypto>(token_key: &Secret<LONG_KEY_LEN>) -> Secret<DIGEST_LEN> {
     Secret::new(hmac::<C, DIGEST_LEN>(&[token_key.expose()], &[LABEL]))
 }
 
-/// Returns the hashes in a whole list, which is the payload of a response without `diff`; `None` if it is none.
+/// Returns the hashes in a whole list, which is the payload of a response without `diff`; `None` for another payload.
 pub(crate) fn hashes(payload: &[u8]) -> Option<BTreeSet<TokenHash>> {
     match Answer::parse(payload) {
         Ok(Answer::Full { hashes, .. }) => Some(hashes.into_iter().collect()),
@@ -33,42 +33,42 @@ pub(crate) fn hashes(payload: &[u8]) -> Option<BTreeSet<TokenHash>> {
     }
 }
 
-/// Bounds of a [`RevocationList`].
+/// Limits of a [`RevocationList`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bounds {
-    /// Revoked tokens that are not expired.
+    /// Maximum number of revoked tokens that are not expired.
     pub tokens: usize,
-    /// Updates that are kept for each requester: MAX_N of RFC 9770.
+    /// Maximum number of updates that are kept for each requester: MAX_N of RFC 9770.
     pub updates: usize,
-    /// Updates in one answer: MAX_DIFF_BATCH of RFC 9770.
+    /// Maximum number of updates in one answer: MAX_DIFF_BATCH of RFC 9770.
     pub batch: usize,
 }
 
 impl Default for Bounds {
-    /// 100,000 tokens, 32 updates, 8 of them in one answer.
+    /// Returns 100,000 tokens, 32 updates, and 8 updates in one answer.
     fn default() -> Self {
         Self { tokens: 100_000, updates: 32, batch: 8 }
     }
 }
 
-/// The party that asks for the list.
+/// The party that requests the list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Requester<'a> {
-    /// A registered device, by the name that it proved: it sees the tokens that concern it.
+    /// A registered device, by the name that it proved. It gets the tokens that concern it.
     Device(&'a str),
-    /// An administrator: sees all tokens.
+    /// An administrator, who gets all tokens.
     Administrator,
 }
 
-/// The list cannot take a token: it holds as many as its bounds allow. The token stays valid, so the caller must inform the
-/// operator, and refuse to issue more until tokens expire.
+/// The error that the list is full, and cannot contain another token. The token stays valid. So the caller must inform
+/// the operator, and must refuse to issue more tokens until some tokens expire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the revocation list is full: wait until revoked tokens expire, or raise its bound")]
 pub struct ListFull;
 
 /// A revoked token.
 struct Revoked {
-    /// Seconds since 1970 from which on the token is not valid anyway.
+    /// The time at which the token expires, in seconds since 1970.
     expires: u64,
     concerned: BTreeSet<String>,
 }
@@ -76,7 +76,7 @@ struct Revoked {
 /// The latest updates for one requester.
 #[derive(Default)]
 struct Updates {
-    /// Index of the first update that is kept.
+    /// The index of the first update that is kept.
     first: u64,
     kept: VecDeque<Update>,
 }
@@ -90,7 +90,7 @@ impl Updates {
         }
     }
 
-    /// Index of the last update, kept or not; `None` if there was never one.
+    /// Returns the index of the last update, even if this update is no longer kept; `None` if there was no update.
     fn last(&self) -> Option<u64> {
         self.first.saturating_add(self.kept.len() as u64).checked_sub(1)
     }
@@ -100,10 +100,10 @@ impl Updates {
     }
 }
 
-/// The list.
+/// The list of revoked tokens.
 pub struct RevocationList {
     bounds: Bounds,
-    /// Index of the first update.
+    /// The index of the first update.
     first: u64,
     revoked: BTreeMap<TokenHash, Revoked>,
     devices: BTreeMap<String, Updates>,
@@ -111,38 +111,39 @@ pub struct RevocationList {
 }
 
 impl RevocationList {
-    /// An empty list, whose updates begin at index 0.
+    /// Makes an empty list whose updates begin at the index 0.
     pub fn new(bounds: Bounds) -> Self {
         Self::starting_at(bounds, 0)
     }
 
-    /// An empty list, whose updates begin at an index. A server that starts again passes an index above those of all updates
-    /// before. So each cursor from before the restart is of an update that is not kept, and its owner asks for the whole list.
+    /// Makes an empty list whose updates begin at the index `first`. A server that starts again passes an index above
+    /// those of all earlier updates. So a cursor from before the restart names an update that is no longer kept, and
+    /// its owner asks for the whole list.
     pub fn starting_at(bounds: Bounds, first: u64) -> Self {
         let (revoked, devices) = (BTreeMap::new(), BTreeMap::new());
         Self { bounds, first, revoked, devices, administrators: Updates { first, kept: VecDeque::new() } }
     }
 
-    /// Registers a device. From now on the list keeps its updates.
+    /// Registers a device. From then on the list keeps the updates for this device.
     pub fn register(&mut self, device: &str) {
         let first = self.first;
         self.devices.entry(device.to_owned()).or_insert_with(|| Updates { first, kept: VecDeque::new() });
     }
 
-    /// Registers the devices that the tokens on the list concern and for which `is_known` is true.
+    /// Registers those devices that tokens on the list concern, and for which `is_known` returns true.
     pub fn register_concerned(&mut self, is_known: impl Fn(&str) -> bool) {
         let concerned: BTreeSet<&String> = self.revoked.values().flat_map(|revoked| &revoked.concerned).collect();
         let known: Vec<String> = concerned.into_iter().filter(|name| is_known(name)).cloned().collect();
         known.iter().for_each(|name| self.register(name));
     }
 
-    /// Puts a token on the list that a store holds, as it was before a restart: without an update, and whatever the bounds
-    /// are, because a token that is not on the list is valid again.
+    /// Adds a token that was on the list before a restart, from the store. This makes no update. It ignores the limits,
+    /// because a token that is not on the list would be valid again.
     pub fn load(&mut self, hash: TokenHash, expires: u64, concerned: impl IntoIterator<Item = String>) {
         self.revoked.insert(hash, Revoked { expires, concerned: concerned.into_iter().collect() });
     }
 
-    /// Checks that one more token fits.
+    /// Checks that one more token fits into the list.
     ///
     /// # Errors
     /// [`ListFull`] if the list has no space.
@@ -150,8 +151,9 @@ impl RevocationList {
         if self.revoked.len() < self.bounds.tokens { Ok(()) } else { Err(ListFull) }
     }
 
-    /// Puts a token on the list, which concerns these registered devices and expires at this time, in seconds since 1970.
-    /// Returns the devices whose observations are to be notified; none if the token is on the list or expired.
+    /// Adds a token to the list. The token concerns these registered devices, and expires at the time `expires`, in
+    /// seconds since 1970. Returns the devices whose observations must be notified: none if the token is already on the
+    /// list or expired.
     ///
     /// # Errors
     /// [`ListFull`] if the list has no space.
@@ -169,8 +171,8 @@ impl RevocationList {
         Ok(self.add(hash, expires, concerned.iter().map(|name| (*name).to_owned())))
     }
 
-    /// Puts a token on the list that a store holds, whatever the bounds are. Returns the devices whose observations are to be
-    /// notified; none if the token is on the list.
+    /// Adds a token from the store to the list, and ignores the limits. Returns the devices whose observations must be
+    /// notified: none if the token is already on the list.
     pub fn add(&mut self, hash: TokenHash, expires: u64, concerned: impl IntoIterator<Item = String>) -> Vec<String> {
         if self.revoked.contains_key(&hash) {
             return Vec::new();
@@ -181,18 +183,18 @@ impl RevocationList {
         self.update(added.collect(), Update { removed: Vec::new(), added: vec![hash] })
     }
 
-    /// Takes these tokens off the list, in one update. Returns the devices whose observations are to be notified.
+    /// Removes these tokens from the list in one update. Returns the devices whose observations must be notified.
     pub fn remove(&mut self, hashes: &BTreeSet<TokenHash>) -> Vec<String> {
         self.take_off(|hash, _| hashes.contains(hash))
     }
 
-    /// The hashes of expired tokens on the list, at most `most`.
+    /// Returns the hashes of at most `most` expired tokens on the list.
     pub fn expired(&self, now: u64, most: usize) -> Vec<TokenHash> {
         let expired = self.revoked.iter().filter(|(_, revoked)| revoked.expires <= now);
         expired.take(most).map(|(hash, _)| hash.clone()).collect()
     }
 
-    /// Takes the expired tokens off the list. Returns the devices whose observations are to be notified.
+    /// Removes the expired tokens from the list. Returns the devices whose observations must be notified.
     pub fn expire(&mut self, now: u64) -> Vec<String> {
         self.take_off(|_, revoked| revoked.expires <= now)
     }
@@ -225,15 +227,15 @@ impl RevocationList {
         notified
     }
 
-    /// True if the token of this hash is on the list.
+    /// Returns true if the token with this hash is on the list.
     pub fn is_revoked(&self, hash: &[u8]) -> bool {
         self.revoked.contains_key(hash)
     }
 
-    /// Answers a query (RFC 9770, sections 7 to 9). An unregistered device gets an empty list.
+    /// Answers a query (RFC 9770, sections 7 to 9). A device that is not registered gets an empty list.
     ///
     /// # Errors
-    /// The payload of 4.00, if the cursor is past the last update.
+    /// The payload of a 4.00 response, if the cursor is past the last update.
     pub fn answer(&self, requester: Requester<'_>, query: Query) -> Result<Answer, TrlError> {
         let none = Updates::default();
         let updates = match requester {
@@ -271,7 +273,7 @@ impl RevocationList {
         diff(chosen, Cursor::At(cursor), more)
     }
 
-    /// The hashes behind `after` in their order, at most this many; and whether there are more.
+    /// Returns at most `most` hashes after the hash `after`, in their order, and true if there are more.
     pub fn page(&self, after: Option<&[u8]>, most: usize) -> (Vec<TokenHash>, bool) {
         let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut behind = self.revoked.range::<[u8], _>((begin, Bound::Unbounded)).map(|(hash, _)| hash.clone());

@@ -1,14 +1,17 @@
-//! The decision on a request to `/token`: whether a client may have an access token for a publisher (RFC 9200, section 5.8; RFC
-//! 9202, section 3.3).
+//! Decides on a request to `/token`: whether a client may have an access token for a publisher (RFC 9200, section 5.8;
+//! RFC 9202, section 3.3).
 //!
-//! A publisher has a protokey. The token is for it alone, a CWT that is sealed under
-//! [`Protokey::token_key`](super::protokey::Protokey::token_key); it has the name of the client, the rights, and the key of the session as `cnf`. The identifier of that key is a session identity that the
-//! server draws, and the key is that of this identity, so a token is revoked as a session is.
+//! The publisher has a protokey. The token is a CWT for this publisher only, sealed under
+//! [`Protokey::token_key`](super::protokey::Protokey::token_key). It contains the name of the client, the rights, and
+//! in `cnf` the key of the session. The identifier of the key is a session identity that the server draws at random,
+//! and the key is derived from this identity. So a token is revoked in the same way as a session.
 //!
-//! If the client asks for it and the publisher has an address, the server uploads the token to the publisher. The publisher may
-//! refuse it, and may be asked to open the session itself (draft-ietf-ace-workflow-and-params-04).
+//! If the client asks for an upload and the publisher has an address, the server uploads the token to the publisher.
+//! The publisher may refuse the token. The client may also ask that the publisher opens the session
+//! (draft-ietf-ace-workflow-and-params-04).
 //!
-//! A resource server with OSCORE (RFC 9203) shares a key with this server instead: the module `oscore` has its tokens.
+//! A resource server with OSCORE (RFC 9203) has no protokey, but shares another key with this server. The module
+//! `oscore` makes its tokens.
 
 mod oscore;
 
@@ -25,15 +28,15 @@ use tegmen_base::hex::to_hex;
 use tegmen_base::time::Instant;
 use tegmen_coap::Code;
 
-/// The label of the audience.
+/// The label of the audience in a request.
 const AUDIENCE: i64 = 5;
-/// Random bytes of a session identity.
+/// Number of random bytes in a session identity.
 const NONCE: usize = 12;
-/// Bytes of the identifier of a token.
+/// Number of bytes of the identifier of a token.
 const ID: usize = 8;
 
 impl<D: Devices> Introspection<'_, D> {
-    /// Answers the payload of a request to `/token`. `client` is the peer as it authenticated itself.
+    /// Answers the payload of a request to `/token`. `client` is the authenticated peer.
     pub fn token<C: Crypto>(
         &mut self,
         client: Option<Party<'_>>,
@@ -129,7 +132,7 @@ impl<D: Devices> Introspection<'_, D> {
     }
 }
 
-/// Draws the identity of a session, or of input material, at the device of this name.
+/// Draws a random identity at the device of this name, for a session or for input material.
 fn draw_identity<C: Crypto>(audience: &str, crypto: &mut C) -> String {
     format!("{audience};{}", to_hex(&draw::<NONCE, C>(crypto)))
 }
@@ -140,7 +143,7 @@ fn draw<const LEN: usize, C: Crypto>(crypto: &mut C) -> [u8; LEN] {
     drawn
 }
 
-/// The upload of a token; `None` if the publisher has no address. Its response to the client is to be completed.
+/// Returns the upload of a token; `None` if the publisher has no address. The caller replaces the response in `taken`.
 fn upload<C: Crypto>(publisher: &Publisher<'_>, token: &[u8], connect: Option<ConnectionRequest>) -> Option<Upload> {
     let address = publisher.address?;
     let request = TokenUpload { access_token: token.to_vec(), connect }.encode();
@@ -148,7 +151,8 @@ fn upload<C: Crypto>(publisher: &Publisher<'_>, token: &[u8], connect: Option<Co
     Some(Upload { address, key, request, taken: Reply::new(Code::SERVICE_UNAVAILABLE, Default::default()) })
 }
 
-/// The response if the publisher has the token: with the part of it that the client wants.
+/// Returns the response for the case that the publisher has the token. It contains the part of the token that the
+/// client wants.
 fn taken(response: TokenResponse, wants: Option<Returned>, hash: &[u8]) -> TokenResponse {
     let access_token = response.access_token.filter(|_| wants == Some(Returned::Token));
     let token_hash = (wants == Some(Returned::Hash)).then(|| hash.to_vec());
@@ -159,7 +163,7 @@ fn created(response: &TokenResponse) -> Reply {
     Reply::new(Code::CREATED, response.encode())
 }
 
-/// The answer to a refused request. All refusals that depend on devices are the same bytes.
+/// Makes the outcome of a refused request. All refusals that depend on devices have the same bytes as response.
 fn refuse(reason: Reason, asked: String) -> Outcome {
     let reply = match reason {
         Reason::NotAuthenticated => Reply::error(Code::UNAUTHORIZED, ErrorCode::INVALID_CLIENT),

@@ -1,4 +1,4 @@
-//! The rights of a subscriber at publishers with certificates, for each request.
+//! Checks the rights of a subscriber at publishers with certificates, for each request.
 
 use super::{NotGranted, ask};
 use crate::access::ace::{Aif, Hint, IntrospectionRequest, Right, Scope};
@@ -17,13 +17,15 @@ use tokio::runtime::Handle;
 /// Decides on the requests that the server of a subscriber receives: see
 /// [`ServerBuilder::policy_later`](tegmen_host::server::ServerBuilder::policy_later).
 ///
-/// Each request first needs the rights that the credentials of the server give to its sender. A sender with a
-/// certificate is a publisher, and delivers with PUT, POST, PATCH or iPATCH: with such a request the subscriber reads
-/// the path at the publisher. So the access control server has to allow GET of the path to the subscriber at this
-/// publisher. The subscriber asks the access control server about each request, so a change of a policy, a publisher or
-/// a subscriber holds from the next request on. A publisher with a certificate may send no other request.
+/// First, the credentials of the server must give the sender the right to make the request. A sender with a certificate
+/// is a publisher. It delivers data with PUT, POST, PATCH or iPATCH, and with such a request the subscriber reads the
+/// path at the publisher. So the access control server must also allow the subscriber to GET this path at this
+/// publisher. The subscriber asks the access control server about each request. So a change of a policy, a publisher or
+/// a subscriber is effective for the next request. A publisher with a certificate may send no request with another
+/// method.
 ///
-/// The publisher receives 4.03 if the access control server refuses, and 5.03 if it does not decide.
+/// The publisher receives 4.03 if the access control server refuses, and 5.03 if the access control server makes no
+/// decision.
 pub struct Deliveries {
     server: Session,
     runtime: Handle,
@@ -38,7 +40,7 @@ pub struct RefusedDelivery {
     pub publisher: String,
     /// The path of the request.
     pub path: String,
-    /// The reason.
+    /// The reason of the refusal.
     pub why: NotGranted,
 }
 
@@ -50,9 +52,10 @@ impl fmt::Display for RefusedDelivery {
 }
 
 impl Deliveries {
-    /// Asks over a session with the access control server in which this end proved its identity, on a runtime that runs during
-    /// the requests. `credentials` are those of the server that decides by this. `on_refusal` takes each refusal by the access
-    /// control server, and must return quickly.
+    /// Makes the decisions of a subscriber. `server` is a session with the access control server in which the
+    /// subscriber proved its identity. The runtime must run during the requests. `credentials` are the credentials of
+    /// the server whose requests are decided. `on_refusal` receives each refusal by the access control server, and must
+    /// return quickly.
     pub fn new(
         server: Session,
         runtime: Handle,
@@ -63,7 +66,8 @@ impl Deliveries {
         Self { server, runtime, local, on_refusal: Arc::new(on_refusal) }
     }
 
-    /// Decides on a request, or takes the authorization to decide later.
+    /// Decides on a request at once, or takes the [`Authorization`](tegmen_host::server::Authorization) from `later`
+    /// and returns `None`.
     pub fn decide(&self, request: &Request<'_>, later: &Later<'_>) -> Option<bool> {
         let principal = request.identity.principal;
         if self.local.decide(request) != Some(true) {
@@ -94,11 +98,11 @@ impl Deliveries {
     }
 }
 
-/// Asks whether this end may GET a path at the publisher whose certificate has this SHA-256, over a session with the access
-/// control server in which this end proved its identity.
+/// Asks if the subscriber may GET a path at the publisher whose certificate has this SHA-256. `server` is a session
+/// with the access control server in which the subscriber proved its identity.
 ///
 /// # Errors
-/// [`NotGranted`]: the server refuses, or does not decide.
+/// [`NotGranted`]: the server refuses, or makes no decision.
 pub async fn may_read(server: &Session, certificate: &Digest, path: &str) -> Result<(), NotGranted> {
     let scope = Scope::of(&Aif(vec![Right { path: path.to_owned(), permissions: GET }]));
     let request = IntrospectionRequest {
@@ -111,5 +115,5 @@ pub async fn may_read(server: &Session, certificate: &Digest, path: &str) -> Res
     if claims.scope == Some(scope) { Ok(()) } else { Err(NotGranted::Unexpected { code: Code::CREATED }) }
 }
 
-/// The bit of GET in the permissions of a scope (RFC 9237, section 3).
+/// The bit for GET in the permissions of a scope (RFC 9237, section 3).
 const GET: u64 = 1;

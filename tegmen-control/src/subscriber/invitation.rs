@@ -1,4 +1,4 @@
-//! Sessions that a publisher opens, because the subscriber asked the access control server for it.
+//! Sessions that a publisher opens because the subscriber asked the access control server for them.
 
 use super::{Introspector, NotGranted, granted};
 use crate::access::ace::trl::TokenHash;
@@ -14,37 +14,37 @@ use tegmen_host::credentials::{KeyStore as _, KeyTicket};
 use tegmen_host::provider::HostCrypto;
 use zeroize::Zeroizing;
 
-/// Sessions for which keys are kept at the same time.
+/// Maximum number of sessions whose keys are kept at the same time.
 const MOST: usize = 1 << 16;
-/// Handshakes of one publisher that wait for the access control server.
+/// Maximum number of handshakes of one publisher that wait for the answer of the access control server.
 const WAITING: usize = 64;
 
-/// The sessions that publishers are asked to open.
+/// The sessions that publishers were asked to open.
 #[derive(Default)]
 pub(super) struct Invited {
     keys: BTreeMap<String, Invitation>,
-    /// The handshakes of publishers that were asked, by the name of the publisher, until the access control server answers: a
-    /// publisher may be faster than that answer.
+    /// Handshakes that wait until the access control server answers, by the name of the publisher. A publisher may
+    /// begin its handshake before this answer arrives.
     waiting: BTreeMap<String, Waiting>,
 }
 
 #[derive(Default)]
 struct Waiting {
-    /// Questions to the access control server.
+    /// The number of open requests to the access control server for this publisher.
     questions: usize,
-    /// The session identities of the handshakes.
+    /// The waiting handshakes, each with its session identity.
     handshakes: Vec<(String, KeyTicket)>,
 }
 
 struct Invitation {
-    /// `None` if it is revoked.
+    /// The key of the session; `None` if it is revoked.
     key: Option<Zeroizing<Vec<u8>>>,
-    /// The hash of the token, by which it is revoked.
+    /// The hash of the token, by which the server names a revoked token.
     hash: TokenHash,
     until: Instant,
 }
 
-/// A question to the access control server. Its end decides on the handshakes that wait.
+/// An open request to the access control server. When it is dropped, the waiting handshakes are decided.
 struct Question<'a> {
     of: &'a Introspector,
     publisher: &'a str,
@@ -80,9 +80,9 @@ impl Drop for Question<'_> {
 /// A session that a publisher opens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExpectedSession {
-    /// The identity by which the subscriber's server knows the session.
+    /// The identity that names the session at the subscriber's server.
     pub identity: String,
-    /// Seconds for which the subscriber may use it; `None` if the server gives no limit.
+    /// Seconds for which the subscriber may use the session; `None` if the server gives no limit.
     pub expires_in: Option<u64>,
 }
 
@@ -91,11 +91,12 @@ impl Introspector {
         self.invited.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the access control server that a publisher opens a session with this subscriber at `address`, for these rights. Returns
-    /// when the publisher agreed. The server of this key store then takes the handshake of the publisher.
+    /// Asks the access control server to let a publisher open a session with this subscriber at `address`, for these
+    /// rights. Returns after the publisher agreed. The server that has this key store then accepts the handshake of the
+    /// publisher.
     ///
     /// # Errors
-    /// [`NotGranted`]. [`NotGranted::Later`] also has the refusal of a publisher that has not the resources for another session.
+    /// [`NotGranted`]. A publisher that does not have the resources for another session gives [`NotGranted::Later`].
     pub async fn invite(
         &self,
         publisher: &str,
@@ -146,7 +147,8 @@ impl Introspector {
         Ok((ExpectedSession { identity, expires_in }, Invitation { key: Some(key), hash, until }))
     }
 
-    /// Answers for a session that a publisher was asked to open. Returns the ticket of another one.
+    /// Answers the ticket of a handshake for a session that a publisher was asked to open. Returns the ticket if it is
+    /// for another session.
     pub(super) fn of_invited(&self, identity: &str, ticket: KeyTicket) -> Option<KeyTicket> {
         let publisher = SessionIdentity::parse(identity.as_bytes()).map(|identity| identity.publisher().to_owned())?;
         let mut invited = self.invited();
@@ -165,14 +167,14 @@ impl Introspector {
         }
     }
 
-    /// Forgets the keys that are revoked.
+    /// Deletes the revoked keys.
     pub(super) fn revoke(&self, revoked: &BTreeSet<TokenHash>) {
         for invitation in self.invited().keys.values_mut().filter(|invitation| revoked.contains(&invitation.hash)) {
             invitation.key = None;
         }
     }
 
-    /// True if the key of a session is revoked.
+    /// Returns true if the key of a session is revoked.
     pub(super) fn is_revoked(&self, identity: &str, revoked: &BTreeSet<TokenHash>) -> bool {
         match self.invited().keys.get(identity) {
             Some(invitation) => revoked.contains(&invitation.hash),

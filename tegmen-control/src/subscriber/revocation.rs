@@ -1,4 +1,4 @@
-//! The end of sessions whose keys are revoked.
+//! Ends sessions whose keys are revoked.
 
 use super::Introspector;
 use crate::access::ace::trl::TokenHash;
@@ -10,20 +10,21 @@ use std::time::Duration;
 use tegmen_host::client::ClientError;
 use tegmen_host::server::{self, Server};
 
-/// Interval at which the sessions are compared with a list that is not empty: a handshake whose key was given before the
-/// revocation may end after it, and a session may be resumed.
+/// The interval at which all sessions are compared with a list that is not empty. This is necessary because a handshake
+/// may end after the revocation of its key, and a session may be resumed.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 impl Introspector {
-    /// Ends the sessions of the subscriber's server whose keys the access control server revokes, and calls `ended` for each of
-    /// them. The peer may ask for a session again, with another identity.
+    /// Ends the sessions of the subscriber's server whose keys the access control server revokes, and calls `ended` for
+    /// each ended session. The peer may open a new session with another identity.
     ///
-    /// Observes the revocation list (RFC 9770) over the session with the access control server. While the list is not empty, it
-    /// also compares all sessions with it once a second, in time that grows with their number. It returns when the server ends
-    /// the observation: the caller starts it again.
+    /// Observes the revocation list (RFC 9770) over the session with the access control server. While the list is not
+    /// empty, this also compares all sessions with the list once a second. The time of a comparison grows with the
+    /// number of sessions. Returns when the access control server ends the observation. The caller then starts it
+    /// again.
     ///
     /// # Errors
-    /// [`ClientError`] if the list cannot be observed. The sessions stay as they are.
+    /// [`ClientError`] if the list cannot be observed. All sessions then stay open.
     pub async fn end_revoked(
         &self,
         subscriber: &Arc<Server>,

@@ -1,4 +1,5 @@
-//! The exchange of a client and a resource server at `/authz-info` in the OSCORE profile (RFC 9203, sections 4.1 and 4.2).
+//! The exchange between a client and a resource server at `/authz-info` in the OSCORE profile (RFC 9203, sections 4.1
+//! and 4.2).
 
 use super::oscore::{LONGEST, short};
 use tegmen_host::cbor::{Malformed, MapWriter, bytes, read_message};
@@ -8,7 +9,7 @@ const NONCE_1: i64 = 40;
 const NONCE_2: i64 = 42;
 const CLIENT_RECIPIENT_ID: i64 = 43;
 const SERVER_RECIPIENT_ID: i64 = 44;
-/// Maximum number of bytes of an ID: no algorithm of OSCORE takes more.
+/// Maximum number of bytes of a Recipient ID, because no algorithm of OSCORE allows more.
 const LONGEST_ID: usize = 7;
 
 /// The request of a client to `/authz-info` (section 4.1).
@@ -16,16 +17,16 @@ const LONGEST_ID: usize = 7;
 pub struct PostedToken {
     /// The token.
     pub access_token: Vec<u8>,
-    /// The part of the client in a new Security Context; `None` in an update of the rights.
+    /// The client's part of a new Security Context; `None` in an update of the rights.
     pub offer: Option<Offer>,
 }
 
-/// The part of one end in a new Security Context.
+/// The part of a new Security Context that one endpoint contributes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Offer {
     /// The nonce, N1 or N2, at most 64 bytes.
     pub nonce: Vec<u8>,
-    /// The Recipient ID of this end, at most 7 bytes.
+    /// The Recipient ID of this endpoint, at most 7 bytes.
     pub recipient_id: Vec<u8>,
 }
 
@@ -33,7 +34,7 @@ impl PostedToken {
     /// Reads a request.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are something else, or have one of nonce and Recipient ID without the other.
+    /// [`Malformed`] if the bytes are no such request, or contain only one of nonce and Recipient ID.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let (mut access_token, mut nonce, mut recipient_id) = (None, None, None);
         read_message(message, |label, decoder| {
@@ -54,7 +55,7 @@ impl PostedToken {
         Ok(Self { access_token: access_token.ok_or(Malformed::Missing(ACCESS_TOKEN))?, offer })
     }
 
-    /// Writes the request.
+    /// Encodes the request.
     pub fn encode(&self) -> Vec<u8> {
         let mut map = MapWriter::default();
         map.entry(ACCESS_TOKEN, |encoder| bytes(encoder, &self.access_token));
@@ -68,7 +69,7 @@ impl Offer {
     /// Reads the response of a resource server (section 4.2).
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are something else.
+    /// [`Malformed`] if the bytes are no such response.
     pub fn parse_response(message: &[u8]) -> Result<Self, Malformed> {
         let (mut nonce, mut recipient_id) = (None, None);
         read_message(message, |label, decoder| {
@@ -83,7 +84,7 @@ impl Offer {
         Ok(Self { nonce, recipient_id: recipient_id.ok_or(Malformed::Missing(SERVER_RECIPIENT_ID))? })
     }
 
-    /// Writes the response of a resource server.
+    /// Encodes the response of a resource server.
     pub fn encode_response(&self) -> Vec<u8> {
         let mut map = MapWriter::default();
         map.entry(NONCE_2, |encoder| bytes(encoder, &self.nonce));

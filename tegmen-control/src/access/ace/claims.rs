@@ -1,4 +1,4 @@
-//! Claims of a token (RFC 8392, RFC 8747, RFC 9200), in a CWT and in a response to introspection.
+//! The claims of a token (RFC 8392, RFC 8747, RFC 9200), in a CWT and in a response to an introspection.
 
 use super::key::Confirmation;
 use super::scope::{SCOPE, Scope};
@@ -14,7 +14,7 @@ const EXP: i64 = 4;
 const NBF: i64 = 5;
 const IAT: i64 = 6;
 const CTI: i64 = 7;
-/// Between the scope and the other claims, in a response to introspection.
+/// The label of `active`, between the labels of the scope and the later claims, in a response to an introspection.
 pub(super) const ACTIVE: i64 = 10;
 const EXI: i64 = 40;
 
@@ -27,19 +27,19 @@ pub struct Claims {
     pub subject: Option<String>,
     /// The resource server.
     pub audience: Option<String>,
-    /// The token is not valid from this time on.
+    /// The time from which on the token is not valid.
     pub expires: Option<u64>,
-    /// The token is not valid before this time.
+    /// The time before which the token is not valid.
     pub not_before: Option<u64>,
     /// The time of issue.
     pub issued_at: Option<u64>,
     /// The identifier of the token.
     pub id: Option<Vec<u8>>,
-    /// The key that the token is bound to.
+    /// The key that the client proves to have.
     pub cnf: Option<Confirmation>,
-    /// The rights.
+    /// The rights of the token.
     pub scope: Option<Scope>,
-    /// The profile.
+    /// The ACE profile.
     pub ace_profile: Option<Profile>,
     /// The nonce of the resource server. It proves that the token is fresh.
     pub cnonce: Option<Vec<u8>>,
@@ -52,21 +52,21 @@ impl Claims {
     /// Reads the claims set of a CWT.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are something else.
+    /// [`Malformed`] if the bytes are no claims set.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let mut claims = Self::default();
         read_message(message, |label, decoder| claims.take(label, decoder))?;
         Ok(claims)
     }
 
-    /// Writes the claims set.
+    /// Encodes the claims set.
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
         let mut map = MapWriter::default();
         self.write(None, &mut map);
         map.finish()
     }
 
-    /// Reads the claim of a label; false if there is none.
+    /// Reads the claim with this label; returns false if the label is no claim.
     pub(super) fn take(&mut self, label: i64, decoder: &mut Decoder<'_>) -> Result<bool, Malformed> {
         match label {
             ISS => self.issuer = Some(decoder.str()?.to_owned()),
@@ -86,7 +86,7 @@ impl Claims {
         Ok(true)
     }
 
-    /// Writes the claims, with `active` at its place.
+    /// Writes the claims. `active` is written in the position of its label.
     pub(super) fn write(&self, active: Option<bool>, map: &mut MapWriter) {
         map.optional(ISS, self.issuer.as_deref(), text);
         map.optional(SUB, self.subject.as_deref(), text);

@@ -15,14 +15,14 @@ use zeroize::Zeroizing;
 
 /// The tag of COSE_Encrypt0.
 const ENCRYPT0: u64 = 16;
-/// Bytes of a key of AES-CCM-16-128-256.
+/// Length of a key of AES-CCM-16-128-256 in bytes.
 pub const LONG_KEY_LEN: usize = 32;
 /// The label of the nonce in the unprotected header.
 const IV: u8 = 5;
 const NONCE: usize = 13;
 const TAG: usize = 16;
 
-/// The key of a token, which its issuer and its audience share.
+/// The key of a token, which the issuer and the audience of the token share.
 #[derive(Clone, Copy, Debug)]
 pub enum TokenKey<'k> {
     /// A key of AES-CCM-16-128-128.
@@ -43,11 +43,11 @@ impl<'k> From<&'k Secret<LONG_KEY_LEN>> for TokenKey<'k> {
     }
 }
 
-/// AES-CCM-16-128-256, which no record and no message of OSCORE uses.
+/// AES-CCM-16-128-256. No record, and no message of OSCORE, uses this algorithm.
 type LongCcm = Ccm<Aes256, U16, U13>;
 
 impl TokenKey<'_> {
-    /// The protected header: the algorithm by its number in the registry of COSE.
+    /// Returns the protected header, which contains the number of the algorithm in the COSE registry.
     const fn protected(&self) -> [u8; 4] {
         [0xa1, 0x01, 0x18, if matches!(self, Self::Short(_)) { 30 } else { 31 }]
     }
@@ -82,13 +82,13 @@ impl TokenKey<'_> {
     }
 }
 
-/// The bytes are no token under this key.
+/// The reason why bytes are no valid token under this key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotOpened {
-    /// They are no COSE_Encrypt0 of the algorithm, or its content is no claims set.
+    /// The bytes are no COSE_Encrypt0 with the algorithm, or their content is no claims set.
     #[error("no token of this form: {0}")]
     Malformed(#[from] Malformed),
-    /// They were sealed under another key, or changed.
+    /// The bytes were sealed under another key, or were changed.
     #[error("the token is of another issuer or for another audience")]
     NotAuthentic,
 }
@@ -99,7 +99,7 @@ impl From<minicbor::decode::Error> for NotOpened {
     }
 }
 
-/// Seals claims under a key that issuer and audience share.
+/// Seals claims under a key that the issuer and the audience share.
 pub fn seal<'k, C: Crypto>(claims: &Claims, key: impl Into<TokenKey<'k>>, crypto: &mut C) -> Vec<u8> {
     let key = key.into();
     let mut body = claims.encode();
@@ -144,7 +144,7 @@ pub fn open<'k, C: Crypto>(token: &[u8], key: impl Into<TokenKey<'k>>, crypto: &
     Ok(Claims::parse(&body)?)
 }
 
-/// Enc_structure: the additional authenticated data (RFC 9052, section 5.3).
+/// Returns Enc_structure, the additional authenticated data (RFC 9052, section 5.3).
 fn structure(protected: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut encoder = Encoder::new(Sink::new(&mut out));

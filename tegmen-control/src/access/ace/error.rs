@@ -41,7 +41,7 @@ pub struct ErrorResponse {
 }
 
 impl ErrorResponse {
-    /// An error without text.
+    /// Returns an error without a text.
     pub const fn new(error: ErrorCode) -> Self {
         Self { error, description: None, uri: None }
     }
@@ -49,7 +49,7 @@ impl ErrorResponse {
     /// Reads an error.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are something else, or have no code.
+    /// [`Malformed`] if the bytes are no such payload, or contain no code.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let (mut error, mut description, mut uri) = (None, None, None);
         read_message(message, |label, decoder| {
@@ -64,7 +64,7 @@ impl ErrorResponse {
         Ok(Self { error: error.ok_or(Malformed::Missing(ERROR))?, description, uri })
     }
 
-    /// Writes the error.
+    /// Encodes the error.
     pub fn encode(&self) -> Vec<u8> {
         let mut map = MapWriter::default();
         map.entry(ERROR, |encoder| integer(encoder, self.error.0));

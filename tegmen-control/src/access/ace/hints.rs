@@ -8,18 +8,18 @@ const AUTH_SERVER: i64 = 1;
 const KID: i64 = 2;
 const AUDIENCE: i64 = 5;
 
-/// The payload of a resource server's 4.01 to a request without a token.
+/// The payload of the 4.01 response of a resource server to a request without a token.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CreationHints {
     /// The URI of the authorization server.
     pub auth_server: Option<String>,
     /// The identifier of a key that the client should use.
     pub kid: Option<Vec<u8>>,
-    /// The audience to ask for.
+    /// The audience that the client should request.
     pub audience: Option<String>,
-    /// The scope to ask for.
+    /// The scope that the client should request.
     pub scope: Option<Scope>,
-    /// The nonce for the token request. It proves to the resource server that a token is fresh.
+    /// The nonce for the token request. With it, the resource server can verify that a token is fresh.
     pub cnonce: Option<Vec<u8>>,
 }
 
@@ -27,7 +27,7 @@ impl CreationHints {
     /// Reads hints.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are something else.
+    /// [`Malformed`] if the bytes are no such payload.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let mut hints = Self::default();
         read_message(message, |label, decoder| {
@@ -44,7 +44,7 @@ impl CreationHints {
         Ok(hints)
     }
 
-    /// Writes the hints.
+    /// Encodes the hints.
     pub fn encode(&self) -> Vec<u8> {
         let mut map = MapWriter::default();
         map.optional(AUTH_SERVER, self.auth_server.as_deref(), text);

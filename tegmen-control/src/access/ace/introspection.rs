@@ -9,21 +9,21 @@ use zeroize::Zeroizing;
 const TOKEN: i64 = 11;
 const TOKEN_TYPE_HINT: i64 = 33;
 
-/// The kind of token that a resource server assumes in its question.
+/// The kind of token that a resource server assumes in its request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Hint {
-    /// By name.
+    /// The kind by its name.
     Name(String),
-    /// By number, as for a token of proof of possession in RFC 9200, figure 14.
+    /// The kind by its number, as for a proof-of-possession token in RFC 9200, figure 14.
     Number(i64),
 }
 
 /// A request to `/introspect`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct IntrospectionRequest {
-    /// The rights that the resource server asks about. RFC 9200 has no such parameter; other servers ignore it.
+    /// The rights about which the resource server asks. RFC 9200 has no such parameter, and other servers ignore it.
     pub scope: Option<Scope>,
-    /// The token, or a reference to one. The message may have it as bytes or as text.
+    /// The token, or a reference to a token. The message may contain it as bytes or as text.
     pub token: Vec<u8>,
     /// The kind of the token.
     pub hint: Option<Hint>,
@@ -33,7 +33,7 @@ impl IntrospectionRequest {
     /// Reads a request.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are something else, or have no token.
+    /// [`Malformed`] if the bytes are no such request, or contain no token.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let (mut token, mut hint, mut scope) = (None, None, None);
         read_message(message, |label, decoder| {
@@ -50,7 +50,7 @@ impl IntrospectionRequest {
         Ok(Self { scope, token: token.ok_or(Malformed::Missing(TOKEN))?, hint })
     }
 
-    /// Writes the request, the token as bytes.
+    /// Encodes the request, with the token as bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut map = MapWriter::default();
         map.optional(SCOPE, self.scope.as_ref(), |encoder, scope| scope.write(encoder));
@@ -63,17 +63,18 @@ impl IntrospectionRequest {
     }
 }
 
-/// The response to introspection: 2.01.
+/// The 2.01 response to an introspection.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct IntrospectionResponse {
-    /// True if the token is valid now. For another token the response has no claims (RFC 7662, section 2.2).
+    /// True if the token is valid now. The response for a token that is not valid has no claims (RFC 7662, section
+    /// 2.2).
     pub active: bool,
     /// The claims of a valid token.
     pub claims: Claims,
 }
 
 impl IntrospectionResponse {
-    /// The response about a token that is unknown, expired, revoked or about others.
+    /// Returns the response for a token that is unknown, expired, revoked, or not for this resource server.
     pub fn inactive() -> Self {
         Self::default()
     }
@@ -81,7 +82,7 @@ impl IntrospectionResponse {
     /// Reads a response.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are something else, or lack the state of the token.
+    /// [`Malformed`] if the bytes are no such response, or do not state if the token is active.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let mut active = None;
         let mut claims = Claims::default();
@@ -95,7 +96,7 @@ impl IntrospectionResponse {
         Ok(Self { active: active.ok_or(Malformed::Missing(ACTIVE))?, claims })
     }
 
-    /// Writes the response.
+    /// Encodes the response.
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
         let mut map = MapWriter::default();
         self.claims.write(Some(self.active), &mut map);

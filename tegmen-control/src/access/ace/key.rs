@@ -22,12 +22,12 @@ const Y: i64 = -3;
 const EC2: i64 = 2;
 const SYMMETRIC: i64 = 4;
 
-/// The key that the holder of a token proves to have.
+/// The key that the holder of a token proves to have, in the claim or parameter `cnf`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Confirmation {
     /// The key itself.
     Key(CoseKey),
-    /// The identifier of a key that both ends have.
+    /// The identifier of a key that client and resource server have.
     Kid(Vec<u8>),
     /// The input material of an OSCORE Security Context (RFC 9203, section 3.2.1).
     Osc(InputMaterial),
@@ -68,7 +68,7 @@ impl Confirmation {
 pub struct CoseKey {
     /// The identifier.
     pub kid: Option<Vec<u8>>,
-    /// The algorithm that the key is for, by its number in the registry of COSE.
+    /// The algorithm for which the key is used, by its number in the COSE registry.
     pub algorithm: Option<i64>,
     /// The key.
     pub material: Material,
@@ -79,9 +79,9 @@ pub struct CoseKey {
 pub enum Material {
     /// A secret key; the bytes are wiped on drop.
     Symmetric(Zeroizing<Vec<u8>>),
-    /// A public key on an elliptic curve of two coordinates.
+    /// A public key on an elliptic curve, with two coordinates.
     Ec2 {
-        /// The curve by its number in the registry of COSE: 1 is P-256.
+        /// The curve, by its number in the COSE registry: 1 is P-256.
         curve: i64,
         /// The x-coordinate.
         x: Vec<u8>,
@@ -100,7 +100,7 @@ impl fmt::Debug for Material {
 }
 
 impl CoseKey {
-    /// A secret key, without an identifier.
+    /// Makes a secret key without an identifier.
     pub fn symmetric(key: &[u8]) -> Self {
         Self { kid: None, algorithm: None, material: Material::Symmetric(Zeroizing::new(key.to_vec())) }
     }
@@ -135,7 +135,8 @@ impl CoseKey {
         Ok(Self { kid, algorithm, material })
     }
 
-    /// The labels ascend by the order of their encodings (RFC 8949, section 4.2.1): negative ones come last.
+    /// Writes the key. The labels are in the order of their encodings (RFC 8949, section 4.2.1), so negative labels
+    /// come last.
     fn write(&self, map: &mut MapWriter) {
         let kty = if matches!(self.material, Material::Symmetric(_)) { SYMMETRIC } else { EC2 };
         map.entry(KTY, |encoder| integer(encoder, kty));

@@ -1,4 +1,5 @@
-//! The input material of an OSCORE Security Context, and the derivation of that context (RFC 9203, sections 3.2.1 and 4.3).
+//! The input material of an OSCORE Security Context, and the derivation of the context (RFC 9203, sections 3.2.1 and
+//! 4.3).
 
 use minicbor::data::Type;
 use minicbor::{Decoder, Encoder};
@@ -19,25 +20,25 @@ const CONTEXT_ID: i64 = 6;
 
 /// The version of OSCORE (RFC 8613, section 5.4).
 const OSCORE_VERSION: u64 = 1;
-/// Numbers and names of HKDF with SHA-256 in the registry of COSE: as an HMAC, and as a key derivation.
+/// The numbers and the names of HKDF with SHA-256 in the COSE registry: as an HMAC algorithm, and as a key derivation.
 const HKDF_SHA_256: [(i64, &str); 2] = [(5, "HMAC 256/256"), (-10, "direct+HKDF-SHA-256")];
-/// Least bytes of a master secret.
+/// Minimum number of bytes of a Master Secret.
 const MIN_SECRET: usize = 16;
-/// Maximum number of bytes of an identifier of the input material, of a salt and of a nonce.
+/// Maximum number of bytes of an identifier of input material, of a salt, and of a nonce.
 pub(super) const LONGEST: usize = 64;
-/// Maximum number of bytes of an ID Context, as in the file of a context.
+/// Maximum number of bytes of an ID Context, the same as in the file of a context.
 const LONGEST_CONTEXT_ID: usize = 16;
 
-/// OSCORE_Input_Material: the secret and the parameters of a Security Context. The secret is wiped on drop.
+/// OSCORE_Input_Material: the Master Secret and the parameters of a Security Context. The secret is wiped on drop.
 #[derive(Clone, PartialEq, Eq)]
 pub struct InputMaterial {
-    /// The identifier, by which an update of the rights names the material.
+    /// The identifier, with which an update of the rights names the material.
     pub id: Vec<u8>,
     /// The Master Secret, at least 16 bytes.
     pub master_secret: Zeroizing<Vec<u8>>,
     /// The AEAD Algorithm.
     pub aead: Aead,
-    /// The input to the Master Salt; it may be empty.
+    /// The input to the Master Salt, which may be empty.
     pub salt: Vec<u8>,
     /// The ID Context, at most 16 bytes.
     pub context_id: Option<Vec<u8>>,
@@ -49,16 +50,16 @@ impl fmt::Debug for InputMaterial {
     }
 }
 
-/// The reason why two ends with this material have no Security Context.
+/// The reason why two endpoints with this material cannot have a Security Context.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NoContext {
-    /// The ends have the same Recipient ID, so both keys would be the same.
+    /// The endpoints have the same Recipient ID, so their two keys would be the same.
     #[error("both ends chose the same Recipient ID")]
     SameIds,
-    /// A Recipient ID is longer than the algorithm takes.
+    /// A Recipient ID is longer than the algorithm allows.
     #[error("a Recipient ID is longer than the {max} bytes that the algorithm takes")]
     IdTooLong {
-        /// The most bytes.
+        /// Maximum number of bytes.
         max: usize,
     },
 }
@@ -70,8 +71,9 @@ impl InputMaterial {
         Self { id, master_secret, aead: Aead::default(), salt: Vec::new(), context_id: None }
     }
 
-    /// Reads the material. Another algorithm than HKDF with SHA-256, an AEAD that is not built here, and a parameter that is not
-    /// in RFC 9203 are refused: a resource server must not ignore any of them (section 4.2).
+    /// Reads the material. A resource server must not ignore any parameter (section 4.2). So this refuses an algorithm
+    /// other than HKDF with SHA-256, an AEAD that this build does not contain, and a parameter that RFC 9203 does not
+    /// define.
     pub(super) fn read(decoder: &mut Decoder<'_>) -> Result<Self, Malformed> {
         let entries = decoder.clone().map()?;
         let (mut id, mut master_secret, mut aead) = (None, None, Aead::default());
@@ -121,7 +123,7 @@ impl InputMaterial {
         map.optional(CONTEXT_ID, self.context_id.as_deref(), bytes);
     }
 
-    /// Returns the Master Salt: the salt, N1 and N2, each as a string of bytes in CBOR (section 4.3).
+    /// Returns the Master Salt: the salt, N1 and N2, each as a CBOR byte string (section 4.3).
     pub fn master_salt(&self, nonces: &Nonces<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         let mut encoder = Encoder::new(Sink::new(&mut out));
@@ -133,8 +135,8 @@ impl InputMaterial {
         out
     }
 
-    /// Returns the Security Context of an end with this Sender ID and this Recipient ID (section 4.3). It has no end and allows
-    /// the other end everything; the caller sets both.
+    /// Returns the Security Context of an endpoint with this Sender ID and this Recipient ID (section 4.3). The context
+    /// never expires, and allows the other endpoint all requests. The caller sets both limits.
     ///
     /// # Errors
     /// [`NoContext`].
@@ -166,22 +168,22 @@ impl InputMaterial {
     }
 }
 
-/// The nonces of both ends, which are new for each Security Context.
+/// The nonces of both endpoints. They are new for each Security Context.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Nonces<'n> {
-    /// N1.
+    /// The nonce N1 of the client.
     pub client: &'n [u8],
-    /// N2.
+    /// The nonce N2 of the resource server.
     pub server: &'n [u8],
 }
 
-/// Reads a string of at most this many bytes.
+/// Reads a byte string of at most `longest` bytes.
 pub(super) fn short(label: i64, decoder: &mut Decoder<'_>, longest: usize) -> Result<Vec<u8>, Malformed> {
     let bytes = decoder.bytes()?;
     if bytes.len() > longest { Err(Malformed::Value(label)) } else { Ok(bytes.to_vec()) }
 }
 
-/// Reads the number or the name of an algorithm; `None` if `known` does not have it.
+/// Reads the number or the name of an algorithm; returns `None` if `known` does not contain it.
 fn named<'k, T>(decoder: &mut Decoder<'_>, mut known: impl Iterator<Item = (i64, &'k str, T)>) -> Option<T> {
     let found = if decoder.datatype().ok()? == Type::String {
         let name = decoder.str().ok()?;

@@ -8,7 +8,7 @@ use tegmen_host::cbor::{Malformed, Sink, Written, read_array};
 /// Maximum number of rights of a scope.
 pub const MAX_RIGHTS: usize = 64;
 
-/// The label of a scope in each message.
+/// The label of a scope in every message.
 pub(super) const SCOPE: i64 = 9;
 
 /// A path and the methods that may be used there (RFC 9237, section 3).
@@ -16,16 +16,16 @@ pub(super) const SCOPE: i64 = 9;
 pub struct Right {
     /// The path as the local part of a URI.
     pub path: String,
-    /// The set of methods: bit 0 is GET, and so on as in [`Methods`]; bits from 32 on are rights on resources that the request
-    /// creates.
+    /// The set of methods. Bit 0 is GET, and the following bits are in the order of [`Methods`]. Bits from 32 on are
+    /// rights on resources that the request creates.
     pub permissions: u64,
 }
 
 impl Right {
-    /// Bits of the methods of CoAP.
+    /// The bits of the methods of CoAP.
     const METHODS: u64 = 0x7f;
 
-    /// The methods; `None` if a bit is set that stands for no method of CoAP.
+    /// Returns the methods; `None` if a bit is set that does not belong to a method of CoAP.
     pub fn methods(&self) -> Option<Methods> {
         (self.permissions & !Self::METHODS == 0).then_some(Methods((self.permissions & Self::METHODS) as u8))
     }
@@ -36,17 +36,17 @@ impl Right {
 pub struct Aif(pub Vec<Right>);
 
 impl Aif {
-    /// Reads the CBOR array of a scope of bytes.
+    /// Reads the CBOR array of a scope that is given as bytes.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are something else, or have more than [`MAX_RIGHTS`] rights.
+    /// [`Malformed`] if the bytes are no such array, or contain more than [`MAX_RIGHTS`] rights.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut decoder = Decoder::new(bytes);
         let aif = Self::read(&mut decoder)?;
         if decoder.position() == bytes.len() { Ok(aif) } else { Err(Malformed::Syntax) }
     }
 
-    /// Writes the CBOR array.
+    /// Encodes the CBOR array.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let written = self.write(&mut Encoder::new(Sink::new(&mut out)));
@@ -78,24 +78,24 @@ impl Aif {
     }
 }
 
-/// A scope in the form in which it came.
+/// A scope in the form in which it was received.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Scope {
-    /// Words that both ends know.
+    /// Words whose meaning both endpoints know.
     Text(String),
-    /// Bytes, as RFC 9200, section 5.8.1, has it; an AIF scope within them where the bytes are one.
+    /// Bytes (RFC 9200, section 5.8.1). They may contain an AIF scope.
     Bytes(Vec<u8>),
-    /// An AIF scope that is not wrapped in bytes, as some implementations send it.
+    /// An AIF scope that is not wrapped in a byte string, as some implementations send it.
     Aif(Aif),
 }
 
 impl Scope {
-    /// An AIF scope as a string of bytes, which is the form of RFC 9200.
+    /// Returns an AIF scope as a byte string, which is the form of RFC 9200.
     pub fn of(aif: &Aif) -> Self {
         Self::Bytes(aif.encode())
     }
 
-    /// The rights, if the scope has the form of RFC 9237.
+    /// Returns the rights, if the scope has the form of RFC 9237.
     pub fn rights(&self) -> Option<Aif> {
         match self {
             Self::Text(_) => None,

@@ -1,4 +1,4 @@
-//! Messages of the RFCs, both directions against the crate dcaf, and properties of the parsers.
+//! Tests with the messages of the RFCs, tests in both directions against the crate dcaf, and properties of the parsers.
 
 mod oracle;
 mod oscore;
@@ -57,7 +57,7 @@ fn a_request_for_a_token_with_a_referenced_key() {
     assert_eq!(*request.encode(), message);
 }
 
-/// Figure 2 of RFC 9200, whose bytes are in figure 3.
+/// Figure 2 of RFC 9200. The bytes of this message are in figure 3.
 #[test]
 fn creation_hints() {
     let message = bytes(

@@ -1,5 +1,6 @@
-//! The request for a token and its response (RFC 9200, section 5.8; RFC 9201). The parameters of an upload by the server have
-//! the labels of draft-ietf-ace-workflow-and-params-04, which may change before it is an RFC.
+//! The request for a token and its response (RFC 9200, section 5.8; RFC 9201). The parameters for an upload by the
+//! server have the labels of draft-ietf-ace-workflow-and-params-04. These labels may change before the draft becomes an
+//! RFC.
 
 use super::key::Confirmation;
 use super::scope::{SCOPE, Scope};
@@ -26,7 +27,7 @@ const TO_RS: i64 = 50;
 pub struct GrantType(pub i64);
 
 impl GrantType {
-    /// The client authenticates itself. The default.
+    /// The client authenticates itself with its own credentials. This is the default.
     pub const CLIENT_CREDENTIALS: Self = Self(2);
 }
 
@@ -35,9 +36,9 @@ impl GrantType {
 pub struct TokenType(pub i64);
 
 impl TokenType {
-    /// The owner of the token is allowed to use it.
+    /// Every holder of the token may use it.
     pub const BEARER: Self = Self(1);
-    /// A client that uses the token proves that it has the key of its `cnf`.
+    /// A client that uses the token must prove that it has the key in `cnf`.
     pub const POP: Self = Self(2);
 }
 
@@ -50,17 +51,18 @@ impl Profile {
     pub const COAP_DTLS: Self = Self(1);
     /// OSCORE (RFC 9203).
     pub const COAP_OSCORE: Self = Self(2);
-    /// EDHOC and OSCORE (draft-ietf-ace-edhoc-oscore-profile). IANA has assigned no number yet; this one is free.
+    /// EDHOC and OSCORE (draft-ietf-ace-edhoc-oscore-profile). IANA has assigned no number yet; the number 4 is
+    /// unassigned.
     pub const COAP_EDHOC_OSCORE: Self = Self(4);
 }
 
-/// The part of a token that its client gets if the server uploaded the token to the resource server
+/// The part of a token that the client receives if the server has uploaded the token to the resource server
 /// (draft-ietf-ace-workflow-and-params-04, section 3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Returned {
     /// Neither the token nor its hash.
     Nothing,
-    /// The hash of the token, as a revocation list has it.
+    /// The hash of the token, in the form of a revocation list.
     Hash,
     /// The token.
     Token,
@@ -86,23 +88,25 @@ impl Returned {
 /// A request to `/token`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TokenRequest {
-    /// The key that the token shall be bound to.
+    /// The key to which the token shall be bound.
     pub req_cnf: Option<Confirmation>,
     /// The resource server.
     pub audience: Option<String>,
-    /// The rights.
+    /// The requested rights.
     pub scope: Option<Scope>,
     /// The name of the client.
     pub client_id: Option<String>,
     /// The grant type.
     pub grant_type: Option<GrantType>,
-    /// True if the client asks for the profile of the resource server (the parameter is there, with the value null).
+    /// True if the client asks for the profile of the resource server. The message then has the parameter with the
+    /// value null.
     pub ace_profile: bool,
-    /// The nonce of the resource server's creation hints, which proves to it that a token is fresh.
+    /// The nonce from the creation hints of the resource server. With it, the resource server can verify that a token
+    /// is fresh.
     pub cnonce: Option<Vec<u8>>,
-    /// The server is to upload the token to the resource server; the part of it that the client wants.
+    /// The part of the token that the client wants, if it asks the server to upload the token to the resource server.
     pub upload: Option<Returned>,
-    /// The bytes for the resource server that go with the token, in the upload.
+    /// The bytes that the server sends to the resource server together with the token, in the upload.
     pub to_rs: Option<Vec<u8>>,
 }
 
@@ -110,7 +114,7 @@ impl TokenRequest {
     /// Reads a request.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are something else.
+    /// [`Malformed`] if the bytes are no such request.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let mut request = Self::default();
         read_message(message, |label, decoder| {
@@ -134,7 +138,7 @@ impl TokenRequest {
         Ok(request)
     }
 
-    /// Writes the request.
+    /// Encodes the request.
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
         let mut map = MapWriter::default();
         map.map(REQ_CNF, self.req_cnf.as_ref(), |map, cnf| cnf.write(map));
@@ -150,18 +154,18 @@ impl TokenRequest {
     }
 }
 
-/// The response that grants a token: 2.01.
+/// The 2.01 response that grants a token.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TokenResponse {
-    /// The token, opaque to the client. `None` only if [`Self::uploaded`] is true.
+    /// The token, which is opaque to the client. It is `None` only if [`Self::uploaded`] is true.
     pub access_token: Option<Vec<u8>>,
     /// Seconds for which the token is valid.
     pub expires_in: Option<u64>,
-    /// The key that the token is bound to, where the client did not choose it.
+    /// The key to which the token is bound, if the client did not choose it.
     pub cnf: Option<Confirmation>,
-    /// The rights, where they are others than those asked for.
+    /// The granted rights, if they differ from the requested rights.
     pub scope: Option<Scope>,
-    /// The kind of the token; proof of possession where it is missing.
+    /// The kind of the token. If it is missing, the kind is proof of possession.
     pub token_type: Option<TokenType>,
     /// The profile.
     pub ace_profile: Option<Profile>,
@@ -169,7 +173,7 @@ pub struct TokenResponse {
     pub rs_cnf: Option<Confirmation>,
     /// The result of the upload, if the server tried one: true if the resource server has the token.
     pub uploaded: Option<bool>,
-    /// The hash of the token, as a revocation list has it.
+    /// The hash of the token, in the form of a revocation list.
     pub token_hash: Option<Vec<u8>>,
 }
 
@@ -177,7 +181,8 @@ impl TokenResponse {
     /// Reads a response.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are something else, or have no token although the resource server does not have it.
+    /// [`Malformed`] if the bytes are no such response, or contain no token although the resource server does not have
+    /// it.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let mut response = Self::default();
         read_message(message, |label, decoder| {
@@ -205,7 +210,7 @@ impl TokenResponse {
         if is_whole { Ok(response) } else { Err(Malformed::Missing(ACCESS_TOKEN)) }
     }
 
-    /// Writes the response.
+    /// Encodes the response.
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
         let mut map = MapWriter::default();
         map.optional(ACCESS_TOKEN, self.access_token.as_deref(), bytes);

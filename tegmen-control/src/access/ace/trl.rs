@@ -10,26 +10,26 @@ const DIFF_SET: i64 = 1;
 const CURSOR: i64 = 2;
 const MORE: i64 = 3;
 
-/// Longest answer in bytes that is read: about 30,000 hashes.
+/// Maximum number of bytes of an answer that is read: about 30,000 hashes.
 pub const MAX_LIST: usize = 1 << 20;
 
 /// The hash of a token in the binary format of RFC 6920, section 6: the number of the hash function, and the hash.
 pub type TokenHash = Vec<u8>;
 
-/// The query of a GET, from the values of its Uri-Query options.
+/// The query of a GET request, from the values of its Uri-Query options.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Query {
-    /// Maximum number of updates, 0 for all; `None` requests the whole list.
+    /// Maximum number of updates, where 0 means all. `None` requests the whole list.
     pub diff: Option<u64>,
-    /// The cursor of an earlier answer, behind which the updates begin.
+    /// The cursor of an earlier answer. The requested updates begin after it.
     pub cursor: Option<u64>,
 }
 
 impl Query {
-    /// Reads the values of the Uri-Query options; unknown ones are ignored.
+    /// Reads the values of the Uri-Query options. Unknown options are ignored.
     ///
     /// # Errors
-    /// The error to answer 4.00 with: a value that is no number, a parameter that comes twice, or a cursor without `diff`.
+    /// The error for a 4.00 response: a value is no number, a parameter occurs twice, or a cursor has no `diff`.
     pub fn parse<'q>(options: impl IntoIterator<Item = &'q [u8]>) -> Result<Self, TrlError> {
         let (mut diff, mut cursor) = (None, None);
         let mut wrong = false;
@@ -56,10 +56,10 @@ impl Query {
     }
 }
 
-/// The index of the last update in an answer.
+/// The index of the last update in an answer, or null.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cursor {
-    /// There is none: no update yet, or updates that are no longer kept. Null in the message.
+    /// There is no index, because there is no update yet, or the updates are no longer kept. The message contains null.
     Null,
     /// The index of the last update that the answer contains.
     At(u64),
@@ -68,29 +68,29 @@ pub enum Cursor {
 /// One update of the list.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Update {
-    /// Hashes that left the list, because their tokens expired.
+    /// Hashes that were removed from the list, because their tokens expired.
     pub removed: Vec<TokenHash>,
-    /// Hashes that entered the list, because their tokens were revoked.
+    /// Hashes that were added to the list, because their tokens were revoked.
     pub added: Vec<TokenHash>,
 }
 
-/// The answer to a query: 2.05.
+/// The 2.05 response to a query.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// The whole list.
     Full {
         /// The hashes of all revoked tokens that are not expired.
         hashes: Vec<TokenHash>,
-        /// The cursor for a later query of updates.
+        /// The cursor for a later query that requests updates.
         cursor: Option<Cursor>,
     },
-    /// Updates.
+    /// Updates of the list.
     Diff {
         /// The updates, the latest first.
         updates: Vec<Update>,
         /// The cursor of the last of these updates.
         cursor: Option<Cursor>,
-        /// True if further updates exist, or, with [`Cursor::Null`], if updates are lost and the whole list is needed.
+        /// True if further updates exist. With [`Cursor::Null`]: true if updates are lost and the whole list is needed.
         more: Option<bool>,
     },
 }
@@ -99,7 +99,7 @@ impl Answer {
     /// Reads an answer.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are something else, or longer than [`MAX_LIST`].
+    /// [`Malformed`] if the bytes are no such answer, or longer than [`MAX_LIST`].
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let (mut full, mut diff, mut cursor, mut more) = (None, None, None, None);
         read_message_of(message, MAX_LIST, |label, decoder| {
@@ -120,7 +120,7 @@ impl Answer {
         }
     }
 
-    /// Writes the answer.
+    /// Encodes the answer.
     pub fn encode(&self) -> Vec<u8> {
         let mut map = MapWriter::default();
         match self {
@@ -185,20 +185,20 @@ fn write_cursor(encoder: &mut Encoder<Sink<'_>>, cursor: Cursor) -> Written {
     }
 }
 
-/// The number of an error at the list (RFC 9770, section 14, registry "ACE Token Revocation List Errors").
+/// The number of an error of the revocation list (RFC 9770, section 14, registry "ACE Token Revocation List Errors").
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TrlErrorId(pub i64);
 
 impl TrlErrorId {
     /// The value of a parameter is invalid.
     pub const INVALID_VALUE: Self = Self(0);
-    /// The parameters do not go together.
+    /// The combination of parameters is not valid.
     pub const INVALID_SET: Self = Self(1);
     /// The cursor is past the last update.
     pub const OUT_OF_BOUND_CURSOR: Self = Self(2);
 }
 
-/// The entry `ace-trl-error` of concise problem details (RFC 9290), the payload of a 4.00.
+/// The entry `ace-trl-error` of concise problem details (RFC 9290), which are the payload of a 4.00 response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TrlError {
     /// The error.
@@ -207,16 +207,16 @@ pub struct TrlError {
     pub cursor: Option<Cursor>,
 }
 
-/// Key of the entry among the custom problem details.
+/// The key of the entry among the custom problem details.
 const ACE_TRL_ERROR: i64 = 1;
 const ERROR_ID: i64 = 0;
 const ERROR_CURSOR: i64 = 1;
 
 impl TrlError {
-    /// Reads problem details that have the entry.
+    /// Reads problem details that contain the entry.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are something else.
+    /// [`Malformed`] if the bytes are no such problem details.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let (mut error, mut cursor) = (None, None);
         read_message_of(message, MAX_LIST, |label, decoder| {
@@ -236,7 +236,7 @@ impl TrlError {
         Ok(Self { error: error.ok_or(Malformed::Missing(ACE_TRL_ERROR))?, cursor })
     }
 
-    /// Writes problem details with this one entry.
+    /// Encodes problem details with only this entry.
     pub fn encode(&self) -> Vec<u8> {
         let mut problem = MapWriter::default();
         problem.map(ACE_TRL_ERROR, Some(self), |map, Self { error, cursor }| {

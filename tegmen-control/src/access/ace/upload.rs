@@ -1,6 +1,6 @@
-//! The upload of a token to a publisher by the access control server (draft-ietf-ace-workflow-and-params-04), and the request of
-//! a subscriber to be connected to by the publisher (T. Kothmayr and others, "A DTLS Based End-To-End Security Architecture for
-//! the Internet of Things with Two-Way Authentication", section IV).
+//! The upload of a token to a publisher by the access control server (draft-ietf-ace-workflow-and-params-04), and the
+//! request of a subscriber that the publisher connects to it (T. Kothmayr and others, "A DTLS Based End-To-End Security
+//! Architecture for the Internet of Things with Two-Way Authentication", section IV).
 
 use minicbor::Decoder;
 use std::net::{IpAddr, SocketAddr};
@@ -8,13 +8,13 @@ use tegmen_host::cbor::{Malformed, MapWriter, bytes, read_map, read_message};
 use zeroize::Zeroizing;
 
 const ACCESS_TOKEN: i64 = 1;
-/// A label of the range for private use.
+/// A label from the range for private use.
 const CONNECT: i64 = -65_537;
 /// The label of the address in a connection request.
 const ADDRESS: i64 = 1;
 
-/// The address at which a subscriber waits for the publisher's handshake. In `to_rs` of a token request it is
-/// `{1: [address, port]}`, with an address of 4 or 16 bytes.
+/// The address at which a subscriber waits for the publisher's handshake. The parameter `to_rs` of a token request
+/// contains it as `{1: [address, port]}`, with an address of 4 or 16 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConnectionRequest {
     /// The address and the UDP port.
@@ -25,14 +25,14 @@ impl ConnectionRequest {
     /// Reads a request.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are something else.
+    /// [`Malformed`] if the bytes are no such request.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let mut address = None;
         read_message(message, |label, decoder| take_address(label, decoder, &mut address))?;
         Ok(Self { address: address.ok_or(Malformed::Missing(ADDRESS))? })
     }
 
-    /// Writes the request.
+    /// Encodes the request.
     pub fn encode(&self) -> Vec<u8> {
         let mut map = MapWriter::default();
         self.write(&mut map);
@@ -83,7 +83,7 @@ fn take_address(label: i64, decoder: &mut Decoder<'_>, address: &mut Option<Sock
 pub struct TokenUpload {
     /// The token.
     pub access_token: Vec<u8>,
-    /// The publisher is to open the session; `None` if the subscriber does.
+    /// The address to which the publisher must open the session; `None` if the subscriber opens it.
     pub connect: Option<ConnectionRequest>,
 }
 
@@ -91,7 +91,7 @@ impl TokenUpload {
     /// Reads a request.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are something else.
+    /// [`Malformed`] if the bytes are no such request.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let (mut access_token, mut connect) = (None, None);
         read_message(message, |label, decoder| {
@@ -105,7 +105,7 @@ impl TokenUpload {
         Ok(Self { access_token: access_token.ok_or(Malformed::Missing(ACCESS_TOKEN))?, connect })
     }
 
-    /// Writes the request.
+    /// Encodes the request.
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
         let mut map = MapWriter::default();
         map.map(CONNECT, self.connect.as_ref(), |map, connect| connect.write(map));

@@ -1,4 +1,4 @@
-//! Properties of the keys and messages of enrolment.
+//! Tests of properties of the keys and messages of enrolment.
 
 use super::*;
 use proptest::prelude::*;

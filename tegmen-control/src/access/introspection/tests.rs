@@ -1,4 +1,5 @@
-//! Decisions, and attacks that succeed in paper mode or on a mutant and fail by default.
+//! Tests of decisions, and of attacks that succeed in paper mode or on a faulty server, and fail with the default
+//! settings.
 
 mod attacks;
 
@@ -49,7 +50,7 @@ fn protokey() -> Protokey {
     Protokey::new(&[7; 32]).expect("32 bytes")
 }
 
-/// A server. Two servers share only devices and policy.
+/// A server for tests. Two such servers share only the devices and the policy.
 struct Server {
     devices: Known,
     policy: TestedPolicy,
@@ -91,7 +92,7 @@ fn request(token: &[u8], hint: Option<&str>, rights: Option<&[(&str, u64)]>) -> 
     IntrospectionRequest { scope, token: token.to_vec(), hint: hint.map(|hint| Hint::Name(hint.to_owned())) }.encode()
 }
 
-/// The key that a subscriber gets, if it gets one.
+/// Returns the key that a subscriber receives, if it receives one.
 fn key(outcome: &Outcome) -> Option<Vec<u8>> {
     let response = IntrospectionResponse::parse(&outcome.reply.payload).ok().filter(|response| response.active)?;
     match response.claims.cnf {
@@ -220,7 +221,7 @@ fn a_full_table_refuses_before_it_looks_at_devices() {
     assert!(key(&server.ask_for("f tag:display", "oven;AAECAwQFBgcI", None)).is_some());
 }
 
-/// A certificate may have a line break in its subject, and the operator's log has one line for each request.
+/// The subject of a certificate may contain a line break, but the operator's log must have one line for each request.
 #[test]
 fn a_name_with_a_line_break_makes_no_second_line() {
     let mut server = Server::new();

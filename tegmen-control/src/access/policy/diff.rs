@@ -1,4 +1,4 @@
-//! The difference between two policies: which of their rules, and which decisions.
+//! Compares two policies: their rules, and their decisions.
 
 use super::pattern::{OwnedParty, Pattern};
 use super::rule::{Effect, Resource, Rule};
@@ -7,21 +7,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use tegmen_coap::{Code, Methods};
 
-/// Requests that a comparison decides at most under each policy.
+/// Maximum number of requests that a comparison decides under each policy.
 pub const MAX_QUESTIONS: usize = 1_000_000;
 
 /// Requests on which two policies decide differently.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Change {
-    /// The party that asks.
+    /// The party that makes the requests.
     pub subject: OwnedParty,
     /// The party that has the resource.
     pub publisher: OwnedParty,
-    /// The methods.
+    /// The methods of the requests.
     pub methods: Methods,
-    /// The path.
+    /// The path of the requests.
     pub path: String,
-    /// The answer of the new policy. The old one gives the other.
+    /// The answer of the new policy. The old policy gives the opposite answer.
     pub after: Effect,
 }
 
@@ -38,28 +38,29 @@ impl fmt::Display for Change {
 /// The difference between two policies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diff {
-    /// Rules that only the old policy has, described with their lines there. The order of rules has no meaning and makes
-    /// no difference.
+    /// Rules that only the old policy has. The descriptions contain the lines of the rules in the old file. A different
+    /// order of the rules is no difference.
     pub removed: Vec<String>,
     /// Rules that only the new policy has.
     pub added: Vec<String>,
-    /// Requests on which the policies decide differently. The parties of these requests are those of the tests, those
-    /// of the caller, and examples. There is an example for each pattern of a changed rule, alone and together with
-    /// each other pattern of both policies. An example is the name `example`, or `example` after the beginning of a
-    /// name, tag or path. It is left out if the same changes without one of its tags.
+    /// Requests on which the policies decide differently. The comparison tries the parties of the tests, the parties
+    /// that the caller names, and examples. There is an example for each pattern of a changed rule, alone and together
+    /// with each other pattern of both policies. An example is the name `example`, or it is `example` after the fixed
+    /// part of a pattern with `*`. If an example has several tags, and the same requests differ without one of the
+    /// tags, the example is left out.
     pub changes: Vec<Change>,
-    /// False if [`MAX_QUESTIONS`] were decided and more remained.
+    /// False if [`MAX_QUESTIONS`] requests were decided and others remained.
     pub complete: bool,
 }
 
 impl Diff {
-    /// True if the policies decide alike.
+    /// Returns true if the policies have the same rules and decide in the same way.
     pub const fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.removed.is_empty() && self.added.is_empty()
     }
 }
 
-/// The content of a rule, by which rules of two files are the same.
+/// The content of a rule. Rules of two files with the same content are the same rule.
 type Content<'r> = (BTreeSet<&'r Pattern>, BTreeSet<&'r Pattern>, Effect, BTreeSet<&'r Resource>);
 
 fn content(rule: &Rule) -> Content<'_> {
@@ -67,7 +68,7 @@ fn content(rule: &Rule) -> Content<'_> {
 }
 
 impl Policy {
-    /// Compares with a newer policy. `parties` are known parties whose rights are compared too.
+    /// Compares this policy with a newer one. `parties` are known parties, whose rights are compared too.
     pub fn diff(&self, newer: &Self, parties: &[OwnedParty]) -> Diff {
         let only = |of: &'_ Self, not: &'_ Self| -> Vec<usize> {
             let known: BTreeSet<Content<'_>> = not.rules.iter().map(content).collect();
@@ -86,7 +87,7 @@ impl Policy {
     }
 }
 
-/// Names in two policies.
+/// The names and paths that occur in two policies.
 struct Comparison<'p> {
     older: &'p Policy,
     newer: &'p Policy,
@@ -96,7 +97,7 @@ struct Comparison<'p> {
     parties: BTreeSet<&'p OwnedParty>,
 }
 
-/// A change without its methods, for which it is the key.
+/// A change without its methods. It is the key of a map to the methods.
 type Place = (OwnedParty, OwnedParty, String, Effect);
 
 impl<'p> Comparison<'p> {
@@ -153,7 +154,7 @@ impl<'p> Comparison<'p> {
         (found.map(|(place, methods)| (place.clone(), *methods)).map(change).collect(), complete)
     }
 
-    /// True if the same changes for an example without one of its tags: then the tag has no part in it.
+    /// Returns true if the same requests differ for an example without one of its tags. The tag is then not relevant.
     fn is_repeated(&self, place: &Place, methods: u8, found: &BTreeMap<Place, u8>) -> bool {
         let (subject, publisher, path, after) = place;
         let known = |one: &OwnedParty| self.parties.contains(one);
@@ -164,7 +165,8 @@ impl<'p> Comparison<'p> {
             || !known(publisher) && publisher.with_one_tag_less().map(with_publisher).any(same)
     }
 
-    /// Parties for which one of these patterns stands: known ones, and examples alone and with each other pattern.
+    /// Returns parties that match one of these patterns: known parties, and examples for the pattern alone and together
+    /// with each other pattern.
     fn examples(&self, patterns: &[Pattern], others: &BTreeSet<&Pattern>) -> BTreeSet<OwnedParty> {
         let mut found = BTreeSet::new();
         for pattern in patterns {
@@ -184,7 +186,7 @@ impl<'p> Comparison<'p> {
         found
     }
 
-    /// Requests that the rule covers.
+    /// Returns the requests that the rule covers.
     fn requests(&self, rule: &Rule) -> BTreeSet<(Code, String)> {
         let mut found = BTreeSet::new();
         for path in &self.paths {
@@ -198,7 +200,7 @@ impl<'p> Comparison<'p> {
     }
 }
 
-/// A path that a path of a rule covers.
+/// Returns a path that the path of a rule covers.
 fn example_path(path: &str) -> String {
     path.strip_suffix('*').map_or_else(|| path.to_owned(), |beginning| format!("{beginning}example"))
 }

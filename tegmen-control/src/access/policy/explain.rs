@@ -1,25 +1,25 @@
-//! The reasons of a policy's decision.
+//! Explains the decision of a policy.
 
 use super::rule::{Rule, words};
 use super::{Decision, Policy, Question, RuleId};
 use std::fmt;
 
-/// Rules that an explanation lists beside the one that decided.
+/// Maximum number of rules that an explanation lists beside the rule that decided.
 const MAX_NEAR: usize = 5;
 
-/// A part of a request that a rule names.
+/// The part of a request that a rule names.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Part {
-    /// The party that asks.
+    /// The party that makes the request.
     Subject,
     /// The party that has the resource.
     Publisher,
-    /// Method and path.
+    /// The method and the path.
     Request,
 }
 
 impl Part {
-    /// The part in a word.
+    /// Returns the name of the part.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Subject => "subject",
@@ -29,7 +29,7 @@ impl Part {
     }
 }
 
-/// A rule that covers all parts of a request but one.
+/// A rule that covers all parts of a request except one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NearRule {
     /// The rule.
@@ -47,9 +47,11 @@ pub struct Explanation {
     pub decision: Decision,
     /// The decision in words, with the rule that decided.
     pub message: String,
-    /// Further rules that cover the request, in the order of the file: they would decide if the rule were not there.
+    /// Further rules that cover the request, in the order of the file. One of them would decide if the deciding rule
+    /// did not exist.
     pub also: Vec<RuleId>,
-    /// The first rules of the other effect that cover all parts of the request but one, in the order of the file.
+    /// Rules with the opposite effect that cover all parts of the request except one: the first ones, in the order of
+    /// the file.
     pub near: Vec<NearRule>,
 }
 
@@ -61,7 +63,8 @@ impl fmt::Display for Explanation {
 }
 
 impl Policy {
-    /// Explains the decision on a request: the rule that decided, and those that came near. Looks at each rule.
+    /// Explains the decision on a request: names the rule that decided, and the rules that almost covered the request.
+    /// Examines each rule.
     pub fn explain(&self, question: &Question<'_>) -> Explanation {
         let decision = self.decide(question);
         let verdict = if decision.is_allowed() { "allowed" } else { "refused" };
@@ -99,7 +102,7 @@ impl Policy {
     }
 }
 
-/// The parts of a request that a rule does not cover.
+/// Returns the parts of a request that a rule does not cover.
 fn missing(rule: &Rule, question: &Question<'_>) -> Vec<Part> {
     let covered = [
         (Part::Subject, rule.covers_subject(&question.subject)),

@@ -1,4 +1,4 @@
-//! The text of a policy file.
+//! Reads the text of a policy file.
 
 use super::pattern::{OwnedParty, Pattern};
 use super::rule::{Effect, Resource, Rule, Test, is_request_path};
@@ -11,26 +11,26 @@ use toml::de::{DeTable, DeValue};
 /// Maximum number of rules of a policy.
 pub const MAX_RULES: usize = 65_536;
 
-/// The reason why a policy file cannot be used: `file:line: key: what would be right`.
+/// The reason why a policy file cannot be used: `file:line: key: correction`.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{file}:{line}: {message}")]
 pub struct PolicyError {
     /// The name of the file, as the caller gave it.
     pub file: String,
-    /// Number of the line, from 1.
+    /// The number of the line, from 1.
     pub line: usize,
-    /// The key, the mistake and its correction.
+    /// The key and the mistake, with its correction.
     pub message: String,
 }
 
-/// Rules and tests of a file.
+/// The rules and the tests of a file.
 #[derive(Default)]
 pub(super) struct Contents {
     pub(super) rules: Vec<Rule>,
     pub(super) tests: Vec<Test>,
 }
 
-/// The offset of a mistake in the text, in bytes, and its correction.
+/// The offset of a mistake in the text, in bytes, and the correction.
 type Mistake = (usize, String);
 type Value<'i> = Spanned<DeValue<'i>>;
 
@@ -45,7 +45,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Contents, PolicyError> {
     })
 }
 
-/// The bytes at which the lines begin.
+/// Returns the offsets in bytes at which the lines begin.
 fn lines(text: &str) -> Vec<usize> {
     let behind = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at.saturating_add(1));
     std::iter::once(0).chain(behind).collect()
@@ -85,7 +85,7 @@ fn read(text: &str) -> Result<Contents, Mistake> {
     Ok(contents)
 }
 
-/// Checks that no two rules have the same name, and that each name in a test is that of a rule.
+/// Checks that no two rules have the same name, and that each name in a test is the name of a rule.
 fn check_names(text: &str, contents: &Contents) -> Result<(), Mistake> {
     let lines = lines(text);
     let at = |line: usize| lines.get(line.saturating_sub(1)).copied().unwrap_or(0);
@@ -108,12 +108,12 @@ fn check_names(text: &str, contents: &Contents) -> Result<(), Mistake> {
     Ok(())
 }
 
-/// The number of positions at which two names differ: enough to find a misspelled name.
+/// Returns the number of positions at which two names differ. This measure is enough to find a misspelled name.
 fn distance(a: &str, b: &str) -> usize {
     a.chars().zip(b.chars()).filter(|(a, b)| a != b).count().saturating_add(a.len().abs_diff(b.len()))
 }
 
-/// The tables of an array of tables.
+/// Returns the tables of an array of tables.
 fn entries<'i>(key: &str, value: Value<'i>) -> Result<Vec<Value<'i>>, Mistake> {
     let at = value.span().start;
     match value.into_inner() {
@@ -153,7 +153,7 @@ impl<'e, 'i> Entry<'e, 'i> {
     }
 }
 
-/// A text.
+/// Reads a value that must be a string.
 fn string<'e>(key: &str, value: &'e Value<'_>) -> Result<(usize, &'e str), Mistake> {
     let at = value.span().start;
     match value.get_ref() {
@@ -162,7 +162,7 @@ fn string<'e>(key: &str, value: &'e Value<'_>) -> Result<(usize, &'e str), Mista
     }
 }
 
-/// A text, or a list of them that is not empty.
+/// Reads a value that must be a string, or a list of strings that is not empty.
 fn strings<'e>(key: &str, value: &'e Value<'_>) -> Result<Vec<(usize, &'e str)>, Mistake> {
     let DeValue::Array(array) = value.get_ref() else {
         return string(key, value).map(|one| vec![one]);
@@ -243,10 +243,10 @@ fn test(line: usize, entry: &Entry<'_, '_>) -> Result<Test, Mistake> {
     Ok(Test { line, subject, publisher, method, path: path.to_owned(), expect, by })
 }
 
-/// Reads one request, as `GET /temp`: its method and its path.
+/// Reads a request such as `GET /temp`, and returns its method and its path.
 ///
 /// # Errors
-/// The correction, if the text is none.
+/// A text with the correction, if the text is no request.
 pub fn request(text: &str) -> Result<(Code, &str), String> {
     let right = "one method and one path, as \"GET /temp\"";
     let rule = coap::Rule::parse(text).ok_or_else(|| format!("{right}; this is \"{text}\""))?;

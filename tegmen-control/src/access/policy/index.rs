@@ -1,8 +1,9 @@
-//! The compiled form of the rules, for decisions: no search over rules, no allocation.
+//! The compiled form of the rules. A decision searches no list of rules, and allocates no memory.
 //!
-//! Each rule has a number, those that deny first. For each kind of name (subject, publisher, path of a method) a search tree
-//! gives the set of the rules that name it. The decision is the least number that is in a set of all three kinds, so the
-//! rules that deny come before those that allow, and among those of one effect the first in the file decides.
+//! Each rule has a number. Rules that deny have lower numbers than rules that allow, and rules with the same effect are
+//! in the order of the file. There are three kinds of names in a rule: the subject, the publisher, and the path of a
+//! method. For each kind, a search tree returns the set of the rules that name it. The rule that decides is the one
+//! with the lowest number that is in a set of all three kinds.
 
 use super::pattern::{MAX_TAGS, Party, Pattern};
 use super::rule::{Effect, Rule};
@@ -10,10 +11,10 @@ use super::sets::{SetId, Sets};
 use super::trie::{Names, Trie};
 use tegmen_coap::{Code, Methods};
 
-/// Sets of one kind: two for the name and two for each tag.
+/// Maximum number of sets of one kind: two for the name and two for each tag.
 const MAX_SETS: usize = 2 + 2 * MAX_TAGS;
 
-/// Rules by the parties that they name.
+/// The sets of rules, by the names and tags of the parties in the rules.
 struct Parties {
     names: Trie,
     tags: Trie,
@@ -26,7 +27,7 @@ impl Parties {
     }
 }
 
-/// Puts the sets that exist into an array.
+/// Puts the existing sets into an array, and returns them as a slice.
 fn collect(sets: impl Iterator<Item = Option<SetId>>, found: &mut [SetId]) -> &[SetId] {
     let mut len = 0_usize;
     for set in sets.flatten() {
@@ -43,11 +44,11 @@ pub(super) struct Index {
     sets: Sets,
     subjects: Parties,
     publishers: Parties,
-    /// Paths for each bit of [`Methods`].
+    /// The search tree of paths for each bit of [`Methods`].
     paths: [Trie; 8],
-    /// The place in the file of each rule number.
+    /// For each rule number, the position of the rule in the file.
     places: Vec<u32>,
-    /// A number for an array of sets: the empty set.
+    /// The empty set, which fills the unused elements of an array of sets.
     empty: SetId,
 }
 
@@ -83,7 +84,7 @@ impl Index {
         Self { sets, subjects, publishers, paths, places, empty }
     }
 
-    /// The place in the file of the rule that decides, if one covers the request.
+    /// Returns the position in the file of the rule that decides; `None` if no rule covers the request.
     pub(super) fn decide(&self, subject: &Party<'_>, publisher: &Party<'_>, method: Code, path: &str) -> Option<u32> {
         let bit = Methods::of(method).0.trailing_zeros() as usize;
         let mut found = [self.empty; 2];

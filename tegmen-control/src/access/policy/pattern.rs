@@ -1,25 +1,26 @@
-//! Parties, and the patterns by which rules name them.
+//! Parties, and the patterns with which rules name parties.
 
 use std::fmt;
 
-/// Tags that a party has at most. A party with more is refused, because a rule that denies could name any of them.
+/// Maximum number of tags of a party. A party with more tags is refused, because a rule that denies could name any of
+/// the tags.
 pub const MAX_TAGS: usize = 16;
-/// Longest name or tag in bytes, as that of a PSK identity (RFC 4279, section 5.3).
+/// Maximum number of bytes of a name or a tag, as for a PSK identity (RFC 4279, section 5.3).
 pub const MAX_NAME: usize = 128;
-/// The beginning of a pattern on tags.
+/// The prefix of a pattern for tags.
 pub(super) const TAG: &str = "tag:";
 
 /// A device or service: the name that it proved, and the tags that an operator gave it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Party<'a> {
-    /// The name, as the identity of a key or the subject of a certificate.
+    /// The name: the identity of a key or the subject of a certificate.
     pub name: &'a str,
-    /// The tags, without `tag:` before them.
+    /// The tags, without the prefix `tag:`.
     pub tags: &'a [String],
 }
 
 impl<'a> Party<'a> {
-    /// A party without tags.
+    /// Returns a party without tags.
     pub const fn named(name: &'a str) -> Self {
         Self { name, tags: &[] }
     }
@@ -33,10 +34,12 @@ pub struct OwnedParty {
 }
 
 impl OwnedParty {
-    /// Takes the words by which files and commands name a party: its name, and `tag:TAG` for each of its tags.
+    /// Makes a party from the words with which files and commands name it: its name, and `tag:TAG` for each of its
+    /// tags.
     ///
     /// # Errors
-    /// The correction, if the words have not exactly one name, an empty or too long word, or too many tags.
+    /// A text with the correction: the words do not contain exactly one name, a word is empty or too long, or there are
+    /// too many tags.
     pub fn from_words<'w>(words: impl IntoIterator<Item = &'w str>) -> Result<Self, String> {
         let (tags, names): (Vec<&str>, Vec<&str>) = words.into_iter().partition(|word| word.starts_with(TAG));
         let [name] = names[..] else {
@@ -45,10 +48,10 @@ impl OwnedParty {
         Self::new(name, tags.into_iter().filter_map(|tag| tag.strip_prefix(TAG)).map(str::to_owned).collect())
     }
 
-    /// Takes a name and tags.
+    /// Makes a party from a name and tags.
     ///
     /// # Errors
-    /// The correction, as of [`Self::from_words`].
+    /// A text with the correction, as in [`Self::from_words`].
     pub fn new(name: &str, mut tags: Vec<String>) -> Result<Self, String> {
         if name.starts_with(TAG) {
             return Err(format!("a name does not begin with {TAG}; {name} does"));
@@ -69,12 +72,12 @@ impl OwnedParty {
         Ok(Self { name: name.to_owned(), tags })
     }
 
-    /// The party.
+    /// Returns the party with borrowed name and tags.
     pub fn party(&self) -> Party<'_> {
         Party { name: &self.name, tags: &self.tags }
     }
 
-    /// This party with the tags of another as well.
+    /// Returns this party with the tags of both parties.
     pub(super) fn with_tags_of(mut self, other: &Self) -> Self {
         self.tags.extend(other.tags.iter().cloned());
         self.tags.sort();
@@ -82,7 +85,7 @@ impl OwnedParty {
         self
     }
 
-    /// This party without one of its tags, for each of them.
+    /// Returns, for each tag of this party, the party without this tag.
     pub(super) fn with_one_tag_less(&self) -> impl Iterator<Item = Self> {
         let without = |tag: &String| self.tags.iter().filter(|other| *other != tag).cloned().collect();
         self.tags.iter().map(move |tag| Self { name: self.name.clone(), tags: without(tag) })
@@ -102,19 +105,20 @@ impl fmt::Display for Party<'_> {
     }
 }
 
-/// A word of a rule that stands for parties: a name or `tag:TAG`, each with a `*` at the end for all that begin so.
+/// A word of a rule that names parties: a name or `tag:TAG`. With a `*` at the end, it matches all names or tags that
+/// begin with the word.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Pattern {
-    /// True if the text is compared with tags, false if with the name.
+    /// True if the text is compared with tags, false if it is compared with the name.
     pub(super) tag: bool,
-    /// Without `tag:` and `*`.
+    /// The text of the word, without `tag:` and `*`.
     pub(super) text: String,
-    /// True if the text is the beginning.
+    /// True if a name or tag matches that begins with the text.
     pub(super) prefix: bool,
 }
 
 impl Pattern {
-    /// Reads a word; the correction if it is none.
+    /// Reads a word. Returns a text with the correction if the word is not valid.
     pub(super) fn parse(word: &str) -> Result<Self, String> {
         let (tag, rest) = word.strip_prefix(TAG).map_or((false, word), |rest| (true, rest));
         let (text, prefix) = rest.strip_suffix('*').map_or((rest, false), |text| (text, true));
@@ -131,7 +135,7 @@ impl Pattern {
         if self.prefix { text.starts_with(&self.text) } else { text == self.text }
     }
 
-    /// True if the pattern stands for this party.
+    /// Returns true if the pattern matches this party.
     pub(super) fn covers(&self, party: &Party<'_>) -> bool {
         match self.tag {
             true => party.tags.iter().any(|tag| self.covers_text(tag)),
@@ -139,8 +143,8 @@ impl Pattern {
         }
     }
 
-    /// A party for which the pattern stands and of which nothing else is known: `example` behind a beginning, no tags but
-    /// that of the pattern, and no name but that of the pattern.
+    /// Returns an example of a party that the pattern matches. It has only the name or the tag of the pattern. A
+    /// pattern with `*` becomes its text with `example` at the end.
     pub(super) fn example(&self) -> OwnedParty {
         let word = if self.prefix { format!("{}example", self.text) } else { self.text.clone() };
         match self.tag {

@@ -7,14 +7,14 @@ use tegmen_coap::{self as coap, Code, Methods};
 /// The consequence of a rule that covers a request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Effect {
-    /// The request is refused, whatever other rules allow.
+    /// The request is refused, even if other rules allow it.
     Deny,
     /// The request is allowed, unless a rule denies it.
     Allow,
 }
 
 impl Effect {
-    /// The key of the rule's file.
+    /// Returns the word for the effect in a policy file.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Deny => "deny",
@@ -23,7 +23,7 @@ impl Effect {
     }
 }
 
-/// Methods and the path, or its beginning, of one entry of `allow` or `deny`.
+/// One entry of `allow` or `deny`: methods, and a path or the prefix of paths.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Resource {
     pub(super) methods: u8,
@@ -40,10 +40,10 @@ impl Resource {
     }
 }
 
-/// A `[[rule]]`.
+/// A `[[rule]]` of the file.
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
-    /// Number of its line, from 1.
+    /// The number of the line of the rule, from 1.
     pub(super) line: usize,
     pub(super) name: Option<String>,
     pub(super) subjects: Vec<Pattern>,
@@ -67,7 +67,7 @@ impl Rule {
 }
 
 impl fmt::Display for Rule {
-    /// Writes the content, as `deny display-9 at *: * /*`.
+    /// Writes the content of the rule, such as `deny display-9 at *: * /*`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let resources: Vec<String> = self.resources.iter().map(|resource| resource.view().to_string()).collect();
         let (subjects, publishers) = (words(&self.subjects), words(&self.publishers));
@@ -75,16 +75,16 @@ impl fmt::Display for Rule {
     }
 }
 
-/// Patterns with commas between.
+/// Joins patterns with commas.
 pub(super) fn words(patterns: &[Pattern]) -> String {
     let words: Vec<String> = patterns.iter().map(Pattern::to_string).collect();
     words.join(", ")
 }
 
-/// A `[[test]]`.
+/// A `[[test]]` of the file.
 #[derive(Clone, Debug)]
 pub(super) struct Test {
-    /// Number of its line, from 1.
+    /// The number of the line of the test, from 1.
     pub(super) line: usize,
     pub(super) subject: OwnedParty,
     pub(super) publisher: OwnedParty,
@@ -95,8 +95,8 @@ pub(super) struct Test {
     pub(super) by: Option<String>,
 }
 
-/// True if a request can have this path: no segment but the last is empty, and none is `.` or `..` (RFC 7252, section
-/// 5.10.1).
+/// Returns true if a request can have this path: only its last segment may be empty, and no segment is `.` or `..` (RFC
+/// 7252, section 5.10.1).
 pub(super) fn is_request_path(path: &str) -> bool {
     let Some(rest) = path.strip_prefix('/') else { return false };
     let mut segments = rest.split('/').peekable();

@@ -1,28 +1,28 @@
-//! Sets of rule numbers, and the first number that is in one set of each kind.
+//! Sets of rule numbers, and the search for the first number that is in a set of each kind.
 
-/// Words of 64 numbers in a block.
+/// Number of 64-bit words in a block.
 const WORDS: usize = 64;
-/// Numbers in a block.
+/// Number of rule numbers in a block.
 const NUMBERS: u32 = 4096;
-/// Words up to which a block lists them; with more it has all.
+/// Maximum number of words that a block stores as a list. With more words it stores all.
 const LISTED: usize = 32;
 
-/// A set of [`Sets`].
+/// The index of a set in [`Sets`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct SetId(u32);
 
 /// One bit for each number of a block.
 type Bits = [u64; WORDS];
 
-/// The numbers of a set that lie in one block.
+/// The numbers of a set that belong to one block.
 struct Block {
-    /// Its first number divided by [`NUMBERS`].
+    /// The first number of the block divided by [`NUMBERS`].
     index: u32,
     words: Words,
 }
 
 enum Words {
-    /// Places and values of the words that are not zero.
+    /// The positions and values of the words that are not zero.
     Listed(Box<[(u8, u64)]>),
     All(Box<Bits>),
 }
@@ -35,7 +35,7 @@ impl Block {
         Self { index, words }
     }
 
-    /// Adds the numbers to `bits`.
+    /// Adds the numbers of the block to `bits`.
     fn add_to(&self, bits: &mut Bits) {
         match &self.words {
             Words::Listed(words) => {
@@ -50,16 +50,16 @@ impl Block {
     }
 }
 
-/// Sets that share one numbering.
+/// Sets of numbers from one common range.
 #[derive(Default)]
 pub(super) struct Sets {
     sets: Vec<Box<[Block]>>,
-    /// Blocks that hold all numbers.
+    /// The number of blocks that cover all numbers.
     blocks: u32,
 }
 
 impl Sets {
-    /// Takes a set of numbers.
+    /// Stores a set of numbers, and returns its index.
     pub(super) fn insert(&mut self, numbers: &[u32]) -> SetId {
         let mut numbers = numbers.to_vec();
         numbers.sort_unstable();
@@ -79,7 +79,7 @@ impl Sets {
         SetId(self.sets.len().saturating_sub(1) as u32)
     }
 
-    /// Adds the numbers of these sets that lie in a block to `bits`; false if there are none.
+    /// Adds those numbers of these sets that belong to one block to `bits`. Returns false if there are none.
     fn union(&self, sets: &[SetId], index: u32, bits: &mut Bits) -> bool {
         let mut any = false;
         for set in sets {
@@ -92,8 +92,8 @@ impl Sets {
         any
     }
 
-    /// The least number that is in one set of each of the three kinds. Allocates nothing; the time grows with the number of
-    /// sets and of blocks.
+    /// Returns the lowest number that is in a set of each of the three kinds. Allocates no memory. The time grows with
+    /// the number of sets and of blocks.
     pub(super) fn first_common(&self, kinds: [&[SetId]; 3]) -> Option<u32> {
         (0..self.blocks).find_map(|index| self.first_in_block(kinds, index))
     }

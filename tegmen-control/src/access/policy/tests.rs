@@ -1,4 +1,4 @@
-//! Decisions, mistakes of files, tests, explanations and differences.
+//! Tests of decisions, of mistakes in files, of the tests in policies, of explanations and of differences.
 
 mod decisions;
 mod differences;

@@ -1,4 +1,4 @@
-//! The tests of a policy.
+//! Runs the tests of a policy.
 
 use super::index::Index;
 use super::rule::Test;
@@ -6,12 +6,12 @@ use super::{Decision, Policy, Question};
 use std::fmt;
 use std::ops::Deref;
 
-/// A test of a policy that its rules do not pass.
+/// A test of a policy that fails, because the rules decide otherwise.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FailedTest {
     /// The name of the file.
     pub file: String,
-    /// Line of the test, from 1.
+    /// The line of the test, from 1.
     pub line: usize,
     /// The request of the test, the expected answer and the answer of the rules.
     pub message: String,
@@ -25,7 +25,7 @@ impl fmt::Display for FailedTest {
 
 impl std::error::Error for FailedTest {}
 
-/// A policy that passed its own tests: the only kind that is applied.
+/// A policy that passed its own tests. Only such a policy can be applied.
 #[derive(Debug)]
 pub struct TestedPolicy(Policy);
 
@@ -38,14 +38,14 @@ impl Deref for TestedPolicy {
 }
 
 impl TestedPolicy {
-    /// The policy without rules and tests, which allows nothing.
+    /// Returns the policy without rules and tests, which allows nothing.
     pub fn without_rules() -> Self {
         Self(Policy { file: String::new(), rules: Vec::new(), tests: Vec::new(), index: Index::new(&[]) })
     }
 }
 
 impl Policy {
-    /// The tests that the rules do not pass.
+    /// Returns the tests that fail.
     pub fn failed_tests(&self) -> Vec<FailedTest> {
         self.tests.iter().filter_map(|test| self.failure(test)).collect()
     }
@@ -53,7 +53,7 @@ impl Policy {
     /// Runs the tests of the policy.
     ///
     /// # Errors
-    /// The tests that the rules do not pass. Such a policy is not applied.
+    /// The tests that fail. Such a policy cannot be applied.
     pub fn tested(self) -> Result<TestedPolicy, Vec<FailedTest>> {
         let failed = self.failed_tests();
         if failed.is_empty() { Ok(TestedPolicy(self)) } else { Err(failed) }

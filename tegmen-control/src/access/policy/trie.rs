@@ -1,9 +1,9 @@
-//! Texts, and beginnings of texts, with the set of rules that name them.
+//! Texts and prefixes of texts, each with the set of the rules that name it.
 
 use super::sets::{SetId, Sets};
 use std::collections::BTreeMap;
 
-/// Rules by the texts and the beginnings that they name, for building a [`Trie`].
+/// The numbers of rules by the texts and prefixes that the rules name, for building a [`Trie`].
 #[derive(Default)]
 pub(super) struct Names {
     exact: BTreeMap<String, Vec<u32>>,
@@ -11,7 +11,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// The rule of this number names this text, or what begins with it.
+    /// Adds that the rule with this number names this text, or with `prefix` all texts that begin with it.
     pub(super) fn add(&mut self, text: &str, prefix: bool, number: u32) {
         let map = if prefix { &mut self.prefixes } else { &mut self.exact };
         match map.get_mut(text) {
@@ -20,7 +20,7 @@ impl Names {
         }
     }
 
-    /// The search tree, whose sets are put into `sets`.
+    /// Builds the search tree. Its sets are stored in `sets`.
     pub(super) fn build(&self, sets: &mut Sets) -> Trie {
         let texts: Vec<&[u8]> = {
             let mut texts: Vec<_> = self.exact.keys().chain(self.prefixes.keys()).map(String::as_bytes).collect();
@@ -62,16 +62,16 @@ impl Names {
     }
 }
 
-/// A byte of a text.
+/// One byte of a text in the tree.
 #[derive(Default)]
 struct Node {
     byte: u8,
     children: u16,
-    /// Place of the first child; the others follow, in the order of their bytes.
+    /// The position of the first child. The other children follow, in the order of their bytes.
     first: u32,
-    /// The rules that name the text that ends here.
+    /// The rules that name the text which ends at this node.
     exact: Option<SetId>,
-    /// The rules that name what begins with the text up to here.
+    /// The rules that name all texts which begin with the bytes up to this node.
     prefix: Option<SetId>,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Trie {
 }
 
 impl Trie {
-    /// The sets of the rules that name `text`: as it is, and by its beginning.
+    /// Returns the sets of the rules that name `text`: those that name the complete text, and those that name a prefix.
     pub(super) fn find(&self, text: &str) -> [Option<SetId>; 2] {
         let Some(mut node) = self.nodes.first() else { return [None, None] };
         let mut longest = node.prefix;

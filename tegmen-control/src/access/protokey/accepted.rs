@@ -1,4 +1,4 @@
-//! Session identities that were accepted, each once.
+//! Session identities that were accepted. Each is accepted once.
 
 use super::SessionIdentity;
 use hashbrown::HashTable;
@@ -7,19 +7,19 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use tegmen_base::time::{Duration, Instant};
 
-/// Bounds of an [`Accepted`].
+/// Limits of an [`Accepted`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AcceptedBounds {
-    /// Identities in all.
+    /// Maximum number of identities.
     pub identities: usize,
-    /// Identities for each subscriber.
+    /// Maximum number of identities of each subscriber.
     pub each: usize,
-    /// Time for which an identity is remembered. Afterwards it would be accepted again.
+    /// The time for which an identity is remembered. After this time it would be accepted again.
     pub lifetime: Duration,
 }
 
 impl Default for AcceptedBounds {
-    /// A million identities, 10,000 for each subscriber, a day.
+    /// Returns a million identities, 10,000 identities for each subscriber, and a day.
     fn default() -> Self {
         Self { identities: 1_000_000, each: 10_000, lifetime: Duration::from_secs(86_400) }
     }
@@ -28,11 +28,12 @@ impl Default for AcceptedBounds {
 /// The reason why an identity is not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotAccepted {
-    /// The same subscriber has asked for it before.
+    /// The same subscriber has already requested the key for this identity.
     Used,
-    /// Another subscriber has asked for it before: a peer shows the identity to a second subscriber.
+    /// Another subscriber has already requested the key for this identity. So a peer has shown the identity to two
+    /// subscribers.
     OfAnother,
-    /// The subscriber has as many identities as one may have.
+    /// The subscriber already has the maximum number of identities.
     TooMany,
     /// The table is full.
     Full,
@@ -45,9 +46,9 @@ struct Entry {
     until: Instant,
     /// The hash of the access token of the session.
     token: Option<Box<[u8]>>,
-    /// True if a store has the identity, or is about to: see [`Accepted::bind`].
+    /// True if a store has the identity, or is about to write it: see [`Accepted::bind`].
     is_bound: bool,
-    /// True if the identity was taken back: it is in no place.
+    /// True if the identity was removed early, so that the table has no place for it.
     is_gone: bool,
 }
 
@@ -58,7 +59,8 @@ impl Entry {
     }
 }
 
-/// The place of an entry in the table: the hash of its identity, which moves without a look at the identity, and its number.
+/// The place of an entry in the hash table: the hash of its identity and its number. The table can move a place without
+/// reading the identity.
 struct Place {
     hash: u64,
     number: u64,
@@ -69,35 +71,35 @@ struct Place {
 pub struct AcceptedIdentity<'a> {
     /// The identity.
     pub identity: &'a str,
-    /// The subscriber that has the key.
+    /// The subscriber that received the key.
     pub subscriber: &'a str,
-    /// Time until which the identity is remembered.
+    /// The time until which the identity is remembered.
     pub until: Instant,
     /// The [hash](crate::access::revocation::token_hash) of the access token of the session, if it has one.
     pub token: Option<&'a [u8]>,
 }
 
-/// The identities that were accepted. A full table accepts nothing: if it forgot early, a flood could make it accept an
-/// identity twice.
+/// The identities that were accepted. A full table accepts nothing. If it removed identities early, an attacker could
+/// fill the table so that an identity is accepted twice.
 pub struct Accepted {
     bounds: AcceptedBounds,
-    /// In the order in which they end, which is that of their acceptance.
+    /// The entries, in the order in which they were accepted. They expire in the same order.
     entries: VecDeque<Entry>,
-    /// The number of the first of them. Each has the number after that of the previous one.
+    /// The number of the first entry. Each following entry has the next number.
     first: u64,
     places: HashTable<Place>,
     hasher: RandomState,
     each: HashMap<Arc<str>, Each>,
 }
 
-/// The identities of one subscriber.
+/// The number of identities of one subscriber.
 struct Each {
     name: Arc<str>,
     count: usize,
 }
 
 impl Accepted {
-    /// An empty table.
+    /// Makes an empty table.
     pub fn new(bounds: AcceptedBounds) -> Self {
         Self {
             bounds,
@@ -109,7 +111,7 @@ impl Accepted {
         }
     }
 
-    /// Forgets the identities that ended, and checks that one more identity of this subscriber fits.
+    /// Removes expired identities, and checks that one more identity of this subscriber fits.
     ///
     /// # Errors
     /// [`NotAccepted::Full`] or [`NotAccepted::TooMany`].
@@ -142,11 +144,11 @@ impl Accepted {
         Ok(())
     }
 
-    /// Notes that an identity goes to the store now, in the name of this subscriber, which happens once. One that is not in the
-    /// table is remembered until this time.
+    /// Records that an identity is about to be written to the store for this subscriber. This succeeds once for an
+    /// identity. If the table does not have the identity, the table remembers it until `until`.
     ///
     /// # Errors
-    /// [`NotAccepted::Used`] or [`NotAccepted::OfAnother`] if the store has the identity, or is about to.
+    /// [`NotAccepted::Used`] or [`NotAccepted::OfAnother`] if the store has the identity, or is about to write it.
     pub(crate) fn bind(
         &mut self,
         identity: SessionIdentity<'_>,
@@ -169,26 +171,26 @@ impl Accepted {
         }
     }
 
-    /// True if this identity is remembered.
+    /// Returns true if this identity is remembered.
     pub(crate) fn has(&self, identity: &str) -> bool {
         self.find(self.hash(identity), identity).is_some()
     }
 
-    /// Returns an identity that this subscriber has and that did not end.
+    /// Returns an identity of this subscriber that has not expired.
     pub fn of_subscriber(&self, identity: &str, subscriber: &str, now: Instant) -> Option<AcceptedIdentity<'_>> {
         let entry = self.find(self.hash(identity), identity)?;
         (*entry.subscriber == *subscriber && now < entry.until).then(|| entry.shown())
     }
 
-    /// Remembers the hash of the access token of an identity.
+    /// Adds the hash of the access token to an identity.
     pub(crate) fn set_token(&mut self, identity: &str, token: &[u8]) {
         if let Some(entry) = self.find_mut(self.hash(identity), identity) {
             entry.token = Some(token.into());
         }
     }
 
-    /// Remembers an identity that a store holds, until this time. The bounds do not apply: an identity that was forgotten
-    /// would be accepted again. Identities that are loaded together are passed in the order in which they end.
+    /// Adds an identity that a store contains, until this time. This ignores the limits, because a missing identity
+    /// would be accepted again. Identities that are loaded together must be passed in the order in which they expire.
     pub fn remember(
         &mut self,
         identity: SessionIdentity<'_>,
@@ -214,7 +216,7 @@ impl Accepted {
         })
     }
 
-    /// The position of the entry of this number.
+    /// Returns the position of the entry with this number.
     fn position(&self, number: u64) -> usize {
         usize::try_from(number.wrapping_sub(self.first)).unwrap_or(usize::MAX)
     }
@@ -246,7 +248,7 @@ impl Accepted {
         self.entries.push_back(Entry { hash, identity, subscriber, until, token, is_bound, is_gone: false });
     }
 
-    /// Forgets an identity whose key was given to nobody.
+    /// Removes an identity whose key was given to nobody.
     pub(crate) fn take_back(&mut self, identity: &str) {
         let hash = self.hash(identity);
         let Some(number) = self.place_of(hash, identity).map(|place| place.number) else { return };
@@ -265,7 +267,8 @@ impl Accepted {
         }
     }
 
-    /// Counts one more identity of a subscriber, whose name it returns; `None` if that has as many already.
+    /// Counts one more identity of a subscriber, and returns the name of the subscriber. Returns `None` if the
+    /// subscriber already has `most` identities.
     fn count_up(&mut self, subscriber: &str, most: usize) -> Option<Arc<str>> {
         if let Some(Each { name, count }) = self.each.get_mut(subscriber) {
             if *count >= most {
@@ -288,22 +291,22 @@ impl Accepted {
         }
     }
 
-    /// The time for which an identity is remembered.
+    /// Returns the time for which an identity is remembered.
     pub const fn lifetime(&self) -> Duration {
         self.bounds.lifetime
     }
 
-    /// The identities that are remembered.
+    /// Returns the remembered identities.
     pub fn iter(&self) -> impl Iterator<Item = AcceptedIdentity<'_>> {
         self.entries.iter().filter(|entry| !entry.is_gone).map(Entry::shown)
     }
 
-    /// Identities that are remembered.
+    /// Returns the number of remembered identities.
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// True if none is remembered.
+    /// Returns true if no identity is remembered.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }

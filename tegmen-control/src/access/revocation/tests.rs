@@ -19,7 +19,7 @@ fn diff(list: &RevocationList, wanted: u64, cursor: Option<u64>) -> Result<Answe
     list.answer(Requester::Device("rs"), Query { diff: Some(wanted), cursor })
 }
 
-/// The tokens that updates add, the cursor and `more`.
+/// Returns the tokens that the updates add, the cursor, and `more`.
 fn added(answer: Result<Answer, TrlError>) -> (Vec<TokenHash>, Option<Cursor>, Option<bool>) {
     let Ok(Answer::Diff { updates, cursor, more }) = answer else { panic!("updates") };
     (updates.into_iter().flat_map(|update| update.added).collect(), cursor, more)
@@ -90,7 +90,7 @@ fn a_full_list_says_so() {
     assert!(list.revoke(hash(2), 200, &[], 100).is_ok());
 }
 
-/// The list of the device, and its cursor.
+/// Returns the list of the device, and its cursor.
 fn full(list: &RevocationList) -> (BTreeSet<TokenHash>, Option<u64>) {
     match list.answer(Requester::Device("rs"), Query::default()) {
         Ok(Answer::Full { hashes, cursor: Some(Cursor::At(at)) }) => (hashes.into_iter().collect(), Some(at)),
@@ -100,7 +100,8 @@ fn full(list: &RevocationList) -> (BTreeSet<TokenHash>, Option<u64>) {
 }
 
 proptest! {
-    /// A device that follows the updates has the list, whenever it asks, however many updates it takes at a time.
+    /// A device that follows the updates always gets the same list, at any time of its requests and with any number of
+    /// updates in an answer.
     #[test]
     fn updates_lead_to_the_list(
         steps in proptest::collection::vec((0_u32..30, 1_u64..40, any::<bool>(), any::<bool>()), 1..80),

@@ -1,12 +1,12 @@
 //! Tokens for resource servers with the OSCORE profile (RFC 9203, section 3).
 //!
-//! The token is sealed under the key that the resource server shares with this server. It has the name of the client, the
-//! rights, and input material with a secret that this server draws. The identifier of the material is a session identity, so a
-//! token is listed and revoked as a session is. A client that names this identifier gets a token with other rights for the
-//! Security Context that it has (section 3.1).
+//! The token is sealed under the key that the resource server shares with this server. It contains the name of the
+//! client, the rights, and input material with a Master Secret that this server draws at random. The identifier of the
+//! material is a session identity. So a token is listed and revoked in the same way as a session. A client that names
+//! this identifier in a request gets a token with other rights for its existing Security Context (section 3.1).
 //!
-//! In the profile of EDHOC and OSCORE (draft-ietf-ace-edhoc-oscore-profile) the token has the public key that the client names in its
-//! request, on P-256. The client proves in EDHOC that it has the private key.
+//! In the profile of EDHOC and OSCORE (draft-ietf-ace-edhoc-oscore-profile) the token contains the client's public key
+//! on P-256, from the request. The client proves in EDHOC that it has the private key.
 
 use super::{ID, created, draw, draw_identity};
 use crate::access::ace::oscore::InputMaterial;
@@ -20,11 +20,12 @@ use tegmen_base::hex::to_hex;
 use tegmen_base::secret::Secret;
 use tegmen_base::time::Instant;
 
-/// Bytes of a Master Secret.
+/// Length of a Master Secret in bytes.
 const SECRET_LEN: usize = 32;
 
 impl<D: Devices> Introspection<'_, D> {
-    /// Returns the identifier of the input material of a token that this client has. The error is the same whatever is wrong.
+    /// Returns the identifier of the input material, if this client has a token with it. All failures give the same
+    /// error.
     pub(super) fn known_key<'k>(
         &self,
         client: Party<'_>,
@@ -37,7 +38,8 @@ impl<D: Devices> Introspection<'_, D> {
         if self.devices.is_revoked(token) { Err(Reason::UnknownKey) } else { Ok(identity) }
     }
 
-    /// Issues a token with new input material, or one that updates the rights of the material with the identifier `update`.
+    /// Issues a token with new input material. With `update`, issues a token that changes the rights for the material
+    /// with this identifier.
     pub(super) fn issue_for_oscore<C: Crypto>(
         &mut self,
         client: Party<'_>,
@@ -94,7 +96,8 @@ impl<D: Devices> Introspection<'_, D> {
     }
 }
 
-/// True if a request has the key that this profile wants: a public key on P-256 for EDHOC, otherwise none of the client.
+/// Returns true if a request has the key that this profile needs: a public key on P-256 for EDHOC, and for OSCORE
+/// no key, or only the identifier of an existing one.
 fn has_right_key(profile: Profile, req_cnf: Option<&Confirmation>) -> bool {
     let is_public = |key: &CoseKey| matches!(&key.material, Material::Ec2 { curve: P_256, x, y } if [x, y].iter().all(|coordinate| coordinate.len() == COORDINATE));
     match req_cnf {
@@ -104,7 +107,7 @@ fn has_right_key(profile: Profile, req_cnf: Option<&Confirmation>) -> bool {
     }
 }
 
-/// The number of P-256 in the registry of COSE, and the bytes of a coordinate.
+/// The number of P-256 in the COSE registry. The next constant is the length of a coordinate in bytes.
 const P_256: i64 = 1;
 const COORDINATE: usize = 32;
 

@@ -1,4 +1,4 @@
-//! Decisions on requests for tokens. The crate `coset` opens the tokens.
+//! Tests of decisions on requests for tokens. The crate `coset` opens the tokens.
 
 use super::*;
 use crate::access::ace::{Aif, Right, Scope};

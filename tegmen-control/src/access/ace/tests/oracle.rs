@@ -1,4 +1,4 @@
-//! Messages in both directions with the crate `dcaf`, which others wrote.
+//! Tests of messages in both directions with the crate `dcaf`, an independent implementation.
 
 use super::super::*;
 use dcaf::common::cbor_values::ProofOfPossessionKey;
@@ -10,12 +10,12 @@ use dcaf::{
 };
 use proptest::prelude::*;
 
-/// Their message from our bytes.
+/// Reads a message of dcaf from our bytes.
 fn read<T: ToCborMap>(bytes: &[u8]) -> T {
     T::deserialize_from(bytes).unwrap_or_else(|error| panic!("dcaf refuses {bytes:02x?}: {error:?}"))
 }
 
-/// The bytes of their message.
+/// Returns the bytes of a message of dcaf.
 fn written<T: ToCborMap>(message: T) -> Vec<u8> {
     let mut bytes = Vec::new();
     message.serialize_into(&mut bytes).expect("a message");
@@ -177,7 +177,8 @@ proptest! {
     }
 }
 
-/// dcaf has no messages of introspection; a response's claims have the labels of a token's response where it knows them.
+/// dcaf has no messages for introspection. The claims of a response have the same labels as a token response, if dcaf
+/// knows them.
 #[test]
 fn the_labels_are_those_of_dcaf() {
     let claims = Claims {

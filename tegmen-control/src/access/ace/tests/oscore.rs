@@ -1,4 +1,4 @@
-//! The messages and the derivation of RFC 9203.
+//! Tests of the messages and the derivation of RFC 9203.
 
 use super::super::oscore::{InputMaterial, NoContext, Nonces};
 use super::super::*;
@@ -32,7 +32,7 @@ fn a_claims_set_has_input_material() {
     assert_eq!(Claims::parse(&claims.encode()), Ok(claims));
 }
 
-/// The response of figure 4, which the RFC prints as diagnostic notation. Its token is cut.
+/// The response in figure 4, which the RFC prints in diagnostic notation. The token is shortened.
 #[test]
 fn a_response_of_the_access_server_has_input_material() {
     let message = bytes(
@@ -163,7 +163,7 @@ proptest! {
         prop_assert_eq!(PostedToken::parse(&posted.encode()), Ok(posted));
     }
 
-    /// Nonces of other lengths cannot give the same salt, because each has its length in front.
+    /// Nonces of other lengths cannot give the same salt, because the length of each nonce precedes it.
     #[test]
     fn other_nonces_give_another_salt(
         material in any_material(),
@@ -175,7 +175,7 @@ proptest! {
         prop_assert_eq!(salt(at) == salt(other_at), at == other_at);
     }
 
-    /// The two ends have each other's keys.
+    /// The keys of one endpoint are the keys of the other endpoint with the roles exchanged.
     #[test]
     fn a_context_is_the_mirror_of_that_of_the_other_end(material in any_material()) {
         let nonces = Nonces { client: &[1; 8], server: &[2; 8] };
@@ -188,7 +188,7 @@ proptest! {
     }
 }
 
-/// A token that another implementation of CBOR and AES-CCM sealed.
+/// A token that another implementation of CBOR and AES-CCM has sealed.
 #[test]
 fn a_token_under_a_key_of_32_bytes() {
     let file: serde_json::Value =

@@ -1,12 +1,13 @@
 use super::*;
 
-/// A server without the table: each request comes to a new one.
+/// Sends a request to a new server, whose table of accepted identities is empty.
 fn forgetful(subscriber: &str, token: &str, hint: Option<&str>) -> Outcome {
     Server::new().ask_for(subscriber, token, hint)
 }
 
-/// The subscriber `mallory` gets the key of a session rightfully, and shows the identity of that session to `alice`. If the
-/// server gives `alice` the same key, the handshake between the two succeeds, and `alice` takes `mallory` for the oven.
+/// The subscriber `mallory` rightfully gets the key of a session, and then shows the identity of this session to
+/// `alice`. If the server gave `alice` the same key, the handshake between the two would succeed, and `alice` would
+/// take `mallory` for the oven.
 #[test]
 fn psk_of_one_subscriber_is_useless_to_another() {
     let (mallory, alice) = ("mallory tag:display", "alice tag:display");
@@ -28,8 +29,8 @@ fn psk_of_one_subscriber_is_useless_to_another() {
     }
 }
 
-/// An attacker records the identity of a session whose key was revealed later, and begins a handshake with the same
-/// subscriber again. The subscriber asks the server for the key.
+/// An attacker records the identity of a session. The key of this session is revealed later, and the attacker begins a
+/// handshake with the same subscriber again. The subscriber asks the server for the key.
 #[test]
 fn a_session_identity_is_accepted_once() {
     for (token, hint) in [("old-oven;AAECAwQFBgcI", Some(HINT_PAPER)), ("oven;AAECAwQFBgcI", None)] {
@@ -49,14 +50,14 @@ fn a_session_identity_is_accepted_once() {
     }
 }
 
-/// The publisher of a mutant: where the hint is missing, it derives as the paper does.
+/// A faulty publisher: if the hint is missing, it derives the key as in the paper.
 fn falling_back(protokey: &Protokey, identity: SessionIdentity<'_>, hint: Option<&[u8]>) -> Vec<u8> {
     let mode = if hint.is_some() { Mode::Bound } else { Mode::Paper };
     protokey.session_key::<RustCrypto>(mode, identity, "alice").expose().to_vec()
 }
 
-/// A peer that omits, adds or repeats parameters after a refusal never gets the key of the weaker mode or a smaller scope, and
-/// a publisher never derives such a key.
+/// A peer omits, adds or repeats parameters after a refusal. It never gets the key of the weaker mode or a smaller
+/// scope, and a publisher never derives such a key.
 #[test]
 fn refusal_never_weakens() {
     let (protokey, alice) = (protokey(), "alice tag:display");

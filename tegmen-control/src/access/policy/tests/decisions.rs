@@ -123,7 +123,7 @@ fn a_pair_connects_if_something_is_allowed_and_not_everything_denied() {
     assert!(!connects("cook", "lamp"));
 }
 
-/// The meaning of a policy in the fewest words: no index.
+/// Decides in the simplest way, without an index.
 fn plain(rules: &[Rule], question: &Question<'_>) -> Option<(Effect, usize)> {
     let covers = |rule: &&Rule| {
         rule.covers_subject(&question.subject)

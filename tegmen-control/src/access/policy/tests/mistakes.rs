@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Keys of a rule that is right.
+/// A rule that is correct except for the missing `allow` or `deny`.
 const RULE: &str = "[[rule]]\nsubject = \"a\"\npublisher = \"b\"\n";
 
 #[test]

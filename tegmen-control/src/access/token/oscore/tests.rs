@@ -1,4 +1,4 @@
-//! Tokens for resource servers with the OSCORE profile.
+//! Tests of tokens for resource servers with the OSCORE profile.
 
 use super::*;
 use crate::access::ace::{Aif, ErrorCode, ErrorResponse, Right, Scope};
@@ -18,7 +18,7 @@ allow = "GET /temp"
 const NOW: Instant = Instant::from_micros(1_800_000_000_000_000);
 const KEY: [u8; 32] = [7; 32];
 
-/// The resource servers `oven`, `hob` and `lock`, which has EDHOC, and the tokens that are revoked.
+/// The resource servers `oven`, `hob` and `lock`, and the revoked tokens. `lock` uses EDHOC.
 struct Known([OwnedParty; 3], BTreeSet<Vec<u8>>);
 
 impl Devices for Known {
