@@ -1,7 +1,8 @@
-//! The agent of a subscriber: it gives the programs of one user of this machine the keys of publishers, over a Unix socket.
+//! The agent of a subscriber. It gives the keys of publishers to the programs of one user of this machine, over a Unix
+//! socket.
 //!
-//! A program with another DTLS stack asks the agent in place of the access control server. It opens a connection, sends one line
-//! and reads one line; then the agent closes the connection.
+//! A program with another DTLS stack asks the agent instead of the access control server. The program opens a
+//! connection, sends one line and reads one line. Then the agent closes the connection.
 //!
 //! ```text
 //! session IDENTITY           the key of the session identity that a publisher shows in a handshake
@@ -11,8 +12,8 @@
 //! error CODE TEXT            no key: a stable code, and the cause with the next step
 //! ```
 //!
-//! Only the owner of the socket may use it: the file has mode 0600, and the agent asks the system for the user at the other
-//! end. The agent keeps no key.
+//! Only the owner of the socket may use it. The file has the mode 0600, and the agent asks the system for the user at
+//! the other end. The agent stores no key.
 
 mod line;
 
@@ -32,38 +33,38 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
-/// Connections that the agent has at the same time; the next ones wait.
+/// Maximum number of connections at the same time; further connections wait.
 const CONNECTIONS: usize = 64;
-/// Time within which a program sends its question, and within which it takes its answer.
+/// Maximum time for a program to send its question, and maximum time to read its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes that the agent discards after an answer, before it closes the connection.
+/// Maximum number of bytes that the agent discards after an answer, before it closes the connection.
 const MAX_UNREAD: u64 = 1 << 16;
-/// Pause after the system refused a connection, for example because no more files can be opened.
+/// The pause after the system refused a connection, for example because the process has too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The reason why there is no socket, or no answer from one.
+/// The reason why a socket cannot be opened, or why a socket gives no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
-    /// Another agent serves at this path.
+    /// Another agent listens at this path.
     #[error("another agent serves at {0}: end it, or choose another path")]
     InUse(String),
-    /// Other users can replace files in the directory, or in one above it.
+    /// Other users can replace files in the directory of the path, or in a directory above it.
     #[error("other users can replace files in {0}: choose a directory that only you or root can write to")]
     OpenDirectory(String),
-    /// A file has the path.
+    /// The path names a file that is no socket.
     #[error("{0} exists and is no socket: choose another path")]
     NoSocket(String),
-    /// The system refuses.
+    /// The system refuses an operation.
     #[error("the socket {path} {step}: {source}")]
     System {
         /// The path.
         path: String,
-        /// The step that failed, and the next one.
+        /// The operation that failed, and the next step.
         step: &'static str,
         /// The error of the system.
         source: io::Error,
     },
-    /// The peer is no agent.
+    /// The program at the other end of the socket is no agent.
     #[error("{0} is not the socket of an agent of Tegmen: correct the path")]
     NoAgent(String),
 }
@@ -75,24 +76,24 @@ impl SocketError {
     }
 }
 
-/// An answer that the agent gave, for the log of the operator. It never has a key.
+/// An answer of the agent, for the operator's log. It never contains a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Event {
     /// `given`, or the code of the error.
     pub code: &'static str,
-    /// The session identity, if there was one.
+    /// The session identity, if the answer has one.
     pub identity: Option<String>,
-    /// The process that asked.
+    /// The number of the process that asked.
     pub process: Option<i32>,
     /// The cause of an error, and the next step.
     pub text: String,
 }
 
-/// The socket of an agent. The file is removed on drop.
+/// The socket of an agent. The file is removed when this value is dropped.
 pub struct Agent {
     listener: UnixListener,
     path: PathBuf,
-    /// The number of the user who may ask.
+    /// The number of the user who may use the socket.
     user: u32,
 }
 
@@ -103,9 +104,9 @@ impl Drop for Agent {
 }
 
 impl Agent {
-    /// Opens the socket, which no program can use before its permissions are right. `user` is the number of the user that owns the
-    /// file and may ask, or the user of this process. Replaces the socket of an agent that has ended. Called in the context of
-    /// a runtime.
+    /// Opens the socket. No program can use it before its permissions are set. `user` is the number of the user who
+    /// owns the file and may use it; `None` is the user of this process. A socket that was left by an agent that has
+    /// ended is replaced. Must be called in the context of a runtime.
     ///
     /// # Errors
     /// [`SocketError`], whose text names the next step.
@@ -144,8 +145,8 @@ impl Agent {
         }
     }
 
-    /// Answers until the future is dropped, over a session with the access control server in which this end proved its
-    /// identity. `on_event` takes each answer, and must return quickly.
+    /// Answers programs until the future is dropped. `server` is a session with the access control server in which the
+    /// subscriber proved its identity. `on_event` receives each answer, and must return quickly.
     pub async fn serve(&self, server: Session, on_event: impl Fn(Event) + Send + Sync + 'static) {
         let (places, on_event) = (Arc::new(Semaphore::new(CONNECTIONS)), Arc::new(on_event));
         loop {
@@ -164,8 +165,8 @@ impl Agent {
     }
 }
 
-/// The directory of a path, or one above it, in which users other than root and that of this process can replace files. They
-/// could put another program, or a link to another file, in the place of the socket.
+/// Returns the directory of a path, or one above it, in which users other than root and the user of this process can
+/// replace files. Such users could replace the socket by a socket of another program, or by a link to another file.
 fn open_directory(path: &Path) -> io::Result<Option<PathBuf>> {
     const STICKY: u32 = 0o1000;
     const OTHERS_WRITE: u32 = 0o022;
@@ -181,7 +182,7 @@ fn open_directory(path: &Path) -> io::Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// Reads the question of a connection, and writes its answer.
+/// Reads the question of a connection, and writes the answer.
 async fn converse(mut stream: UnixStream, user: u32, server: &Session) -> Event {
     let peer = stream.peer_cred().ok();
     let process = peer.and_then(|peer| peer.pid());
@@ -216,7 +217,7 @@ fn error(code: &'static str, identity: Option<String>, text: String) -> (&'stati
     (code, identity, Answer::Error { code: code.to_owned(), text })
 }
 
-/// The question of a program; `None` if it sends another line, a longer one, or none in time.
+/// Reads the question of a program. Returns `None` if the line is no question or too long, or does not arrive in time.
 async fn read(stream: &mut UnixStream) -> Option<Question> {
     let mut line = Vec::with_capacity(MAX_QUESTION);
     let mut limited = stream.take(MAX_QUESTION as u64);

@@ -1,15 +1,16 @@
-//! Delegated sessions ([`tegmen_delegation`]) at their server.
+//! The server of delegated sessions ([`tegmen_delegation`]).
 //!
-//! [`Delegations`] keeps the devices in a store: their keys, the epoch of each, the numbers that it gave to connections, and the
-//! connections that it revoked. Handshakes ask it without waiting: it decides on the [rights](Rights) of a peer, and seals and
-//! opens tickets from memory. [`Delegations::run`] makes durable what the handshakes leave behind, and speaks with the
-//! devices.
+//! [`Delegations`] keeps the devices in a store: their keys, the epoch of each device, the numbers of connections that
+//! were given out, and the connections that were revoked. Handshakes call it, and it answers at once from memory: it
+//! decides on the [rights](Rights) of a peer, seals tickets and opens tickets. [`Delegations::run`] makes the results
+//! of handshakes durable, and contacts the devices.
 //!
-//! * A number of a connection is reserved in the store before it is used, so a server that is killed or restored gives none twice
-//!   in an epoch.
-//! * A revocation is durable before it is acknowledged. The device learns it later, and the server opens no ticket of the
-//!   connection meanwhile.
-//! * An epoch that begins is durable before the device hears of it, so that a lost response parts no keys.
+//! * The number of a connection is reserved in the store before it is used. So a server that is killed, or restored
+//!   from a backup, gives no number twice in an epoch.
+//! * A revocation is durable before it is acknowledged. The device receives it later. From the acknowledgement on, the
+//!   server opens no ticket of the connection.
+//! * A new epoch is durable before the server asks the device to begin it. So after a lost response both endpoints
+//!   still have the keys.
 
 mod agenda;
 mod certificates;

@@ -1,7 +1,7 @@
 //! Resource directory (RFC 9176): endpoints register their links, and clients look them up.
 //!
-//! A [`Directory`] holds registrations in memory: they are soft state, which endpoints renew. [`DirectoryServer`] answers requests
-//! over CoAP:
+//! A [`Directory`] keeps registrations in memory. They expire unless endpoints renew them. [`DirectoryServer`] answers
+//! requests over CoAP:
 //!
 //! ```text
 //! POST   /rd?ep=NAME             application/link-format (40): registers an endpoint with its links (section 5)
@@ -12,10 +12,10 @@
 //! GET    /rd-lookup/ep           the endpoints; Observe (section 6.4)
 //! ```
 //!
-//! [`Registering`] is the other end: a server that registers its own links, and renews them.
+//! [`Registering`] is the client of a directory: a server that registers its own links, and renews the registration.
 //!
-//! The policy of the server decides on the rights of each sender. Beyond that, a name belongs to the identity that registered it
-//! first (section 7.5), and an endpoint registers its own address alone, unless it is a [commissioning
+//! The policy of the server decides on the rights of each sender. In addition, a name belongs to the identity that
+//! registered it first (section 7.5). An endpoint may register only its own address, unless it is a [commissioning
 //! tool](DirectorySettings::tools).
 
 mod error;
@@ -30,13 +30,13 @@ pub use registering::{NotRegistered, Registering, RegistrationEvent};
 pub use registrations::{Directory, DirectoryBounds, Registrant};
 pub use server::{DirectoryServer, DirectorySettings};
 
-/// The path of registrations, without a slash in front.
+/// The path of registrations, without the first slash.
 pub const REGISTRATIONS: &str = "rd";
-/// The path of simple registrations, without a slash in front.
+/// The path of simple registrations, without the first slash.
 pub const SIMPLE: &str = ".well-known/rd";
-/// The path at which links are looked up, without a slash in front.
+/// The path for lookups of links, without the first slash.
 pub const LOOKUP_RESOURCES: &str = "rd-lookup/res";
-/// The path at which endpoints are looked up, without a slash in front.
+/// The path for lookups of endpoints, without the first slash.
 pub const LOOKUP_ENDPOINTS: &str = "rd-lookup/ep";
 /// The Content-Format application/link-format.
 pub const LINK_FORMAT: u32 = 40;

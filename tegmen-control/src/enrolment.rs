@@ -1,4 +1,4 @@
-//! The end of a device that registers itself: see [`crate::access::enrolment`].
+//! The device that registers itself: see [`crate::access::enrolment`].
 
 pub use crate::access::enrolment::OneTimeKey;
 
@@ -27,10 +27,10 @@ pub enum EnrolError {
          ask an operator whether the device is registered"
     )]
     Later {
-        /// Seconds after which to try again.
+        /// Seconds after which the device may try again.
         seconds: u32,
     },
-    /// There is no session or no response.
+    /// The session could not be opened, or the response is missing.
     #[error(
         "{0}; a one-time key is refused after its use, after its end, and if an operator replaced it: ask an operator whether the \
          device is registered, and for another key if it is not"
@@ -38,12 +38,13 @@ pub enum EnrolError {
     NoResponse(#[from] ClientError),
 }
 
-/// The settings of a session in which a device enrols.
+/// Returns the settings of a session in which a device enrols.
 pub fn client_config(key: &OneTimeKey) -> ClientConfig {
     ClientConfig::psk(identity(key.name()), key.session_key::<HostCrypto>().expose())
 }
 
-/// Registers a device, whose party has the name of the one-time key, over a session that was opened with [`client_config`].
+/// Registers a device over a session that was opened with [`client_config`]. The name of the device must be the name in
+/// the one-time key.
 ///
 /// # Errors
 /// [`EnrolError`]. After [`EnrolError::NoResponse`] and [`EnrolError::Later`] the device may be registered.

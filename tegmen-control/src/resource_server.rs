@@ -1,19 +1,20 @@
-//! A resource server that takes access tokens from clients, in the OSCORE profile (RFC 9203) and in that of EDHOC and OSCORE
-//! (draft-ietf-ace-edhoc-oscore-profile).
+//! A resource server that takes access tokens from clients, in the OSCORE profile (RFC 9203) and in the profile of
+//! EDHOC and OSCORE (draft-ietf-ace-edhoc-oscore-profile).
 //!
 //! ```text
 //! POST /authz-info   application/ace+cbor (19): in clear a token with N1 and the client's Recipient ID; protected a token alone,
 //!                    which updates the rights of the Security Context that protects it
 //! ```
 //!
-//! The access control server seals a token under a key that it shares with the resource server. Both ends derive a Security Context
-//! from the secret in the token and a new nonce of each. A client has the rights of its token, no more, until the token expires.
+//! The access control server seals a token under a key that it shares with the resource server. Client and resource
+//! server derive a Security Context from the secret in the token and from two new nonces, one of each endpoint. A
+//! client has only the rights of its token, until the token expires.
 //!
-//! A token of the EDHOC profile has the public key of its client instead, and no nonce goes with it. The client then runs EDHOC
-//! with this key ([`Tokens::accept_edhoc`]).
+//! A token of the EDHOC profile contains the public key of its client, and the client sends no nonce with it. The
+//! client then runs EDHOC with this key ([`Tokens::accept_edhoc`]).
 //!
-//! All of this is in memory. After a restart a client posts its token again, and the new nonces give new keys. So no sequence number
-//! is used twice under one key, whatever either end has forgotten.
+//! All state is in memory. After a restart a client posts its token again, and the new nonces give new keys. So no
+//! sequence number is used twice under one key, even if an endpoint has lost its state.
 
 mod edhoc;
 mod revocation;
@@ -41,17 +42,18 @@ use tegmen_host::credentials::Credentials;
 use tegmen_host::provider::HostCrypto;
 use tegmen_store::clock::now_millis;
 
-/// Bytes of N2.
+/// Length of N2 in bytes.
 const NONCE: usize = 8;
-/// Random bytes in which a Recipient ID is looked for.
+/// Number of random bytes that are searched for a Recipient ID.
 const CANDIDATES: usize = 64;
-/// Seconds between the end of a token and that of its Security Contexts, in which observers learn of it.
+/// Seconds between the expiry of a token and the end of its Security Contexts. In this time observers are notified of
+/// the expiry.
 const LINGER: u64 = 2;
 
-/// The reason why a resource server does not take a token.
+/// The reason why a resource server refuses a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
-    /// The payload is no token with its parameters.
+    /// The payload is no token with valid parameters.
     #[error("no token of this form: {0}")]
     Malformed(#[from] Malformed),
     /// The token is not sealed under the key of this resource server.
@@ -60,33 +62,33 @@ pub enum Refusal {
     /// The token is for another audience.
     #[error("the token is for another audience")]
     Audience,
-    /// The token has no rights of the form of RFC 9237, or a right on a path that is none of one resource.
+    /// The token contains no rights in the form of RFC 9237, or a right on a path that is not the path of one resource.
     #[error("the token has rights that this resource server does not understand")]
     Scope,
-    /// The token has no input material, where a new Security Context is wanted, or the Recipient ID is too long for it.
+    /// The request needs a new Security Context, and the token has no input material, or the Recipient ID is too long.
     #[error("the token or the request does not give what a Security Context needs")]
     NoContext,
-    /// The token is expired or not valid yet, or names no time at which it expires.
+    /// The token is expired or not valid yet, or contains no expiry time.
     #[error("the token is expired or not valid yet, or has no end: correct the clocks")]
     Expired,
     /// The token is on the list of revoked tokens.
     #[error("the token is revoked")]
     Revoked,
-    /// The token does not update the rights of the Security Context under which it came.
+    /// The token does not update the rights of the Security Context that protects its request.
     #[error(
         "the token does not update the rights of the context that protects the request, or is older than the one before"
     )]
     OtherContext,
-    /// The resource server has as many tokens as it can have.
+    /// The resource server already has the maximum number of tokens.
     #[error("the resource server has as many tokens as it can have: ask again in {seconds} s")]
     Busy {
-        /// Seconds after which a token expires.
+        /// Seconds after which one of the tokens expires.
         seconds: u32,
     },
 }
 
 impl Refusal {
-    /// The code of the response to an update of rights (RFC 9203, section 4.2).
+    /// Returns the code of the response to an update of rights (RFC 9203, section 4.2).
     const fn code_of_update(self) -> Code {
         match self {
             Self::Audience | Self::Scope | Self::NoContext => Code::UNAUTHORIZED,
@@ -94,7 +96,8 @@ impl Refusal {
         }
     }
 
-    /// The code of the response to a token in clear (RFC 9200, section 5.10.1.1; RFC 9203, section 4.2).
+    /// Returns the code of the response to a token that was sent without protection (RFC 9200, section 5.10.1.1; RFC
+    /// 9203, section 4.2).
     const fn code(self) -> Code {
         match self {
             Self::Malformed(_) | Self::Scope | Self::NoContext => Code::BAD_REQUEST,
@@ -116,18 +119,18 @@ impl From<NotOpened> for Refusal {
 
 /// The settings of a resource server.
 pub struct TokenSettings {
-    /// The name, which is the audience of its tokens.
+    /// The name of the resource server, which is the audience of its tokens.
     pub name: String,
-    /// The key that it shares with the access control server.
+    /// The key that the resource server shares with the access control server.
     pub key: Secret<LONG_KEY_LEN>,
     /// Maximum number of tokens at the same time.
     pub most: usize,
-    /// The URI of the access control server, which clients in clear get as a hint with 4.01. `None` gives no hints, and leaves requests
-    /// in clear to the policy of the server.
+    /// The URI of the access control server. A client without protection receives it as a hint in a 4.01 response. With
+    /// `None` there are no hints, and the policy of the server decides on requests without protection.
     pub hints: Option<String>,
 }
 
-/// The tokens of a resource server. Clones are the same resource server.
+/// The tokens of a resource server. Clones use the same tokens.
 #[derive(Clone)]
 pub struct Tokens(Arc<Inner>);
 
@@ -141,10 +144,10 @@ struct Inner {
     has_edhoc: AtomicBool,
 }
 
-/// The tokens.
+/// The table of tokens.
 #[derive(Default)]
 struct Table {
-    /// By the identifier of the input material, or by the public key.
+    /// The tokens, by the identifier of the input material or by the public key.
     by_id: BTreeMap<Vec<u8>, Taken>,
     ids: HashMap<Principal, Vec<u8>>,
     /// The hashes of revoked tokens.
@@ -161,7 +164,7 @@ impl Table {
         self.by_id.insert(id.to_vec(), token);
     }
 
-    /// Removes the tokens for which `is_kept` is false, and returns their principals.
+    /// Removes the tokens for which `is_kept` returns false, and returns the principals of these tokens.
     fn retain(&mut self, is_kept: impl Fn(&Taken) -> bool) -> Vec<Principal> {
         let mut removed = Vec::new();
         self.by_id.retain(|_, token| {
@@ -178,24 +181,24 @@ impl Table {
     }
 }
 
-/// A token that a resource server took.
+/// A token that a resource server has taken.
 struct Taken {
     principal: Principal,
     client: String,
     rights: Aif,
-    /// The rights as rules.
+    /// The rights of the token as rules.
     rules: Vec<String>,
-    /// Seconds since 1970.
+    /// The time at which the token expires, in seconds since 1970.
     expires: u64,
     issued_at: u64,
     hash: TokenHash,
     /// The public key of the client, in the EDHOC profile.
     key: Option<PublicKey>,
-    /// True if its observers learned that it expired.
+    /// True if its observers were notified that the token expired.
     is_over: bool,
 }
 
-/// The content of a token that is valid.
+/// The content of a valid token.
 struct Valid {
     client: String,
     cnf: Confirmation,
@@ -206,11 +209,12 @@ struct Valid {
 }
 
 impl Tokens {
-    /// Creates a resource server without tokens. `credentials` are those of the server that it serves behind, and `contexts` those
-    /// that the server takes by [`Contexts::with_agreed`](tegmen_host::contexts::Contexts::with_agreed).
+    /// Creates a resource server without tokens. `credentials` are those of the CoAP server that calls it. `contexts`
+    /// are the Security Contexts that this server uses through
+    /// [`Contexts::with_agreed`](tegmen_host::contexts::Contexts::with_agreed).
     ///
     /// # Errors
-    /// The error of the system, if it gives no randomness.
+    /// The error of the system if it has no randomness.
     pub fn new(settings: TokenSettings, credentials: Credentials, contexts: AgreedContexts) -> std::io::Result<Self> {
         let (crypto, has_edhoc) = (Mutex::new(HostCrypto::from_os()?), AtomicBool::new(false));
         Ok(Self(Arc::new(Inner { settings, credentials, contexts, crypto, taken: Mutex::default(), has_edhoc })))
@@ -231,8 +235,8 @@ impl Tokens {
         self.taken().by_id.len()
     }
 
-    /// Takes the payload of a request in clear, and makes a Security Context. Returns the part of this end in it; `None` for a token of
-    /// the EDHOC profile. `now` is in seconds since 1970.
+    /// Takes the token in the payload of a request without protection, and makes a Security Context. Returns the nonce
+    /// and the Recipient ID of this endpoint; `None` for a token of the EDHOC profile. `now` is in seconds since 1970.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -277,7 +281,7 @@ impl Tokens {
         agreed
     }
 
-    /// Makes the Security Context of a token, with a nonce and a Recipient ID of this end.
+    /// Makes the Security Context of a token, with a new nonce and Recipient ID of this endpoint.
     fn agree(&self, material: &InputMaterial, theirs: &Offer, token: &Taken, now: u64) -> Result<Offer, Refusal> {
         let (mut nonce, mut candidates) = ([0; NONCE], [0; CANDIDATES]);
         let mut crypto = self.0.crypto.lock().unwrap_or_else(PoisonError::into_inner);
@@ -298,11 +302,11 @@ impl Tokens {
         }
     }
 
-    /// Takes the payload of a request that a Security Context of this principal protects: a token that updates its rights. A nonce and
-    /// an ID in it have no meaning. `now` is in seconds since 1970.
+    /// Takes the token in the payload of a request that is protected by a Security Context of this principal. The token
+    /// updates the rights of the context. A nonce and an ID in the payload are ignored. `now` is in seconds since 1970.
     ///
     /// # Errors
-    /// [`Refusal`]. Nothing is then changed.
+    /// [`Refusal`]. Nothing has changed then.
     pub fn update(&self, principal: Principal, payload: &[u8], now: u64) -> Result<(), Refusal> {
         let posted = PostedToken::parse(payload)?;
         let valid = self.open(&posted.access_token, now)?;
@@ -321,7 +325,7 @@ impl Tokens {
         Ok(())
     }
 
-    /// Opens a token, and checks what is in it (RFC 9200, section 5.10.1.1).
+    /// Opens a token, and checks its content (RFC 9200, section 5.10.1.1).
     fn open(&self, access_token: &[u8], now: u64) -> Result<Valid, Refusal> {
         let Inner { settings, crypto, .. } = &*self.0;
         let claims = {
@@ -341,7 +345,7 @@ impl Tokens {
         Ok(Valid { client, cnf, rights, expires, issued_at, hash })
     }
 
-    /// Checks that one more token fits.
+    /// Checks that one more token fits into the table.
     fn has_room(&self, taken: &mut Table, now: u64) -> Result<(), Refusal> {
         self.forget_replaced(taken);
         if taken.by_id.len() < self.0.settings.most {
@@ -351,7 +355,7 @@ impl Tokens {
         Err(Refusal::Busy { seconds: u32::try_from(first.saturating_sub(now)).unwrap_or(u32::MAX).max(1) })
     }
 
-    /// Forgets the tokens whose Security Contexts were replaced by those of another token of the same client.
+    /// Removes the tokens whose Security Contexts were replaced by the contexts of another token of the same client.
     fn forget_replaced(&self, taken: &mut Table) {
         let principals = self.0.contexts.principals();
         // A client with a token of the EDHOC profile has perhaps not begun yet.
@@ -360,8 +364,9 @@ impl Tokens {
         }
     }
 
-    /// Ends the Security Contexts of tokens that expired a while ago. Returns the rights of those that expired since the last call,
-    /// whose observers have to be notified, and their principals. Call it each second. `now` is in seconds since 1970.
+    /// Ends the Security Contexts of tokens that expired [`LINGER`] seconds ago. Returns the rights and the principals
+    /// of the tokens that expired since the last call, so that their observers can be notified. Call it each second.
+    /// `now` is in seconds since 1970.
     pub fn expire(&self, now: u64) -> Vec<(Principal, Aif)> {
         let mut taken = self.taken();
         for principal in taken.retain(|token| now < token.expires.saturating_add(LINGER)) {
@@ -389,13 +394,13 @@ impl Taken {
         Self { principal, client, rights, rules, expires: *expires, issued_at: *issued_at, hash, key, is_over: false }
     }
 
-    /// Takes the rights of a later token for the same Security Context.
+    /// Replaces the rights by those of a later token for the same Security Context.
     fn replace_by(&mut self, valid: &Valid) {
         *self = Self::new(self.principal, valid);
     }
 }
 
-/// The time until `end`, both in seconds since 1970. The current second has begun already.
+/// Returns the time from `now` until `end`, both in seconds since 1970. The current second has already begun.
 fn seconds(end: u64, now: u64) -> Duration {
     let begun = Duration::from_millis(now_millis() % 1000);
     Duration::from_secs(end.saturating_sub(now)).saturating_sub(begun)

@@ -1,8 +1,8 @@
-//! A client of resource servers with the OSCORE profile (RFC 9203): it asks the access control server for a token, and posts it at the
-//! resource server.
+//! A client of resource servers with the OSCORE profile (RFC 9203). It asks the access control server for a token, and
+//! posts the token at the resource server.
 //!
-//! A token can be posted again, when the resource server forgot it or the client lost its Security Context. Both ends then draw new
-//! nonces, so the keys are new.
+//! A client can post a token again if the resource server has lost it, or if the client has lost its Security Context.
+//! Both endpoints then make new nonces, so the keys are new.
 
 use crate::access::ace::oscore::{InputMaterial, NoContext, Nonces};
 use crate::access::ace::{
@@ -17,14 +17,16 @@ use tegmen_host::contexts::ContextFile;
 use tegmen_host::edhoc::Credential;
 use zeroize::Zeroizing;
 
-/// Bytes of N1.
+/// Length of N1 in bytes.
 const NONCE: usize = 8;
-/// Bytes of a Recipient ID, if the algorithm takes as many.
+/// Length of a Recipient ID in bytes, if the algorithm allows this length.
 const RECIPIENT_ID: usize = 2;
 
-/// Asks the access control server for a token with these rights at a resource server, over a session in which this end proved its
-/// identity. `key` is a public key of this end, in the profile of EDHOC and OSCORE; or the identifier of the input material of an
-/// earlier token, for other rights in the Security Context of that one. Returns the payload of the response, which is wiped on drop, and what is in it.
+/// Asks the access control server for a token with these rights at a resource server. `server` is a session with the
+/// access control server in which this client proved its identity. `key` is the client's public key, in the profile of
+/// EDHOC and OSCORE. Otherwise `key` may be the identifier of the input material of an earlier token; the new token
+/// then has other rights for the Security Context of the earlier one. Returns the payload of the response, which is
+/// wiped on drop, and the parsed response.
 ///
 /// # Errors
 /// [`NotGranted`].
@@ -55,7 +57,7 @@ pub async fn request_token(
     }
 }
 
-/// The reason why a client has no Security Context with a resource server, or not the rights of a token.
+/// The reason why a client gets no Security Context with a resource server, or not the rights of a token.
 #[derive(Debug, thiserror::Error)]
 pub enum NotAgreed {
     /// The resource server refuses the token.
@@ -67,25 +69,25 @@ pub enum NotAgreed {
     /// The resource server has no space for a token.
     #[error("the resource server has no space for another token: ask again in {seconds} s")]
     Later {
-        /// Seconds after which to ask again.
+        /// Seconds after which the client may ask again.
         seconds: u32,
     },
-    /// The response does not give what a Security Context needs.
+    /// The response lacks data that a Security Context needs.
     #[error("the response of the resource server gives no security context: {0}")]
     Malformed(#[from] Malformed),
-    /// The two ends have no Security Context with their IDs.
+    /// The IDs of client and resource server do not give a Security Context.
     #[error("{0}: post the token again")]
     NoContext(#[from] NoContext),
-    /// The system gives no randomness.
+    /// The system has no randomness.
     #[error("the system gives no randomness: {0}")]
     System(getrandom::Error),
-    /// There is no response.
+    /// The response is missing.
     #[error("the resource server cannot be asked: {0}")]
     NoResponse(#[from] ClientError),
 }
 
-/// Posts a token in clear, and returns the Security Context that both ends derive. It was never used. The resource server proves that it
-/// has the key of the token with its first protected response.
+/// Posts a token without protection, and returns the new Security Context that client and resource server derive. With
+/// its first protected response the resource server proves that it has the key of the token.
 ///
 /// # Errors
 /// [`NotAgreed`].
@@ -105,13 +107,14 @@ pub async fn post_token(
     Ok(material.context(&nonces, &theirs.recipient_id, &own.recipient_id)?)
 }
 
-/// Returns the public key of a credential of EDHOC, for a request for a token; `None` if it has none.
+/// Returns the public key of an EDHOC credential, for a token request; `None` if the credential has none.
 pub fn public_key(credential: &Credential) -> Option<Confirmation> {
     Claims::parse(credential.as_bytes()).ok()?.cnf.filter(|cnf| matches!(cnf, Confirmation::Key(_)))
 }
 
-/// Posts a token that updates the rights of the Security Context that protects this session, or in clear one of the profile of EDHOC and
-/// OSCORE, before this end runs EDHOC.
+/// Posts a token without a nonce. Over a session that a Security Context protects, the token updates the rights of the
+/// context. Over a session without protection, the token is one of the profile of EDHOC and OSCORE, and the client runs
+/// EDHOC afterwards.
 ///
 /// # Errors
 /// [`NotAgreed`].

@@ -1,4 +1,4 @@
-//! The upload of a token to a publisher, over a session that the access control server opens for it.
+//! Uploads a token to a publisher, over a session that the access control server opens for this purpose.
 
 use crate::access::ace::ACE_CBOR;
 use std::collections::BTreeMap;
@@ -9,32 +9,34 @@ use tegmen_coap::{Code, OptionNumber};
 use tegmen_host::client::{ClientConfig, ClientError, Session};
 use tegmen_host::uri::Scheme;
 
-/// The path at a publisher for tokens, without a slash in front (RFC 9200, section 5.10.1).
+/// The path for tokens at a publisher, without the first slash (RFC 9200, section 5.10.1).
 pub const AUTHZ_INFO: &str = "authz-info";
-/// The identity of the access control server in its sessions with publishers. It is no session identity.
+/// The PSK identity of the access control server in its sessions with publishers. It is no session identity.
 pub const SERVER_IDENTITY: &str = "access control server";
-/// Time for handshake and request together.
+/// Maximum time for the handshake and the request together.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Seconds after which a subscriber asks again, if the publisher gives no number or is not asked; as for a response without Max-Age (RFC 7252,
-/// section 5.10.5).
+/// Seconds after which a subscriber may ask again, if the publisher gives no number or was not asked. The value is the
+/// same as for a response without Max-Age (RFC 7252, section 5.10.5).
 pub(crate) const RETRY_AFTER: u32 = 60;
-/// Uploads at once.
+/// Maximum number of uploads at the same time.
 const UPLOADS: usize = 256;
-/// Uploads at once for one client, so that no client takes the places of all others with publishers that do not answer.
+/// Maximum number of uploads for one client at the same time. So publishers that do not answer one client cannot block
+/// all other clients.
 const UPLOADS_OF_A_CLIENT: usize = 8;
 
-/// The number of uploads that run for each client.
+/// The number of running uploads for each client.
 #[derive(Default)]
 pub(crate) struct Uploads(Mutex<BTreeMap<String, usize>>);
 
-/// The place of one upload. Its drop frees the place.
+/// A permit for one upload. Dropping it ends the use of the permit.
 pub(crate) struct Place<'a> {
     uploads: &'a Uploads,
     client: &'a str,
 }
 
 impl Uploads {
-    /// Takes a place for an upload. `None` if the places of this client or of all clients are in use.
+    /// Takes a permit for an upload. Returns `None` if this client, or all clients together, already have the maximum
+    /// number of uploads.
     pub(crate) fn begin<'a>(&'a self, client: &'a str) -> Option<Place<'a>> {
         let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let all: usize = running.values().sum();
@@ -59,28 +61,28 @@ impl Drop for Place<'_> {
     }
 }
 
-/// The reason why a publisher does not have a token.
+/// The reason why an upload failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotTaken {
-    /// It has not the resources for another session.
+    /// The publisher does not have the resources for another session.
     #[error("it has not the resources, and answers 5.03")]
     Busy {
-        /// Seconds after which to ask again.
+        /// Seconds after which the server may ask again.
         seconds: u32,
     },
-    /// It refuses the token.
+    /// The publisher refuses the token.
     #[error("it answers {0}")]
     Refused(Code),
-    /// Too many uploads run for this client, or for all. The publisher was not asked.
+    /// Too many uploads are running for this client, or for all clients. The publisher was not asked.
     #[error("it was not asked, because too many uploads run now for this subscriber or for all")]
     TooMany,
-    /// There is no session with it, or no response.
+    /// The server could not open a session with the publisher, or got no response.
     #[error("{0}")]
     Unreachable(String),
 }
 
 impl NotTaken {
-    /// The stable code.
+    /// Returns a code that stays the same in later versions.
     pub(crate) const fn code(&self) -> &'static str {
         match self {
             Self::Busy { .. } => "publisher-busy",
@@ -91,7 +93,7 @@ impl NotTaken {
     }
 }
 
-/// Sends the request of an upload to a publisher. It returns when the publisher has the token.
+/// Uploads a token to a publisher. Returns `Ok` when the publisher has taken the token.
 pub(crate) async fn upload(publisher: SocketAddr, key: &[u8], request: &[u8]) -> Result<(), NotTaken> {
     let response = tokio::time::timeout(PATIENCE, async {
         let config = ClientConfig::psk(SERVER_IDENTITY, key).with(|config| config.recovery.reconnect = false);

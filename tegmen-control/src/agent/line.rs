@@ -6,22 +6,22 @@ use tegmen::dtls::MAX_PSK;
 use tegmen_base::hex::from_hex;
 use zeroize::Zeroizing;
 
-/// Longest question in bytes, with the line feed.
+/// Maximum number of bytes of a question, including the line feed.
 pub const MAX_QUESTION: usize = MAX_IDENTITY + 16;
-/// Longest answer in bytes, with the line feed.
+/// Maximum number of bytes of an answer, including the line feed.
 pub const MAX_ANSWER: usize = 1024;
 
-/// The question of an application.
+/// A question of a program to the agent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Question {
     /// The key of the session identity that a publisher shows in a handshake: `session IDENTITY`.
     Session(String),
-    /// A fresh session identity for a handshake with this publisher, and its key: `publisher NAME`.
+    /// A new session identity for a handshake with this publisher, and its key: `publisher NAME`.
     Publisher(String),
 }
 
 impl Question {
-    /// Reads a line without its line feed; `None` if it is no question.
+    /// Reads a line without its line feed; returns `None` if the line is no question.
     pub fn parse(line: &[u8]) -> Option<Self> {
         let line = std::str::from_utf8(line).ok().filter(|line| line.len() < MAX_QUESTION)?;
         match line.split_once(' ')? {
@@ -35,7 +35,7 @@ impl Question {
         }
     }
 
-    /// The line, with its line feed.
+    /// Returns the line of the question, with its line feed.
     pub fn line(&self) -> String {
         match self {
             Self::Session(identity) => format!("session {identity}\n"),
@@ -51,12 +51,12 @@ pub enum Answer {
     Key {
         /// The session identity.
         identity: String,
-        /// The key of its session.
+        /// The key of the session.
         key: SessionKey,
     },
     /// `error CODE TEXT`.
     Error {
-        /// The stable code.
+        /// The code, which stays the same in later versions.
         code: String,
         /// The cause and the next step.
         text: String,
@@ -64,7 +64,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Reads a line without its line feed; `None` if it is no answer.
+    /// Reads a line without its line feed; returns `None` if the line is no answer.
     pub fn parse(line: &[u8]) -> Option<Self> {
         let line = std::str::from_utf8(line).ok().filter(|line| line.len() < MAX_ANSWER)?;
         let (kind, rest) = line.split_once(' ')?;
@@ -87,7 +87,8 @@ impl Answer {
         }
     }
 
-    /// The line, with its line feed. The memory never moves, so no copy of the key remains.
+    /// Returns the line of the answer, with its line feed. The memory is allocated once, so that no copy of the key
+    /// remains.
     pub fn line(&self) -> Zeroizing<String> {
         let mut line = Zeroizing::new(String::with_capacity(MAX_ANSWER));
         match self {

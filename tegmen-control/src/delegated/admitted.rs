@@ -1,15 +1,16 @@
-//! The connections that resumed a session in this epoch, and have not ended.
+//! The connections that resumed a session in this epoch and have not expired.
 
 use std::collections::HashMap;
 use tegmen_delegation::Connection;
 
-/// The connections by the numbers that requests of their peers have. Such a number is never used again, also not in another epoch.
+/// The connections, by the number that identifies the peer in requests. A number is never used again, not even in
+/// another epoch.
 #[derive(Default, Debug)]
 pub(super) struct AdmittedConnections {
     next: u32,
     by_id: HashMap<u32, Admitted>,
     by_number: HashMap<u32, u32>,
-    /// True if connections ended that may have a session.
+    /// True if connections have ended whose sessions may still be open.
     has_ended: bool,
 }
 
@@ -17,7 +18,7 @@ pub(super) struct AdmittedConnections {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Admitted {
     pub(super) connection: Connection,
-    /// The end in seconds since 1970.
+    /// The time at which the connection expires, in seconds since 1970.
     pub(super) expires: u32,
 }
 
@@ -53,14 +54,14 @@ impl AdmittedConnections {
         self.by_number.clear();
     }
 
-    /// Ends the connections whose time is over.
+    /// Ends the connections that have expired.
     pub(super) fn end_expired(&mut self, time: u32) {
         let expired = self.by_id.values().filter(|admitted| admitted.expires <= time);
         let numbers: Vec<u32> = expired.map(|admitted| admitted.connection.number).collect();
         numbers.into_iter().for_each(|number| self.end(number));
     }
 
-    /// True once, if connections ended since the last call.
+    /// Returns true if connections have ended since the last call.
     pub(super) const fn take_ended(&mut self) -> bool {
         std::mem::replace(&mut self.has_ended, false)
     }

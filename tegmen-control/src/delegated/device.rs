@@ -1,4 +1,4 @@
-//! The device: its answers to handshakes, to requests of its server, and to the question of rights.
+//! The device: its answers to handshakes, its answers to requests of its server, and its decisions on rights.
 
 use super::admitted::{Admitted, AdmittedConnections};
 use super::error::DeviceError;
@@ -29,34 +29,36 @@ use tegmen_store::clock::now_millis;
 use tokio::sync::Notify;
 use zeroize::Zeroizing;
 
-/// Places for sessions that the server handed over.
+/// Maximum number of sessions that the server has sent and no peer has resumed.
 const SESSIONS: usize = 64;
-/// Bytes of the longest ticket of another server that the device keeps.
+/// Maximum number of bytes of a ticket of another server that the device keeps.
 const HANDLE: usize = 1024;
-/// Characters of the longest name of DNS.
+/// Maximum number of characters of a DNS name.
 const LONGEST_NAME: usize = 253;
-/// The number of the device itself, whatever name a client asks for.
+/// The number of the device itself. It is used for every name that a client asks for.
 const ITSELF: u32 = 1;
-/// The name by which the server of the device is known.
+/// The name of the device's server in the log and in rules.
 const SERVER_NAME: &str = "delegation server";
 
 /// The settings of a device.
 #[derive(Debug)]
 pub struct DeviceSettings {
-    /// The name of the device, by which its server knows it.
+    /// The name of the device, with which its server names it.
     pub name: String,
-    /// The device key that the operator brought. The first start needs it, and a later one compares it with the state.
+    /// The device key that the operator brought. It is required at the first start. At a later start it is compared
+    /// with the state.
     pub key: Option<DeviceKey>,
-    /// The file of the durable state, which the first start makes. It holds secrets.
+    /// The file of the durable state, which the first start creates. The file contains secrets.
     pub state: PathBuf,
-    /// The scopes, in the order in which the server has them.
+    /// The scopes, in the same order as at the server.
     pub scopes: Scopes,
 }
 
-/// A device. Clones are the same device.
+/// A device with delegated sessions. Clones are the same device.
 ///
-/// [`Self::configure`] makes a server its endpoint, [`Self::policy`] is the policy of that server, [`Self::handle`] answers requests to
-/// the paths that [`Self::has`] names, and [`Self::run`] does the work after the requests.
+/// [`Self::configure`] makes a DTLS server the endpoint of the device, and [`Self::policy`] is the policy of this
+/// server. [`Self::handle`] answers requests to the paths for which [`Self::has`] returns true. [`Self::run`] does the
+/// work after the requests.
 #[derive(Clone)]
 pub struct DelegatedDevice(pub(super) Arc<Inner>);
 
@@ -64,29 +66,29 @@ pub(super) struct Inner {
     name: String,
     scopes: Scopes,
     pub(super) credentials: Credentials,
-    /// The principal of the server.
+    /// The principal of the device's server.
     server: Principal,
     state: Mutex<State>,
-    /// There is work behind a request.
+    /// Notified when a request has left work.
     pub(super) work: Notify,
 }
 
 type OnHost = Device<StateFile, REFUSED, SESSIONS, HANDLE>;
 
-/// The changing parts of a device.
+/// The changing state of a device.
 pub(super) struct State {
     pub(super) device: RefCell<OnHost>,
     crypto: HostCrypto,
     pub(super) admitted: AdmittedConnections,
-    /// The last session with the server, and its keying material.
+    /// The last session with the server, and the keying material that the session exported.
     pub(super) server: Option<(SessionId, Option<Exported>)>,
-    /// True if there may be sessions to close.
+    /// True if there may be sessions that must be closed.
     pub(super) has_ended: bool,
-    /// The sessions that the device is to open, each with the name that it asks for.
+    /// The sessions that the device must open, each with the server_name to send.
     pub(super) to_open: Vec<(Go, String)>,
-    /// The operator knows already that the server means another device or another epoch.
+    /// True if the operator was informed that the server uses another device or another epoch.
     is_reported: bool,
-    /// The time from which the operator learns of a session that is refused.
+    /// The time from which the next refused session is reported to the operator.
     next_report: Instant,
 }
 
@@ -96,13 +98,15 @@ impl State {
         (id, ConnectionId { epoch: self.device.borrow().epoch(), number: connection.number })
     }
 
-    /// Admits the peer of a session, and returns it under the number of its connection here.
+    /// Admits the peer of a session. Returns the session with the number of its connection at this device, and the name
+    /// of the peer.
     fn delegated(&mut self, session: SessionState, expires: u32) -> Option<(SessionState, String)> {
         let (id, connection) = self.admit(Connection::of(session.principal)?, expires);
         Some((SessionState { principal: Principal(id), ..session }, format!("connection {connection}")))
     }
 
-    /// Writes to the log why a session is refused, at most once a second: a peer can come as often as it likes.
+    /// Writes the reason why a session is refused to the log, at most once a second, because a peer can cause any
+    /// number of refusals.
     fn report(&mut self, reason: Refused) {
         let now = clock::now();
         if now >= self.next_report {
@@ -111,7 +115,7 @@ impl State {
         }
     }
 
-    /// Takes a session that the device is to open, under the principal of its peer.
+    /// Removes and returns a session that the device must open, with the principal of its peer.
     pub(super) fn take_to_open(&mut self, number: u32) -> Option<ToOpen> {
         let now = clock::now();
         let (session, handle) = {
@@ -125,7 +129,7 @@ impl State {
     }
 }
 
-/// A session that the device opens. Its principal is the number of the connection here.
+/// A session that the device opens. Its principal is the number of the connection at this device.
 pub(super) struct ToOpen {
     pub(super) session: SessionState,
     pub(super) handle: Handed,
@@ -148,7 +152,7 @@ impl Handed {
     }
 }
 
-/// The reason in words, for the operator. The peer gets the same alert for each.
+/// Returns the reason as text for the operator. The peer gets the same alert for all reasons.
 const fn why(reason: Refused) -> &'static str {
     match reason {
         Refused::Unknown => "it is not authentic, or of another device",
@@ -167,7 +171,8 @@ fn seconds() -> u32 {
 }
 
 impl DelegatedDevice {
-    /// Opens a device, or makes its state at the first start. `credentials` are those of its server.
+    /// Opens a device. The first start creates its state. `credentials` are those of the server that is the device's
+    /// endpoint.
     ///
     /// # Errors
     /// [`DeviceError`].
@@ -191,13 +196,13 @@ impl DelegatedDevice {
         Ok(Self(Arc::new(Inner { name, scopes, credentials, server, state, work })))
     }
 
-    /// The state of the device, as its server learns it.
+    /// Returns the status of the device, as it is sent to the device's server.
     pub fn status(&self) -> Status {
         self.state().device.borrow().status()
     }
 
-    /// Makes a server the endpoint of the device: its handshakes ask the device for sessions, and for the key of the server of the
-    /// device. The server has the credentials of the device.
+    /// Makes a DTLS server the endpoint of the device. In its handshakes this server asks the device for sessions, and
+    /// for the key of the device's server. It has the credentials of the device.
     pub fn configure(&self, config: &mut ServerConfig) {
         config.delegate = Some(Arc::new(self.clone()));
         config.trust.key_store = Some(Arc::new(self.clone()));
@@ -210,22 +215,23 @@ impl DelegatedDevice {
         config.exporter = Some(Exporter { label: EXPORTER, take: Arc::new(take) });
     }
 
-    /// Returns the policy: a delegated peer has the rights of its scope, the server of the device those on the resources of the device,
-    /// and any other peer those of the credentials. Requests over plain CoAP are allowed if `plain_allowed` is true.
+    /// Returns the policy. A delegated peer has the rights of its scope. The device's server has the rights on the
+    /// resources of the device. Any other peer has the rights from the credentials. Requests over plain CoAP are
+    /// allowed if `plain_allowed` is true.
     pub fn policy(&self, plain_allowed: bool) -> impl Policy + Send + Sync + 'static {
         let others = FilePolicy { credentials: self.0.credentials.clone(), plain_allowed };
         ScopePolicy { device: self.clone(), others }
     }
 
-    /// True if the device has this path, without a slash in front.
+    /// Returns true if the device has this path. The path begins without a slash.
     pub fn has(&self, path: &str) -> bool {
         resource(path).is_some()
     }
 
-    /// Answers a request of the server of the device.
+    /// Answers a request of the device's server.
     ///
     /// # Errors
-    /// The code of an error response, as for each other sender.
+    /// The code of an error response, for each other sender.
     pub fn handle(&self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
         let resource = resource(request.path()).ok_or(Code::NOT_FOUND)?;
         if !self.is_server(request.identity()) {
@@ -272,17 +278,18 @@ impl DelegatedDevice {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True if the principal is that of the server of the device.
+    /// Returns true if the principal is the device's server.
     pub(super) fn is_server_principal(&self, principal: Principal) -> bool {
         principal == self.0.server
     }
 
-    /// Returns the connection of a principal; `None` for one that is not of a delegated peer. It may have ended.
+    /// Returns the connection of a principal; `None` if the principal is no delegated peer. The connection may have
+    /// ended.
     pub(super) fn connection_of(&self, principal: Principal) -> Option<u32> {
         self.0.credentials.delegated(principal).and_then(|(device, id)| (device == ITSELF).then_some(id))
     }
 
-    /// Returns the principal of requests of a delegated peer.
+    /// Returns the principal for the requests of a delegated peer.
     pub(super) fn principal_of(&self, peer: &str, id: Principal) -> Principal {
         self.0.credentials.delegated_as(peer, ITSELF, id.0)
     }
@@ -291,7 +298,7 @@ impl DelegatedDevice {
         identity.protection == Protection::Dtls && self.is_server_principal(identity.principal)
     }
 
-    /// The session of a connection is established, which may have ended since its ClientHello.
+    /// Handles that the session of a connection is established. The connection may have ended since the ClientHello.
     fn begin_connection(&self, id: u32) {
         let state = &mut *self.state();
         if state.admitted.get(id).is_none() {
@@ -300,14 +307,14 @@ impl DelegatedDevice {
         }
     }
 
-    /// A session with the server of the device is established.
+    /// Handles that a session with the device's server is established.
     fn begin_session(&self, id: SessionId, exported: Exported) {
         let state = &mut *self.state();
         state.has_ended |= state.server.replace((id, Some(exported))).is_some();
         self.0.work.notify_one();
     }
 
-    /// Returns the rights of a delegated peer on a request.
+    /// Returns true if the scope of a delegated peer allows a request.
     fn allows(&self, id: u32, request: &tegmen::coap::Request<'_>) -> bool {
         let admitted = {
             let state = &mut *self.state();
@@ -319,8 +326,8 @@ impl DelegatedDevice {
             .is_ok_and(|path| self.0.scopes.allows(admitted.connection.scope, request.message.code(), path.bytes()))
     }
 
-    /// Returns the key of a session with the server under this PSK identity: name, epoch and random digits. A session for another name
-    /// has none.
+    /// Returns the key of a session with the device's server under this PSK identity: name, epoch and random digits.
+    /// Returns `None` for another name.
     fn key_for(&self, identity: &str) -> Option<Zeroizing<Vec<u8>>> {
         let state = &mut *self.state();
         let epoch = state.device.borrow().epoch();
@@ -339,7 +346,7 @@ impl DelegatedDevice {
     }
 }
 
-/// The name of a server that a request has, which may be empty; `None` if it is no name of DNS.
+/// Reads the server_name of a request, which may be empty; returns `None` if it is no DNS name.
 fn name_of(server_name: &[u8]) -> Option<&str> {
     let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
     let name = std::str::from_utf8(server_name).ok()?;
@@ -350,7 +357,7 @@ fn resource(path: &str) -> Option<Resource> {
     Resource::ALL.into_iter().find(|resource| resource.path() == path)
 }
 
-/// The rights of peers by their scopes, and those of others.
+/// The policy of the device: scopes for delegated peers, and credentials for other peers.
 struct ScopePolicy {
     device: DelegatedDevice,
     others: FilePolicy,
@@ -370,7 +377,7 @@ impl Policy for ScopePolicy {
     }
 }
 
-/// The device opens what its server sealed. It has no certificate, and gives no tickets.
+/// Opens the tickets and sessions that the device's server sealed. The device has no certificate, and gives no tickets.
 impl Delegate for DelegatedDevice {
     fn device(&self, _: &[u8]) -> Option<u32> {
         Some(ITSELF)

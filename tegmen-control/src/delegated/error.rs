@@ -3,7 +3,7 @@
 /// The reason why a device does not start. Each message names the next step.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
-    /// The state cannot be read or written.
+    /// The state file cannot be read or written.
     #[error("{file}: {source}; correct the path, or the permissions there")]
     File {
         /// The path of the file.
@@ -11,7 +11,7 @@ pub enum DeviceError {
         /// The error of the system.
         source: std::io::Error,
     },
-    /// Others than its owner can read the state.
+    /// Users other than the owner can read the state.
     #[error("{file} has mode {mode:o}, and others can read or write it: chmod 600 {file}")]
     Exposed {
         /// The path of the file.
@@ -28,7 +28,7 @@ pub enum DeviceError {
          remove the file, and start with the new device key"
     )]
     NotState(String),
-    /// The state is that of a device with another name.
+    /// The state belongs to a device with another name.
     #[error(
         "{file} is the state of the device {found}, and this one is {name}: correct the name, or the path of the state"
     )]
@@ -40,7 +40,7 @@ pub enum DeviceError {
         /// The name of this device.
         name: String,
     },
-    /// The state comes from another device key.
+    /// The state was made with another device key.
     #[error(
         "{0} is the state that came from another device key: if the device was imprinted again, remove this file, and start with the new \
          device key; otherwise correct the path of the key or of the state"
@@ -51,12 +51,12 @@ pub enum DeviceError {
         "{0} does not exist, and a first start needs the device key: bring the file that `tegmen device imprint` wrote"
     )]
     NoKey(String),
-    /// The list in the state is longer than the list of the device.
+    /// The list of refused connections in the state is longer than the list of this device.
     #[error(
         "{0} has more refused connections than this version takes: use the version that wrote it, or imprint the device again"
     )]
     TooManyRefused(String),
-    /// The system gives no randomness.
+    /// The system has no randomness.
     #[error("the system gives no randomness: {0}")]
     System(std::io::Error),
 }

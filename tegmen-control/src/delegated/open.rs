@@ -12,10 +12,10 @@ use tegmen_host::public_keys::PublicKeys;
 use tegmen_host::server::Router;
 use tegmen_host::uri::Scheme;
 
-/// Interval at which a device looks whether a session that it opened has ended.
+/// The interval at which a device checks if a session that it opened has ended.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// An endpoint that ends its sessions in order.
+/// An endpoint that closes its sessions when it is dropped.
 struct Closing(Endpoint);
 
 impl Drop for Closing {
@@ -25,8 +25,8 @@ impl Drop for Closing {
 }
 
 impl DelegatedDevice {
-    /// Resumes a session at its peer, which is asked for by this name if it is not empty, and answers the requests of the peer in it until the
-    /// connection or the session ends.
+    /// Resumes a session at its peer, with this server_name if it is not empty. Then answers the requests of the peer
+    /// in the session, until the connection or the session ends.
     pub(super) async fn resume_at(self, go: Go, server_name: String, router: Router) {
         let (number, remote) = (go.number, SocketAddr::from(go.peer));
         let Some(ToOpen { session, handle, peer }) = self.state().take_to_open(number) else {

@@ -1,17 +1,17 @@
-//! The rights of the scopes of a device.
+//! The scopes of a device.
 
 use crate::delegation::MAX_SCOPES;
 use tegmen_coap::{Code, Rule};
 
-/// The scopes of a device, each a list of rules such as `GET /temp`. A ticket has the index of one.
+/// The scopes of a device, each a list of rules such as `GET /temp`. A ticket contains the index of a scope.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Scopes(Vec<Vec<String>>);
 
 impl Scopes {
-    /// Reads scopes. Each text has the rules of one scope, with commas between them.
+    /// Reads scopes. Each text has the rules of one scope, separated by commas.
     ///
     /// # Errors
-    /// The correction, if a rule is none, or there are more scopes than a ticket can name.
+    /// A text with the correction, if a rule is not valid, or if there are more scopes than a ticket can name.
     pub fn parse(texts: &[String]) -> Result<Self, String> {
         if texts.len() > MAX_SCOPES {
             return Err(format!("a device has at most {MAX_SCOPES} scopes; this has {}", texts.len()));
@@ -27,12 +27,12 @@ impl Scopes {
         }
     }
 
-    /// The number of scopes.
+    /// Returns the number of scopes.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// True if the scope with this index allows this method at the path of these bytes.
+    /// Returns true if the scope with this index allows this method at the path that consists of these bytes.
     pub(super) fn allows(&self, index: u8, code: Code, path: impl Iterator<Item = u8> + Clone) -> bool {
         let rules = self.0.get(usize::from(index)).into_iter().flatten();
         rules.filter_map(|rule| Rule::parse(rule)).any(|rule| rule.covers(code, path.clone()))

@@ -20,12 +20,12 @@ use zeroize::Zeroizing;
 
 const MAGIC: &[u8] = b"tegmen delegated device 1\n";
 
-/// Places of the list of refused connections.
+/// The number of entries in the list of refused connections.
 pub(super) const REFUSED: usize = 1024;
-/// Bytes of the longest state.
+/// Maximum number of bytes of a state.
 const LONGEST: usize = MAGIC.len() + 32 + 1 + u8::MAX as usize + Epoch::LEN + 4 * REFUSED + size_of::<Digest>();
 
-/// The file of a device. No other process has it open.
+/// The state file of a device. No other process has it open.
 #[derive(Debug)]
 pub(super) struct StateFile {
     file: PathBuf,
@@ -33,7 +33,7 @@ pub(super) struct StateFile {
     head: Head,
     epoch: Secret<{ Epoch::LEN }>,
     refused: Vec<u32>,
-    /// The reason why the last change was not kept.
+    /// The reason why the last change was not stored.
     problem: Option<String>,
 }
 
@@ -52,14 +52,14 @@ impl std::fmt::Debug for Lock {
     }
 }
 
-/// The content of a file, whole.
+/// The complete content of a file.
 struct Content {
     epoch: Epoch,
     refused: Vec<u32>,
 }
 
 impl StateFile {
-    /// Opens the state of a device. The first start makes it from the device key.
+    /// Opens the state of a device. The first start creates the state from the device key.
     pub(super) fn open(file: &Path, name: &str, key: Option<&DeviceKey>) -> Result<Self, DeviceError> {
         let shown = || file.display().to_string();
         let failed = |source| DeviceError::File { file: shown(), source };
@@ -94,7 +94,7 @@ impl StateFile {
         Ok(state)
     }
 
-    /// The reason why the last change was not kept.
+    /// Returns the reason why the last change was not stored; `None` if it was.
     pub(super) fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
@@ -146,7 +146,7 @@ impl Memory for StateFile {
     }
 }
 
-/// Recognises a device key, and does not reveal it: the key is random.
+/// Returns a digest that identifies a device key. It does not reveal the key, because the key is random.
 fn digest(key: &DeviceKey) -> Digest {
     sha256(&Zeroizing::new([&b"tegmen delegated device\0"[..], key.0.expose()].concat()))
 }

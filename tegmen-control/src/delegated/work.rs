@@ -1,4 +1,4 @@
-//! The work of a device after its requests: it ends sessions, and opens others.
+//! The work of a device after its requests: it closes sessions, and opens others.
 
 use super::device::DelegatedDevice;
 use std::time::Duration;
@@ -6,13 +6,14 @@ use tegmen_host::clock;
 use tegmen_host::server::{Application, Router, SessionList};
 use tokio::task::JoinSet;
 
-/// Interval at which connections whose time is over are ended.
+/// The interval at which expired connections are ended.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 impl DelegatedDevice {
-    /// Does the work of the device: closes the sessions of connections that ended and earlier sessions with the server of the device, and
-    /// resumes sessions at servers elsewhere, where `application` answers requests of the peer. `sessions` are those of the server that
-    /// [has](Self::configure) the device. It never returns; its owner drops it, which ends the sessions that the device opened.
+    /// Does the work of the device. It closes the sessions of connections that ended, and earlier sessions with the
+    /// device's server. It resumes sessions at servers elsewhere, and there `application` answers requests of the peer.
+    /// `sessions` are the sessions of the DTLS server that is the [endpoint](Self::configure) of the device. The future
+    /// never returns. To stop it, the owner drops it, which ends the sessions that the device opened.
     pub async fn run(&self, sessions: SessionList, application: impl Application + Sync) {
         let router = Router::of(application);
         let mut opened = JoinSet::new();
@@ -51,7 +52,7 @@ impl DelegatedDevice {
         }
     }
 
-    /// True for a session with the server of the device that is not its last one.
+    /// Returns true if this is a session with the device's server, but not the last one.
     fn is_earlier(&self, session: &tegmen_host::server::Session) -> bool {
         let last = self.state().server.as_ref().map(|(id, _)| *id);
         self.is_server_principal(session.principal) && last.is_some_and(|last| last != session.id)

@@ -1,9 +1,9 @@
-//! The devices that the server is to speak with, by time.
+//! The devices that the server must contact, in the order of time.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
-/// The times of the conversations with devices, each known by its number.
+/// The times of the next conversations with the devices. Each device has a number.
 #[derive(Default)]
 pub(super) struct Agenda {
     by_time: BTreeSet<(Instant, u32)>,
@@ -12,11 +12,11 @@ pub(super) struct Agenda {
 
 #[derive(Clone, Copy)]
 struct Entry {
-    /// The time of the next conversation; `None` while there is one.
+    /// The time of the next conversation; `None` while a conversation is in progress.
     at: Option<Instant>,
-    /// The device is not spoken with before: it did not answer.
+    /// The time before which the device is not contacted again, because it did not answer.
     not_before: Instant,
-    /// The last pause before a device that does not answer is tried again.
+    /// The last pause before the server contacted a device again that did not answer.
     pause: Duration,
 }
 
@@ -35,7 +35,7 @@ impl Agenda {
         }
     }
 
-    /// All conversations ended. Those that were cut off begin again.
+    /// Records that all conversations have ended. Conversations that were cut off are planned again.
     pub(super) fn resume(&mut self, now: Instant) {
         let ended: Vec<_> = self.entries.iter().filter(|(_, entry)| entry.at.is_none()).map(|(id, _)| *id).collect();
         for device in ended {
@@ -43,14 +43,14 @@ impl Agenda {
         }
     }
 
-    /// Ends the pause behind a failure.
+    /// Ends the pause after a failure.
     pub(super) fn end_pause(&mut self, device: u32) {
         if let Some(entry) = self.entries.get_mut(&device) {
             (entry.not_before, entry.pause) = (Instant::now(), Duration::ZERO);
         }
     }
 
-    /// Takes the device whose time came first, for a conversation.
+    /// Removes the device whose conversation is due first, and returns it for a conversation.
     pub(super) fn take(&mut self, now: Instant) -> Option<u32> {
         let (_, device) = *self.by_time.first().filter(|(at, _)| *at <= now)?;
         let entry = *self.entries.get(&device)?;
@@ -58,19 +58,20 @@ impl Agenda {
         Some(device)
     }
 
-    /// The time of the next conversation.
+    /// Returns the time of the next conversation.
     pub(super) fn next(&self) -> Option<Instant> {
         self.by_time.first().map(|(at, _)| *at)
     }
 
-    /// A conversation ended in order. The next one is after `every`, if nothing asks for it before.
+    /// Records that a conversation succeeded. The next one begins after the time `every`, unless other work needs an
+    /// earlier one.
     pub(super) fn spoke(&mut self, device: u32, now: Instant, every: Duration) {
         let at = now.checked_add(every);
         self.set(device, Entry { at, not_before: now, pause: Duration::ZERO });
     }
 
-    /// A conversation failed. The device is tried again after a pause, which doubles from `first` to `longest` with each failure.
-    /// `part`, from 0 to 1, shortens the pause by up to a quarter.
+    /// Records that a conversation failed. The server contacts the device again after a pause. With each failure the
+    /// pause doubles, from `first` to `longest`. `part`, from 0 to 1, shortens the pause by up to a quarter.
     pub(super) fn failed(&mut self, device: u32, now: Instant, (first, longest): (Duration, Duration), part: f64) {
         let last = self.entries.get(&device).map_or(Duration::ZERO, |entry| entry.pause);
         let pause = last.saturating_mul(2).clamp(first, longest.max(first));

@@ -1,4 +1,4 @@
-//! The certificates in which a server speaks for its devices.
+//! The certificates with which a server authenticates itself in the name of its devices.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -6,27 +6,27 @@ use tegmen_host::public_keys::PublicKeys;
 
 /// The certificates of devices, and their private keys.
 pub trait Certificates: Send + Sync {
-    /// Returns the certificate of a device and its private key, from memory; `None` if it has none.
+    /// Returns the certificate of a device and its private key from memory; `None` if the device has no certificate.
     fn of(&self, device: &str) -> Option<Arc<PublicKeys>>;
 
-    /// Makes the certificate of a device, or begins to, if there is none yet or the one that there is ends soon. It may wait for a
-    /// disk.
+    /// Makes the certificate of a device, or begins to make it, if the device has none or its certificate expires soon.
+    /// This may wait for a disk.
     ///
     /// # Errors
-    /// The reason, with the next step.
+    /// A text with the reason and the next step.
     fn prepare(&self, device: &str) -> Result<(), String>;
 
-    /// Returns the reason why a device has no certificate, or why the one that it has is not renewed, with the next step; `None` if
-    /// nothing is wrong.
+    /// Returns the reason why a device has no certificate, or why its certificate is not renewed, with the next step.
+    /// Returns `None` if there is no problem.
     fn problem(&self, device: &str) -> Option<String>;
 }
 
 /// The certificate of a device, as an operator sees it.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct CertificateReport {
-    /// The end of its validity, in seconds since 1970; `None` if the device has no certificate.
+    /// The time at which the certificate expires, in seconds since 1970; `None` if the device has no certificate.
     pub expires: Option<u64>,
-    /// The reason why there is none, or why it is not renewed, with the next step.
+    /// The reason why the device has no certificate, or why the certificate is not renewed, with the next step.
     pub problem: Option<String>,
 }
 

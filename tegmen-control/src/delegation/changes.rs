@@ -1,4 +1,4 @@
-//! A change of the row of a device, which is durable before it is in force.
+//! Changes of the row of a device. A change is durable before it is in force.
 
 use super::device::Known;
 use super::error::DelegationError;
@@ -9,15 +9,16 @@ use std::sync::Arc;
 use tegmen_base::crypto::Crypto;
 use tegmen_store::{Store, StoreError, Transaction};
 
-/// Plans of one change, each after another server changed the device during the previous one.
+/// Maximum number of plans for one change. A change is planned again if another server changed the device during the
+/// previous plan.
 const PLANS: usize = 8;
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// Changes the row of a device, together with the other rows of the transaction that `plan` returns.
+    /// Changes the row of a device, together with the other rows in the transaction that `plan` returns.
     ///
     /// # Errors
-    /// [`DelegationError::Changed`] if other servers prevent it each time, [`DelegationError::Store`] if the store fails: then the
-    /// change may be made, and the next one reads it. The error of the plan.
+    /// [`DelegationError::Changed`] if other servers changed the device during each attempt. [`DelegationError::Store`]
+    /// if the store fails. The change may then be made, and the next change reads it. All errors of `plan`.
     pub(super) async fn change<T>(
         &self,
         device: &Arc<Device>,
@@ -52,7 +53,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Err(DelegationError::Changed(device.name.clone()))
     }
 
-    /// Reads the rows of a device again.
+    /// Reads the rows of a device from the store again.
     pub(super) async fn reload(&self, device: &Device) -> Result<(), DelegationError> {
         let name = device.name.as_str();
         let row = rows::device(name);

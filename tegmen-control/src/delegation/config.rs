@@ -5,40 +5,40 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use tegmen_coap::Rule;
 
-/// The index of a scope that no device has: a peer with it has no rights.
+/// The index of a scope that no device has. A peer with this index has no rights.
 pub(super) const NO_SCOPE: u8 = u8::MAX;
-/// Maximum number of scopes of a device: a ticket has the index of one in a byte.
+/// Maximum number of scopes of a device, because a ticket contains the index of a scope in one byte.
 pub(crate) const MAX_SCOPES: usize = NO_SCOPE as usize;
 /// Maximum number of rules of a scope.
 const MAX_RULES: usize = 64;
-/// Longest rule in bytes.
+/// Maximum number of bytes of a rule.
 const MAX_RULE: usize = 256;
-/// Longest delegation in seconds: 31 days.
+/// Maximum duration of a delegation in seconds: 31 days.
 const MAX_LIFETIME: u32 = 31 * 24 * 3600;
 
-/// The configuration of a device, which an operator gives.
+/// The configuration of a device, which an operator sets.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceConfig {
-    /// The tags of the device, by which rules of the policy name it.
+    /// The tags with which rules of the policy name the device.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// The address at which the device takes requests of its server.
+    /// The address at which the device receives requests from its server.
     pub address: SocketAddr,
-    /// The scopes that the device knows, each a list of rules such as `GET /temp`. The index of a scope is in the ticket. A peer gets
-    /// the first scope of which the policy allows every rule.
+    /// The scopes that the device knows, each a list of rules such as `GET /temp`. A ticket contains the index of a
+    /// scope. A peer gets the first scope whose rules are all allowed by the policy.
     pub scopes: Vec<Vec<String>>,
-    /// Places of the list of refused connections at the device.
+    /// The number of entries in the device's list of refused connections.
     pub places: u32,
-    /// Time for which a delegation lasts, in seconds.
+    /// The duration of a delegation in seconds.
     pub lifetime: u32,
 }
 
 impl DeviceConfig {
-    /// The party that the device is in the policy.
+    /// Returns the device as a party of the policy.
     ///
     /// # Errors
-    /// The correction, if the name or a value cannot be used.
+    /// A text with the correction, if the name or a value is not valid.
     pub(super) fn party(&self, name: &str) -> Result<OwnedParty, String> {
         check_name(name)?;
         let ip = self.address.ip();
@@ -69,7 +69,8 @@ fn check_scope(scope: &[String]) -> Result<(), String> {
     }
 }
 
-/// Checks the name of a device, by which peers choose it in their ClientHello (RFC 6066, section 3): a DNS name in lower case.
+/// Checks the name of a device: a DNS name in lower case. Peers send this name as server_name in their ClientHello (RFC
+/// 6066, section 3).
 fn check_name(name: &str) -> Result<(), String> {
     let is_known = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
     let is_label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(is_known);

@@ -1,9 +1,10 @@
-//! A connection of a device.
+//! Connections of peers to a device.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A connection: the number of its epoch, and its number in the epoch. Written `EPOCH-NUMBER`.
+/// The identifier of a connection: the number of its epoch, and its number in the epoch. It is written as
+/// `EPOCH-NUMBER`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConnectionId {
     /// The number of the epoch.
@@ -29,21 +30,21 @@ impl FromStr for ConnectionId {
     }
 }
 
-/// The means by which a session comes to its device.
+/// The way in which a session reaches its device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Carrier {
-    /// A ticket, which the peer shows (RFC 5077).
+    /// The peer presents a ticket (RFC 5077).
     Ticket,
-    /// The server hands the session over, and the peer resumes it by its id.
+    /// The server sends the session to the device, and the peer resumes the session with its id.
     Id,
-    /// The server hands the session over, and the device resumes it at the peer.
+    /// The server sends the session to the device, and the device resumes the session at the peer.
     Device,
 }
 
 impl Carrier {
     const ALL: [Self; 3] = [Self::Ticket, Self::Id, Self::Device];
 
-    /// The word for it.
+    /// Returns the name of the way.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Ticket => "ticket",
@@ -57,32 +58,32 @@ impl Carrier {
     }
 }
 
-/// A connection of a device.
+/// A connection of a peer to a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DelegatedConnection {
-    /// The connection.
+    /// The identifier of the connection.
     pub id: ConnectionId,
-    /// The name that the peer proved.
+    /// The name that the peer has proved.
     pub peer: String,
-    /// The index of its scope at the device.
+    /// The index of the connection's scope at the device.
     pub scope: u8,
-    /// The time at which peer and server authenticated each other, in seconds since 1970.
+    /// The time at which the peer and the server authenticated each other, in seconds since 1970.
     pub since: u32,
-    /// The time from which the device refuses it, in seconds since 1970.
+    /// The time from which the device refuses the connection, in seconds since 1970.
     pub expires: u32,
-    /// The means by which the session comes to the device.
+    /// The way in which the session reaches the device.
     pub carrier: Carrier,
-    /// The connection of the previous epoch in whose place this one is.
+    /// The connection of the previous epoch that this connection replaces.
     pub of: Option<ConnectionId>,
-    /// True if it was revoked.
+    /// True if the connection was revoked.
     pub revoked: bool,
 }
 
-/// A part of the connections of a device.
+/// A page of the connections of a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConnectionPage {
-    /// The connections, those of the previous epoch first.
+    /// The connections. The connections of the previous epoch come first.
     pub connections: Vec<DelegatedConnection>,
-    /// The connection behind which the next page begins; `None` on the last page.
+    /// The connection after which the next page begins; `None` on the last page.
     pub next: Option<ConnectionId>,
 }

@@ -1,4 +1,4 @@
-//! The connections of a device, as an operator lists them.
+//! Lists the connections of a device for an operator.
 
 use super::connection::{Carrier, ConnectionId, ConnectionPage, DelegatedConnection};
 use super::error::DelegationError;
@@ -11,7 +11,7 @@ use tegmen_base::crypto::Crypto;
 use tegmen_store::store::{Entry, Scan};
 use tegmen_store::{Store, Value};
 
-/// The epochs of a device whose connections count, the previous one first.
+/// Returns the epochs of a device whose connections are still valid, the previous one first.
 pub(super) fn epochs(device: &Device) -> Vec<(u16, Tag)> {
     let state = device.state();
     let before = state.known.before.as_ref().map(|before| before.number).zip(state.tag_before);
@@ -19,7 +19,8 @@ pub(super) fn epochs(device: &Device) -> Vec<(u16, Tag)> {
     before.into_iter().chain(present).collect()
 }
 
-/// The connection of a row, with the number of the epoch; the fault if it is none.
+/// Reads a connection from its row. The epoch is given by its number and its tag. Returns the fault as text if the row
+/// is not valid.
 pub(super) fn read(device: &Device, (epoch, tag): (u16, Tag), entry: &Entry) -> Result<DelegatedConnection, String> {
     let prefix = rows::connections(&device.name, &tag);
     let last = std::str::from_utf8(&entry.key).ok().and_then(|key| key.strip_prefix(&prefix));
@@ -33,8 +34,8 @@ pub(super) fn read(device: &Device, (epoch, tag): (u16, Tag), entry: &Entry) -> 
 }
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// The connections of a device behind `after`, at most `most` of them: those of the present epoch, and those of the previous epoch,
-    /// which continue when their peers return.
+    /// Returns at most `most` connections of a device after the connection `after`: those of the present epoch, and
+    /// those of the previous epoch, whose peers may still return to the server and continue.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`], [`DelegationError::Fault`] or [`DelegationError::Store`].
@@ -66,7 +67,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(ConnectionPage { connections, next })
     }
 
-    /// All connections of a device, and for each of its epochs the numbers that were reserved and have no row.
+    /// Returns all connections of a device.
     pub(super) async fn all_connections(&self, device: &Device) -> Result<Vec<DelegatedConnection>, DelegationError> {
         let mut connections = Vec::new();
         for of in epochs(device) {
@@ -79,11 +80,11 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(connections)
     }
 
-    /// The numbers of the present epoch that were reserved and have no row: a server that was killed may have given them to peers.
-    /// Each can be [revoked](Self::revoke).
+    /// Returns the numbers of the present epoch that were reserved and have no row. A server that was killed may have
+    /// given such numbers to peers. Each number can be [revoked](Self::revoke).
     ///
     /// # Errors
-    /// As [`Self::connections`].
+    /// Those of [`Self::connections`].
     pub async fn unaccounted(&self, name: &str) -> Result<Vec<ConnectionId>, DelegationError> {
         let device = self.known(name)?;
         let (epoch, tag) = {
@@ -99,7 +100,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(all)
     }
 
-    /// The numbers of one purpose without a row.
+    /// Returns the reserved numbers of one purpose that have no row.
     pub(super) async fn unaccounted_of(
         &self,
         device: &Device,

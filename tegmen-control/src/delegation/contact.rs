@@ -5,7 +5,7 @@ use tegmen_delegation::Status;
 /// The contact of the server with a device since the server started.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Contact {
-    /// The time of the last conversation that ended in order, in seconds since 1970.
+    /// The time of the last successful conversation, in seconds since 1970.
     pub heard: Option<u64>,
     /// The state of the device at that time.
     pub status: Option<Status>,
@@ -13,25 +13,26 @@ pub struct Contact {
     pub unreachable: Option<Unreachable>,
 }
 
-/// A device that does not answer, or does not do what the server asks for. The server tries it again at intervals.
+/// The failures of a device that does not answer, or that does not do a request of the server. The server contacts it
+/// again at intervals.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unreachable {
     /// The time of the first failure, in seconds since 1970.
     pub since: u64,
     /// The number of failures.
     pub attempts: u32,
-    /// The reason of the last one.
+    /// The reason of the last failure.
     pub why: String,
 }
 
 impl Contact {
-    /// Notes a conversation that ended in order. Returns true if there were failures before.
+    /// Records a successful conversation. Returns true if there were failures before it.
     pub(super) fn heard(&mut self, now: u64, status: Status) -> bool {
         (self.heard, self.status) = (Some(now), Some(status));
         self.unreachable.take().is_some()
     }
 
-    /// Notes a failure. Returns true if it is the first.
+    /// Records a failure. Returns true if it is the first one since the last successful conversation.
     pub(super) fn missed(&mut self, now: u64, why: String) -> bool {
         let is_first = self.unreachable.is_none();
         let unreachable = self.unreachable.get_or_insert(Unreachable { since: now, attempts: 0, why: String::new() });

@@ -1,4 +1,4 @@
-//! A conversation with a device: the server opens a session with it, and brings what waits for it.
+//! A conversation with a device: the server opens a session with the device, and sends all waiting requests.
 
 use super::device::copy_key;
 use super::epochs::NextEpoch;
@@ -19,20 +19,21 @@ use tegmen_host::client::{ClientConfig, ClientError, Session};
 use tegmen_host::uri::Scheme;
 use tegmen_store::Store;
 
-/// Bytes of the longest ticket or id that is handed over. That of another server can hold the certificate of the device.
+/// Maximum number of bytes of a ticket or id that is sent to a device. A ticket of another server can contain the
+/// device's certificate.
 pub(super) const LONGEST_HANDLE: usize = 2048;
-/// Bytes of the longest request.
+/// Maximum number of bytes of a request.
 const LONGEST_REQUEST: usize = 1 + tegmen_delegation::STATE_LEN + LONGEST_HANDLE;
-/// Epochs that begin in one conversation: one that is due, one for a list that is full, and one more.
+/// Maximum number of epochs that begin in one conversation: one that is due, one because a list is full, and one more.
 const MOST_EPOCHS: usize = 3;
 
 /// The reason for which a conversation failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failed {
-    /// There is no session, or no response.
+    /// The session could not be opened, or a response is missing.
     #[error("{0}")]
     Silent(#[from] ClientError),
-    /// The session has no keying material.
+    /// The session has no exported keying material.
     #[error("the session exports no keying material: the device has no extended master secret (RFC 7627)")]
     NotExported,
     /// The device refuses a request.
@@ -43,10 +44,10 @@ pub(super) enum Failed {
         /// The code of the response.
         code: Code,
     },
-    /// The response has no status.
+    /// The response contains no status.
     #[error("the device answers /dlg/st with no status: does its version fit that of the server?")]
     NoStatus,
-    /// The device is in another epoch after all.
+    /// The device is in another epoch than it reported.
     #[error("the device is in the epoch {device} and the server in the epoch {server}: imprint the device again")]
     OtherEpoch {
         /// The epoch of the device.
@@ -54,7 +55,7 @@ pub(super) enum Failed {
         /// The epoch of the server.
         server: u16,
     },
-    /// The device refuses fewer connections than it acknowledged, also after the server sent all of them again.
+    /// The device refuses fewer connections than it acknowledged, even after the server sent all of them again.
     #[error(
         "the device refuses {refused} connections, and acknowledged {acknowledged}: its memory loses revocations. Repair it; \
          `tegmen delegation reset` ends all its sessions"
@@ -62,18 +63,18 @@ pub(super) enum Failed {
     Forgets {
         /// The number of connections that the device refuses.
         refused: u16,
-        /// The number of refusals that the device acknowledged.
+        /// The number of refused connections that the device acknowledged.
         acknowledged: usize,
     },
-    /// The server failed.
+    /// The server itself failed.
     #[error(transparent)]
     Server(#[from] DelegationError),
 }
 
-/// The epoch that a session proved the device to be in.
+/// The epoch of the device, as an opened session proves it.
 enum Proved {
     Present,
-    /// The next one, which waits: the device compares its check before that is certain.
+    /// The next epoch, which is pending. It is certain only after the device has compared the check of this epoch.
     Next(NextEpoch),
 }
 
@@ -81,10 +82,10 @@ enum Proved {
 pub(super) struct Conversation {
     device: Arc<Device>,
     session: Session,
-    /// The device key that both ends have, and the address of the device.
+    /// The device key of both endpoints. The next field is the address of the device.
     key: DeviceKey,
     address: SocketAddr,
-    /// True once the device knows the time.
+    /// True after the device received the time.
     has_time: bool,
 }
 
@@ -94,12 +95,12 @@ impl Drop for Conversation {
     }
 }
 
-/// True if the device did not answer the ClientHello.
+/// Returns true if the device did not answer the ClientHello.
 const fn is_unheard(error: &ClientError) -> bool {
     matches!(error, ClientError::Silence { .. } | ClientError::Refused { .. } | ClientError::Unreachable { .. })
 }
 
-/// Opens a session under the device key of one epoch.
+/// Opens a session with a device, under the device key of one epoch.
 async fn connect(address: SocketAddr, identity: String, key: &DeviceKey, pace: &Pace) -> Result<Session, ClientError> {
     let psk = key.psk::<tegmen_host::provider::HostCrypto>(identity.as_bytes());
     let config = ClientConfig::psk(identity, &psk.expose()[..]).with(|config| {
@@ -111,8 +112,8 @@ async fn connect(address: SocketAddr, identity: String, key: &DeviceKey, pace: &
 }
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// Opens a session with a device under the device key of the present epoch. If the device does not accept the key, its response
-    /// that it began the next epoch may be lost: then the key of the epoch that waits is the other one.
+    /// Opens a session with a device, under the device key of the present epoch. If the device does not accept this
+    /// key, it may have begun the next epoch, and its response was lost. Then this tries the key of the pending epoch.
     pub(super) async fn meet(&self, device: &Arc<Device>, pace: &Pace) -> Result<Conversation, Failed> {
         let (address, present, next) = {
             let known = &device.state().known;
@@ -138,15 +139,17 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(conversation)
     }
 
-    /// A PSK identity that was not used before, so that no two sessions have one key: name, epoch, random digits.
+    /// Returns a PSK identity that was not used before, so that no two sessions have the same key: name, epoch and
+    /// random digits.
     fn identity(&self, name: &str, epoch: u16) -> String {
         let mut random = [0; 8];
         self.crypto().random(&mut random);
         format!("{name};{epoch};{}", to_hex(&random))
     }
 
-    /// A session under the key of the epoch that waits proves that the device began an epoch of this number. The check shows if it is
-    /// the same one: otherwise the device took an earlier request, and another epoch follows at once.
+    /// Compares the pending epoch with the device, after a session under its key has proved that the device began an
+    /// epoch of this number. If the check of the device differs, the device began the epoch of an earlier request, and
+    /// another epoch is due at once.
     async fn confirm(&self, conversation: &mut Conversation, next: NextEpoch) -> Result<(), Failed> {
         let name = conversation.device.name.clone();
         let is_same = conversation.tell_epoch(next, self.seconds()).await?;
@@ -157,8 +160,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(())
     }
 
-    /// Brings to the device what waits for it now, and returns its state. A device whose state is an earlier copy refuses fewer
-    /// connections than it acknowledged, and gets all of them again, once.
+    /// Sends all waiting requests to the device, and returns its status. If the state of the device is an older copy,
+    /// the device refuses fewer connections than it acknowledged. Then this sends all refused connections again, once.
     pub(super) async fn bring(&self, conversation: &mut Conversation) -> Result<Status, Failed> {
         let device = Arc::clone(&conversation.device);
         let mut tells_again = false;
@@ -188,7 +191,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         }
     }
 
-    /// Notes that a device forgot refusals that it acknowledged. All of the present epoch wait for it from now on.
+    /// Records that a device lost refusals which it had acknowledged. All refused connections of the present epoch must
+    /// be sent again.
     async fn note_forgotten(&self, device: &Device, refused: u16, acknowledged: usize) -> Result<(), DelegationError> {
         self.count(|counts| &mut counts.forgotten);
         let name = &device.name;
@@ -204,7 +208,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(())
     }
 
-    /// Begins the next epoch if it is due, and otherwise sends the time once.
+    /// Begins the next epoch if one is due. Otherwise sends the time, once in a conversation.
     async fn bring_epoch(&self, conversation: &mut Conversation) -> Result<(), Failed> {
         let name = conversation.device.name.clone();
         let present = {
@@ -229,7 +233,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         }
     }
 
-    /// Sends the connections that the device is to refuse. Returns false if its list is full: the next epoch is due then.
+    /// Sends the connections that the device must refuse. Returns false if the list of the device is full. The next
+    /// epoch is then due.
     async fn bring_refusals(&self, conversation: &Conversation) -> Result<bool, Failed> {
         let name = conversation.device.name.clone();
         for id in self.to_refuse(&name)? {
@@ -245,7 +250,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(true)
     }
 
-    /// Hands over the sessions that wait. One that the device has no place for is given up: its peer authenticates itself again.
+    /// Sends the waiting sessions. If the device has no space for a session, the session is dropped, and its peer
+    /// authenticates itself again.
     async fn bring_sessions(&self, conversation: &Conversation) -> Result<(), Failed> {
         loop {
             let waiting = {
@@ -278,13 +284,14 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
 }
 
 impl Conversation {
-    /// False if the device got another device key or another address: the session is of the previous one.
+    /// Returns false if the device has received another device key or another address, so that the session is with the
+    /// previous one.
     pub(super) fn is_current(&self) -> bool {
         let known = &self.device.state().known;
         known.config.address == self.address && same(known.present.key.0.expose(), self.key.0.expose())
     }
 
-    /// Waits until more waits for the device, at most for this time. Returns false if nothing does.
+    /// Waits until there is more work for the device, but at most for this time. Returns true if there is work.
     pub(super) async fn linger(&self, time: Duration) -> bool {
         let has_more = async {
             while !self.device.state().has_work() {
@@ -294,7 +301,7 @@ impl Conversation {
         tokio::time::timeout(time, has_more).await.is_ok()
     }
 
-    /// Sends an epoch and the time to the device. Returns false if the device means another epoch.
+    /// Sends an epoch and the time to the device. Returns false if the device has other keys for this epoch.
     async fn tell_epoch(&mut self, epoch: NextEpoch, time: u32) -> Result<bool, Failed> {
         let NextEpoch { number, check } = epoch;
         match self.post(&Request::Epoch { number, time, check }).await? {

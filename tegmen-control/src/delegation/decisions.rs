@@ -1,4 +1,4 @@
-//! The decisions in handshakes, which wait for nothing.
+//! The decisions in handshakes. They use only memory and never wait.
 
 use super::config::NO_SCOPE;
 use super::connection::{Carrier, ConnectionId};
@@ -21,9 +21,9 @@ use tegmen_host::delegate::Proved;
 use tegmen_store::Store;
 use zeroize::Zeroizing;
 
-/// Connections whose rows wait to be durable. While there are as many, no peer gets a session.
+/// Maximum number of connections whose rows are not durable yet. When this number is reached, no peer gets a session.
 const MOST_WAITING: usize = 4096;
-/// The suite that devices resume.
+/// The cipher suite of sessions that devices resume.
 pub(crate) const SUITE: CipherSuite = CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8;
 
 /// The reason why a peer gets no session with a device.
@@ -43,7 +43,7 @@ pub(super) enum NotGiven {
 }
 
 impl NotGiven {
-    /// The stable code.
+    /// Returns a code that stays the same in later versions.
     pub(super) const fn code(self) -> &'static str {
         match self {
             Self::Disabled => "device-disabled",
@@ -61,26 +61,27 @@ impl NotGiven {
     }
 }
 
-/// A session for a device.
+/// A session that a peer was given with a device.
 pub(super) struct Given {
     pub(super) delegation: Delegation,
     pub(super) id: ConnectionId,
     row: ConnectionRow,
 }
 
-/// An earlier connection with a device, whose rights are never exceeded.
+/// An earlier connection with a device. A new connection in its place never gets more rights.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing<'s> {
     pub(super) peer: &'s str,
     pub(super) scope: u8,
     pub(super) since: u32,
     pub(super) expires: u32,
-    /// The number of the connection, if it is one of the previous epoch.
+    /// The number of the earlier connection, if it belongs to the previous epoch.
     pub(super) of: Option<u32>,
 }
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// The number of the enabled device of this name, for the other functions; never 0. It is of this process alone.
+    /// Returns the number of the enabled device of this name, for the other functions. The number is never 0, and is
+    /// valid only in this process.
     pub fn device(&self, server_name: &[u8]) -> Option<u32> {
         let name = std::str::from_utf8(server_name).ok()?.to_ascii_lowercase();
         let device = self.named(&name)?;
@@ -94,10 +95,10 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         is_usable.then_some(device.id)
     }
 
-    /// Seals a ticket for a device. A peer that proved this name gets the scope that the policy allows it. A peer whose
-    /// ticket of the previous epoch [was opened](Self::open_ticket) gets the contents of that ticket again. The ticket
-    /// ends with the certificate of the peer at the latest. Returns the seconds for which the device takes it; `None`
-    /// if the peer gets none. The audit log has the reason.
+    /// Seals a ticket for a device. A peer that proved this name gets the scope that the policy allows. A peer whose
+    /// ticket of the previous epoch [was opened](Self::open_ticket) gets the content of that ticket again. The ticket
+    /// expires with the certificate of the peer at the latest. Returns the seconds for which the device accepts the
+    /// ticket. Returns `None` if the peer gets no ticket; the audit log then has the reason.
     pub fn seal_ticket(
         &self,
         device: u32,
@@ -113,7 +114,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Some(given.delegation.expires.saturating_sub(self.seconds()))
     }
 
-    /// Seals the ticket of a session that the device is given.
+    /// Seals the ticket of a session that a peer was given.
     pub(super) fn seal_into(
         &self,
         state: &mut InMemory,
@@ -125,17 +126,19 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         sealed.and_then(|sealed| ticket.put(sealed.0)).map_err(|_| NotGiven::NotSealed)
     }
 
-    /// Opens a ticket of the previous epoch, for a peer that returns and is to get one of the present epoch; `None` if the ticket is
-    /// not authentic, its connection was revoked or has ended, or the present epoch takes no connection of the previous one.
+    /// Opens a ticket of the previous epoch, for a peer that returns and needs a ticket of the present epoch. Returns
+    /// `None` if the ticket is not authentic, if its connection was revoked or has expired, or if no connection of the
+    /// previous epoch continues in the present one.
     ///
-    /// While the device is asked to begin the next epoch, the ticket of a peer may be of the present one: the device began the next
-    /// one, and the server does not know yet. The peer resumes the session and gets no ticket, and returns again.
+    /// While the device is being asked to begin the next epoch, this also opens a ticket of the present epoch: the
+    /// device may have begun the next epoch before the server knows it. The peer resumes the session without a new
+    /// ticket, and later returns again.
     pub fn open_ticket(&self, device: u32, ticket: &[u8]) -> Option<Found> {
         let device = self.registry(|registry| registry.numbered(device))?;
         self.open_of_peer(&device, Ticket(ticket)).map(|(found, _)| found)
     }
 
-    /// Does the same, and returns the connection of the ticket.
+    /// Opens a ticket as [`Self::open_ticket`] does, and also returns the connection of the ticket.
     pub(super) fn open_of_peer(&self, device: &Device, ticket: Ticket<'_>) -> Option<(Found, ConnectionId)> {
         let opened = self.open_returning(&mut device.state(), ticket);
         if opened.is_none() {
@@ -173,7 +176,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         u32::try_from(self.now()).unwrap_or(u32::MAX)
     }
 
-    /// Gives a peer a session with a device. `carry` makes the means by which the session comes to the device.
+    /// Gives a peer a session with a device. `carry` makes the ticket, or queues the session for the device.
     pub(super) fn give(
         &self,
         device: &Arc<Device>,
@@ -192,7 +195,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         self.give_as(device, session, decide, carry)
     }
 
-    /// Gives an earlier connection with a device again.
+    /// Gives a peer a session that replaces an earlier connection with a device.
     pub(super) fn give_standing(
         &self,
         device: &Arc<Device>,
@@ -295,7 +298,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(given(state, connection, session, row))
     }
 
-    /// The session that a device was given, with the reason if there is none.
+    /// Records the result as [`Self::report`] does. Returns the session, or an error with the reason.
     pub(super) fn given_to(
         &self,
         device: &Device,
@@ -307,7 +310,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         self.report(device, Some(peer), given).ok_or_else(none)
     }
 
-    /// Records the outcome.
+    /// Records the result in the audit log. Returns the session, if there is one.
     pub(super) fn report(&self, device: &Device, peer: Option<&str>, given: Result<Given, NotGiven>) -> Option<Given> {
         let who = peer.unwrap_or_default();
         match given {
@@ -341,7 +344,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     }
 }
 
-/// Puts a session into the queue of its device, which opens it if `peer` is the address of the other end.
+/// Puts a session into the queue of its device. If `peer` is given, the device opens the session at this address.
 pub(super) fn hand_over(
     state: &mut InMemory,
     given: &Given,
@@ -367,7 +370,7 @@ pub(super) fn hand_over(
     Ok(())
 }
 
-/// A time in seconds since 1970.
+/// Converts a time to seconds since 1970.
 fn seconds_of(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

@@ -1,4 +1,4 @@
-//! The devices in whose name a server opens sessions ([`tegmen_host::delegate`]).
+//! Implements the trait of [`tegmen_host::delegate`], with which a server opens sessions in the name of devices.
 
 use super::connection::Carrier;
 use super::decisions::{Given, hand_over};

@@ -1,4 +1,4 @@
-//! A device as its row has it: the configuration, and the keys of its epochs.
+//! A device with the content of its row: the configuration, and the keys of its epochs.
 
 use super::config::DeviceConfig;
 use super::rows::{self, Tag};
@@ -12,7 +12,7 @@ use tegmen_store::{Revision, Value};
 use tegmen_tickets::{TICKET_KEY_LEN, TicketKey};
 use zeroize::Zeroizing;
 
-/// Bytes of the secrets of an epoch.
+/// Length of the secrets of an epoch in bytes.
 const EPOCH_LEN: usize = PSK_LEN + TICKET_KEY_LEN;
 
 /// A device.
@@ -20,22 +20,22 @@ pub(super) struct Known {
     pub(super) party: OwnedParty,
     pub(super) config: DeviceConfig,
     pub(super) disabled: bool,
-    /// The time at which the device key was drawn, in seconds since 1970.
+    /// The time at which the device key was generated, in seconds since 1970.
     pub(super) imprinted: u64,
-    /// The operator or the reason that asked for the next epoch, if it is due.
+    /// The operator or the reason that requested the next epoch, if it is due.
     pub(super) reset: Option<String>,
     /// True if no connection of the present epoch continues in the next one.
     pub(super) forget: bool,
     pub(super) present: Epoch,
-    /// The next epoch, if the device was asked to begin it and may have done so.
+    /// The next epoch, if the server has asked the device to begin it. The device may have begun it.
     pub(super) pending: Option<Epoch>,
-    /// The previous epoch, without its device key, if its connections continue in the present one.
+    /// The previous epoch without its device key, if its connections continue in the present epoch.
     pub(super) before: Option<Epoch>,
     /// The revision that changed the row last.
     pub(super) changed: Revision,
 }
 
-/// The part of a row that is text.
+/// The part of a row that is stored as text.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Record {
@@ -56,7 +56,7 @@ struct Record {
 }
 
 impl Known {
-    /// A device with a device key that was just drawn.
+    /// Makes a device with a new device key.
     pub(super) const fn new(party: OwnedParty, config: DeviceConfig, key: DeviceKey, now: u64) -> Self {
         let present = Epoch::first(key);
         Self {
@@ -89,24 +89,25 @@ impl Known {
         }
     }
 
-    /// The tickets of the present epoch and of the previous one.
+    /// Returns the issuer of tickets, with the keys of the present and the previous epoch.
     pub(super) fn issuer(&self) -> Issuer {
         // The numbers bound the tickets: each stands for one.
         Issuer::new(copy(&self.present), self.before.as_ref().map(copy), 0)
     }
 
-    /// The tags of the epochs: the present one, the next one if it waits, and the previous one.
+    /// Returns the tags of the present epoch, of the pending epoch if there is one, and of the previous epoch if its
+    /// connections continue.
     pub(super) fn tags<C: Crypto>(&self) -> [Option<Tag>; 3] {
         let of = |epoch: &Epoch| epoch.has_tickets().then(|| epoch.check::<C>());
         [of(&self.present), self.pending.as_ref().and_then(of), self.before.as_ref().and_then(of)]
     }
 
-    /// True if the device is to begin the next epoch, or may have begun it.
+    /// Returns true if the device must begin the next epoch, or may have begun it.
     pub(super) const fn is_next_due(&self) -> bool {
         !self.present.has_tickets() || self.reset.is_some() || self.pending.is_some()
     }
 
-    /// Reads the row of the device of this name; the fault if it is none.
+    /// Reads the row of the device of this name. Returns the fault as text if the row is not valid.
     pub(super) fn read(name: &str, entry: &Entry) -> Result<Self, String> {
         let Value::Secret(bytes) = &entry.value else { return Err("it is not sealed".to_owned()) };
         let at = bytes.iter().position(|byte| *byte == 0).ok_or("it has no secrets")?;
@@ -128,7 +129,7 @@ impl Known {
         Ok(Self { party, config, disabled, imprinted, reset, forget, present, pending, before, changed })
     }
 
-    /// The content of the row: JSON, a zero byte, and the secrets of each epoch.
+    /// Returns the value of the row: JSON, a zero byte, and the secrets of each epoch.
     pub(super) fn value(&self) -> Value {
         let number = |epoch: &Option<Epoch>| epoch.as_ref().map(|epoch| epoch.number);
         let record = Record {
@@ -158,7 +159,7 @@ impl Known {
     }
 }
 
-/// The epoch without its device key, which nothing needs once the next one is present.
+/// Returns the epoch without its device key, which is not needed any more when the next epoch is present.
 pub(super) fn without_key(epoch: &Epoch) -> Epoch {
     Epoch { key: DeviceKey(Secret::zeroed()), ..copy(epoch) }
 }

@@ -1,4 +1,4 @@
-//! The drill for a server that somebody else had access to.
+//! The procedure for a server to which an intruder had access.
 
 use super::connection::DelegatedConnection;
 use super::error::DelegationError;
@@ -13,20 +13,22 @@ use tegmen_store::Store;
 pub struct Reachable {
     /// The name of the device.
     pub device: String,
-    /// The new device key, which an operator brings to the device. Until then the device takes the sessions and tickets below, and
-    /// those that the intruder made.
+    /// The new device key, which an operator brings to the device. Until then the device still accepts the sessions and
+    /// tickets of `connections`, and those that the intruder made.
     pub key: Secret<PSK_LEN>,
-    /// The connections that have not ended: an intruder with the keys of the server can read and open each of them.
+    /// The connections that have not expired. An intruder with the keys of the server can read each of them, and can
+    /// open sessions in them.
     pub connections: Vec<DelegatedConnection>,
 }
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// Treats devices as those of a compromised server. Each gets another [device key](Self::imprint_again), with which the server
-    /// forgets all keys of its epochs, so that it takes no ticket of it any more. Returns what was reachable, by device.
+    /// Treats devices as devices of a compromised server. Each device gets another [device key](Self::imprint_again).
+    /// The server then deletes all keys of the device's epochs, and accepts no earlier ticket of the device. Returns,
+    /// for each device, the connections that the intruder could use.
     ///
     /// # Errors
-    /// As [`Self::imprint_again`] and [`Self::connections`]. The devices before the one that failed have new keys, which are lost:
-    /// the drill is to be repeated.
+    /// Those of [`Self::imprint_again`] and [`Self::connections`]. The devices before the one that failed already have
+    /// new keys, and these keys are lost. So the procedure must be repeated.
     pub async fn server_compromised(&self, names: &[&str], by: &str) -> Result<Vec<Reachable>, DelegationError> {
         let devices = names.iter().map(|name| self.known(name)).collect::<Result<Vec<_>, _>>()?;
         self.write_made().await?;

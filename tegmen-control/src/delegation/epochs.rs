@@ -12,33 +12,36 @@ use tegmen_base::secret::{Secret, same};
 use tegmen_delegation::{CHECK_LEN, DeviceKey, PSK_LEN};
 use tegmen_store::{Revision, Store, Transaction, Value};
 
-/// An epoch that the device is asked to begin.
+/// An epoch that the server asks the device to begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NextEpoch {
     /// The number of the epoch.
     pub number: u16,
-    /// The value that the device compares before it begins the epoch.
+    /// The check of the epoch, which the device compares before it begins the epoch.
     pub check: [u8; CHECK_LEN],
 }
 
-/// The consequences of the next epoch for the connections of a device that have not ended.
+/// The effects of the next epoch on the connections of a device that have not expired.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ResetPreview {
     /// The number of the present epoch.
     pub epoch: u16,
-    /// Connections with a ticket: their peers get another ticket when they return to the server, without another authentication.
+    /// The number of connections with a ticket. Their peers get another ticket when they return to the server, without
+    /// a new authentication.
     pub return_by_ticket: usize,
-    /// Connections that the server handed over: their peers authenticate themselves again, or the server opens them again.
+    /// The number of connections that the server sent to the device. They end: the peer authenticates itself again, or
+    /// the server opens the session again.
     pub end: usize,
-    /// Connections of the previous epoch whose peers have not returned: they authenticate themselves again.
+    /// The number of connections of the previous epoch whose peers have not returned. These peers must authenticate
+    /// themselves again.
     pub end_unreturned: usize,
-    /// Connections that are revoked now, whose places at the device become free.
+    /// The number of connections that are revoked now. Their entries in the list of the device become free.
     pub revoked: usize,
 }
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// Asks for the next epoch of a device, which begins when the server next speaks with the device. All sessions and tickets of
-    /// the present one end then.
+    /// Requests the next epoch of a device. The epoch begins when the server next contacts the device. All sessions and
+    /// tickets of the present epoch end then.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`], [`DelegationError::Changed`] or [`DelegationError::Store`].
@@ -52,10 +55,10 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         self.write_or_note(true, by, "epoch-due", format!("the next epoch of the device {name} is due")).await
     }
 
-    /// Returns what the next epoch of a device ends.
+    /// Returns the effects that the next epoch would have on the connections of a device.
     ///
     /// # Errors
-    /// As [`Self::connections`].
+    /// Those of [`Self::connections`].
     pub async fn preview_reset(&self, name: &str) -> Result<ResetPreview, DelegationError> {
         let device = self.known(name)?;
         let connections = self.all_connections(&device).await?;
@@ -80,9 +83,10 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(preview)
     }
 
-    /// Makes the next epoch from the keying material of a session with the device under [`EXPORTER`](tegmen_delegation::EXPORTER).
-    /// The epoch is durable when this returns, and waits for the acknowledgement of the device, which the caller asks for at once. An epoch that waited before is
-    /// given up: the session was opened under the present key, so the device has not begun it.
+    /// Makes the next epoch. Its keys come from keying material that a session with the device exported under
+    /// [`EXPORTER`](tegmen_delegation::EXPORTER). When this function returns, the epoch is durable and pending. The
+    /// caller asks the device to begin it at once. An epoch that was pending before is discarded: the session was
+    /// opened under the present key, so the device has not begun that epoch.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`], [`DelegationError::NoMoreEpochs`], [`DelegationError::Changed`] or
@@ -91,7 +95,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         self.begin_epoch_under(name, exported, None).await
     }
 
-    /// Does the same, if `key` is still the device key of the present epoch.
+    /// Makes the next epoch as [`Self::begin_epoch`] does, if `key` is still the device key of the present epoch.
     pub(super) async fn begin_epoch_under(
         &self,
         name: &str,
@@ -129,7 +133,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(next)
     }
 
-    /// The epoch that waits is the present one from now on: the device acknowledged it, or opened a session under its key.
+    /// Makes the pending epoch the present one, after the device acknowledged it or opened a session under its key.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`], [`DelegationError::NoPending`], [`DelegationError::Changed`] or [`DelegationError::Store`].

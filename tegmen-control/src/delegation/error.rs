@@ -9,16 +9,16 @@ pub enum DelegationError {
     /// There is no device of this name.
     #[error("there is no delegated device {0}: imprint it, or correct the name")]
     NoDevice(String),
-    /// There is a device of this name.
+    /// A device of this name exists already.
     #[error("there is a delegated device {0}: choose another name, or imprint it again")]
     NameTaken(String),
-    /// The name or the configuration of a device cannot be used.
+    /// The name or the configuration of a device is not valid.
     #[error("{0}")]
     Config(String),
     /// The device is disabled.
     #[error("the device {0} is disabled: enable it first")]
     Disabled(String),
-    /// The connection is not one of the present epoch or of the previous epoch.
+    /// The connection belongs neither to the present epoch nor to the previous one.
     #[error("the device {name} has no connection {id} now: list its connections; those of earlier epochs have ended")]
     NoConnection {
         /// The name of the device.
@@ -29,10 +29,10 @@ pub enum DelegationError {
     /// The epoch is the last one of the device key.
     #[error("the device {0} is in the last epoch of its device key: imprint it again")]
     NoMoreEpochs(String),
-    /// No epoch waits for the acknowledgement of the device.
+    /// No epoch is pending, so the device has none to acknowledge.
     #[error("the device {0} has no epoch that waits: begin one")]
     NoPending(String),
-    /// The device is not as the operator assumes.
+    /// The device has changed since the revision that the operator names.
     #[error("the device {0} was changed meanwhile: show it, and decide again")]
     Outdated(String),
     /// A peer gets no session with a device.
@@ -42,10 +42,10 @@ pub enum DelegationError {
         device: String,
         /// The name of the peer.
         peer: String,
-        /// The stable code of the reason.
+        /// The code of the reason, which stays the same in later versions.
         code: &'static str,
     },
-    /// A server elsewhere opens no session with a device.
+    /// A server elsewhere does not open a session with a device.
     #[error("the device {device} has no session with {remote}: {why}")]
     Remote {
         /// The name of the device.
@@ -58,21 +58,21 @@ pub enum DelegationError {
     /// The certificate of a device cannot be made.
     #[error("{0}")]
     Certificate(String),
-    /// Other servers changed the device each time.
+    /// Other servers changed the device during each attempt.
     #[error("another server changed the device {0} each time: try again")]
     Changed(String),
     /// A row cannot be read.
     #[error("the row {key} cannot be read: {why}: restore it from a backup, or use the version that wrote it")]
     Fault {
-        /// The key of the row, for a reader.
+        /// The key of the row as text.
         key: String,
-        /// The fault in its value.
+        /// The fault in the value of the row.
         why: String,
     },
     /// The audit log cannot be written.
     #[error(transparent)]
     Audit(#[from] NotWritten),
-    /// The store refused, or failed.
+    /// The store refused the change, or failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

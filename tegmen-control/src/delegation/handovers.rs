@@ -1,4 +1,4 @@
-//! The sessions that wait to be handed over to a device.
+//! Sessions that wait to be sent to a device.
 
 use super::rows::Tag;
 use std::collections::VecDeque;
@@ -8,23 +8,23 @@ use tegmen_base::secret::Secret;
 use tegmen_delegation::{Go, HandedOver, Request, STATE_LEN};
 use zeroize::Zeroizing;
 
-/// Sessions that wait for one device.
+/// Maximum number of sessions that wait for one device.
 const MOST: usize = 64;
 
 /// The peer at which a device opens a session.
 #[derive(Clone)]
 pub(super) struct Peer {
     pub(super) address: Address,
-    /// The server_name (RFC 6066, section 3) with which the session was opened, or nothing.
+    /// The server_name (RFC 6066, section 3) with which the session was opened; empty if there was none.
     pub(super) server_name: Vec<u8>,
 }
 
-/// A session that waits. It is in memory alone: a server that restarts forgets it.
+/// A waiting session. It is only in memory, so a server that restarts loses it.
 pub(super) struct Waiting {
     /// The epoch of the connection.
     pub(super) tag: Tag,
     pub(super) number: u32,
-    /// The time from which the device refuses it, in seconds since 1970.
+    /// The time from which the device refuses the connection, in seconds since 1970.
     pub(super) expires: u32,
     pub(super) state: Secret<STATE_LEN>,
     pub(super) is_ticket: bool,
@@ -34,13 +34,13 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// The request that gives the session to the device.
+    /// Returns the request that sends the session to the device.
     pub(super) fn keep(&self) -> Request<'_> {
         let handle = if self.is_ticket { Handle::Ticket(&self.handle) } else { Handle::Id(&self.handle) };
         Request::Keep(HandedOver { state: self.state.expose(), handle, opens: self.peer.is_some() })
     }
 
-    /// The request after it, by which the device opens the session.
+    /// Returns the request after it, which lets the device open the session.
     pub(super) fn go(&self) -> Option<Request<'_>> {
         let Peer { address, server_name } = self.peer.as_ref()?;
         Some(Request::Go { go: Go { number: self.number, peer: *address }, server_name })
@@ -52,7 +52,7 @@ impl Waiting {
 pub(super) struct Handovers(VecDeque<Waiting>);
 
 impl Handovers {
-    /// True if no further session can wait.
+    /// Returns true if no further session can wait.
     pub(super) fn is_full(&self) -> bool {
         self.0.len() >= MOST
     }
@@ -69,18 +69,18 @@ impl Handovers {
         self.0.push_back(waiting);
     }
 
-    /// Takes the next session that is of this epoch and has not ended. The others are forgotten.
+    /// Removes and returns the next session of this epoch that has not expired. Other sessions before it are dropped.
     pub(super) fn take(&mut self, tag: Option<Tag>, now: u64) -> Option<Waiting> {
         self.0.retain(|waiting| Some(waiting.tag) == tag && u64::from(waiting.expires) > now);
         self.0.pop_front()
     }
 
-    /// Puts a session back that the device did not get.
+    /// Puts a session back into the queue, because the device did not receive it.
     pub(super) fn put_back(&mut self, waiting: Waiting) {
         self.0.push_front(waiting);
     }
 
-    /// Forgets the session of a connection.
+    /// Drops the session of a connection.
     pub(super) fn forget(&mut self, number: u32) {
         self.0.retain(|waiting| waiting.number != number);
     }

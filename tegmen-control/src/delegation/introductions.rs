@@ -1,5 +1,6 @@
-//! Sessions between two devices of one server. Neither of them performs a handshake with the server for it: the server draws the
-//! master secret, and seals it for one device in a ticket that it gives to the other.
+//! Sessions between two devices of one server. Neither device performs a handshake with the server for such a session.
+//! The server generates the master secret. It seals the secret for one device in a ticket, and sends the ticket and the
+//! secret to the other device.
 
 use super::connection::{Carrier, ConnectionId};
 use super::decisions::{Given, SUITE, Standing, hand_over};
@@ -16,7 +17,7 @@ use tegmen_base::secret::Secret;
 use tegmen_delegation::LONGEST_TICKET;
 use tegmen_store::Store;
 
-/// A session between two devices, of which each has a connection.
+/// A session between two devices. Each of the two has a connection for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Introduced {
     /// The connection at the device that opens the session.
@@ -28,11 +29,11 @@ pub struct Introduced {
 impl<S: Store, C: Crypto> Delegations<S, C> {
     /// Lets the device `opener` open a session with the device `other`. Each device has the rights at the other device
     /// that the policy gives to its own name. The opener needs at least one right; the other device needs none. The
-    /// opener receives the session when the server next contacts it, and opens it at once.
+    /// opener receives the session when the server next contacts it, and opens the session at once.
     ///
     /// # Errors
-    /// [`DelegationError::NoDevice`], [`DelegationError::NotGiven`] with the reason that the audit log has, too, or
-    /// [`DelegationError::Store`]: then the numbers are [unaccounted](Self::unaccounted).
+    /// [`DelegationError::NoDevice`]; [`DelegationError::NotGiven`] with the reason, which is also in the audit log; or
+    /// [`DelegationError::Store`]. After this last error the numbers are [unaccounted](Self::unaccounted).
     pub async fn introduce(&self, opener: &str, other: &str) -> Result<Introduced, DelegationError> {
         let (opener, other) = (self.known(opener)?, self.known(other)?);
         let introduced = self.open_between([&opener, &other], self.seconds(), None)?;
@@ -41,8 +42,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(introduced)
     }
 
-    /// Draws the secret of a session, and gives the session to the device that opens it and to the other one: with the rights of the
-    /// policy, or with those of the connections that they had before.
+    /// Generates the secret of a session, and gives the session to both devices, with the rights from the policy or
+    /// with the rights of their earlier connections.
     pub(super) fn open_between(
         &self,
         [opener, other]: [&Arc<Device>; 2],

@@ -1,4 +1,5 @@
-//! The devices in memory, so that a handshake waits for nothing. Nothing of a connection stays here after its row is durable.
+//! The devices in memory, so that a handshake never waits. After the row of a connection is durable, its memory is
+//! freed.
 
 use super::certificates::CertificateReport;
 use super::connection::ConnectionId;
@@ -18,44 +19,46 @@ use tegmen_delegation::{Connection, Issuer};
 use tegmen_store::Revision;
 use tokio::sync::Notify;
 
-/// Peers of a device that return with a ticket at the same time.
+/// Maximum number of peers of a device that are returning with a ticket at the same time.
 const MOST_RETURNING: usize = 256;
 
-/// The time in which a device answers the request for the next epoch, and the server notes it.
+/// The time within which a device answers the request to begin the next epoch, and the server records the answer.
 const RESPONSE: Duration = Duration::from_secs(5);
 
-/// A device as its operator sees it. It has no secret.
+/// A device as its operator sees it. It contains no secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeviceReport {
-    /// The name, by which peers ask for the device.
+    /// The name with which peers ask for the device.
     pub name: String,
-    /// The tags of the device, by which rules of the policy name it.
+    /// The tags with which rules of the policy name the device.
     pub tags: Vec<String>,
-    /// The address at which the device takes requests of its server.
+    /// The address at which the device receives requests from its server.
     pub address: SocketAddr,
     /// The scopes that the device knows.
     pub scopes: Vec<Vec<String>>,
-    /// Places of the list of refused connections at the device.
+    /// The number of entries in the device's list of refused connections.
     pub places: u32,
-    /// Time for which a delegation lasts, in seconds.
+    /// The duration of a delegation in seconds.
     pub lifetime: u32,
-    /// True if the device takes part in nothing.
+    /// True if the device is disabled.
     pub disabled: bool,
-    /// The time at which the device key was drawn, in seconds since 1970.
+    /// The time at which the device key was generated, in seconds since 1970.
     pub imprinted: u64,
-    /// The number of the present epoch; 0 before the server spoke with the device for the first time.
+    /// The number of the present epoch; 0 until the server contacts the device for the first time.
     pub epoch: u16,
     /// The number of the previous epoch, if its connections continue in the present one.
     pub before: Option<u16>,
-    /// The number of the next epoch, if the device was asked to begin it and has not acknowledged it.
+    /// The number of the next epoch, if the server has asked the device to begin it and the device has not acknowledged
+    /// it.
     pub pending: Option<u16>,
-    /// The operator or the reason that asked for the next epoch, if it is due.
+    /// The operator or the reason that requested the next epoch, if it is due.
     pub reset: Option<String>,
-    /// The connections that are refused in this epoch.
+    /// The number of connections that are refused in this epoch.
     pub refused: usize,
-    /// Those among them that the device has not acknowledged.
+    /// The number of refused connections that the device has not acknowledged.
     pub untold: usize,
-    /// True if the store was restored from a backup, and the epoch gives no number until the next one begins.
+    /// True if the store was restored from a backup. The present epoch then gives no numbers, until the next epoch
+    /// begins.
     pub restored: bool,
     /// The revision of the store at which the device changed last.
     pub revision: Revision,
@@ -65,14 +68,14 @@ pub struct DeviceReport {
     pub certificate: Option<CertificateReport>,
 }
 
-/// Counts since the start.
+/// Counters since the start of the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DelegationCounts {
     /// Tickets that were sealed for peers that authenticated themselves.
     pub sealed: u64,
-    /// Tickets that were sealed for peers that returned with one.
+    /// Tickets that were sealed for peers that returned with a ticket.
     pub reissued: u64,
-    /// Peers that got no session for want of rights.
+    /// Peers that got no session because they have no rights.
     pub without_rights: u64,
     /// Peers that got no session for another reason.
     pub not_given: u64,
@@ -80,9 +83,9 @@ pub struct DelegationCounts {
     pub refused: u64,
     /// Revocations that devices acknowledged.
     pub acknowledged: u64,
-    /// Sessions that were handed over to devices.
+    /// Sessions that were sent to devices.
     pub handed_over: u64,
-    /// Conversations in which a device got all that waited for it.
+    /// Conversations in which a device received all waiting requests.
     pub conversations: u64,
     /// Conversations that failed.
     pub failed_conversations: u64,
@@ -92,29 +95,29 @@ pub struct DelegationCounts {
     pub forgotten: u64,
 }
 
-/// Entries in memory beside the devices.
+/// The number of entries in memory in addition to the devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Entries {
     /// Connections whose rows are not durable yet.
     pub connections: usize,
-    /// Peers that returned with a ticket and have not got another one.
+    /// Peers that returned with a ticket and have not received another one yet.
     pub returning: usize,
-    /// Sessions that wait to be handed over.
+    /// Sessions that wait to be sent to devices.
     pub sessions: usize,
-    /// Connections that are refused in the epochs that count.
+    /// Connections that are refused in the present and the previous epoch.
     pub refused: usize,
-    /// Devices of which rows of earlier epochs may still be in the store.
+    /// Devices for which rows of earlier epochs may still be in the store.
     pub littered: usize,
 }
 
 /// A device in memory.
 pub(super) struct Device {
-    /// The number in this process, from 1.
+    /// The number of the device in this process, from 1.
     pub(super) id: u32,
     pub(super) name: String,
-    /// Held while the row is changed.
+    /// A lock that is held while the row is changed.
     pub(super) changing: tokio::sync::Mutex<()>,
-    /// Notified when something waits for the device.
+    /// Notified when there is work for the device.
     pub(super) wanted: Notify,
     state: Mutex<InMemory>,
 }
@@ -125,35 +128,35 @@ impl Device {
     }
 }
 
-/// The state of a device.
+/// The changing state of a device in memory.
 pub(super) struct InMemory {
     pub(super) known: Known,
     pub(super) issuer: Issuer,
     /// The tag of the present epoch; `None` in epoch 0.
     pub(super) tag: Option<Tag>,
     pub(super) tag_before: Option<Tag>,
-    /// The connections that are refused, and if the device acknowledged it, for each epoch that counts.
+    /// For each valid epoch, the refused connections. The flag is true if the device acknowledged the refusal.
     pub(super) refused: HashMap<Tag, BTreeMap<u32, bool>>,
     pub(super) new: Free,
     pub(super) again: Free,
-    /// The numbers that this server reserved in the epoch that waits.
+    /// The numbers that this server has reserved in the pending epoch.
     pub(super) next_numbers: Option<(Tag, NextNumbers)>,
     /// True if the store was restored from a backup since the epoch began.
     pub(super) restored: bool,
-    /// True if a change failed, and the row may be another one.
+    /// True if a change failed, so that the row may differ from the memory.
     pub(super) is_stale: bool,
-    /// True if rows of epochs that count no more may be in the store.
+    /// True if the store may contain rows of epochs that are no longer valid.
     pub(super) is_littered: bool,
-    /// The time at which the device was asked to begin the epoch that waits.
+    /// The time at which the server asked the device to begin the pending epoch.
     asked: Option<Instant>,
     returning: VecDeque<Returning>,
-    /// Numbers whose rows are not durable yet.
+    /// Numbers of connections whose rows are not durable yet.
     pub(super) unwritten: BTreeSet<u32>,
     pub(super) handovers: Handovers,
     pub(super) contact: Contact,
 }
 
-/// A peer that returned with a ticket, until it gets another one.
+/// A peer that returned with a ticket. The entry is removed when the peer gets another ticket.
 struct Returning {
     old: Connection,
     master: Secret<MASTER_LEN>,
@@ -192,7 +195,7 @@ impl InMemory {
         }
     }
 
-    /// Takes the row as it is now. Numbers of an epoch that is over are never used again.
+    /// Replaces the content of the row by a newer one. Numbers of an epoch that is over are never used again.
     pub(super) fn adopt<C: Crypto>(&mut self, mut known: Known) {
         let [tag, ..] = known.tags::<C>();
         if tag == self.tag && self.restored {
@@ -214,8 +217,8 @@ impl InMemory {
         (self.known, self.tag, self.tag_before, self.is_stale) = (known, tag, tag_before, false);
     }
 
-    /// Notes that a backup moved the numbers of the present epoch: later revocations are lost, so the next epoch is due, and no
-    /// connection of the previous epoch continues.
+    /// Records that the restore of a backup moved the numbers of the present epoch. Revocations after the backup are
+    /// lost. So the next epoch is due, and no connection of the previous epoch continues.
     pub(super) fn is_restored(&mut self) {
         self.restored = true;
         end_restored(&mut self.known);
@@ -229,7 +232,7 @@ impl InMemory {
         }
     }
 
-    /// The epoch of a connection, if it counts.
+    /// Returns the tag of the epoch of a connection; `None` if the epoch is no longer valid.
     pub(super) fn tag_of(&self, id: ConnectionId) -> Option<Tag> {
         let before = self.known.before.as_ref();
         match id.epoch {
@@ -239,52 +242,54 @@ impl InMemory {
         }
     }
 
-    /// True if the connection with this number is refused in the epoch of this tag.
+    /// Returns true if the connection with this number is refused in the epoch with this tag.
     pub(super) fn is_refused(&self, tag: Option<Tag>, number: u32) -> bool {
         tag.and_then(|tag| self.refused.get(&tag)).is_some_and(|refused| refused.contains_key(&number))
     }
 
-    /// The connections of the present epoch that the device is to refuse, and has not acknowledged.
+    /// Returns the connections of the present epoch that the device must refuse and has not acknowledged.
     pub(super) fn untold(&self) -> Vec<u32> {
         let refused = self.tag.and_then(|tag| self.refused.get(&tag));
         refused.into_iter().flatten().filter(|(_, told)| !**told).map(|(number, _)| *number).collect()
     }
 
-    /// The number of connections of the present epoch whose refusal the device acknowledged.
+    /// Returns the number of connections of the present epoch whose refusal the device has acknowledged.
     pub(super) fn told(&self) -> usize {
         let refused = self.tag.and_then(|tag| self.refused.get(&tag));
         refused.into_iter().flatten().filter(|(_, told)| **told).count()
     }
 
-    /// Notes that the device has to learn all refused connections of the present epoch again. Their rows stay as they are: a server that
-    /// restarts meanwhile compares the numbers again.
+    /// Records that all refused connections of the present epoch must be sent to the device again. The rows do not
+    /// change. So a server that restarts meanwhile compares the numbers again.
     pub(super) fn is_forgotten(&mut self) {
         let refused = self.tag.and_then(|tag| self.refused.get_mut(&tag));
         refused.into_iter().flatten().for_each(|(_, told)| *told = false);
     }
 
-    /// Notes that the device is asked to begin the epoch that waits.
+    /// Records that the server asks the device to begin the pending epoch.
     pub(super) fn asks(&mut self) {
         self.asked = Some(Instant::now());
     }
 
-    /// True if the device was asked for the next epoch a moment ago, and its response may be under way.
+    /// Returns true if the server asked the device to begin the next epoch within the last [`RESPONSE`], so that an
+    /// answer may still arrive.
     pub(super) fn may_have_begun_next(&self) -> bool {
         self.known.pending.is_some() && self.asked.is_some_and(|asked| asked.elapsed() < RESPONSE)
     }
 
-    /// True if something waits for the device. A disabled device learns revocations alone.
+    /// Returns true if there is work for the device. A disabled device receives only revocations.
     pub(super) fn has_work(&self) -> bool {
         let is_due = self.known.is_next_due() || !self.handovers.is_empty();
         is_due && !self.known.disabled || !self.untold().is_empty()
     }
 
-    /// True if the device can be used for handshakes.
+    /// Returns true if handshakes may use the device.
     pub(super) const fn is_usable(&self) -> bool {
         !self.known.disabled
     }
 
-    /// Remembers a peer that returned. The oldest one is forgotten if there are too many: it authenticates itself again.
+    /// Remembers a peer that returned with a ticket. If there are too many, the oldest peer is removed, and must
+    /// authenticate itself again.
     pub(super) fn returns(&mut self, kept: Kept, master: &Secret<MASTER_LEN>) {
         let Kept { old, since, expires } = kept;
         // The server asks twice in one handshake.
@@ -297,7 +302,7 @@ impl InMemory {
         self.returning.push_back(Returning { old, master, since, expires });
     }
 
-    /// Takes the content of the ticket with which the peer of this session returned.
+    /// Removes and returns the content of the ticket with which the peer of this session returned.
     pub(super) fn take_returning(&mut self, old: Connection, master: &Secret<MASTER_LEN>) -> Option<Kept> {
         let is_it = |returning: &Returning| returning.old == old && same(returning.master.expose(), master.expose());
         let at = self.returning.iter().position(is_it)?;
@@ -305,7 +310,7 @@ impl InMemory {
         Some(Kept { old, since, expires })
     }
 
-    /// Adds the entries of this device.
+    /// Adds the entries of this device to the counts.
     pub(super) fn count(&self, entries: &mut Entries) {
         let refused: usize = self.refused.values().map(BTreeMap::len).sum();
         entries.returning = entries.returning.saturating_add(self.returning.len());
@@ -314,7 +319,7 @@ impl InMemory {
         entries.littered = entries.littered.saturating_add(usize::from(self.is_littered));
     }
 
-    /// The device as its operator sees it, without its certificate.
+    /// Returns the device as its operator sees it, without its certificate.
     pub(super) fn report(&self) -> DeviceReport {
         let Known { party, config, disabled, imprinted, reset, present, pending, before, changed, .. } = &self.known;
         DeviceReport {
@@ -362,13 +367,13 @@ impl Registry {
         self.by_id.get(&id).cloned()
     }
 
-    /// The devices behind a name, in the order of their names.
+    /// Returns the devices after the name `after`, in the order of their names.
     pub(super) fn after<'r>(&'r self, after: Option<&str>) -> impl Iterator<Item = &'r Arc<Device>> + use<'r> {
         let from = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
         self.by_name.range::<str, _>((from, std::ops::Bound::Unbounded)).map(|(_, device)| device)
     }
 
-    /// Adds a device, or replaces the row of a known one.
+    /// Adds a device, or replaces the row of a known device.
     pub(super) fn add<C: Crypto>(&mut self, known: Known) -> Arc<Device> {
         if let Some(device) = self.by_name.get(known.name()) {
             device.state().adopt::<C>(known);

@@ -1,27 +1,27 @@
-//! The numbers of the connections of an epoch, which are reserved in blocks.
+//! The numbers of the connections of an epoch, which the server reserves in blocks.
 //!
-//! Each number stands for one ticket at most. One half of the numbers is for peers that authenticate themselves, the other for
-//! peers that return with a ticket of the previous epoch: a copied ticket takes no number of the first half, so that
-//! copies never force an epoch to end.
+//! Each number is used in at most one ticket. One half of the numbers is for peers that authenticate themselves. The
+//! other half is for peers that return with a ticket of the previous epoch. A copied ticket therefore uses no number of
+//! the first half, so copies can never force an epoch to end.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use tegmen_delegation::MAX_TICKETS;
 use tegmen_store::store::Number;
 
-/// Numbers for each purpose in an epoch.
+/// The number of numbers for each purpose in an epoch.
 pub(super) const EACH: u32 = MAX_TICKETS / 2;
-/// Numbers that are reserved at once.
+/// The number of numbers that are reserved at once.
 const BLOCK: u32 = 256;
-/// Numbers with which the next block is reserved.
+/// The number of free numbers at which the next block is reserved.
 const LOW: usize = 96;
 
-/// The use of a number.
+/// The purpose of a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
-    /// A peer authenticated itself.
+    /// A peer that authenticated itself.
     New,
-    /// A peer returned with a ticket of the previous epoch.
+    /// A peer that returned with a ticket of the previous epoch.
     Again,
 }
 
@@ -39,7 +39,7 @@ impl Purpose {
         Self::ALL.into_iter().find(|purpose| purpose.word() == word)
     }
 
-    /// The first number.
+    /// Returns the first number for this purpose.
     pub(super) const fn first(self) -> u32 {
         match self {
             Self::New => 0,
@@ -47,22 +47,22 @@ impl Purpose {
         }
     }
 
-    /// The purpose that a number was given for.
+    /// Returns the purpose of a number.
     pub(super) const fn of_number(number: u32) -> Self {
         if number < EACH { Self::New } else { Self::Again }
     }
 }
 
-/// The numbers of a new epoch, none of which is reserved. The pace takes a number that a backup moves behind [`EACH`], where no
-/// server comes otherwise.
+/// The numbers of a new epoch, none of which is reserved. The pace is above [`EACH`], so the restore of a backup moves
+/// the number above [`EACH`], which no server reaches otherwise.
 pub(super) const UNUSED: Number = Number { next: 0, pace: EACH as u64 + 1 };
 
-/// True if a restore moved the numbers: some may have been used that the store does not know.
+/// Returns true if a restore has moved the numbers. Some numbers may then have been used that the store does not know.
 pub(super) const fn is_restored(number: Number) -> bool {
     number.next > EACH as u64
 }
 
-/// The numbers of a row with those of the next block reserved, and the block; `None` if all are reserved.
+/// Reserves the next block. Returns the number for the row, and the block; `None` if all numbers are reserved.
 pub(super) fn reserve(number: Number, purpose: Purpose) -> Option<(Number, Range<u32>)> {
     let from = u32::try_from(number.next).ok().filter(|from| *from < EACH)?;
     let end = from.saturating_add(BLOCK).min(EACH);
@@ -70,11 +70,11 @@ pub(super) fn reserve(number: Number, purpose: Purpose) -> Option<(Number, Range
     Some((Number { next: end.into(), ..number }, block))
 }
 
-/// Numbers that this server reserved and has not used.
+/// Numbers that this server has reserved and not used yet.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Free {
     blocks: VecDeque<Range<u32>>,
-    /// True if no number is left to be reserved.
+    /// True if no further number can be reserved.
     pub(super) is_last: bool,
 }
 
@@ -83,7 +83,7 @@ impl Free {
         self.blocks.push_back(block);
     }
 
-    /// Takes a number, which nobody gets again.
+    /// Returns a number, which is never returned again.
     pub(super) fn take(&mut self) -> Option<u32> {
         loop {
             match self.blocks.front_mut()?.next() {
@@ -93,7 +93,7 @@ impl Free {
         }
     }
 
-    /// True if the next block is to be reserved.
+    /// Returns true if the next block must be reserved.
     pub(super) fn is_low(&self) -> bool {
         !self.is_last && self.blocks.iter().map(ExactSizeIterator::len).sum::<usize>() < LOW
     }
@@ -103,7 +103,7 @@ impl Free {
     }
 }
 
-/// The first numbers of an epoch that waits.
+/// The first reserved numbers of a pending epoch.
 #[derive(Default, Debug)]
 pub(super) struct NextNumbers {
     pub(super) new: Free,

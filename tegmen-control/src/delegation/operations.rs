@@ -1,4 +1,4 @@
-//! The devices, as an operator makes and sees them.
+//! Operations with which an operator adds, changes and lists devices.
 
 use super::certificates::CertificateReport;
 use super::config::DeviceConfig;
@@ -13,11 +13,11 @@ use tegmen_delegation::{DeviceKey, Epoch, PSK_LEN};
 use tegmen_store::{Revision, Store, StoreError, Transaction};
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// Adds a device, and returns its device key for [`tegmen_delegation::DeviceKey`], which nobody gets again. The operator `by`
-    /// brings it to the device.
+    /// Adds a device, and returns its device key for [`tegmen_delegation::DeviceKey`]. The key is returned only once.
+    /// The operator `by` brings it to the device.
     ///
     /// # Errors
-    /// [`DelegationError::Config`] for a name or a configuration that cannot be used, [`DelegationError::Certificate`],
+    /// [`DelegationError::Config`] if the name or the configuration is not valid, [`DelegationError::Certificate`],
     /// [`DelegationError::NameTaken`], [`DelegationError::Audit`] or [`DelegationError::Store`].
     pub async fn imprint(
         &self,
@@ -43,8 +43,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(key)
     }
 
-    /// Gives a device another device key, and returns it as [`Self::imprint`] does. All connections of the device end at the server
-    /// at once, and at the device when it gets the key.
+    /// Gives a device another device key, and returns the key as [`Self::imprint`] does. All connections of the device
+    /// end at the server at once, and end at the device when the device gets the key.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`], [`DelegationError::Audit`], [`DelegationError::Changed`] or [`DelegationError::Store`].
@@ -66,11 +66,11 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(key)
     }
 
-    /// Gives a device another configuration. If its scopes are others, the next epoch is due, and no connection continues in it.
-    /// `over` is the revision of the device that the operator means to change; `None` is any.
+    /// Gives a device another configuration. If its scopes change, the next epoch is due, and no connection continues
+    /// in it. If `over` is given, the device is changed only if `over` is its revision.
     ///
     /// # Errors
-    /// [`DelegationError::Config`], [`DelegationError::Outdated`], and as [`Self::imprint_again`].
+    /// [`DelegationError::Config`], [`DelegationError::Outdated`], and those of [`Self::imprint_again`].
     pub async fn configure(
         &self,
         name: &str,
@@ -96,11 +96,11 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         self.write(by, "configured", format!("the device {name} has another configuration")).await
     }
 
-    /// Disables a device, or enables it again. Peers get no session with a disabled device from the server. Sessions that it has
-    /// stay: [`Self::revoke`] ends them.
+    /// Disables a device, or enables it again. The server gives peers no session with a disabled device. Existing
+    /// sessions of the device continue until [`Self::revoke`] ends them.
     ///
     /// # Errors
-    /// As [`Self::imprint_again`].
+    /// Those of [`Self::imprint_again`].
     pub async fn set_disabled(&self, name: &str, disabled: bool, by: &str) -> Result<(), DelegationError> {
         let device = self.known(name)?;
         if !disabled {
@@ -115,12 +115,12 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         self.write_or_note(disabled, by, code, format!("the device {name} is {word}")).await
     }
 
-    /// The devices after this name in the order of their names, at most `most` of them.
+    /// Returns at most `most` devices after the name `after`, in the order of their names.
     pub fn list(&self, after: Option<&str>, most: usize) -> Vec<DeviceReport> {
         self.registry(|registry| registry.after(after).take(most).map(|device| self.shown(device)).collect())
     }
 
-    /// The device of this name.
+    /// Returns the device of this name.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`].
@@ -135,7 +135,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         DeviceReport { certificate, ..device.state().report() }
     }
 
-    /// Draws a device key: one for the device, one for its row.
+    /// Generates a device key. Returns it twice: for the device and for its row.
     fn draw_key(&self) -> (Secret<PSK_LEN>, DeviceKey) {
         let mut key = Secret::zeroed();
         self.crypto().random(key.expose_mut());
@@ -143,12 +143,12 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         (key, Epoch::first(DeviceKey(kept)).key)
     }
 
-    /// Records a change of an operator that gives something.
+    /// Records a change of an operator that gives rights, and waits until the record is durable.
     async fn write(&self, by: &str, code: &'static str, message: String) -> Result<(), DelegationError> {
         self.write_or_note(false, by, code, message).await
     }
 
-    /// Records a change of an operator. One that takes rights away waits for nothing.
+    /// Records a change of an operator. For a change that takes rights away, this does not wait.
     pub(super) async fn write_or_note(
         &self,
         takes: bool,

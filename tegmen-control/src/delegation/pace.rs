@@ -5,18 +5,18 @@ use std::time::Duration;
 /// The times of the conversations with devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pace {
-    /// The longest handshake, and the longest exchange.
+    /// Maximum time for a handshake, and for a request with its response.
     pub patience: Duration,
-    /// The pause after the first failure. It doubles with each further one.
+    /// The pause after the first failure. The pause doubles with each further failure.
     pub first_pause: Duration,
-    /// The longest pause.
+    /// Maximum time of a pause.
     pub longest_pause: Duration,
     /// The time for which a session stays open after its last request.
     pub linger: Duration,
-    /// The longest time between two conversations with a device that answers. In each the device learns the time, which it forgets
-    /// when it restarts.
+    /// Maximum time between two conversations with a device that answers. In each conversation the server sends the
+    /// time, because the device loses the time when it restarts.
     pub every: Duration,
-    /// Devices that the server speaks with at the same time.
+    /// Maximum number of devices with which the server has a conversation at the same time.
     pub at_once: usize,
 }
 

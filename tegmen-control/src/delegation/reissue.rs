@@ -1,7 +1,7 @@
-//! The connections of the previous epoch that have no place in the present one yet.
+//! Connections of the previous epoch that are not yet replaced by connections of the present epoch.
 //!
-//! A peer with a ticket returns to the server and gets another one. Two devices of the server cannot do that, because neither of
-//! them authenticates itself there: the server gives them their session again.
+//! A peer with a ticket returns to the server and gets another ticket. Two devices of the server cannot do this,
+//! because neither of them authenticates itself at the server. So the server gives such devices their session again.
 
 use super::connection::{Carrier, ConnectionId, DelegatedConnection};
 use super::decisions::Standing;
@@ -14,35 +14,37 @@ use std::sync::Arc;
 use tegmen_base::crypto::Crypto;
 use tegmen_store::Store;
 
-/// A connection of the previous epoch that has not ended, was not revoked, and has no place in the present epoch.
+/// A connection of the previous epoch that has not expired, was not revoked, and is not replaced in the present epoch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reissue {
     /// The connection of the previous epoch.
     pub before: DelegatedConnection,
-    /// The way in which it continues.
+    /// The way in which the connection continues.
     pub way: Way,
-    /// The connection in its place, if the server gave it.
+    /// The connection that replaces it, if the server made one.
     pub given: Option<ConnectionId>,
-    /// The stable code of the reason why the server could not give it again.
+    /// The code of the reason why the server could not replace the connection. The code stays the same in later
+    /// versions.
     pub failed: Option<&'static str>,
 }
 
 /// The way in which a connection of the previous epoch continues in the present one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
-    /// The server gives the session to both devices again, with the same scopes, the same time of authentication and the same ends.
+    /// The server gives both devices the session again, with the same scopes, the same time of authentication and the
+    /// same expiry times.
     Again,
     /// The peer gets another ticket when it returns to the server.
     Returns,
-    /// It does not continue: the peer authenticates itself again, or an operator opens the session again.
+    /// The connection does not continue. The peer authenticates itself again, or an operator opens the session again.
     Ends,
-    /// The server does not give it again, because the policy no longer allows its scope. A peer with a ticket returns all the same,
-    /// until the connection is revoked.
+    /// The server does not replace the connection, because the policy no longer allows its scope. A peer with a ticket
+    /// may still return, until the connection is revoked.
     NoRights,
 }
 
 impl Way {
-    /// The word for it.
+    /// Returns the name of the way.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Again => "again",
@@ -53,7 +55,7 @@ impl Way {
     }
 }
 
-/// A connection, and that of the other device in the same session.
+/// A connection, and the connection of the other device in the same session if there is one.
 struct Found {
     before: DelegatedConnection,
     way: Way,
@@ -61,22 +63,23 @@ struct Found {
 }
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// Returns the connections of the previous epoch of a device, and the way in which each continues in the present one.
+    /// Returns the connections of the previous epoch of a device, each with the way in which it continues in the
+    /// present epoch.
     ///
     /// # Errors
-    /// As [`Self::connections`].
+    /// Those of [`Self::connections`].
     pub async fn preview_reissue(&self, name: &str) -> Result<Vec<Reissue>, DelegationError> {
         let found = self.to_reissue(&self.known(name)?).await?;
         let shown = |Found { before, way, .. }| Reissue { before, way, given: None, failed: None };
         Ok(found.into_iter().map(shown).collect())
     }
 
-    /// Gives the sessions of a device with other devices of the server again in the present epoch. Scope, time of authentication and
-    /// end of each connection stay as they were, and a scope that the policy no longer allows is not given. The
-    /// device that opens a session learns it when the server next speaks with it.
+    /// Replaces the sessions of a device with other devices of the server by sessions of the present epoch. The scope,
+    /// the time of authentication and the expiry of each connection do not change. A scope that the policy no longer
+    /// allows is not given. The device that opens a session receives it when the server next contacts the device.
     ///
     /// # Errors
-    /// As [`Self::preview_reissue`], and [`DelegationError::Audit`].
+    /// Those of [`Self::preview_reissue`], and [`DelegationError::Audit`].
     pub async fn reissue(&self, name: &str, by: &str) -> Result<Vec<Reissue>, DelegationError> {
         let device = self.known(name)?;
         self.audit.is_writable()?;
@@ -99,7 +102,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(reissued)
     }
 
-    /// Finds the connections of the previous epoch that have no place in the present one.
+    /// Finds the connections of the previous epoch that are not replaced in the present epoch.
     async fn to_reissue(&self, device: &Arc<Device>) -> Result<Vec<Found>, DelegationError> {
         self.write_made().await?;
         let connections = self.all_connections(device).await?;
@@ -124,8 +127,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(found)
     }
 
-    /// Finds the connection of the other device in the same session, if both devices are of this server. Those in `used` belong to
-    /// other sessions.
+    /// Finds the connection of the other device in the same session, if both devices belong to this server. The
+    /// connections in `used` belong to other sessions.
     async fn counterpart(
         &self,
         device: &Device,
@@ -155,7 +158,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         rights::stands(&*self.rights, &connection.peer, &party, &state.known.config, connection.scope)
     }
 
-    /// Gives both devices of a session that they had before another one. Returns the connection of the first.
+    /// Gives the two devices of an earlier session another session. Returns the connection of the first device.
     fn give_again_to_both(
         &self,
         (device, before): (&Arc<Device>, &DelegatedConnection),
@@ -177,7 +180,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     }
 }
 
-/// The connections that have not ended, were not revoked, and did not become others.
+/// Returns the connections that have not expired, were not revoked, and were not replaced.
 fn open_now(connections: &[DelegatedConnection], now: u64) -> impl Iterator<Item = &DelegatedConnection> {
     let continued: BTreeSet<_> = connections.iter().filter_map(|connection| connection.of).collect();
     let is_open = move |connection: &&DelegatedConnection| {

@@ -1,5 +1,5 @@
-//! Sessions that a device opens with a server elsewhere. The server of the device performs the handshake with certificates, and hands
-//! the session over to the device, which resumes it there.
+//! Sessions between a device and a server elsewhere. The server of the device performs the handshake with certificates,
+//! and sends the session to the device, which resumes it at the server elsewhere.
 
 use super::connection::{Carrier, ConnectionId};
 use super::conversation::LONGEST_HANDLE;
@@ -18,13 +18,14 @@ use tegmen_host::uri::Scheme;
 use tegmen_store::Store;
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// Opens a session with the server at `remote` in the name of a device, by the certificate of the device, and hands it over. The
-    /// server must prove `server_name` by a certificate that the [certificates](super::Certificates) of the device trust. The
-    /// device learns the session when the server next speaks with it, and resumes it at once.
+    /// Opens a session with the server at `remote` in the name of a device, with the certificate of the device, and
+    /// queues the session for the device. The remote server must prove `server_name` with a certificate that the
+    /// [certificates](super::Certificates) of the device trust. The device receives the session when its server next
+    /// contacts it, and resumes the session at once.
     ///
     /// # Errors
-    /// [`DelegationError::NoDevice`]; [`DelegationError::Remote`] if there is no session with the remote server, or nothing to resume
-    /// it by; [`DelegationError::NotGiven`]; [`DelegationError::Store`].
+    /// [`DelegationError::NoDevice`]; [`DelegationError::Remote`] if the remote server opens no session, or gives
+    /// neither a ticket nor an id to resume it; [`DelegationError::NotGiven`]; [`DelegationError::Store`].
     pub async fn open_at(
         &self,
         name: &str,

@@ -12,33 +12,35 @@ use std::sync::Arc;
 use tegmen_base::crypto::Crypto;
 use tegmen_store::{Store, Transaction};
 
-/// The consequences of a revocation.
+/// The effects of a revocation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Revoked {
-    /// The connections that are revoked: the one that was named, and those that it became or was before.
+    /// The connections that are revoked: the named connection, the connection that it replaced, and the connections
+    /// that replaced it.
     pub connections: Vec<ConnectionId>,
-    /// True if the device learns it by the next epoch alone.
+    /// True if the device gets the revocation only with the next epoch.
     pub by_reset: bool,
 }
 
 /// The rows that a revocation concerns.
 struct Family {
     refused: BTreeSet<(u16, Tag, u32)>,
-    /// True if a connection without a row may belong to them.
+    /// True if a connection without a row may also be concerned.
     is_uncertain: bool,
 }
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// Revokes a connection, with the one that it was in the previous epoch, and the one that it became in the present one. It is
-    /// durable when this returns, and the server opens no ticket of it any more. The device learns it when the server next speaks with
-    /// it; if its list has no place left, the next epoch begins then.
+    /// Revokes a connection, together with the connection of the previous epoch that it replaced, and the connection of
+    /// the present epoch that replaced it. The revocation is durable when this function returns. From then on the
+    /// server opens no ticket of these connections. The device receives the revocation when the server next contacts
+    /// it. If the list of the device is full, the next epoch begins then.
     ///
-    /// A number that was [reserved and has no row](Self::unaccounted) can be revoked, too. If it is of a returned peer, no connection
-    /// of the previous epoch continues.
+    /// A number that was [reserved and has no row](Self::unaccounted) can be revoked too. If the number is for peers
+    /// that return with a ticket, no connection of the previous epoch continues.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`], [`DelegationError::NoConnection`], [`DelegationError::Changed`] or
-    /// [`DelegationError::Store`]: then the connection may still be valid.
+    /// [`DelegationError::Store`]. The connection may then still be valid.
     pub async fn revoke(&self, name: &str, id: ConnectionId, by: &str) -> Result<Revoked, DelegationError> {
         let device = self.known(name)?;
         let refused = loop {
@@ -54,7 +56,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(refused)
     }
 
-    /// Makes a revocation durable; `None` if another epoch began since the rows were read.
+    /// Makes a revocation durable. Returns `None` if another epoch began after the rows were read.
     async fn refuse(
         &self,
         device: &Arc<Device>,
@@ -105,7 +107,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(Some(Revoked { connections: connections.collect(), by_reset }))
     }
 
-    /// The connections that are one: that of the previous epoch, and those of the present epoch in its place.
+    /// Finds the connections that belong together: one of the previous epoch, and those of the present epoch that
+    /// replace it.
     async fn family(&self, device: &Device, id: ConnectionId) -> Result<Family, DelegationError> {
         let none = || DelegationError::NoConnection { name: device.name.clone(), id };
         let tag = device.state().tag_of(id).ok_or_else(none)?;
@@ -139,7 +142,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(family)
     }
 
-    /// The connections of the present epoch that the device is to refuse, and has not [acknowledged](Self::refused_by_device).
+    /// Returns the connections of the present epoch that the device must refuse and has not
+    /// [acknowledged](Self::refused_by_device).
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`].
@@ -150,7 +154,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(state.untold().into_iter().map(|number| ConnectionId { epoch, number }).collect())
     }
 
-    /// Makes it durable that the device refuses a connection from now on. A connection of an epoch that is over changes nothing.
+    /// Records durably that the device refuses a connection from now on. For a connection of an epoch that is over,
+    /// nothing changes.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`], [`DelegationError::Fault`] or [`DelegationError::Store`].

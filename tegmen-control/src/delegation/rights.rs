@@ -9,18 +9,18 @@ use tegmen_store::Store;
 
 /// The rights of peers, as a policy grants them.
 pub trait Rights: Send + Sync {
-    /// True if this peer may make all requests of these rules at this device now.
+    /// Returns true if the policy now allows this peer all requests of these rules at this device.
     fn allow(&self, peer: &str, device: &Party<'_>, rules: &[Rule<'_>]) -> bool;
 }
 
-/// The policy in force of the server.
+/// Uses the policy in force of the server.
 impl<S: Store> Rights for Service<S> {
     fn allow(&self, peer: &str, device: &Party<'_>, rules: &[Rule<'_>]) -> bool {
         self.state().allow(peer, device, rules)
     }
 }
 
-/// The policy in force. A peer that no operator registered has a name and no tags; one that is disabled has no rights.
+/// Uses the policy in force. A peer that no operator registered has a name and no tags. A disabled peer has no rights.
 impl<S: Store> Rights for State<S> {
     fn allow(&self, peer: &str, device: &Party<'_>, rules: &[Rule<'_>]) -> bool {
         let (policy, registered) = {
@@ -39,13 +39,13 @@ impl<S: Store> Rights for State<S> {
     }
 }
 
-/// The index of the first scope that the peer may have in full.
+/// Returns the index of the first scope whose rules are all allowed for the peer.
 pub(super) fn scope(rights: &dyn Rights, peer: &str, device: &Party<'_>, config: &DeviceConfig) -> Option<u8> {
     let is_allowed = |scope: &Vec<String>| allows(rights, peer, device, scope);
     config.scopes.iter().position(is_allowed).and_then(|index| u8::try_from(index).ok())
 }
 
-/// True if the peer may still have this scope in full. The scope without rights takes none.
+/// Returns true if all rules of this scope are still allowed for the peer. [`NO_SCOPE`] is always allowed.
 pub(super) fn stands(rights: &dyn Rights, peer: &str, device: &Party<'_>, config: &DeviceConfig, scope: u8) -> bool {
     let rules = config.scopes.get(usize::from(scope));
     scope == NO_SCOPE || rules.is_some_and(|rules| allows(rights, peer, device, rules))

@@ -1,4 +1,4 @@
-//! The names and the contents of the rows.
+//! The keys and the values of the rows of delegations.
 //!
 //! ```text
 //! delegation/device/NAME                    a device: its configuration and the keys of its epochs, sealed
@@ -8,8 +8,8 @@
 //! delegation/refused/NAME/TAG/NUMBER        a connection that was revoked
 //! ```
 //!
-//! TAG is the check of the epoch ([`Epoch::check`](tegmen_delegation::Epoch::check)) in hexadecimal digits. It is of one epoch of
-//! one device key alone, so rows of an earlier imprinting never count for a later one.
+//! TAG is the check of the epoch ([`Epoch::check`](tegmen_delegation::Epoch::check)) in hexadecimal digits. It belongs
+//! to one epoch of one device key. So rows from an earlier imprinting of a device are never used for a later one.
 
 use super::numbers::Purpose;
 use serde::de::DeserializeOwned;
@@ -18,23 +18,23 @@ use tegmen_base::hex::{from_hex, to_hex};
 use tegmen_delegation::CHECK_LEN;
 use tegmen_store::Value;
 
-/// The beginning of the keys of devices.
+/// The prefix of the keys of devices.
 pub(super) const DEVICES: &str = "delegation/device/";
-/// The beginning of the keys of numbers.
+/// The prefix of the keys of numbers.
 pub(super) const NUMBERS: &str = "delegation/number/";
 const CONNECTIONS: &str = "delegation/connection/";
-/// The beginning of the keys of revoked connections.
+/// The prefix of the keys of revoked connections.
 pub(super) const REFUSED: &str = "delegation/refused/";
 
-/// The check of an epoch.
+/// The check of an epoch, which names the epoch in keys.
 pub(super) type Tag = [u8; CHECK_LEN];
 
-/// The beginnings of the keys that belong to epochs of a device. Those of the numbers come last.
+/// Returns the prefixes of the keys that belong to epochs of a device. The prefix of the numbers is the last one.
 pub(super) fn of_epochs(name: &str) -> [String; 3] {
     [CONNECTIONS, REFUSED, NUMBERS].map(|kind| format!("{kind}{name}/"))
 }
 
-/// The epoch of a key after one of [`of_epochs`].
+/// Returns the epoch in a key that begins with one of [`of_epochs`].
 pub(super) fn tag_of(key: &[u8], prefix: &str) -> Option<Tag> {
     let rest = std::str::from_utf8(key).ok()?.strip_prefix(prefix)?;
     from_hex(rest.split('/').next()?)?.try_into().ok()
@@ -48,7 +48,7 @@ pub(super) fn numbers(name: &str, tag: &Tag, purpose: Purpose) -> String {
     format!("{NUMBERS}{name}/{}/{}", to_hex(tag), purpose.word())
 }
 
-/// The beginning of the keys of the connections of an epoch.
+/// Returns the prefix of the keys of the connections of an epoch.
 pub(super) fn connections(name: &str, tag: &Tag) -> String {
     format!("{CONNECTIONS}{name}/{}/", to_hex(tag))
 }
@@ -61,14 +61,14 @@ pub(super) fn refused(name: &str, tag: &Tag, number: u32) -> String {
     format!("{REFUSED}{name}/{}/{number:06x}", to_hex(tag))
 }
 
-/// The name, the epoch and the last segment of a key behind `kind`.
+/// Returns the name, the epoch and the last segment of a key that begins with `kind`.
 pub(super) fn parts<'k>(key: &'k [u8], kind: &str) -> Option<(&'k str, Tag, &'k str)> {
     let mut words = std::str::from_utf8(key).ok()?.strip_prefix(kind)?.split('/');
     let (name, tag, last) = (words.next()?, words.next()?, words.next()?);
     Some((name, from_hex(tag)?.try_into().ok()?, last))
 }
 
-/// The number at the end of a key.
+/// Reads the number at the end of a key.
 pub(super) fn number(last: &str) -> Option<u32> {
     u32::from_str_radix(last, 16).ok()
 }
@@ -79,12 +79,12 @@ pub(super) fn number(last: &str) -> Option<u32> {
 pub(super) struct ConnectionRow {
     pub(super) peer: String,
     pub(super) scope: u8,
-    /// Seconds since 1970.
+    /// The time at which peer and server authenticated each other, in seconds since 1970.
     pub(super) since: u32,
-    /// Seconds since 1970.
+    /// The time at which the connection expires, in seconds since 1970.
     pub(super) expires: u32,
     pub(super) carrier: String,
-    /// The number of the connection in the previous epoch, if this one takes its place.
+    /// The number of the connection of the previous epoch that this connection replaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) of: Option<u32>,
 }
@@ -94,20 +94,20 @@ pub(super) struct ConnectionRow {
 #[serde(deny_unknown_fields)]
 pub(super) struct RefusedRow {
     pub(super) by: String,
-    /// Seconds since 1970.
+    /// The time of the revocation, in seconds since 1970.
     pub(super) at: u64,
-    /// True if the device acknowledged it.
+    /// True if the device has acknowledged the revocation.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) told: bool,
 }
 
-/// Writes a row in clear.
+/// Returns the value of a row that is stored without encryption.
 pub(super) fn plain(record: &impl Serialize) -> Value {
     // These records have neither maps nor other content that JSON cannot have.
     Value::Plain(serde_json::to_vec(record).unwrap_or_default())
 }
 
-/// Reads a row that is stored in clear; the fault if it is none.
+/// Reads a row that is stored without encryption. Returns the fault as text if the row is not valid.
 pub(super) fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
     let text = value.plain().ok_or("it is not stored in clear")?;
     serde_json::from_slice(text).map_err(|error| error.to_string())

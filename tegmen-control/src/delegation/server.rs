@@ -1,4 +1,4 @@
-//! The server of delegated sessions, and how it starts.
+//! The server of delegated sessions, and its start.
 
 use super::agenda::Agenda;
 use super::certificates::Certificates;
@@ -18,7 +18,7 @@ use tegmen_store::store::{Entry, Scan};
 use tegmen_store::{Store, Value};
 use tokio::sync::Notify;
 
-/// Rows that are loaded at once.
+/// Maximum number of rows that are loaded at once.
 pub(super) const PAGE: usize = 1000;
 
 /// A connection whose row is not durable yet.
@@ -26,14 +26,14 @@ pub(super) struct Made {
     pub(super) device: Arc<Device>,
     pub(super) tag: rows::Tag,
     pub(super) number: u32,
-    /// The connection of the previous epoch in whose place this one is.
+    /// The connection of the previous epoch that this connection replaces.
     pub(super) of: Option<(rows::Tag, u32)>,
     pub(super) row: ConnectionRow,
 }
 
 /// The server of delegated sessions: the devices of a store, and the decisions in handshakes.
 ///
-/// Its owner calls [`Self::run`] in a task. Without it, no number is reserved, and no device is spoken to.
+/// The owner must call [`Self::run`] in a task. Without this task, no numbers are reserved, and no device is contacted.
 pub struct Delegations<S, C = HostCrypto> {
     pub(super) store: S,
     pub(super) rights: Arc<dyn Rights>,
@@ -42,19 +42,19 @@ pub struct Delegations<S, C = HostCrypto> {
     pub(super) clock: fn() -> u64,
     registry: RwLock<Registry>,
     pub(super) made: Mutex<VecDeque<Made>>,
-    /// Held while rows of connections are written.
+    /// A lock that is held while rows of connections are written.
     pub(super) writing: tokio::sync::Mutex<()>,
-    /// The devices for which there is work, and the notice of it.
+    /// The devices for which there is work. The next field notifies the task of it.
     due: Mutex<BTreeSet<u32>>,
     pub(super) work: Notify,
-    /// Notified of work that does not wait for more.
+    /// Notified of work that must not wait until there is more.
     pub(super) urgent: Notify,
     pub(super) certificates: Option<Arc<dyn Certificates>>,
     agenda: Mutex<Agenda>,
     /// Notified when the agenda changes.
     pub(super) speak: Notify,
     counts: Mutex<DelegationCounts>,
-    /// Certificates that were revoked: the name of the peer, and the end in seconds since 1970.
+    /// Revoked certificates: the name of the peer, and the expiry of the certificate in seconds since 1970.
     revoked: Mutex<BTreeSet<(String, u64)>>,
 }
 
@@ -62,8 +62,8 @@ impl<S: Store> Delegations<S> {
     /// Loads the devices of a store.
     ///
     /// # Errors
-    /// [`DelegationError::Fault`] if a row cannot be read, [`DelegationError::Store`] if the store fails or the system gives no
-    /// randomness.
+    /// [`DelegationError::Fault`] if a row cannot be read; [`DelegationError::Store`] if the store fails, or if the
+    /// system has no randomness.
     pub async fn open(store: S, rights: Arc<dyn Rights>, audit: AuditLog) -> Result<Self, DelegationError> {
         let crypto = HostCrypto::from_os();
         let crypto = crypto.map_err(|error| tegmen_store::StoreError::Unavailable { why: error.to_string() })?;
@@ -72,10 +72,11 @@ impl<S: Store> Delegations<S> {
 }
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// Does the same as [`Self::open`] with another provider and another clock, which returns seconds since 1970.
+    /// Loads the devices as [`Self::open`] does, with another cryptographic provider and another clock. The clock
+    /// returns seconds since 1970.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// Those of [`Self::open`].
     pub async fn with(
         store: S,
         rights: Arc<dyn Rights>,
@@ -105,7 +106,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(delegations)
     }
 
-    /// Takes the certificates of devices, and makes those that are missing.
+    /// Sets the source of the devices' certificates, and makes the certificates that are missing.
     ///
     /// # Errors
     /// [`DelegationError::Certificate`].
@@ -115,8 +116,9 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(self)
     }
 
-    /// Gives no further session to a peer by certificates of its name with these ends, in seconds since 1970. The server of
-    /// handshakes refuses a revoked certificate as soon as it has read the list again; this is for handshakes that began before.
+    /// From now on, gives no session to a peer that authenticates itself with a certificate of this name and one of
+    /// these expiry times, in seconds since 1970. The server that performs the handshakes refuses a revoked certificate
+    /// as soon as it has read the list again. This function covers handshakes that began before.
     pub fn refuse_certificates(&self, peer: &str, ends: &[u64]) {
         let now = self.now();
         let mut revoked = self.revoked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,7 +126,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         revoked.extend(ends.iter().map(|end| (peer.to_owned(), *end)));
     }
 
-    /// True if the certificate of this name with this end was revoked.
+    /// Returns true if the certificate with this name and this expiry time was revoked.
     pub(super) fn is_certificate_refused(&self, peer: &str, end: u64) -> bool {
         let revoked = self.revoked.lock().unwrap_or_else(PoisonError::into_inner);
         !revoked.is_empty() && revoked.contains(&(peer.to_owned(), end))
@@ -149,7 +151,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(())
     }
 
-    /// Calls `take` for each row of a kind.
+    /// Calls `take` for each row whose key has this prefix.
     pub(super) async fn each(
         &self,
         prefix: &str,
@@ -181,7 +183,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(())
     }
 
-    /// Notes the epochs whose numbers a backup moved: later revocations are lost, so that no connection of them continues.
+    /// Marks the epochs whose numbers a restore has moved. Revocations after the backup are lost, so no connection of
+    /// these epochs continues.
     fn load_numbers(&self, entry: &Entry) -> Result<(), String> {
         let parts = rows::parts(&entry.key, rows::NUMBERS);
         let (name, tag, _) = parts.filter(|(.., last)| Purpose::of(last).is_some()).ok_or("it names no numbers")?;
@@ -224,14 +227,14 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         self.agenda.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that there is work for a device.
+    /// Records that there is work for a device.
     pub(super) fn wake(&self, device: &Device) {
         self.due.lock().unwrap_or_else(PoisonError::into_inner).insert(device.id);
         self.work.notify_one();
         self.urgent.notify_one();
     }
 
-    /// Takes the devices for which there is work.
+    /// Removes and returns the devices for which there is work.
     pub(super) fn take_due(&self) -> Vec<Arc<Device>> {
         let due = std::mem::take(&mut *self.due.lock().unwrap_or_else(PoisonError::into_inner));
         self.registry(|registry| due.into_iter().filter_map(|id| registry.numbered(id)).collect())
@@ -243,20 +246,21 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         *count = count.saturating_add(1);
     }
 
-    /// The entries in memory beside the devices. Nothing of a connection stays there after its row is durable, unless it is refused.
+    /// Returns the number of entries in memory in addition to the devices. After the row of a connection is durable,
+    /// the connection has no entry unless it is refused.
     pub fn entries(&self) -> Entries {
         let mut entries = Entries { connections: self.made().len(), ..Entries::default() };
         self.registry(|registry| registry.after(None).for_each(|device| device.state().count(&mut entries)));
         entries
     }
 
-    /// The counts since the start.
+    /// Returns the counters since the start of the server.
     pub fn counts(&self) -> DelegationCounts {
         *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Notes that numbers of this epoch are in the store, and if a backup moved them.
+/// Records that the store has numbers of this epoch. `restored` is true if a restore has moved them.
 pub(super) fn note_numbers<C: Crypto>(state: &mut InMemory, tag: rows::Tag, restored: bool) {
     if Some(tag) == state.tag && restored {
         state.is_restored();
@@ -265,7 +269,7 @@ pub(super) fn note_numbers<C: Crypto>(state: &mut InMemory, tag: rows::Tag, rest
     }
 }
 
-/// The name at the end of the key of a device.
+/// Returns the name at the end of the key of a device.
 fn name_of(entry: &Entry) -> Option<&str> {
     std::str::from_utf8(&entry.key).ok()?.strip_prefix(rows::DEVICES)
 }

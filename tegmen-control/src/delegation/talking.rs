@@ -1,4 +1,4 @@
-//! The task that speaks with devices.
+//! The task that contacts devices.
 
 use super::conversation::Failed;
 use super::memory::Device;
@@ -13,13 +13,13 @@ use tegmen_store::Store;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// A peer that authenticates itself may come because the device restarted and does not know the time. The device is asked then, if it
-/// was not heard for this number of seconds.
+/// Seconds without contact after which the server contacts a device when a peer authenticates itself. The peer may do
+/// so because the device restarted and does not know the time.
 const UNHEARD: u64 = 60;
 
 impl<S: Store, C: Crypto + Send + 'static> Delegations<S, C> {
-    /// Does the work of the server: makes durable what handshakes leave behind, reserves numbers for the next ones, and speaks with
-    /// devices. It never returns; its owner drops it, which ends all conversations.
+    /// Does the work of the server: makes the results of handshakes durable, reserves numbers for the next handshakes,
+    /// and contacts devices. It never returns. To stop it, the owner drops it, which ends all conversations.
     pub async fn run(self: &Arc<Self>, pace: Pace) {
         tokio::join!(self.settle_always(), self.talk(pace));
     }
@@ -63,7 +63,7 @@ impl<S: Store, C: Crypto + Send + 'static> Delegations<S, C> {
         }
     }
 
-    /// Speaks with a device, and notes when to do so again.
+    /// Has a conversation with a device, and plans the next one.
     async fn speak_and_report(&self, device: &Arc<Device>, pace: &Pace, places: &Semaphore) {
         let spoken = self.speak_with(device, pace, places).await;
         let now = Instant::now();
@@ -112,7 +112,7 @@ impl<S: Store, C: Crypto + Send + 'static> Delegations<S, C> {
         self.count(|counts| &mut counts.failed_conversations);
     }
 
-    /// A number between 0 and 1.
+    /// Returns a random number between 0 and 1.
     fn part(&self) -> f64 {
         let mut random = [0; 4];
         self.crypto().random(&mut random);
@@ -121,20 +121,21 @@ impl<S: Store, C: Crypto + Send + 'static> Delegations<S, C> {
 }
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// Notes that the server is to speak with a device.
+    /// Plans a conversation of the server with a device.
     pub(super) fn want(&self, device: &Device) {
         self.agenda().want(device.id, Instant::now());
         device.wanted.notify_one();
         self.speak.notify_one();
     }
 
-    /// Does the same, also during the pause behind a failure: the device is another one, or at another address.
+    /// Plans a conversation at once, even during the pause after a failure, because the device has another key or
+    /// another address.
     pub(super) fn want_at_once(&self, device: &Device) {
         self.agenda().end_pause(device.id);
         self.want(device);
     }
 
-    /// Notes that a peer authenticated itself at the server.
+    /// Plans a conversation if the device was not contacted recently. A peer has authenticated itself at the server.
     pub(super) fn want_if_unheard(&self, device: &Device) {
         let heard = device.state().contact.heard;
         if heard.is_none_or(|heard| heard.saturating_add(UNHEARD) <= self.now()) {

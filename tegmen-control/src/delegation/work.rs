@@ -1,4 +1,5 @@
-//! The work behind handshakes: rows of connections, blocks of numbers, and rows that count no more.
+//! The work after handshakes: writes rows of connections, reserves blocks of numbers, and removes rows that are no
+//! longer valid.
 
 use super::error::DelegationError;
 use super::memory::Device;
@@ -11,16 +12,17 @@ use tegmen_base::crypto::Crypto;
 use tegmen_store::store::{MAX_OPERATIONS, Scan};
 use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
 
-/// Time after which the work is looked for without a notice.
+/// The interval at which the task searches for work without a notification.
 const EVERY: Duration = Duration::from_secs(10);
 /// Time after which certificates are examined again.
 const PREPARE_EVERY: Duration = Duration::from_secs(6 * 3600);
-/// Time for which the row of a connection waits for others: nobody waits for it, and a commit costs as much for one as for many.
+/// The time for which the row of a connection waits for others. No caller waits for the row, and one commit costs the
+/// same for many rows.
 const GATHERING: Duration = Duration::from_millis(50);
 /// The pause after a failure of the store.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Work for a device that was taken.
+/// Work for a device that the task has begun.
 struct Taken<'s, S: Store, C: Crypto> {
     server: &'s Delegations<S, C>,
     device: Arc<Device>,
@@ -54,7 +56,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         }
     }
 
-    /// Does the work that is due now, as `run` does again and again.
+    /// Does the work that is due now. `run` calls this repeatedly.
     ///
     /// # Errors
     /// The first failure of the store. The rest of the work stays due.
@@ -128,8 +130,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         }
     }
 
-    /// Gives the rows of returned peers the names that the rows of their connections before have. It does
-    /// so for as many rows as one transaction takes.
+    /// Copies the names of returned peers from the rows of their earlier connections into the rows of their new
+    /// connections. Each call does this for as many rows as fit into one transaction.
     async fn name_returned(&self) -> Result<(), DelegationError> {
         let unnamed: Vec<_> = {
             let made = self.made();
@@ -152,10 +154,10 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(())
     }
 
-    /// Makes the certificates of all devices that have none, or whose end is near.
+    /// Makes the certificates of all devices that have no certificate, or whose certificate expires soon.
     ///
     /// # Errors
-    /// [`DelegationError::Certificate`] for the first one that cannot be made. The others are made.
+    /// [`DelegationError::Certificate`] for the first certificate that cannot be made. The others are still made.
     pub(super) async fn prepare_all(&self) -> Result<(), DelegationError> {
         let names: Vec<String> =
             self.registry(|registry| registry.after(None).map(|device| device.name.clone()).collect());
@@ -220,7 +222,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         }
     }
 
-    /// Removes the rows of epochs that count no more. The numbers go last, when nothing is left that belongs to them.
+    /// Removes the rows of epochs that are no longer valid. The rows of the numbers are removed last, when no other row
+    /// of the epoch is left.
     async fn clean(&self, device: &Device) -> Result<(), DelegationError> {
         let (kept, changed) = {
             let state = device.state();

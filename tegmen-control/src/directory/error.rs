@@ -5,22 +5,22 @@ use tegmen_coap::Code;
 /// The reason why a directory refuses a request.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DirectoryError {
-    /// The request breaks a rule of its form.
+    /// The form of the request is not valid.
     #[error("{0}")]
     Malformed(String),
-    /// Another identity registered an endpoint of this name.
+    /// Another identity has already registered an endpoint of this name.
     #[error("another identity registered an endpoint of this name: choose another name")]
     NameTaken,
     /// Another identity made the registration.
     #[error("another identity made this registration")]
     NotOwner,
-    /// The base is not the address of the sender.
+    /// The base URI does not contain the address of the sender.
     #[error("an endpoint registers its own address: leave out base, or let a commissioning tool register it")]
     OtherBase,
     /// There is no such registration.
     #[error("there is no such registration: register again")]
     Unknown,
-    /// The sender has as many registrations as one may have.
+    /// The sender already has the maximum number of registrations.
     #[error("this sender has as many registrations as one may have")]
     TooMany,
     /// The directory is full.

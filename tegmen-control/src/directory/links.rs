@@ -1,13 +1,14 @@
-//! Links in CoRE Link Format (RFC 6690), in the limited form in which each link stands by itself (RFC 9176, appendix C).
+//! Links in CoRE Link Format (RFC 6690), in the limited form in which each link is independent of other links (RFC
+//! 9176, appendix C).
 
 use super::error::DirectoryError;
 use fluent_uri::{Uri, UriRef};
 use std::fmt;
 
-/// A link: its target, and its target attributes in their order.
+/// A link: its target, and its target attributes in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Link {
-    /// A URI, or a path with a slash in front.
+    /// A URI, or a path that begins with a slash.
     pub(super) target: String,
     pub(super) attributes: Vec<Attribute>,
 }
@@ -19,7 +20,7 @@ pub(super) struct Attribute {
     pub(super) value: Option<Value>,
 }
 
-/// The value of an attribute. It is written as it came: in quotation marks or without.
+/// The value of an attribute. It is written in the form in which it was received: with or without quotation marks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Value {
     Token(String),
@@ -34,7 +35,7 @@ impl Value {
 }
 
 impl Attribute {
-    /// An attribute with a value in quotation marks.
+    /// Returns an attribute whose value is in quotation marks.
     pub(super) fn quoted(name: &str, value: &str) -> Self {
         Self { name: name.to_owned(), value: Some(Value::Quoted(value.to_owned())) }
     }
@@ -75,7 +76,7 @@ impl fmt::Display for Link {
 /// Reads a list of links, which may be empty.
 ///
 /// # Errors
-/// [`DirectoryError::Malformed`] with the place of the fault.
+/// [`DirectoryError::Malformed`] with the position of the fault.
 pub(super) fn parse(text: &[u8]) -> Result<Vec<Link>, DirectoryError> {
     let malformed = |at: usize, why| DirectoryError::Malformed(format!("byte {at} of the links: {why}"));
     let all = std::str::from_utf8(text).map_err(|error| malformed(error.valid_up_to(), "it is not UTF-8"))?;
@@ -117,7 +118,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Takes the longest text of such characters.
+    /// Reads characters for as long as `is_wanted` returns true for them.
     fn take_while(&mut self, is_wanted: fn(char) -> bool) -> &'t str {
         let end = self.rest.find(|c| !is_wanted(c)).unwrap_or(self.rest.len());
         let (taken, rest) = self.rest.split_at_checked(end).unwrap_or((self.rest, ""));
@@ -186,7 +187,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Checks a target or an anchor: a URI, or a path with a slash in front, from which no segment leads back.
+/// Checks a target or an anchor. It must be a URI, or a path that begins with a slash and has no segment `.` or `..`.
 fn check_reference(text: &str) -> Result<(), &'static str> {
     let reference = UriRef::parse(text).map_err(|_| "the target or the anchor of a link is no URI reference")?;
     if Uri::parse(text).is_ok() {

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 struct Query<'q> {
     criteria: Vec<Criterion<'q>>,
     page: usize,
-    /// Entries of a page; `None` if all are asked for.
+    /// The number of entries of a page; `None` for all entries.
     count: Option<usize>,
 }
 
@@ -18,7 +18,7 @@ struct Query<'q> {
 struct Criterion<'q> {
     name: &'q str,
     value: &'q str,
-    /// True if the value of the attribute begins with `value`.
+    /// True if the value of the attribute must only begin with `value`.
     is_prefix: bool,
 }
 
@@ -47,7 +47,7 @@ impl<'q> Query<'q> {
         Ok(query)
     }
 
-    /// Writes the entries of the page, with commas between them.
+    /// Writes the entries of the page, separated by commas.
     fn write(&self, entries: impl Iterator<Item = String>) -> String {
         let skipped = self.page.saturating_mul(self.count.unwrap_or(0));
         let mut text = String::new();
@@ -69,7 +69,7 @@ impl Criterion<'_> {
         if self.is_prefix { value.starts_with(self.value) } else { value == self.value }
     }
 
-    /// True if a link, or its registration, has the attribute.
+    /// Returns true if a link or its registration has the attribute.
     fn fits_link(&self, registration: &Registration, link: &Link) -> bool {
         let own = match self.name {
             "href" => self.fits(&link.target) || self.fits(&absolute(registration, &link.target)),
@@ -88,7 +88,7 @@ impl Criterion<'_> {
         own || self.fits_endpoint(registration)
     }
 
-    /// True if a registration itself has the attribute.
+    /// Returns true if a registration itself has the attribute.
     fn fits_endpoint(&self, registration: &Registration) -> bool {
         let (sector, endpoint) = &registration.name;
         match self.name {
@@ -101,7 +101,7 @@ impl Criterion<'_> {
     }
 }
 
-/// The URI of a target or an anchor.
+/// Returns the absolute URI of a target or an anchor.
 fn absolute(registration: &Registration, reference: &str) -> String {
     match reference.starts_with('/') {
         true => format!("{}{reference}", registration.base),
@@ -109,7 +109,7 @@ fn absolute(registration: &Registration, reference: &str) -> String {
     }
 }
 
-/// A link as a lookup returns it: with URIs alone.
+/// Returns a link in the form for a lookup, which contains only absolute URIs.
 fn resolved(registration: &Registration, link: &Link) -> Link {
     let mut link = Link { target: absolute(registration, &link.target), ..link.clone() };
     for attribute in link.attributes.iter_mut().filter(|attribute| attribute.name == "anchor") {
@@ -120,7 +120,7 @@ fn resolved(registration: &Registration, link: &Link) -> Link {
     link
 }
 
-/// A registration as a lookup returns it. The lifetime is not reported (RFC 9176, section 6.4).
+/// Returns a registration in the form for a lookup. The lifetime is not reported (RFC 9176, section 6.4).
 fn entry(registration: &Registration) -> Link {
     let (sector, endpoint) = &registration.name;
     let mut attributes = vec![Attribute::quoted("base", &registration.base), Attribute::quoted("ep", endpoint)];
@@ -146,7 +146,8 @@ impl Directory {
         Ok(query.write(links.filter(fits).map(|(registration, link)| resolved(registration, link).to_string())))
     }
 
-    /// Returns the endpoints that match a query, in CoRE Link Format. An endpoint has the attributes of its links, too.
+    /// Returns the endpoints that match a query, in CoRE Link Format. A query may also match attributes of an
+    /// endpoint's links.
     ///
     /// # Errors
     /// [`DirectoryError::Malformed`].

@@ -1,4 +1,4 @@
-//! The registration of a server at a resource directory elsewhere, and its renewal (RFC 9176, section 5).
+//! Registers a server at a resource directory elsewhere, and renews the registration (RFC 9176, section 5).
 
 use super::LINK_FORMAT;
 use super::links::{self, Attribute, Link, Value};
@@ -12,33 +12,34 @@ use tegmen_host::uri::Uri;
 const MIN_PAUSE: Duration = Duration::from_secs(5);
 const MAX_PAUSE: Duration = Duration::from_secs(600);
 
-/// An endpoint that registers.
+/// An endpoint that registers itself at a directory.
 #[derive(Debug)]
 pub struct Registering {
-    /// The directory. Without a path, it is asked for its path (RFC 9176, section 4.3).
+    /// The URI of the directory. If it has no path, the endpoint asks the directory for the path (RFC 9176, section
+    /// 4.3).
     pub directory: Uri,
     /// The key or the certificates for a session with the directory.
     pub config: ClientConfig,
-    /// The name of the endpoint; `None` if the directory knows it by the identity of the session.
+    /// The name of the endpoint; `None` if the directory uses the identity of the session as its name.
     pub name: Option<String>,
-    /// Scheme and authority at which the endpoint serves; `None` if that is the address of the session.
+    /// The scheme and authority of the endpoint's server; `None` if the server has the address of the session.
     pub base: Option<String>,
-    /// Seconds for which a registration is valid. It is renewed after half of them.
+    /// Seconds for which a registration is valid. The registration is renewed after half of this time.
     pub lifetime: u32,
 }
 
 /// The reason why an endpoint is not registered.
 #[derive(Debug, thiserror::Error)]
 pub enum NotRegistered {
-    /// There is no session or no response.
+    /// The session could not be opened, or a response is missing.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The directory refuses.
+    /// The directory refuses the registration.
     #[error("the directory answers {code}: {text}")]
     Refused {
         /// The code of the response.
         code: Code,
-        /// Its text.
+        /// The text of the response.
         text: String,
     },
     /// The directory lists no path for registrations.
@@ -49,14 +50,15 @@ pub enum NotRegistered {
 /// A change of a registration, for the log of the endpoint.
 #[derive(Debug)]
 pub enum RegistrationEvent<'e> {
-    /// The endpoint is registered, at this path of the directory.
+    /// The endpoint is registered. The value is the path of the registration at the directory.
     Registered(&'e str),
-    /// It is not, and tries again after this time.
+    /// The endpoint is not registered, and tries again after this time.
     Failed(&'e NotRegistered, Duration),
 }
 
 impl Registering {
-    /// Registers the links that `listed` returns, and renews the registration. Registers again when they changed. Never ends.
+    /// Registers the links that `listed` returns, and renews the registration. Registers again when the links change.
+    /// Never returns.
     pub async fn run(&self, listed: impl Fn() -> Vec<ListedPath>, report: impl Fn(RegistrationEvent<'_>)) {
         let (mut registered, mut pause) = (None, MIN_PAUSE);
         loop {
@@ -77,7 +79,7 @@ impl Registering {
         }
     }
 
-    /// Registers, or renews the registration of the same links.
+    /// Registers the links, or renews the registration if the links are the same.
     async fn once(
         &self,
         registered: &mut Option<(String, Vec<String>)>,
@@ -138,7 +140,7 @@ fn refused(response: &Response) -> NotRegistered {
     NotRegistered::Refused { code: response.code, text }
 }
 
-/// Finds the path for registrations.
+/// Asks the directory for the path of registrations.
 async fn find(session: &Session) -> Result<Vec<String>, NotRegistered> {
     let response = session.get("/.well-known/core?rt=core.rd").await?;
     let links = match response.code {
@@ -152,7 +154,7 @@ async fn find(session: &Session) -> Result<Vec<String>, NotRegistered> {
     Ok(path.split('/').map(str::to_owned).collect())
 }
 
-/// The links of a server to its own paths.
+/// Writes the links of a server to its own paths.
 fn link_format(listed: &[ListedPath]) -> String {
     let link = |path: &ListedPath| {
         let number = |format: u16| Attribute { name: "ct".to_owned(), value: Some(Value::Token(format.to_string())) };

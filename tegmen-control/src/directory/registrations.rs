@@ -10,31 +10,32 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use tegmen_base::time::{Duration, Instant};
 
-/// Lifetime of a registration without `lt`, in seconds (RFC 9176, section 5).
+/// The lifetime of a registration without `lt`, in seconds (RFC 9176, section 5).
 const LIFETIME: u32 = 90_000;
 /// Maximum number of bytes of the name of an endpoint or a sector (RFC 9176, section 5).
 const MAX_NAME: usize = 63;
-/// Maximum number of attributes of an endpoint, beside its name, sector, base and lifetime.
+/// Maximum number of attributes of an endpoint, in addition to its name, sector, base and lifetime.
 const MAX_ATTRIBUTES: usize = 16;
-/// Parameters that mean something else in lookups, or that the directory writes itself.
+/// Parameters that have another meaning in lookups, or that the directory writes itself.
 const RESERVED: [&str; 6] = ["anchor", "count", "href", "page", "rel", "rt"];
 
-/// Bounds of a [`Directory`].
+/// Limits of a [`Directory`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DirectoryBounds {
-    /// Maximum number of registrations in all, and most names whose owner is remembered. Registrations without protection take at
-    /// most half of them.
+    /// Maximum number of registrations in total, and maximum number of names whose owners are remembered. At most half
+    /// of the registrations may be from requests without protection.
     pub registrations: usize,
     /// Maximum number of registrations of one identity. Registrations without protection count for their IP address.
     pub each: usize,
-    /// Bytes of the links of one registration.
+    /// Maximum number of bytes of the links of one registration.
     pub links: usize,
-    /// Bytes of all links.
+    /// Maximum number of bytes of all links.
     pub bytes: usize,
 }
 
 impl Default for DirectoryBounds {
-    /// 10,000 registrations, 100 of each, 16 KiB of links in one, 32 MiB in all.
+    /// Returns 10,000 registrations, 100 of each identity, 16 KiB of links in one registration, and 32 MiB of links in
+    /// total.
     fn default() -> Self {
         Self { registrations: 10_000, each: 100, links: 16 << 10, bytes: 32 << 20 }
     }
@@ -43,18 +44,18 @@ impl Default for DirectoryBounds {
 /// The sender of a request to a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Registrant<'r> {
-    /// The name that it proved; `None` if it proved nothing.
+    /// The name that the sender has proved; `None` if it has proved no identity.
     pub name: Option<&'r str>,
     /// The address from which the request came.
     pub address: SocketAddr,
-    /// True if the request came in a DTLS session: then the endpoint serves `coaps`, otherwise `coap`.
+    /// True if the request arrived in a DTLS session. The scheme of the endpoint is then `coaps`, and otherwise `coap`.
     pub is_secure: bool,
-    /// True for a commissioning tool, which registers other endpoints, with any base.
+    /// True for a commissioning tool, which may register other endpoints with any base URI.
     pub is_tool: bool,
 }
 
 impl Registrant<'_> {
-    /// The base URI of an endpoint that gives none.
+    /// Returns the base URI of an endpoint that sends none.
     fn base(&self) -> String {
         let scheme = if self.is_secure { "coaps" } else { "coap" };
         match self.address.ip().to_canonical() {
@@ -71,7 +72,8 @@ impl Registrant<'_> {
     }
 }
 
-/// The sender that made a registration. One in clear is counted by its address, and proves nothing.
+/// The sender that made a registration. A sender without protection is identified by its IP address, and has proved no
+/// identity.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Owner {
     Identity(Arc<str>),
@@ -79,13 +81,14 @@ enum Owner {
 }
 
 impl Owner {
-    /// True if this sender may change what `self` made. A registration in clear has no owner.
+    /// Returns true if the sender `other` may change a registration of `self`. A registration without protection has no
+    /// owner.
     fn admits(&self, other: &Self) -> bool {
         matches!(self, Self::Address(_)) || self == other
     }
 }
 
-/// Sector and name of an endpoint.
+/// The sector and the name of an endpoint.
 type Name = (Option<String>, String);
 
 /// The parameters of a request (RFC 9176, sections 5 and 5.3.1).
@@ -149,7 +152,7 @@ fn is_text(text: &str) -> bool {
     !text.contains(char::is_control)
 }
 
-/// Checks a base URI: a scheme and an authority alone.
+/// Checks a base URI, which must consist of a scheme and an authority.
 fn check_base(base: &str) -> Result<(), DirectoryError> {
     let uri = Uri::parse(base).ok().filter(|uri| {
         let has_host = uri.authority().is_some_and(|authority| !authority.host().is_empty());
@@ -159,7 +162,7 @@ fn check_base(base: &str) -> Result<(), DirectoryError> {
     uri.map(drop).ok_or_else(wrong)
 }
 
-/// True if a base has this IP address as its host.
+/// Returns true if the host of a base URI is this IP address.
 fn is_at(base: &str, address: IpAddr) -> bool {
     let host = Uri::parse(base).ok().and_then(|uri| {
         Some(match uri.authority()?.host_parsed() {
@@ -171,7 +174,7 @@ fn is_at(base: &str, address: IpAddr) -> bool {
     host.is_some_and(|host| host.to_canonical() == address.to_canonical())
 }
 
-/// The base of an endpoint whose request has this one, or none.
+/// Returns the base URI of an endpoint. `given` is the base URI in its request, if there is one.
 fn base(who: Registrant<'_>, given: Option<&str>) -> Result<String, DirectoryError> {
     match given {
         None => Ok(who.base()),
@@ -180,13 +183,13 @@ fn base(who: Registrant<'_>, given: Option<&str>) -> Result<String, DirectoryErr
     }
 }
 
-/// An endpoint that registered.
+/// A registered endpoint.
 pub(super) struct Registration {
     pub(super) id: u64,
     pub(super) name: Name,
-    /// Scheme and authority, to which the paths of its links are relative.
+    /// The scheme and the authority, to which the paths of the links are relative.
     pub(super) base: String,
-    /// False if the base is the address of the last request.
+    /// False if the base was derived from the address of the last request.
     has_base: bool,
     lifetime: u32,
     pub(super) attributes: Vec<(String, String)>,
@@ -197,7 +200,7 @@ pub(super) struct Registration {
 }
 
 impl Registration {
-    /// The path of the registration, with a slash in front.
+    /// Returns the path of the registration. It begins with a slash.
     pub(super) fn path(&self) -> String {
         format!("/{REGISTRATIONS}/{:016x}", self.id)
     }
@@ -208,16 +211,16 @@ pub struct Directory {
     bounds: DirectoryBounds,
     registrations: BTreeMap<u64, Registration>,
     by_name: HashMap<Name, u64>,
-    /// The owners of names, also of those whose registration ended (RFC 9176, section 7.5).
+    /// The owners of names, including names whose registration has ended (RFC 9176, section 7.5).
     owners: HashMap<Name, Arc<str>>,
-    /// Bytes of all links.
+    /// The number of bytes of all links.
     bytes: usize,
     /// The number of changes so far.
     version: u64,
 }
 
 impl Directory {
-    /// An empty directory.
+    /// Makes an empty directory.
     pub fn new(bounds: DirectoryBounds) -> Self {
         Self {
             bounds,
@@ -229,8 +232,9 @@ impl Directory {
         }
     }
 
-    /// Registers an endpoint, or replaces its registration, which keeps its path. `links` is in CoRE Link Format. `id` names a new
-    /// registration, and is random. Returns the path of the registration, with a slash in front.
+    /// Registers an endpoint. If the endpoint is registered already, its registration is replaced, but keeps its path.
+    /// `links` is in CoRE Link Format. `id` is a random number for the path of a new registration. Returns the path of
+    /// the registration, which begins with a slash.
     ///
     /// # Errors
     /// [`DirectoryError`].
@@ -307,7 +311,7 @@ impl Directory {
         Ok(path)
     }
 
-    /// Finds the registration at `path`, which has no slash in front, for a sender that may change it.
+    /// Finds the registration at `path` if the sender may change it. The path begins without a slash.
     fn owned(&mut self, who: Registrant<'_>, path: &str) -> Result<&mut Registration, DirectoryError> {
         let id = path.strip_prefix(REGISTRATIONS).and_then(|rest| rest.strip_prefix('/'));
         let id = id.filter(|digits| digits.len() == 16).and_then(|digits| u64::from_str_radix(digits, 16).ok());
@@ -318,7 +322,7 @@ impl Directory {
         }
     }
 
-    /// Renews the registration at `path`, which has no slash in front.
+    /// Renews the registration at `path`. The path begins without a slash.
     ///
     /// # Errors
     /// [`DirectoryError`].
@@ -356,7 +360,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Removes the registration at `path`, which has no slash in front.
+    /// Removes the registration at `path`. The path begins without a slash.
     ///
     /// # Errors
     /// [`DirectoryError`].
@@ -366,7 +370,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Removes the registrations that ended.
+    /// Removes the expired registrations.
     pub fn expire(&mut self, now: Instant) {
         let is_over = |registration: &&Registration| registration.until <= now;
         let over: Vec<u64> = self.registrations.values().filter(is_over).map(|registration| registration.id).collect();
@@ -386,17 +390,17 @@ impl Directory {
         self.registrations.len()
     }
 
-    /// True if nobody is registered.
+    /// Returns true if there is no registration.
     pub fn is_empty(&self) -> bool {
         self.registrations.is_empty()
     }
 
-    /// Returns the number of changes so far, for entity tags and observers.
+    /// Returns the number of changes so far, for entity tags and for the notification of observers.
     pub const fn version(&self) -> u64 {
         self.version
     }
 
-    /// The registrations in a fixed order.
+    /// Returns the registrations in a fixed order.
     pub(super) fn registrations(&self) -> impl Iterator<Item = &Registration> {
         self.registrations.values()
     }

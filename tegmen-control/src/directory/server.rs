@@ -17,9 +17,9 @@ use tegmen_host::server::{Application, Notifier, Request};
 use tegmen_host::uri::Scheme;
 use tokio::sync::Semaphore;
 
-/// Simple registrations whose endpoints are asked at once.
+/// Maximum number of endpoints with simple registrations that the directory asks for their links at the same time.
 const SIMPLE_AT_ONCE: usize = 16;
-/// Time for the links of an endpoint.
+/// Maximum time to wait for the links of an endpoint.
 const SIMPLE_TIME: Duration = Duration::from_secs(10);
 /// Seconds after which a sender may try again.
 const RETRY_AFTER: u32 = 60;
@@ -27,13 +27,13 @@ const RETRY_AFTER: u32 = 60;
 /// The settings of a [`DirectoryServer`].
 #[derive(Clone, Default, Debug)]
 pub struct DirectorySettings {
-    /// The bounds of the directory.
+    /// The limits of the directory.
     pub bounds: DirectoryBounds,
-    /// Identities of commissioning tools, which register other endpoints with any base.
+    /// Identities of commissioning tools, which may register other endpoints with any base URI.
     pub tools: Vec<String>,
 }
 
-/// The application. Its clones are the same directory.
+/// The directory server, as an [`Application`]. Its clones use the same directory.
 #[derive(Clone)]
 pub struct DirectoryServer(Arc<Shared>);
 
@@ -43,13 +43,13 @@ struct Shared {
     tools: Vec<String>,
     bounds: DirectoryBounds,
     simple: Semaphore,
-    /// Random, so that an entity tag is of one process.
+    /// A random number, so that an entity tag is valid only for one process.
     process: u32,
-    /// The version of which observers were notified.
+    /// The version of the directory about which observers were last notified.
     notified: AtomicU64,
 }
 
-/// A sender that is known beyond its request.
+/// The sender of a request, in a form that is valid after the request.
 struct Sender {
     name: Option<String>,
     address: SocketAddr,
@@ -65,10 +65,10 @@ impl Sender {
 }
 
 impl DirectoryServer {
-    /// An empty directory, with the credentials of the server that it serves behind.
+    /// Makes the server of an empty directory. `credentials` are those of the CoAP server that calls it.
     ///
     /// # Errors
-    /// The error of the system, if it gives no randomness.
+    /// The error of the system if it has no randomness.
     pub fn new(settings: DirectorySettings, credentials: Credentials) -> std::io::Result<Self> {
         let DirectorySettings { bounds, tools } = settings;
         Ok(Self(Arc::new(Shared {
@@ -82,7 +82,8 @@ impl DirectoryServer {
         })))
     }
 
-    /// The paths that `/.well-known/core` lists, so that endpoints and clients find the directory (RFC 9176, section 4.3).
+    /// Returns the paths that `/.well-known/core` lists, so that endpoints and clients can find the directory (RFC
+    /// 9176, section 4.3).
     pub fn paths() -> Vec<ListedPath> {
         let path = |path: &str, resource_type, observable| ListedPath {
             path: path.to_owned(),
@@ -97,7 +98,7 @@ impl DirectoryServer {
         ]
     }
 
-    /// True if the directory has this path, without a slash in front.
+    /// Returns true if the directory has this path. The path begins without a slash.
     pub fn has(&self, path: &str) -> bool {
         let is_registration = || path.strip_prefix(REGISTRATIONS).is_some_and(|rest| rest.starts_with('/'));
         matches!(path, REGISTRATIONS | SIMPLE | LOOKUP_RESOURCES | LOOKUP_ENDPOINTS) || is_registration()
@@ -114,7 +115,7 @@ impl Shared {
         self.directory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The sender of a request.
+    /// Returns the sender of a request.
     fn sender(&self, request: &Request<'_>) -> Result<Sender, Code> {
         let identity = request.identity();
         let address = request.remote().ok_or(Code::INTERNAL_SERVER_ERROR)?;
@@ -128,7 +129,7 @@ impl Shared {
         Ok(Sender { name, address, is_secure: identity.protection == Protection::Dtls, is_tool })
     }
 
-    /// Notifies the observers of lookups if anything changed.
+    /// Notifies the observers of lookups if the directory has changed.
     fn notify(&self, notifier: &Notifier) {
         let version = self.directory().version();
         if self.notified.swap(version, Ordering::Relaxed) != version {
@@ -156,7 +157,7 @@ impl Shared {
         Ok(Ok(()))
     }
 
-    /// Serves a registration.
+    /// Serves a request that registers, renews or removes a registration.
     fn change(&self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<Handled, Code> {
         let sender = self.sender(request)?;
         let (who, path) = (sender.registrant(), request.path());
@@ -206,7 +207,7 @@ impl Shared {
         Ok(Ok(()))
     }
 
-    /// Asks the sender for its links, after the response.
+    /// Asks the sender for its links, after the response to its request.
     fn register_simply(
         self: &Arc<Self>,
         request: &Request<'_>,
@@ -249,7 +250,7 @@ impl Shared {
     }
 }
 
-/// Asks an endpoint for its links (RFC 6690), in clear; `None` if it has none.
+/// Asks an endpoint for its links (RFC 6690), without protection; returns `None` if the endpoint has none.
 async fn links_of(endpoint: SocketAddr, longest: usize) -> Result<Option<Vec<u8>>, ClientError> {
     let config = ClientConfig::default().with(|config| {
         config.coap.timeout = SIMPLE_TIME;
@@ -260,7 +261,7 @@ async fn links_of(endpoint: SocketAddr, longest: usize) -> Result<Option<Vec<u8>
     Ok((response.code == Code::CONTENT).then_some(response.payload))
 }
 
-/// A request that was served, or the reason why it is refused.
+/// The result of a request: served, or refused with the reason.
 type Handled = Result<(), DirectoryError>;
 
 impl Application for DirectoryServer {

@@ -1,4 +1,5 @@
-//! Tokens of the profile of EDHOC and OSCORE: the public key of a client, and the credential with which it runs EDHOC.
+//! Tokens of the profile of EDHOC and OSCORE: the public key of a client, and the credential with which the client runs
+//! EDHOC.
 
 use super::{Refusal, Taken, Tokens, Valid, seconds};
 use crate::access::ace::{Claims, Confirmation, CoseKey, Material};
@@ -7,10 +8,10 @@ use std::sync::atomic::Ordering;
 use tegmen_host::edhoc::{Credential, CredentialId, EdhocServer, TokenPeer};
 use tegmen_store::clock::now;
 
-/// Bytes of a coordinate on P-256, and the number of the curve in the registry of COSE.
+/// Length of a coordinate on P-256 in bytes. The next constant is the number of the curve in the COSE registry.
 const COORDINATE: usize = 32;
 const P_256: i64 = 1;
-/// Maximum number of bytes of a credential that is made of a public key.
+/// Maximum number of bytes of a credential that is made from a public key.
 const MAX_CREDENTIAL: usize = 128;
 
 /// The public key of a client, on P-256.
@@ -21,18 +22,20 @@ pub(super) struct PublicKey {
 }
 
 impl PublicKey {
-    /// Takes a key; `None` if it is none on P-256.
+    /// Takes the public key; returns `None` if it is not on P-256.
     pub(super) fn of(key: &CoseKey) -> Option<Self> {
         let Material::Ec2 { curve: P_256, x, y } = &key.material else { return None };
         Some(Self { kid: key.kid.clone(), x: x.as_slice().try_into().ok()?, y: y.as_slice().try_into().ok()? })
     }
 
-    /// The identifier among tokens. It is no identifier of input material, which is text of ASCII.
+    /// Returns the identifier of the token in the table. It differs from each identifier of input material, which is
+    /// ASCII text.
     pub(super) fn id(&self) -> Vec<u8> {
         [&[0xff][..], &self.x].concat()
     }
 
-    /// The credential that the client names by its kid: a CWT Claims Set with this key and nothing else (RFC 9528, section 3.5.2).
+    /// Returns the credential that the client names by its kid: a CWT Claims Set that contains only this key (RFC 9528,
+    /// section 3.5.2).
     fn credential(&self) -> Option<Credential> {
         let mut share = [4; 2 * COORDINATE + 1];
         let (_, point) = share.split_first_mut()?;
@@ -46,8 +49,8 @@ impl PublicKey {
 }
 
 impl Tokens {
-    /// Takes tokens of the EDHOC profile, too, whose clients then run EDHOC with this responder. Its contexts must be those of this
-    /// resource server.
+    /// Lets the resource server also take tokens of the EDHOC profile. Their clients then run EDHOC with this
+    /// responder. The contexts of the responder must be those of this resource server.
     pub fn accept_edhoc(&self, edhoc: &EdhocServer) {
         self.0.has_edhoc.store(true, Ordering::Relaxed);
         let inner = Arc::downgrade(&self.0);

@@ -1,4 +1,4 @@
-//! The resource server behind a server: its policy, and the responses that it gives itself.
+//! The policy of the resource server, and the responses that it sends itself.
 
 use super::{AUTHZ_INFO, Refusal, Tokens};
 use crate::access::ace::{ACE_CBOR, CreationHints};
@@ -13,27 +13,27 @@ use tegmen_store::clock::now;
 /// The decision on a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
-    /// It has a token.
+    /// The request contains a token.
     Token,
     /// A token gives the right.
     Allowed,
-    /// No token gives or denies the right: the rights of the server decide.
+    /// No token gives or denies the right, so the rights of the server decide.
     Others,
-    /// The sender has no token that is valid: 4.01, with hints if it is in clear.
+    /// The sender has no valid token. The response is 4.01, with hints if the request has no protection.
     NoToken,
-    /// 4.03 or 4.05 (RFC 9200, section 5.10.2).
+    /// The response is 4.03 or 4.05 (RFC 9200, section 5.10.2).
     Refused(Code),
 }
 
 impl Tokens {
-    /// Returns the policy of the server: a token gives its client the rights, and `others` has the rights of all others. The
-    /// application must give each request to [`Self::serve`] first.
+    /// Returns the policy of the server. A token gives its client the rights, and `others` contains the rights of all
+    /// other peers. The application must pass each request to [`Self::serve`] first.
     pub fn policy(&self, others: FilePolicy) -> impl Policy + Send + Sync + 'static {
         TokenPolicy { tokens: self.clone(), others }
     }
 
-    /// Serves a request for a token, or one that no token allows. Returns `None` for a request that the rest of the application
-    /// serves.
+    /// Serves a request that contains a token, and a request that no token allows. Returns `None` for a request that
+    /// the rest of the application must serve.
     pub fn serve(&self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Option<Result<(), Code>> {
         let path = format!("/{}", request.path());
         match self.decide(request.identity(), request.method(), path.bytes()) {
@@ -44,7 +44,7 @@ impl Tokens {
         }
     }
 
-    /// Ends tokens that expired, and notifies their observers: the answer to these is 4.01. Call it each second.
+    /// Ends expired tokens, and notifies their observers, who receive 4.01. Call it each second.
     pub fn every_second(&self, notifier: &Notifier) {
         for (principal, rights) in self.expire(now()) {
             for right in &rights.0 {
@@ -64,7 +64,7 @@ impl Tokens {
         self.of_token(identity.principal, method, path).unwrap_or(Verdict::Others)
     }
 
-    /// The decision on a request of a client with a token.
+    /// Decides on a request of a client with a token.
     fn of_token(&self, principal: Principal, method: Code, path: impl Iterator<Item = u8> + Clone) -> Option<Verdict> {
         let taken = self.taken();
         let token = taken.of_principal(principal)?;
@@ -108,7 +108,7 @@ impl Tokens {
         }
     }
 
-    /// Answers 4.01, to a sender in clear with the hints of RFC 9200, section 5.3.
+    /// Sends a 4.01 response. A sender without protection gets the hints of RFC 9200, section 5.3.
     fn hint(&self, identity: &Identity, response: &mut Response<'_, '_>) -> Result<(), Code> {
         let auth_server = self.0.settings.hints.clone();
         if identity.protection != Protection::Plain || auth_server.is_none() {

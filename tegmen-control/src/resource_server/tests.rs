@@ -1,4 +1,4 @@
-//! A resource server without its sockets.
+//! Tests of a resource server without its sockets.
 
 use super::*;
 use crate::access::ace::{Right, Scope};
@@ -49,7 +49,7 @@ fn first(id: u8) -> Claims {
     claims(Confirmation::Osc(material(id)))
 }
 
-/// The principal of the token with this identifier, and the path of its first right.
+/// Returns the principal of the token with this identifier, and the path of its first right.
 fn of(tokens: &Tokens, id: u8) -> (Principal, String) {
     let taken = tokens.taken();
     let token = taken.by_id.get(&vec![id]).expect("a token");

@@ -26,7 +26,7 @@ impl Drop for Scene {
     }
 }
 
-/// Reads the state as a device does.
+/// Reads the state in the same way as a device.
 fn loaded(state: &mut StateFile) -> (Epoch, Vec<u32>) {
     let (mut epoch, mut refused) = (epoch(0), [0; 8]);
     let len = state.load(&mut epoch, &mut refused).unwrap();

@@ -6,7 +6,7 @@ fn printed(text: &str) -> String {
     links.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// The links of RFC 6690, section 5, and of RFC 9176, section 5, as they came.
+/// The links of RFC 6690, section 5, and of RFC 9176, section 5, are written in the form in which they were received.
 #[test]
 fn links_are_written_as_they_came() {
     let all = [
@@ -56,7 +56,7 @@ fn a_link_that_does_not_stand_by_itself_is_refused() {
 }
 
 proptest! {
-    /// No text makes the parser panic, and a text that it takes is the same list after it was written.
+    /// No text makes the parser panic. If the parser accepts a text, the written list is parsed to the same list.
     #[test]
     fn a_list_that_was_written_is_the_same_list(text in "[<>/;=,\"\\\\a-c :.é\u{1}]{0,40}") {
         if let Ok(links) = parse(text.as_bytes()) {

@@ -2,7 +2,7 @@ use super::super::{DirectoryBounds, Registrant};
 use super::*;
 use tegmen_base::time::Instant;
 
-/// The directory of RFC 9176, section 6.3, beside another endpoint.
+/// Returns the directory of RFC 9176, section 6.3, with one more endpoint.
 fn directory() -> Directory {
     let mut directory = Directory::new(DirectoryBounds::default());
     let links: [&[u8]; 3] = [

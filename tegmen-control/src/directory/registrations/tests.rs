@@ -66,7 +66,7 @@ fn a_name_belongs_to_the_identity_that_registered_it_first() {
     put(&mut directory, named("a"), "ep=lamp", 4).unwrap();
 }
 
-/// The registration of a tool is its own, although the tool is remembered for no name.
+/// Only the tool may change a registration that it made, although the name of the endpoint has no owner.
 #[test]
 fn a_registration_of_a_tool_is_not_taken_over() {
     let mut directory = small();
