@@ -1,4 +1,4 @@
-//! The interface, and the requests that it admits.
+//! The interface, and the checks of its requests.
 
 use crate::attempts::Attempts;
 use crate::authority::LoginAuthority;
@@ -17,18 +17,18 @@ use tegmen_control::service::Service;
 use tegmen_store::Store;
 use tokio::sync::Semaphore;
 
-/// Clients that follow the events at a time.
+/// Maximum number of clients that follow the events at the same time.
 pub(crate) const STREAMS: usize = 32;
 
-/// A request that passed authentication, scope and size.
+/// A request that passed authentication and the checks of scope and size.
 pub(crate) struct Admitted {
-    /// The path of its route.
+    /// The path of the request's route.
     pub(crate) path: &'static str,
     /// The first parameter of the path, if it has one.
     pub(crate) name: String,
-    /// The second one.
+    /// The second parameter of the path, if it has one.
     pub(crate) member: String,
-    /// The query as it came.
+    /// The query, as it was received.
     pub(crate) query: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -37,13 +37,13 @@ pub(crate) struct Admitted {
 }
 
 impl Admitted {
-    /// The parameters of the query.
+    /// Returns the parameters of the query.
     pub(crate) fn query(&self) -> impl Iterator<Item = (&str, &str)> {
         self.query.split('&').filter_map(|one| one.split_once('='))
     }
 }
 
-/// The interface over an access control server.
+/// The interface of an access control server.
 pub struct Api<S> {
     pub(crate) service: Arc<Service<S>>,
     pub(crate) store: S,
@@ -51,20 +51,20 @@ pub struct Api<S> {
     pub(crate) failures: Failures<IpAddr>,
     pub(crate) attempts: Attempts,
     pub(crate) passwords: Passwords,
-    /// Places of clients that follow the events.
+    /// The permits for clients that follow the events.
     pub(crate) streams: Arc<Semaphore>,
-    /// The controller of the groups on the same store, if the server has one. [`Self::open`] sets none.
+    /// The controller of the groups in the same store, if the server has one. [`Self::open`] sets none.
     pub groups: Option<Arc<Controller<S>>>,
-    /// The server of delegated sessions on the same store, if the server is one. [`Self::open`] sets none.
+    /// The server of delegated sessions in the same store, if there is one. [`Self::open`] sets none.
     pub delegations: Option<Arc<Delegations<S>>>,
-    /// The authority that certifies users who log in, if users can do so. [`Self::open`] sets none.
+    /// The authority that certifies users who log in, if users can log in. [`Self::open`] sets none.
     pub logins: Option<Arc<dyn LoginAuthority>>,
 }
 
 impl<S: Store> Api<S> {
-    /// Returns the interface to a server and the store of its state. While no valid key has the scope `keys:write`, this draws
-    /// a bootstrap token, which can create one key, and writes it to the file `bootstrap`, readable for its owner alone. The
-    /// flag is true if the file was written.
+    /// Returns the interface of a server. `store` is the store of its state. If no valid key has the scope
+    /// `keys:write`, this generates a bootstrap token, which can create one key, and writes the token to the file
+    /// `bootstrap`, which only its owner can read. The flag is true if the file was written.
     ///
     /// # Errors
     /// [`KeysError`].
@@ -88,7 +88,8 @@ impl<S: Store> Api<S> {
         Ok((api, written))
     }
 
-    /// Returns how many passwords were compared since the start. Each is compared with a hash, also for a name that no user has.
+    /// Returns the number of passwords that were compared since the start. Each password is compared with a hash, even
+    /// if the user does not exist.
     pub fn passwords_compared(&self) -> u64 {
         self.passwords.compared()
     }

@@ -5,23 +5,23 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
-/// Seconds for which an address from which a user logged in is remembered.
+/// Seconds for which an address is remembered from which a user logged in.
 const REMEMBERED: u64 = 30 * 24 * 3600;
-/// Pairs of user and address that are remembered. If there are more, the oldest one is forgotten.
+/// Maximum number of pairs of user and address that are remembered. If there are more, the oldest pair is removed.
 const PAIRS: usize = 4096;
 
 /// The wrong passwords of users, and the addresses from which they logged in.
 #[derive(Default)]
 pub(crate) struct Attempts {
-    /// By the name of the user.
+    /// The wrong passwords, by the name of the user.
     pub(crate) failures: Failures<String>,
-    /// By user and address: the time of the last login in seconds since 1970.
+    /// The time of the last login in seconds since 1970, by user and address.
     known: Mutex<HashMap<(String, IpAddr), u64>>,
 }
 
 impl Attempts {
-    /// True if there were too many wrong passwords for this user. An address from which the user logged in has a bound of its own
-    /// alone, so that others do not lock the user out.
+    /// Returns true if there were too many wrong passwords for this user. For an address from which the user logged in,
+    /// this is always false, and only the limit for addresses applies. So other people cannot lock the user out.
     pub(crate) fn are_refused(&self, name: &str, address: IpAddr, now: u64) -> bool {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = known.get(&(name.to_owned(), address)).is_some_and(|at| now.saturating_sub(*at) < REMEMBERED);

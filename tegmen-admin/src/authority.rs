@@ -1,28 +1,28 @@
-//! The authority of users who log in.
+//! The authority that certifies users who log in.
 
 use crate::problem::{Code, Problem};
 use std::time::Duration;
 
-/// The authority that certifies users who logged in. Its functions may wait for input and output.
+/// The authority that certifies users who log in. Its functions may wait for input and output.
 pub trait LoginAuthority: Send + Sync {
     /// Returns true if this common name is the authority's own, or is in a valid certificate that was not issued for a
     /// login.
     ///
     /// # Errors
-    /// The reason why the authority cannot be asked.
+    /// The reason why the authority does not answer.
     fn is_taken(&self, name: &str) -> Result<bool, String>;
 
-    /// Issues a certificate for a client with this common name and key (SubjectPublicKeyInfo in DER), and with no other name. It
-    /// is valid for this time from now, or until the authority ends.
+    /// Issues a client certificate with this common name and key (SubjectPublicKeyInfo in DER), and with no other name.
+    /// The certificate is valid for the time `valid` from now, or until the authority expires.
     ///
     /// # Errors
     /// [`NotCertified`].
     fn certify(&self, name: &str, spki: &[u8], valid: Duration) -> Result<LoginCertificate, NotCertified>;
 
-    /// Revokes the valid certificates of a user. Returns their ends in seconds since 1970.
+    /// Revokes the valid certificates of a user. Returns their expiry times in seconds since 1970.
     ///
     /// # Errors
-    /// The reason why they are not revoked.
+    /// The reason why the certificates are not revoked.
     fn revoke(&self, name: &str) -> Result<Vec<u64>, String>;
 }
 
@@ -31,9 +31,9 @@ pub trait LoginAuthority: Send + Sync {
 pub struct LoginCertificate {
     /// The certificate in PEM.
     pub certificate: String,
-    /// The certificate of its authority in PEM.
+    /// The certificate of the issuing authority in PEM.
     pub authority: String,
-    /// The last moment at which it is valid, in seconds since 1970.
+    /// The time at which the certificate expires, in seconds since 1970.
     pub expires: u64,
 }
 

@@ -11,13 +11,13 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Schemas {
     requests: SchemaGenerator,
     answers: SchemaGenerator,
-    /// Responses of refusals by the names of their codes.
+    /// The responses of refusals, by the names of their codes.
     refusals: Map<String, Value>,
 }
 
 impl Schemas {
-    /// Begins without schemas. A schema of a request describes the type that the server reads, a schema of an answer
-    /// the type that it writes.
+    /// Begins without schemas. A schema of a request describes the type that the server reads. A schema of an answer
+    /// describes the type that the server writes.
     pub(crate) fn new() -> Self {
         let settings = SchemaSettings::draft2020_12().with(|settings| {
             settings.definitions_path = "/components/schemas".into();
@@ -27,7 +27,7 @@ impl Schemas {
         Self { requests: requests.into_generator(), answers: answers.into_generator(), refusals: Map::new() }
     }
 
-    /// All schemas by their names, and the responses of refusals.
+    /// Returns all schemas by their names, and the responses of refusals.
     pub(crate) fn finish(mut self) -> (Map<String, Value>, Map<String, Value>) {
         let mut all = self.requests.take_definitions(true);
         all.extend(self.answers.take_definitions(true));
@@ -45,7 +45,7 @@ pub(crate) struct Description<'s> {
 }
 
 impl<'s> Description<'s> {
-    /// A description without members.
+    /// Begins the description of an operation, without members.
     pub(crate) fn new(schemas: &'s mut Schemas) -> Self {
         Self { schemas, parameters: Vec::new(), body: None, responses: BTreeMap::new(), codes: BTreeSet::new() }
     }
@@ -67,14 +67,15 @@ impl<'s> Description<'s> {
         self.body = Some(json!({ "required": true, "content": { "application/json": { "schema": schema } } }));
     }
 
-    /// Adds an answer of JSON.
+    /// Adds an answer whose body is JSON.
     pub(crate) fn gives<T: JsonSchema>(&mut self, status: StatusCode, meaning: &str) {
         let schema = self.schemas.answers.subschema_for::<T>();
         let content = json!({ "application/json": { "schema": schema } });
         self.response(status, json!({ "description": meaning, "content": content }));
     }
 
-    /// Adds an answer of server-sent events of the types `changes` and `end`, with data of `C` and `E`.
+    /// Adds an answer that is a stream of server-sent events. Events of the type `changes` contain `C`, and events of
+    /// the type `end` contain `E`.
     pub(crate) fn streams<C: JsonSchema, E: JsonSchema>(&mut self) {
         let answers = &mut self.schemas.answers;
         let data = json!({ "changes": answers.subschema_for::<C>(), "end": answers.subschema_for::<E>() });
@@ -89,7 +90,7 @@ impl<'s> Description<'s> {
         self.responses.insert(status.as_u16(), response);
     }
 
-    /// Adds the entity tag to all responses so far.
+    /// Adds the header ETag to all responses that were added so far.
     pub(crate) fn tagged(&mut self) {
         let tag = json!({ "ETag": {
             "description": "The revision, for If-Match.",
@@ -101,12 +102,12 @@ impl<'s> Description<'s> {
         }
     }
 
-    /// Adds causes of refusals.
+    /// Adds codes of refusals.
     pub(crate) fn codes(&mut self, codes: impl IntoIterator<Item = Code>) {
         self.codes.extend(codes);
     }
 
-    /// The members of the operation object.
+    /// Returns the members of the operation object.
     pub(crate) fn finish(mut self) -> Map<String, Value> {
         self.refusals();
         let mut members = Map::new();
@@ -119,7 +120,7 @@ impl<'s> Description<'s> {
         members
     }
 
-    /// Adds a response for each status that the codes have.
+    /// Adds a response for each status of the codes.
     fn refusals(&mut self) {
         let mut names: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
         for code in &self.codes {

@@ -1,4 +1,4 @@
-//! The OpenAPI document, which is made from the table of operations.
+//! Makes the OpenAPI document from the table of operations.
 
 use crate::api::Api;
 use crate::description::{Description, Schemas};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use tegmen_store::Store;
 
-/// Causes of refusals that each operation with a scope has.
+/// The codes of refusals that every operation with a scope can have.
 const ALWAYS: [Code; 8] = [
     Code::Malformed,
     Code::Unauthorized,
@@ -21,7 +21,7 @@ const ALWAYS: [Code; 8] = [
     Code::StoreUnavailable,
 ];
 
-/// The names of the parameters of a path.
+/// Returns the names of the parameters of a path.
 fn parameters(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'))
 }
@@ -46,7 +46,7 @@ fn described<S>(operation: &Operation<S>, schemas: &mut Schemas) -> Map<String, 
 }
 
 impl<S: Store> Api<S> {
-    /// The OpenAPI document (version 3.1) of all [routes](Self::routes).
+    /// Returns the OpenAPI document (version 3.1) of all [routes](Self::routes).
     pub fn document() -> Value {
         let mut schemas = Schemas::new();
         let mut paths: BTreeMap<&str, BTreeMap<String, Map<String, Value>>> = BTreeMap::new();

@@ -1,8 +1,9 @@
 //! Server-sent events: the changes of the store.
 //!
-//! An event has all that one transaction of the store changed, and its `id` is the revision of the transaction. So
-//! `Last-Event-ID` continues after the last event that a client has read to its end: it misses none, and gets none twice. The
-//! server keeps no queue for a client: it asks the store for more when the client has read what it has.
+//! An event contains all changes of one transaction of the store, and its `id` is the revision of the transaction. A
+//! client sends the id of the last event that it has read completely as `Last-Event-ID`. So it misses no event, and
+//! gets none twice. The server keeps no queue for a client. When the client has read the events that it was sent, the
+//! server reads further ones from the store.
 
 use crate::api::{Api, STREAMS};
 use crate::groups::messages::{ShownConfig, ShownMember};
@@ -29,11 +30,11 @@ use tegmen_store::{Revision, Store, StoreError};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
-/// The pause after which a comment shows that the stream is alive.
+/// The time without an event after which the server sends a comment, to show that the stream is alive.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// The longest stream. Then the client connects again, and authenticates again.
+/// Maximum duration of a stream. After this time the client connects again, and authenticates itself again.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// Changes that are asked for at once, rounded up to whole revisions: at most 5 MiB of rows.
+/// Maximum number of changes in one request, rounded up to whole revisions: at most 5 MiB of rows.
 const MOST: usize = 64;
 
 /// The changes of one transaction. It is the data of an event of the type `changes`.
@@ -51,17 +52,17 @@ pub(crate) struct Batch {
 enum Change {
     /// A device was added.
     DeviceAdded { device: ShownDevice },
-    /// A device was changed, and is as this.
+    /// A device was changed. The member contains the device after the change.
     DeviceChanged { device: ShownDevice },
     /// The device of this name was removed.
     DeviceRemoved { name: String },
     /// A policy was applied. The time is in seconds since 1970.
     PolicyApplied { file: String, by: String, at: u64 },
-    /// A session identity was accepted. It is remembered until this time in seconds since 1970.
+    /// A session identity was accepted. It is remembered until this time, in seconds since 1970.
     SessionAccepted { session: String, subscriber: String, until: u64 },
-    /// A token was revoked: see the body of POST /v1/revocations.
+    /// A token was revoked. The members are described at the body of POST /v1/revocations.
     TokenRevoked { hash: String, expires: u64, concerned: Vec<String> },
-    /// A revoked token expired, and the list has it no more.
+    /// A revoked token expired, and was removed from the list.
     RevocationExpired { hash: String },
     /// An API key was created.
     KeyCreated { key: Listed },
@@ -75,7 +76,7 @@ enum Change {
     MemberAdmitted { group: String, member: ShownMember },
     /// The member of this name left a group or was evicted.
     MemberLeft { group: String, name: String },
-    /// An epoch of a group began, and this number of further ones is left.
+    /// An epoch of a group began. This number of further epochs is left.
     EpochBegan { group: String, epoch: u16, epochs_left: u16 },
 }
 
@@ -121,7 +122,7 @@ impl From<Happened> for Change {
 }
 
 impl Batch {
-    /// The events of changes in the order of their revisions.
+    /// Returns the events for changes, in the order of their revisions.
     fn all(changes: &[Changed]) -> VecDeque<Event> {
         let mut batches: VecDeque<Self> = VecDeque::new();
         for revision in changes.chunk_by(|one, next| one.revision == next.revision) {
@@ -140,7 +141,7 @@ impl Batch {
     }
 }
 
-/// The reason of the end of a stream. It is the data of an event of the type `end`.
+/// The reason why a stream ends. It is the data of an event of the type `end`.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct End<'e> {
     /// A word for programs that stays the same in later versions: `resume`, or the code of a refusal.
@@ -156,7 +157,7 @@ struct Follower<S> {
     after: Revision,
     pending: Answer<Changes>,
     ready: VecDeque<Event>,
-    /// The time of the next comment, unless there are events before.
+    /// The time of the next comment, if no event is sent before.
     mark_at: Instant,
     until: Instant,
     is_over: bool,
@@ -164,7 +165,7 @@ struct Follower<S> {
 }
 
 impl<S: Store> Follower<S> {
-    /// The next event, and the rest of the stream.
+    /// Waits for the next event. Returns it with the rest of the stream; `None` at the end.
     async fn next(mut self) -> Option<(Result<Event, Infallible>, Self)> {
         if self.is_over {
             return None;
@@ -200,7 +201,7 @@ impl<S: Store> Follower<S> {
         self.end(&End { code: why.code.name(), detail: &why.detail })
     }
 
-    /// The last event, with its reason.
+    /// Returns the last event of the stream, which contains the reason of the end.
     fn end(mut self, why: &End<'_>) -> (Result<Event, Infallible>, Self) {
         self.is_over = true;
         let data = serde_json::to_string(why).unwrap_or_default();
@@ -208,18 +209,18 @@ impl<S: Store> Follower<S> {
     }
 }
 
-/// The time after a pause that begins now.
+/// Returns the time at the end of a pause that begins now.
 fn after(pause: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(pause).unwrap_or(now)
 }
 
-/// A comment with the revision up to which the client has all events.
+/// Returns a comment with the revision up to which the client has received all events.
 fn mark(at: Revision) -> Event {
     Event::default().id(at.0.to_string()).comment("")
 }
 
-/// The problem of a store that has no changes after a revision.
+/// Returns the problem for a store that cannot return the changes after a revision.
 fn refused(error: StoreError) -> Problem {
     match error {
         StoreError::Compacted { .. } | StoreError::NotYet { .. } => {

@@ -1,17 +1,19 @@
-//! The bound of failed authentication: who failed often is refused for a while, before the credential is read.
+//! The limit of failed authentication. A client that failed often is refused for some time, before its credential is
+//! read.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 
-/// Failures in a window.
+/// Maximum number of failures in a window of time.
 pub(crate) const MOST: u32 = 10;
-/// Seconds of a window.
+/// Length of the window in seconds.
 const WINDOW: u64 = 60;
-/// Addresses or names that are remembered. If there are more, the one whose window began first is forgotten.
+/// Maximum number of addresses or names that are remembered. If there are more, the one whose window began first is
+/// removed.
 const REMEMBERED: usize = 4096;
 
-/// Failures by address or by name: the begin of the window in seconds since 1970, and their number.
+/// The failures by address or by name: the beginning of the window in seconds since 1970, and the number of failures.
 pub(crate) struct Failures<K>(Mutex<HashMap<K, (u64, u32)>>);
 
 impl<K> Default for Failures<K> {
@@ -21,7 +23,7 @@ impl<K> Default for Failures<K> {
 }
 
 impl<K: Clone + Eq + Hash> Failures<K> {
-    /// True if there were too many failures.
+    /// Returns true if there were too many failures.
     pub(crate) fn is_refused(&self, by: &K, now: u64) -> bool {
         let failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         failures.get(by).is_some_and(|(since, count)| *count >= MOST && now.saturating_sub(*since) < WINDOW)

@@ -1,4 +1,4 @@
-//! Operations on groups after Axiom.
+//! Operations on Axiom groups.
 
 pub(crate) mod messages;
 
@@ -18,7 +18,7 @@ use tegmen_control::service::ServiceError;
 use tegmen_control::state::StateError;
 use tegmen_store::Store;
 
-/// The controller, if the server has one.
+/// Returns the controller; fails if the server has none.
 fn controller<S: Store>(api: &Api<S>) -> Result<&Controller<S>, Problem> {
     let missing = "this server controls no groups: set group-controller in the section [groups] of its configuration";
     api.groups.as_deref().ok_or_else(|| Problem::new(Code::NoGroups, missing))
@@ -28,7 +28,8 @@ fn record(by: Principal, code: &'static str, message: String) -> Record {
     Record { kind: Kind::Group, who: by.name, code, message }
 }
 
-/// The outcome of a change. A change whose messages are not signed is made, too: the controller sends them later.
+/// Makes the response to a change. A change whose messages are not signed is also made: the controller sends its
+/// messages later.
 async fn made<S: Store>(
     controller: &Controller<S>,
     group: &str,
@@ -44,7 +45,7 @@ async fn made<S: Store>(
     }
 }
 
-/// Refuses a member that is no device of the server, or a disabled one. The controller evicts such members.
+/// Refuses a member that is no enabled device of the server. The controller evicts such members.
 async fn check_device<S: Store>(api: &Api<S>, member: &str) -> Result<(), Problem> {
     let refused = |code, why: &str, verb: &str| {
         let next = format!("{verb} it by tegmen device {verb} {member}");
@@ -58,8 +59,8 @@ async fn check_device<S: Store>(api: &Api<S>, member: &str) -> Result<(), Proble
     }
 }
 
-/// Evicts a member whose device was disabled or removed during its admission. The controller does not evict such a member itself,
-/// because the device was not a member when it was disabled. Returns the refusal.
+/// Evicts a member whose device was disabled or removed during its admission, and returns the refusal. The controller
+/// does not evict such a member, because the device was not a member yet when it was disabled.
 async fn left_meanwhile<S: Store>(api: &Api<S>, group: &str, member: &str) -> Result<Option<Problem>, Problem> {
     match check_device(api, member).await {
         Ok(()) => Ok(None),
@@ -154,7 +155,7 @@ pub(crate) async fn rekey<S: Store>(
     Ok(Shown(rekeyed))
 }
 
-/// A member, the group that it is added to, and the URI for its file.
+/// The name of a group, the member that is added, and the URI for the file of the member.
 pub(crate) type Addition = (String, NewMember, Option<String>);
 
 pub(crate) fn new_member((Name(group), Body(added)): (Name, Body<Added>)) -> Result<Addition, Problem> {

@@ -1,4 +1,4 @@
-//! The functions of the operations.
+//! The functions that implement the operations.
 
 use crate::api::Api;
 use crate::keys::{NewKey, Principal};
@@ -45,7 +45,7 @@ pub(crate) async fn show_device<S: Store>(
     Ok(Tagged(Shown((&device).into()), revision))
 }
 
-/// A device, the revision that the sender means to change, and the change.
+/// The name of a device, the revision that the sender intends to change, and the change.
 pub(crate) type DeviceChange = (String, Option<Revision>, Change);
 
 pub(crate) fn replacement(

@@ -1,11 +1,12 @@
-//! API keys, and the token that creates the first one.
+//! API keys, and the bootstrap token that creates the first key.
 //!
 //! ```text
 //! admin/key/ID      a key: the hash of its secret, its name, its scopes and its end
 //! admin/bootstrap   the hash of the bootstrap token; empty after it was used, or another key that creates keys was created
 //! ```
 //!
-//! A key is `tegmen_ID_SECRET`, with an ID of 8 and a secret of 32 random bytes in hexadecimal digits.
+//! The text of a key is `tegmen_ID_SECRET`, with an ID of 8 random bytes and a secret of 32 random bytes in hexadecimal
+//! digits.
 
 use crate::problem::{Code, Problem};
 use crate::scope::{Scope, Scopes};
@@ -25,9 +26,9 @@ use zeroize::Zeroizing;
 const KEYS: &str = "admin/key/";
 pub(crate) const BOOTSTRAP: &str = "admin/bootstrap";
 const PREFIX: &str = "tegmen_";
-/// The ID in the bootstrap token.
+/// The ID in the text of the bootstrap token.
 const FIRST: &str = "bootstrap";
-/// Longest life of a key in seconds.
+/// Maximum lifetime of a key in seconds.
 const LONGEST: u64 = 366 * 24 * 3600;
 /// Maximum number of keys.
 const MOST: usize = 1000;
@@ -38,37 +39,37 @@ pub enum KeysError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The file failed.
+    /// The file could not be written.
     #[error("the bootstrap token cannot be written to {0}: {1}: choose a file in a directory of the server")]
     File(String, std::io::Error),
-    /// The system gives no random bytes.
+    /// The system has no randomness.
     #[error("the system gives no random bytes")]
     Random,
 }
 
-/// The sender of a request, as its credential proves it.
+/// The sender of a request, as its credential proves the identity.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Principal {
-    /// The name, for the audit log and for rows.
+    /// The name of the sender, for the audit log and for rows.
     pub(crate) name: String,
     pub(crate) right: Right,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Right {
-    /// Scopes, and the end in seconds since 1970.
+    /// The scopes of a key or a certificate, and its expiry time in seconds since 1970.
     Scopes(Scopes, u64),
-    /// The right to create the first key, with the revision of the row of the token.
+    /// The right to create the first key, with the revision of the bootstrap token's row.
     FirstKey(Revision),
 }
 
 impl Principal {
-    /// Somebody without a credential, who has no scope.
+    /// Returns the sender of a request without a credential, who has no scope.
     pub(crate) fn nobody() -> Self {
         Self { name: String::new(), right: Right::Scopes(Scopes::new(), 0) }
     }
 
-    /// True if an API key proves it.
+    /// Returns true if the sender was authenticated by an API key.
     pub(crate) fn is_key(&self) -> bool {
         is_id(&self.name)
     }
@@ -85,25 +86,25 @@ pub(crate) struct NewKey {
     /// The name for the audit log, 1 to 64 bytes.
     #[schemars(length(min = 1, max = 64))]
     name: String,
-    /// At least one.
+    /// The scopes, at least one.
     #[schemars(length(min = 1))]
     scopes: Scopes,
-    /// The end, at most 366 days from now, in seconds since 1970.
+    /// The time at which the key expires, in seconds since 1970: at most 366 days from now.
     expires: u64,
 }
 
-/// A key, without its secret.
+/// An API key, without its secret.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Key")]
 pub(crate) struct Listed {
     id: String,
     name: String,
     scopes: Scopes,
-    /// The end in seconds since 1970.
+    /// The time at which the key expires, in seconds since 1970.
     expires: u64,
 }
 
-/// A row of a key.
+/// The content of the row of a key.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Row {
@@ -111,7 +112,7 @@ struct Row {
     key: NewKey,
 }
 
-/// Keeps keys in a store.
+/// The API keys in a store.
 pub(crate) struct Keys<S>(pub(crate) S);
 
 fn random<const N: usize>() -> Option<String> {
@@ -132,7 +133,7 @@ fn read(value: &Value) -> Option<Row> {
     serde_json::from_slice(value.plain()?).ok()
 }
 
-/// The ID in the name of a row of a key.
+/// Returns the ID of the key whose row has this key.
 fn id(row: &[u8]) -> Option<&str> {
     std::str::from_utf8(row).ok()?.strip_prefix(KEYS)
 }
@@ -146,14 +147,15 @@ fn listed(entry: &Entry) -> Option<Listed> {
     Some(Listed { id: id(&entry.key)?.to_owned(), name, scopes, expires })
 }
 
-/// The ID of the key whose row changed, and the key, unless it was deleted; `None` for another row.
+/// Returns the ID of the key whose row changed, and the key unless it was deleted; `None` for another row.
 pub(crate) fn changed(change: &Changed) -> Option<(String, Option<Listed>)> {
     let id = id(&change.key)?.to_owned();
     Some((id, change.entry.as_ref().and_then(listed)))
 }
 
 impl NewKey {
-    /// Checks a key that this principal wants to create: it gets no scope and no later end than its creator has.
+    /// Checks a key that this sender requests. The key may have only scopes of its creator, and must not expire after
+    /// the creator's credential.
     pub(crate) fn check(&self, by: &Principal) -> Result<(), Problem> {
         let now = now();
         if self.name.is_empty() || self.name.len() > 64 {
@@ -183,8 +185,8 @@ impl NewKey {
 }
 
 impl<S: Store> Keys<S> {
-    /// Draws the bootstrap token and writes it to a file, unless a valid key can create keys. Returns true if the file was
-    /// written.
+    /// Generates the bootstrap token and writes it to a file, unless a valid key can create keys. Returns true if the
+    /// file was written.
     pub(crate) async fn bootstrap(&self, file: &Path) -> Result<bool, KeysError> {
         let (page, now) = (self.0.scan(Scan::of(KEYS, MOST)).await?, now());
         let creates_keys = |row: Row| row.key.expires > now && row.key.scopes.contains(&Scope::KeysWrite);
@@ -204,7 +206,7 @@ impl<S: Store> Keys<S> {
         Ok(true)
     }
 
-    /// The principal with this bearer token.
+    /// Returns the sender that has this bearer token.
     pub(crate) async fn authenticate(&self, token: &str) -> Result<Principal, Problem> {
         let (id, secret) = token.strip_prefix(PREFIX).and_then(|rest| rest.split_once('_')).ok_or_else(unauthorized)?;
         if !(id == FIRST || is_id(id)) || secret.len() != 64 {
@@ -225,13 +227,13 @@ impl<S: Store> Keys<S> {
         Ok(Principal { name: id.to_owned(), right: Right::Scopes(key.scopes, key.expires) })
     }
 
-    /// The row of a key that has not ended.
+    /// Returns the row of a key that has not expired.
     async fn valid(&self, id: &str) -> Result<Row, Problem> {
         let entry = self.0.read(format!("{KEYS}{id}").as_bytes(), None).await?.entry;
         entry.and_then(|entry| read(&entry.value)).filter(|row| row.key.expires > now()).ok_or_else(unauthorized)
     }
 
-    /// Checks that the key of this ID still opens a scope.
+    /// Checks that the key with this ID still has a scope.
     pub(crate) async fn check(&self, id: &str, scope: Scope) -> Result<(), Problem> {
         match self.valid(id).await?.key.scopes.contains(&scope) {
             true => Ok(()),
@@ -239,7 +241,7 @@ impl<S: Store> Keys<S> {
         }
     }
 
-    /// Creates a key. Returns its ID and the key, which nobody can read again.
+    /// Creates a key. Returns its ID and the key as text, which cannot be read again.
     pub(crate) async fn create(&self, key: NewKey, by: &Principal) -> Result<(String, Zeroizing<String>), Problem> {
         let full = self.0.scan(Scan::of(KEYS, MOST)).await?.entries.len() >= MOST;
         if full {
@@ -263,7 +265,7 @@ impl<S: Store> Keys<S> {
         Ok((id, key))
     }
 
-    /// All keys, without their hashes.
+    /// Returns all keys, without their hashes.
     pub(crate) async fn list(&self) -> Result<Vec<Listed>, Problem> {
         let page = self.0.scan(Scan::of(KEYS, MOST)).await?;
         Ok(page.entries.iter().filter_map(listed).collect())

@@ -1,8 +1,9 @@
 //! HTTPS interface for the administrators of an access control server.
 //!
-//! [`Api`] answers requests about devices, the policy, revocations, groups, delegated sessions, users and API keys, and logs users
-//! in. [`serve()`] is its listener. Each request passes the same steps in `routes`: credential, scope, size, syntax, `Idempotency-Key`, change. A request that fails one of them gets
-//! a [`Problem`], and changes nothing in the store.
+//! [`Api`] answers requests about devices, the policy, revocations, groups, delegated sessions, users and API keys, and
+//! logs users in. [`serve()`] is its listener. The module `routes` checks each request in the same order: credential,
+//! scope, size, syntax and `Idempotency-Key`. Then it makes the change. A request that fails a check gets a
+//! [`Problem`], and changes nothing in the store.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -44,7 +45,7 @@ pub use problem::{Code, Problem};
 pub use scope::{Scope, Scopes};
 pub use tls::{ClientCertificates, Tls};
 
-/// The SHA-256 in hexadecimal digits.
+/// Returns the SHA-256 of the parts in hexadecimal digits.
 fn sha256(parts: &[&[u8]]) -> String {
     tegmen_base::hex::to_hex(&tegmen_trust::digest::sha256_of(parts))
 }

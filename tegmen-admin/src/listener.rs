@@ -15,15 +15,15 @@ use tokio::sync::{Semaphore, watch};
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 
-/// Connections at a time.
+/// Maximum number of connections at the same time.
 const CONNECTIONS: usize = 256;
-/// Time after which a client is cut off that reads nothing of what it is sent.
+/// The time after which the connection of a client is closed that reads no sent data.
 const STALL: Duration = Duration::from_secs(60);
-/// Time for a TLS handshake, and for the header of a request.
+/// Maximum time for a TLS handshake, and for the header of a request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Accepts connections until the future is dropped. A new value in `tls` applies to later connections. The client
-/// certificates that it accepts are for all later requests.
+/// Accepts connections until the future is dropped. A new value in `tls` applies to later connections. Its accepted
+/// client certificates apply to all later requests, also on existing connections.
 pub async fn serve<S: Store>(listener: TcpListener, tls: watch::Receiver<Arc<Tls>>, api: Arc<Api<S>>) {
     let router = api.router();
     let places = Arc::new(Semaphore::new(CONNECTIONS));

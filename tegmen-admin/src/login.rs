@@ -1,4 +1,4 @@
-//! The login of a user: a password and a certificate request give a client certificate.
+//! The login of a user, who sends a password and a certificate request, and gets a client certificate.
 
 use crate::api::Api;
 use crate::authority::LoginCertificate;
@@ -28,26 +28,26 @@ use zeroize::Zeroizing;
 pub(crate) struct Login {
     /// The name of the user.
     name: String,
-    /// The password. No answer has it.
+    /// The password. No response contains it.
     password: String,
-    /// A certificate request (PKCS #10) in PEM with the subject CN=NAME, which the key of the user signed: ECDSA on P-256, or RSA
-    /// of 2048 to 4096 bits.
+    /// A certificate request (PKCS #10) in PEM with the subject CN=NAME. The key of the user has signed it: ECDSA on
+    /// P-256, or RSA of 2048 to 4096 bits.
     request: String,
 }
 
-/// A certificate for a client.
+/// A client certificate.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "LoggedIn")]
 pub(crate) struct ShownLogin {
     /// The certificate in PEM. Its subject is CN=NAME.
     certificate: String,
-    /// The certificate of its authority in PEM.
+    /// The certificate of the issuing authority in PEM.
     authority: String,
-    /// The end of the certificate in seconds since 1970.
+    /// The time at which the certificate expires, in seconds since 1970.
     expires: u64,
 }
 
-/// A login with a request whose signature was verified.
+/// A login whose certificate request has a valid signature.
 pub(crate) struct Checked {
     name: String,
     password: Password,
@@ -55,7 +55,7 @@ pub(crate) struct Checked {
     address: IpAddr,
 }
 
-/// Verifies that the sender has the private key, and asks for no other name than that of the user.
+/// Verifies that the sender has the private key, and that the certificate request has only the name of the user.
 pub(crate) fn check((Body(login), sender): (Body<Login>, Sender)) -> Result<Checked, Problem> {
     let Login { name, password, request } = login;
     let password = Zeroizing::new(password);
@@ -72,7 +72,7 @@ pub(crate) fn check((Body(login), sender): (Body<Login>, Sender)) -> Result<Chec
     Ok(Checked { name, password, spki, address: sender.address() })
 }
 
-/// The problem of each login that is refused, so that it does not reveal names of users.
+/// Returns the problem for every refused login. It is always the same, so that it does not reveal names of users.
 fn refused() -> Problem {
     Problem::new(Code::LoginRefused, "no enabled user has this name and this password: try again, or ask an operator")
 }
@@ -122,7 +122,7 @@ pub(crate) async fn log_in<S: Store>(api: Arc<Api<S>>, login: Checked) -> Result
 }
 
 impl<S: Store> Api<S> {
-    /// Counts and records a login that is refused. A name that is unknown is not recorded: it may be a password.
+    /// Counts and records a refused login. An unknown name is not recorded, because it may be a password.
     fn refuse(&self, who: &str, name: &str, address: IpAddr, code: &'static str) -> Problem {
         let at = now();
         self.failures.add(address, at);

@@ -1,4 +1,4 @@
-//! The bodies of requests and answers.
+//! The bodies of requests and responses.
 
 use crate::keys::Listed;
 use crate::problem::{Code, Problem};
@@ -10,15 +10,15 @@ use tegmen_control::access::policy::{OwnedParty, Policy};
 use tegmen_control::state::{Credential, Device, Enrolment, NewDevice, StateError};
 use zeroize::Zeroizing;
 
-/// Longest life of a one-time key in seconds.
+/// Maximum lifetime of a one-time key in seconds.
 const LONGEST_ENROLMENT: u64 = 30 * 24 * 3600;
-/// The kinds of proofs.
+/// The kinds of credentials.
 const KINDS: [&str; 7] = ["certificate", "public-key", "shared-key", "protokey", "protokey-paper", "oscore", "edhoc"];
-/// The hexadecimal digits of a SHA-256.
+/// Pattern for the hexadecimal digits of a SHA-256.
 const DIGEST: &str = "^[0-9a-fA-F]{64}$";
-/// The hexadecimal digits of 16 to 64 bytes.
+/// Pattern for the hexadecimal digits of 16 to 64 bytes.
 const SECRET: &str = "^([0-9a-fA-F]{2}){16,64}$";
-/// The hexadecimal digits of a token hash: an algorithm and its digest (RFC 9770, section 3), for SHA-256.
+/// Pattern for the hexadecimal digits of a token hash with SHA-256: an algorithm and its digest (RFC 9770, section 3).
 const HASH: &str = "^[0-9a-fA-F]{66}$";
 
 /// A device to be added.
@@ -28,16 +28,16 @@ const HASH: &str = "^[0-9a-fA-F]{66}$";
 pub(crate) struct NamedProof {
     /// The name of the device.
     name: String,
-    /// The tags, by which rules of the policy name the device.
+    /// The tags with which rules of the policy name the device.
     #[serde(default)]
     tags: Vec<String>,
-    /// The kind of the proof: certificate and public-key have sha256, the others have secret.
+    /// The kind of the credential: certificate and public-key need sha256, the others need secret.
     #[schemars(extend("enum" = KINDS))]
     kind: String,
     /// The SHA-256 of the certificate or of the SubjectPublicKeyInfo.
     #[schemars(extend("pattern" = DIGEST))]
     sha256: Option<String>,
-    /// The secret in hexadecimal digits. No answer has it.
+    /// The secret in hexadecimal digits. No response contains it.
     #[schemars(extend("pattern" = SECRET))]
     secret: Option<String>,
     /// The IP address and UDP port at which a publisher with a protokey takes tokens.
@@ -46,22 +46,22 @@ pub(crate) struct NamedProof {
     address: Option<SocketAddr>,
 }
 
-/// The tags of a device, and the proof by which the server knows it.
+/// The tags of a device, and the credential by which the server knows it.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Proof {
-    /// The name of the device, which stays the same.
+    /// The name of the device, which cannot be changed.
     name: Option<String>,
-    /// The tags, by which rules of the policy name the device.
+    /// The tags with which rules of the policy name the device.
     #[serde(default)]
     tags: Vec<String>,
-    /// The kind of the proof: certificate and public-key have sha256, the others have secret.
+    /// The kind of the credential: certificate and public-key need sha256, the others need secret.
     #[schemars(extend("enum" = KINDS))]
     kind: String,
     /// The SHA-256 of the certificate or of the SubjectPublicKeyInfo.
     #[schemars(extend("pattern" = DIGEST))]
     sha256: Option<String>,
-    /// The secret in hexadecimal digits. No answer has it.
+    /// The secret in hexadecimal digits. No response contains it.
     #[schemars(extend("pattern" = SECRET))]
     secret: Option<String>,
     /// The IP address and UDP port at which a publisher with a protokey takes tokens.
@@ -78,7 +78,7 @@ impl NamedProof {
 }
 
 impl Proof {
-    /// The device with this proof. `name` is its name, unless the proof has one.
+    /// Returns the device with this credential. `name` is its name, unless the body contains a name.
     pub(crate) fn device(self, name: &str) -> Result<NewDevice, Problem> {
         let invalid = |why: String| Problem::new(Code::InvalidDevice, why);
         let secret = self.secret.map(Zeroizing::new);
@@ -107,14 +107,14 @@ impl Proof {
     }
 }
 
-/// A change of a device. Members that are not given stay as they are.
+/// A change of a device. Members that are missing do not change.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "DeviceChanges")]
 pub(crate) struct Changes {
-    /// The tags in place of those that it has.
+    /// The new tags, which replace the old tags.
     pub(crate) tags: Option<Vec<String>>,
-    /// True disables the device and revokes the keys of its sessions.
+    /// True disables the device and revokes the keys of its sessions; false enables it.
     pub(crate) disabled: Option<bool>,
 }
 
@@ -163,13 +163,13 @@ pub(crate) struct ShownDevices {
 pub(crate) struct Expected {
     /// The name of the device.
     name: String,
-    /// The tags, by which rules of the policy name the device.
+    /// The tags with which rules of the policy name the device.
     #[serde(default)]
     tags: Vec<String>,
-    /// The kind of the proof that the device registers.
+    /// The kind of the credential that the device registers.
     #[schemars(extend("enum" = KINDS))]
     kind: String,
-    /// The time until which the key is valid, in seconds since 1970: within 30 days.
+    /// The time until which the key is valid, in seconds since 1970: at most 30 days from now.
     expires: u64,
 }
 
@@ -185,7 +185,7 @@ impl Expected {
     }
 }
 
-/// A device that may register itself.
+/// A device that may register itself with a one-time key.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Enrolment")]
 pub(crate) struct ShownEnrolment {
@@ -195,7 +195,7 @@ pub(crate) struct ShownEnrolment {
     kind: String,
     /// The time until which the key is valid, in seconds since 1970.
     expires: u64,
-    /// The one-time key. Only the answer to the request that created it has it.
+    /// The one-time key. Only the response to the request that created the key contains it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<String>,
 }
@@ -222,7 +222,7 @@ pub(crate) struct ShownEnrolments {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Policy")]
 pub(crate) struct PolicyFile {
-    /// The name of its file, for messages.
+    /// The name of the policy's file, for messages.
     #[serde(default)]
     file: String,
     pub(crate) text: String,
@@ -242,23 +242,23 @@ impl PolicyFile {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "PolicyInForce")]
 pub(crate) struct ShownPolicy {
-    /// The name of its file; null if no policy was applied.
+    /// The name of the policy's file; null if no policy was applied.
     pub(crate) file: Option<String>,
     pub(crate) text: String,
 }
 
-/// The outcome of the tests in a policy.
+/// The result of the tests in a policy.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Tested {
     /// The number of rules.
     pub(crate) rules: usize,
     /// The number of tests.
     pub(crate) tests: usize,
-    /// The tests that fail, with their causes.
+    /// The tests that fail, each with its cause.
     pub(crate) failed: Vec<String>,
 }
 
-/// The policy in force compared with another one.
+/// The differences between the policy in force and another policy.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Difference")]
 pub(crate) struct Compared {
@@ -266,7 +266,7 @@ pub(crate) struct Compared {
     pub(crate) removed: Vec<String>,
     /// Rules that only the other policy has.
     pub(crate) added: Vec<String>,
-    /// Decisions that differ.
+    /// Requests on which the policies decide differently.
     pub(crate) changes: Vec<String>,
     /// True if all decisions were compared.
     pub(crate) complete: bool,
@@ -277,11 +277,11 @@ pub(crate) struct Compared {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Question")]
 pub(crate) struct Explain {
-    /// The words of the party that asks: its name, and `tag:TAG` for each tag.
+    /// The words for the party that makes the request: its name, and `tag:TAG` for each tag.
     pub(crate) subject: Vec<String>,
-    /// The words of the party that is asked.
+    /// The words for the party that has the resource.
     pub(crate) publisher: Vec<String>,
-    /// The method and the path, as `GET /temp`.
+    /// The method and the path, such as `GET /temp`.
     pub(crate) request: String,
 }
 
@@ -289,22 +289,22 @@ pub(crate) struct Explain {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Explanation")]
 pub(crate) struct Explained {
-    /// `allowed`, or the cause of the refusal.
+    /// `allowed`, or the code of the refusal.
     pub(crate) decision: String,
     /// The rule that decided.
     pub(crate) message: String,
-    /// Rules that decide on something similar.
+    /// Rules that almost cover the request.
     pub(crate) near: Vec<String>,
 }
 
-/// A revocation.
+/// A revocation of a session key or of a token.
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "Revocation")]
 pub(crate) enum Revoked {
-    /// Of the key of a session.
+    /// A revocation of the key of a session.
     Session(RevokedSession),
-    /// Of a token.
+    /// A revocation of a token.
     Token(RevokedToken),
 }
 
@@ -312,7 +312,7 @@ pub(crate) enum Revoked {
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RevokedSession {
-    /// The identity that the server accepted, as the audit log has it.
+    /// The session identity that the server accepted. The audit log contains it.
     pub(crate) session: String,
 }
 
@@ -320,10 +320,10 @@ pub(crate) struct RevokedSession {
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RevokedToken {
-    /// The hash of the token (RFC 9770), as the audit log has it.
+    /// The hash of the token (RFC 9770). The audit log contains it.
     #[schemars(extend("pattern" = HASH))]
     hash: String,
-    /// The time from which on the token is not valid anyway, in seconds since 1970.
+    /// The time at which the token expires, in seconds since 1970.
     pub(crate) expires: u64,
     /// The devices that are notified: the publisher and the client of the token.
     pub(crate) concerned: Vec<String>,
@@ -356,19 +356,19 @@ pub(crate) struct Listing {
     pub(crate) next: Option<String>,
 }
 
-/// All keys.
+/// All API keys.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Keys")]
 pub(crate) struct ListedKeys {
     pub(crate) keys: Vec<Listed>,
 }
 
-/// A key that was created.
+/// An API key that was created.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "CreatedKey")]
 pub(crate) struct ShownKey {
     pub(crate) id: String,
-    /// The key. A repetition of the request gets no key.
+    /// The key as text. The response to a repeated request does not contain it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<String>,
 }

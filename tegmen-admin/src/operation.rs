@@ -1,4 +1,4 @@
-//! Operations: functions with the parts of the request that they read and the answer that they give.
+//! Operations: functions, together with the parts of the request that they read and the answers that they give.
 
 use crate::api::{Admitted, Api};
 use crate::description::Description;
@@ -16,27 +16,27 @@ use std::pin::Pin;
 use std::sync::Arc;
 use tegmen_store::Store;
 
-/// A route with its method and the scope that it needs.
+/// A route: a path with its method and the scope that it needs.
 #[derive(Debug)]
 pub struct Route {
     /// The method.
     pub method: Method,
-    /// The path, with names of its parameters in braces.
+    /// The path, with the names of its parameters in braces.
     pub path: &'static str,
     /// The scope that a request needs; `None` for a route that needs no credential.
     pub scope: Option<Scope>,
 }
 
-/// A route, and what it does.
+/// A route with the function that implements it.
 pub(crate) struct Operation<S> {
     pub(crate) route: Route,
-    /// The name for programs that are generated from the document.
+    /// The name of the operation in programs that are generated from the document.
     pub(crate) id: &'static str,
-    /// The sentence for the document.
+    /// The description of the operation in the document, one sentence.
     pub(crate) summary: &'static str,
-    /// Causes of refusals, beside those of its parts and those of all operations.
+    /// Codes of refusals, in addition to those of the parts and those of all operations.
     pub(crate) codes: &'static [Code],
-    /// True if the bootstrap token may do it.
+    /// True if the bootstrap token may call the operation.
     pub(crate) is_for_bootstrap: bool,
     pub(crate) action: Action<S>,
 }
@@ -51,15 +51,15 @@ pub(crate) struct Action<S> {
 
 /// The function of an operation.
 pub(crate) enum Run<S> {
-    /// For anyone, without a look at the request.
+    /// An operation for any sender, which does not read the request.
     Anyone(fn() -> Response),
-    /// For anyone, with a request whose body is short.
+    /// An operation for any sender, with a request whose body is short.
     Open(Box<dyn Fn(Arc<Api<S>>, Admitted) -> Outcome + Send + Sync>),
-    /// With an admitted request.
+    /// An operation with an admitted request.
     Admitted(Box<dyn Fn(Arc<Api<S>>, Admitted) -> Outcome + Send + Sync>),
 }
 
-/// An operation that changes nothing.
+/// Makes an operation that changes nothing.
 pub(crate) fn reads<S, P, A, F>(find: impl Fn(Arc<Api<S>>, P) -> F + Copy + Send + Sync + 'static) -> Action<S>
 where
     S: Store,
@@ -78,7 +78,7 @@ where
     }
 }
 
-/// An operation for anyone. `check` returns what is asked for, or refuses it before anything is looked up.
+/// Makes an operation for any sender. `check` returns the checked request, or refuses it before the store is read.
 pub(crate) fn opens<S, P, W, A, F>(
     check: fn(P) -> Result<W, Problem>,
     make: impl Fn(Arc<Api<S>>, W) -> F + Copy + Send + Sync + 'static,
@@ -104,7 +104,8 @@ where
     }
 }
 
-/// An operation that makes a change. `check` returns the change, or refuses it before anything is stored.
+/// Makes an operation that makes a change. `check` returns the change, or refuses the request before anything is
+/// stored.
 pub(crate) fn changes<S, P, W, A, F>(
     check: fn(P) -> Result<W, Problem>,
     make: impl Fn(Arc<Api<S>>, Principal, W) -> F + Copy + Send + Sync + 'static,
@@ -130,7 +131,7 @@ where
     }
 }
 
-/// An operation that makes a change, once for each `Idempotency-Key`. `check` is as for [`changes`].
+/// Makes an operation that makes a change, once for each `Idempotency-Key`. `check` is the same as for [`changes`].
 pub(crate) fn creates<S, P, W, A, F>(
     check: fn(P) -> Result<W, Problem>,
     make: impl Fn(Arc<Api<S>>, Principal, W) -> F + Copy + Send + Sync + 'static,
@@ -162,7 +163,8 @@ where
     }
 }
 
-/// Makes a change, or returns the answer to the first request with its `Idempotency-Key`.
+/// Makes a change. If the `Idempotency-Key` of the request is known, returns the answer to the first request with this
+/// key instead.
 async fn once<S: Store, F: Future<Output = Result<Reply, Problem>>>(
     store: S,
     admitted: Admitted,
@@ -189,7 +191,8 @@ async fn once<S: Store, F: Future<Output = Result<Reply, Problem>>>(
     }
 }
 
-/// An operation that answers with events of the types `changes` and `end`, with data of `C` and `E`.
+/// Makes an operation that answers with server-sent events. Events of the type `changes` contain `C`, and events of the
+/// type `end` contain `E`.
 pub(crate) fn streams<S, P, C, E, F>(follow: impl Fn(Arc<Api<S>>, P) -> F + Copy + Send + Sync + 'static) -> Action<S>
 where
     S: Store,

@@ -1,4 +1,5 @@
-//! The parts of requests that operations read. Each part describes itself, so the document has what the server reads.
+//! The parts of requests that operations read. Each part describes itself, so the document describes exactly the data
+//! that the server reads.
 
 use crate::api::Admitted;
 use crate::description::Description;
@@ -13,7 +14,7 @@ use std::net::IpAddr;
 use tegmen_base::hex::from_hex;
 use tegmen_store::{Revision, Store};
 
-/// Entries of a page, at most.
+/// Maximum number of entries of a page.
 const MAX_PAGE: usize = 1000;
 
 /// A part of a request.
@@ -52,7 +53,7 @@ impl<A: Part, B: Part, C: Part> Part for (A, B, C) {
     }
 }
 
-/// The first parameter of the path. The document takes it from the path.
+/// The first parameter of the path. The document gets its description from the path.
 pub(crate) struct Name(pub(crate) String);
 
 impl Part for Name {
@@ -74,7 +75,7 @@ impl Part for Member {
     fn describe(_: &mut Description<'_>) {}
 }
 
-/// The sender.
+/// The authenticated sender.
 impl Part for Principal {
     fn read(admitted: &Admitted) -> Result<Self, Problem> {
         Ok(admitted.by.clone())
@@ -83,7 +84,7 @@ impl Part for Principal {
     fn describe(_: &mut Description<'_>) {}
 }
 
-/// The sender, for an answer that may outlive the right.
+/// The sender of a request whose answer may last longer than the sender's right.
 pub(crate) struct Sender {
     by: Principal,
     peer: Option<Peer>,
@@ -98,12 +99,12 @@ impl Part for Sender {
 }
 
 impl Sender {
-    /// The address of the connection.
+    /// Returns the address of the connection.
     pub(crate) fn address(&self) -> IpAddr {
         Peer::address_of(self.peer.as_ref())
     }
 
-    /// Checks that its key or its certificate opens a scope still.
+    /// Checks that the key or the certificate of the sender still has a scope.
     pub(crate) async fn check<S: Store>(&self, keys: &Keys<S>, scope: Scope) -> Result<(), Problem> {
         if self.by.is_key() {
             return keys.check(&self.by.name, scope).await;
@@ -114,7 +115,7 @@ impl Sender {
     }
 }
 
-/// A body of JSON.
+/// A body that contains JSON.
 pub(crate) struct Body<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + JsonSchema + Send + 'static> Part for Body<T> {
@@ -136,11 +137,11 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Part for Body<T> {
     }
 }
 
-/// The revision that the sender means to change; `None` is any.
+/// The revision that the sender intends to change; `None` for any revision.
 pub(crate) struct Over(pub(crate) Option<Revision>);
 
 impl Part for Over {
-    /// Reads `If-Match`: `*`, or one entity tag, which is a revision in quotes.
+    /// Reads `If-Match`: `*`, or one entity tag, which is a revision in quotation marks.
     fn read(admitted: &Admitted) -> Result<Self, Problem> {
         let missing = "send If-Match with the ETag of the last GET, or * for any";
         let header = admitted.headers.get("if-match").ok_or_else(|| Problem::new(Code::IfMatchMissing, missing))?;
@@ -166,16 +167,16 @@ impl Part for Over {
     }
 }
 
-/// The problem of a cursor that no page had.
+/// Returns the problem for a cursor that the server never sent.
 pub(crate) fn wrong_cursor() -> Problem {
     Problem::malformed("after is the next of the page before")
 }
 
-/// A page of a list.
+/// The requested page of a list.
 pub(crate) struct Paging {
-    /// The name or the hash after which the page begins.
+    /// The name or the hash after which the page begins; `None` for the first page.
     pub(crate) after: Option<Vec<u8>>,
-    /// Entries of the page, at most.
+    /// Maximum number of entries of the page.
     pub(crate) most: usize,
 }
 
@@ -206,7 +207,7 @@ impl Part for Paging {
     }
 }
 
-/// The revision after which events begin; `None` begins now.
+/// The revision after which the events begin; with `None` they begin now.
 pub(crate) struct Since(pub(crate) Option<Revision>);
 
 impl Part for Since {

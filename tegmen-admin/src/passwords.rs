@@ -1,4 +1,4 @@
-//! Hashes of passwords: Argon2id, with two computed at a time.
+//! Hashes of passwords with Argon2id. At most two hashes are computed at the same time.
 
 use crate::problem::{Code, Problem};
 use argon2::password_hash::phc::PasswordHash;
@@ -9,20 +9,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use zeroize::Zeroizing;
 
-/// Shortest and longest password in characters.
+/// Minimum number of characters of a password. The next constant is the maximum.
 const SHORTEST: usize = 12;
 const LONGEST: usize = 128;
-/// Memory of a hash in KiB, passes and lanes, as OWASP recommends them for Argon2id.
+/// The memory of a hash in KiB, the number of passes, and the number of lanes, as OWASP recommends for Argon2id.
 const COST: (u32, u32, u32) = (19_456, 2, 1);
-/// Hashes that are computed at a time.
+/// Maximum number of hashes that are computed at the same time.
 const AT_ONCE: usize = 2;
-/// Hashes that wait for the others.
+/// Maximum number of hashes that wait for others.
 const WAITING: usize = 16;
 
-/// A password, which is wiped.
+/// A password, which is wiped on drop.
 pub(crate) type Password = Zeroizing<String>;
 
-/// Checks the password of a user that is to be stored.
+/// Checks a user's new password before it is stored.
 pub(crate) fn check(password: &str, name: &str) -> Result<(), Problem> {
     let invalid = |why: &str| Err(Problem::new(Code::InvalidUser, why));
     match password.chars().count() {
@@ -42,7 +42,7 @@ pub(crate) struct Passwords {
     places: Semaphore,
     running: Semaphore,
     compared: AtomicU64,
-    /// The hash that stands for those of unknown users.
+    /// The hash with which passwords of unknown users are compared.
     nobody: Arc<str>,
 }
 
@@ -67,14 +67,14 @@ fn hash(password: &str) -> Result<String, Problem> {
     Ok(hash.to_string())
 }
 
-/// Compares a password with a hash, in a time that does not depend on where they differ.
+/// Compares a password with a hash. The time does not depend on the position of the first difference.
 fn matches(password: &str, hash: &str) -> Result<bool, Problem> {
     let hash = PasswordHash::new(hash).map_err(|_| fault())?;
     Ok(argon2()?.verify_password(password.as_bytes(), &hash).is_ok())
 }
 
 impl Passwords {
-    /// Draws the hash that stands for those of unknown users.
+    /// Makes the hash with which passwords of unknown users are compared.
     pub(crate) fn new() -> Result<Self, Problem> {
         let mut drawn = Zeroizing::new([0; 32]);
         aws_lc_rs::rand::fill(&mut *drawn).map_err(|_| no_random())?;
@@ -91,13 +91,13 @@ impl Passwords {
         Ok((place, turn))
     }
 
-    /// The hash of a new password as a PHC string.
+    /// Returns the hash of a new password as a PHC string.
     pub(crate) async fn hash(&self, password: Password) -> Result<String, Problem> {
         let _turn = self.turn().await?;
         tokio::task::spawn_blocking(move || hash(&password)).await.map_err(|_| fault())?
     }
 
-    /// True if the password has this hash. Without a hash it takes the same time, and is false.
+    /// Returns true if the password has this hash. Without a hash this takes the same time, and returns false.
     pub(crate) async fn compare(&self, password: Password, stored: Option<String>) -> Result<bool, Problem> {
         let _turn = self.turn().await?;
         self.compared.fetch_add(1, Ordering::Relaxed);
@@ -109,7 +109,7 @@ impl Passwords {
         tokio::task::spawn_blocking(compared).await.map_err(|_| fault())?
     }
 
-    /// Number of comparisons since the start.
+    /// Returns the number of comparisons since the start.
     pub(crate) fn compared(&self) -> u64 {
         self.compared.load(Ordering::Relaxed)
     }

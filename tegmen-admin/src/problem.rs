@@ -11,7 +11,7 @@ use tegmen_control::service::ServiceError;
 use tegmen_control::state::StateError;
 use tegmen_store::StoreError;
 
-/// The cause of a refusal. Its name is a word for programs, and stays the same in later versions.
+/// The cause of a refusal. Its name is a word for programs, which stays the same in later versions.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Code {
     /// The request breaks a rule of its form.
@@ -28,7 +28,7 @@ pub enum Code {
     UnknownDevice,
     /// There is no one-time key for a device of this name.
     NoOneTimeKey,
-    /// The server accepted no such session.
+    /// No session with this identity was accepted.
     UnknownSession,
     /// There is no key of this ID.
     UnknownKey,
@@ -42,11 +42,11 @@ pub enum Code {
     UnknownConnection,
     /// No enabled user has this name and this password.
     LoginRefused,
-    /// The path has other methods.
+    /// The path does not support this method.
     NoMethod,
-    /// The body did not come in time.
+    /// The body did not arrive in time.
     TooSlow,
-    /// There is a device of this name.
+    /// A device, group, member or user of this name exists already.
     NameTaken,
     /// Another device has this certificate or key.
     DigestTaken,
@@ -56,35 +56,35 @@ pub enum Code {
     AddressTaken,
     /// The store of the group was restored from a backup.
     GroupRestored,
-    /// The first request with this `Idempotency-Key` has no known answer.
+    /// The answer to the first request with this `Idempotency-Key` is not known.
     IdempotencyKeyInUse,
-    /// The store does not have the changes after `Last-Event-ID`.
+    /// The store no longer has the changes after `Last-Event-ID`.
     HistoryGone,
-    /// The target of the change is not as its sender assumes.
+    /// The object has changed since the revision that the sender names.
     ChangedMeanwhile,
     /// The body is too long.
     TooLong,
     /// The policy is too long.
     PolicyTooLong,
-    /// No device can be so.
+    /// The device in the request is not valid.
     InvalidDevice,
-    /// No group or member can be so.
+    /// The group or the member in the request is not valid.
     InvalidGroup,
-    /// No user can be so.
+    /// The user in the request is not valid.
     InvalidUser,
     /// The policy has a mistake.
     InvalidPolicy,
     /// The policy fails its own tests.
     PolicyFailsTests,
-    /// Another request had this `Idempotency-Key`.
+    /// A different request used this `Idempotency-Key` before.
     IdempotencyKeyReused,
     /// The peer gets no session with the delegated device.
     NotGiven,
     /// The request needs `If-Match`.
     IfMatchMissing,
-    /// The address sent too many wrong keys or passwords, or too many wrong passwords came for the user.
+    /// The address sent too many wrong keys or passwords, or too many wrong passwords for the user arrived.
     TooManyFailures,
-    /// The server has a fault.
+    /// An internal error of the server.
     Internal,
     /// The server controls no groups.
     NoGroups,
@@ -96,11 +96,11 @@ pub enum Code {
     StoreUnavailable,
     /// Too many clients follow the events.
     TooManyStreams,
-    /// Too many passwords are compared at once.
+    /// Too many passwords are being compared at the same time.
     TooManyLogins,
     /// The audit log cannot be written.
     AuditUnavailable,
-    /// The system gives no random bytes.
+    /// The system has no randomness.
     NoRandom,
     /// The revocation list is full.
     RevocationListFull,
@@ -110,11 +110,11 @@ pub enum Code {
     TooManyUsers,
     /// The user has too many valid certificates.
     TooManyCertificates,
-    /// The group has as many members as it can have.
+    /// The group already has the maximum number of members.
     GroupFull,
     /// All SenderIDs of the group are in use.
     NoSenderId,
-    /// The group has no further epoch for this change.
+    /// The group has no epoch left for this change.
     NoEpochLeft,
 }
 
@@ -175,12 +175,12 @@ impl Code {
         }
     }
 
-    /// The status of the response.
+    /// Returns the status of the response.
     pub const fn status(self) -> StatusCode {
         self.entry().0
     }
 
-    /// The name, as problem documents have it.
+    /// Returns the name of the code in problem documents.
     pub const fn name(self) -> &'static str {
         self.entry().1
     }
@@ -199,7 +199,7 @@ pub struct Problem {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Problem")]
 pub(crate) struct Document<'a> {
-    /// A URI of the code.
+    /// A URI that identifies the code.
     r#type: String,
     /// The reason phrase of the status.
     title: Option<&'a str>,

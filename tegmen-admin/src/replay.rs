@@ -1,10 +1,10 @@
-//! Requests with an `Idempotency-Key`: the first is made, and its repetitions get its answer.
+//! Requests with an `Idempotency-Key`. The first request is executed, and repeated requests get its answer.
 //!
 //! ```text
 //! admin/replay/WHO/HASH   the hash of the request, and its answer as soon as there is one
 //! ```
 //!
-//! A row is written before the change, so no failure makes a change twice. The end of its lease removes it.
+//! The row is written before the change, so no failure makes a change twice. The row is removed when its lease ends.
 
 use crate::problem::{Code, Problem};
 use crate::sha256;
@@ -14,7 +14,7 @@ use tegmen_store::store::LeaseId;
 use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
 
 const ROWS: &str = "admin/replay/";
-/// Time for which an answer is kept.
+/// The time for which an answer is kept.
 const KEPT: Duration = Duration::from_secs(24 * 3600);
 
 /// An answer without secrets.
@@ -33,7 +33,7 @@ struct Row {
     answer: Option<Kept>,
 }
 
-/// A request that nobody made before.
+/// A request that was not sent before.
 pub(crate) struct First {
     row: String,
     request: String,
@@ -48,7 +48,7 @@ fn in_use() -> Problem {
     )
 }
 
-/// Looks up a request by its sender, key and content; the answer if it was made before.
+/// Looks up a request by its sender, key and content. Returns the answer if the request was sent before.
 pub(crate) async fn look_up<S: Store>(
     store: &S,
     who: &str,
@@ -81,7 +81,7 @@ pub(crate) async fn look_up<S: Store>(
 }
 
 impl First {
-    /// Keeps the answer. If the store fails, the outcome stays unknown to repetitions.
+    /// Stores the answer. If the store fails, repeated requests are refused, because the result is unknown.
     pub(crate) async fn keep<S: Store>(self, store: &S, answer: Kept) {
         let value = json(&Row { request: self.request, answer: Some(answer) });
         let transaction = Transaction::default().require(self.row.as_str(), self.at);

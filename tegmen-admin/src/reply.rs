@@ -1,4 +1,4 @@
-//! Answers. Each describes itself, so the document has what the server answers.
+//! Answers. Each answer describes itself, so the document describes exactly the data that the server sends.
 
 use crate::description::Description;
 use crate::replay::Kept;
@@ -19,7 +19,7 @@ pub(crate) struct Reply {
     status: StatusCode,
     revision: Option<Revision>,
     body: Option<Value>,
-    /// A field of the body that only the first answer has.
+    /// The field of the body that only the first answer contains.
     once: Option<&'static str>,
 }
 
@@ -28,7 +28,7 @@ impl Reply {
         Self { status, revision: None, body: serde_json::to_value(body).ok(), once: None }
     }
 
-    /// The answer as it may be stored.
+    /// Returns the answer in the form in which it is stored.
     pub(crate) fn kept(&self) -> Kept {
         let mut body = self.body.clone().unwrap_or(Value::Null);
         if let (Some(once), Some(fields)) = (self.once, body.as_object_mut()) {
@@ -56,13 +56,13 @@ impl IntoResponse for Reply {
     }
 }
 
-/// An answer of one form.
+/// A type of answer.
 pub(crate) trait Answer: Send + 'static {
     fn reply(self) -> Reply;
     fn describe(about: &mut Description<'_>);
 }
 
-/// An answer to a question.
+/// An answer that shows an object.
 pub(crate) struct Shown<T>(pub(crate) T);
 
 impl<T: Serialize + JsonSchema + Send + 'static> Answer for Shown<T> {
@@ -75,7 +75,7 @@ impl<T: Serialize + JsonSchema + Send + 'static> Answer for Shown<T> {
     }
 }
 
-/// An answer with something that was made.
+/// An answer that shows an object which was created.
 pub(crate) struct Created<T>(pub(crate) T);
 
 impl<T: Serialize + JsonSchema + Send + 'static> Answer for Created<T> {
@@ -88,7 +88,7 @@ impl<T: Serialize + JsonSchema + Send + 'static> Answer for Created<T> {
     }
 }
 
-/// An answer whose field of this name only its first sender gets.
+/// An answer with a field of this name that only the answer to the first request contains.
 pub(crate) struct Once<A>(pub(crate) A, pub(crate) &'static str);
 
 impl<A: Answer> Answer for Once<A> {
@@ -101,7 +101,7 @@ impl<A: Answer> Answer for Once<A> {
     }
 }
 
-/// The change was made.
+/// The answer that the change was made.
 pub(crate) struct Done;
 
 impl Answer for Done {
@@ -114,7 +114,7 @@ impl Answer for Done {
     }
 }
 
-/// An answer with the revision of what it is about, as entity tag.
+/// An answer with an entity tag: the revision of the object.
 pub(crate) struct Tagged<A>(pub(crate) A, pub(crate) Revision);
 
 impl<A: Answer> Answer for Tagged<A> {
@@ -128,7 +128,8 @@ impl<A: Answer> Answer for Tagged<A> {
     }
 }
 
-/// Server-sent events of the types `changes` and `end`, with data of `C` and `E`.
+/// An answer that is a stream of server-sent events. Events of the type `changes` contain `C`, and events of the type
+/// `end` contain `E`.
 pub(crate) struct Streamed<C, E>(Response, PhantomData<fn() -> (C, E)>);
 
 impl<C, E> Streamed<C, E> {

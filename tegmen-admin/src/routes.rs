@@ -1,4 +1,4 @@
-//! The table of routes, and the steps that each request passes.
+//! The table of routes, and the checks that each request passes.
 
 use crate::api::{Admitted, Api};
 use crate::delegation;
@@ -30,14 +30,14 @@ use std::time::Duration;
 use tegmen_store::Store;
 use zeroize::{Zeroize as _, Zeroizing};
 
-/// Maximum number of bytes of a body: of the longest policy, with what JSON adds.
+/// Maximum number of bytes of a body. It is enough for the longest policy as JSON.
 const MAX_BODY: usize = 2 << 20;
-/// Maximum number of bytes of a body that anybody may send.
+/// Maximum number of bytes of a body from a sender without a credential.
 const MAX_OPEN_BODY: usize = 16 << 10;
-/// Time in which a body comes.
+/// Maximum time in which a body must arrive.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
-/// Reads a body of at most this number of bytes. It may have a password or another secret: what was read is wiped.
+/// Reads a body of at most `most` bytes. The body may contain a password or another secret, so its bytes are wiped.
 async fn whole(body: Incoming, most: usize) -> Option<Bytes> {
     // With capacity for all of it the memory never moves, which would leave a copy.
     let expected = body.size_hint().upper().and_then(|upper| usize::try_from(upper).ok()).unwrap_or(most);
@@ -53,7 +53,7 @@ async fn whole(body: Incoming, most: usize) -> Option<Bytes> {
     Some(Bytes::from_owner(whole))
 }
 
-/// An operation with all parts of its row.
+/// Makes an operation from a row of the table.
 fn operation<S>(
     (method, path, scope): (Method, &'static str, Scope),
     (id, summary): (&'static str, &'static str),
@@ -64,7 +64,7 @@ fn operation<S>(
     Operation { route, id, summary, codes, is_for_bootstrap: false, action }
 }
 
-/// All operations on devices.
+/// Returns all operations on devices.
 fn devices<S: Store>() -> Vec<Operation<S>> {
     const DEVICES: &str = "/v1/devices";
     const DEVICE: &str = "/v1/devices/{name}";
@@ -108,7 +108,7 @@ fn devices<S: Store>() -> Vec<Operation<S>> {
     ]
 }
 
-/// All operations on one-time keys, with which devices register themselves.
+/// Returns all operations on one-time keys, with which devices register themselves.
 fn enrolments<S: Store>() -> Vec<Operation<S>> {
     const ENROLMENTS: &str = "/v1/enrolments";
     vec![
@@ -136,7 +136,7 @@ fn enrolments<S: Store>() -> Vec<Operation<S>> {
     ]
 }
 
-/// All operations on the policy.
+/// Returns all operations on the policy.
 fn policy<S: Store>() -> Vec<Operation<S>> {
     const POLICY: &str = "/v1/policy";
     vec![
@@ -173,7 +173,7 @@ fn policy<S: Store>() -> Vec<Operation<S>> {
     ]
 }
 
-/// All operations on revocations and keys.
+/// Returns all operations on revocations and keys.
 fn revocations_and_keys<S: Store>() -> Vec<Operation<S>> {
     const REVOCATIONS: &str = "/v1/revocations";
     const KEYS: &str = "/v1/keys";
@@ -212,7 +212,7 @@ fn revocations_and_keys<S: Store>() -> Vec<Operation<S>> {
     ]
 }
 
-/// All operations on groups.
+/// Returns all operations on groups.
 fn group_operations<S: Store>() -> Vec<Operation<S>> {
     const GROUPS: &str = "/v1/groups";
     const GROUP: &str = "/v1/groups/{name}";
@@ -294,7 +294,7 @@ fn group_operations<S: Store>() -> Vec<Operation<S>> {
     ]
 }
 
-/// All operations on delegated devices.
+/// Returns all operations on delegated devices.
 fn delegated_devices<S: Store>() -> Vec<Operation<S>> {
     const DEVICES: &str = "/v1/delegation/devices";
     const DEVICE: &str = "/v1/delegation/devices/{name}";
@@ -342,7 +342,7 @@ fn delegated_devices<S: Store>() -> Vec<Operation<S>> {
     ]
 }
 
-/// All operations that give delegated devices sessions.
+/// Returns all operations that open sessions of delegated devices.
 fn delegated_sessions<S: Store>() -> Vec<Operation<S>> {
     const REISSUE: &str = "/v1/delegation/devices/{name}/reissue";
     let (read, write) = (Scope::DelegationRead, Scope::DelegationWrite);
@@ -380,7 +380,7 @@ fn delegated_sessions<S: Store>() -> Vec<Operation<S>> {
     ]
 }
 
-/// All operations on the connections and the epochs of delegated devices.
+/// Returns all operations on the connections and the epochs of delegated devices.
 fn delegated_connections<S: Store>() -> Vec<Operation<S>> {
     const RESET: &str = "/v1/delegation/devices/{name}/reset";
     let (read, write) = (Scope::DelegationRead, Scope::DelegationWrite);
@@ -436,7 +436,7 @@ fn delegated_connections<S: Store>() -> Vec<Operation<S>> {
     ]
 }
 
-/// All operations on users.
+/// Returns all operations on users.
 fn user_operations<S: Store>() -> Vec<Operation<S>> {
     const USERS: &str = "/v1/users";
     const USER: &str = "/v1/users/{name}";
@@ -507,7 +507,7 @@ fn user_operations<S: Store>() -> Vec<Operation<S>> {
     ]
 }
 
-/// The events.
+/// Returns the operation that streams events.
 fn events<S: Store>() -> Operation<S> {
     operation(
         (Method::GET, "/v1/events", Scope::AuditRead),
@@ -517,7 +517,8 @@ fn events<S: Store>() -> Operation<S> {
     )
 }
 
-/// The document of the interface, for anyone. It is the committed one, which a test compares with [`Api::document`].
+/// Returns the operation that sends the OpenAPI document to any client. It sends the committed document, which a test
+/// compares with [`Api::document`].
 fn document<S>() -> Operation<S> {
     fn describe(about: &mut Description<'_>) {
         about.gives::<Value>(StatusCode::OK, "An OpenAPI document.");
@@ -536,7 +537,7 @@ fn document<S>() -> Operation<S> {
 }
 
 impl<S: Store> Api<S> {
-    /// The table of the interface, from which its router and its document are made.
+    /// Returns the table of the interface, from which its router and its document are made.
     pub(crate) fn operations() -> Vec<Operation<S>> {
         let mut operations = devices();
         operations.extend(enrolments());
@@ -551,14 +552,14 @@ impl<S: Store> Api<S> {
         operations
     }
 
-    /// All routes.
+    /// Returns all routes.
     pub fn routes() -> Vec<Route> {
         Self::operations().into_iter().map(|operation| operation.route).collect()
     }
 }
 
 impl<S: Store> Api<S> {
-    /// The router with all operations.
+    /// Returns the router with all operations.
     pub(crate) fn router(self: Arc<Self>) -> Router {
         let mut router = Router::new();
         for operation in Self::operations() {
@@ -622,7 +623,7 @@ impl<S: Store> Api<S> {
         run(self, Admitted { path, name, member, query, headers: parts.headers, body, by, peer }).await
     }
 
-    /// The sender, by its API key, or by its client certificate if it sends no key.
+    /// Authenticates the sender: by its API key, or by its client certificate if it sends no key.
     async fn authenticate(&self, parts: &Parts) -> Result<Principal, Problem> {
         let peer = parts.extensions.get::<Peer>();
         let address = Peer::address_of(peer);

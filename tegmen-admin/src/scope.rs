@@ -1,4 +1,4 @@
-//! Scopes: the parts of the interface that a credential opens.
+//! Scopes: the parts of the interface that a credential permits.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -66,7 +66,7 @@ impl Scope {
         Self::UsersWrite,
     ];
 
-    /// The name, as requests and answers write it.
+    /// Returns the name of the scope in requests and answers.
     pub const fn name(self) -> &'static str {
         match self {
             Self::DevicesRead => "devices:read",

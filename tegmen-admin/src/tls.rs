@@ -1,4 +1,4 @@
-//! Certificates: those that the interface shows, and those of its clients.
+//! The certificates of the interface, and the certificates of its clients.
 
 use crate::keys::{Principal, Right};
 use crate::scope::Scopes;
@@ -14,10 +14,10 @@ use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
 
-/// Client certificates that stand for an API key.
+/// The client certificates that the interface accepts in place of an API key.
 #[derive(Clone, Debug)]
 pub struct ClientCertificates {
-    /// The authorities.
+    /// The certificate authorities.
     pub roots: RootCertStore,
     /// The scopes of single certificates, by the SHA-256 of their DER in lower-case hexadecimal digits.
     pub scopes: HashMap<String, Scopes>,
@@ -25,14 +25,14 @@ pub struct ClientCertificates {
     pub others: Scopes,
 }
 
-/// The certificates that the listener shows, and those that it accepts.
+/// The certificates that the listener sends, and the client certificates that it accepts.
 #[derive(Debug)]
 pub struct Tls {
     config: Arc<ServerConfig>,
     accepted: Option<Accepted>,
 }
 
-/// Client certificates, and what checks them.
+/// The accepted client certificates, and their verifier.
 #[derive(Debug)]
 struct Accepted {
     verifier: Arc<dyn ClientCertVerifier>,
@@ -40,7 +40,8 @@ struct Accepted {
 }
 
 impl Tls {
-    /// Takes the certificates of the interface, its key, and the client certificates that it accepts.
+    /// Makes the configuration from the certificates of the interface, its key, and the client certificates that it
+    /// accepts.
     ///
     /// # Errors
     /// The reason why the certificates, the key or the authorities cannot be used.
@@ -59,12 +60,12 @@ impl Tls {
         Ok(Self { config: Arc::new(builder.with_single_cert(certificates, key)?), accepted })
     }
 
-    /// The configuration of rustls.
+    /// Returns the configuration of rustls.
     pub const fn config(&self) -> &Arc<ServerConfig> {
         &self.config
     }
 
-    /// The client with this certificate and those of its authorities.
+    /// Verifies this certificate chain, and returns the client as a sender.
     fn principal(&self, chain: &[CertificateDer<'static>]) -> Option<Principal> {
         let (Accepted { verifier, clients }, (own, authorities)) = (self.accepted.as_ref()?, chain.split_first()?);
         verifier.verify_client_cert(own, authorities, UnixTime::now()).ok()?;
@@ -83,22 +84,22 @@ impl Accepted {
     }
 }
 
-/// The sender of the requests of one connection.
+/// The peer of one connection, which sends the requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) address: IpAddr,
-    /// Its certificate and those of its authorities, if it showed one.
+    /// The certificate of the peer and those of its authorities, if the peer sent them.
     pub(crate) chain: Arc<[CertificateDer<'static>]>,
     pub(crate) tls: watch::Receiver<Arc<Tls>>,
 }
 
 impl Peer {
-    /// The address of a connection, if it has a peer.
+    /// Returns the address of a connection, or an unspecified address if the connection has no peer.
     pub(crate) fn address_of(peer: Option<&Self>) -> IpAddr {
         peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.address)
     }
 
-    /// The principal that the client certificate proves, as it is accepted now.
+    /// Returns the sender that the client certificate authenticates under the present configuration.
     pub(crate) fn certified(&self) -> Option<Principal> {
         let tls = Arc::clone(&self.tls.borrow());
         tls.principal(&self.chain)

@@ -26,27 +26,28 @@ use tegmen_store::{Revision, Store, Transaction, Value};
 use zeroize::Zeroizing;
 
 const USERS: &str = "admin/user/";
-/// Seconds of a login, unless the operator sets others.
+/// The default duration of a login in seconds.
 pub(crate) const LIFETIME: u32 = 8 * 3600;
-/// Seconds of a login: at least a minute, at most 30 days.
+/// The durations of a login in seconds that an operator may set: at least a minute, at most 30 days.
 const LIFETIMES: std::ops::RangeInclusive<u32> = 60..=30 * 24 * 3600;
 /// Maximum number of users.
 const MOST: usize = 10_000;
-/// Rows that are read at a time.
+/// Maximum number of rows that are read at once.
 const PAGE: usize = 1000;
 
-/// A row of a user.
+/// The content of the row of a user.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Row {
     /// The hash of the password, as a PHC string.
     pub(crate) hash: String,
     pub(crate) disabled: bool,
-    /// Seconds of a login.
+    /// The duration of a login in seconds.
     pub(crate) lifetime: u32,
 }
 
-/// True for a name that a user can have. Such a name needs no escape in the text of a subject (RFC 4514) or in a path.
+/// Returns true if a user may have this name. Such a name needs no escapes in the text of a subject (RFC 4514) or in a
+/// path.
 pub(crate) fn is_name(name: &str) -> bool {
     let is_known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     (1..=64).contains(&name.len())
@@ -54,7 +55,7 @@ pub(crate) fn is_name(name: &str) -> bool {
         && name.bytes().all(|byte| is_known(byte) || b".-_@".contains(&byte))
 }
 
-/// The name of the holder of a login certificate, as the policy has it.
+/// Returns the name of the holder of a login certificate, in the form in which the policy uses it.
 pub(crate) fn subject(name: &str) -> String {
     format!("CN={name}")
 }
@@ -80,7 +81,7 @@ fn shown(entry: &Entry) -> Option<ShownUser> {
     Some(ShownUser { name: name.to_owned(), disabled, lifetime })
 }
 
-/// The row of a user, and its revision.
+/// Returns the row of a user, and its revision.
 pub(crate) async fn find<S: Store>(store: &S, name: &str) -> Result<Option<(Row, Revision)>, Problem> {
     if !is_name(name) {
         return Ok(None);
@@ -91,7 +92,8 @@ pub(crate) async fn find<S: Store>(store: &S, name: &str) -> Result<Option<(Row,
     Ok(Some((row, entry.changed)))
 }
 
-/// Refuses a name whose subject somebody else has: a device, a delegated device, or the holder of another certificate.
+/// Refuses a name whose subject is already in use by a device, a delegated device, or the holder of another
+/// certificate.
 pub(crate) async fn check_free<S: Store>(api: &Api<S>, name: &str) -> Result<(), Problem> {
     let taken = |by: &str| {
         let why = format!("{by} has the name {name}: its rights are not those of a user, so choose another name");
@@ -117,7 +119,7 @@ pub(crate) async fn check_free<S: Store>(api: &Api<S>, name: &str) -> Result<(),
     }
 }
 
-/// Refuses a name of a user to a delegated device: the certificates of both would have one subject.
+/// Refuses the name of a user for a delegated device, because the certificates of both would have the same subject.
 pub(crate) async fn check_none<S: Store>(store: &S, name: &str) -> Result<(), Problem> {
     match find(store, name).await? {
         None => Ok(()),
@@ -141,7 +143,7 @@ pub(crate) async fn list<S: Store>(api: Arc<Api<S>>, page: Paging) -> Result<Sho
     Ok(Shown(ShownUsers { users, next }))
 }
 
-/// A user to be added, with a checked name and password.
+/// A user to be added. The name and the password are checked.
 pub(crate) struct Wanted {
     name: String,
     password: Password,
@@ -160,8 +162,9 @@ pub(crate) fn wanted(Body(new): Body<NewUser>) -> Result<Wanted, Problem> {
     Ok(Wanted { name, password, lifetime })
 }
 
-/// Adds a user. A request with an `Idempotency-Key` is made again: a stored hash of its body would be a hash of the password
-/// that costs nothing to compute.
+/// Adds a user. A repeated request with the same `Idempotency-Key` is executed again. To detect a repetition, the
+/// server would have to store a hash of the body. This hash is fast to compute, so the password could be guessed from
+/// it.
 pub(crate) async fn add<S: Store>(
     api: Arc<Api<S>>,
     by: Principal,
@@ -186,7 +189,7 @@ pub(crate) async fn add<S: Store>(
     Ok(Created(ShownUser { name, disabled: false, lifetime }))
 }
 
-/// Number of users.
+/// Returns the number of users.
 async fn count<S: Store>(store: &S) -> Result<usize, Problem> {
     let (mut count, mut next) = (0_usize, Some(Scan::of(USERS, PAGE)));
     while let Some(scan) = next {
@@ -201,7 +204,7 @@ fn record(by: Principal, code: &'static str, message: String) -> Record {
     Record { kind: Kind::User, who: by.name, code, message }
 }
 
-/// A change of a user, with a checked password and lifetime.
+/// A change of a user. The password and the duration are checked.
 pub(crate) struct Change {
     name: String,
     password: Option<Password>,
@@ -217,7 +220,7 @@ pub(crate) fn changed((Name(name), Body(changed)): (Name, Body<Changed>)) -> Res
     Ok(Change { name, password, disabled, lifetime })
 }
 
-/// Changes a user. Another password, and disabling the user, end the logins before.
+/// Changes a user. A new password, and disabling the user, end all earlier logins.
 pub(crate) async fn change<S: Store>(
     api: Arc<Api<S>>,
     by: Principal,
@@ -249,7 +252,8 @@ pub(crate) async fn change<S: Store>(
     }
 }
 
-/// Removes a user, and ends what the user logged in with. If that fails, the user is disabled, and can be removed again.
+/// Removes a user, and ends the user's certificates and connections. If this fails, the user is disabled, and can be
+/// removed again.
 pub(crate) async fn remove<S: Store>(
     api: Arc<Api<S>>,
     by: Principal,
@@ -266,7 +270,7 @@ pub(crate) async fn remove<S: Store>(
     Ok(Shown(ended))
 }
 
-/// Ends what a user logged in with: revokes the certificates and the connections with devices.
+/// Revokes the certificates of a user, and the user's connections with devices.
 async fn end<S: Store>(api: &Api<S>, by: &Principal, name: &str) -> Result<ShownEnded, Problem> {
     let mut ended = ShownEnded { certificates: revoke_certificates(api, name).await?, connections: Vec::new() };
     let Some(delegations) = &api.delegations else { return Ok(ended) };
@@ -300,7 +304,7 @@ async fn end<S: Store>(api: &Api<S>, by: &Principal, name: &str) -> Result<Shown
     Ok(ended)
 }
 
-/// Revokes the certificates of a user, also for handshakes that have begun. Returns their number.
+/// Revokes the certificates of a user, also for handshakes that have already begun. Returns the number of certificates.
 pub(crate) async fn revoke_certificates<S: Store>(api: &Api<S>, name: &str) -> Result<usize, Problem> {
     let Some(logins) = api.logins.clone() else { return Ok(0) };
     let of = name.to_owned();

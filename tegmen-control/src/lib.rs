@@ -5,11 +5,11 @@
 //! and [`audit`] is the log of its decisions. A device registers itself by [`enrolment`]. [`service`] joins these
 //! modules, and [`server`] serves them over CoAP.
 //!
-//! [`subscriber`] is a subscriber that gets keys and rights from the server by introspection, and [`agent`] does this for
-//! programs with another DTLS stack. [`publisher`] is a publisher with a protokey that takes tokens from the server.
-//! [`resource_server`] is a publisher with OSCORE that takes tokens from clients, and [`token_client`] is a client that
-//! brings them. [`group`] is the controller of Axiom groups. [`delegation`] is the server of devices with delegated
-//! sessions, and [`delegated`] is such a device on a host.
+//! [`subscriber`] is a subscriber that gets keys and rights from the server by introspection, and [`agent`] does this
+//! for programs with another DTLS stack. [`publisher`] is a publisher with a protokey that takes tokens from the
+//! server. [`resource_server`] is a publisher with OSCORE that takes tokens from clients, and [`token_client`] is a
+//! client that brings them. [`group`] is the controller of Axiom groups. [`delegation`] is the server of devices with
+//! delegated sessions, and [`delegated`] is such a device on a host.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),

@@ -1,4 +1,4 @@
-//! The bodies of requests and answers about delegated sessions.
+//! The bodies of requests and responses about delegated sessions.
 
 use crate::problem::{Code, Problem};
 use schemars::JsonSchema;
@@ -12,11 +12,11 @@ use tegmen_control::delegation::{
 };
 use tegmen_delegation::{PSK_LEN, Refused, Status};
 
-/// A device key in hexadecimal digits.
+/// Pattern for a device key in hexadecimal digits.
 const KEY: &str = "^[0-9a-f]{64}$";
-/// A connection.
+/// Pattern for the identifier of a connection.
 const CONNECTION: &str = "^[0-9]+-[0-9]+$";
-/// Maximum number of devices of one drill.
+/// Maximum number of devices in one request of this kind.
 const MOST: usize = 256;
 
 /// The configuration of a delegated device.
@@ -24,20 +24,20 @@ const MOST: usize = 256;
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "DelegatedDeviceConfiguration")]
 pub(crate) struct WantedConfig {
-    /// The address and the port at which the device takes requests of its server, as `[fd00::17]:5684`.
+    /// The address and the port at which the device receives requests from its server, such as `[fd00::17]:5684`.
     #[schemars(with = "String")]
     address: SocketAddr,
     /// The scopes that the device knows, each a list of rules such as `GET /temp`. A peer gets the first scope whose
     /// rules are all allowed by the policy.
     scopes: Vec<Vec<String>>,
-    /// The tags by which rules of the policy name the device.
+    /// The tags with which rules of the policy name the device.
     #[serde(default)]
     tags: Vec<String>,
-    /// Places of the list of refused connections at the device.
+    /// The number of entries in the device's list of refused connections.
     #[serde(default = "places")]
     #[schemars(range(min = 1))]
     places: u32,
-    /// Time for which a delegation lasts, in seconds: at most 31 days.
+    /// The duration of a delegation in seconds: at most 31 days.
     #[serde(default = "lifetime")]
     #[schemars(range(min = 1, max = 2_678_400))]
     lifetime: u32,
@@ -63,7 +63,7 @@ impl From<WantedConfig> for DeviceConfig {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "NewDelegatedDevice")]
 pub(crate) struct Wanted {
-    /// The DNS name by which peers ask for the device, in lower case.
+    /// The DNS name with which peers ask for the device, in lower case.
     pub(crate) name: String,
     /// The configuration of the device.
     pub(crate) config: WantedConfig,
@@ -74,11 +74,11 @@ pub(crate) struct Wanted {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "DelegatedDeviceChange")]
 pub(crate) struct Changed {
-    /// True for a device in whose name peers get no session.
+    /// True disables the device: the server then opens no sessions in its name.
     pub(crate) disabled: bool,
 }
 
-/// The devices of a server that somebody else had access to.
+/// The devices of a server that an intruder had access to.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "CompromisedServer")]
@@ -107,7 +107,7 @@ pub(crate) struct Introduction {
     pub(crate) other: String,
 }
 
-/// The connections of two devices that have a session.
+/// The connections of two devices that have a session with each other.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Introduction")]
 pub(crate) struct ShownIntroduction {
@@ -125,21 +125,21 @@ impl From<Introduced> for ShownIntroduction {
     }
 }
 
-/// A session of a device with a server elsewhere.
+/// A session between a device and a server elsewhere.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "NewDelegatedSession")]
 pub(crate) struct WantedSession {
     /// The name of the device.
     pub(crate) device: String,
-    /// The address and the port of the server, as `[2001:db8::5]:5684`.
+    /// The address and the port of the server, such as `[2001:db8::5]:5684`.
     #[schemars(with = "String")]
     pub(crate) address: SocketAddr,
-    /// The name that the certificate of the server has.
+    /// The name in the certificate of the server.
     pub(crate) server_name: String,
 }
 
-/// The connection of a device with a server elsewhere.
+/// The connection of a device for a session with a server elsewhere.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "DelegatedSession")]
 pub(crate) struct ShownSession {
@@ -154,33 +154,33 @@ impl From<ConnectionId> for ShownSession {
     }
 }
 
-/// The state of a device, as it answered last.
+/// The state of a device, from its last response.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "DelegatedDeviceStatus")]
 struct ShownStatus {
-    /// Places of its list of refused connections that are taken.
+    /// The number of used entries in the device's list of refused connections.
     refused: u16,
-    /// All places of the list.
+    /// The number of all entries in the list.
     places: u16,
-    /// Sessions that were handed over and have not ended.
+    /// The number of sessions that the server sent to the device and that have not ended.
     sessions: u16,
-    /// The most such sessions.
+    /// Maximum number of such sessions at the device.
     most_sessions: u16,
-    /// Sessions that the device refused since its start, by the reason.
+    /// The sessions that the device refused since its start, by the reason.
     refusals: ShownRefusals,
 }
 
-/// Sessions that a device refused since its start.
+/// The number of sessions that a device refused since its start, by the reason.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "DelegatedDeviceRefusals")]
 struct ShownRefusals {
-    /// The ticket was made up, changed, or sealed for another device.
+    /// The ticket is not authentic, was changed, or was sealed for another device.
     unknown: u16,
-    /// The ticket is of another epoch.
+    /// The ticket belongs to another epoch.
     epoch: u16,
     /// The connection was revoked.
     revoked: u16,
-    /// The delegation ended.
+    /// The delegation has expired.
     expired: u16,
     /// The time of authentication is more than 60 seconds ahead.
     early: u16,
@@ -203,7 +203,7 @@ impl From<Status> for ShownStatus {
     }
 }
 
-/// A device that does not do what the server asks for.
+/// The failures of a device that does not answer, or that does not do a request of the server.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "UnreachableDevice")]
 struct ShownUnreachable {
@@ -219,9 +219,9 @@ struct ShownUnreachable {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "DelegatedDeviceCertificate")]
 struct ShownCertificate {
-    /// The end of its validity, in seconds since 1970; null if the device has no certificate.
+    /// The time at which the certificate expires, in seconds since 1970; null if the device has no certificate.
     expires: Option<u64>,
-    /// The reason why there is none, or why it is not renewed.
+    /// The reason why the device has no certificate, or why the certificate is not renewed.
     problem: Option<String>,
 }
 
@@ -231,35 +231,36 @@ struct ShownCertificate {
 pub(crate) struct ShownDevice {
     name: String,
     tags: Vec<String>,
-    /// The address at which the device takes requests of its server.
+    /// The address at which the device receives requests from its server.
     address: String,
     scopes: Vec<Vec<String>>,
     places: u32,
     lifetime: u32,
     disabled: bool,
-    /// The time at which the device key was drawn, in seconds since 1970.
+    /// The time at which the device key was generated, in seconds since 1970.
     imprinted: u64,
-    /// The present epoch; 0 before the first one.
+    /// The number of the present epoch; 0 before the first one.
     epoch: u16,
-    /// The previous epoch, if its connections continue in the present one.
+    /// The number of the previous epoch, if its connections continue in the present epoch.
     before: Option<u16>,
-    /// The next epoch, if the device was asked to begin it and has not acknowledged it.
+    /// The number of the next epoch, if the server has asked the device to begin it and the device has not acknowledged
+    /// it.
     pending: Option<u16>,
-    /// The operator or the reason that asked for the next epoch, if it is due.
+    /// The operator or the reason that requested the next epoch, if it is due.
     reset: Option<String>,
-    /// Connections that are refused in the present epoch.
+    /// The number of connections that are refused in the present epoch.
     refused: usize,
-    /// Those of them that the device has not acknowledged.
+    /// The number of refused connections that the device has not acknowledged.
     untold: usize,
-    /// True if the store was restored from a backup, and the epoch gives no connections.
+    /// True if the store was restored from a backup, so that the present epoch gives no connections.
     restored: bool,
-    /// The time of the last conversation since the server started, in seconds since 1970.
+    /// The time of the last successful conversation since the server started, in seconds since 1970.
     heard: Option<u64>,
-    /// The state of the device at that time.
+    /// The state of the device at the time of the last successful conversation.
     status: Option<ShownStatus>,
-    /// The failures since then, if there were any.
+    /// The failures since the last successful conversation, if there were any.
     unreachable: Option<ShownUnreachable>,
-    /// The certificate in which the server opens sessions in the name of the device.
+    /// The certificate with which the server opens sessions in the name of the device.
     certificate: Option<ShownCertificate>,
 }
 
@@ -304,12 +305,12 @@ pub(crate) struct ShownDevices {
     pub(crate) next: Option<String>,
 }
 
-/// A device that has a new device key.
+/// A device that got a new device key.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ImprintedDevice")]
 pub(crate) struct Imprinted {
     name: String,
-    /// The device key in hexadecimal digits. A repetition of the request does not get it.
+    /// The device key in hexadecimal digits. The response to a repeated request does not contain it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("pattern" = KEY))]
     key: Option<String>,
@@ -325,10 +326,10 @@ impl Imprinted {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "DelegatedConnection")]
 pub(crate) struct ShownConnection {
-    /// The epoch and the number in it.
+    /// The identifier of the connection: the number of its epoch, and its number in the epoch.
     #[schemars(extend("pattern" = CONNECTION))]
     id: String,
-    /// The name that the peer proved.
+    /// The name that the peer has proved.
     peer: String,
     /// The index of the scope at the device.
     scope: u8,
@@ -336,10 +337,10 @@ pub(crate) struct ShownConnection {
     since: u32,
     /// The time from which the device refuses the connection, in seconds since 1970.
     expires: u32,
-    /// The means by which the session comes to the device.
+    /// The way in which the session reaches the device.
     #[schemars(extend("enum" = ["ticket", "id", "device"]))]
     carrier: &'static str,
-    /// The connection of the previous epoch in whose place this one is.
+    /// The connection of the previous epoch that this connection replaces.
     #[schemars(extend("pattern" = CONNECTION))]
     of: Option<String>,
     revoked: bool,
@@ -353,7 +354,7 @@ impl From<DelegatedConnection> for ShownConnection {
     }
 }
 
-/// A page of the connections of a device, those of the previous epoch first.
+/// A page of the connections of a device. The connections of the previous epoch come first.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "DelegatedConnections")]
 pub(crate) struct ShownConnections {
@@ -370,7 +371,7 @@ impl From<ConnectionPage> for ShownConnections {
     }
 }
 
-/// The numbers that were reserved and have no connection.
+/// The reserved numbers that have no connection.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "UnaccountedConnections")]
 pub(crate) struct Unaccounted {
@@ -388,9 +389,9 @@ impl From<Vec<ConnectionId>> for Unaccounted {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "RevokedConnections")]
 pub(crate) struct ShownRevoked {
-    /// The connection, and those that it became or was before.
+    /// The connection, the connection that it replaced, and the connections that replaced it.
     connections: Vec<String>,
-    /// True if the device learns the revocation with the next epoch alone.
+    /// True if the device gets the revocation only with the next epoch.
     by_reset: bool,
 }
 
@@ -401,19 +402,20 @@ impl From<tegmen_control::delegation::Revoked> for ShownRevoked {
     }
 }
 
-/// The consequences of the next epoch of a device.
+/// The effects of the next epoch of a device.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "EpochPreview")]
 pub(crate) struct ShownPreview {
-    /// The present epoch.
+    /// The number of the present epoch.
     epoch: u16,
-    /// Connections whose peers get another ticket when they return to the server.
+    /// The number of connections whose peers get another ticket when they return to the server.
     return_by_ticket: usize,
-    /// Connections that were handed over and end.
+    /// The number of connections that the server sent to the device, and that end.
     end: usize,
-    /// Connections of the previous epoch whose peers have not returned: they authenticate themselves again.
+    /// The number of connections of the previous epoch whose peers have not returned. These peers must authenticate
+    /// themselves again.
     end_unreturned: usize,
-    /// Connections that are revoked now, whose places at the device become free.
+    /// The number of connections that are revoked now. Their entries in the list of the device become free.
     revoked: usize,
 }
 
@@ -424,24 +426,25 @@ impl From<ResetPreview> for ShownPreview {
     }
 }
 
-/// A connection of the previous epoch that has no place in the present one.
+/// A connection of the previous epoch that is not replaced in the present epoch.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ReissuedConnection")]
 pub(crate) struct ShownReissue {
     /// The connection of the previous epoch.
     before: ShownConnection,
-    /// The way in which it continues: `again` if the server gives the session to both devices, `returns` if the peer gets another ticket
-    /// when it returns, `ends` if it does not continue, `no-rights` if the policy no longer allows its scope.
+    /// The way in which the connection continues. `again`: the server gives the session to both devices. `returns`: the
+    /// peer gets another ticket when it returns. `ends`: the connection does not continue. `no-rights`: the policy no
+    /// longer allows its scope.
     #[schemars(extend("enum" = ["again", "returns", "ends", "no-rights"]))]
     way: &'static str,
-    /// The connection in its place, if the server gave it.
+    /// The connection that replaces it, if the server made one.
     #[schemars(extend("pattern" = CONNECTION))]
     given: Option<String>,
-    /// The code of the reason why the server could not give it.
+    /// The code of the reason why the server could not replace the connection.
     failed: Option<&'static str>,
 }
 
-/// The connections of the previous epoch that have no place in the present one.
+/// The connections of the previous epoch that are not replaced in the present epoch.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ReissuedConnections")]
 pub(crate) struct ShownReissues {
@@ -461,7 +464,7 @@ impl From<Vec<Reissue>> for ShownReissues {
     }
 }
 
-/// A device of a server that somebody else had access to.
+/// A device of a server that an intruder had access to.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ReachableDevice")]
 pub(crate) struct ShownReachable {
@@ -469,15 +472,16 @@ pub(crate) struct ShownReachable {
     /// The new device key in hexadecimal digits, which an operator brings to the device.
     #[schemars(extend("pattern" = KEY))]
     key: String,
-    /// The connections that an intruder with the keys of the server can read and open until the device has the new key.
+    /// The connections that an intruder with the keys of the server can read and open until the device gets the new
+    /// key.
     connections: Vec<ShownConnection>,
 }
 
-/// The devices of a server that somebody else had access to.
+/// The devices of a server that an intruder had access to, with their new keys.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ReachableDevices")]
 pub(crate) struct ShownDrill {
-    /// The devices with their new keys. A repetition of the request gets none.
+    /// The devices with their new keys. The response to a repeated request does not contain them.
     #[serde(skip_serializing_if = "Option::is_none")]
     devices: Option<Vec<ShownReachable>>,
 }

@@ -1,4 +1,4 @@
-//! The bodies of requests and answers about groups.
+//! The bodies of requests and responses about groups.
 
 use crate::problem::{Code, Problem};
 use schemars::JsonSchema;
@@ -9,15 +9,15 @@ use tegmen_control::group::{
     Epochs, GroupConfig, GroupError, Member, MemberFile, NewMember, Report, SIGNATURES, SUITES,
 };
 
-/// Maximum number of members that one request creates a group with.
+/// Maximum number of first members in a request that creates a group.
 const MOST: usize = 256;
-/// The names of suites.
+/// The names of the suites.
 const NAMES: [&str; 4] = ["ccm", "ccm-8", "gcm", "mac-only"];
-/// The names of signatures.
+/// The names of the signature schemes.
 const SIGNATURE_NAMES: [&str; 3] = ["none", "p256", "ed25519"];
-/// The hexadecimal digits of a file.
+/// Pattern for the hexadecimal digits of a file.
 const FILE: &str = "^([0-9a-f]{2})+$";
-/// The URI of the server of a controller.
+/// Pattern for the URI of the server of a controller.
 const CONTROLLER: &str = "^coaps://[^/]+/?$";
 
 /// A group to be created.
@@ -27,41 +27,42 @@ const CONTROLLER: &str = "^coaps://[^/]+/?$";
 pub(crate) struct Wanted {
     /// The name of the group: 1 to 64 letters, digits, dots, hyphens and underscores.
     name: String,
-    /// The multicast address and the port of the group, as `[ff15::1]:5684`.
+    /// The multicast address and the port of the group, such as `[ff15::1]:5684`.
     #[schemars(with = "String")]
     address: SocketAddr,
-    /// Protection of the records.
+    /// The suite that protects requests and responses.
     #[serde(default = "suite")]
     #[schemars(extend("enum" = NAMES))]
     suite: String,
-    /// The number of the group in the header of a response.
+    /// The GroupID in the header of a response.
     #[serde(default = "group_id")]
     group_id: u8,
     /// The group has space for 2^`levels` members.
     #[serde(default = "levels")]
     #[schemars(range(min = 1, max = 23))]
     levels: u8,
-    /// The last epoch. Each change begins an epoch.
+    /// The number of the last epoch. Each change begins an epoch.
     #[serde(default = "last_epoch")]
     #[schemars(range(min = 2))]
     last_epoch: u16,
-    /// The most SenderIDs at the same time.
+    /// Maximum number of SenderIDs in use at the same time.
     #[serde(default = "senders")]
     #[schemars(range(min = 1, max = 256))]
     senders: u16,
-    /// The signatures of records, which prove their member to all others. Members of a group with signatures join by themselves.
+    /// The scheme of the signatures of records, with which a member proves to all others that it sent a record. Members
+    /// of a group with signatures join by themselves.
     #[serde(default = "signature")]
     #[schemars(extend("enum" = SIGNATURE_NAMES))]
     signature: String,
-    /// The first members, at most 256. The answer has their files, all of epoch 1.
+    /// The first members, at most 256. The response contains their files, all for epoch 1.
     #[serde(default)]
     members: Vec<WantedMember>,
-    /// The URI of the server of the controller, as `coaps://HOST`, for the files of members.
+    /// The URI of the server of the controller, such as `coaps://HOST`, for the files of members.
     #[schemars(extend("pattern" = CONTROLLER))]
     controller: Option<String>,
 }
 
-/// The configuration that a group has unless the request has another one.
+/// Returns the default configuration of a group.
 fn usual() -> GroupConfig {
     GroupConfig::at(SocketAddr::from(([0; 16], 0)))
 }
@@ -98,7 +99,7 @@ fn suite_name(config: &GroupConfig) -> &'static str {
     SUITES.iter().find(|(suite, _)| *suite == config.suite).map_or("", |(_, name)| name)
 }
 
-/// A group to be created, whose form is right.
+/// A group to be created. The form of the request is checked.
 pub(crate) struct Creation {
     pub(crate) name: String,
     pub(crate) config: GroupConfig,
@@ -130,13 +131,13 @@ impl Wanted {
 pub(crate) struct WantedMember {
     /// The name of the member.
     name: String,
-    /// The IP address that its responses come from; none for a member that does not listen.
+    /// The source IP address of the member's responses; missing for a member that does not listen.
     #[schemars(with = "Option<String>")]
     address: Option<IpAddr>,
-    /// True if it sends requests.
+    /// True if the member sends requests.
     #[serde(default)]
     sends: bool,
-    /// False for a member that does not check signatures: it gets each rekey message alone.
+    /// False for a member that does not check signatures, and so gets separate rekey messages.
     #[serde(default = "yes")]
     checks_signatures: bool,
 }
@@ -159,7 +160,7 @@ impl From<WantedMember> for NewMember {
 pub(crate) struct Added {
     /// The member.
     member: WantedMember,
-    /// The URI of the server of the controller, as `coaps://HOST`, for the file of the member.
+    /// The URI of the server of the controller, such as `coaps://HOST`, for the file of the member.
     #[schemars(extend("pattern" = CONTROLLER))]
     controller: Option<String>,
 }
@@ -174,7 +175,7 @@ fn invalid(why: &str) -> Problem {
     Problem::new(Code::InvalidGroup, why)
 }
 
-/// Checks the form of a URI; a member resolves its host.
+/// Checks the form of a URI. The member later resolves the host.
 fn check_controller(uri: Option<String>) -> Result<Option<String>, Problem> {
     let is_right = |uri: &String| {
         let host = uri.strip_prefix("coaps://").map(|rest| rest.strip_suffix('/').unwrap_or(rest));
@@ -190,17 +191,17 @@ fn check_controller(uri: Option<String>) -> Result<Option<String>, Problem> {
 #[schemars(rename = "ShownGroupMember")]
 pub(crate) struct ShownMember {
     name: String,
-    /// Its leaf in the key tree.
+    /// The number of the member's leaf in the key tree.
     leaf: u32,
-    /// Its SenderID, if it sends requests.
+    /// The SenderID of the member, if the member sends requests.
     sender_id: Option<u8>,
-    /// The IP address that its responses come from, if it listens.
+    /// The source IP address of the member's responses, if the member listens.
     address: Option<String>,
-    /// False for a member that gets each rekey message alone.
+    /// False for a member that gets separate rekey messages.
     checks_signatures: bool,
-    /// The epoch that began when it was admitted.
+    /// The number of the epoch that began when the member was admitted.
     since: u16,
-    /// Its SubjectPublicKeyInfo in hexadecimal digits, in a group with signatures.
+    /// The SubjectPublicKeyInfo of the member in hexadecimal digits, in a group with signatures.
     public_key: Option<String>,
 }
 
@@ -220,23 +221,23 @@ struct ShownController {
     sender_id: u8,
 }
 
-/// The configuration of a group, which stays as it was created.
+/// The configuration of a group, which never changes after the group is created.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "GroupConfiguration")]
 pub(crate) struct ShownConfig {
-    /// The multicast address and the port.
+    /// The multicast address and the port of the group.
     address: String,
     #[schemars(extend("enum" = NAMES))]
     suite: &'static str,
-    /// The number of the group in the header of a response.
+    /// The GroupID in the header of a response.
     group_id: u8,
-    /// The most members.
+    /// Maximum number of members.
     space: u32,
-    /// The most SenderIDs at the same time.
+    /// Maximum number of SenderIDs in use at the same time.
     senders: u16,
-    /// The last epoch.
+    /// The number of the last epoch.
     last_epoch: u16,
-    /// The signatures of records.
+    /// The scheme of the signatures of records.
     #[schemars(extend("enum" = SIGNATURE_NAMES))]
     signature: &'static str,
 }
@@ -255,22 +256,23 @@ impl From<&GroupConfig> for ShownConfig {
 #[schemars(rename = "Group")]
 pub(crate) struct ShownGroup {
     name: String,
-    /// The identity of the group in hexadecimal digits. No other group has it, also after this one is deleted.
+    /// The identity of the group in hexadecimal digits. No other group ever has it, not even after this group is
+    /// deleted.
     identity: String,
     config: ShownConfig,
-    /// The current epoch.
+    /// The number of the current epoch.
     epoch: u16,
-    /// Further epochs.
+    /// The number of epochs that may follow.
     epochs_left: usize,
-    /// Those of them that are for evictions only.
+    /// The number of epochs, of those that may follow, that are reserved for evictions.
     epochs_reserved: usize,
     /// The number of members.
     size: usize,
     /// The number of SenderIDs in use.
     sender_ids: usize,
-    /// Controllers that send to the group.
+    /// Controllers that send requests to the group.
     controllers: Vec<ShownController>,
-    /// Shortages of the group, each with the next step.
+    /// Resources that the group lacks, each with the next step.
     lacks: Vec<String>,
     /// A page of members in the order of their names.
     members: Vec<ShownMember>,
@@ -279,7 +281,7 @@ pub(crate) struct ShownGroup {
 }
 
 impl ShownGroup {
-    /// The group with at most `most` members of a report.
+    /// Shows the group in a report, with at most `most` of its members.
     pub(crate) fn of(name: &str, report: &Report, most: usize) -> Self {
         let members: Vec<_> =
             report.members.iter().take(most).map(|(name, member)| ShownMember::of(name, member)).collect();
@@ -309,11 +311,11 @@ impl ShownGroup {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ListedGroup {
     name: String,
-    /// The current epoch; null if the group cannot be read.
+    /// The number of the current epoch; null if the group cannot be read.
     epoch: Option<u16>,
-    /// Further epochs; null if the group cannot be read.
+    /// The number of epochs that may follow; null if the group cannot be read.
     epochs_left: Option<u16>,
-    /// The warning that few epochs are left, or that the group cannot be read, with the next step.
+    /// A warning that few epochs are left, or that the group cannot be read, with the next step.
     warning: Option<String>,
 }
 
@@ -337,7 +339,7 @@ pub(crate) struct ShownGroups {
     pub(crate) next: Option<String>,
 }
 
-/// The file with which a member is provisioned.
+/// The file with which an operator provisions a member.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "MemberFile")]
 pub(crate) struct ShownFile {
@@ -359,7 +361,7 @@ impl From<&MemberFile> for ShownFile {
 #[schemars(rename = "CreatedGroup")]
 pub(crate) struct Created {
     pub(crate) group: ShownGroup,
-    /// The files of the first members. A repetition of the request gets none.
+    /// The files of the first members. The response to a repeated request does not contain them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) files: Option<Vec<ShownFile>>,
 }
@@ -370,7 +372,7 @@ pub(crate) struct Created {
 pub(crate) struct NewlyAdded {
     pub(crate) member: ShownMember,
     pub(crate) rekeyed: Rekeyed,
-    /// The file of the member. A repetition of the request gets none.
+    /// The file of the member. The response to a repeated request does not contain it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) files: Option<Vec<ShownFile>>,
 }
@@ -379,8 +381,8 @@ pub(crate) struct NewlyAdded {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Rekeyed")]
 pub(crate) struct Rekeyed {
-    /// The epoch.
+    /// The number of the epoch.
     pub(crate) epoch: u16,
-    /// The reason why the operator has to do something for the group, and the next step.
+    /// A warning for the operator if the group needs an action, with the next step.
     pub(crate) warning: Option<String>,
 }

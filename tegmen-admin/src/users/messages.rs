@@ -1,4 +1,4 @@
-//! The bodies of requests and answers about users.
+//! The bodies of requests and responses about users.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,29 +7,29 @@ use serde::{Deserialize, Serialize};
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewUser {
-    /// The name, which is the common name of the certificates: lower-case letters, digits and . - _ @, with a letter or a digit
-    /// first.
+    /// The name, which is the common name of the user's certificates: lower-case letters, digits and . - _ @. The first
+    /// character is a letter or a digit.
     #[schemars(extend("pattern" = "^[a-z0-9][a-z0-9._@-]{0,63}$"))]
     pub(crate) name: String,
-    /// The password. No answer has it.
+    /// The password. No response contains it.
     #[schemars(length(min = 12, max = 128))]
     pub(crate) password: String,
-    /// Seconds of a login; without it 8 hours.
+    /// The duration of a login in seconds; the default is 8 hours.
     #[schemars(range(min = 60, max = 2_592_000))]
     pub(crate) lifetime: Option<u32>,
 }
 
-/// A change of a user. Members that are not given stay as they are.
+/// A change of a user. Members that are missing do not change.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "UserChanges")]
 pub(crate) struct Changed {
-    /// Another password. It ends the logins before.
+    /// The new password. It ends all earlier logins.
     #[schemars(length(min = 12, max = 128))]
     pub(crate) password: Option<String>,
-    /// True disables the user, and ends what the user logged in with.
+    /// True disables the user, and ends the user's certificates and connections.
     pub(crate) disabled: Option<bool>,
-    /// Seconds of later logins.
+    /// The duration of later logins in seconds.
     #[schemars(range(min = 60, max = 2_592_000))]
     pub(crate) lifetime: Option<u32>,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Changed {
 pub(crate) struct ShownUser {
     pub(crate) name: String,
     pub(crate) disabled: bool,
-    /// Seconds of a login.
+    /// The duration of a login in seconds.
     pub(crate) lifetime: u32,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct ShownUsers {
 #[derive(Default, Serialize, JsonSchema)]
 #[schemars(rename = "EndedLogins")]
 pub(crate) struct ShownEnded {
-    /// Number of certificates that were revoked.
+    /// The number of certificates that were revoked.
     pub(crate) certificates: usize,
     /// The connections that were revoked: the name of a delegated device, a space, and EPOCH-NUMBER.
     pub(crate) connections: Vec<String>,

@@ -47,7 +47,8 @@ impl Question {
 /// The answer of the agent.
 #[derive(Debug)]
 pub enum Answer {
-    /// `key IDENTITY KEY SECONDS`: the key in hexadecimal, and the time for which the session may be used, 0 without a limit.
+    /// `key IDENTITY KEY SECONDS`: the key in hexadecimal, and the time in seconds for which the session may be used,
+    /// where 0 means no limit.
     Key {
         /// The session identity.
         identity: String,

@@ -7,9 +7,9 @@ use tegmen_delegation::Status;
 pub struct Contact {
     /// The time of the last successful conversation, in seconds since 1970.
     pub heard: Option<u64>,
-    /// The state of the device at that time.
+    /// The state of the device at the time of the last successful conversation.
     pub status: Option<Status>,
-    /// The failures since then, if there were any.
+    /// The failures since the last successful conversation, if there were any.
     pub unreachable: Option<Unreachable>,
 }
 

@@ -136,7 +136,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// Makes the pending epoch the present one, after the device acknowledged it or opened a session under its key.
     ///
     /// # Errors
-    /// [`DelegationError::NoDevice`], [`DelegationError::NoPending`], [`DelegationError::Changed`] or [`DelegationError::Store`].
+    /// [`DelegationError::NoDevice`], [`DelegationError::NoPending`], [`DelegationError::Changed`] or
+    /// [`DelegationError::Store`].
     pub async fn epoch_begun(&self, name: &str, epoch: NextEpoch) -> Result<(), DelegationError> {
         let device = self.known(name)?;
         let restored = device.state().restored;

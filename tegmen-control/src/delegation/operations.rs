@@ -47,7 +47,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// end at the server at once, and end at the device when the device gets the key.
     ///
     /// # Errors
-    /// [`DelegationError::NoDevice`], [`DelegationError::Audit`], [`DelegationError::Changed`] or [`DelegationError::Store`].
+    /// [`DelegationError::NoDevice`], [`DelegationError::Audit`], [`DelegationError::Changed`] or
+    /// [`DelegationError::Store`].
     pub async fn imprint_again(&self, name: &str, by: &str) -> Result<Secret<PSK_LEN>, DelegationError> {
         let device = self.known(name)?;
         self.audit.is_writable()?;

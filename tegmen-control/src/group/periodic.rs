@@ -34,7 +34,8 @@ pub async fn rekey_periodically<S: Store, C: Crypto>(controller: &Controller<S, 
     }
 }
 
-/// Begins an epoch in the group if its epoch has lasted for `period`. `refused` are the groups whose failure was reported.
+/// Begins an epoch in the group if its epoch has lasted for `period`. `refused` are the groups whose failure was
+/// already reported.
 async fn rekey<S: Store, C: Crypto>(
     controller: &Controller<S, C>,
     group: &str,

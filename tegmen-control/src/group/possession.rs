@@ -1,5 +1,5 @@
-//! Proof of possession: a device that joins a group with signatures shows that it has the private key of its public key (RFC 9594,
-//! section 4.3.1).
+//! Proof of possession: a device that joins a group with signatures proves that it has the private key of its public
+//! key (RFC 9594, section 4.3.1).
 
 use std::time::{Duration, Instant};
 use tegmen_base::crypto::{Crypto, DIGEST_LEN, SignatureScheme, hmac};

@@ -43,8 +43,8 @@ pub struct Claims {
     pub ace_profile: Option<Profile>,
     /// The nonce of the resource server. It proves that the token is fresh.
     pub cnonce: Option<Vec<u8>>,
-    /// Seconds for which the token is valid after its first use, for a resource server without a clock (RFC 9200, section
-    /// 5.10.3).
+    /// Seconds for which the token is valid after its first use, for a resource server without a clock (RFC 9200,
+    /// section 5.10.3).
     pub expires_in: Option<u64>,
 }
 
