@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
-/// Seconds for which an address is remembered from which a user logged in.
+/// Seconds for which an address is remembered after a user logged in from it.
 const REMEMBERED: u64 = 30 * 24 * 3600;
 /// Maximum number of pairs of user and address that are remembered. If there are more, the oldest pair is removed.
 const PAIRS: usize = 4096;

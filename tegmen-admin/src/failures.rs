@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) const MOST: u32 = 10;
 /// Length of the window in seconds.
 const WINDOW: u64 = 60;
-/// Maximum number of addresses or names that are remembered. If there are more, the one whose window began first is
+/// Maximum number of addresses or names that are remembered. If there are more, the entry whose window began first is
 /// removed.
 const REMEMBERED: usize = 4096;
 

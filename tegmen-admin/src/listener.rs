@@ -17,7 +17,7 @@ use tokio_rustls::TlsAcceptor;
 
 /// Maximum number of connections at the same time.
 const CONNECTIONS: usize = 256;
-/// The time after which the connection of a client is closed that reads no sent data.
+/// The time after which a connection is closed if the client reads none of the sent data.
 const STALL: Duration = Duration::from_secs(60);
 /// Maximum time for a TLS handshake, and for the header of a request.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -21,7 +21,7 @@ const KEPT: Duration = Duration::from_secs(24 * 3600);
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Kept {
     pub(crate) status: u16,
-    /// The revision in its entity tag.
+    /// The revision in the entity tag of the answer.
     #[serde(default)]
     pub(crate) revision: Option<u64>,
     pub(crate) body: serde_json::Value,

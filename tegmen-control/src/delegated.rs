@@ -11,7 +11,8 @@
 //!   are those that its operator gave to the server. A scope that the device does not have gives no rights.
 //! * When the server revokes a connection, the connection loses its rights, and its session is closed. Another epoch
 //!   closes the sessions of the previous epoch.
-//! * The device uses the clock of its system. After the server contacts it, it uses the time that the server sent.
+//! * The device uses the clock of its system. After its server contacts the device, the device uses the time that the
+//!   server sent.
 
 mod admitted;
 mod device;

@@ -364,9 +364,9 @@ impl Tokens {
         }
     }
 
-    /// Ends the Security Contexts of tokens that expired [`LINGER`] seconds ago. Returns the rights and the principals
-    /// of the tokens that expired since the last call, so that their observers can be notified. Call it each second.
-    /// `now` is in seconds since 1970.
+    /// Ends the Security Contexts of tokens that expired two seconds ago. Returns the rights and the principals of the
+    /// tokens that expired since the last call, so that their observers can be notified. Call it each second. `now` is
+    /// in seconds since 1970.
     pub fn expire(&self, now: u64) -> Vec<(Principal, Aif)> {
         let mut taken = self.taken();
         for principal in taken.retain(|token| now < token.expires.saturating_add(LINGER)) {

@@ -39,9 +39,9 @@ pub struct Introspector {
 }
 
 impl Introspector {
-    /// Makes a subscriber that asks over the session `server` with the access control server. The subscriber must have
-    /// proved its identity in this session. The runtime must run during the handshakes. A publisher may make the
-    /// requests that the rules `allow` contain, which are written as in the credentials file.
+    /// Makes a subscriber. `server` is a session with the access control server in which the subscriber proved its
+    /// identity. The runtime must run during the handshakes. A publisher may make the requests that the rules `allow`
+    /// contain, which are written as in the credentials file.
     pub fn new(server: Session, runtime: Handle, allow: Vec<String>) -> Self {
         Self { server, runtime, allow: allow.into(), invited: Arc::default() }
     }

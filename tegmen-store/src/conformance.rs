@@ -30,7 +30,7 @@ pub trait Driver {
     /// Ends a store as `kill -9` would end its process.
     fn crash(&self, store: Self::Store);
 
-    /// Lets the time `time` pass for leases.
+    /// Advances the clock for leases by `time`.
     fn pass(&self, time: Duration);
 }
 

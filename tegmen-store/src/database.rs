@@ -9,10 +9,10 @@
 //! state.db.place    a file whose identity the database knows: a new one whenever a lease moves on
 //! ```
 //!
-//! A restored backup is an intact database, so its content does not show that it is old. The file `state.db.place`
-//! shows it. Before an existing lease moves forward, the server creates a new file, the commit names this file, and the
-//! file replaces the old one. Only then may the lease be used. So the newest database names either the file in place or
-//! the file that was about to replace it. A database that names neither is an older version, and is refused.
+//! A restored backup is an intact database, so its content does not show its age. The file `state.db.place` shows the
+//! age. Before an existing lease moves forward, the server creates a new file, the commit names this file, and the file
+//! replaces the old one. Only then may the lease be used. So the newest database names either the file in place or the
+//! file that was about to replace it. A database that names neither is an older version, and is refused.
 //!
 //! Revisions are leased like other numbers. The end of a lease of [`REVISIONS`] is durable, with a new place, before
 //! the first revision of the lease is used. The next process begins after this end. So no revision is used twice, even
@@ -86,7 +86,7 @@ pub struct Options {
     pub files: Arc<dyn Files>,
     /// Minimum number of revisions whose history is kept.
     pub history: u64,
-    /// Pages of 4096 bytes after which SQLite moves the log into the database.
+    /// The number of pages of 4096 bytes in the write-ahead log after which SQLite moves them into the database.
     pub checkpoint_pages: u32,
 }
 
@@ -126,7 +126,7 @@ impl Database {
         Self::open_with(file, Options::default())
     }
 
-    /// Does the same as [`Self::open`], with other options.
+    /// Opens the database as [`Self::open`] does, with other options.
     ///
     /// # Errors
     /// Those of [`Self::open`], and [`StateError::Sealing`] if the database was made with another sealing key.

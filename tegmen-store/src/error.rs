@@ -18,7 +18,7 @@ pub enum StateError {
     Exposed {
         /// The path of the file.
         file: String,
-        /// Its permission bits.
+        /// The permission bits of the file.
         mode: u32,
     },
     /// Another process uses the file.
@@ -37,7 +37,7 @@ pub enum StateError {
         /// The next step.
         way_out: String,
     },
-    /// The tables of the database have the version of another program.
+    /// The tables of the database have a version that this program does not know.
     #[error(
         "{file}: its tables have version {found}, and this program knows those up to {known}: use the program that wrote \
          it, or a newer one"

@@ -472,8 +472,8 @@ pub(crate) struct ShownReachable {
     /// The new device key in hexadecimal digits, which an operator brings to the device.
     #[schemars(extend("pattern" = KEY))]
     key: String,
-    /// The connections that an intruder with the keys of the server can read and open until the device gets the new
-    /// key.
+    /// The connections that have not expired. Until the device gets the new key, an intruder with the keys of the
+    /// server can read their records and resume their sessions.
     connections: Vec<ShownConnection>,
 }
 

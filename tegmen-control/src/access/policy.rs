@@ -1,4 +1,4 @@
-//! Policies: one readable file of rights, with its own tests.
+//! A policy: one readable file of rights, with its own tests.
 //!
 //! ```toml
 //! [[rule]]

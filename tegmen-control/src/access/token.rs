@@ -163,7 +163,7 @@ fn created(response: &TokenResponse) -> Reply {
     Reply::new(Code::CREATED, response.encode())
 }
 
-/// Makes the outcome of a refused request. All refusals that depend on devices have the same bytes as response.
+/// Makes the outcome of a refused request. All refusals that depend on devices have the same bytes in the response.
 fn refuse(reason: Reason, asked: String) -> Outcome {
     let reply = match reason {
         Reason::NotAuthenticated => Reply::error(Code::UNAUTHORIZED, ErrorCode::INVALID_CLIENT),

@@ -29,7 +29,7 @@ use tegmen_store::clock::now_millis;
 use tokio::sync::Notify;
 use zeroize::Zeroizing;
 
-/// Maximum number of sessions that the server has sent and no peer has resumed.
+/// Maximum number of sessions that the server has sent and that have not ended.
 const SESSIONS: usize = 64;
 /// Maximum number of bytes of a ticket of another server that the device keeps.
 const HANDLE: usize = 1024;
@@ -86,7 +86,7 @@ pub(super) struct State {
     pub(super) has_ended: bool,
     /// The sessions that the device must open, each with the server_name to send.
     pub(super) to_open: Vec<(Go, String)>,
-    /// True if the operator was informed that the server uses another device or another epoch.
+    /// True if the operator was informed that the server names another device or another epoch.
     is_reported: bool,
     /// The time from which the next refused session is reported to the operator.
     next_report: Instant,

@@ -16,7 +16,7 @@ struct Entry {
     at: Option<Instant>,
     /// The time before which the device is not contacted again, because it did not answer.
     not_before: Instant,
-    /// The last pause before the server contacted a device again that did not answer.
+    /// The last pause before the server tried again to contact the device.
     pause: Duration,
 }
 

@@ -47,7 +47,7 @@ pub(super) enum Failed {
     /// The response contains no status.
     #[error("the device answers /dlg/st with no status: does its version fit that of the server?")]
     NoStatus,
-    /// The device is in another epoch than it reported.
+    /// The device and the server are in different epochs.
     #[error("the device is in the epoch {device} and the server in the epoch {server}: imprint the device again")]
     OtherEpoch {
         /// The epoch of the device.
@@ -113,7 +113,8 @@ async fn connect(address: SocketAddr, identity: String, key: &DeviceKey, pace: &
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
     /// Opens a session with a device, under the device key of the present epoch. If the device does not accept this
-    /// key, it may have begun the next epoch, and its response was lost. Then this tries the key of the pending epoch.
+    /// key, it may have begun the next epoch although its response was lost. Then this tries the key of the pending
+    /// epoch.
     pub(super) async fn meet(&self, device: &Arc<Device>, pace: &Pace) -> Result<Conversation, Failed> {
         let (address, present, next) = {
             let known = &device.state().known;

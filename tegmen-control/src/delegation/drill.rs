@@ -16,8 +16,8 @@ pub struct Reachable {
     /// The new device key, which an operator brings to the device. Until then the device still accepts the sessions and
     /// tickets of `connections`, and those that the intruder made.
     pub key: Secret<PSK_LEN>,
-    /// The connections that have not expired. An intruder with the keys of the server can read each of them, and can
-    /// open sessions in them.
+    /// The connections that have not expired. An intruder with the keys of the server can read their records, and can
+    /// resume their sessions.
     pub connections: Vec<DelegatedConnection>,
 }
 

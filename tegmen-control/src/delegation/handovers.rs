@@ -40,7 +40,7 @@ impl Waiting {
         Request::Keep(HandedOver { state: self.state.expose(), handle, opens: self.peer.is_some() })
     }
 
-    /// Returns the request after it, which lets the device open the session.
+    /// Returns the request after [`Self::keep`] that lets the device open the session; `None` if the peer opens it.
     pub(super) fn go(&self) -> Option<Request<'_>> {
         let Peer { address, server_name } = self.peer.as_ref()?;
         Some(Request::Go { go: Go { number: self.number, peer: *address }, server_name })
@@ -69,7 +69,7 @@ impl Handovers {
         self.0.push_back(waiting);
     }
 
-    /// Removes and returns the next session of this epoch that has not expired. Other sessions before it are dropped.
+    /// Drops the sessions of other epochs and the expired ones. Then removes and returns the oldest remaining session.
     pub(super) fn take(&mut self, tag: Option<Tag>, now: u64) -> Option<Waiting> {
         self.0.retain(|waiting| Some(waiting.tag) == tag && u64::from(waiting.expires) > now);
         self.0.pop_front()

@@ -9,7 +9,7 @@ use std::ops::Range;
 use tegmen_delegation::MAX_TICKETS;
 use tegmen_store::store::Number;
 
-/// The number of numbers for each purpose in an epoch.
+/// The count of numbers for each purpose in an epoch.
 pub(super) const EACH: u32 = MAX_TICKETS / 2;
 /// The number of numbers that are reserved at once.
 const BLOCK: u32 = 256;

@@ -116,7 +116,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(self)
     }
 
-    /// From now on, gives no session to a peer that authenticates itself with a certificate of this name and one of
+    /// From now on, refuses sessions to a peer that authenticates itself with a certificate of this name and one of
     /// these expiry times, in seconds since 1970. The server that performs the handshakes refuses a revoked certificate
     /// as soon as it has read the list again. This function covers handshakes that began before.
     pub fn refuse_certificates(&self, peer: &str, ends: &[u64]) {

@@ -224,7 +224,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     }
 
     /// Writes the rows of a new group. The last transaction writes the head. If more than one transaction is necessary,
-    /// the mark of a deleted group exists until the last one. So a failed attempt leaves no rows forever.
+    /// the mark of a deleted group exists until the last one. With this mark the rows of a failed attempt can be found
+    /// and deleted.
     async fn write_new(
         &self,
         (name, config): (&str, &GroupConfig),
@@ -928,7 +929,7 @@ impl Step {
     }
 }
 
-/// Adds to a transaction that a row is written, or with `None` deleted.
+/// Adds to a transaction the write of a row, or the deletion of the row if `value` is `None`.
 fn set(transaction: Transaction, key: String, value: Option<Value>) -> Transaction {
     match value {
         Some(value) => transaction.put(key, value),

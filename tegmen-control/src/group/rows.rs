@@ -10,9 +10,9 @@
 //! group/deleted/IDENTITY        nothing; rows of a group that is deleted, or that is not created yet, may be there
 //! ```
 //!
-//! A change writes the head, and for each member that joins or leaves its path and its row, in one transaction. The
-//! newest path through a node has the secret of the node. The secret of a node that no change has replaced is derived
-//! from the seed.
+//! One transaction makes a change. It writes the head, and for each member that joins or leaves, the member's path and
+//! the member's row. The newest path through a node has the secret of the node. The secret of a node that no change has
+//! replaced is derived from the seed.
 
 use super::GroupIdentity;
 use super::config::GroupConfig;

@@ -28,8 +28,7 @@ pub struct Sending {
 }
 
 /// Sends the messages that a controller puts into its [`Outbox`]. First sends the messages of the last change of each
-/// group again. The future never ends, and stops when it is dropped. Only for a controller without an outbox it ends at
-/// once.
+/// group again. The future runs until it is dropped. If the controller has no outbox, the future ends at once.
 ///
 /// If the system does not send a message, the group does not change. An event of the crate `tracing` reports the first
 /// such message, and another event reports when messages are sent again.

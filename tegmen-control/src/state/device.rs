@@ -54,8 +54,8 @@ impl Credential {
         }
     }
 
-    /// Returns the credential of this kind. Returns `None` if the kind is unknown, or if it does not match the presence
-    /// of a digest.
+    /// Returns the credential of this kind. Returns `None` if the kind is unknown, if the kind needs a digest and none
+    /// is given, or if the kind has no digest and one is given.
     pub fn of(kind: &str, digest: Option<[u8; DIGEST_LEN]>) -> Option<Self> {
         Some(match (kind, digest) {
             ("certificate", Some(digest)) => Self::Certificate(digest),

@@ -13,7 +13,7 @@ use tegmen_store::store::{LeaseId, MAX_VALUE};
 use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
 
 /// The time after which session identities get another lease. The next constant is the number of rows after which they
-/// do.
+/// get another one.
 const LEASE_AGE: Duration = Duration::from_secs(600);
 const LEASE_ROWS: u32 = 4096;
 

@@ -113,7 +113,7 @@ pub(super) struct Pattern {
     pub(super) tag: bool,
     /// The text of the word, without `tag:` and `*`.
     pub(super) text: String,
-    /// True if a name or tag matches that begins with the text.
+    /// True if the pattern matches each name or tag that begins with the text.
     pub(super) prefix: bool,
 }
 

@@ -21,7 +21,7 @@ struct Part {
     database: Database,
     /// True if the transactions of this server fail.
     is_cut: Arc<AtomicBool>,
-    /// Calls for changes that are not answered. `None` while such calls are answered.
+    /// The waiting calls for changes while the delivery is stopped; `None` while changes are delivered.
     held: Arc<Mutex<Option<Vec<Promise<Changes>>>>>,
 }
 
