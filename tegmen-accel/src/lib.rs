@@ -71,8 +71,8 @@ pub fn is_accelerated() -> bool {
     false
 }
 
-/// Asks the processor to have all of `place` at hand soon, without waiting for it. Where that cannot be asked it does
-/// nothing.
+/// Asks the processor to load all of `place` into its cache, and does not wait for it. Does nothing on processors other
+/// than x86-64.
 #[inline(always)]
 pub fn prefetch<T>(place: &T) {
     #[cfg(target_arch = "x86_64")]

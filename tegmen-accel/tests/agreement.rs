@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use tegmen_accel::{KeySchedule, open, portable, seal};
 use tegmen_base::crypto::{NotAuthentic, Unsupported};
 
-/// What the crate `ccm` makes of it, where it has the lengths.
+/// Ciphertext and tag that the crate `ccm` computes; `None` if it does not have these lengths.
 fn reference(key: &[u8; 16], nonce: &[u8], aad: &[u8], body: &[u8], tag: usize) -> Option<(Vec<u8>, Vec<u8>)> {
     macro_rules! sealed {
         ($tag:ty, $nonce:ty) => {{

@@ -1,10 +1,10 @@
 //! Byte buffers: two cursors, and one datagram under construction. Nothing here can panic.
 
-/// The input ended before the value did.
+/// The input ends before the value ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Truncated;
 
-/// The output has no room for the value.
+/// The value does not fit the output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Full;
 
@@ -57,7 +57,7 @@ impl<'r> Reader<'r> {
         self.rest.is_empty()
     }
 
-    /// The next `N` bytes, where they lie.
+    /// The next `N` bytes, as a reference to the input.
     #[inline]
     pub fn array_ref<const N: usize>(&mut self) -> Result<&'r [u8; N], Truncated> {
         let (head, rest) = self.rest.split_first_chunk::<N>().ok_or(Truncated)?;
@@ -105,14 +105,14 @@ impl<'r> Reader<'r> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// Reads a length of one byte, and returns as many bytes as it says.
+    /// Reads a length of one byte, and returns the bytes that it counts.
     #[inline]
     pub fn with_len8(&mut self) -> Result<&'r [u8], Truncated> {
         let len = self.u8()?;
         self.take(len.into())
     }
 
-    /// Reads a length of two bytes, and returns as many bytes as it says.
+    /// Reads a length of two bytes, and returns the bytes that it counts.
     #[inline]
     pub fn with_len16(&mut self) -> Result<&'r [u8], Truncated> {
         let len = self.u16()?;
@@ -218,12 +218,12 @@ impl<'t> Writer<'t> {
         copy(self.storage.get_mut(at..).ok_or(Full)?, bytes)
     }
 
-    /// Takes away what was written after the first `len` bytes.
+    /// Removes everything after the first `len` bytes.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
-    /// Writes `bytes`, and lends them where they lie, to be changed.
+    /// Writes `bytes`, and returns the written copy, which the caller can change in place.
     pub fn put_and_lend(&mut self, bytes: &[u8]) -> Result<&mut [u8], Full> {
         let at = self.len;
         self.put(bytes)?;
@@ -237,10 +237,10 @@ impl<'t> Writer<'t> {
     }
 }
 
-/// Room that is written from its end to its front.
+/// A buffer that is written from its end to its front.
 pub struct Headroom<'t> {
     room: &'t mut [u8],
-    /// How much of it is still free.
+    /// Bytes that are still free.
     left: usize,
     full: bool,
 }
@@ -265,7 +265,7 @@ impl<'t> Headroom<'t> {
         }
     }
 
-    /// Puts bytes in front, one by one: for the few of a field that is less than a call.
+    /// Puts bytes in front, one by one: for short fields, where a call to copy them costs more.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn put(&mut self, bytes: &[u8]) {
@@ -289,7 +289,7 @@ impl<'t> Headroom<'t> {
     /// Bytes that are still free.
     ///
     /// # Errors
-    /// [`Full`] if not everything had room.
+    /// [`Full`] if something did not fit.
     pub const fn finish(self) -> Result<usize, Full> {
         if self.full { Err(Full) } else { Ok(self.left) }
     }
@@ -324,7 +324,7 @@ impl Span {
     }
 }
 
-/// A datagram under construction, with room in front for headers and behind for tags.
+/// A datagram under construction, with free bytes in front for headers and behind for tags.
 #[derive(Debug)]
 pub struct Frame<'t> {
     storage: &'t mut [u8],
@@ -365,13 +365,13 @@ impl<'t> Frame<'t> {
         (self.start, self.end)
     }
 
-    /// Splits the frame at the byte `at`. Returns the bytes before it, with all the room before them, and the bytes
-    /// from there on.
+    /// Splits the frame at the byte `at`. Returns the bytes before `at`, with all free bytes in front of them, and the
+    /// bytes from `at` to the end of the frame.
     pub fn split(&mut self, at: usize) -> Option<(&mut [u8], &mut [u8])> {
         self.storage.get_mut(..self.end)?.split_at_mut_checked(self.start.checked_add(at)?)
     }
 
-    /// Takes in `len` bytes behind, as they are; these bytes.
+    /// Extends the frame by the next `len` bytes of the storage, without a change of them, and returns these bytes.
     ///
     /// # Errors
     /// [`Full`] if the storage ends.
@@ -394,7 +394,8 @@ impl<'t> Frame<'t> {
         Ok(())
     }
 
-    /// Takes in `before` bytes in front and `behind` bytes behind, as they are; all bytes of the frame.
+    /// Extends the frame by `before` bytes in front and `behind` bytes behind, without a change of them. Returns all
+    /// bytes of the frame.
     ///
     /// # Errors
     /// [`Full`] if the storage does not have as many bytes; the frame does not change.
@@ -432,7 +433,7 @@ impl<'t> Frame<'t> {
             self.storage.get_mut(self.start..).and_then(|room| room.get_mut(..len.max(tail.wrapping_add(moved))));
         let room = room.ok_or(Full)?;
         // Byte by byte, from the end that is not written over: `copy_within` would bring a place that can panic into a
-        // mote's image, and what is moved is short or was long in coming.
+        // mote's image, and the moved bytes are few, or took longer to arrive than to move.
         let mut shift = |i: usize| {
             if let (Some(from), Some(to)) = (tail.checked_add(i), new_tail.checked_add(i))
                 && let Some(byte) = room.get(from).copied()

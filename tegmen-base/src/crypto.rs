@@ -242,7 +242,7 @@ pub trait Crypto {
     /// Fills `out` with unpredictable bytes from the provider's seeded generator.
     fn random(&mut self, out: &mut [u8]);
 
-    /// Tells a key log (RFC 9850) the master secret of a new session; does nothing unless the provider was asked to.
+    /// Writes the master secret of a new session to a key log (RFC 9850). Does nothing if the provider has no key log.
     ///
     /// Anyone who can read the log can decrypt the traffic. Use it only for debugging.
     fn key_log(&mut self, client_random: &[u8; 32], master_secret: &[u8; 48]) {

@@ -47,14 +47,14 @@ impl<const N: usize> fmt::Debug for Secret<N> {
     }
 }
 
-/// Compares two tags, cookies or verify data without telling by time where they differ.
+/// Compares two tags, cookies or verify data in a time that does not depend on the place where they differ.
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 pub fn same(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
         return false;
     }
     let mut difference = 0;
-    // Nothing may be known of it before the last byte was looked at.
+    // The compiler must not use the difference before the last byte is compared.
     for (a, b) in a.iter().zip(b) {
         difference |= a ^ b;
         optimization_barrier(&difference);

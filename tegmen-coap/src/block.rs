@@ -74,8 +74,8 @@ impl MessageRef<'_> {
         self.option(number).map(Block::read).transpose()
     }
 
-    /// A fingerprint of what makes two requests parts of one operation: method, options of the cache key but for the
-    /// Block options, and Request-Tag (RFC 7959, section 2.5; RFC 9175, section 3.3).
+    /// A fingerprint that all requests of one operation share. It covers the method, the options of the cache key
+    /// except the Block options, and Request-Tag (RFC 7959, section 2.5; RFC 9175, section 3.3).
     pub fn operation(&self) -> u64 {
         let mut hash = Fnv::EMPTY;
         hash.add(&[self.code().0]);
@@ -148,8 +148,8 @@ impl Assembly {
     /// Takes the next block, of `len` bytes, of a body of at most `limit` bytes. The first block starts a new body.
     ///
     /// # Errors
-    /// 4.00 if a block that is not the last has another length than it says, 4.08 if it does not follow the previous one,
-    /// 4.13 if the body becomes longer than `limit`.
+    /// 4.00 if the block is longer than the size in its option, or shorter and not the last; 4.08 if it does not follow
+    /// the previous one; 4.13 if the body becomes longer than `limit`.
     pub fn accept(&mut self, block: Block, len: usize, limit: usize) -> Result<Step, Code> {
         if block.number == 0 {
             self.len = 0;

@@ -61,17 +61,17 @@ impl Code {
     pub const UNSUPPORTED_CONTENT_FORMAT: Self = Self::new(4, 15);
     /// 4.22: the change is understood and cannot be done (RFC 8132).
     pub const UNPROCESSABLE_ENTITY: Self = Self::new(4, 22);
-    /// 4.29: wait for as long as Max-Age says (RFC 8516).
+    /// 4.29: the client must wait for the time in Max-Age (RFC 8516).
     pub const TOO_MANY_REQUESTS: Self = Self::new(4, 29);
     /// 5.00.
     pub const INTERNAL_SERVER_ERROR: Self = Self::new(5, 0);
     /// 5.01.
     pub const NOT_IMPLEMENTED: Self = Self::new(5, 1);
-    /// 5.02: what a proxy asked failed.
+    /// 5.02: the server that a proxy asked failed.
     pub const BAD_GATEWAY: Self = Self::new(5, 2);
     /// 5.03: later, perhaps.
     pub const SERVICE_UNAVAILABLE: Self = Self::new(5, 3);
-    /// 5.04: what a proxy asked did not answer.
+    /// 5.04: the server that a proxy asked did not answer.
     pub const GATEWAY_TIMEOUT: Self = Self::new(5, 4);
     /// 5.05: this is no proxy.
     pub const PROXYING_NOT_SUPPORTED: Self = Self::new(5, 5);

@@ -100,7 +100,7 @@ impl<'a> MessageRef<'a> {
     /// Reads a datagram.
     ///
     /// # Errors
-    /// [`Malformed`], which says whether a Reset is due.
+    /// [`Malformed`], which shows whether a Reset is due.
     pub fn parse(datagram: &'a [u8]) -> Result<Self, Malformed> {
         let (&[first, code, id0, id1], rest) = datagram.split_first_chunk::<HEADER_LEN>().ok_or(Malformed::NotCoap)?;
         if first >> 6 != VERSION {

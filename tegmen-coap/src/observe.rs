@@ -75,8 +75,8 @@ impl Observation {
         self.number
     }
 
-    /// True if the next notification is to be confirmable: after `most` that were not, for only an acknowledgement
-    /// tells that the client is still there (RFC 7641, section 4.5).
+    /// True if the next notification must be confirmable: after `most` notifications that were not. Only an
+    /// acknowledgement shows that the client still exists (RFC 7641, section 4.5).
     pub const fn confirm(&mut self, most: u8) -> bool {
         let confirm = self.unconfirmed >= most;
         self.unconfirmed = if confirm { 0 } else { self.unconfirmed.wrapping_add(1) };

@@ -62,7 +62,7 @@ impl OptionNumber {
     pub const ECHO: Self = Self(252);
     /// Responses that the client does not want (RFC 7967).
     pub const NO_RESPONSE: Self = Self(258);
-    /// Tells the blocks of one request body from those of another (RFC 9175, section 3).
+    /// Distinguishes the blocks of one request body from those of another (RFC 9175, section 3).
     pub const REQUEST_TAG: Self = Self(292);
     /// The hash of a request that several clients send with the same bytes (draft-ietf-core-cacheable-oscore-02, section 3.3).
     pub const REQUEST_HASH: Self = Self(548);
@@ -116,7 +116,7 @@ pub fn find(run: &[u8], wanted: OptionNumber) -> Option<&[u8]> {
     }
 }
 
-/// A number that does not fit the four bits that say so.
+/// Reads a delta or a length that does not fit its four bits: 13 announces one byte more, 14 announces two.
 fn read_extended(reader: &mut Reader<'_>, nibble: u8) -> Result<u16, Truncated> {
     match nibble {
         13 => Ok(u16::from(reader.u8()?).wrapping_add(13)),

@@ -23,13 +23,13 @@ impl Probing {
         Self { next: Instant::AT_ONCE }
     }
 
-    /// A message of `len` bytes is sent that is not confirmable, and that is no response to what came.
+    /// Records that a message of `len` bytes is sent that is not confirmable and does not respond to a message.
     pub fn sent(&mut self, now: Instant, len: usize) {
         let seconds = (len as u64).div_ceil(PROBING_RATE.into());
         self.next = self.next.max(now).after(Duration::from_secs(seconds));
     }
 
-    /// The endpoint said something: it is there, and may be sent the next at once.
+    /// Records that a message of the endpoint arrived: the next message may be sent to it at once.
     pub const fn heard(&mut self) {
         self.next = Instant::AT_ONCE;
     }

@@ -192,8 +192,8 @@ pub trait ExchangeStorage {
     /// Returns the newest reply to this peer; empty if it is not kept any more.
     fn last_reply<'s>(&'s self, now: Instant, peer: &'s Self::Peer) -> &'s [u8];
 
-    /// Returns a place for an exchange that we begin, which the caller fills. `message` is kept if it may have to be sent
-    /// again; else it is empty.
+    /// Returns a place for an exchange that we begin, which the caller fills. `message` is kept for retransmission, and
+    /// is empty if it is never sent again.
     ///
     /// # Errors
     /// [`Busy`]; nothing is kept.

@@ -8,13 +8,13 @@ use tegmen_base::time::{Duration, Instant};
 /// The headers before the payload of a flooded frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// Hops that it may still take.
+    /// Hops that the frame may still take.
     pub hops_left: u8,
     /// The originator of the frame.
     pub originator: LinkAddress,
-    /// Whom it is for; usually everybody.
+    /// The destination of the frame; usually the broadcast address.
     pub destination: LinkAddress,
-    /// The originator's number for it.
+    /// The number that the originator gave the frame.
     pub sequence: u8,
 }
 
@@ -118,7 +118,7 @@ pub(crate) const MEMORY: Duration = Duration::from_secs(10);
 const BC0: u8 = 0x50;
 const ORIGINATOR_SHORT: u8 = 0x20;
 const FINAL_SHORT: u8 = 0x10;
-/// As many hops, or more: they stand in a byte of their own.
+/// At this number of hops and above, the number has a byte of its own.
 const DEEP: u8 = 0xf;
 
 #[cfg(test)]

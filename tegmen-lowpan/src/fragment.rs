@@ -42,7 +42,7 @@ impl<'p> Fragments<'p> {
         Ok(Self { packet: payload, headers: Compressed::NONE, tag, sent: None })
     }
 
-    /// Frames that it will take, if each has this room for payload.
+    /// Number of frames for the rest of the packet, if each frame holds `room` bytes of payload.
     pub fn count(&self, room: usize) -> usize {
         let mut rest = self.clone();
         let mut out = [0; frame::MAX_LEN];
@@ -56,7 +56,7 @@ impl<'p> Fragments<'p> {
     /// Writes the payload of the next frame, of at most `room` bytes; `None` when all was sent.
     ///
     /// # Errors
-    /// [`Full`] if the room cannot hold the compressed headers, or `out` not the room.
+    /// [`Full`] if `room` bytes cannot hold the compressed headers, or if `out` is too short for the payload.
     pub fn next_frame<'t>(&mut self, room: usize, out: &'t mut [u8]) -> Result<Option<&'t [u8]>, Full> {
         let headers = self.headers.bytes();
         let replaces = self.headers.replaces;
@@ -100,7 +100,8 @@ impl<'p> Fragments<'p> {
 
 /// Packets that are being put together: at most `SLOTS` at a time, each of at most `BYTES` bytes.
 ///
-/// Who comes when all slots are taken displaces the oldest: a sender that never ends its packets cannot keep others out.
+/// A packet that begins while all slots are taken displaces the oldest: a sender that never ends its packets cannot
+/// exclude others.
 #[derive(Debug)]
 pub struct Reassembly<const SLOTS: usize, const BYTES: usize> {
     slots: [Slot<BYTES>; SLOTS],
@@ -334,7 +335,7 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         Ok(index)
     }
 
-    /// A free slot, or else the oldest; it is empty now.
+    /// Returns the index of a free slot, or of the oldest if none is free. Empties the slot.
     fn free(&mut self, now: Instant) -> usize {
         let age = |slot: &Slot<BYTES>| if slot.since == Instant::NEVER { u64::MAX } else { age(now, slot.since) };
         let oldest = self.slots.iter().enumerate().max_by_key(|(_, slot)| age(slot)).map_or(0, |(index, _)| index);
@@ -372,7 +373,7 @@ pub enum FragmentError {
     Dispatch(u8),
     /// The compressed headers of the packet are refused.
     Headers(iphc::HeaderError),
-    /// The packet is longer than there is room for.
+    /// The packet is longer than a slot.
     TooLong,
     /// The fragment overlaps other fragments of its packet, or exceeds the packet.
     Contradicts,

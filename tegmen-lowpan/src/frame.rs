@@ -264,7 +264,7 @@ impl<'r> Frame<'r> {
 /// Writes a frame around `payload`, FCS included.
 ///
 /// # Errors
-/// [`Full`] if it is longer than [`MAX_LEN`] or than the room.
+/// [`Full`] if the frame is longer than [`MAX_LEN`] or than `out`.
 pub fn write<'t>(header: &Header, payload: &[u8], out: &'t mut [u8]) -> Result<&'t mut [u8], Full> {
     let room = out.len().min(MAX_LEN);
     let mut writer = Writer::new(out.get_mut(..room).ok_or(Full)?);

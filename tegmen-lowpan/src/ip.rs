@@ -11,7 +11,7 @@ pub struct Datagram<'r> {
     /// `remote` sent it, and is never a group; `local` is its destination, which may be another node: the caller
     /// compares.
     pub path: Path,
-    /// The payload, to be opened where it lies.
+    /// The payload, which the caller can decrypt in place.
     pub payload: &'r mut [u8],
 }
 
@@ -86,7 +86,7 @@ pub fn headers(path: &Path, hop_limit: u8, payload: &[u8]) -> Result<[u8; HEADRO
     header.u16(len)?;
     let sum = Sum::of_pseudo_header(&local.ip, &remote.ip, len);
     let sum = sum.add_word(local.port).add_word(remote.port).add_word(len).add(payload).folded();
-    // A checksum of zero would say that there is none (RFC 768).
+    // A checksum of zero means that there is none (RFC 768).
     header.u16(if sum == u16::MAX { u16::MAX } else { !sum })?;
     Ok(headers)
 }

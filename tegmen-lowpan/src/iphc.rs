@@ -6,12 +6,12 @@
 use super::frame::LinkAddress;
 use tegmen_base::buf::{Full, Reader, Truncated, Writer};
 
-/// Both ends of the way that a packet takes over the link: what elided addresses are made from.
+/// The link addresses of the sender and the receiver of a frame. Elided IPv6 addresses are made from them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Hop {
     /// The sender of the frame.
     pub source: LinkAddress,
-    /// Whom it is for.
+    /// The destination of the frame.
     pub destination: LinkAddress,
 }
 
@@ -163,7 +163,7 @@ fn udp_len_is_implied(payload: &[u8]) -> bool {
     header.take(4).is_ok() && header.u16().is_ok_and(|len| usize::from(len) == payload.len()) && header.u16().is_ok()
 }
 
-/// How an address is written.
+/// The form in which an address is written: its mode, its context, and the bytes that are not elided.
 struct Choice {
     /// SAC and SAM, or M, DAC and DAM.
     mode: u16,

@@ -19,7 +19,7 @@ impl Route {
         Self { prefix: ip, len: 128, next_hop }
     }
 
-    /// The way to everybody for whom there is no other.
+    /// The way to each node for which there is no other route.
     pub const fn default(next_hop: LinkAddress) -> Self {
         Self { prefix: [0; 16], len: 0, next_hop }
     }
@@ -57,11 +57,11 @@ pub enum Decision {
     Deliver,
     /// The packet goes to this neighbour; its hop limit is decremented.
     Forward(LinkAddress),
-    /// Nobody knows the way.
+    /// No route covers the destination.
     NoRoute,
     /// The hop limit of the packet is exhausted.
     HopLimit,
-    /// The bytes are not an IPv6 packet, or the packet may not leave its link.
+    /// The bytes are not an IPv6 packet, or the packet must not leave its link.
     NotForwarded,
 }
 

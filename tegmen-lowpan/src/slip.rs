@@ -28,7 +28,7 @@ pub fn encode<'f>(frame: impl IntoIterator<Item = &'f u8>) -> impl Iterator<Item
 /// Writes the bytes that carry `frame` over the line.
 ///
 /// # Errors
-/// [`Full`] if they do not fit; [`max_encoded_len`] tells what always does.
+/// [`Full`] if they do not fit. [`max_encoded_len`] gives a length that is always sufficient.
 pub fn write(frame: &[u8], out: &mut Writer<'_>) -> Result<(), Full> {
     encode(frame).try_for_each(|byte| out.u8(byte))
 }
@@ -47,7 +47,7 @@ pub struct Decoder<'b> {
 pub struct Dropped {
     /// Longer than the decoder's storage.
     pub oversized: u32,
-    /// An escape byte stood before a byte that it cannot escape.
+    /// An escape byte preceded a byte that it cannot escape.
     pub malformed: u32,
 }
 
@@ -137,7 +137,7 @@ pub struct Start {
     pub seed: Secret<32>,
     /// The mote's own IPv6 address.
     pub ip: [u8; 16],
-    /// Whom to contact, for a mote that is a client.
+    /// The peer that the mote contacts, if the mote is a client.
     pub peer: Option<Address>,
 }
 

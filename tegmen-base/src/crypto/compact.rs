@@ -226,7 +226,7 @@ fn ccm(
     Ok(())
 }
 
-/// Adds the bytes of `from` to those of `to`, in the field of AES, as far as there are both.
+/// Adds the bytes of `from` to those of `to`, in the field of AES. The shorter of the two limits the number of bytes.
 #[inline(never)]
 fn add(to: &mut [u8], from: &[u8]) {
     let len = to.len().min(from.len());
@@ -254,7 +254,7 @@ impl Block {
     }
 }
 
-/// What a block becomes in rounds: one word for a column, the first row in the lowest byte.
+/// The state of AES during the rounds: one word for each column, with the first row in the lowest byte.
 type State = [u32; 4];
 
 #[inline(always)]
@@ -347,7 +347,7 @@ fn substitute(a: u32, b: u32, c: u32, d: u32) -> u32 {
     column(a) & 0xff | (column(b >> 8) & 0xff) << 8 | (column(c >> 16) & 0xff) << 16 | column(d >> 24) << 24
 }
 
-/// What SubBytes and MixColumns make of a byte of the last row; the other rows are rotations of it.
+/// The result of SubBytes and MixColumns for each byte of the last row; those of the other rows are rotations of it.
 ///
 /// The low byte is the S-box itself. Computed from its definition (FIPS 197, section 5.1.1).
 #[expect(clippy::indexing_slicing, reason = "computed by the compiler, which would say so")]

@@ -118,7 +118,7 @@ impl<const LEN: usize> Running<LEN> {
         self.digest()
     }
 
-    /// Writes as much of the digest as `out` has room for, without a copy of the hash. Reset the hash afterwards.
+    /// Fills `out` with the first bytes of the digest, without a copy of the hash. Reset the hash afterwards.
     pub(crate) fn finish_into<C: Crypto>(&mut self, out: &mut [u8]) {
         self.complete::<C>();
         put(out, &self.state);
@@ -154,7 +154,7 @@ impl<const LEN: usize> Running<LEN> {
         digest
     }
 
-    /// Adds a pad of HMAC to the key that stands in the block, and hashes that.
+    /// Adds a pad of HMAC to the key in the block, and hashes the block.
     #[inline(never)]
     fn pad<C: Crypto>(&mut self, pad: u32) {
         for word in self.block.as_chunks_mut::<4>().0 {
@@ -177,7 +177,7 @@ impl<const LEN: usize> Default for Running<LEN> {
     }
 }
 
-/// Writes as much of a state as `out` has room for.
+/// Fills `out` with the first bytes of a state.
 #[inline(never)]
 fn put(out: &mut [u8], state: &[u32; 8]) {
     let mut words = state.iter();
@@ -248,7 +248,7 @@ impl<const LEN: usize> Hmac<LEN> {
         code
     }
 
-    /// Writes as much of the code of a message as `out` has room for.
+    /// Fills `out` with the first bytes of the code of a message.
     pub fn mac_into<C: Crypto>(&self, message: &[&[u8]], out: &mut [u8]) {
         let mut hash = Running::<LEN>::none();
         self.run::<C>(&mut hash, &[], message);
