@@ -48,11 +48,12 @@ pub enum BadParameters {
 /// One end of a security context: 112 bytes.
 pub type Context = SecurityContext<AsItIs>;
 
-/// One end of a security context, whose messages name the ID Context as `N` does: a [`Context`], or a
-/// `RederivableContext`.
+/// One end of a security context: a [`Context`], or a `RederivableContext`. `N` is the form in which its messages name
+/// the ID Context.
 ///
-/// Its numbers come from a [`Lease`]. What the other end has used is known by a [`ReplayWindow`]; after a power cut it
-/// is not, and then requests are answered with a challenge until one repeats it (RFC 8613, appendix B.1.2).
+/// Its numbers come from a [`Lease`]. A [`ReplayWindow`] records the numbers that the other end has used. After a
+/// power cut the window is lost; then requests are answered with a challenge until one repeats it (RFC 8613, appendix
+/// B.1.2).
 #[repr(C)]
 pub struct SecurityContext<N: Naming> {
     /// The numbers of our messages.
@@ -62,7 +63,7 @@ pub struct SecurityContext<N: Naming> {
     pub(super) recipient_id: Id,
     pub(super) sender_key: Secret<KEY_LEN>,
     pub(super) recipient_key: Secret<KEY_LEN>,
-    /// At the end, if it is shorter. In this order of fields it lies where a mote can load words.
+    /// A shorter one is at the end of the array. The order of the fields aligns it, so that a mote can load words.
     pub(super) common_iv: [u8; MAX_NONCE],
     pub(super) aead: Aead,
     /// One more than the length of the ID Context; 0 if there is none.
@@ -189,7 +190,7 @@ impl<N: Naming> SecurityContext<N> {
         option.kid == Some(self.recipient_id.as_bytes()) && id_context
     }
 
-    /// The kid context of a message of ours; `wrapped` is room for one that is not the ID Context itself.
+    /// The kid context of a message of ours; `wrapped` is a buffer for one that is not the ID Context itself.
     #[inline]
     pub(super) fn kid_context<'a>(&'a self, wrapped: &'a mut N::Wrapped) -> Option<&'a [u8]> {
         self.naming.kid_context(self.id_context(), wrapped)
@@ -201,8 +202,8 @@ impl<N: Naming> SecurityContext<N> {
         self.naming.is_meant_by(self.id_context(), kid_context)
     }
 
-    /// What a message is encrypted with that is, or answers, the request `request`: with the nonce of number `own` of the
-    /// end `id`, or else with that of the request.
+    /// The inputs to the encryption of a message that is, or answers, the request `request`. The nonce is that of
+    /// number `own` of the end `id`; without `own` it is that of the request.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(super) fn inputs(&self, id: &Id, own: Option<&PartialIv>, request: (&Id, &PartialIv)) -> Inputs {

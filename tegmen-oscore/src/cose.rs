@@ -12,8 +12,8 @@ pub(super) const MAX_TAG: usize = 16;
 
 /// An AEAD algorithm of COSE (RFC 9053, section 4), all with keys of 128 bits.
 ///
-/// Its value is the number in the registry of COSE, with two bits above that say the lengths: a mote computes them, it has
-/// no tables.
+/// Its value is the number in the registry of COSE, with two bits above it that give the lengths: a mote computes them,
+/// and has no tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum Aead {
@@ -108,13 +108,14 @@ impl Nonce {
     }
 }
 
-/// What a message is encrypted and authenticated with, besides the key.
+/// The inputs to the encryption and authentication of a message, in addition to the key.
 pub(super) struct Inputs {
     nonce: Nonce,
     aad: Cbor<AAD_LEN>,
 }
 
-/// Longest additional authenticated data, and a little room for words.
+/// Length of the longest additional authenticated data, and some bytes more, because [`Cbor::padded`] writes whole
+/// words.
 const AAD_LEN: usize = 36;
 
 impl Inputs {
@@ -188,7 +189,7 @@ impl<const MAX_LEN: usize> Cbor<MAX_LEN> {
         self.push(value);
     }
 
-    /// A byte string (major type 2) of less than 256 bytes; of less than 24 where there is no room for more.
+    /// A byte string (major type 2) of less than 256 bytes; of less than 24 if `MAX_LEN` is [`AAD_LEN`] or less.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(super) fn string(&mut self, value: &[u8]) {
         if MAX_LEN > AAD_LEN && value.len() >= 24 {

@@ -123,7 +123,8 @@ impl<'a> OscoreOption<'a> {
         Ok(Self { partial_iv, kid_context, kid, group })
     }
 
-    /// Writes the value in front of what was written; a context ID longer than a byte can tell has no place.
+    /// Writes the value in front of the bytes that are written already. The kid context has at most 255 bytes, because
+    /// one byte holds its length.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(super) fn write(&self, headroom: &mut Headroom<'_>) {

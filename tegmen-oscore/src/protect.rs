@@ -22,7 +22,7 @@ impl<N: Naming> SecurityContext<N> {
     /// code, the tag. As many as are needed of them must be free in front of the message, the tag's after it.
     pub const OVERHEAD: usize = 2 + max_len(N::MAX_KID_CONTEXT) + 5 + 2 + MAX_TAG;
 
-    /// Protects the request in `frame`. What is sent again is these same bytes; a second call would use a second number.
+    /// Protects the request in `frame`. A retransmission sends the same bytes; a second call would use a second number.
     ///
     /// # Errors
     /// [`ProtectError`]; after [`ProtectError::LeaseSpent`], [`ProtectError::Exhausted`] and [`ProtectError::Malformed`] the frame is as it was.
@@ -78,8 +78,8 @@ impl<N: Naming> SecurityContext<N> {
         self.protect_response(crypto, request, None, frame)
     }
 
-    /// Puts the message in `frame` inside of another, and encrypts it with `number` or else with that of the request that
-    /// it answers.
+    /// Puts the message in `frame` inside an outer message, and encrypts it with `number`; without one, with the number
+    /// of the request that it answers.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn seal<C: Crypto>(
@@ -127,12 +127,12 @@ pub(super) fn build_challenge<C: Crypto>(
     Ok(())
 }
 
-/// What protecting needs to know of a message.
+/// The properties of a message that protection depends on.
 pub(super) struct Plain {
     pub(super) code: Code,
     /// Bytes of header and token.
     head_len: usize,
-    /// Bytes of the options, if there may be any among them that go outside.
+    /// Bytes of the options, if some of them may belong outside; otherwise 0.
     options_len: usize,
     observe: bool,
 }
@@ -213,7 +213,7 @@ pub(super) fn enclose<'f>(
 #[cfg_attr(target_pointer_width = "64", inline)]
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 fn write_outer_options(outer: &mut Headroom<'_>, mut options: &[u8], oscore: &OscoreOption<'_>) {
-    // An option's header tells how far its number is from that of the previous one, which comes next here.
+    // The header of an option has the distance from the number of the previous option, which comes next here.
     let (mut behind, mut len, mut written) = (0u16, 0, false);
     loop {
         let (number, value) = match last_outside(options) {

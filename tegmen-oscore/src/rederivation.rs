@@ -149,9 +149,9 @@ impl RederivableContext {
         Ok(context)
     }
 
-    /// Takes response #1, which has a kid context: what is inside, and the context for request #2 and everything after it.
-    /// Its [ID Context](Self::id_context) and the end of a lease are to be kept before anything is sent under it, and it
-    /// is [settled](Self::settle) when something came back.
+    /// Takes response #1, which has a kid context. Returns the inner message, and the context for request #2 and
+    /// everything after it. Keep its [ID Context](Self::id_context) and the end of a lease before you send anything
+    /// under it. [Settle](Self::settle) it when a message under it arrives.
     ///
     /// # Errors
     /// [`UnprotectError`]; the true response may still come, `pending` is as it was.
@@ -192,14 +192,15 @@ impl RederivableContext {
         Ok((context.map_err(|_| UnprotectError::UnknownContext)?, message))
     }
 
-    /// Something came back under this context: requests need not name it any more.
+    /// Records that a message arrived under this context: requests need not name it any more.
     pub fn settle(&mut self) {
         if self.naming == Rederivable::Wrapped {
             self.naming = Rederivable::Omitted;
         }
     }
 
-    /// False from a derivation until something came back: requests have a kid context, and response #1, too.
+    /// False from a derivation until a message arrives under the context. Until then requests have a kid context, and
+    /// so has response #1.
     pub fn is_settled(&self) -> bool {
         self.naming != Rederivable::Wrapped
     }
@@ -215,7 +216,7 @@ fn wrap<'a>(bytes: &[u8], WrappedId(room): &'a mut WrappedId) -> Option<&'a [u8]
     room.get(..written)
 }
 
-/// The bytes of a CBOR byte string, of which there is nothing before or behind, in the shortest form.
+/// The bytes of a CBOR byte string in its shortest form, with nothing before or after it.
 fn unwrap(kid_context: &[u8]) -> Option<&[u8]> {
     let (len, bytes) = match kid_context {
         [head @ 0x40..=0x57, bytes @ ..] => (head & 0x1f, bytes),
@@ -232,10 +233,11 @@ pub struct Offers(Secret<DIGEST_LEN>);
 /// The purpose of a request with another ID Context.
 #[derive(Debug)]
 pub enum Rederived<'r> {
-    /// Request #1: to be answered with [`Offers::answer`]. What it asks is not for the application, since it may be a replay.
+    /// Request #1, which [`Offers::answer`] answers. Do not deliver it to the application: it may be a replay.
     First(FirstRequest),
-    /// Request #2, fresh, and the context that takes the place of the previous one: its [ID Context](SecurityContext::id_context) and
-    /// the end of a lease are to be kept before anything is delivered, and new [`Offers`] to be drawn.
+    /// Request #2, fresh, and the context that replaces the previous one. Keep its [ID
+    /// Context](SecurityContext::id_context) and the end of a lease before you deliver anything, and draw new
+    /// [`Offers`].
     Second(RederivableContext, MessageRef<'r>, RequestNonce),
 }
 
@@ -287,7 +289,7 @@ impl Offers {
         Self(key)
     }
 
-    /// Decrypts a request where it lies, if its kid context is one of this procedure.
+    /// Decrypts a request in place, if its kid context is one of this procedure.
     ///
     /// # Errors
     /// [`UnprotectError`].

@@ -98,7 +98,8 @@ fn message(code: Code, options: &[(OptionNumber, &[u8])], payload: &[u8]) -> Vec
     frame.bytes().to_vec()
 }
 
-/// Puts `bytes` into a frame with room around, and what `protect` makes of them.
+/// Puts `bytes` into a frame with free bytes on both sides, and calls `protect`. Returns the bytes of the frame then,
+/// and the result of the call.
 fn in_frame<T>(
     bytes: &[u8],
     protect: impl FnOnce(&mut Frame<'_>) -> Result<T, ProtectError>,
@@ -114,7 +115,7 @@ fn request(client: &mut Context, crypto: &mut impl Crypto, bytes: &[u8]) -> (Vec
     in_frame(bytes, |frame| client.protect_request(crypto, frame)).unwrap()
 }
 
-/// What a message says, without its type and Message ID.
+/// The code, the options and the payload of a message.
 type Said = (Code, Vec<(OptionNumber, Vec<u8>)>, Vec<u8>);
 
 fn said(message: &MessageRef<'_>) -> Said {

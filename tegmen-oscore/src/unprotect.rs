@@ -185,11 +185,11 @@ impl From<NotAuthentic> for UnprotectError {
 }
 
 impl<N: Naming> SecurityContext<N> {
-    /// Decrypts a request where it lies. The number is looked for in the window before, and put into it only after the
-    /// tag proved right.
+    /// Decrypts a request in place. Refuses a number that the window contains, and adds the number to the window only
+    /// after the tag is verified.
     ///
     /// # Errors
-    /// [`UnprotectError`]; nothing of the context has then changed, unless the message was authentic and malformed inside.
+    /// [`UnprotectError`]; the context is then unchanged, unless the message was authentic and malformed inside.
     #[inline(never)]
     pub fn unprotect_request<'r, C: Crypto>(
         &mut self,
@@ -223,9 +223,10 @@ impl<N: Naming> SecurityContext<N> {
         Ok(Unprotected::Fresh(*message, RequestNonce(binding)))
     }
 
-    /// Decrypts the response to `pending` where it lies. A response under the request's nonce is taken once, notifications
-    /// by rising number (RFC 8613, sections 7.4.1 and 8.4). Behind a notification with a number one without is older
-    /// (section 4.1.3.5.2), and is taken only if it ends the observation: an error, or a response without Observe.
+    /// Decrypts the response to `pending` in place. A response under the request's nonce is accepted once;
+    /// notifications are accepted by rising number (RFC 8613, sections 7.4.1 and 8.4). After a notification with a
+    /// number, one without a number is older (section 4.1.3.5.2). It is accepted only if it ends the observation: an
+    /// error, or a response without Observe.
     ///
     /// # Errors
     /// [`UnprotectError`]; the true response may still come, `pending` is as it was.
@@ -246,7 +247,7 @@ impl<N: Naming> SecurityContext<N> {
         Ok(*message)
     }
 
-    /// Reads the data that decryption needs from a message: a response to `pending`, or else a request.
+    /// Reads the data that decryption needs from a message: a response to `pending`, or a request if that is `None`.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn read(&self, datagram: &[u8], pending: Option<&Pending>) -> Result<Sealed, UnprotectError> {

@@ -111,9 +111,9 @@ struct Shared {
     principals: Principals,
     /// Rights of peers that the file does not name: keys of a store, OSCORE contexts.
     learned: HashMap<Principal, Allow>,
-    /// Rights of peers that prove nothing, besides those in the file.
+    /// Rights of peers that prove nothing, in addition to those in the file.
     anonymous: Vec<Rule>,
-    /// True if the operator was told that there is one who may do nothing.
+    /// True if the operator was warned of a peer that proves nothing and has no rights.
     told_of_anonymous: bool,
     /// Number of times that the table was replaced.
     version: u64,
@@ -121,7 +121,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Rights of a peer by what it proved, as the file has them now; `None` is none.
+    /// Rights of a peer by its proof, as the file currently gives them; `None` if the peer has none.
     fn rights(&self, principal: Principal, who: &Who) -> Option<&Allow> {
         match who.proof {
             // Another key of the same name is another peer.
@@ -142,8 +142,8 @@ impl Shared {
         }
     }
 
-    /// Rights of the pre-shared key of the same name: other proofs of the name may not do more than that unless they have
-    /// an entry of their own.
+    /// Rights of the pre-shared key of the same name. Other proofs of the name have no more rights than these, unless
+    /// they have an entry of their own.
     fn limit(&self, who: &Who) -> Option<&Allow> {
         self.table.psk.get(&who.name).map(|entry| &entry.allow)
     }
@@ -177,7 +177,7 @@ impl Credentials {
         Ok(credentials)
     }
 
-    /// Takes the identities, keys and rights of a file in place of those before. On an error the old ones stay in force. A peer
+    /// Replaces the identities, keys and rights by those of a file. On an error the old ones stay in force. A peer
     /// keeps its session if the file gives it the same key.
     ///
     /// # Errors
@@ -189,11 +189,11 @@ impl Credentials {
         Ok(())
     }
 
-    /// Reads the file again if it changed, or if that failed the last time. `Ok(Some(n))` says how many identities it has
-    /// now. On an error the old credentials stay in force; call it each second.
+    /// Reads the file again if it changed, or if the last attempt failed. Returns the number of its identities, or
+    /// `None` if nothing was read. On an error the old credentials stay in force. Call this each second.
     ///
     /// # Errors
-    /// [`CredentialsError`], once for as long as it stays the same.
+    /// [`CredentialsError`]; `Ok(None)` if it is the same error as the last time.
     pub fn reload_if_changed(&self) -> Result<Option<usize>, CredentialsError> {
         let Some((path, reading)) = self.read(|shared| shared.file.clone()) else { return Ok(None) };
         if Stamp::at(&path).is_some_and(|stamp| reading.is_current(&stamp)) {
@@ -260,7 +260,7 @@ impl Credentials {
         Ok(())
     }
 
-    /// True once, if those who prove nothing may do nothing: then one of them has come for nothing.
+    /// True once: at the first call while peers that prove nothing have no rights. Such a peer then connects in vain.
     pub fn is_first_in_vain(&self) -> bool {
         self.write(|shared| {
             let may = !shared.anonymous.is_empty() || !shared.table.anonymous.is_empty();
@@ -364,12 +364,12 @@ impl Credentials {
         self.read(|shared| shared.principals.find(Proof::Stored, identity))
     }
 
-    /// Tells what is in force now from what was before: see [`Self::is_current`].
+    /// A number that grows with each replacement of the credentials; then [`Self::is_current`] can have another result.
     pub fn version(&self) -> u64 {
         self.read(|shared| shared.version)
     }
 
-    /// False if the file gave this peer its key, and gives it no longer: then its session is over.
+    /// False if the file gave this peer its key and no longer contains the key: then its session is over.
     pub fn is_current(&self, principal: Principal) -> bool {
         self.read(|shared| match shared.principals.get(principal) {
             Some(who) if matches!(who.proof, Proof::Psk(_)) => shared.rights(principal, who).is_some(),
@@ -377,7 +377,7 @@ impl Credentials {
         })
     }
 
-    /// Tells the key of the file that a peer proved from others.
+    /// The digest of the key of the file that a peer proved; `None` if the peer proved something else.
     pub fn fingerprint(&self, principal: Principal) -> Option<Digest> {
         self.read(|shared| match shared.principals.get(principal)?.proof {
             Proof::Psk(fingerprint) => Some(fingerprint),
@@ -385,17 +385,18 @@ impl Credentials {
         })
     }
 
-    /// As if a file with this one identity had been read.
+    /// Does the same as reading a file with this one identity.
     pub fn set_single(&self, identity: &str, key: &[u8]) {
         self.replace(Table::single(identity, key));
     }
 
-    /// The identity behind a number.
+    /// The identity of a number.
     pub fn name_of(&self, principal: Principal) -> Option<String> {
         self.read(|shared| shared.principals.get(principal).map(|who| who.name.clone()))
     }
 
-    /// The identity behind a number, whether the file has its key, and what a store says it may do; `None` is everything.
+    /// The identity of a number, true if the file has its key, and the rules that a store gives it; `None` is all
+    /// rights.
     pub fn standing(&self, principal: Principal) -> Option<(String, bool, Option<Vec<String>>)> {
         self.read(|shared| {
             let who = shared.principals.get(principal)?;
@@ -413,13 +414,13 @@ impl Credentials {
         names
     }
 
-    /// True if the owner of this number may do this, as the file says now: who was removed may nothing.
+    /// True if the file currently gives the owner of this number the right to this. A removed peer has no rights.
     fn allows(&self, principal: Principal, code: Code, path: impl Iterator<Item = u8> + Clone) -> bool {
         self.read(|shared| shared.allows(principal, code, path))
     }
 }
 
-/// Rules of which those that cannot be read allow nothing.
+/// The rules that can be read; a rule that cannot be read allows nothing.
 fn rules(texts: &[String]) -> Vec<Rule> {
     texts.iter().filter_map(|text| Rule::parse(text)).collect()
 }
@@ -430,7 +431,7 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// Rights as the credentials file gives them. Requests without protection may do what `plain_allowed` says.
+/// The rights that the credentials file gives. `plain_allowed` decides about requests without protection.
 #[derive(Clone)]
 pub struct FilePolicy {
     /// The credentials with the rules.

@@ -23,19 +23,19 @@ pub struct HostCrypto {
     software: RustCrypto,
     key_logs: Vec<Box<dyn Write + Send>>,
     key_pairs: KeyPairs,
-    /// What was sealed, while it is opened.
+    /// A copy of the ciphertext during its decryption.
     sealed: Vec<u8>,
     signing: group::Signing,
 }
 
 impl HostCrypto {
-    /// Key schedules that [`Self::from_os`] has room for: those of 512 sessions, in 176 KiB.
+    /// Number of key schedules in the cache of [`Self::from_os`]: those of 512 sessions, in 176 KiB.
     pub const DEFAULT_CACHE_ENTRIES: usize = 1024;
 
     /// Seeds the generator from the operating system.
     ///
     /// # Errors
-    /// What the system says, if it gives no randomness.
+    /// The error of the system if it gives no randomness.
     pub fn from_os() -> io::Result<Self> {
         let mut seed = Secret::<32>::zeroed();
         getrandom::fill(seed.expose_mut()).map_err(|error| io::Error::other(error.to_string()))?;
@@ -60,7 +60,7 @@ impl HostCrypto {
     /// Appends secrets to a key log (RFC 9850), a file that is made readable for its owner alone.
     ///
     /// # Errors
-    /// What the system says, if the file cannot be written.
+    /// The error of the system if the file cannot be written.
     pub fn log_keys_to(&mut self, file: &std::path::Path) -> io::Result<()> {
         let log = crate::private::open(std::fs::File::options().create(true).append(true), file)?;
         self.add_key_log(Box::new(log));
@@ -216,9 +216,9 @@ impl Crypto for HostCrypto {
     }
 }
 
-/// Key pairs that are at hand for handshakes that go on.
+/// Number of key pairs that are kept for handshakes in progress.
 const KEY_PAIRS: usize = 64;
-/// Of DTLS it is 12.
+/// Bytes of a nonce of OSCORE; a nonce of DTLS has 12.
 const OSCORE_NONCE_LEN: usize = 13;
 
 /// A direct-mapped cache: each key has one slot, found by the part of its nonce that never changes.

@@ -76,7 +76,7 @@ impl PublicKeys {
         self
     }
 
-    /// Believes whom `verifier` believes.
+    /// Accepts the peers that `verifier` accepts.
     pub fn believing(mut self, verifier: Arc<dyn PeerVerifier>) -> Self {
         let types = [
             (verifier.takes_raw_keys(), CertificateType::RAW_PUBLIC_KEY),
@@ -109,7 +109,7 @@ impl PublicKeys {
         self.server_name.is_empty()
     }
 
-    /// Verifies what a peer shows; `purpose` is what it is.
+    /// Verifies the certificates or the raw public key of a peer; `purpose` is the role of the peer.
     pub fn verify<'c>(
         &self,
         kind: CertificateType,
@@ -130,7 +130,7 @@ impl PublicKeys {
         }
     }
 
-    /// Reads again whom to believe: see [`PeerVerifier::reload_if_changed`].
+    /// Reads the trust settings again if they changed: see [`PeerVerifier::reload_if_changed`].
     pub fn reload_if_changed(&self) -> Result<bool, LoadError> {
         self.verifier.as_ref().map_or(Ok(false), |verifier| verifier.reload_if_changed())
     }
@@ -146,7 +146,7 @@ impl PublicKeys {
         self.own.iter().filter_map(|own| own.expires).min()
     }
 
-    /// When the first CRL is due: see [`PeerVerifier::due`].
+    /// The time at which the first CRL is due: see [`PeerVerifier::due`].
     pub fn revocation_due(&self) -> Option<SystemTime> {
         self.verifier.as_ref()?.due()
     }

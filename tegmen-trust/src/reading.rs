@@ -3,8 +3,8 @@
 use std::fs::Metadata;
 use std::path::Path;
 
-/// Tells a file from others and from what it was: modified and changed when (the owner, the mode and the name count as
-/// changes, too), how long, which inode.
+/// Identifies a file and its state: the times of its last modification and its last change (of the owner, the mode and
+/// the name, too), its length and its inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stamp {
     modified: (i64, i64),
@@ -54,7 +54,7 @@ impl<S: PartialEq> Reading<S> {
         Self { read: Some(stamp), said: None }
     }
 
-    /// True if nothing changed since it was last read.
+    /// True if nothing changed since the last read.
     pub fn is_current(&self, stamp: &S) -> bool {
         self.read.as_ref() == Some(stamp)
     }

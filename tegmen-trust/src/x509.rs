@@ -1,9 +1,9 @@
 //! Trust in certificates (RFC 5280) and raw public keys (RFC 7250) of peers, and keys of our own.
 //!
-//! * A [`Verifier`] believes paths that lead to its trust anchors and are not revoked.
-//! * [`RawKeys`] believes the keys on its list.
-//! * [`PeerVerifier`] is what both are, and what a rule of your own may be.
-//! * A [`Signer`](signer::Signer) proves who this end is; [`signer::SoftwareKey`] is one from a file.
+//! * A [`Verifier`] accepts certificates whose path leads to its trust anchors and is not revoked.
+//! * [`RawKeys`] accepts the keys on its list.
+//! * [`PeerVerifier`] is the trait that both implement. Implement it for a rule of your own.
+//! * A [`Signer`](signer::Signer) proves the identity of this end; [`signer::SoftwareKey`] is one from a file.
 //!
 //! ```no_run
 //! use std::time::SystemTime;
@@ -14,7 +14,7 @@
 //! # let certificate_list: &[u8] = &[];
 //! match verifier.verify(certificate_list, Purpose::Server, Some("gateway.example"), SystemTime::now()) {
 //!     Ok(verified) => println!("{} may speak until {:?}", verified.name, verified.until),
-//!     Err(refusal) => eprintln!("{refusal}; the peer is told {}", refusal.alert().0),
+//!     Err(refusal) => eprintln!("{refusal}; the peer receives alert {}", refusal.alert().0),
 //! }
 //! # Ok::<(), tegmen_trust::x509::LoadError>(())
 //! ```
@@ -50,7 +50,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tegmen::dtls::CertificateType;
 use time::OffsetDateTime;
 
-/// RSA keys below this are refused wherever they stand in a path.
+/// RSA keys with fewer bits are refused anywhere in a path.
 pub const MIN_RSA_BITS: usize = 2048;
 
 /// Larger RSA keys sign no handshake; a CA may have up to 8192.
@@ -63,12 +63,12 @@ pub enum Purpose {
     Server,
     /// The peer is a client: id-kp-clientAuth.
     Client,
-    /// The peer is a server to whose key a secret is encrypted, which so has to be one of RSA: as [`Self::Server`], but its key
-    /// usage has keyEncipherment where others have digitalSignature.
+    /// The peer is a server, and a secret is encrypted to its key, which must therefore be one of RSA. As
+    /// [`Self::Server`], but its key usage must have keyEncipherment in place of digitalSignature.
     EncryptedServer,
 }
 
-/// A peer that is believed.
+/// A peer that a verifier accepts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Verified<'c> {
     /// The SubjectPublicKeyInfo in DER, of a kind that [`verify_digest`] accepts. The
@@ -87,16 +87,16 @@ pub struct Verified<'c> {
     pub until: Option<SystemTime>,
 }
 
-/// Decides whether a peer is who it says.
+/// Decides whether to accept the identity of a peer.
 ///
-/// Each method has a default that refuses, so that a verifier says only what it takes.
+/// Each method has a default that refuses, so that a verifier implements only those for the proofs that it accepts.
 pub trait PeerVerifier: Send + Sync {
-    /// True if [`Self::verify`] may believe a peer: then X.509 is offered as certificate type.
+    /// True if [`Self::verify`] can accept a peer: then X.509 is offered as certificate type.
     fn takes_certificates(&self) -> bool {
         false
     }
 
-    /// True if [`Self::verify_raw`] may believe a peer: then RawPublicKey is offered as certificate type.
+    /// True if [`Self::verify_raw`] can accept a peer: then RawPublicKey is offered as certificate type.
     fn takes_raw_keys(&self) -> bool {
         false
     }
@@ -128,31 +128,34 @@ pub trait PeerVerifier: Send + Sync {
         Err(Refusal::NotTaken("raw public keys"))
     }
 
-    /// Reads what it stands on again if that changed, and says whether it did. A server calls it each second.
+    /// Reads its trust settings again if their source changed. Returns true if it did so. A server calls this each
+    /// second.
     ///
     /// # Errors
-    /// [`LoadError`], once for as long as it stays the same; what was read before stays in force.
+    /// [`LoadError`], once for as long as it stays the same; the previous trust stays in force.
     fn reload_if_changed(&self) -> Result<bool, LoadError> {
         Ok(false)
     }
 
-    /// When the first of its CRLs has to be replaced: from then on those whose CA it is of are refused. `None` without CRLs.
+    /// The time at which the first of its CRLs must be replaced. After it, certificates of the CA of that CRL are
+    /// refused. `None` without CRLs.
     fn due(&self) -> Option<SystemTime> {
         None
     }
 
-    /// A digest of whom it believes: of anchors, keys, lists of what is revoked and the rules for them. A client resumes a
-    /// session only if this is what it was when the session began.
+    /// A digest of everything that its verdicts depend on: anchors, keys, lists of revoked certificates, and the rules
+    /// for them. A client resumes a session only if the digest is the same as when the session began.
     ///
-    /// A client with a verifier without it remembers no session.
+    /// A client whose verifier does not implement this method remembers no session.
     fn trust(&self) -> Option<Digest> {
         None
     }
 
-    /// A client that was believed before and comes back with a session of then: its name and whole digest, if it would still
-    /// be believed. Of a certificate `digest` is whole, of a raw public key its first 16 bytes; see [`Verified::digest`].
+    /// The name and the whole digest of a client that this verifier accepted earlier and that resumes a session; `None`
+    /// if the verifier does not accept it any more. `digest` is the whole digest of a certificate, or the first 16
+    /// bytes of that of a raw public key; see [`Verified::digest`].
     ///
-    /// A verifier without this method lets no client resume a session.
+    /// A verifier that does not implement this method lets no client resume a session.
     fn recall(&self, kind: CertificateType, digest: &[u8], now: SystemTime) -> Option<(String, Digest)> {
         let _ = (kind, digest, now);
         None

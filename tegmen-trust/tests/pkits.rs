@@ -10,8 +10,8 @@ const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../vectors/pkits/");
 /// 1 June 2020; the certificates are of 2010 to 2030.
 const NOW: u64 = 1_590_969_600;
 
-/// Cases of what is not supported: section, first and last number, why. Whoever should be refused by them is refused,
-/// but not for the reason that the document tests.
+/// Cases of features that are not supported: section, first and last number, and the reason. A path that must be
+/// refused is refused, but not for the reason that the document tests.
 const SKIPPED: &[(&str, std::ops::RangeInclusive<u32>, &str)] = &[
     ("4.1", 4..=6, "DSA"),
     ("4.2", 3..=3, "a notBefore in 1950: times begin in 1970"),
@@ -39,7 +39,7 @@ const SKIPPED: &[(&str, std::ops::RangeInclusive<u32>, &str)] = &[
 /// a constraint on them critical is refused.
 const POLICIES: u32 = 20 + 8 + 14 + 11 + 10;
 
-/// What stands in a PEM file, by the line before each block.
+/// The blocks of a PEM file in DER, by the line before each block.
 fn named(file: &str) -> HashMap<String, Vec<u8>> {
     let text = std::fs::read_to_string(format!("{DATA}{file}")).unwrap();
     let (mut out, mut name) = (HashMap::new(), String::new());
@@ -76,7 +76,7 @@ fn every_case_of_pkits_is_as_expected_or_skipped_for_a_reason() {
         }
         let mut trust = Trust::default();
         trust.add_anchors(&certificates["TrustAnchorRootCertificate"]).unwrap();
-        // A list that cannot be loaded stops whoever configured it; then nobody is believed.
+        // A list that cannot be loaded is an error of the configuration; then no peer is accepted.
         let loaded = lists.split_whitespace().try_for_each(|name| trust.add_crls(&crls[name]).map(|_| ()));
         let verifier = Verifier::new(trust, Settings { max_certificates: 8, ..Settings::default() });
         let now = UNIX_EPOCH + Duration::from_secs(NOW);

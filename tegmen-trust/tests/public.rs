@@ -10,7 +10,7 @@ fn sha256(message: &[u8]) -> [u8; 32] {
     aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, message).as_ref().try_into().unwrap()
 }
 
-/// A private key as 32 bytes, whatever zeros stand before it; `None` if it is longer.
+/// A private key as 32 bytes, with zeros removed from its front or added to it; `None` if it is longer.
 fn private(key: &[u8]) -> Option<Secret<32>> {
     let key = &key[key.iter().take_while(|byte| **byte == 0).count()..];
     let mut out = [0; 32];

@@ -217,7 +217,7 @@ fn each_reason_has_a_refusal_of_its_own() {
     assert!(matches!(refusal, Refusal::WrongUsage(why) if why.contains("clientAuth")));
     let encipher = issue(&|params| params.key_usages = vec![KeyUsagePurpose::KeyEncipherment]);
     assert!(matches!(refuse(&encipher), Refusal::WrongUsage(why) if why.contains("digitalSignature")));
-    // Where a secret is encrypted to the key, that is what has to be allowed, if anything is said of it.
+    // A certificate with a key usage must allow keyEncipherment if a secret is encrypted to its key.
     let encrypted = |party: &Party| {
         let chain = list(&[&party.der]);
         verifier.verify(&chain, Purpose::EncryptedServer, None, at(NOW)).map(|verified| verified.digest)
@@ -465,7 +465,7 @@ fn files_of_trust_that_could_not_be_read_are_read_again_until_they_can() {
     let chain = list(&[&device.der]);
     let (anchor, crl) = (dir.join("ca.pem"), dir.join("crl.der"));
     std::fs::write(&anchor, rcgen_pem(&root.der)).unwrap();
-    // With the same times and lengths: nothing but what is in it tells one from the other.
+    // The two files have the same time and length, and differ only in their content.
     let write = |bytes: &[u8]| {
         std::fs::write(&crl, bytes).unwrap();
         std::fs::File::options().write(true).open(&crl).unwrap().set_modified(at(1)).unwrap();

@@ -1,5 +1,5 @@
-//! What a mote believes beside what a host believes, which stands on `rustls-webpki`: the same of what both take, and nothing
-//! more of anything.
+//! Compares the verdicts of a mote with those of a host, which uses `rustls-webpki`. Both give the same key for a path
+//! that both accept, and the mote accepts no path that the host refuses.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -38,7 +38,7 @@ struct Both {
     public_key: [u8; 91],
 }
 
-/// A verdict of each: the key that is believed.
+/// The verdict of each: the accepted key, or a refusal.
 #[derive(Debug)]
 struct Verdicts {
     mote: Result<Vec<u8>, Refusal>,
@@ -76,7 +76,7 @@ impl Both {
 }
 
 impl Verdicts {
-    /// Whom the mote believes the host believes, with the same key.
+    /// True if the host accepts each path that the mote accepts, with the same key.
     fn mote_is_no_laxer(&self) -> bool {
         self.mote.is_err() || self.mote.as_ref().ok() == self.host.as_ref().ok()
     }
@@ -184,7 +184,7 @@ fn named(name: &str, from: u64, until: u64) -> CertificateParams {
     params
 }
 
-/// How a certificate of a path is made. Most are good.
+/// The fields of a certificate of a path. Most certificates are valid.
 #[derive(Clone, Debug)]
 struct Made {
     starts: i64,

@@ -12,7 +12,8 @@ use tegmen::dtls::{CertificateType, MAX_PSK};
 use toml::Spanned;
 use zeroize::Zeroizing;
 
-/// Longest identity in bytes (RFC 4279, section 5.3, asks for 128; the wire allows what the cookie room holds).
+/// Longest identity in bytes, as RFC 4279, section 5.3, requires. The handshake accepts one that fits its buffer for
+/// the cookie.
 pub const MAX_IDENTITY: usize = 128;
 
 /// The next step where the system refuses a credentials file.
@@ -126,12 +127,12 @@ impl Rule {
     }
 }
 
-/// True if this can stand in `allow`.
+/// True if `allow` can contain this text.
 pub fn is_rule(text: &str) -> bool {
     coap::Rule::parse(text).is_some()
 }
 
-/// A key, and the digest that tells it from others.
+/// A key, and the digest that identifies it.
 #[derive(Clone)]
 pub(super) struct Key {
     pub(super) bytes: Zeroizing<Vec<u8>>,

@@ -83,8 +83,8 @@ struct Numbered {
     end: Option<SystemTime>,
 }
 
-/// Peers with a number that stays the same while the peer is here, whatever the file says later. No number is given again
-/// before all others were.
+/// Peers and their numbers. A peer keeps its number until it is removed, whatever the file contains later. No number is
+/// given again before all others were given.
 #[derive(Default)]
 pub(super) struct Principals {
     numbers: HashMap<Who, u32>,
@@ -120,7 +120,7 @@ impl Principals {
         number
     }
 
-    /// The number of an OSCORE context, another one each time.
+    /// Gives a new number to an OSCORE context.
     pub(super) fn context(&mut self, name: &str, now: Instant) -> Principal {
         self.number(Proof::Context(self.next), name, now)
     }
@@ -176,7 +176,7 @@ impl Principals {
         }
     }
 
-    /// Takes the number of a peer away.
+    /// Removes a peer and its number.
     pub(super) fn remove(&mut self, principal: Principal) {
         if let Some(numbered) = self.all.remove(&principal.0) {
             self.numbers.remove(&numbered.who);

@@ -103,7 +103,7 @@ fn a_failed_reload_is_tried_again_until_it_succeeds_and_reported_once() {
     assert_eq!(credentials.reload_if_changed().unwrap(), Some(1));
     assert!(credentials.keys_of(b"lost").is_none());
     assert_eq!(credentials.reload_if_changed().unwrap(), None);
-    // Another file with the same time and length is another file; another error is said again.
+    // A new file with the same time and length is read; another error is reported again.
     replace("[[psk]]\nidentity = \"b\"\nkey = \"00\"\n", 0o600);
     assert_eq!(credentials.reload_if_changed().unwrap(), Some(1));
     std::fs::remove_file(&path).unwrap();

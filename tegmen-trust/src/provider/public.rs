@@ -182,7 +182,7 @@ impl KeyPairs {
         }
     }
 
-    /// The place of a key, by its digest, so that no place tells a bit of the key itself.
+    /// The slot of a key. The digest selects it, so that the slot reveals no bit of the key.
     fn slot(&mut self, digest: &crate::digest::Digest) -> &mut Option<(crate::digest::Digest, PrivateKey)> {
         let number = u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]]);
         let at = number as usize % self.slots.len();

@@ -5,14 +5,16 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// A bounded set of digests, each with the time within which it holds. What was not asked for in a while goes first.
+/// A bounded set of digests, each with the time within which it holds. Digests that were not asked for recently are
+/// removed first.
 pub(crate) struct Cache {
     entries: Mutex<Halves>,
     hits: AtomicU64,
     misses: AtomicU64,
 }
 
-/// The newer half is filled; when it is full it becomes the older one, and what was in that is gone.
+/// Digests are added to the newer half. When it is full it becomes the older half, and the previous older half is
+/// dropped.
 #[derive(Default)]
 struct Halves {
     half: usize,

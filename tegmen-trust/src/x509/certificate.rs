@@ -87,7 +87,7 @@ impl<'a> Certificate<'a> {
         }
     }
 
-    /// True if the key may be used so: the bit is set, or the certificate says nothing about usage.
+    /// True if the key may be used for this purpose: its bit is set, or the certificate has no key usage.
     pub(crate) fn may(&self, bit: u8) -> bool {
         let Some(usage) = self.extension(KEY_USAGE) else { return true };
         match der::value(&mut Reader::new(usage), BIT_STRING) {
@@ -120,7 +120,7 @@ impl<'a> Certificate<'a> {
         PublicKey::parse(self.spki)
     }
 
-    /// True if its key is of a kind that is broken with the means of today: RSA below 2048 bits.
+    /// True if its key can be broken with current means: RSA below 2048 bits.
     pub(crate) fn is_weak(&self) -> bool {
         matches!(self.key().map(|key| key.kind), Some(KeyKind::Rsa { bits, .. }) if bits < super::MIN_RSA_BITS)
     }

@@ -9,7 +9,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Lists of certificates by the digest of the first. What is here is believed by nobody: it is verified each time.
+/// Lists of certificates by the digest of the first. A list here is no proof of trust: it is verified at each use.
 #[derive(Default)]
 pub(super) struct Clients {
     chains: HashMap<Digest, Arc<[u8]>>,

@@ -41,13 +41,13 @@ pub fn verify_raw<'c>(spki: &'c [u8], allowed: &[AllowedKey]) -> Result<Verified
     Ok(Verified { spki, name: key.name.clone(), names: Vec::new(), digest, not_after: None, until: None })
 }
 
-/// The key of a list whose digest begins so: see [`PeerVerifier::recall`].
+/// The key of a list whose digest begins with `digest`: see [`PeerVerifier::recall`].
 pub fn recall_raw(digest: &[u8], allowed: &[AllowedKey]) -> Option<(String, Digest)> {
     let key = allowed.iter().find(|key| digest.len() >= 16 && key.digest.starts_with(digest))?;
     Some((key.name.clone(), key.digest))
 }
 
-/// A [`PeerVerifier`] that believes the keys of a list, and no certificate.
+/// A [`PeerVerifier`] that accepts the keys of a list, and no certificate.
 #[derive(Clone, Default, Debug)]
 pub struct RawKeys(pub Vec<AllowedKey>);
 

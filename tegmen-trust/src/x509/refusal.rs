@@ -21,8 +21,8 @@ pub enum Refusal {
         /// The first moment at which it is valid.
         not_before: SystemTime,
     },
-    /// The end entity's certificate does not carry the name that was asked for (RFC 9525), or a CA of the path may not
-    /// issue for the names it carries (RFC 5280, section 4.2.1.10).
+    /// The end entity's certificate does not carry the expected name (RFC 9525), or a CA of the path must not issue for
+    /// the names it carries (RFC 5280, section 4.2.1.10).
     #[error(
         "the peer's certificate is not for {asked}, it is for {presented}: connect to a name it has in subjectAltName, or issue one with --dns or --ip"
     )]
@@ -32,12 +32,12 @@ pub enum Refusal {
         /// The names in the certificate.
         presented: String,
     },
-    /// A CA of the path may not issue for the names it carries (RFC 5280, section 4.2.1.10).
+    /// A CA of the path must not issue for the names that the certificate carries (RFC 5280, section 4.2.1.10).
     #[error(
         "a CA of the peer's path issued a certificate beyond its name constraints: ask that CA for one within them"
     )]
     NameConstraint,
-    /// A certificate is used for what it is not meant for (key usage, extended key usage, basic constraints).
+    /// A certificate is used for a purpose that it does not allow (key usage, extended key usage, basic constraints).
     #[error("a certificate of the peer's path may not be used so ({0}): issue one with the right usage")]
     WrongUsage(&'static str),
     /// No path leads to a trust anchor.
@@ -86,10 +86,10 @@ pub enum Refusal {
     /// An extension is marked critical and is not understood.
     #[error("a certificate of the peer's path has a critical extension that is not understood: issue one without it")]
     UnsupportedExtension,
-    /// The verifier in force believes no certificates of this kind.
+    /// The verifier in force accepts no proof of this kind.
     #[error("this end takes no {0}: set up a verifier for them, or have the peer present something else")]
     NotTaken(&'static str),
-    /// A rule of the user's own says no.
+    /// A rule of the user's own refuses the peer.
     #[error("a rule of this end refuses the peer: {0}")]
     Rule(String),
 }

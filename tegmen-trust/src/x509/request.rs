@@ -23,7 +23,7 @@ impl Request {
     /// Reads a request in DER and verifies its signature, with SHA-256 by ECDSA on P-256 or by RSA of 2048 to 4096 bits.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A text that names the fault of the request.
     pub fn verify(der: &[u8]) -> Result<Self, &'static str> {
         let (request, signed) = parse(der).map_err(|Malformed| "no certificate request (PKCS #10)")?;
         verify_digest(signed.scheme, &request.spki, &sha256_of(&[signed.info]), signed.signature)
@@ -32,7 +32,7 @@ impl Request {
     }
 }
 
-/// What is signed, and how.
+/// The signed bytes, the algorithm, and the signature.
 struct Signed<'d> {
     info: &'d [u8],
     scheme: SignatureScheme,

@@ -32,7 +32,7 @@ struct Times {
 }
 
 impl Revocations {
-    /// Adds a CRL; the text says what is wrong with it.
+    /// Adds a CRL. The error is a text that names the fault.
     pub(crate) fn add_crl(&mut self, der: &[u8]) -> Result<(), String> {
         let times = Times::of(der).map_err(|Malformed| "no CRL with nextUpdate (RFC 5280, section 5.1)")?;
         let crl = BorrowedCertRevocationList::from_der(der).and_then(|crl| crl.to_owned()).map_err(|error| {

@@ -130,7 +130,7 @@ impl SoftwareKey {
     /// Takes the first private key of a PEM text: PKCS#8 (RFC 5958), SEC1 (RFC 5915) or PKCS#1 (RFC 8017).
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A text that names the fault.
     pub fn from_pem(pem: &[u8]) -> Result<Self, &'static str> {
         let key = PrivateKeyDer::from_pem_slice(pem).map_err(|_| "no private key in PEM in it")?;
         let ecdsa = |pair| Ok(Pair::Ecdsa(pair));

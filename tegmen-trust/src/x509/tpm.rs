@@ -54,7 +54,7 @@ pub enum TpmKeyKind {
 pub enum Place {
     /// At a persistent handle of the owner: 0x81000000 to 0x817fffff.
     Persistent(u32),
-    /// In a file, wrapped by the TPM's storage root: of no use on any other machine.
+    /// In a file, wrapped by the TPM's storage root: unusable on any other machine.
     File(PathBuf),
 }
 
@@ -399,7 +399,7 @@ fn load(context: &mut Context, root: KeyHandle, private: &Private, public: &Publ
 }
 
 fn flush(context: &mut Context, key: KeyHandle) {
-    // What cannot be taken out now goes when the TPM is started anew.
+    // A key that cannot be flushed now stays in the TPM until its next start.
     let _ = context.flush_context(ObjectHandle::from(key));
 }
 

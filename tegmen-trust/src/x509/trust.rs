@@ -56,10 +56,10 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// Adds the trust anchors of a file's contents and gives their number.
+    /// Adds the trust anchors in the contents of a file. Returns their number.
     ///
     /// # Errors
-    /// What is wrong, and what would be right.
+    /// A text with the fault and its correction.
     pub fn add_anchors(&mut self, contents: &[u8]) -> Result<usize, String> {
         let found = match contents.first() {
             Some(0x30) => vec![CertificateDer::from(contents.to_vec())],
@@ -85,10 +85,10 @@ impl Trust {
         }
     }
 
-    /// Adds the CRLs of a file's contents and gives their number.
+    /// Adds the CRLs in the contents of a file. Returns their number.
     ///
     /// # Errors
-    /// What is wrong, and what would be right.
+    /// A text with the fault and its correction.
     pub fn add_crls(&mut self, contents: &[u8]) -> Result<usize, String> {
         let found = match contents.first() {
             Some(0x30) => vec![CertificateRevocationListDer::from(contents.to_vec())],
@@ -106,10 +106,10 @@ impl Trust {
         }
     }
 
-    /// Adds the lines of a plain list of revoked certificates, as [`Files::revoked`] says.
+    /// Adds the lines of a plain list of revoked certificates, in the format of [`Files::revoked`].
     ///
     /// # Errors
-    /// What is wrong in which line, and what would be right.
+    /// A text with the line, the fault and its correction.
     pub fn add_revoked(&mut self, text: &str) -> Result<(), String> {
         self.digest = sha256_of(&[&self.digest, b"revoked", &sha256(text.as_bytes())]);
         self.revocations.add_list(text).map_err(|(line, message)| format!("line {line}: {message}"))
@@ -137,7 +137,7 @@ impl Trust {
 }
 
 impl Files {
-    /// What tells a changed file from the one that was read.
+    /// The stamps of all files; a stamp changes when its file changes.
     pub(super) fn stamps(&self) -> Vec<Option<Stamp>> {
         [&self.anchors, &self.crls, &self.revoked].into_iter().flatten().map(|file| Stamp::at(file)).collect()
     }

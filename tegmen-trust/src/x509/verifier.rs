@@ -43,7 +43,7 @@ impl Default for Settings {
 /// A stamp for each file that trust is read from, none for a file that is not there.
 type Stamps = Vec<Option<Stamp>>;
 
-/// Believes certificates that lead to its trust anchors.
+/// Accepts certificates whose path leads to its trust anchors.
 pub struct Verifier {
     trust: RwLock<Arc<Generation>>,
     files: Mutex<Option<(Files, Reading<Stamps>)>>,
@@ -52,7 +52,7 @@ pub struct Verifier {
     clients: Mutex<Clients>,
 }
 
-/// What is trusted, and a number of its own, so that no verdict outlives what it stands on.
+/// The trust in force and its number. A verdict in the cache is valid for one number only.
 struct Generation {
     number: u64,
     trust: Trust,
@@ -81,7 +81,7 @@ impl Verifier {
         Ok(verifier)
     }
 
-    /// Puts other trust in force, and forgets every verdict.
+    /// Replaces the trust in force, and forgets every verdict.
     pub fn replace(&self, trust: Trust) {
         let mut current = self.trust.write().unwrap_or_else(PoisonError::into_inner);
         *current = Arc::new(Generation { number: current.number + 1, trust });
@@ -89,8 +89,8 @@ impl Verifier {
         self.cache.clear();
     }
 
-    /// Reads the files again if one of them changed, or if that failed the last time, and says whether it did. On an error
-    /// the old trust stays in force; call it each second.
+    /// Reads the files again if one of them changed, or if the last attempt failed. Returns true if it replaced the
+    /// trust. On an error the old trust stays in force. Call this each second.
     ///
     /// # Errors
     /// [`LoadError`], once for as long as it stays the same.
@@ -116,8 +116,8 @@ impl Verifier {
         self.cache.counters()
     }
 
-    /// Keeps the certificates of clients that are believed in this file, so that they can come back with their sessions
-    /// after a restart; each is verified again then. The file is made if it is not there.
+    /// Keeps the certificates of accepted clients in this file, so that the clients can resume their sessions after a
+    /// restart. Each certificate is verified again then. Creates the file if it does not exist.
     ///
     /// # Errors
     /// The error of the system if the file cannot be read or written.
@@ -131,8 +131,8 @@ impl Verifier {
 
     /// Verifies the certificate_list of a Certificate message; see [`PeerVerifier::verify`].
     ///
-    /// A certificate may stand anywhere after the end entity's, and more may be there than are needed; all must parse
-    /// and have strong keys.
+    /// The certificates after the end entity's may be in any order, and there may be more than are needed. All must
+    /// parse and have strong keys.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -209,7 +209,7 @@ impl PeerVerifier for Verifier {
     fn recall(&self, kind: CertificateType, digest: &[u8], now: SystemTime) -> Option<(String, Digest)> {
         let digest = Digest::try_from(digest).ok().filter(|_| kind == CertificateType::X509)?;
         let chain = self.clients().get(&digest)?;
-        // Whatever was believed then, it is the trust of now that says who may come.
+        // The trust in force decides, whatever the verdict was when the session began.
         let verified = Self::verify(self, &chain, Purpose::Client, None, now).ok()?;
         (verified.digest == digest).then_some((verified.name, digest))
     }
@@ -284,7 +284,7 @@ impl Check<'_> {
             Purpose::Server | Purpose::EncryptedServer => KeyUsage::server_auth(),
             Purpose::Client => KeyUsage::client_auth(),
         };
-        // The verdict of our own rules on the last path that was looked at; the library goes on to the next one.
+        // The verdict of our own rules on the last path. After a refusal the library tries the next path.
         let verdict = RefCell::new(None);
         let judge = |path: &VerifiedPath<'_>| {
             let judged = self.judge(path, end_entity);
@@ -406,7 +406,7 @@ fn presented(certificate: &Certificate<'_>) -> String {
     }
 }
 
-/// How certificates and CRLs may be signed. SHA-1 and MD5 are not among them.
+/// The algorithms with which certificates and CRLs may be signed. SHA-1 and MD5 are not among them.
 const ALGORITHMS: &[&dyn SignatureVerificationAlgorithm] = &[
     algorithms::ECDSA_P256_SHA256,
     algorithms::ECDSA_P256_SHA384,

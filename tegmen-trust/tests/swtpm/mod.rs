@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 pub(crate) struct Swtpm {
     child: Child,
     dir: PathBuf,
-    /// What the software stack calls it.
+    /// Its name for the software stack.
     pub(crate) name: String,
 }
 
 impl Swtpm {
-    /// Starts one, or says what is missing.
+    /// Starts one. Without swtpm, prints the command that installs it and returns `None`.
     pub(crate) fn start(test: &str) -> Option<Self> {
         let dir = std::env::temp_dir().join(format!("tegmen-{test}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
@@ -24,7 +24,7 @@ impl Swtpm {
         Some(Self { child, dir, name })
     }
 
-    /// Where a test may put its files.
+    /// The directory for files of the test.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
