@@ -141,7 +141,7 @@ impl<const SLOTS: usize, const BYTES: usize> Default for Reassembly<SLOTS, BYTES
 impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
     /// Nothing yet.
     pub const fn new() -> Self {
-        const { assert!(SLOTS > 0 && BYTES >= 48, "room for one packet at least, with its headers") }
+        const { assert!(SLOTS > 0 && BYTES >= 48, "at least one slot, which can hold the headers of a packet") }
         Self { slots: [const { Slot::FREE }; SLOTS] }
     }
 

@@ -162,7 +162,7 @@ pub(super) struct Cbor<const MAX_LEN: usize> {
 }
 
 impl<const MAX_LEN: usize> Cbor<MAX_LEN> {
-    #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler, which would say so")]
+    #[expect(clippy::indexing_slicing, reason = "the compiler computes it, and refuses an index that is too large")]
     pub(super) const fn beginning_with<const N: usize>(start: [u8; N]) -> Self {
         let mut cbor = Self { bytes: [0; MAX_LEN], len: 0 };
         while cbor.len < N {

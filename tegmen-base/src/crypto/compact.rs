@@ -350,7 +350,7 @@ fn substitute(a: u32, b: u32, c: u32, d: u32) -> u32 {
 /// The result of SubBytes and MixColumns for each byte of the last row; those of the other rows are rotations of it.
 ///
 /// The low byte is the S-box itself. Computed from its definition (FIPS 197, section 5.1.1).
-#[expect(clippy::indexing_slicing, reason = "computed by the compiler, which would say so")]
+#[expect(clippy::indexing_slicing, reason = "the compiler computes it, and refuses an index that is too large")]
 static TABLE: [u32; 256] = {
     let mut table = [0; 256];
     // p runs through all non-zero bytes as powers of 3, q through their inverses.

@@ -38,7 +38,7 @@ pub enum Refusal {
     )]
     NameConstraint,
     /// A certificate is used for a purpose that it does not allow (key usage, extended key usage, basic constraints).
-    #[error("a certificate of the peer's path may not be used so ({0}): issue one with the right usage")]
+    #[error("a certificate of the peer's path has the wrong usage ({0}): issue one with the right usage")]
     WrongUsage(&'static str),
     /// No path leads to a trust anchor.
     #[error(
@@ -77,7 +77,7 @@ pub enum Refusal {
     )]
     BadSignature,
     /// Not a list of certificates, not a certificate, not a key.
-    #[error("what the peer sent is not well formed ({0}): issue its certificate anew")]
+    #[error("the peer's certificate or key is not well formed ({0}): issue its certificate again")]
     Malformed(&'static str),
     /// An algorithm that is not used here: the end entity's key is neither ECDSA P-256 nor RSA, or a signature of the
     /// path is of an unknown kind.

@@ -227,7 +227,7 @@ impl Signer for TpmKey {
     }
 
     fn sign_digest(&self, digest: &[u8; 32]) -> Result<Vec<u8>, SignError> {
-        let failed = |error: Error| SignError(format!("the TPM says: {error}"));
+        let failed = |error: Error| SignError(format!("the TPM reports: {error}"));
         let hash_scheme = HashScheme::new(HashingAlgorithm::Sha256);
         let scheme = match self.scheme {
             SignatureScheme::RSA_PKCS1_SHA256 => tss_esapi::structures::SignatureScheme::RsaSsa { hash_scheme },
