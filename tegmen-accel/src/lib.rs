@@ -145,3 +145,8 @@ pub fn bare_record_expanding(key: &[u8; KEY_LEN], block: [u8; 16]) -> Option<[u8
         None
     }
 }
+
+/// The Rust block of README.md, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

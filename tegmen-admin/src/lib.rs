@@ -49,3 +49,8 @@ pub use tls::{ClientCertificates, Tls};
 fn sha256(parts: &[&[u8]]) -> String {
     tegmen_base::hex::to_hex(&tegmen_trust::digest::sha256_of(parts))
 }
+
+/// The Rust block of README.md, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

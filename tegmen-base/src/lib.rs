@@ -28,3 +28,8 @@ pub mod private;
 pub mod replay;
 pub mod secret;
 pub mod time;
+
+/// The Rust block of README.md, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

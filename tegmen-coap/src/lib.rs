@@ -45,3 +45,8 @@ pub use option::{OptionNumber, Options, uint, uint_bytes};
 pub use probing::Probing;
 pub use rule::{Methods, Rule};
 pub use storage::{Busy, EXCHANGE_LIFETIME, ExchangeStorage, Fixed, Late, Outgoing, Repeat, RequestId, Waiting};
+
+/// The Rust block of README.md, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

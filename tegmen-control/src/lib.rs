@@ -34,3 +34,8 @@ pub mod state;
 pub mod subscriber;
 pub mod token_client;
 mod upload;
+
+/// The Rust block of README.md, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -42,3 +42,8 @@ pub use refusal::{Refusals, Refused};
 pub use resources::{Due, Resources};
 pub use sessions::Sessions;
 pub use ticket::{Connection, Delegation, LONGEST_TICKET, SERVER, STATE_LEN, Ticket};
+
+/// The Rust block of README.md, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

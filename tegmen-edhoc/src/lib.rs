@@ -41,3 +41,8 @@ pub use failure::{Failure, PeerError};
 pub use initiator::Initiator;
 pub use message::Message;
 pub use responder::Responder;
+
+/// The Rust block of README.md, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

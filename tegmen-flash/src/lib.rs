@@ -173,5 +173,10 @@ const fn crc32(value: u64) -> u32 {
     !(rest as u32)
 }
 
+/// The Rust block of README.md, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(test)]
 mod tests;

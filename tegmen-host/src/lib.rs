@@ -62,3 +62,8 @@ use tegmen_trust::{private, reading};
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/library.md")]
 struct LibraryPage;
+
+/// The Rust block of README.md, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -162,5 +162,10 @@ pub fn write_flooded<'t>(header: &flood::Header, rest: &[u8], out: &'t mut [u8])
 /// Floods that a node remembers.
 const FLOODS: usize = 16;
 
+/// The Rust block of README.md, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(test)]
 mod tests;

@@ -19,3 +19,8 @@ mod stream;
 pub mod tables;
 pub mod trust;
 pub mod uri;
+
+/// The Rust block of README.md, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

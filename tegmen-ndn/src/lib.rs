@@ -55,3 +55,8 @@ fn put_head(kind: Type, frame: &mut Frame<'_>) -> Result<(), Full> {
     let bytes = frame.widen(head.len(), 0)?;
     tegmen_base::buf::copy(bytes, head)
 }
+
+/// The Rust block of README.md, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

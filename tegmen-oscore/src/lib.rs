@@ -54,5 +54,10 @@ pub use tegmen_base::lease::Lease;
 pub use tegmen_base::replay::ReplayWindow;
 pub use unprotect::{OpenedRequest, Pending, RequestBinding, RequestNonce, UnprotectError, Unprotected};
 
+/// The Rust block of README.md, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(test)]
 mod tests;

@@ -231,5 +231,10 @@ impl fmt::Display for WrongHint {
 
 impl core::error::Error for WrongHint {}
 
+/// The Rust block of README.md, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(test)]
 mod tests;

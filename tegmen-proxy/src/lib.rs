@@ -28,3 +28,8 @@ mod response;
 pub use key::Target;
 pub use proxy::{Next, Proxy};
 pub use response::{write_known, write_stored};
+
+/// The Rust block of README.md, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

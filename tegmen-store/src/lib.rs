@@ -35,3 +35,8 @@ pub use sealing::SealingKey;
 pub use store::answer::Answer;
 pub use store::{Revision, Store, StoreError, Transaction, Value};
 pub use watch::Watch;
+
+/// The Rust block of README.md, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

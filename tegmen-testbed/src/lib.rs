@@ -19,3 +19,8 @@ mod report;
 pub mod runs;
 pub mod scenario;
 pub mod sim;
+
+/// The Rust block of README.md, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

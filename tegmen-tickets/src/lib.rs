@@ -174,5 +174,10 @@ fn nonce(salt: &[u8; SALT_LEN], drawn: &[u8; DRAWN_LEN]) -> [u8; SALT_LEN + DRAW
     nonce
 }
 
+/// The Rust block of README.md, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(test)]
 mod tests;

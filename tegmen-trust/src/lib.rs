@@ -16,3 +16,8 @@ pub mod request_uri;
 pub mod x509;
 
 pub use tegmen_base::{hex, private};
+
+/// The Rust block of README.md, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -435,3 +435,8 @@ const fn hexadecimal(digit: u8) -> Option<u8> {
 const EUI64_TEXT_LEN: usize = 23;
 /// The tag of a dNSName (RFC 5280, section 4.2.1.6).
 const DNS_NAME: u8 = 0x82;
+
+/// The Rust block of README.md, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -43,3 +43,8 @@ pub mod node;
 
 pub use tegmen_base::{address, buf, crypto, secret, time};
 pub use tegmen_oscore as oscore;
+
+/// The Rust block of README.md, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
