@@ -137,7 +137,7 @@ pub trait PeerVerifier: Send + Sync {
         Ok(false)
     }
 
-    /// The time at which the first of its CRLs must be replaced. After it, certificates of the CA of that CRL are
+    /// The time at which the first of its CRLs must be replaced. From then on, certificates of the CA of that CRL are
     /// refused. `None` without CRLs.
     fn due(&self) -> Option<SystemTime> {
         None
