@@ -5,8 +5,9 @@
 //! processor without these instructions [`seal`] and [`open`] do the same with the block cipher of the crate `aes`,
 //! which is constant in time everywhere.
 //!
-//! This is the only library of the workspace with `unsafe`: loads of vectors, and calls of functions for which the
-//! processor was asked. If a crate reaches this speed one day, this one goes.
+//! This crate has `unsafe` code: loads of vectors, and calls of functions after a check of the processor. Of the other
+//! libraries of the workspace only `tegmen-trust` has some, in one file. This crate is removed if another one reaches
+//! its speed.
 
 mod block;
 pub mod portable;
@@ -31,7 +32,7 @@ impl KeySchedule {
         schedule
     }
 
-    /// Expands `key` over the former schedule, of which nothing is left.
+    /// Expands `key`, and overwrites the previous schedule completely.
     #[inline]
     pub fn renew(&mut self, key: &[u8; KEY_LEN]) {
         #[cfg(target_arch = "x86_64")]
@@ -63,7 +64,7 @@ impl Drop for KeySchedule {
     }
 }
 
-/// True if this processor has the instructions; if not, everything here works all the same, only slower.
+/// True if this processor has the instructions. Without them everything here works, but slower.
 pub fn is_accelerated() -> bool {
     #[cfg(target_arch = "x86_64")]
     return x86::Aes::detect().is_some();

@@ -19,8 +19,8 @@ pub fn copy(to: &mut [u8], from: &[u8]) -> Result<(), Full> {
     Ok(())
 }
 
-/// Moves what begins at `from` to `to`, which is not behind it, byte by byte: `copy_within` would bring a place that can
-/// panic into a mote's image. How many bytes that were.
+/// Moves the bytes from `from` on to `to`, which is at most `from`. Returns their number. It moves them one by one,
+/// because `copy_within` would bring a place that can panic into a mote's image.
 #[inline(never)]
 pub fn shift_left(bytes: &mut [u8], from: usize, to: usize) -> usize {
     let len = bytes.len().saturating_sub(from);
@@ -360,7 +360,7 @@ impl<'t> Frame<'t> {
         self.storage.len().wrapping_sub(self.end)
     }
 
-    /// Returns the places of the first byte and after the last one in the storage.
+    /// Returns the positions in the storage of the first byte and of the end.
     pub const fn place(&self) -> (usize, usize) {
         (self.start, self.end)
     }
@@ -382,7 +382,7 @@ impl<'t> Frame<'t> {
         Ok(room)
     }
 
-    /// Puts `bytes` behind.
+    /// Appends `bytes`.
     ///
     /// # Errors
     /// [`Full`] if the storage ends; nothing is written.
@@ -457,7 +457,8 @@ impl<'t> Frame<'t> {
         Frame::around(self.storage.get_mut(..limit).unwrap_or(&mut []), self.start, self.end)
     }
 
-    /// Takes in what was written into a part of the frame, up to `end`, counted from the first byte of the storage.
+    /// Extends the frame over bytes that were written into its free space, up to `end`, counted from the first byte of
+    /// the storage.
     pub fn end_at(&mut self, end: usize) {
         self.end = end.min(self.storage.len()).max(self.start);
     }
@@ -481,7 +482,7 @@ impl<'t> Frame<'t> {
         (self.start, self.end) = (0, len);
     }
 
-    /// Takes the last `len` bytes away.
+    /// Removes the last `len` bytes.
     pub fn cut(&mut self, len: usize) {
         self.end = self.end.saturating_sub(len).max(self.start);
     }

@@ -2,7 +2,7 @@
 //!
 //! A provider is a type parameter, never `dyn`, so that an image which uses only pre-shared keys links no other code.
 //! Three exist: [`RustCrypto`] (constant time, the default), [`Compact`] (small, for motes whose memory has no
-//! cache) and the hardware provider of the `tegmen-host` crate. Hash constructions that stand on the compression
+//! cache) and the hardware provider of the `tegmen-host` crate. Hash constructions that use the compression
 //! function alone (running hash, HMAC, HKDF, the PRF of TLS 1.2) are written once for all providers: [`digest`], [`hmac`].
 
 mod compact;
@@ -152,7 +152,7 @@ pub trait Crypto {
     const SHA1: bool = false;
 
     /// The compression function of SHA-1 (FIPS 180-4, section 6.1.2), over `blocks` in order, in a time that depends on their
-    /// number alone. Not called of a provider without [`Self::SHA1`].
+    /// number alone. It is not called for a provider without [`Self::SHA1`].
     fn sha1_compress(state: &mut [u32; 5], blocks: &[[u8; 64]]) {
         let _ = (state, blocks);
     }

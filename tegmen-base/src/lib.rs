@@ -1,4 +1,4 @@
-//! The ground on which the crates of Tegmen stand: [ciphers and hashes](crypto) behind one trait, [secrets](secret),
+//! Types that the crates of Tegmen share: [ciphers and hashes](crypto) behind one trait, [secrets](secret),
 //! [buffers](buf), [addresses](address) and the caller's [clock](time).
 //!
 //! No operating system, no heap, no `unsafe`, and no protocol: the core `tegmen`, the formats `tegmen-coap` and the crates for

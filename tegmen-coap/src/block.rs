@@ -133,9 +133,9 @@ pub struct Assembly {
 /// The next step after a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// Put it at this place of the body, and answer 2.31.
+    /// Put the block at this position of the body, and answer 2.31.
     Continue(usize),
-    /// Put it at this place; the body ends with it.
+    /// Put the block at this position; the body ends with it.
     Complete(usize),
 }
 

@@ -21,33 +21,33 @@ impl Code {
     pub const FETCH: Self = Self::new(0, 5);
     /// 0.06: change a part (RFC 8132).
     pub const PATCH: Self = Self::new(0, 6);
-    /// 0.07: change a part; twice is as good as once (RFC 8132).
+    /// 0.07: change a part; idempotent (RFC 8132).
     pub const IPATCH: Self = Self::new(0, 7);
     /// 2.01.
     pub const CREATED: Self = Self::new(2, 1);
     /// 2.02.
     pub const DELETED: Self = Self::new(2, 2);
-    /// 2.03: the representation that the request's ETag names is still right.
+    /// 2.03: the representation that an ETag of the request names is still valid.
     pub const VALID: Self = Self::new(2, 3);
     /// 2.04.
     pub const CHANGED: Self = Self::new(2, 4);
     /// 2.05: a representation.
     pub const CONTENT: Self = Self::new(2, 5);
-    /// 2.31: the next block, please (RFC 7959).
+    /// 2.31: the client must send the next block (RFC 7959).
     pub const CONTINUE: Self = Self::new(2, 31);
     /// 4.00.
     pub const BAD_REQUEST: Self = Self::new(4, 0);
-    /// 4.01: who are you?
+    /// 4.01: the client has not proved its identity.
     pub const UNAUTHORIZED: Self = Self::new(4, 1);
     /// 4.02: a critical option is not understood.
     pub const BAD_OPTION: Self = Self::new(4, 2);
-    /// 4.03: not for you.
+    /// 4.03: the client does not have the right.
     pub const FORBIDDEN: Self = Self::new(4, 3);
     /// 4.04.
     pub const NOT_FOUND: Self = Self::new(4, 4);
     /// 4.05.
     pub const METHOD_NOT_ALLOWED: Self = Self::new(4, 5);
-    /// 4.06: not in the content format that Accept asks for.
+    /// 4.06: the representation does not exist in the format that Accept names.
     pub const NOT_ACCEPTABLE: Self = Self::new(4, 6);
     /// 4.08: a block is missing (RFC 7959).
     pub const REQUEST_ENTITY_INCOMPLETE: Self = Self::new(4, 8);
@@ -69,14 +69,14 @@ impl Code {
     pub const NOT_IMPLEMENTED: Self = Self::new(5, 1);
     /// 5.02: the server that a proxy asked failed.
     pub const BAD_GATEWAY: Self = Self::new(5, 2);
-    /// 5.03: later, perhaps.
+    /// 5.03: the client may try again after Max-Age.
     pub const SERVICE_UNAVAILABLE: Self = Self::new(5, 3);
     /// 5.04: the server that a proxy asked did not answer.
     pub const GATEWAY_TIMEOUT: Self = Self::new(5, 4);
     /// 5.05: this is no proxy.
     pub const PROXYING_NOT_SUPPORTED: Self = Self::new(5, 5);
 
-    /// 5.08: the message went round in circles (RFC 8768).
+    /// 5.08: the Hop-Limit of the message was exhausted, for example in a loop (RFC 8768).
     pub const HOP_LIMIT_REACHED: Self = Self::new(5, 8);
 
     /// The code `class.detail`; only the low three and five bits count.

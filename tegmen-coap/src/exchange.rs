@@ -37,14 +37,14 @@ pub enum Received<'m, 'x, K> {
     },
     /// Our message was received; if it is a request, its response comes separately.
     Acknowledged(RequestId),
-    /// The peer cannot make sense of our message; the exchange is over.
+    /// The peer cannot process our message; the exchange is over.
     Reset(RequestId),
     /// The peer rejects a message that we sent and of which no state is kept: a non-confirmable message.
     Rejected {
         /// Its Message ID.
         message_id: u16,
     },
-    /// Send this Reset: the answer to a ping, or to what makes no sense.
+    /// Send this Reset, the answer to a ping or to a message that cannot be processed.
     Reject([u8; 4]),
     /// Nothing to do.
     Nothing,
@@ -266,7 +266,7 @@ impl<S: ExchangeStorage> Exchanges<S> {
         storage.has_room(now, &mut self.kept, repeat)
     }
 
-    /// Keeps what was answered to the message of this key, to be answered again; empty if nothing was.
+    /// Keeps the reply to the message of this key, for a repetition of the message; empty if there was none.
     pub fn keep_reply(&mut self, storage: &mut S, now: Instant, key: S::Key, repeat: Repeat, reply: &[u8]) {
         storage.keep(now, &mut self.kept, key, repeat, reply);
     }

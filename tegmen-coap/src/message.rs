@@ -48,7 +48,7 @@ impl Token {
         Self { bytes: [0; MAX_TOKEN], len: 0 }
     }
 
-    /// A token of these bytes; what is past the eighth is cut.
+    /// A token of these bytes; bytes after the eighth are cut.
     pub fn new(bytes: &[u8]) -> Self {
         let mut token = Self::default();
         for (to, from) in token.bytes.iter_mut().zip(bytes) {
@@ -69,7 +69,7 @@ impl Token {
 pub enum Malformed {
     /// Fewer than four bytes, or another version: ignored in silence.
     NotCoap,
-    /// A header that can be answered with Reset, and something wrong after it.
+    /// A header that can be answered with Reset, and a fault after it.
     Message {
         /// The type in the header.
         message_type: MessageType,
@@ -90,7 +90,7 @@ pub struct MessageRef<'a> {
     outer: &'a [u8],
     inner: &'a [u8],
     payload: &'a [u8],
-    /// The payload is the body of a block-wise transfer that has come to its end.
+    /// The payload is the whole body of a block-wise transfer.
     assembled: bool,
     /// For each option that is there a bit, that of its number modulo 32: most that are looked for are not there.
     present: u32,

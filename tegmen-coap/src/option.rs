@@ -16,19 +16,19 @@ pub enum Class {
 }
 
 impl OptionNumber {
-    /// Do it only if the ETag is this one.
+    /// The request applies only if the representation has this ETag.
     pub const IF_MATCH: Self = Self(1);
-    /// Name of the host that is meant.
+    /// Name of the target host.
     pub const URI_HOST: Self = Self(3);
     /// Version of a representation.
     pub const ETAG: Self = Self(4);
-    /// Do it only if there is nothing yet.
+    /// The request applies only if the resource does not exist.
     pub const IF_NONE_MATCH: Self = Self(5);
     /// Register for notifications (RFC 7641).
     pub const OBSERVE: Self = Self(6);
-    /// Port that is meant.
+    /// Port of the target host.
     pub const URI_PORT: Self = Self(7);
-    /// A segment of the path of what was created.
+    /// A segment of the path of the created resource.
     pub const LOCATION_PATH: Self = Self(8);
     /// The message is protected (RFC 8613).
     pub const OSCORE: Self = Self(9);
@@ -38,13 +38,13 @@ impl OptionNumber {
     pub const CONTENT_FORMAT: Self = Self(12);
     /// Seconds for which a response may be kept.
     pub const MAX_AGE: Self = Self(14);
-    /// An argument.
+    /// An argument of the query.
     pub const URI_QUERY: Self = Self(15);
     /// Proxies that a message may still pass (RFC 8768).
     pub const HOP_LIMIT: Self = Self(16);
     /// The Content-Format that the client wants.
     pub const ACCEPT: Self = Self(17);
-    /// An argument of what was created.
+    /// An argument of the query of the created resource.
     pub const LOCATION_QUERY: Self = Self(20);
     /// A block of the response (RFC 7959).
     pub const BLOCK2: Self = Self(23);

@@ -84,7 +84,7 @@ impl<const N: usize> Default for Seen<N> {
 }
 
 impl<const N: usize> Seen<N> {
-    /// Nothing yet.
+    /// No flood was seen.
     pub(crate) const fn new() -> Self {
         Self { entries: [(LinkAddress::Absent, 0, Instant::NEVER); N], next: 0 }
     }

@@ -9,7 +9,7 @@ use crate::ip;
 use tegmen_base::buf::{Full, Reader, Truncated, Writer};
 use tegmen_base::time::{Duration, Instant};
 
-/// A packet on its way out, frame after frame.
+/// A packet that is being sent, frame by frame.
 #[derive(Clone, Debug)]
 pub struct Fragments<'p> {
     packet: &'p [u8],
@@ -20,7 +20,7 @@ pub struct Fragments<'p> {
 }
 
 impl<'p> Fragments<'p> {
-    /// Prepares `packet`, an IPv6 packet without compression, for the link; `tag` is another for each.
+    /// Prepares `packet`, an IPv6 packet without compression, for the link; each packet has another `tag`.
     ///
     /// # Errors
     /// [`Truncated`] if it is not one, or longer than what fragments can carry.
@@ -109,13 +109,13 @@ pub struct Reassembly<const SLOTS: usize, const BYTES: usize> {
 
 #[derive(Debug)]
 struct Slot<const BYTES: usize> {
-    /// When its first fragment came; [`Instant::NEVER`] if the slot is free.
+    /// The time of its first fragment; [`Instant::NEVER`] if the slot is free.
     since: Instant,
     hop: Hop,
     tag: u16,
     len: u16,
     checksum_elided: bool,
-    /// A bit for each unit of eight bytes that is there.
+    /// A bit for each unit of eight bytes that has arrived.
     have: [u32; UNITS / 32],
     bytes: [u8; BYTES],
 }
@@ -139,7 +139,7 @@ impl<const SLOTS: usize, const BYTES: usize> Default for Reassembly<SLOTS, BYTES
 }
 
 impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
-    /// Nothing yet.
+    /// No packet has begun.
     pub const fn new() -> Self {
         const { assert!(SLOTS > 0 && BYTES >= 48, "at least one slot, which can hold the headers of a packet") }
         Self { slots: [const { Slot::FREE }; SLOTS] }
@@ -290,8 +290,8 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         Ok(copy(slot.bytes.get_mut(offset..).ok_or(FragmentError::TooLong)?, bytes)?)
     }
 
-    /// Notes that the bytes from `start` to `end` are there. A fragment that comes again is fine; one that laps over
-    /// others, or does not fit the packet, ends it (section 5.3).
+    /// Records that the bytes from `start` to `end` have arrived. A repeated fragment is accepted. A fragment that
+    /// overlaps others, or does not fit the packet, ends the packet (section 5.3).
     fn mark(&mut self, index: usize, start: usize, end: usize) -> Result<(), FragmentError> {
         let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
         let len = usize::from(slot.len);

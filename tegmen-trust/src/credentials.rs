@@ -252,7 +252,7 @@ impl Credentials {
     /// those before; without any rule such clients may do nothing.
     ///
     /// # Errors
-    /// The first rule that is none; then nothing has changed.
+    /// The first text that is no rule; then nothing has changed.
     pub fn allow_anonymous(&self, rules: &[String]) -> Result<(), String> {
         let parse = |rule: &String| Rule::parse(rule).ok_or_else(|| rule.clone());
         let rules = rules.iter().map(parse).collect::<Result<_, _>>()?;
@@ -268,8 +268,8 @@ impl Credentials {
         })
     }
 
-    /// Takes an OSCORE context that its owner calls so, with what it allows (`None` is everything): the number by which
-    /// requests under it will be known.
+    /// Registers an OSCORE context with the name that its owner gives it and its rights (`None` is all rights). Returns
+    /// the number that identifies requests under it.
     pub fn learn(&self, name: &str, allow: Option<&[String]>) -> Principal {
         self.write(|shared| {
             let principal = shared.principals.context(name, Instant::now());
@@ -278,7 +278,7 @@ impl Credentials {
         })
     }
 
-    /// Forgets a number that [`Self::learn`] returned: nobody has it any more.
+    /// Forgets a number that [`Self::learn`] returned: no context has it any more.
     pub fn forget(&self, principal: Principal) {
         self.write(|shared| {
             let is_of_context = |who: &Who| matches!(who.proof, Proof::Context(_));

@@ -17,14 +17,14 @@ use zeroize::optimization_barrier;
 /// CCM accepts every nonce of 7 to 13 bytes, every even tag of 4 to 16, associated data below 65,280 bytes and a body
 /// below 65,536. Each call expands its key again: this costs less than one block, and keeps no schedule in memory.
 pub struct Compact {
-    /// Replaced by its own hash whenever bytes are drawn, so that what was drawn before cannot be computed again.
+    /// Replaced by its own hash whenever bytes are drawn, so that earlier bytes cannot be computed again.
     key: Secret<DIGEST_LEN>,
 }
 
 impl Compact {
     /// A provider whose generator starts from `seed`: 32 bytes, used once.
     ///
-    /// The seed is hashed, so what is unpredictable in it may lie anywhere in its bytes.
+    /// The seed is hashed, so its unpredictable bits may be anywhere in its bytes.
     pub fn new(seed: [u8; 32]) -> Self {
         let mut made = Self { key: Secret::new(seed) };
         made.replace_key();
@@ -273,11 +273,11 @@ fn add_key([a, b, c, d]: State, [e, f, g, h]: State) -> State {
     [a ^ e, b ^ f, c ^ g, d ^ h]
 }
 
-/// The round keys of AES-128 (FIPS 197, section 5.2), forgotten when it goes.
+/// The round keys of AES-128 (FIPS 197, section 5.2), wiped on drop.
 struct Schedule<'r>(&'r mut [State; 11]);
 
 impl<'r> Schedule<'r> {
-    /// In place, so that no copy stays behind on the stack.
+    /// Expands the key in place, so that no copy remains on the stack.
     #[inline(never)]
     fn expand(key: &[u8; KEY_LEN], rounds: &'r mut [State; 11]) -> Self {
         let mut words = load(key);
@@ -406,7 +406,7 @@ fn compress(state: &mut [u32; 8], block: &[u8; 64]) {
     state.iter_mut().zip(&before).for_each(|(to, with)| *to = to.wrapping_add(*with));
 }
 
-/// Sixteen rounds. After four of them the variables stand four places on, and no register has to move.
+/// Sixteen rounds. Four rounds move each variable by four places, and no register has to move.
 #[inline(never)]
 fn rounds(state: &mut [u32; 8], words: &[[u32; 4]; 4], constants: &[u32; 16]) {
     let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = *state;
@@ -449,7 +449,7 @@ fn advance(words: &mut [[u32; 4]; 4]) {
     }
 }
 
-/// The word that stands 16, 15, 7 and 2 places after the given ones.
+/// The word that is 16, 15, 7 and 2 places after the given ones.
 #[inline(always)]
 fn later(w16: u32, w15: u32, w7: u32, w2: u32) -> u32 {
     let sigma0 = w15.rotate_right(7) ^ w15.rotate_right(18) ^ (w15 >> 3);

@@ -125,7 +125,7 @@ pub fn sign(
     Ok(bytes.len())
 }
 
-/// The SubjectPublicKeyInfo of a private key on secp256r1: what is shown as a raw public key (RFC 7250).
+/// The SubjectPublicKeyInfo of a private key on secp256r1: a raw public key (RFC 7250).
 ///
 /// # Errors
 /// [`Unsupported`] if the number is no private key.

@@ -1,7 +1,7 @@
 //! SHA-256, HMAC (RFC 2104) and the PRF of TLS 1.2 (RFC 5246, section 5) over a provider's compression function.
 //!
-//! Hash and HMAC are written once for SHA-256 and SHA-1 (FIPS 180-4), and told apart by the length of their digests; nothing
-//! but the records of one old cipher suite has SHA-1.
+//! Hash and HMAC are written once for SHA-256 and SHA-1 (FIPS 180-4); the length of the digest selects the hash. Only
+//! the records of one old cipher suite use SHA-1.
 //!
 //! This crate implements them itself for two reasons: a mote keeps pad states of 32 bytes each, and a provider needs
 //! to implement only its compression function.
@@ -19,7 +19,7 @@ pub const SHA1_LEN: usize = 20;
 
 const SHA256_INITIAL: [u32; 8] =
     [0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19];
-/// Of eight words SHA-1 has the first five.
+/// SHA-1 uses the first five of eight words.
 const SHA1_INITIAL: [u32; 8] = [0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0, 0, 0, 0];
 
 const fn initial<const LEN: usize>() -> [u32; 8] {
@@ -60,7 +60,7 @@ pub type Sha256 = Running<DIGEST_LEN>;
 pub struct Running<const LEN: usize> {
     state: [u32; 8],
     block: [u8; 64],
-    /// Bytes hashed so far; what is not a multiple of 64 waits in `block`.
+    /// Bytes hashed so far; the last ones wait in `block` if they are no whole block of 64.
     len: u32,
 }
 
@@ -70,7 +70,7 @@ impl<const LEN: usize> Running<LEN> {
         Self { state: const { initial::<LEN>() }, block: [0; 64], len: 0 }
     }
 
-    /// A place for a hash; to be begun with [`Self::restart`].
+    /// A place for a hash. Call [`Self::restart`] before the first input.
     pub const fn none() -> Self {
         Self { state: [0; 8], block: [0; 64], len: 0 }
     }
@@ -124,7 +124,7 @@ impl<const LEN: usize> Running<LEN> {
         put(out, &self.state);
     }
 
-    /// Pads and compresses what waits, so that the state is the digest (FIPS 180-4, section 5.1.1).
+    /// Pads and compresses the bytes that wait, so that the state is the digest (FIPS 180-4, section 5.1.1).
     #[inline(never)]
     fn complete<C: Crypto>(&mut self) {
         let filled = (self.len % 64) as usize;

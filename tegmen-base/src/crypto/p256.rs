@@ -17,7 +17,7 @@ use modulus::{N, Wide, Words, is_within, read, reduce, write};
 use point::{Machine, ONE_OF_P, to_digits};
 use zeroize::optimization_barrier;
 
-/// A number that may be secret, wiped when it goes.
+/// A number that may be secret, wiped on drop.
 struct Number(Words);
 
 impl Number {

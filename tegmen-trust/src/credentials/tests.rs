@@ -214,7 +214,7 @@ fn a_handshake_without_a_session_is_forgotten_and_keys_of_the_file_are_not() {
         (principals.number(Proof::Delegated(1, number), "a", now), principals.len())
     };
     let (first, second) = (peer(1, 0).0, peer(2, 10).0);
-    // A handshake of the first begins again, and the second one falls silent.
+    // A handshake of the first begins again, and the second one sends nothing more.
     assert_eq!(peer(1, 200), (first, 3));
     assert_eq!(peer(3, 310).1, 3);
     assert!(principals.get(first).is_some() && principals.get(second).is_none() && principals.get(key).is_some());

@@ -69,7 +69,7 @@ impl Cache {
         self.with(|halves| halves.insert(key, span));
     }
 
-    /// Forgets everything: what it stands on has changed.
+    /// Forgets everything, because the trust has changed.
     pub(crate) fn clear(&self) {
         self.with(|halves| *halves = Halves { half: halves.half, ..Halves::default() });
     }

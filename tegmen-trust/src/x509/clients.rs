@@ -23,13 +23,13 @@ impl Clients {
         Self { most, ..Self::default() }
     }
 
-    /// Takes what is in a file, and keeps there what comes from now on. A line that is damaged is passed over.
+    /// Reads the lists in a file, and writes new lists to it from now on. A damaged line is skipped.
     pub(super) fn keep_in(&mut self, file: &Path) -> io::Result<()> {
         let text = match std::fs::read_to_string(file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             other => other?,
         };
-        // The last that came are the last in it.
+        // The newest lists are at the end of the file.
         for chain in text.lines().rev().take(self.most).filter_map(from_hex) {
             if let Some(digest) = digest_of(&chain) {
                 self.chains.entry(digest).or_insert_with(|| chain.into());
@@ -52,7 +52,7 @@ impl Clients {
             self.chains.clear();
         }
         self.chains.insert(digest, chain.into());
-        // Who cannot be kept shakes hands in full after a restart.
+        // A client whose list cannot be kept makes a full handshake after a restart.
         let _ = if full { self.write() } else { self.append(chain) };
     }
 

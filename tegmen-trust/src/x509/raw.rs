@@ -23,7 +23,7 @@ impl AllowedKey {
 }
 
 /// Verifies a raw public key: it is well formed, strong enough, and on the list. Keys without an order of trust have
-/// neither names of their own nor an end; who is to go is taken off the list.
+/// neither names of their own nor an end; remove a key from the list to end its trust.
 ///
 /// # Errors
 /// [`Refusal::Malformed`], [`Refusal::UnsupportedAlgorithm`], [`Refusal::WeakKey`], [`Refusal::UnknownKey`].

@@ -45,7 +45,7 @@ impl Revocations {
         Ok(())
     }
 
-    /// Adds the lines of a plain list; the error is a line number and what would be right.
+    /// Adds the lines of a plain list. The error is a line number and the correction.
     pub(crate) fn add_list(&mut self, text: &str) -> Result<(), (usize, String)> {
         for (at, line) in text.lines().enumerate() {
             // A name may contain the sign, so a comment is what begins with a blank before it.
@@ -69,12 +69,12 @@ impl Revocations {
         self.crls.iter().map(|(_, crl)| crl).collect()
     }
 
-    /// Until when all CRLs that are in force now stay so.
+    /// The time until which all CRLs that are in force at `now` remain in force.
     pub(crate) fn next_update(&self, now: u64) -> u64 {
         self.crls.iter().map(|(times, _)| times.next_update).filter(|next| *next > now).min().unwrap_or(u64::MAX)
     }
 
-    /// When the first CRL has to be replaced, of each issuer the newest.
+    /// The time at which the first CRL must be replaced. Only the newest CRL of each issuer counts.
     pub(crate) fn due(&self) -> Option<u64> {
         let newest = |at: usize, crl: &CertRevocationList<'_>| {
             self.crls.iter().take(at).all(|(_, newer)| newer.issuer() != crl.issuer())

@@ -40,7 +40,7 @@ impl Default for Settings {
     }
 }
 
-/// A stamp for each file that trust is read from, none for a file that is not there.
+/// A stamp for each file that trust is read from; `None` for a file that does not exist.
 type Stamps = Vec<Option<Stamp>>;
 
 /// Accepts certificates whose path leads to its trust anchors.
@@ -159,7 +159,7 @@ impl Verifier {
             }
         };
         let (digest, called) = (sha256_of(&[end_entity.der]), name_text(end_entity.subject).unwrap_or_default());
-        // Rights are given to a name, which an empty subject is not, nor one that nobody can write down.
+        // Rights belong to a name. An empty subject is no name, and neither is one that is too long to be written.
         let nameless = purpose == Purpose::Client && !(1..=MAX_IDENTITY).contains(&called.len());
         let called = if nameless { digest_name(&digest) } else { called };
         if purpose == Purpose::Client {

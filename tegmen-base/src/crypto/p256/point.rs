@@ -8,7 +8,7 @@ use super::modulus::{Exponent, N, ONE, P, Wide, Words, read, sum};
 use crate::crypto::{MAX_SHARE, NotAuthentic};
 use zeroize::optimization_barrier;
 
-/// The memory of a computation, wiped when it goes.
+/// The memory of a computation, wiped on drop.
 pub(super) struct Machine {
     /// The numbers of the first point, those of the second, and others: see [`Register`].
     registers: [[Words; 3]; 4],
