@@ -36,7 +36,7 @@ pub enum BadParameters {
         /// Bytes that it may have.
         max: usize,
     },
-    /// The ID Context is longer than the context has place for: 16 bytes (`MAX_ID_CONTEXT`) of a
+    /// The ID Context is longer than the context can hold: 16 bytes (`MAX_ID_CONTEXT`) of a
     /// [`Context`].
     IdContextTooLong,
     /// Both ends have the same ID, so that they would use the same nonces under the same key.
@@ -113,7 +113,7 @@ impl<N: Naming> SecurityContext<N> {
         Self::derive_named::<C>(parameters, parameters.id_context, lease, window)
     }
 
-    /// Derives keys and common IV (RFC 8613, section 3.2.1), of a context that is known by `name`.
+    /// Derives keys and common IV (RFC 8613, section 3.2.1), of a context with the ID Context `name`.
     #[inline]
     pub(super) fn derive_named<C: Crypto>(
         parameters: &Parameters<'_>,
@@ -210,7 +210,7 @@ impl<N: Naming> SecurityContext<N> {
         Inputs::new(self.aead, &self.common_iv, own.map_or(request, |number| (id, number)), request)
     }
 
-    /// The number of the next message, used up by this.
+    /// Takes the number of the next message from the lease.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(super) fn take_number(&mut self) -> Result<PartialIv, ProtectError> {

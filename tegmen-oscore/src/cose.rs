@@ -103,7 +103,7 @@ impl Nonce {
     }
 
     pub(super) fn as_bytes(&self) -> &[u8] {
-        // It is never more than six, and so the compiler knows.
+        // `at` is at most six, and the mask shows that to the compiler.
         self.bytes.get(self.at & 7..).unwrap_or(&[])
     }
 }
@@ -215,7 +215,7 @@ impl<const MAX_LEN: usize> Cbor<MAX_LEN> {
         }
     }
 
-    /// Bytes as they are.
+    /// Appends bytes unchanged.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(super) fn put(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|byte| self.push(*byte));

@@ -8,9 +8,9 @@ use tegmen_coap::BuildError;
 pub enum ProtectError {
     /// The lease of numbers is used up: keep a new end, extend the lease, and protect the message then.
     LeaseSpent,
-    /// All 2^40 numbers are used up: a new context is due (RFC 8613, section 7.2.1).
+    /// All 2^40 numbers are used up: make a new context (RFC 8613, section 7.2.1).
     Exhausted,
-    /// The frame has no space in front or behind.
+    /// The frame has too few free bytes in front or behind.
     Full,
     /// The frame holds no message, or one that is protected already.
     Malformed,

@@ -19,7 +19,7 @@ pub const OVERHEAD: usize = Context::OVERHEAD;
 
 impl<N: Naming> SecurityContext<N> {
     /// Maximum number of bytes that protection adds to a message: the option with its header, a second Observe, the payload marker, the
-    /// code, the tag. As many as are needed of them must be free in front of the message, the tag's after it.
+    /// code, the tag. The frame must have free bytes for the tag after the message, and for the others in front of it.
     pub const OVERHEAD: usize = 2 + max_len(N::MAX_KID_CONTEXT) + 5 + 2 + MAX_TAG;
 
     /// Protects the request in `frame`. A retransmission sends the same bytes; a second call would use a second number.
@@ -186,7 +186,7 @@ pub(super) fn enclose<'f>(
     let head = storage.get_mut(..plain.head_len).ok_or(ProtectError::Malformed)?;
     let written = room.get(all.wrapping_sub(plain.head_len)..).ok_or(ProtectError::Malformed)?;
     head.iter_mut().zip(written).for_each(|(to, from)| *to = *from);
-    // What is outside is written from its end, so that nothing has to be measured before.
+    // The outer part is written from its end, so that no length has to be known before.
     let mut outer = Headroom::new(room);
     // The marker and the code of the message inside come between the options outside and those inside.
     outer.push(plain.code.0);
@@ -239,7 +239,7 @@ fn write_outer_options(outer: &mut Headroom<'_>, mut options: &[u8], oscore: &Os
     }
 }
 
-/// The last option that belongs outside in a run that a parser has walked, and what is before it.
+/// The last option that belongs outside in a run that a parser has walked, and the bytes before it.
 fn last_outside(run: &[u8]) -> Option<(OptionNumber, &[u8], &[u8])> {
     let (mut reader, mut previous, mut last) = (Reader::new(run), 0, None);
     loop {

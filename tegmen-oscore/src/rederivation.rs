@@ -136,7 +136,7 @@ impl RederivableContext {
         Ok(context)
     }
 
-    /// Nobody used this ID Context before.
+    /// Makes a context whose ID Context was never used before.
     fn fresh<C: Crypto>(parameters: &Parameters<'_>, id_context: &[u8]) -> Result<Self, BadParameters> {
         Self::named::<C>(parameters, id_context, id_context)
     }
@@ -175,7 +175,7 @@ impl RederivableContext {
             whole.map_err(|_| UnprotectError::BadOption)?;
             r2.len()
         };
-        // What response #1 is protected with is named by nothing else.
+        // No later message names the context of response #1, so its name is empty.
         let mut first =
             Self::named::<C>(parameters, writer.written(), &[]).map_err(|_| UnprotectError::UnknownContext)?;
         if !has_number {
@@ -282,7 +282,7 @@ impl FirstRequest {
 }
 
 impl Offers {
-    /// Nothing was offered yet.
+    /// Draws a new key: earlier offers are invalid.
     pub fn draw<C: Crypto>(crypto: &mut C) -> Self {
         let mut key = Secret::zeroed();
         crypto.random(key.expose_mut());
@@ -342,7 +342,7 @@ impl Offers {
         let id = writer.written();
         let r2 = id.get(..R2_LEN).unwrap_or(&[]);
         let mut context = RederivableContext::named::<C>(parameters, id, r2).map_err(|_| ProtectError::Unsupported)?;
-        // Nobody derives these keys again, and this is all that is encrypted with them.
+        // These keys are never derived again, and encrypt nothing else.
         context.common_iv = first.common_iv;
         Builder::new(frame, message_type, Code::UNAUTHORIZED, message_id, token.as_bytes())?;
         context.protect_response(crypto, &first.request, Some(RequestNonce(first.request)), frame)

@@ -26,7 +26,7 @@ impl OpenedRequest for RequestBinding {
     type Nonce = RequestNonce;
 }
 
-/// A request beside what its owner notes of it.
+/// A request together with a value that its owner attaches to it.
 impl<T: Copy, R: OpenedRequest> OpenedRequest for (T, R) {
     type Nonce = R::Nonce;
 }
@@ -275,7 +275,7 @@ impl<N: Naming> SecurityContext<N> {
     }
 }
 
-/// Where the parts of a protected message lie, and what it is decrypted with.
+/// The positions of the parts of a protected message, and the inputs to its decryption.
 struct Sealed {
     parts: Parts,
     partial_iv: Option<PartialIv>,
@@ -302,10 +302,10 @@ impl Sealed {
     }
 }
 
-/// Where the parts of a protected message lie.
+/// The positions of the parts of a protected message.
 pub(super) struct Parts {
     options_at: usize,
-    /// Bytes of the options outside, if there may be any among them that are meant to be there.
+    /// Bytes of the outer options, if some of them may belong outside; otherwise 0.
     options_len: usize,
     text_at: usize,
     text_len: usize,

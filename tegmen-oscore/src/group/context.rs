@@ -62,7 +62,7 @@ pub enum BadGroup {
     Credential,
     /// The key of the credential is not a point of the curve, or one of small order.
     InvalidKey,
-    /// The credential is longer than the context has place for.
+    /// The credential is longer than the context can hold.
     CredentialTooLong,
     /// The member has the ID of this one, so that both would use the same nonces under the same key.
     SameIds,
@@ -295,7 +295,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         option.kid_context == Some(self.gid.as_bytes())
     }
 
-    /// The number of the next message, used up by this.
+    /// Takes the number of the next message from the lease.
     pub(super) fn take_number(&mut self) -> Result<PartialIv, ProtectError> {
         let number = PartialIv::new(self.lease.next()).ok_or(ProtectError::Exhausted)?;
         self.lease.take().ok_or(ProtectError::LeaseSpent)?;
