@@ -1,5 +1,5 @@
-//! The server that receives the introspections and the joins: an access control server on 127.0.0.1, which also serves
-//! a value for GET, and is the controller of groups.
+//! The server for the rows of introspections and of joins: an access control server on 127.0.0.1, which is also the
+//! controller of groups and answers a GET with a value.
 
 use crate::{addresses::KEY_TEXT, failure::failure, load::VALUE, scene::Scene, server::Process};
 use std::{
@@ -30,19 +30,20 @@ use tegmen_host::{
 use tegmen_store::Database;
 
 pub(crate) const VERB: &str = "access-server";
-/// Peers, each with a session.
+/// The number of peers. Each has a session.
 pub(crate) const PEERS: u32 = 10_000;
 /// The path of the value that a GET asks for, without a slash in front.
 pub(crate) const VALUE_PATH: &str = "value";
 /// The SHA-256 of the certificate of the publisher `lamp`.
 pub(crate) const THUMBPRINT: [u8; 32] = [9; 32];
-/// Bytes for the replies of all requests of a run: the server keeps each for EXCHANGE_LIFETIME (247 s; RFC 7252, section 4.8.2). The
-/// default has space for about two million introspections, which take less time.
+/// Maximum bytes of stored replies. The server keeps each reply for EXCHANGE_LIFETIME (247 s; RFC 7252, section 4.8.2),
+/// so all replies of a run must fit. The default of the server is enough for about two million introspections, which a
+/// run exceeds in less time.
 const MAX_EXCHANGE_BYTES: usize = 4 << 30;
-/// Epochs of a group: each join takes one.
+/// The number of epochs of a group. Each join begins a new epoch.
 const EPOCHS: u16 = 2_000;
 
-/// Starts the server, with this number of groups, which have no members.
+/// Starts the server with this number of groups. The groups have no members.
 pub(crate) fn start(scene: &Path, groups: usize) -> Result<Process, Failure> {
     let directory = scene.join(VERB).to_string_lossy().into_owned();
     let exe = env::current_exe().map_err(failure)?.to_string_lossy().into_owned();
@@ -50,17 +51,17 @@ pub(crate) fn start(scene: &Path, groups: usize) -> Result<Process, Failure> {
     Process::start_with(words, Stdio::inherit())
 }
 
-/// The name of one of [`PEERS`] devices.
+/// Returns the name of a device; `number` is below [`PEERS`].
 pub(crate) fn peer(number: u32) -> String {
     format!("display-{number:05}")
 }
 
-/// The name of a group.
+/// Returns the name of a group.
 pub(crate) fn group(number: usize) -> String {
     format!("group-{number}")
 }
 
-/// Serves until the process ends: `DIRECTORY PORT GROUPS`. Without groups all peers are one device.
+/// Serves until the process ends. The arguments are `DIRECTORY PORT GROUPS`. Without groups all peers are one device.
 pub(crate) fn serve(words: &[String]) -> Result<(), Failure> {
     let [directory, port, groups] = words else {
         return Err(Failure::new(format!("{VERB} DIRECTORY PORT GROUPS")));
@@ -134,7 +135,7 @@ fn listen(
     builder.serve(All { access, groups, resources }).map_err(failure)
 }
 
-/// Access control, groups and a value.
+/// The application of the server: access control, groups and a value.
 #[derive(Clone)]
 struct All {
     access: AccessServer<Database>,
@@ -156,7 +157,7 @@ impl Application for All {
     }
 }
 
-/// The keys of devices, which may read the value, too.
+/// The pre-shared keys of the devices. A device may also read the value.
 struct Keys(SharedKeys<Database>);
 
 impl KeyStore for Keys {

@@ -1,8 +1,8 @@
 //! Requests from many peer addresses, at most one in flight from each: plain CoAP, DTLS with a pre-shared key, OSCORE.
 //!
-//! One driver for all: the addresses take turns, so that every request comes from another peer than the previous one.
-//! [`LETTERS_MAX`] requests wait for an answer at once, since the socket of some servers holds no more. The result is
-//! the number of requests for each CPU second of the server's process.
+//! One driver serves all protections. The addresses take turns, so every request comes from another peer than the
+//! previous request. At most [`LETTERS_MAX`] requests wait for an answer at the same time, because the sockets of some
+//! servers hold no more datagrams. The result is the number of requests for each CPU second of the server's process.
 
 use crate::{
     Options, californium,
@@ -46,7 +46,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// All servers of one way, in turn.
+/// Measures all servers that offer one protection. In each pass the servers take turns.
 fn scene(way: Way, count: u32, options: &Options, report: &mut Report) -> Result<(), Failure> {
     let operation = format!("GET of 16 bytes, {}, {count} addresses", way.name());
     eprintln!("{operation}");
@@ -102,11 +102,11 @@ impl Way {
     }
 }
 
-/// A server that may be measured.
+/// A server that can be measured.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     Ours,
-    /// libcoap, built with this TLS library.
+    /// The example server of libcoap, built with this TLS library.
     Libcoap(&'static str),
     Californium,
 }
@@ -130,7 +130,7 @@ impl Kind {
         }
     }
 
-    /// The command line for this number of clients.
+    /// Returns the command line of the server for this number of clients.
     fn words(self, way: Way, port: u16, count: u32) -> Result<Vec<String>, Failure> {
         let example = format!("/{PATH}={}", String::from_utf8_lossy(VALUE));
         match self {
@@ -161,12 +161,12 @@ impl Kind {
     }
 }
 
-/// A server that runs, and its clients.
+/// A running server and its clients.
 pub(crate) struct Server {
     kind: Kind,
     pub(crate) process: Process,
     pub(crate) clients: Clients,
-    /// Files made for the server, removed with it.
+    /// The directory of OSCORE contexts that was created for the server. It is removed with the server.
     contexts: Option<PathBuf>,
     lost: u64,
 }
@@ -180,7 +180,7 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Starts it, and lets every client ask once.
+    /// Starts the server, and lets every client send one request.
     fn start(kind: Kind, way: Way, count: u32) -> Result<Self, Failure> {
         let mut server = Self::begin(kind, way, count)?;
         server.clients.connect(0..count)?;
@@ -203,7 +203,7 @@ impl Server {
         Ok(Self { kind, process, clients, contexts, lost: 0 })
     }
 
-    /// Requests for each CPU second of the server.
+    /// Returns the number of requests for each CPU second of the server.
     fn measure(&mut self, seconds: f64) -> Result<f64, Failure> {
         let question = Question::of_value(Code::GET, b"");
         let (rate, lost) = self.clients.rate(&self.process, seconds, &mut |_| question.clone())?;
@@ -212,7 +212,7 @@ impl Server {
     }
 }
 
-/// Counts of one pass.
+/// The counts of one pass.
 #[derive(Default)]
 pub(crate) struct Ran {
     pub(crate) answered: u64,
@@ -229,12 +229,12 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    /// A request for the value that all servers of this module have.
+    /// Makes a request for the value that all servers of this module have.
     pub(crate) fn of_value(code: Code, payload: &[u8]) -> Self {
         Self { code, path: PATH.into(), content_format: None, payload: payload.to_vec() }
     }
 
-    /// The failure that `name` got this answer in place of the expected one.
+    /// Makes the failure that the server `name` gave this answer in place of the expected one.
     fn refused(&self, name: &str, answer: &MessageRef<'_>) -> Failure {
         let (payload, code) = (answer.payload(), answer.code());
         let shown = formats::show(answer.uint(OptionNumber::CONTENT_FORMAT), payload);
@@ -255,7 +255,7 @@ impl Question {
     }
 }
 
-/// Many clients of one server, an address each.
+/// Many clients of one server. Each client has its own address.
 pub(crate) struct Clients {
     crowd: Crowd,
     inbound: Letters,
@@ -263,19 +263,19 @@ pub(crate) struct Clients {
     each: Vec<Client>,
     stack: Option<Ours>,
     crypto: HostCrypto,
-    /// The client that asks next.
+    /// The index of the client that sends the next request.
     next: usize,
     message_id: u16,
-    /// Requests in flight at once.
+    /// Maximum number of requests in flight.
     pub(crate) window: u64,
-    /// True for the expected response.
+    /// Returns true for the expected response.
     pub(crate) is_answer: fn(&MessageRef<'_>) -> bool,
 }
 
 struct Client {
     speaker: Speaker,
     token: u32,
-    /// The request that waits for an answer, and its time.
+    /// The request that waits for an answer, and the time when it was sent.
     waits: Option<(Question, Instant)>,
 }
 
@@ -317,7 +317,7 @@ impl Clients {
         })
     }
 
-    /// Gives each client a name of its own, which is the identity of its pre-shared key.
+    /// Gives each client its own name, which is the identity of its pre-shared key.
     pub(crate) fn name(&mut self, name: impl Fn(u32) -> String) {
         for (number, client) in (0..).zip(&mut self.each) {
             if let Speaker::Dtls(session) = &mut client.speaker {
@@ -326,7 +326,7 @@ impl Clients {
         }
     }
 
-    /// Waits until the server has taken its port.
+    /// Waits until the server has bound its port.
     pub(crate) fn await_server(&self, process: &Process) -> Result<(), Failure> {
         let begin = Instant::now();
         while std::net::UdpSocket::bind(process.address).is_ok() {
@@ -387,12 +387,13 @@ impl Clients {
         Ok(())
     }
 
-    /// Lets the first client put the value there that all ask for.
+    /// Lets the first client store the value that all clients request later.
     pub(crate) fn put(&mut self) -> Result<(), Failure> {
         self.ask_first(&Question::of_value(Code::PUT, VALUE))
     }
 
-    /// Lets the first client ask until it has an answer: a server that starts can miss a request.
+    /// Lets the first client repeat a request until it has an answer, because a server that is still starting can miss
+    /// a request.
     pub(crate) fn ask_first(&mut self, question: &Question) -> Result<(), Failure> {
         let begin = Instant::now();
         let mut is_answered = false;
@@ -412,13 +413,13 @@ impl Clients {
         Ok(())
     }
 
-    /// Lets each of these clients ask once for the value, with the method that it has.
+    /// Lets each of these clients request the value once. `method` returns the method of the request.
     pub(crate) fn each_once(&mut self, members: Range<u32>, method: impl Fn(u64) -> Code) -> Result<(), Failure> {
         let first = members.start;
         self.each_asks(members, |member| Question::of_value(method((member - first).into()), b""))
     }
 
-    /// Lets each of these clients ask once, [`Self::window`] of them at the same time.
+    /// Lets each of these clients send one request. At most [`Self::window`] requests are in flight at the same time.
     pub(crate) fn each_asks(&mut self, members: Range<u32>, question: impl Fn(u32) -> Question) -> Result<(), Failure> {
         self.next = members.start as usize;
         let count = members.len() as u64;
@@ -438,7 +439,8 @@ impl Clients {
         Ok(())
     }
 
-    /// Asks for `seconds`. Returns the requests for each CPU second of the server, and the number that were not answered.
+    /// Sends requests for `seconds` seconds. Returns the number of requests for each CPU second of the server, and the
+    /// number of requests without an answer.
     pub(crate) fn rate(
         &mut self,
         process: &Process,
@@ -455,7 +457,7 @@ impl Clients {
         }
     }
 
-    /// Keeps [`Self::window`] requests in flight for this long, and waits for the answers to the last of them.
+    /// Keeps [`Self::window`] requests in flight for this time, and then waits for the answers to the last requests.
     pub(crate) fn run_with(
         &mut self,
         duration: Duration,
@@ -485,7 +487,7 @@ impl Clients {
         }
     }
 
-    /// Sends a request of the client whose turn it is, and which the question is asked for.
+    /// Sends a request of the client whose turn it is. `question` returns the request for the number of the client.
     fn ask(&mut self, question: impl FnOnce(u32) -> Question) -> Result<(), Failure> {
         while self.each[self.next].waits.is_some() {
             self.next = (self.next + 1) % self.each.len();
@@ -525,7 +527,7 @@ impl Clients {
         self.crowd.push(&mut self.outbound, member, |letter| Ok(put(letter, &room[..len])))
     }
 
-    /// Processes the datagrams that have arrived. Returns the number of requests that they answer.
+    /// Processes the datagrams that have arrived. Returns the number of requests that were answered.
     fn take(&mut self) -> Result<u64, Failure> {
         let Self { crowd, inbound, outbound, each, crypto, is_answer, .. } = self;
         crowd.receive(inbound)?;
@@ -576,7 +578,7 @@ impl Clients {
         Ok(answered)
     }
 
-    /// Gives up the requests that have waited longer than [`PATIENCE`]. Returns their number.
+    /// Stops waiting for the requests that are older than [`PATIENCE`]. Returns their number.
     fn give_up(&mut self) -> u64 {
         let is_late = |client: &&mut Client| client.waits.as_ref().is_some_and(|(_, sent)| sent.elapsed() > PATIENCE);
         self.each.iter_mut().filter(is_late).map(|client| client.waits = None).count() as u64
@@ -598,7 +600,7 @@ fn put(room: &mut [u8], bytes: &[u8]) -> usize {
     len
 }
 
-/// The OSCORE context of client `index`, which is in both IDs.
+/// Makes the OSCORE context of client `index`. Both IDs contain the index.
 fn context(index: u32) -> Result<Context, Failure> {
     let parameters = Parameters {
         master_secret: &SECRET,
@@ -614,7 +616,7 @@ fn context(index: u32) -> Result<Context, Failure> {
     Ok(context)
 }
 
-/// A new directory of as many contexts, as our server has them.
+/// Creates a directory with this number of contexts for Tegmen's server.
 fn context_directories(count: u32) -> Result<PathBuf, Failure> {
     let all = contexts_place(count)?;
     // Numbers that were used are not used again: each run begins with new directories.
@@ -639,15 +641,15 @@ fn context_directories(count: u32) -> Result<PathBuf, Failure> {
     Ok(all)
 }
 
-/// The directory of the contexts: in memory, if the system has such a place, since creating ten thousand of them on a
-/// disk takes a minute.
+/// Returns the directory of the contexts. It is in memory if the system has `/dev/shm`, because the creation of ten
+/// thousand contexts on a disk takes a minute.
 fn contexts_place(count: u32) -> Result<PathBuf, Failure> {
     let memory = Path::new("/dev/shm");
     let place = if memory.is_dir() { memory.to_owned() } else { target()? };
     Ok(place.join(format!("tegmen-bench-contexts-{count}")))
 }
 
-/// The credentials of our server.
+/// Writes the credentials file of Tegmen's server.
 pub(crate) fn credentials() -> Result<PathBuf, Failure> {
     let file = target()?.join("bench-credentials.toml");
     fs::write(&file, format!("[[psk]]\nidentity = \"{IDENTITY}\"\nkey_text = \"{KEY_TEXT}\"\n")).map_err(failure)?;
@@ -669,20 +671,21 @@ fn failure(error: impl std::fmt::Display) -> Failure {
     Failure::new(error.to_string())
 }
 
-/// The path of a value in the example server of libcoap. PUT may replace the value, which has 16 bytes, as in Tegmen's
-/// server.
+/// The path of a value in the example server of libcoap. PUT can replace this value. In all servers the value has 16
+/// bytes.
 pub(crate) const PATH: &str = "example_data";
-/// libcoap takes its key as text.
+/// The pre-shared key as text, because libcoap accepts no binary key.
 pub(crate) const KEY_TEXT: &str = "0123456789abcdef";
-/// Master secret of all contexts: their IDs differ, and so do their keys. `Server.java` has the same one.
+/// The master secret of all contexts. The contexts have different IDs, and so different keys. `Server.java` contains
+/// the same secret.
 const SECRET: [u8; 16] = *b"bench of oscore!";
 const POLL: Duration = Duration::from_millis(20);
 const WARM_UP: Duration = Duration::from_millis(100);
-/// The same where a virtual machine compiles what it runs often.
+/// The warm-up time of a server in a virtual machine, which compiles frequently used code.
 pub(crate) const WARM_UP_COMPILED: Duration = Duration::from_secs(8);
-/// Longest silence while a server starts or answers hellos.
+/// Longest time without a datagram while a server starts or sends HelloVerifyRequests.
 const START: Duration = Duration::from_secs(20);
-/// Longest wait for the first answer: a virtual machine loads what it needs for it.
+/// Longest wait for the first answer. A virtual machine first loads the code for the answer.
 const FIRST: Duration = Duration::from_secs(2);
 /// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -1,8 +1,8 @@
-//! Block-wise transfers (RFC 7959): clients that GET and PUT bodies of 64 KiB in blocks of 1,024 bytes, each block
-//! asked for when the previous one has arrived.
+//! Block-wise transfers (RFC 7959): clients that GET and PUT bodies of 64 KiB in blocks of 1,024 bytes. A client
+//! requests a block when the previous one has arrived.
 //!
 //! The result is the number of bytes of bodies for each CPU second of the server's process. Every block of an answer is
-//! compared with the body that was put there.
+//! compared with the body that the client stored before.
 
 use crate::{
     Options,
@@ -67,7 +67,7 @@ impl Blocks {
         Self { servers, samples: samples.into(), again: 0 }
     }
 
-    /// Measures each server once, the first one another each time.
+    /// Measures each server once. Each pass begins with another server.
     pub(crate) fn pass(&mut self, pass: usize, options: &Options) -> Result<(), Failure> {
         let count = self.servers.len();
         for (way, clients, samples) in &mut self.samples {
@@ -94,7 +94,7 @@ impl Blocks {
     }
 }
 
-/// Clients of one server, each with a path of its own.
+/// The clients of one server. Each client has its own path.
 struct Clients {
     crowd: Crowd,
     inbound: Letters,
@@ -103,16 +103,16 @@ struct Clients {
     body: Vec<u8>,
 }
 
-/// The block that a client waits for.
+/// A client, with the block that it requests.
 #[derive(Clone, Copy)]
 struct Client {
     number: u32,
     token: u32,
-    /// Time of the request; `None` if the client waits for nothing.
+    /// Time of the request; `None` if the client has no request under way.
     sent: Option<Instant>,
 }
 
-/// Counts of one run.
+/// The counts of one run.
 #[derive(Default)]
 struct Ran {
     bytes: u64,
@@ -131,7 +131,7 @@ impl Clients {
         })
     }
 
-    /// Waits until the server answers, and puts every body there.
+    /// Waits until the server answers, and stores the body of every client at the server.
     fn prepare(&mut self) -> Result<(), Failure> {
         let begin = Instant::now();
         while begin.elapsed() < Duration::from_secs(10) {
@@ -188,12 +188,12 @@ impl Clients {
 }
 
 impl Client {
-    /// Takes a new token, because the next request is not a repetition.
+    /// Takes a new token, because the next request is not a retransmission.
     const fn next(&mut self) {
         self.token = self.token.wrapping_add(1);
     }
 
-    /// True if the datagram is the answer that the client waits for, false if it has another token.
+    /// Returns true if the datagram is the answer that the client waits for, and false if it has another token.
     ///
     /// # Errors
     /// The answer has another code, payload or block.
@@ -220,7 +220,7 @@ impl Client {
         Err(Failure::new(format!("the answer for block {} is not it: {:?}", self.number, message.code())))
     }
 
-    /// Queues the request for the block that comes now.
+    /// Queues the request for the current block of the client.
     fn ask(
         &mut self,
         way: Way,
@@ -253,11 +253,11 @@ fn path(client: usize) -> String {
 const BODY_LEN: usize = 64 << 10;
 const BLOCK: usize = 1024;
 const BLOCKS: u32 = (BODY_LEN / BLOCK) as u32;
-/// Maximum number of simultaneous transfers, each of another peer.
+/// Maximum number of simultaneous transfers. Each transfer belongs to another peer.
 const CLIENTS_MAX: usize = 16;
 const POLL: Duration = Duration::from_millis(20);
 const WARM_UP: Duration = Duration::from_millis(50);
-/// A request without an answer is sent again after this.
+/// A request without an answer is sent again after this time.
 const RETRANSMIT: Duration = Duration::from_millis(500);
-/// Maximum time for the transfers that are under way at the end.
+/// Maximum time for the transfers that are under way at the end of a run.
 const PATIENCE: Duration = Duration::from_secs(3);

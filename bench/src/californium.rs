@@ -3,20 +3,21 @@
 use crate::program::target;
 use tegmen_bench_line::{Failure, IDENTITY};
 
-/// The command that installs them.
+/// The command that installs these servers.
 pub(crate) const INSTALL: &str = "apt-get install default-jdk-headless maven && bench/setup.sh californium";
 
-/// The command line of the server of OSCORE for a port of 127.0.0.1 and a number of contexts.
+/// Returns the command line of the OSCORE server, for a port of 127.0.0.1 and a number of contexts.
 pub(crate) fn command(port: u16, contexts: u32) -> Result<Vec<String>, Failure> {
     java("oscore", "Server", &[&port.to_string(), &contexts.to_string()])
 }
 
-/// The command line of the server of CoAP over DTLS for a port of 127.0.0.1, with one pre-shared key.
+/// Returns the command line of the server of CoAP over DTLS, for a port of 127.0.0.1 and one pre-shared key.
 pub(crate) fn secure_command(port: u16, key: &str) -> Result<Vec<String>, Failure> {
     java("dtls", "SecureServer", &[&port.to_string(), IDENTITY, key])
 }
 
-/// The command line of the caching reverse proxy for a port of 127.0.0.1, with one resource, which has the URI `origin`.
+/// Returns the command line of the caching reverse proxy, for a port of 127.0.0.1 and one resource with the URI
+/// `origin`.
 pub(crate) fn proxy_command(port: u16, name: &str, origin: &str) -> Result<Vec<String>, Failure> {
     java("proxy", "Proxy", &[&port.to_string(), name, origin])
 }

@@ -1,8 +1,9 @@
-//! DTLS 1.2 with certificates at both ends: beside every peer, and beside the bare operations of the ciphers.
+//! DTLS 1.2 with certificates at both ends, compared with every peer and with the bare operations of the ciphers.
 //!
-//! Each end shows a chain of two certificates below a trust anchor that the other end has, and proves that it has the key of
-//! the first. A handshake takes at each end a key pair, an agreement, a signature, and verifies the signatures of the other
-//! end and of the two certificates; an end that remembers the chain verifies one signature instead of three.
+//! Each end sends a chain of two certificates below a trust anchor of the other end, and proves that it has the private
+//! key of the first certificate. In a handshake each end makes a key pair, a key agreement and a signature. It also
+//! verifies the signature of the other end and the signatures of its two certificates. An end that remembers the chain
+//! verifies one signature instead of three.
 
 use crate::{
     failure::failure,
@@ -26,7 +27,8 @@ use tegmen_host::{
 const KINDS: [Certificates; 2] =
     [Certificates { rsa: false, remembered: false }, Certificates { rsa: true, remembered: false }];
 
-/// Handshakes of both kinds beside every peer and beside the bare operations, and what an established session takes.
+/// Measures handshakes with ECDSA and with RSA, compared with every peer and with the bare operations, and the memory
+/// of an established session.
 pub(crate) fn rows(
     candidates: &[&'static Candidate],
     passes: usize,
@@ -63,7 +65,8 @@ pub(crate) fn rows(
     Ok(rows)
 }
 
-/// Two rows for each peer: all verified each time at both, and ours with chains that it remembers.
+/// Returns two rows for each peer. In the first row both ends verify every signature each time. In the second row
+/// Tegmen remembers verified chains.
 fn beside_peers(of: Certificates, name: &str, programs: &mut [Program], passes: usize) -> Result<Vec<Row>, Failure> {
     let mut every = Samples::new(name, "1/CPU s", true);
     every.demanded = (Some(Limit::AtLeast(1.0)), None);
@@ -86,13 +89,13 @@ fn beside_peers(of: Certificates, name: &str, programs: &mut [Program], passes: 
     Ok(every.rows().into_iter().chain(cached.rows()).collect())
 }
 
-/// Handshakes for each second of CPU time.
+/// Returns the number of handshakes for each second of CPU time.
 fn rate(program: &mut Program, of: Certificates) -> Result<f64, Failure> {
     let spent = program.nanoseconds(Command::Certified(of, HANDSHAKES))?;
     Ok(f64::from(HANDSHAKES) * 1e9 / spent as f64)
 }
 
-/// Ours beside the operations of its ciphers and nothing else.
+/// Compares Tegmen's handshakes with the bare operations of their ciphers.
 fn beside_bare(
     of: Certificates,
     name: &str,
@@ -122,13 +125,14 @@ fn beside_bare(
     })
 }
 
-/// The operations of the ends of a handshake.
+/// The cryptographic operations of both ends of a handshake.
 pub(crate) struct Bare {
     crypto: HostCrypto,
     group: NamedGroup,
     signer: SoftwareKey,
     digest: [u8; 32],
-    /// Public key, digest and signature of what is verified: of the other end, and of its certificates.
+    /// Public key, digest and signature of each signature that an end verifies: the signature of the other end, and
+    /// those of its certificates.
     links: Vec<(Vec<u8>, [u8; 32], Vec<u8>)>,
 }
 
@@ -139,7 +143,8 @@ impl Bare {
         Self::with(&pem, group, 2)
     }
 
-    /// Ends with this private key, an agreement in this group, and chains of this number of certificates.
+    /// Makes the operations of ends with this private key, a key agreement in this group, and chains of this number of
+    /// certificates.
     pub(crate) fn with(pem: &[u8], group: NamedGroup, certificates: usize) -> Result<Self, Failure> {
         let signer = SoftwareKey::from_pem(pem).map_err(Failure::new)?;
         let digest = [7; 32];
@@ -156,7 +161,7 @@ impl Bare {
         self.agree_and_prove(&server, &client_share)
     }
 
-    /// The operations of one end, whose peer has this share.
+    /// Does the operations of one end. `share` is the key share of the other end.
     pub(crate) fn end(&mut self, share: &[u8]) -> Result<(), Failure> {
         let (private, _) = self.key_pair()?;
         self.agree_and_prove(&private, share)
@@ -175,7 +180,7 @@ impl Bare {
         Ok(())
     }
 
-    /// A private key and its share.
+    /// Makes a private key and its key share.
     pub(crate) fn key_pair(&mut self) -> Result<([u8; SCALAR_LEN], Vec<u8>), Failure> {
         let (mut private, mut share) = ([0; SCALAR_LEN], [0; MAX_SHARE]);
         let len = self.crypto.key_pair(self.group, &mut private, &mut share).map_err(failure)?;
@@ -188,7 +193,7 @@ pub(crate) fn draw_rsa(directory: &Path) -> Result<(), Failure> {
     draw(KINDS[1], directory)
 }
 
-/// Makes a trust anchor, an authority below it, and a certificate with its key.
+/// Makes a trust anchor, an authority below it, and an end's certificate with its key. Writes them into files.
 fn draw(of: Certificates, directory: &Path) -> Result<(), Failure> {
     let error = |error: rcgen::Error| Failure::new(error.to_string());
     let key = || match of.rsa {
@@ -222,13 +227,13 @@ fn draw(of: Certificates, directory: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Note of a report on the work in these rows.
+/// A note for the report: the work in these rows.
 const NOTE: &str = "mutual handshakes: keys of secp256r1 or of RSA with 2048 bits, an agreement on the group that a stack likes \
                     best, AES-128-GCM, both ends in the time; bare operations are those of both of our ends: two key pairs \
                     and two agreements of x25519, two signatures made and six verified, without any message";
-/// Handshakes in a pass: about a tenth of a second with ECDSA.
+/// Handshakes in a pass, which take about a tenth of a second with ECDSA.
 const HANDSHAKES: u32 = 150;
-/// Sessions held at once to measure the memory of one.
+/// Sessions that are held at once to measure the memory of one session.
 const HELD: u32 = 1_000;
 /// Maximum memory of one session at a server, in bytes.
 const SESSION_MAX: f64 = 400.0;

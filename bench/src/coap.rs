@@ -1,9 +1,9 @@
-//! Plain CoAP over loopback: one client, 64 confirmable GETs in flight, against one server after the other; then
-//! [`blocks`](crate::blocks) and [`observe`](crate::observe), in the same passes.
+//! Plain CoAP over loopback: one client with 64 confirmable GETs in flight, and one server after the other. The same
+//! passes then measure [`blocks`](crate::blocks) and [`observe`](crate::observe).
 //!
-//! Every server is asked for 16 bytes that were put there before (`/example_data` of libcoap's example server), so
-//! answers have the same size. The result is the number of requests for each CPU second of the *server's* process: the
-//! requests for each second of the clock depend on the client and on other work of the machine too.
+//! The client first stores 16 bytes at every server, at the path `/example_data` of libcoap's example server. So all
+//! answers have the same size. The result is the number of requests for each CPU second of the *server's* process. The
+//! number for each second of the clock also depends on the client and on other work of the machine.
 
 use crate::{
     Options,
@@ -21,14 +21,14 @@ use std::{
 };
 use tegmen_bench_line::Failure;
 
-/// Runs every server that is present.
+/// Measures every server that is present.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
     measure(options, Beside::Libcoap, &mut report)?;
     Ok(report)
 }
 
-/// Adds rows of our server and of those of `beside`.
+/// Adds the rows of Tegmen's server and of the servers of `beside`.
 pub(crate) fn measure(options: &Options, beside: Beside<'_>, report: &mut Report) -> Result<(), Failure> {
     let mut servers = Vec::new();
     let kinds: &[Kind<'_>] = match beside {
@@ -80,13 +80,13 @@ pub(crate) fn measure(options: &Options, beside: Beside<'_>, report: &mut Report
     Ok(())
 }
 
-/// A server that may be measured.
+/// A server that can be measured.
 #[derive(Clone, Copy)]
 enum Kind<'a> {
     Ours,
     Base(&'a Path),
     Echo,
-    /// libcoap's example server, by the TLS library it was built with: the plain part is what is used.
+    /// libcoap's example server, built with this TLS library. The benchmark uses only its plain CoAP port.
     Libcoap(&'static str),
 }
 
@@ -109,7 +109,7 @@ impl Kind<'_> {
         }
     }
 
-    /// The words that start it, if it is built.
+    /// Returns the command line of the server, or `None` if the server is not built.
     fn words(self, port: u16, options: &Options) -> Option<Vec<String>> {
         match self {
             Self::Ours => {
@@ -131,7 +131,7 @@ impl Kind<'_> {
     }
 }
 
-/// A server that runs, and its client.
+/// A running server and its client.
 struct Server<'a> {
     kind: Kind<'a>,
     process: Process,
@@ -151,7 +151,7 @@ impl<'a> Server<'a> {
         Ok(server)
     }
 
-    /// Requests for each CPU second of the server, and for each second.
+    /// Returns the number of requests for each CPU second of the server, and for each second of the clock.
     fn measure(&mut self, seconds: f64) -> Result<(f64, f64), Failure> {
         self.load.run(WARM_UP)?;
         let (cpu, begin) = (self.process.cpu_nanoseconds()?, Instant::now());
@@ -165,7 +165,7 @@ impl<'a> Server<'a> {
     }
 }
 
-/// Resources that our server holds from the start.
+/// Resources that Tegmen's server has from the start.
 const EXAMPLE: &str = "/example_data=0123456789abcdef";
-/// Long enough for the requests of an earlier pass to be given up or answered.
+/// Warm-up time, in which each request of an earlier pass is answered or given up.
 const WARM_UP: Duration = Duration::from_millis(100);

@@ -1,7 +1,7 @@
-//! Two commits of ours in one run: the working tree beside another commit, row by row and pass by pass in turn.
+//! Compares two commits of Tegmen in one run: the working tree and another commit take turns in each row and each pass.
 //!
-//! The other commit is checked out as a worktree in the target directory and built there. This program drives both: its
-//! servers are the two `tegmen`, its programs the two `tegmen-bench ours`.
+//! The other commit is checked out as a worktree in the target directory and built there. This program drives both
+//! commits: their servers are the two `tegmen` programs, their stacks the two `tegmen-bench ours` programs.
 
 use crate::{
     Options, coap, dtls, isolation, oscore,
@@ -15,7 +15,7 @@ use std::{
 };
 use tegmen_bench_line::Failure;
 
-/// Builds the other commit, and measures both.
+/// Builds the other commit, and measures both commits.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let Some(base) = &options.base else {
         return Err(Failure::new("compare needs a commit: tegmen-bench compare main"));
@@ -57,7 +57,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// The directory with the programs of a commit, built if they are not there.
+/// Returns the directory with the programs of a commit. Builds the programs if they are missing.
 fn build(commit: &str) -> Result<PathBuf, Failure> {
     let place = target()?.join("compare");
     let tree = place.join(commit);
@@ -88,7 +88,7 @@ fn build(commit: &str) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Runs a command and returns its output, or its error output if it fails.
+/// Runs a command. Returns its output, or a failure with its error output.
 fn said(words: &[&str]) -> Result<String, Failure> {
     let output = Command::new(words[0]).args(&words[1..]).output();
     let output = output.map_err(|error| Failure::new(format!("{}: {error}", words[0])))?;
@@ -98,9 +98,9 @@ fn said(words: &[&str]) -> Result<String, Failure> {
     }
 }
 
-/// Minimum number of passes: with fewer, the intervals are too wide.
+/// Minimum number of passes. With fewer passes the intervals are too wide.
 pub(crate) const PASSES_MIN: usize = 31;
-/// Maximum number of seconds of requests in one pass: many short passes see less of what else the machine does.
+/// Maximum number of seconds of requests in one pass. Many short passes are less affected by other work of the machine.
 const SECONDS: f64 = 0.2;
-/// Upper bound of observers: ten thousand take long to register for each pass.
+/// Maximum number of observers. Ten thousand observers take too long to register in each pass.
 const OBSERVERS: u32 = 2_000;

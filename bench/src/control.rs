@@ -1,4 +1,4 @@
-//! The store and the grants of an access control server: beside bare SQLite, and with a million devices.
+//! The store and the grants of an access control server: compared with bare SQLite, and with a million devices.
 
 use crate::{
     Options,
@@ -27,18 +27,18 @@ use tegmen_control::{
 use tegmen_store::Database;
 use tokio::{runtime::Runtime, task::JoinSet};
 
-/// Grants that wait for their answers at once: one batch is decided while another is written.
+/// Grants that wait for their answers at the same time. The server decides one batch while it writes another batch.
 const IN_FLIGHT: usize = 2 * AT_ONCE;
-/// Such batches of one pass.
+/// Batches of [`AT_ONCE`] grants in one pass.
 const BATCHES: usize = 20;
-/// Bytes of the database of a million devices, at most.
+/// Maximum size of the database of a million devices, in bytes.
 const BYTES_MAX: f64 = 450e6;
-/// Seconds until a server with a million devices answers, at most.
+/// Maximum time until a server with a million devices answers, in seconds.
 const START_MAX: f64 = 5.0;
-/// Least share of the rate of bare SQLite.
+/// Minimum rate of grants, as a share of the rate of bare SQLite.
 const GRANTS_MIN: f64 = 0.6;
 
-/// Measures grants, the bytes of devices, and the time of a start.
+/// Measures grants, the bytes of each device in the database, and the time that a server needs to start.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let scene = Scene::new()?;
     let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
@@ -53,7 +53,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Tokens that are granted in a second, beside rows that bare SQLite writes.
+/// Measures the tokens that are granted in a second, and the rows that bare SQLite writes in a second.
 fn grants(scene: &Scene, options: &Options, report: &mut Report) -> Result<(), Failure> {
     eprintln!("grants");
     let (service, ..) = scene.service()?;
@@ -98,7 +98,7 @@ fn granted(runtime: &Runtime, service: &Arc<Service<Database>>) -> Result<f64, F
     Ok((BATCHES * AT_ONCE) as f64 / begin.elapsed().as_secs_f64())
 }
 
-/// A SQLite database and a file, which the store and the audit log are compared with.
+/// A SQLite database and a log file without Tegmen, for the comparison with Tegmen's store and audit log.
 struct Bare {
     connection: Connection,
     log: File,
@@ -115,7 +115,7 @@ impl Bare {
         Ok(Self { connection, log, next: 0 })
     }
 
-    /// Rows and lines that are durable in a second.
+    /// Returns the number of rows and lines that become durable in a second.
     fn measure(&mut self) -> Result<f64, Failure> {
         let begin = Instant::now();
         for _ in 0..BATCHES {
@@ -138,7 +138,8 @@ impl Bare {
     }
 }
 
-/// The bytes of a database of `count` devices, and the time until a server that starts with it can decide.
+/// Measures the bytes of a database of `count` devices, and the time until a server that starts with this database can
+/// decide.
 fn devices(scene: &Scene, count: u32, report: &mut Report) -> Result<(), Failure> {
     eprintln!("{count} devices");
     let state = Arc::new(scene.state("devices.db")?);

@@ -1,7 +1,8 @@
-//! Many CoAP clients on one socket: each has an address of its own, 127.1.0.0 and up, and all have one port (Linux).
+//! Many CoAP clients on one socket. Each client has its own address from 127.1.0.0 on, and all have the same port
+//! (Linux).
 //!
-//! To a server each is a peer of its own. To this process they are one queue, read and written in batches, so that ten
-//! thousand of them cost the other core little.
+//! To a server each client is a separate peer. To this process all clients are one queue, which it reads and writes in
+//! batches. So ten thousand clients cost little CPU time on the processor of the benchmark.
 #![expect(unsafe_code, reason = "the standard library neither batches datagrams nor chooses their source address")]
 
 use std::{
@@ -15,13 +16,13 @@ use tegmen::buf::Frame;
 use tegmen::coap::{BuildError, Builder, Code, MessageType};
 use tegmen_bench_line::Failure;
 
-/// The socket, and the server that its members speak to.
+/// The socket of all clients, and the address of their server. A client is called a member.
 pub(crate) struct Crowd {
     socket: UdpSocket,
     server: libc::sockaddr_in,
 }
 
-/// Datagrams that one call receives or sends, each with the number of its member.
+/// Datagrams that one system call receives or sends, each with the number of its member.
 pub(crate) struct Letters {
     bytes: Vec<[u8; ROOM]>,
     lens: [usize; LETTERS_MAX],
@@ -29,7 +30,8 @@ pub(crate) struct Letters {
     count: usize,
 }
 
-/// The only control message: from which of our addresses, or to which.
+/// The control message of a datagram, which contains the local address: the destination of a received datagram, or the
+/// source of a sent one.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct Control([u8; CONTROL_LEN]);
@@ -46,7 +48,8 @@ const FIRST: u32 = u32::from_be_bytes([127, 1, 0, 0]);
 const RECEIVE_BUFFER: libc::c_int = 16 << 20;
 
 impl Crowd {
-    /// Clients of `server`, which must be on loopback.
+    /// Opens the socket of clients of `server`, which must be a loopback address. `patience` is the timeout of
+    /// [`receive`](Self::receive).
     pub(crate) fn new(server: SocketAddrV4, patience: Duration) -> Result<Self, Failure> {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(failure)?;
         socket.set_read_timeout(Some(patience)).map_err(failure)?;
@@ -64,8 +67,8 @@ impl Crowd {
         Ok(Self { socket, server })
     }
 
-    /// Replaces the content of `letters` with datagrams that have arrived. Waits for the first one until the socket's
-    /// timeout, and takes all others that are there.
+    /// Replaces the content of `letters` with datagrams that have arrived. Waits for the first datagram until the
+    /// socket's timeout, and takes all others that have already arrived.
     pub(crate) fn receive(&self, letters: &mut Letters) -> Result<(), Failure> {
         letters.lens = [ROOM; LETTERS_MAX];
         letters.count = 0;
@@ -85,7 +88,7 @@ impl Crowd {
         Ok(())
     }
 
-    /// Sends what is in `letters`, each from the address of its member, and forgets it.
+    /// Sends the datagrams in `letters`, each from the address of its member, and clears `letters`.
     pub(crate) fn send(&self, letters: &mut Letters) -> Result<(), Failure> {
         let mut controls = [Control([0; CONTROL_LEN]); LETTERS_MAX];
         for (control, member) in controls.iter_mut().zip(&letters.members[..letters.count]) {
@@ -99,7 +102,7 @@ impl Crowd {
         if sent.map_err(failure)? == count { Ok(()) } else { Err(Failure::new("not every datagram was sent")) }
     }
 
-    /// Adds one to `letters`, which are sent when they are full.
+    /// Adds a datagram to `letters`. Sends all datagrams when `letters` is full.
     pub(crate) fn push(
         &self,
         letters: &mut Letters,
@@ -113,7 +116,7 @@ impl Crowd {
         if letters.count == LETTERS_MAX { self.send(letters) } else { Ok(()) }
     }
 
-    /// Builds the headers, runs `step` on them, and notes the lengths that it set.
+    /// Builds the message headers, calls `step` with them, and stores the lengths that `step` set.
     fn call(
         &self,
         letters: &mut Letters,
@@ -190,7 +193,7 @@ impl From<u32> for Control {
 }
 
 impl Control {
-    /// The destination address of the datagram.
+    /// Returns the local address in the control message.
     fn address(&self) -> u32 {
         let header: *const libc::cmsghdr = (&raw const *self).cast();
         // SAFETY: as above; the socket delivers this one kind of control message, and zeros are an address, too.
@@ -199,7 +202,7 @@ impl Control {
     }
 }
 
-/// Writes a confirmable request; `rest` adds options and payload. Its length.
+/// Writes a confirmable request. `rest` adds options and payload. Returns the length of the request.
 pub(crate) fn request(
     room: &mut [u8],
     code: Code,

@@ -1,5 +1,5 @@
-//! Delegated sessions at their server: beside the curve operations alone, beside the same server without a delegate, and after
-//! a reset of all devices.
+//! Delegated sessions at the delegation server. Three comparisons: with the curve operations alone, with a server
+//! without a delegate, and after a reset of all devices.
 
 mod authority;
 mod counting;
@@ -34,24 +34,24 @@ use tegmen::crypto::NamedGroup;
 use tegmen_bench_line::Failure;
 use tegmen_host::x509::Verifier;
 
-/// Devices of the server.
+/// The number of devices at the server.
 const DEVICES: usize = 1_000;
-/// Peers of a pass, each of which comes once. None of them was there before.
+/// The number of peers in a pass. Each peer connects once, and no server knows it from an earlier pass.
 const PEERS: usize = 2 * DEVICES;
-/// Peers that are on their way at the same time.
+/// The number of peers that connect at the same time.
 const AT_ONCE: usize = 128;
-/// Parts of a pass, between which the rows take turns.
+/// The number of parts of a pass. The measurements of the rows take turns after each part.
 const PARTS: usize = 4;
-/// Least share of the rate that the curve operations alone allow.
+/// Minimum rate of full delegations, as a share of the rate of their curve operations alone.
 const FULL_MIN: f64 = 0.8;
-/// Least share of the resumptions of the server without a delegate.
+/// Minimum rate of resumptions and of new tickets, as a share of the rate of the server without a delegate.
 const RESUMED_MIN: f64 = 0.5;
-/// Peers of the servers that resume sessions.
+/// The number of peers of each server that resumes sessions.
 const RETURNING: usize = 1_000;
-/// The longest time without any news.
+/// The longest time without any news of a peer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Measures all of it.
+/// Measures full delegations, resumptions, new tickets, resets, and the memory that finished delegations leave.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
     let mut scene = Scene::new()?;
@@ -92,7 +92,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
 /// The outcome of one reset of all devices.
 struct Storm {
     seconds: f64,
-    /// Operations with public keys at peers.
+    /// The number of public-key operations of all peers.
     operations: u64,
     /// Server CPU time for each device, in milliseconds.
     cpu_each: f64,
@@ -112,7 +112,8 @@ fn storm_rows(storms: &[Storm]) -> Vec<Row> {
     ]
 }
 
-/// The rows and entries at the server when all delegations are over.
+/// Returns the rows for the database rows and the memory entries that remain at the server when all delegations are
+/// over.
 fn left_rows(state: &State) -> Vec<Row> {
     let row = |what: &str, unit, ours: usize| {
         let judged: Judged = Limit::AtMost(0.0).judge("ours", Some(ours as f64)).binding();
@@ -141,17 +142,17 @@ fn note() -> String {
     )
 }
 
-/// The programs and the peers.
+/// The programs and the peers of the benchmark.
 struct Scene {
     directory: PathBuf,
     authority: Authority,
     verifier: Arc<Verifier>,
     server: Process,
-    /// The device on a host, and the server without a delegate.
+    /// The process of the device on a host, and the process of the server without a delegate.
     resuming: [Process; 2],
     devices: Devices,
     peers: Peers,
-    /// Peers of the servers that resume sessions.
+    /// For each process in `resuming`, the peers that resume their sessions at it.
     returning: [Peers; 2],
     bare: Bare,
     share: Vec<u8>,
@@ -207,7 +208,8 @@ impl Scene {
         Ok(())
     }
 
-    /// Full delegations for each CPU second of the server, and those that its curve operations alone allow.
+    /// Returns the number of full delegations for each CPU second of the server, and the number that their curve
+    /// operations alone allow.
     fn delegations(&mut self) -> Result<(f64, f64), Failure> {
         let (mut spent, mut bare) = (0, 0.0);
         let each = PEERS / PARTS;
@@ -225,7 +227,7 @@ impl Scene {
         Ok((rate(spent as f64), rate(bare)))
     }
 
-    /// Resumptions for each CPU second of the device, and of the server without a delegate.
+    /// Returns the number of resumptions for each CPU second: of the device, and of the server without a delegate.
     fn resumptions(&mut self, pass: usize) -> Result<[f64; 2], Failure> {
         let mut spent = [0; 2];
         for turn in 0..2 * PARTS {
@@ -238,7 +240,8 @@ impl Scene {
         Ok(spent.map(|spent| (PARTS * RETURNING) as f64 * 1e9 / spent as f64))
     }
 
-    /// New tickets for each CPU second of the server, for peers whose tickets are of the previous epoch.
+    /// Returns the number of new tickets for each CPU second of the server, for peers whose tickets are of the previous
+    /// epoch.
     fn reissues(&mut self) -> Result<f64, Failure> {
         self.server.ask("reset")?;
         self.server.ask("settled")?;
@@ -251,8 +254,9 @@ impl Scene {
         Ok(PEERS as f64 * 1e9 / spent as f64)
     }
 
-    /// Each device has a session with a peer, and all of them begin another epoch at once. A peer whose session ends tries its ticket
-    /// at the device. If the device refuses, the peer goes to the server, and then to the device again, which answers a request.
+    /// Measures a reset. Each device has a session with a peer, and all devices begin another epoch at once. A peer
+    /// whose session ends tries its ticket at the device. If the device refuses the ticket, the peer gets a new ticket
+    /// from the server and connects to the device again. The device then answers a request of the peer.
     fn storm(&mut self) -> Result<Storm, Failure> {
         let Self { devices, peers, server, .. } = self;
         let at_device = |peer: usize| devices.address(peer);
@@ -307,14 +311,14 @@ impl Scene {
         Ok(Storm { seconds, operations: peers.operations() - operations, cpu_each: cpu as f64 / 1e6 / DEVICES as f64 })
     }
 
-    /// The sessions of the peers with devices end.
+    /// Ends the sessions between peers and devices.
     fn part(&mut self) -> Result<(), Failure> {
         (0..PEERS).for_each(|peer| self.peers.close(peer));
         self.peers.turn()?;
         self.server.ask("settled").map(drop)
     }
 
-    /// The state of the server when the epochs of all connections are over.
+    /// Returns the state of the server when the epochs of all connections are over.
     fn left(&mut self) -> Result<State, Failure> {
         for _ in 0..2 {
             self.server.ask("reset")?;
@@ -331,18 +335,18 @@ impl Scene {
     }
 }
 
-/// The way of a peer back to its device.
+/// The steps of a peer that reconnects to its device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
-    /// It has a session with the device.
+    /// The peer has a session with the device.
     AtDevice,
-    /// It tries its ticket at the device.
+    /// The peer tries its ticket at the device.
     Tries,
-    /// It returns to the server.
+    /// The peer requests a new ticket from the server.
     AtServer,
-    /// It returns to the device.
+    /// The peer connects to the device with the new ticket.
     Returns,
-    /// It waits for an answer.
+    /// The peer waits for the answer to a request.
     Asks,
     Back,
 }
@@ -357,7 +361,8 @@ fn issue(
     Ok(asking_for(keys, Arc::clone(verifier), name))
 }
 
-/// Lets each of these peers open a session, [`AT_ONCE`] at the same time, with its ticket if it is to be resumed.
+/// Lets each of these peers open a session, at most [`AT_ONCE`] at the same time. With `with_ticket` a peer resumes a
+/// session.
 fn open_all(
     peers: &mut Peers,
     range: Range<usize>,

@@ -1,4 +1,4 @@
-//! DTLS 1.2 with PSK and CCM_8: both ends of each stack in one thread, interleaved pass by pass.
+//! DTLS 1.2 with PSK and CCM_8. Both ends of each stack run in one thread, and the stacks take turns in each pass.
 
 use crate::{
     Options, certificates, limit,
@@ -7,7 +7,7 @@ use crate::{
 };
 use tegmen_bench_line::{Command, Failure, Reply};
 
-/// Runs every stack that is present.
+/// Measures every stack that is present.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
     let mut programs = present(&mut report);
@@ -22,7 +22,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Adds rows of handshakes and records, ours beside each other program.
+/// Adds the rows of handshakes and records, which compare Tegmen with each other program.
 pub(crate) fn measure(options: &Options, programs: &mut [Program], report: &mut Report) -> Result<(), Failure> {
     let counts = options.instructions && counts_instructions(report);
     for operation in OPERATIONS {
@@ -55,7 +55,7 @@ pub(crate) fn measure(options: &Options, programs: &mut [Program], report: &mut 
     Ok(())
 }
 
-/// Starts what is present and writes down what is not.
+/// Starts every stack that is installed, and adds the others to the report as absent.
 fn present(report: &mut Report) -> Vec<Program> {
     let mut programs = Vec::new();
     for candidate in &CANDIDATES {
@@ -77,13 +77,13 @@ fn present(report: &mut Report) -> Vec<Program> {
 /// An operation that is repeated and timed.
 struct Operation {
     name: &'static str,
-    /// The command for a number of repetitions.
+    /// Makes the command for a number of repetitions.
     of: fn(u32) -> Command,
-    /// Repetitions in one pass: about a tenth of a second.
+    /// Number of repetitions in one pass, which takes about a tenth of a second.
     timed: u32,
-    /// Two lengths whose instructions are compared.
+    /// Two numbers of repetitions. The difference of their instructions gives the instructions of one repetition.
     counted: (u32, u32),
-    /// Limits of the ratio to every peer, and of our instructions.
+    /// Limit of the ratio to every peer, and limit of Tegmen's instructions.
     demanded: (Option<Limit>, Option<Limit>),
 }
 
@@ -119,7 +119,8 @@ const OPERATIONS: [Operation; 4] = [
     },
 ];
 
-/// Pass by pass, every program in turn; each pass begins with another one, so that none is always first.
+/// Measures the operation in every pass with every program. Each pass begins with another program, so no program is
+/// always first.
 fn timed(operation: &Operation, programs: &mut [&mut Program], passes: usize) -> Result<Samples, Failure> {
     let mut samples = Samples::new(operation.name, "1/CPU s", true);
     samples.demanded = operation.demanded;
@@ -134,7 +135,7 @@ fn timed(operation: &Operation, programs: &mut [&mut Program], passes: usize) ->
     Ok(samples)
 }
 
-/// Numbers that are the same in every pass: heap of a session, bytes and datagrams of a handshake.
+/// Measures the numbers that are the same in every pass: heap of a session, bytes and datagrams of a handshake.
 fn sizes(candidates: &[&'static Candidate]) -> Result<Vec<crate::report::Row>, Failure> {
     let mut client = Samples::new("heap of an established session, client", "B", false);
     let mut server = Samples::new("heap of an established session, server", "B", false);
@@ -158,5 +159,5 @@ fn sizes(candidates: &[&'static Candidate]) -> Result<Vec<crate::report::Row>, F
     Ok([client, server, bytes, datagrams].iter().flat_map(Samples::rows).collect())
 }
 
-/// Sessions held at once to measure the heap of one.
+/// Sessions that are held at once to measure the heap of one session.
 const SESSIONS: u32 = 2_000;

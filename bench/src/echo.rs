@@ -1,6 +1,7 @@
-//! A bare UDP echo with `recvmmsg` and `sendmmsg`: what the system calls of a batched server cost by themselves.
+//! A bare UDP echo with `recvmmsg` and `sendmmsg`. It measures the cost of the system calls of a server that reads and
+//! writes batches.
 //!
-//! It uses no segmentation offload, so a server that does may need less.
+//! The echo uses no segmentation offload, so a server with segmentation offload may need less CPU time.
 
 use crate::mmsg::Batch;
 use std::net::UdpSocket;

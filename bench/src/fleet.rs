@@ -1,5 +1,5 @@
-//! Many DTLS clients of one server in one process: each has an address of its own (127.1.0.0 and up), all share a socket,
-//! and the core does their handshakes.
+//! Many DTLS clients of one server in one process. Each client has its own address from 127.1.0.0 on. All clients share
+//! a socket, and the core does their handshakes.
 
 use crate::{
     crowd::{Crowd, Letters, request},
@@ -32,7 +32,7 @@ pub(crate) struct Fleet {
     environment: Environment<HostCrypto>,
     begin: Instant,
     server: Address,
-    /// The address of the first member, and the number of members in each network prefix.
+    /// The number of the first address in the crowd, and the number of members in each network prefix.
     first: u32,
     of_prefix: u32,
     peers: Vec<Option<PeerId>>,
@@ -40,19 +40,20 @@ pub(crate) struct Fleet {
 
 /// The outcome of one client.
 pub(crate) enum News {
-    /// Its session stands.
+    /// The session of this member is established.
     Established(u32),
-    /// Its handshake or session is over.
+    /// The handshake or the session of this member has ended for this reason.
     Closed(u32, Fatal),
-    /// The server answered the request with this token.
+    /// The server answered the request with this token. The answer has this code.
     Answered(u32, [u8; 4], Code),
 }
 
-/// Space for a datagram.
+/// Buffer for a datagram, in bytes.
 const ROOM: usize = 1280;
 
 impl Fleet {
-    /// Clients of `server`, `of_prefix` of them in each /24 network; `skipped` networks are left to others.
+    /// Makes clients of `server`, with `of_prefix` clients in each /24 network. The first `skipped` networks are left
+    /// to other fleets.
     pub(crate) fn new(
         server: SocketAddrV4,
         count: u32,
@@ -82,7 +83,8 @@ impl Fleet {
         })
     }
 
-    /// The number that the crowd has for a member: 256 are in a network prefix, and only the first of them are used.
+    /// Returns the number of a member in the crowd. A /24 network has 256 numbers, of which only the first `of_prefix`
+    /// are used.
     const fn in_crowd(&self, member: u32) -> u32 {
         self.first + member / self.of_prefix * 256 + member % self.of_prefix
     }
@@ -103,7 +105,7 @@ impl Fleet {
         tegmen::time::Instant::from_micros(1_000_000 + self.begin.elapsed().as_micros() as u64)
     }
 
-    /// A member begins a handshake, in place of one that it has under way.
+    /// Begins a handshake of a member, in place of a handshake that is under way.
     pub(crate) fn connect(&mut self, member: u32) -> Result<(), Failure> {
         let path = self.path(member);
         let now = self.now();
@@ -112,7 +114,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// A member with a session asks for the value at `path`, confirmably, and once.
+    /// Sends a confirmable GET for the value at `path` in the session of a member. The request is not retransmitted.
     pub(crate) fn ask(&mut self, member: u32, message_id: u16, token: u32, path: &str) -> Result<(), Failure> {
         let Some(peer) = self.peers[member as usize] else { return Err(Failure::new("no session")) };
         let mut plain = [0; 128];
@@ -126,7 +128,8 @@ impl Fleet {
         self.crowd.push(&mut self.outbound, number, |room| Ok(copied(frame.bytes(), room)))
     }
 
-    /// Does what is due and sends it; receives what has arrived, and waits up to a millisecond for it.
+    /// Sends the datagrams that are due. Then waits up to a millisecond for datagrams, and processes those that have
+    /// arrived.
     pub(crate) fn turn(&mut self, mut news: impl FnMut(News)) -> Result<(), Failure> {
         self.poll(&mut news)?;
         self.crowd.send(&mut self.outbound)?;
@@ -214,15 +217,15 @@ fn copied(bytes: &[u8], room: &mut [u8]) -> usize {
     len
 }
 
-/// The settings of clients that use a pre-shared key.
+/// Returns the settings of clients that use a pre-shared key.
 pub(crate) fn known() -> Config {
     Config { suites: Suites::CCM_8_THEN_GCM, ..Config::default() }
 }
 
-/// The key of all clients: as text, because libcoap's server takes no other.
+/// The key of all clients, as text, because libcoap's server accepts no binary key.
 pub(crate) const SECRET: &str = "sixteen bytes it";
 
-/// A credentials file with it.
+/// Returns a credentials file with [`SECRET`].
 pub(crate) fn credentials() -> String {
     format!("[[psk]]\nidentity = \"{IDENTITY}\"\nkey_text = \"{SECRET}\"\n")
 }

@@ -1,4 +1,5 @@
-//! Groups after Axiom: their records beside pairwise ones, joins beside introspections, and both beside other stacks.
+//! Groups of Axiom: their records compared with pairwise records, joins compared with introspections, and both compared
+//! with other stacks.
 
 mod joins;
 mod peers;
@@ -10,7 +11,7 @@ use crate::{
 };
 use tegmen_bench_line::Failure;
 
-/// Measures all of it.
+/// Measures records and joins.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = empty(options);
     records::rows(options.passes, &mut report)?;

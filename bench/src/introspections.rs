@@ -1,4 +1,4 @@
-//! Introspections at an access control server, beside plain GETs on the same DTLS sessions of the same process.
+//! Introspections at an access control server, compared with plain GETs on the same DTLS sessions of the same process.
 
 use crate::{
     Options,
@@ -22,13 +22,13 @@ use tegmen_control::{
     server::INTROSPECT,
 };
 
-/// Least share of the rate of plain GETs.
+/// Minimum rate of introspections, as a share of the rate of plain GETs.
 const INTROSPECTIONS_MIN: f64 = 0.5;
-/// Requests in flight at once, each of another peer.
+/// Requests in flight at once. Each belongs to another peer.
 pub(crate) const AT_ONCE: u64 = 256;
 const WARM_UP: Duration = Duration::from_millis(100);
 
-/// Measures both kinds of introspection, and GETs, in turn in each pass.
+/// Measures both kinds of introspection, and GETs. The three take turns in each pass.
 pub(crate) fn measure(scene: &Path, options: &Options, report: &mut Report) -> Result<(), Failure> {
     eprintln!("introspections");
     let process = access_server::start(scene, 0)?;
@@ -70,7 +70,7 @@ pub(crate) fn measure(scene: &Path, options: &Options, report: &mut Report) -> R
     Ok(())
 }
 
-/// Requests for each CPU second of the server, and for each second.
+/// Returns the number of answers for each CPU second of the server, and for each second of the clock.
 pub(crate) fn rate(
     (process, clients): (&Process, &mut Clients),
     asked: Asked,
@@ -93,10 +93,10 @@ pub(crate) fn rate(
     })
 }
 
-/// Answers for each CPU second of a server, and for each second.
+/// Number of answers for each CPU second of a server, and for each second of the clock.
 pub(crate) type Rates = (f64, f64);
 
-/// The rates while the server gives as many answers as `work` returns.
+/// Returns the rates of the server during `work`, which returns the number of answers.
 pub(crate) fn rates(process: &Process, work: impl FnOnce() -> Result<u64, Failure>) -> Result<Rates, Failure> {
     let (cpu, begin) = (process.cpu_nanoseconds()?, Instant::now());
     let answered = work()? as f64;
@@ -108,9 +108,9 @@ pub(crate) fn rates(process: &Process, work: impl FnOnce() -> Result<u64, Failur
 #[derive(Clone, Copy)]
 pub(crate) enum Asked {
     Value,
-    /// The rights at a publisher with this certificate: nothing is stored.
+    /// An introspection of the rights at a publisher with this certificate. The server stores nothing.
     Certificate,
-    /// The key of a session, whose identity is accepted once.
+    /// An introspection for the key of a session. The server accepts the identity of each session only once.
     Session,
 }
 

@@ -1,9 +1,9 @@
-//! Requests of established sessions while unauthenticated peers begin RSA handshakes: the server on one processor, the
-//! load on another.
+//! Requests of established sessions while unauthenticated peers begin RSA handshakes. The server runs on one processor,
+//! and the load on another.
 //!
-//! Sessions with pre-shared keys send requests at a fixed rate, each once, and do not wait for the answers. Meanwhile
-//! unauthenticated peers from many network prefixes begin handshakes with RSA certificates. Each proves its address
-//! with the cookie, and sends nothing more.
+//! Sessions with pre-shared keys send requests at a fixed rate. Each request is sent once, and the sessions do not wait
+//! for the answers. Meanwhile unauthenticated peers from many network prefixes begin handshakes with RSA certificates.
+//! Each of these peers proves its address with the cookie, and sends nothing more.
 
 use crate::{
     Options, certificates,
@@ -29,16 +29,17 @@ use tegmen_bench_line::Failure;
 const SESSIONS: u32 = 200;
 const REQUESTS_PER_SECOND: f64 = 2_000.0;
 const HELLOS_PER_SECOND: f64 = 5_000.0;
-/// Number of the unauthenticated peers, and of those that share a network prefix: more prefixes than the hello limits
-/// need.
+/// The number of unauthenticated peers, and the number of them in each network prefix. This makes enough prefixes that
+/// the limits of ClientHellos for each prefix do not apply.
 const STRANGERS: (u32, u32) = (4_000, 100);
-/// Maximum number of signatures in a second, given to the server as an option.
+/// Maximum number of signatures in a second. The server gets this number as an option.
 const BUDGET: f64 = 300.0;
-/// Time for a pass, and for what is still under way at its end.
+/// Time for a pass, and time for the answers that are still under way at its end.
 const PASS: Duration = Duration::from_secs(10);
 const LAST: Duration = Duration::from_secs(1);
 
-/// Measures with and without unauthenticated peers, and with the key in a TPM in software if there is one.
+/// Measures the requests with and without unauthenticated peers. Repeats both with the key in a software TPM, if one is
+/// installed.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
     pin(std::process::id(), 1)?;
@@ -76,7 +77,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// The rows of one key.
+/// Adds the rows of one private key.
 fn measure(
     report: &mut Report,
     options: &Options,
@@ -222,7 +223,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Number of signatures in the server's metrics, which are at most a second old.
+    /// Returns the number of signatures in the server's metrics, which are at most a second old.
     fn signatures(&self) -> Result<f64, Failure> {
         let mut stream = TcpStream::connect(self.metrics).map_err(failure)?;
         let head = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.metrics);
@@ -242,14 +243,14 @@ impl Drop for Server {
     }
 }
 
-/// A TPM in software with a persistent RSA key: each server is killed, and would leave a wrapped key that it loaded in the
-/// few places of the TPM. Its certificate lies in `ca/tpm.pem`.
+/// A software TPM with a persistent RSA key, whose certificate is in `ca/tpm.pem`. The key is persistent because each
+/// server is killed, and a loaded key would remain in one of the few key slots of the TPM.
 struct Tpm {
     child: Child,
     name: String,
 }
 
-/// Variable of the environment that names the TPM to our programs.
+/// The environment variable that names the TPM for the programs of Tegmen.
 const TPM: &str = "TEGMEN_TPM";
 
 impl Tpm {
@@ -297,20 +298,20 @@ impl Drop for Tpm {
     }
 }
 
-/// The `tegmen` that was built beside this program.
+/// Returns the path of the `tegmen` program that was built beside this program.
 pub(crate) fn tegmen() -> Result<PathBuf, Failure> {
     let tegmen = std::env::current_exe().map_err(failure)?.with_file_name("tegmen");
     if tegmen.is_file() { Ok(tegmen) } else { Err(ours::missing()) }
 }
 
-/// Keeps every thread of a process on one processor.
+/// Restricts all threads of a process to one processor.
 fn pin(process: u32, processor: u32) -> Result<(), Failure> {
     let words = ["-a", "-c", "-p", &processor.to_string(), &process.to_string()].map(str::to_owned);
     let done = Command::new("taskset").args(words).stdout(Stdio::null()).status().map_err(failure)?;
     if done.success() { Ok(()) } else { Err(Failure::new(format!("taskset cannot use processor {processor}"))) }
 }
 
-/// A file that only its owner may read.
+/// Writes a file that only its owner can read.
 pub(crate) fn private(file: &Path, text: &str) -> Result<(), Failure> {
     use std::os::unix::fs::OpenOptionsExt as _;
     // One that is there keeps its mode.

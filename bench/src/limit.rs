@@ -1,8 +1,9 @@
-//! Records at the limit: each sealed and each opened record of 64 bytes beside the bare AES instructions of its work.
+//! The speed limit of records: sealing and opening a record of 64 bytes, compared with the bare AES instructions of the
+//! same work.
 //!
-//! Every record belongs to another session than the previous one. With few sessions the CPU caches still hold the key
-//! schedules. With many sessions each record expands its key. The AES instructions that are measured for comparison
-//! expand their keys in the same way.
+//! Every record belongs to another session than the previous one. With few sessions the CPU caches still contain the
+//! key schedules. With many sessions the key of each record is expanded again. The AES instructions that are measured
+//! for comparison expand their keys in the same way.
 
 use crate::{
     Options,
@@ -16,14 +17,14 @@ use tegmen_accel::{KeySchedule, bare_record, bare_record_expanding};
 use tegmen_bench_line::{Failure, Pair, Tally, Wire, cpu_time};
 use tegmen_host::slab::BATCH;
 
-/// These rows alone.
+/// Measures these rows alone.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut header = Header::new(options.passes);
     header.notes.push(NOTE.into());
     Ok(Report { header, rows: rows(options.passes)?, absent: Vec::new() })
 }
 
-/// Two rows, for a record sealed and a record opened, for each of the two crowds.
+/// Returns two rows, one for sealing and one for opening a record, for each of the two numbers of sessions.
 pub(crate) fn rows(passes: usize) -> Result<Vec<Row>, Failure> {
     if !tegmen_accel::is_accelerated() {
         eprintln!("this processor has no AES instructions: records at the limit are left out");
@@ -54,7 +55,7 @@ pub(crate) fn rows(passes: usize) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// Nanoseconds for each record in one pass.
+/// The results of one pass, in nanoseconds for each record.
 struct Pass {
     seal: f64,
     open: f64,
@@ -67,7 +68,7 @@ enum Bare {
     Expanding,
 }
 
-/// Sessions, both ends of each, and keys for the bare work.
+/// A number of sessions with both ends of each, and keys for the bare AES instructions.
 struct Crowd {
     stack: Ours,
     /// The sessions at the client. The server finds them by the addresses of the datagrams.
@@ -102,7 +103,7 @@ impl Crowd {
         Ok(Self { stack, peers, keys, schedules, datagrams: vec![[0; DATAGRAM_LEN]; CHUNK], paths: Vec::new(), bare })
     }
 
-    /// Seals and opens at least [`RECORDS`] records, the same number for each session.
+    /// Seals and opens at least [`RECORDS`] records. Each session has the same number of records.
     fn pass(&mut self) -> Result<Pass, Failure> {
         let (mut seal, mut open, mut records) = (0.0, 0.0, 0);
         let turns = RECORDS.div_ceil(self.peers.len());
@@ -146,8 +147,8 @@ impl Crowd {
         Ok(())
     }
 
-    /// Runs the AES rounds of one record for each key. As in our stack, the blocks of one record do not wait for those
-    /// of another.
+    /// Runs the AES rounds of one record for each key. As in Tegmen's stack, the blocks of one record do not wait for
+    /// the blocks of another record.
     fn bare(&self) {
         match self.bare {
             Bare::Cached => self.schedules.iter().for_each(|schedule| {
@@ -160,25 +161,25 @@ impl Crowd {
     }
 }
 
-/// CPU time of `work`.
+/// Returns the CPU time of `work`, in nanoseconds.
 pub(crate) fn nanoseconds(work: impl FnOnce() -> Result<(), Failure>) -> Result<f64, Failure> {
     let start = cpu_time()?;
     work()?;
     Ok(cpu_time()?.saturating_sub(start).as_nanos() as f64)
 }
 
-/// Note of a report on the work in these rows.
+/// A note for the report: the work in these rows.
 pub(crate) const NOTE: &str = "records at the limit: ours is the mean time of one seal or of one open through our \
                                endpoint, each record of another session than the one before; peer is the AES rounds \
                                of the same record and, where keys are expanded, the expansion; surplus is ours \
                                without twice the peer's";
-/// Maximum time over twice that of the bare AES instructions, in nanoseconds for each record.
+/// Maximum time of a record beyond twice the time of the bare AES instructions, in nanoseconds.
 const SURPLUS_MAX: f64 = 60.0;
-/// Records of a pass, at least.
+/// Minimum number of records in a pass.
 const RECORDS: usize = 100_000;
-/// Records that are sealed and then opened.
+/// Number of records that are sealed and then opened, before the next records are sealed.
 const CHUNK: usize = 512;
 const PAYLOAD: [u8; 64] = [0x5a; 64];
 const BLOCK: [u8; 16] = [0; 16];
-/// Bytes of a record: header, explicit nonce, payload, tag.
+/// Length of a record of 64 bytes, in bytes: header, explicit nonce, payload, tag.
 pub(crate) const DATAGRAM_LEN: usize = 64 + tegmen::dtls::record::OVERHEAD;

@@ -1,7 +1,7 @@
-//! A CoAP client that keeps a fixed number of confirmable GETs in flight (RFC 7252) and counts the answers.
+//! A CoAP client that keeps a fixed number of confirmable GETs in flight (RFC 7252), and counts the answers.
 //!
-//! Every slot holds one request. An answer frees its slot for the next request; a slot that waits too long is given
-//! a new one. Nothing is retransmitted, so every request that the server sees is a new one.
+//! Each slot holds one request. After the answer, the slot sends its next request. A slot that waits too long for its
+//! answer also sends its next request. The client retransmits nothing, so every request at the server is new.
 
 use crate::mmsg::{BATCH_MAX, Batch};
 use std::{
@@ -10,32 +10,32 @@ use std::{
 };
 use tegmen_bench_line::Failure;
 
-/// Requests in flight at once.
+/// Number of requests in flight.
 pub(crate) const WINDOW: usize = BATCH_MAX;
 
-/// Answer that counts.
+/// The answer that the client expects and counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// 2.05 Content under the request's message ID and token.
+    /// A 2.05 Content response with the token of the request.
     Content,
-    /// The request itself.
+    /// The request itself, which an echo server returns.
     Echo,
 }
 
-/// Counts of one run.
+/// The counts of one run.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Counted {
     /// Requests that were answered.
     pub(crate) answered: u64,
-    /// Requests that were given up.
+    /// Requests without an answer in time.
     pub(crate) lost: u64,
-    /// Bytes of the last answer.
+    /// Length of the last answer, in bytes.
     pub(crate) answer_len: usize,
-    /// Requests handed to one system call, on average.
+    /// Average number of requests that one system call sends.
     pub(crate) batch: f64,
 }
 
-/// The client, connected to one server.
+/// A client that is connected to one server.
 pub(crate) struct Load {
     socket: UdpSocket,
     batch: Batch,
@@ -54,7 +54,7 @@ struct Slot {
 }
 
 impl Load {
-    /// A client of the server at `server`; nothing is sent yet.
+    /// Creates a client of the server at `server`. The client has sent nothing yet.
     pub(crate) fn new(server: SocketAddr, path: &str, answer: Answer) -> Result<Self, Failure> {
         let socket = UdpSocket::bind("127.0.0.1:0").map_err(failure)?;
         socket.connect(server).map_err(failure)?;
@@ -70,7 +70,7 @@ impl Load {
         })
     }
 
-    /// Waits until the server answers at all, and puts [`VALUE`] at the path where it lets us.
+    /// Waits until the server answers, and stores [`VALUE`] at the path if the server allows PUT.
     pub(crate) fn prepare(&mut self) -> Result<(), Failure> {
         let begin = Instant::now();
         let mut put = [0; 128];
@@ -86,7 +86,7 @@ impl Load {
         Err(Failure::new("the server does not answer"))
     }
 
-    /// Keeps [`WINDOW`] requests in flight for this long.
+    /// Keeps [`WINDOW`] requests in flight for this time.
     pub(crate) fn run(&mut self, duration: Duration) -> Result<Counted, Failure> {
         let mut counted = Counted::default();
         let (mut issued, mut sends) = (0u64, 0u64);
@@ -120,7 +120,7 @@ impl Load {
         Ok(counted)
     }
 
-    /// Sends a new request from every free slot.
+    /// Sends a new request for every free slot.
     fn issue(&mut self, now: Instant) -> Result<(), Failure> {
         self.batch.clear();
         while let Some(slot) = self.free.pop() {
@@ -146,7 +146,7 @@ impl Load {
     }
 }
 
-/// The slot whose request this datagram answers, if one still waits for it.
+/// Returns the slot that waits for this datagram; `None` if no slot waits for it.
 fn accept(datagram: &[u8], answer: Answer, slots: &[Slot]) -> Result<Option<usize>, Failure> {
     let [first, code, _, _, a, b, c, d, ..] = *datagram else { return Err(Failure::new("an answer is too short")) };
     let expected = match answer {
@@ -195,7 +195,7 @@ fn failure(error: std::io::Error) -> Failure {
     Failure::new(error.to_string())
 }
 
-/// Value that is put at the servers that allow it, so that all answer with the same 16 bytes.
+/// The value that the client stores at servers that allow PUT, so that all answers have the same 16 bytes.
 pub(crate) const VALUE: &[u8] = b"0123456789abcdef";
 
 const GET: u8 = 0x01;
@@ -206,9 +206,9 @@ const ACK_WITH_4_BYTE_TOKEN: u8 = 0x64;
 const URI_PATH: u8 = 11;
 const PAYLOAD_MARKER: u8 = 0xff;
 
-/// The low bits of a token name its slot.
+/// The number of low bits of a token that contain the number of its slot.
 const SLOT_BITS: u32 = 6;
-/// The token of a slot that waits for nothing; no request has it, as the counter begins at 1.
+/// The token of a slot that waits for no answer. No request has this token, because the counter begins at 1.
 const ANSWERED: u32 = 0;
 /// Maximum wait for a datagram before the slots are examined.
 const POLL: Duration = Duration::from_millis(20);

@@ -1,6 +1,8 @@
-//! Side-by-side benchmarks: our stack and its peers in one run, interleaved, so that ratios mean something.
+//! Benchmarks that compare Tegmen's stack with its peers in one run. The programs take turns in each pass, so that the
+//! ratios are comparable.
 //!
-//! `tegmen-bench dtls|coap|oscore|sessions|compare [--json] [--no-instructions] [--passes K]`; `bench/setup.sh` builds the peers.
+//! `tegmen-bench BENCHMARK [--json] [--no-instructions] [--passes K]` runs a benchmark, for example `dtls` or `coap`.
+//! `bench/setup.sh` builds the peers.
 mod access_server;
 mod addresses;
 mod blocks;
@@ -51,9 +53,9 @@ struct Options {
     count: Option<u32>,
     speaking: bool,
     observers: u32,
-    /// The commit to compare with.
+    /// The commit with which the working tree is compared.
     base: Option<String>,
-    /// The least share of the base's speed.
+    /// The minimum speed, as a share of the speed of the other commit.
     bound: Option<f64>,
 }
 

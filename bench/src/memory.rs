@@ -1,4 +1,4 @@
-//! Ticket keys of our own stack in the benchmarks.
+//! Ticket keys of Tegmen's stack in the benchmarks.
 
 use std::cell::{Cell, RefCell};
 use tegmen::buf::{Reader, Writer};
@@ -8,7 +8,7 @@ use tegmen::dtls::{Found, Resumption, SessionState};
 use tegmen::secret::Secret;
 use tegmen_tickets::TicketKeys;
 
-/// Off, until it is wanted.
+/// The ticket keys of the benchmarks. Tickets are disabled until [`is_on`](Self::is_on) is set.
 #[derive(Default)]
 pub(crate) struct Memory {
     pub(crate) is_on: Cell<bool>,

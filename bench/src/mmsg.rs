@@ -1,4 +1,4 @@
-//! Many datagrams for one system call: `recvmmsg` and `sendmmsg` (Linux).
+//! `recvmmsg` and `sendmmsg`: one system call for many datagrams (Linux).
 #![expect(unsafe_code, reason = "the standard library has no batched datagrams")]
 
 use std::{io, mem, net::UdpSocket, os::fd::AsRawFd, ptr};
@@ -14,11 +14,11 @@ pub(crate) struct Batch {
 
 /// Maximum number of datagrams in one call.
 pub(crate) const BATCH_MAX: usize = 64;
-/// Space for one datagram.
+/// Buffer for one datagram, in bytes.
 pub(crate) const ROOM: usize = 1280;
 
 impl Batch {
-    /// An empty one.
+    /// Creates an empty batch.
     pub(crate) fn new() -> Self {
         // SAFETY: an address is plain numbers, for which zeros are valid.
         let address: libc::sockaddr_storage = unsafe { mem::zeroed() };
@@ -31,25 +31,26 @@ impl Batch {
         }
     }
 
-    /// The datagrams in it.
+    /// Returns the datagrams of the batch.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.bytes.iter().zip(self.lens).take(self.count).map(|(bytes, len)| &bytes[..len])
     }
 
-    /// Forgets them.
+    /// Removes all datagrams.
     pub(crate) fn clear(&mut self) {
         self.count = 0;
     }
 
-    /// Adds one for the end that the socket is connected to; `write` fills it and returns its length.
+    /// Adds a datagram for the address that the socket is connected to. `write` fills the datagram and returns its
+    /// length.
     pub(crate) fn push(&mut self, write: impl FnOnce(&mut [u8; ROOM]) -> usize) {
         self.lens[self.count] = write(&mut self.bytes[self.count]).min(ROOM);
         self.address_lens[self.count] = 0;
         self.count += 1;
     }
 
-    /// Replaces the content with datagrams that have arrived. Waits for the first one until the socket's timeout, and
-    /// takes all others that are there. After a timeout the batch is empty.
+    /// Replaces the content with datagrams that have arrived. Waits for the first datagram until the socket's timeout,
+    /// and takes all others that have already arrived. After a timeout the batch is empty.
     pub(crate) fn receive(&mut self, socket: &UdpSocket) -> io::Result<()> {
         self.count = 0;
         self.lens = [ROOM; BATCH_MAX];
@@ -66,7 +67,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Sends what is in it, each to its address, or to the end that the socket is connected to.
+    /// Sends the datagrams of the batch. Each goes to its address, or to the address that the socket is connected to.
     pub(crate) fn send(&mut self, socket: &UdpSocket) -> io::Result<()> {
         let count = self.count;
         let sent = self.call(count, |headers, count| {
@@ -76,7 +77,7 @@ impl Batch {
         if sent == count { Ok(()) } else { Err(io::Error::other("not every datagram was sent")) }
     }
 
-    /// Builds the headers, runs `step` on them, and notes the lengths that it set.
+    /// Builds the message headers, calls `step` with them, and stores the lengths that `step` set.
     fn call(
         &mut self,
         count: usize,

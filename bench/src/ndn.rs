@@ -1,7 +1,8 @@
-//! Forwarders of Named Data Networking: Interests and Data packets between a consumer and a producer on Unix sockets, and Data packets
-//! from the content store.
+//! Forwarders of Named Data Networking. A consumer and a producer exchange Interests and Data packets through the
+//! forwarder on Unix sockets. In a second measurement the content store of the forwarder answers.
 //!
-//! The consumer and the producer are threads of this program, so that only the CPU time of the forwarder counts. 64 Interests wait at once.
+//! The consumer and the producer are threads of this program, so that only the CPU time of the forwarder counts. 64
+//! Interests wait for their Data packets at the same time.
 
 use crate::{
     Options, ours,
@@ -28,7 +29,7 @@ use tegmen_ndn_host::client::Client;
 use tegmen_ndn_host::tables::{HostFib, HostPit, Limits, Token};
 use tegmen_ndn_host::uri::FaceUri;
 
-/// Measures every forwarder that is present, in turn in each pass.
+/// Measures every forwarder that is present. The forwarders take turns in each pass.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
     for (what, bound) in [(What::Passed, 5.0), (What::Stored, 8.0)] {
@@ -45,7 +46,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Fills tables with a million names. Returns the bytes of each entry, for the header.
+/// Fills tables with a million names. Returns a note for the report with the bytes of each entry.
 fn entries() -> Result<String, Failure> {
     let number = |number: u32| {
         let mut name = [0; 40];
@@ -88,7 +89,7 @@ fn entries() -> Result<String, Failure> {
     ))
 }
 
-/// Bytes of memory of this program that are no file's.
+/// Returns the memory of this program that belongs to no file, in bytes.
 fn own_memory() -> Result<u64, Failure> {
     let rollup = fs::read_to_string("/proc/self/smaps_rollup").map_err(|error| Failure::new(error.to_string()))?;
     let line = rollup.lines().find_map(|line| line.strip_prefix("Anonymous:"));
@@ -128,10 +129,10 @@ fn scene(what: What, bound: f64, options: &Options, report: &mut Report) -> Resu
     Ok(())
 }
 
-/// The source of Data packets.
+/// The source of the Data packets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
-    /// The producer: each name is new.
+    /// The producer, because each name is new.
     Passed,
     /// The content store.
     Stored,
@@ -160,7 +161,7 @@ impl Kind {
         }
     }
 
-    /// Starts the program at this socket.
+    /// Starts the forwarder with this socket.
     fn spawn(self, socket: &Path) -> Result<Child, Failure> {
         let mut command = match self {
             Self::Ours => {
@@ -196,7 +197,7 @@ impl Kind {
     }
 }
 
-/// A forwarder that runs, its producer and its consumer.
+/// A running forwarder, its producer and its consumer.
 struct Forwarder {
     kind: Kind,
     what: What,
@@ -231,7 +232,7 @@ impl Forwarder {
         Ok(forwarder)
     }
 
-    /// Data packets for each CPU second of the forwarder.
+    /// Returns the number of Data packets for each CPU second of the forwarder.
     fn measure(&mut self, seconds: f64) -> Result<f64, Failure> {
         let before = (cpu_nanoseconds(self.child.id())?, self.produced.load(Ordering::Relaxed));
         let received = self.consumer.run(self.what, Duration::from_secs_f64(seconds))?;
@@ -255,14 +256,14 @@ impl Drop for Forwarder {
     }
 }
 
-/// Splits what a stream brings into elements.
+/// Splits the bytes of a stream into TLV elements.
 #[derive(Default)]
 struct Elements {
     bytes: Vec<u8>,
 }
 
 impl Elements {
-    /// Calls `take` with each whole element.
+    /// Adds bytes, and calls `take` with each complete packet.
     fn add(&mut self, bytes: &[u8], mut take: impl FnMut(&[u8])) {
         self.bytes.extend_from_slice(bytes);
         let mut start = 0;
@@ -283,13 +284,13 @@ fn element_len(bytes: &[u8]) -> Option<usize> {
     Some(head + len)
 }
 
-/// The packet in an LpPacket, or the element itself.
+/// Returns the packet in an LpPacket, or the element itself if it is no LpPacket.
 fn packet(element: &[u8]) -> &[u8] {
     let fragment = tegmen_ndn::lp::LpPacket::parse(element).ok().and_then(|packet| packet.fragment);
     fragment.unwrap_or(element)
 }
 
-/// Starts the producer, which registers its prefix.
+/// Starts the thread of the producer, which registers its prefix.
 fn produce(socket: &Path, produced: Arc<AtomicU64>) -> Result<JoinHandle<()>, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::new(error.to_string());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -335,7 +336,7 @@ struct Consumer {
 }
 
 impl Consumer {
-    /// Asks for names for some time. Returns the number of Data packets.
+    /// Sends Interests for this time. Returns the number of Data packets.
     fn run(&mut self, what: What, duration: Duration) -> Result<u64, Failure> {
         let failed = |error: std::io::Error| Failure::new(format!("the forwarder does not answer: {error}"));
         let begun = Instant::now();
@@ -389,10 +390,10 @@ impl Consumer {
 
 /// The number of names in the tables whose memory is measured.
 const ENTRIES: u32 = 1_000_000;
-/// Interests that wait at once.
+/// Number of Interests that wait at the same time.
 const WINDOW: usize = 64;
-/// The names of stored packets.
+/// Number of names whose Data packets are in the content store.
 const STORED: u64 = 1000;
-/// The bytes of a content.
+/// Length of the content of a Data packet, in bytes.
 const CONTENT: usize = 100;
 const UNIT: &str = "1/forwarder CPU s";

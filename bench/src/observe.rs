@@ -1,14 +1,14 @@
-//! Observe (RFC 7641): one resource, ten thousand observers, each a peer of its own, and changes by PUT.
+//! Observe (RFC 7641): one resource, ten thousand observers, and changes by PUT. Each observer is a separate peer.
 //!
 //! A round begins with one PUT. It ends when every observer has received the new value, and has acknowledged it if the
-//! notification is confirmable. The acknowledgements are sent after the last notification has arrived, in groups. Each
-//! group ends with a GET, and the next group follows the answer to it. If all were sent at once, on a loopback without
-//! delay, they would overflow the socket of a server that is still sending, and the result would measure
-//! retransmission.
+//! notification is confirmable. The observers send the acknowledgements in groups after the last notification has
+//! arrived. Each group ends with a GET, and the next group follows the answer to this GET. If all acknowledgements were
+//! sent at once, on a loopback without delay, they would overflow the socket of a server that is still sending, and the
+//! result would measure retransmission.
 //!
-//! The results are the number of notifications for each CPU second of the server's process, which includes the
-//! processing of the acknowledgements, and the time from the PUT to the last notification. Each pass starts every
-//! server again, so that no pass depends on the state that another one left.
+//! The first result is the number of notifications for each CPU second of the server's process, which includes the
+//! processing of the acknowledgements. The second result is the time from the PUT to the last notification. Each pass
+//! starts every server again, so no pass depends on the state after another pass.
 
 use crate::{
     Options,
@@ -22,7 +22,7 @@ use tegmen::coap::observe::REGISTER;
 use tegmen::coap::{Code, MessageRef, MessageType, OptionNumber, empty_message};
 use tegmen_bench_line::Failure;
 
-/// The measurements.
+/// The measurements of all scenes.
 pub(crate) struct Observe<'a> {
     beside: Beside<'a>,
     scenes: Vec<Scene>,
@@ -68,7 +68,7 @@ impl<'a> Observe<'a> {
         Self { beside, scenes, absent: Vec::new() }
     }
 
-    /// Measures each server once; each pass begins with another one. A server that is not installed is listed as
+    /// Measures each server once. Each pass begins with another server. A server that is not installed is listed as
     /// absent.
     pub(crate) fn pass(&mut self, pass: usize, report: &mut Report) -> Result<(), Failure> {
         for scene in &mut self.scenes {
@@ -161,13 +161,13 @@ struct Observers {
     crowd: Crowd,
     inbound: Letters,
     outbound: Letters,
-    /// For each, the round in which it was notified last; `None` if the server did not accept it.
+    /// For each observer, the round of its last notification; `None` if the server did not accept the observer.
     seen: Vec<Option<u32>>,
     round: u32,
     gets: u16,
 }
 
-/// Counts of all rounds.
+/// The counts of all rounds.
 #[derive(Default)]
 struct Ran {
     notified: u64,
@@ -178,7 +178,7 @@ struct Ran {
 }
 
 impl Ran {
-    /// The share of the notifications that were confirmable.
+    /// Returns the share of the notifications that were confirmable.
     fn share(&self) -> f64 {
         self.confirmable as f64 / self.notified.max(1) as f64
     }
@@ -255,7 +255,7 @@ impl Observers {
         if self.accepted() == 0 { Err(Failure::new("the server accepts no observer")) } else { Ok(()) }
     }
 
-    /// Changes the value before there are observers. Returns true if the server answers 2.01 or 2.04.
+    /// Stores the first value, before there are observers. Returns true if the server answers 2.01 or 2.04.
     fn put(&mut self) -> Result<bool, Failure> {
         self.change()?;
         self.crowd.receive(&mut self.inbound)?;
@@ -265,7 +265,7 @@ impl Observers {
         Ok(self.inbound.iter().any(is_done))
     }
 
-    /// Sends the next value.
+    /// Sends a PUT with the next value.
     fn change(&mut self) -> Result<(), Failure> {
         self.round += 1;
         let (round, changer) = (self.round, self.seen.len() as u32);
@@ -278,7 +278,8 @@ impl Observers {
         self.crowd.send(&mut self.outbound)
     }
 
-    /// Lets every observer read the value once, and waits for the responses: the server has heard of each.
+    /// Lets every observer read the value once, and waits for the responses. So the server has a recent request of each
+    /// observer.
     fn speak(&mut self) -> Result<(), Failure> {
         let (message_id, token) = (self.round as u16 | READS, self.round | GET_TOKENS);
         let members: Vec<_> = (0..self.seen.len() as u32).collect();
@@ -374,7 +375,7 @@ impl Observers {
     }
 }
 
-/// The value that a round puts: 16 bytes.
+/// Returns the value that a round stores: 16 bytes.
 fn value(round: u32) -> [u8; 16] {
     let mut value = *b"round 0000000000";
     let mut rest = round;
@@ -385,18 +386,18 @@ fn value(round: u32) -> [u8; 16] {
     value
 }
 
-/// The message IDs of the GETs after acknowledgements have this bit, those of PUTs do not.
+/// The message IDs of the GETs that follow acknowledgements have this bit. The message IDs of PUTs do not have it.
 const GETS: u16 = 1 << 15;
 /// The message IDs of the GETs of observers have this bit.
 const READS: u16 = 1 << 14;
-/// The tokens of GETs have this bit, and those of PUTs and of observers do not.
+/// The tokens of GETs have this bit. The tokens of PUTs and of observations do not have it.
 const GET_TOKENS: u32 = 1 << 31;
 const PATH: &str = "observed";
-/// After this time without a datagram, everything has arrived.
+/// After this time without a datagram, no more datagrams are expected.
 const POLL: Duration = Duration::from_millis(30);
-/// Maximum delay of acknowledgements, even if some observers have no notification yet: well below ACK_TIMEOUT.
+/// Maximum delay of acknowledgements, even if some observers have no notification yet. It is well below ACK_TIMEOUT.
 const HOLD: Duration = Duration::from_millis(500);
-/// Longest round.
+/// Maximum time of a round.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! OSCORE: a GET and its response, protected and unprotected at both ends in one thread, beside libOSCORE.
+//! OSCORE: a GET and its response, compared with libOSCORE. Both ends run in one thread, and each end protects and
+//! unprotects.
 
 mod group;
 
@@ -17,11 +18,11 @@ use tegmen_host::provider::HostCrypto;
 const PEER: &str = "liboscore";
 const INSTALL: &str = "apt-get install libclang-dev && bench/setup.sh liboscore";
 const READING: [u8; 16] = *b"21.5 degrees C  ";
-/// Pairs in one pass of each.
+/// Number of GETs with responses, called pairs, in one pass.
 const COUNT: u32 = 200_000;
-/// Pairs in one pass of a comparison.
+/// Number of pairs in one pass of a comparison of two commits.
 const COMPARED: u32 = 50_000;
-/// Two numbers of pairs whose instructions are compared.
+/// Two numbers of pairs. The difference of their instructions gives the instructions of one pair.
 const COUNTED: (u32, u32) = (100, 1_100);
 
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
@@ -80,7 +81,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Instructions of a pair, ours and the peer's.
+/// Counts the instructions of a pair, for Tegmen and for the peer.
 fn counts(peer: Option<&Path>) -> Result<Instructions, Failure> {
     let each = |program: &Path, verb: &str| -> Result<f64, Failure> {
         let all = |count: u32| instructions(&[program.to_string_lossy().into_owned(), verb.into(), count.to_string()]);
@@ -92,14 +93,14 @@ fn counts(peer: Option<&Path>) -> Result<Instructions, Failure> {
     Ok(Instructions { ours: Some(ours), peer, ratio: peer.map(|peer| ours / peer), judged: Judged::default() })
 }
 
-/// Runs our pairs alone, in the number that `words` contain. callgrind counts the instructions of this command.
+/// Runs Tegmen's pairs alone; `words` contain their number. callgrind counts the instructions of this command.
 pub(crate) fn pairs(words: &[String]) -> Result<(), Failure> {
     let count = words.first().and_then(|count| count.parse().ok()).ok_or_else(|| Failure::new("how many?"))?;
     println!("nanoseconds {:.0}", Pair::new()?.run(count)?);
     Ok(())
 }
 
-/// A row of ours beside the `tegmen-bench` of another commit, both as programs of their own.
+/// Adds a row that compares Tegmen with the `tegmen-bench` of another commit. Each runs as a separate process.
 pub(crate) fn compare(options: &Options, base: &Path, report: &mut Report) -> Result<(), Failure> {
     let exe = env::current_exe().map_err(|error| Failure::new(error.to_string()))?;
     let programs = [(OURS, exe), (BASE, base.join("tegmen-bench"))];
@@ -127,7 +128,7 @@ pub(crate) fn compare(options: &Options, base: &Path, report: &mut Report) -> Re
 struct Pair {
     client: Context,
     server: Context,
-    /// Each end has its own, as it has on the network.
+    /// The cryptographic providers of the two ends. Each end has its own, as in a network.
     cryptos: [HostCrypto; 2],
 }
 
@@ -152,7 +153,7 @@ impl Pair {
         Ok(Self { client: context(b"c", b"s")?, server: context(b"s", b"c")?, cryptos: [crypto()?, crypto()?] })
     }
 
-    /// Nanoseconds of CPU time for `count` pairs.
+    /// Returns the CPU time of `count` pairs, in nanoseconds.
     fn run(&mut self, count: u32) -> Result<f64, Failure> {
         let start = cpu_time()?;
         for n in 0..count {

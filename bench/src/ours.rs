@@ -1,7 +1,7 @@
-//! The one place where our own stack meets the benchmarks: everything else treats it as one more program.
+//! The connection between Tegmen's stack and the benchmarks. All other modules treat Tegmen as one more program.
 //!
-//! `tegmen-bench ours` runs [`stack`] behind the same line protocol as every peer, and `coap` starts [`serve_command`].
-//! The work itself (handshakes and records in the numbers and sizes of a command) is in `tegmen_bench_line`.
+//! `tegmen-bench ours` runs [`stack`] with the same line protocol as every peer, and `coap` starts [`serve_command`].
+//! `tegmen_bench_line` does the work itself: handshakes and records in the numbers and sizes of a command.
 
 use crate::{failure::failure, memory::Memory, proof::Proof};
 use std::{borrow::Cow, cell::RefCell, rc::Rc, time::SystemTime};
@@ -24,25 +24,25 @@ use tegmen_host::{
 };
 use tegmen_tickets::TicketKeys;
 
-/// The ciphers that are measured.
+/// The cryptographic provider that is measured.
 type Provider = HostCrypto;
 /// The table of peers that is measured.
 type Table = Slab<()>;
-/// The roles: those of a host, in which public keys and resumption can be had.
+/// The roles that are measured: those of a host, which support public keys and resumption.
 type Role = PublicKeysRole<Resuming<Both, Memory>, HostKeys>;
 
-/// Our stack with its credentials, or why there is none.
+/// Creates Tegmen's stack with its credentials. Fails if the stack cannot be created.
 pub(crate) fn stack() -> Result<Ours, Failure> {
     Ours::new(Config::default())
 }
 
-/// The words that start our CoAP server on 127.0.0.1 at `port` with these values and options: the `tegmen` that was
-/// built beside this program.
+/// Returns the command line of Tegmen's CoAP server on 127.0.0.1 at `port`, with these values and options. The program
+/// is the `tegmen` that was built beside this program.
 pub(crate) fn serve_command(port: u16, values: &[&str], options: &[&str]) -> Option<Vec<String>> {
     serve_command_in(std::env::current_exe().ok()?.parent()?, port, values, options)
 }
 
-/// As [`serve_command`], with the `tegmen` in another directory.
+/// Returns the same command line as [`serve_command`], with the `tegmen` in the directory `programs`.
 pub(crate) fn serve_command_in(
     programs: &std::path::Path,
     port: u16,
@@ -54,7 +54,7 @@ pub(crate) fn serve_command_in(
     serve_words(programs, &[&plain, options].concat(), values)
 }
 
-/// The words that start our server with these options and values.
+/// Returns the command line of `tegmen serve` with these options and values.
 pub(crate) fn serve_words(programs: &std::path::Path, options: &[&str], values: &[&str]) -> Option<Vec<String>> {
     let tegmen = programs.join("tegmen");
     let mut words = vec![tegmen.to_string_lossy().into_owned()];
@@ -63,15 +63,15 @@ pub(crate) fn serve_words(programs: &std::path::Path, options: &[&str], values: 
     tegmen.is_file().then_some(words)
 }
 
-/// The reason why our server cannot start.
+/// Returns the failure that Tegmen's server is not built.
 pub(crate) fn missing() -> Failure {
     Failure::new("no program tegmen beside tegmen-bench; type: cargo build --release -p tegmen-cli")
 }
 
-/// Options of every server of ours: one shard, because every peer has one thread.
+/// Options of every Tegmen server. It has one shard, because the server of every peer has one thread.
 const SERVE_OPTIONS: &str = "serve --listen 127.0.0.1 --quiet --shards 1";
 
-/// Our stack, with one endpoint for each role, as in a program. Every session has an address of its own.
+/// Tegmen's stack, with one endpoint for each role, as in a program. Every session has its own address.
 pub(crate) struct Ours {
     pub(crate) client: Rc<RefCell<Side>>,
     pub(crate) server: Rc<RefCell<Side>>,
@@ -92,14 +92,14 @@ impl Ours {
     }
 }
 
-/// Every session of one role.
+/// The endpoint of one role, with all its sessions.
 pub(crate) struct Side {
     pub(crate) node: Node,
     /// Buffer of received datagrams: a program has one such buffer, and not one for each record.
     inbound: Box<[u8; DATAGRAM_MAX]>,
 }
 
-/// An endpoint with all arguments of its calls.
+/// An endpoint, with the arguments that its methods need.
 pub(crate) struct Node {
     pub(crate) endpoint: Endpoint<Table, Role>,
     pub(crate) environment: Environment<Provider>,
@@ -110,7 +110,7 @@ pub(crate) struct Node {
     outbound: Box<[u8; DATAGRAM_MAX]>,
 }
 
-/// One of our ends.
+/// One end of a session of Tegmen's stack.
 pub(crate) struct Session {
     side: Rc<RefCell<Side>>,
     path: Path,
@@ -119,9 +119,9 @@ pub(crate) struct Session {
     peer: Option<PeerId>,
     is_established: bool,
     is_resumed: bool,
-    /// Session and ticket with which a later client can resume this one.
+    /// The session and the ticket with which a later client can resume this session.
     kept: Option<(SessionState, Vec<u8>)>,
-    /// Session and ticket that this client resumes.
+    /// The session and the ticket that this client resumes.
     from: Option<(SessionState, Vec<u8>)>,
 }
 
@@ -172,7 +172,7 @@ impl Stack for Ours {
 }
 
 impl Session {
-    /// Leaves the session in its endpoint. Returns its id there.
+    /// Leaves the session in its endpoint. Returns the id of the session there.
     pub(crate) fn keep(mut self) -> Result<PeerId, Failure> {
         self.peer.take().ok_or_else(|| Failure::new("no session"))
     }
@@ -259,7 +259,7 @@ impl Side {
 }
 
 impl Node {
-    /// Calls the endpoint.
+    /// Calls `call` with the endpoint and its context.
     fn with<T>(&mut self, call: impl FnOnce(&mut Endpoint<Table, Role>, &mut Cx<'_, Provider>) -> T) -> T {
         call(&mut self.endpoint, &mut self.environment.at(self.now))
     }
@@ -272,7 +272,8 @@ impl Node {
         self.endpoint.poll(&mut self.environment.at(self.now), &mut self.outbound[..])
     }
 
-    /// Returns true if the session was resumed, and the session and ticket with which it can be resumed.
+    /// Returns true if the session was resumed. Also returns the session and the ticket with which the session can be
+    /// resumed later.
     fn established(&mut self, peer: Option<PeerId>) -> (bool, Option<(SessionState, Vec<u8>)>) {
         let Some(peer) = peer.filter(|_| self.endpoint.roles.role.sessions.is_on.get()) else { return (false, None) };
         let kept = match self.endpoint.resumable(peer) {
@@ -291,7 +292,7 @@ impl Node {
         Ok(frame.finish())
     }
 
-    /// As [`Self::seal`], into a place of the caller's that is just long enough.
+    /// Seals one record as [`Self::seal`] does, into `place`, which is just long enough.
     #[inline]
     pub(crate) fn seal_into(&mut self, peer: PeerId, payload: &[u8], place: &mut [u8]) -> Result<(), Failure> {
         let mut frame = Frame::new(place, HEADROOM);
@@ -299,7 +300,7 @@ impl Node {
         self.seal_frame(peer, &mut frame)
     }
 
-    /// As [`Self::seal`], in a frame of the caller's.
+    /// Seals the record in `frame`, which the caller provides.
     #[inline]
     pub(crate) fn seal_frame(&mut self, peer: PeerId, frame: &mut Frame<'_>) -> Result<(), Failure> {
         self.endpoint.seal(&mut self.environment.at(self.now), peer, frame).map_err(failure)
@@ -320,7 +321,7 @@ impl Node {
         }
     }
 
-    /// Answers a need of the public keys. Returns the next event, or `None` if the need is another one.
+    /// Answers a need for public-key operations. Returns the next event, or `None` if the endpoint has another need.
     fn prove(&mut self, id: PeerId) -> Result<Option<Event>, Failure> {
         let Some(proof) = &self.proof else { return Ok(None) };
         let (content, signature);
@@ -339,7 +340,7 @@ impl Node {
         Ok(self.endpoint.resume(&mut self.environment.at(self.now), id, answer).or(Some(Event::Alarm(id))))
     }
 
-    /// Does what an event asks for; `true` if the session is ready.
+    /// Handles an event. Returns true if the session is established.
     fn on(
         &mut self,
         event: Event,
@@ -378,7 +379,7 @@ fn copy_of(session: &SessionState) -> SessionState {
     SessionState { cipher_suite, principal, since, master: Secret::new(*master.expose()) }
 }
 
-/// Copies the datagram to `place`, because records are opened in place.
+/// Copies the datagram to `place`, because a record is opened in place.
 fn copied<'p>(datagram: &[u8], place: &'p mut [u8]) -> Result<&'p mut [u8], Failure> {
     let place = place.get_mut(..datagram.len()).ok_or_else(too_long)?;
     place.copy_from_slice(datagram);
@@ -389,13 +390,13 @@ fn too_long() -> Failure {
     Failure::new("longer than the buffer")
 }
 
-/// The path of datagrams from the client `node` at the server; the first client is 1.
+/// Returns the path at the server for datagrams from the client `node`. The first client is 1.
 #[inline]
 pub(crate) fn path_at_server(node: u32) -> Path {
     Path { local: address(SERVER), remote: address(node) }
 }
 
-/// The address of one of 2^24 nodes.
+/// Returns the address of one of 2^24 nodes.
 fn address(node: u32) -> Address {
     let [_, a, b, c] = node.to_be_bytes();
     std::net::SocketAddr::from(([10, a, b, c], 5684)).into()

@@ -1,4 +1,5 @@
-//! The programs that are measured: how each is found, asked, and counted by callgrind.
+//! The programs that are measured. The functions find a program, send commands to it, and count its instructions with
+//! callgrind.
 
 use crate::report::{Absent, BASE, Report};
 use std::{
@@ -12,16 +13,16 @@ use tegmen_bench_line::{Certificates, Command, Failure, Reply};
 /// The directory of certificates, in the target directory.
 pub(crate) const CERTIFICATES: &str = "bench-certificates";
 
-/// A DTLS stack that may be measured.
+/// A DTLS stack that can be measured.
 pub(crate) struct Candidate {
-    /// Its name in reports.
+    /// The name of the stack in reports.
     pub(crate) name: &'static str,
-    /// Instructions for its installation.
+    /// Instructions for the installation of the stack.
     pub(crate) install: &'static str,
     binary: Option<&'static str>,
 }
 
-/// Ours, and then every peer.
+/// Tegmen, followed by every peer.
 pub(crate) const CANDIDATES: [Candidate; 5] = [
     Candidate { name: "ours", install: "implement bench/src/ours.rs", binary: None },
     Candidate {
@@ -42,16 +43,16 @@ pub(crate) const CANDIDATES: [Candidate; 5] = [
     Candidate { name: "dimpl", install: "bench/setup.sh dimpl", binary: Some("tegmen-bench-dimpl") },
 ];
 
-/// Ours of another commit.
+/// Tegmen of another commit.
 static BASE_CANDIDATE: Candidate = Candidate { name: BASE, install: "nothing, it is built", binary: None };
 
 impl Candidate {
-    /// Starts it and asks for its version; a reason if there is nothing to measure.
+    /// Starts the program and reads its version. Fails if the program is not built or does not start.
     pub(crate) fn start(&'static self) -> Result<Program, Failure> {
         self.start_as(self.words()?)
     }
 
-    /// Ours of another commit, whose programs are in this directory.
+    /// Starts Tegmen of another commit, whose programs are in the directory `programs`.
     pub(crate) fn start_base(programs: &Path) -> Result<Program, Failure> {
         BASE_CANDIDATE.start_as(vec![programs.join("tegmen-bench").to_string_lossy().into_owned(), "ours".into()])
     }
@@ -77,7 +78,7 @@ impl Candidate {
         }
     }
 
-    /// Runs it for one command in an environment in which the allocator's statistics are exact.
+    /// Runs the program for one command, in an environment in which the statistics of the allocator are exact.
     pub(crate) fn ask_once(&self, command: Command) -> Result<Reply, Failure> {
         let mut process = process(&self.words()?);
         process.args(command.to_string().split(' ')).env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
@@ -85,7 +86,7 @@ impl Candidate {
         String::from_utf8_lossy(&output.stdout).parse()
     }
 
-    /// The command line that starts it: this program itself for Tegmen, the built program of a peer otherwise.
+    /// Returns the command line of the stack: this program itself for Tegmen, or the built program of a peer.
     fn words(&self) -> Result<Vec<String>, Failure> {
         let Some(binary) = self.binary else {
             let exe = env::current_exe().map_err(|e| Failure::new(e.to_string()))?;
@@ -95,7 +96,7 @@ impl Candidate {
     }
 }
 
-/// Instructions of a program from its start to its end, as callgrind counts them.
+/// Counts the instructions of a program from its start to its end with callgrind.
 pub(crate) fn instructions(words: &[String]) -> Result<u64, Failure> {
     let mut valgrind = Process::new("valgrind");
     valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).args(words);
@@ -105,7 +106,7 @@ pub(crate) fn instructions(words: &[String]) -> Result<u64, Failure> {
     collected.filter(|_| output.status.success()).ok_or_else(|| Failure::new(report))
 }
 
-/// The path of the program of a peer.
+/// Returns the path of the program of a peer.
 ///
 /// # Errors
 /// The program is not built.
@@ -114,19 +115,19 @@ pub(crate) fn peer_binary(name: &str) -> Result<PathBuf, Failure> {
     if path.is_file() { Ok(path) } else { Err(Failure::new("not built")) }
 }
 
-/// The Python that has aiocoap, if `bench/setup.sh aiocoap` installed it.
+/// Returns the path of the Python with aiocoap, if `bench/setup.sh aiocoap` installed it.
 pub(crate) fn python() -> Result<PathBuf, Failure> {
     let path = target()?.join("bench-peers/python/bin/python");
     if path.is_file() { Ok(path) } else { Err(Failure::new("not installed")) }
 }
 
-/// The target directory that contains this program.
+/// Returns the target directory that contains this program.
 pub(crate) fn target() -> Result<PathBuf, Failure> {
     let exe = env::current_exe().map_err(|e| Failure::new(e.to_string()))?;
     Ok(exe.parent().and_then(|profile| profile.parent()).map(PathBuf::from).unwrap_or_default())
 }
 
-/// True if callgrind is installed. Otherwise adds to the report how to install it.
+/// Returns true if callgrind is installed. Otherwise adds the command that installs it to the report.
 pub(crate) fn counts_instructions(report: &mut Report) -> bool {
     let reason = match valgrind_version() {
         Ok(version) => {
@@ -139,7 +140,7 @@ pub(crate) fn counts_instructions(report: &mut Report) -> bool {
     false
 }
 
-/// The version that valgrind prints, or the reason why it cannot run.
+/// Returns the version that valgrind prints, or the reason why valgrind cannot run.
 fn valgrind_version() -> Result<String, Failure> {
     let output = Process::new("valgrind").arg("--version").output();
     let output = output.map_err(|e| Failure::new(e.to_string()))?;
@@ -149,11 +150,11 @@ fn valgrind_version() -> Result<String, Failure> {
 /// Command that installs valgrind.
 const VALGRIND_INSTALL: &str = "apt-get install valgrind";
 
-/// A candidate that runs and waits for commands.
+/// A running candidate, which waits for commands.
 pub(crate) struct Program {
     /// The stack.
     pub(crate) candidate: &'static Candidate,
-    /// Its name and version, as it reports them.
+    /// The name and version that the stack reports.
     pub(crate) version: String,
     words: Vec<String>,
     child: Child,
@@ -162,7 +163,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// CPU nanoseconds for one timed command.
+    /// Returns the CPU time of one command in nanoseconds.
     pub(crate) fn nanoseconds(&mut self, command: Command) -> Result<u64, Failure> {
         match self.ask(command)? {
             Reply::Nanoseconds(nanoseconds) => Ok(nanoseconds),
@@ -170,7 +171,7 @@ impl Program {
         }
     }
 
-    /// Instructions for one command, as callgrind counts them, start and end of the program included.
+    /// Counts the instructions of one command with callgrind, including the start and the end of the program.
     pub(crate) fn instructions(&self, command: Command) -> Result<u64, Failure> {
         let mut words = self.words.clone();
         words.extend(command.to_string().split(' ').map(str::to_owned));

@@ -1,4 +1,4 @@
-//! The certificate of an end of ours, and its trust in the other end.
+//! The certificate of one end of Tegmen, and its trust in the other end.
 
 use crate::failure::failure;
 use rustls_pki_types::{CertificateDer, pem::PemObject as _};
@@ -10,7 +10,7 @@ use tegmen_host::{
     x509::{Purpose, Settings, Trust, Verifier, signer::SoftwareKey},
 };
 
-/// The credentials of one of our ends, and the verifier of the other end.
+/// The credentials of one end of Tegmen, and the verifier of the other end.
 pub(crate) struct Proof {
     pub(crate) keys: HostKeys,
     pub(crate) signer: Arc<SoftwareKey>,
@@ -44,7 +44,7 @@ impl Proof {
     }
 }
 
-/// Reads a file; a failure names it.
+/// Reads a file. A failure contains the path of the file.
 pub(crate) fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     fs::read(file).map_err(|error| Failure::new(format!("{}: {error}", file.display())))
 }

@@ -1,4 +1,5 @@
-//! Reverse proxies: GETs that the cache answers, and GETs that the origin answers, from many peer addresses.
+//! Reverse proxies: GETs that the cache answers, and GETs that the origin answers. The GETs come from many peer
+//! addresses.
 //!
 //! One `tegmen serve` is the origin of all proxies, and its CPU time does not count in the results. That time also
 //! shows the source of the answers: it is nearly zero while caches answer.
@@ -17,7 +18,7 @@ use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen_bench_line::Failure;
 
-/// Measures every server that is present, in turn in each pass.
+/// Measures every server that is present. The servers take turns in each pass.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
     let value = format!("/{PATH}={}", String::from_utf8_lossy(VALUE));
@@ -33,7 +34,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// All servers that answer in one way.
+/// Measures all servers with one source of answers.
 fn scene(what: What, origin: &Process, options: &Options, report: &mut Report) -> Result<(), Failure> {
     eprintln!("{}", what.operation());
     let mut servers = Vec::new();
@@ -83,7 +84,8 @@ impl What {
         format!("GET of 16 bytes through a proxy, {from}, {CLIENTS} addresses")
     }
 
-    /// The servers, each with the least ratio of ours to it.
+    /// Returns the servers for this source of answers. With each server comes the minimum ratio of Tegmen's speed to
+    /// its speed.
     const fn kinds(self) -> &'static [(Kind, f64)] {
         match self {
             Self::Hits => &[(Kind::Ours, 1.0), (Kind::Libcoap, 2.0), (Kind::Californium, 5.0)],
@@ -92,11 +94,11 @@ impl What {
     }
 }
 
-/// A server that may be measured.
+/// A server that can be measured.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Ours,
-    /// No proxy: a server that has the value.
+    /// libcoap's example server, which is no proxy: it has the value itself.
     Libcoap,
     Californium,
     Aiocoap,
@@ -121,7 +123,7 @@ impl Kind {
         }
     }
 
-    /// The command line.
+    /// Returns the command line of the server.
     fn words(self, port: u16, origin: &Process) -> Result<Vec<String>, Failure> {
         let uri = format!("coap://{}", origin.address);
         Ok(match self {
@@ -144,7 +146,7 @@ impl Kind {
         })
     }
 
-    /// The path of the value.
+    /// Returns the path of the value at this server.
     fn path(self) -> String {
         match self {
             Self::Ours | Self::Aiocoap => format!("{HOUSE}/{PATH}"),
@@ -153,7 +155,7 @@ impl Kind {
     }
 }
 
-/// A server that runs, and its clients.
+/// A running server and its clients.
 struct Server {
     kind: Kind,
     what: What,
@@ -164,7 +166,7 @@ struct Server {
 }
 
 impl Server {
-    /// Starts it, and lets every client ask once.
+    /// Starts the server, and lets every client send one request.
     fn start(kind: Kind, what: What, origin: &Process) -> Result<Self, Failure> {
         let mut refused = None;
         let process = Process::start(|port| kind.words(port, origin).map_err(|reason| refused = Some(reason)).ok());
@@ -183,7 +185,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Requests for each CPU second of the server.
+    /// Returns the number of requests for each CPU second of the server.
     fn measure(&mut self, seconds: f64, origin: &Process) -> Result<f64, Failure> {
         let Self { kind, what, process, clients, asked, lost } = self;
         let before = (process.cpu_nanoseconds()?, origin.cpu_nanoseconds()?);
@@ -198,7 +200,7 @@ impl Server {
     }
 }
 
-/// Questions about the value: all the same, or each with another query.
+/// Makes requests for the value: all the same for cached answers, or each with another query for answers of the origin.
 fn questions(kind: Kind, what: What, asked: &mut u64) -> impl FnMut(u32) -> Question {
     let path = kind.path();
     move |_| {
@@ -208,7 +210,7 @@ fn questions(kind: Kind, what: What, asked: &mut u64) -> impl FnMut(u32) -> Ques
     }
 }
 
-/// Path of the resources of the origin at a proxy.
+/// The path at a proxy under which it serves the resources of the origin.
 const HOUSE: &str = "house";
 const CLIENTS: u32 = 10_000;
 const UNIT: &str = "1/server CPU s";

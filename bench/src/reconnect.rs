@@ -1,8 +1,8 @@
-//! A fleet that reconnects at once, as after a power cut: each client does a handshake and asks for a value.
+//! A fleet that reconnects at once, for example after a power cut. Each client does a handshake and requests a value.
 //!
-//! Clients have addresses of their own in many network prefixes, and the retransmission timers of RFC 6347. The results
-//! are the time until the last of them has its answer, the number of those without an answer, and the alerts that ended
-//! handshakes.
+//! The clients have different addresses in many network prefixes, and use the retransmission timers of RFC 6347. The
+//! results are the time until the last client has its answer, the number of clients without an answer, and the alerts
+//! that ended handshakes.
 //!
 //! The module also measures how soon the observers of a server that is killed and started again are notified.
 
@@ -26,15 +26,16 @@ use std::{
 use tegmen::coap::Code;
 use tegmen_bench_line::Failure;
 
-/// Clients, and the network prefixes that they are in.
+/// Number of clients, and number of their network prefixes.
 const CLIENTS: (u32, u32) = (10_000, 50);
-/// Time after which a pass is over, and that in which all are to be connected.
+/// Time after which a pass ends, and limit of the time in which all clients connect, in seconds.
 const PATIENCE: Duration = Duration::from_secs(40);
 const LIMIT: f64 = 15.0;
-/// Seconds after a restart in which every observer is to be notified again, with and without `--state`.
+/// Limits of the time after a restart until every observer has a notification, with and without `--state`, in seconds.
 const WITH_STATE: f64 = 10.0;
 const WITHOUT_STATE: f64 = 30.0;
-/// Time after which a client repeats its request, doubled each time (RFC 7252, section 4.8).
+/// Time after which a client repeats its request for the first time. Each repetition doubles the time (RFC 7252,
+/// section 4.8).
 const ACK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Starts the fleet against every server that is present.
@@ -98,7 +99,8 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Kills each server while clients observe it, and starts it again; ours with and without `--state`.
+/// Kills each server while clients observe it, and starts it again. Measures Tegmen's server with and without
+/// `--state`.
 fn restarts(
     options: &Options,
     directory: &Path,
@@ -143,14 +145,14 @@ fn restarts(
     Ok((with, without))
 }
 
-/// Each server, and what to type where it is absent.
+/// Each server, and the command that installs it.
 const SERVERS: [(&str, &str); 4] = [
     (OURS, "cargo build --release -p tegmen-cli"),
     ("libcoap-openssl", "apt-get install libcoap3-bin"),
     ("libcoap-gnutls", "apt-get install libcoap3-bin"),
     ("californium", californium::INSTALL),
 ];
-/// The path that each of them has.
+/// The path of the value at each server.
 const PATH: &str = "time";
 
 /// Starts a server. Returns its process and the address on which it listens for DTLS.
@@ -175,7 +177,7 @@ fn await_handshake(address: SocketAddrV4) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The words that start a server.
+/// Returns the command line of a server.
 fn words(name: &str, port: u16, directory: &Path, state: Option<&Path>) -> Result<Vec<String>, Failure> {
     match name.strip_prefix("libcoap-") {
         Some(library) => Ok(libcoap_command(library, port, &["-k", SECRET])),
@@ -184,13 +186,13 @@ fn words(name: &str, port: u16, directory: &Path, state: Option<&Path>) -> Resul
     }
 }
 
-/// The address on which a server that is started with the address `given` listens for DTLS: libcoap takes the next
-/// port.
+/// Returns the address on which a server listens for DTLS. `given` is the address of its command line. libcoap uses the
+/// next port for DTLS.
 fn listens(name: &str, given: SocketAddrV4) -> SocketAddrV4 {
     SocketAddrV4::new(*given.ip(), given.port() + u16::from(name.starts_with("libcoap-")))
 }
 
-/// The words that start our server with this value.
+/// Returns the command line of Tegmen's server with this value.
 fn serve(port: u16, directory: &Path, value: &str, state: Option<&Path>) -> Result<Vec<String>, Failure> {
     let (value, port) = (format!("/time={value}"), port.to_string());
     let mut words = vec![tegmen()?.to_string_lossy().into_owned()];
@@ -202,12 +204,12 @@ fn serve(port: u16, directory: &Path, value: &str, state: Option<&Path>) -> Resu
 
 /// The result of one burst.
 struct Burst {
-    /// Time to the answer, for each client that has one.
+    /// For each client with an answer, the time to the answer in seconds.
     seconds: Vec<f64>,
     ended: u32,
-    /// Number of those that ended with an alert of the server about a wrong identity or key.
+    /// Number of handshakes that ended with an alert of the server about a wrong identity or key.
     blamed: u32,
-    /// The last reason.
+    /// The reason of the last handshake or session that ended.
     why: String,
 }
 
@@ -220,7 +222,7 @@ impl Burst {
     }
 }
 
-/// All clients begin at once.
+/// Starts the handshakes of all clients at once, and measures until all have an answer or the time is over.
 fn burst(server: SocketAddrV4) -> Result<Burst, Failure> {
     let count = CLIENTS.0;
     let mut fleet = Fleet::new(server, count, (0, count / CLIENTS.1), known())?;

@@ -23,9 +23,9 @@ pub(crate) struct Header {
     pub(crate) date: String,
     /// Model and number of processors.
     pub(crate) cpu: String,
-    /// Load average over a minute when the run began: other work changes absolute rates.
+    /// Load average over a minute when the run began. Other work on the machine changes absolute rates.
     pub(crate) load: String,
-    /// Interleaved passes; every number is a median over them.
+    /// Number of interleaved passes. Every number of the report is a median over them.
     pub(crate) passes: usize,
     /// Name and version of each stack, as the stack reports them.
     pub(crate) versions: BTreeMap<&'static str, String>,
@@ -33,18 +33,18 @@ pub(crate) struct Header {
     pub(crate) notes: Vec<String>,
 }
 
-/// One operation, ours beside one peer.
+/// One operation: the number of Tegmen and the number of one peer.
 #[derive(Serialize)]
 pub(crate) struct Row {
     /// The measured operation.
     pub(crate) operation: String,
-    /// Our number; `None` if nothing of ours was measured.
+    /// The number of Tegmen; `None` if Tegmen was not measured.
     pub(crate) ours: Option<f64>,
     /// The peer's number; `None` if no peer is present.
     pub(crate) peer: Option<f64>,
     /// Name of the peer.
     pub(crate) peer_name: &'static str,
-    /// Our number divided by that of the peer: the median over the passes.
+    /// The number of Tegmen divided by that of the peer: the median over the passes.
     pub(crate) ratio: Option<f64>,
     /// Interval that contains the median of that ratio with a probability of at least 95 %; `None` for fewer than six
     /// passes.
@@ -52,15 +52,15 @@ pub(crate) struct Row {
     pub(crate) interval: Option<[f64; 2]>,
     /// Unit of both numbers.
     pub(crate) unit: &'static str,
-    /// True if a larger number is the better one.
+    /// True if a larger number is better.
     pub(crate) more_is_better: bool,
-    /// Ours without twice the peer's, where the peer is the bare work of the processor.
+    /// The number of Tegmen minus twice that of the peer, if the peer is the bare work of the processor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) surplus: Option<f64>,
-    /// Share of confirmable notifications, from 0 to 1, where notifications are measured.
+    /// Share of confirmable notifications, from 0 to 1. It is set only in rows of notifications.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) confirmable: Option<Confirmable>,
-    /// Limit of ours, and the verdict.
+    /// The limit of a number of the row, and the verdict.
     #[serde(flatten)]
     pub(crate) judged: Judged,
     /// Instructions for one operation, if they were counted.
@@ -69,7 +69,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// A row of ours without numbers yet, of which less is better.
+    /// Makes a row without numbers. A smaller number is better.
     pub(crate) fn new(
         operation: impl Into<String>,
         peer_name: &'static str,
@@ -93,35 +93,35 @@ impl Row {
     }
 }
 
-/// A share at both ends of a row.
+/// The share of confirmable notifications at both servers of a row.
 #[derive(Serialize, Clone, Copy)]
 pub(crate) struct Confirmable {
-    /// Ours.
+    /// The share of Tegmen's server.
     pub(crate) ours: f64,
-    /// The peer's.
+    /// The share of the peer's server.
     pub(crate) peer: f64,
 }
 
 impl Row {
-    /// Sets the limit that ours is at least as fast as the peer.
+    /// Sets the limit that Tegmen is at least as fast as the peer.
     pub(crate) fn not_behind(self) -> Self {
         let limit = if self.more_is_better { Limit::AtLeast(1.0) } else { Limit::AtMost(1.0) };
         Self { judged: limit.judge("ratio", self.ratio), ..self }
     }
 
-    /// Compares the interval with the minimum share of the peer's speed.
+    /// Compares the interval with a minimum share of the peer's speed.
     pub(crate) fn judge_bound(&self, bound: f64) -> Judged {
         let verdict = self.interval.map(|_| if self.is_below(bound) { "missed" } else { "met" });
         Judged { limit: Some(bound), limit_of: Some("interval"), verdict, binds: true }
     }
 
-    /// True if ours has less than this share of the peer's speed in the whole interval.
+    /// Returns true if Tegmen has less than this share of the peer's speed in the whole interval.
     pub(crate) fn is_below(&self, bound: f64) -> bool {
         self.interval.is_some_and(|[low, high]| if self.more_is_better { high < bound } else { low * bound > 1.0 })
     }
 }
 
-/// Limit of a number.
+/// The limit of a number.
 #[derive(Clone, Copy)]
 pub(crate) enum Limit {
     AtMost(f64),
@@ -142,22 +142,22 @@ impl Limit {
     }
 }
 
-/// A limit and its verdict; empty if there is no limit.
+/// A limit and its verdict. Both are empty if there is no limit.
 #[derive(Serialize, Clone, Copy, Default)]
 pub(crate) struct Judged {
     /// The limit.
     pub(crate) limit: Option<f64>,
-    /// The number of the row that it limits: `ours`, `ratio`, `surplus` or `interval`.
+    /// The name of the limited number of the row: `ours`, `ratio`, `surplus` or `interval`.
     pub(crate) limit_of: Option<&'static str>,
     /// `met` or `missed`.
     pub(crate) verdict: Option<&'static str>,
-    /// True if the command fails when it is missed. A limit of an interval always binds.
+    /// True if the command fails when the limit is missed. A limit of an interval always binds.
     #[serde(skip)]
     pub(crate) binds: bool,
 }
 
 impl Judged {
-    /// The same limit, and the command fails if it is missed.
+    /// Returns the same limit, and lets the command fail if the limit is missed.
     pub(crate) const fn binding(self) -> Self {
         Self { binds: true, ..self }
     }
@@ -166,13 +166,13 @@ impl Judged {
 /// Instructions for one operation, both ends together.
 #[derive(Serialize, Clone, Copy)]
 pub(crate) struct Instructions {
-    /// Ours.
+    /// The instructions of Tegmen.
     pub(crate) ours: Option<f64>,
-    /// The peer's.
+    /// The instructions of the peer.
     pub(crate) peer: Option<f64>,
-    /// Ours over the peer's.
+    /// The instructions of Tegmen divided by those of the peer.
     pub(crate) ratio: Option<f64>,
-    /// Limit of ours, and the verdict.
+    /// The limit of Tegmen's instructions, and the verdict.
     #[serde(flatten)]
     pub(crate) judged: Judged,
 }
@@ -188,19 +188,19 @@ pub(crate) struct Absent {
     pub(crate) install: String,
 }
 
-/// The numbers of one operation, one list of samples for each candidate that ran, in the order of the passes.
+/// The numbers of one operation: one list of samples for each candidate that ran, in the order of the passes.
 pub(crate) struct Samples {
     /// The measured operation.
     pub(crate) operation: String,
     /// Unit of every number.
     pub(crate) unit: &'static str,
-    /// True if a larger number is the better one.
+    /// True if a larger number is better.
     pub(crate) more_is_better: bool,
-    /// Each candidate's numbers.
+    /// The numbers of each candidate.
     pub(crate) numbers: Vec<(&'static str, Vec<f64>)>,
-    /// Each candidate's instructions for one operation.
+    /// The instructions of each candidate for one operation.
     pub(crate) instructions: Vec<(&'static str, f64)>,
-    /// Limits of the ratio to every peer, and of our instructions.
+    /// Limit of the ratio to every peer, and limit of Tegmen's instructions.
     pub(crate) demanded: (Option<Limit>, Option<Limit>),
 }
 
@@ -225,7 +225,7 @@ impl Samples {
         }
     }
 
-    /// Ours beside every peer.
+    /// Returns one row for each peer, which compares Tegmen with this peer.
     pub(crate) fn rows(&self) -> Vec<Row> {
         let ours = self.numbers.iter().find(|(name, _)| *name == OURS).map(|(_, numbers)| numbers);
         let mut rows: Vec<Row> = self
@@ -270,7 +270,7 @@ impl Samples {
 }
 
 impl Header {
-    /// The facts that are known before the run.
+    /// Collects the facts that are known before the run.
     pub(crate) fn new(passes: usize) -> Self {
         let model = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = model.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");
@@ -289,12 +289,12 @@ impl Header {
 }
 
 impl Report {
-    /// True if a row misses a limit that binds, or was not measured.
+    /// Returns true if a row misses a limit that binds, or was not measured.
     pub(crate) fn is_behind(&self) -> bool {
         self.rows.iter().any(|row| row.judged.binds && row.judged.verdict != Some("met"))
     }
 
-    /// Writes it to standard output.
+    /// Writes the report to standard output.
     pub(crate) fn print(&self, json: bool) {
         if json {
             println!("{}", serde_json::to_string_pretty(self).unwrap_or_default());
@@ -336,7 +336,8 @@ impl Report {
     }
 }
 
-/// The number in the middle, or the mean of the two in the middle of an even count; `None` without numbers.
+/// Returns the number in the middle, or the mean of the two middle numbers if their count is even; `None` without
+/// numbers.
 pub(crate) fn median(numbers: &[f64]) -> Option<f64> {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -344,8 +345,8 @@ pub(crate) fn median(numbers: &[f64]) -> Option<f64> {
     Some(f64::midpoint(*low, *high))
 }
 
-/// The order statistics between which the median of such numbers lies with a probability of at least 95 %, whatever their
-/// distribution: of `n` numbers each falls below the median with a probability of one half.
+/// Returns the order statistics that enclose the median of the distribution with a probability of at least 95 %. This
+/// holds for every distribution, because each of the `n` numbers is below the median with a probability of one half.
 pub(crate) fn interval(numbers: &[f64]) -> Option<[f64; 2]> {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -364,7 +365,7 @@ pub(crate) fn interval(numbers: &[f64]) -> Option<[f64; 2]> {
     Some([*sorted.get(outside.checked_sub(1)?)?, *sorted.get(n - outside)?])
 }
 
-/// Output of a command, or `unknown`.
+/// Returns the output of a command, or `unknown` if the command fails.
 fn said(words: &[&str]) -> String {
     let output = Command::new(words[0]).args(&words[1..]).output().ok().filter(|output| output.status.success());
     output.map_or_else(|| "unknown".into(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
@@ -378,7 +379,7 @@ impl Judged {
     }
 }
 
-/// Without decimals, unless the number is small.
+/// Formats a number without decimals. A number below 1,000 has one decimal.
 fn short(number: Option<f64>) -> String {
     number.map_or_else(|| "-".into(), |number| format!("{number:.*}", usize::from(number < 1000.0)))
 }
@@ -387,9 +388,9 @@ fn thousandths(number: Option<f64>) -> String {
     number.map_or_else(|| "-".into(), |number| format!("{number:.3}"))
 }
 
-/// The candidate in the left column.
+/// The name of the candidate in the left column.
 pub(crate) const OURS: &str = "ours";
-/// The right column where two commits are compared.
+/// The name of the candidate in the right column when two commits are compared.
 pub(crate) const BASE: &str = "base";
 
 #[cfg(test)]

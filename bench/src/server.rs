@@ -1,4 +1,4 @@
-//! Servers that rows measure as processes of their own.
+//! Servers that run as separate processes, and that rows measure.
 
 use crate::{ours, report::BASE};
 use std::{
@@ -9,11 +9,11 @@ use std::{
 };
 use tegmen_bench_line::Failure;
 
-/// The server that each row compares with ours.
+/// The server that each row compares with Tegmen's server.
 #[derive(Clone, Copy)]
 pub(crate) enum Beside<'a> {
     Libcoap,
-    /// Ours of another commit, whose programs are in this directory.
+    /// Tegmen's server of another commit, whose programs are in this directory.
     Base(&'a Path),
 }
 
@@ -25,7 +25,7 @@ impl Beside<'_> {
         }
     }
 
-    /// The command that installs it.
+    /// Returns the command that installs the server.
     pub(crate) const fn install(self) -> &'static str {
         match self {
             Self::Libcoap => "apt-get install libcoap3-bin",
@@ -33,8 +33,8 @@ impl Beside<'_> {
         }
     }
 
-    /// The words that start it at `port`: with `values` and the options `ours` if it is ours, with the options `peer`
-    /// if not.
+    /// Returns the command line of the server at `port`. A server of Tegmen gets `values` and the options `ours`.
+    /// Another server gets the options `peer`.
     pub(crate) fn command(self, port: u16, values: &[&str], ours: &[&str], peer: &[&str]) -> Option<Vec<String>> {
         match self {
             Self::Libcoap => Some(libcoap_command("notls", port, peer)),
@@ -43,21 +43,21 @@ impl Beside<'_> {
     }
 }
 
-/// The words that start libcoap's example server on 127.0.0.1, by the TLS library it was built with.
+/// Returns the command line of libcoap's example server on 127.0.0.1, which was built with this TLS library.
 pub(crate) fn libcoap_command(library: &str, port: u16, options: &[&str]) -> Vec<String> {
     let words = format!("coap-server-{library} -A 127.0.0.1 -p {port}");
     words.split(' ').chain(options.iter().copied()).map(String::from).collect()
 }
 
-/// A server that runs, until this is dropped.
+/// A running server, which ends when this value is dropped.
 pub(crate) struct Process {
     child: Child,
-    /// The address on which it listens.
+    /// The address on which the server listens.
     pub(crate) address: SocketAddrV4,
 }
 
 impl Process {
-    /// Starts the server that these words describe for a port; `None` if `tegmen` is missing.
+    /// Starts a server. `words` returns its command line for a port, or `None` if `tegmen` is missing.
     pub(crate) fn start(words: impl FnOnce(u16) -> Option<Vec<String>>) -> Result<Self, Failure> {
         Self::start_with(words, Stdio::null())
     }
@@ -76,12 +76,13 @@ impl Process {
         Ok(Self { child, address: SocketAddrV4::new(Ipv4Addr::LOCALHOST, port) })
     }
 
-    /// Its CPU time, every thread of it, as the scheduler counts it: finer than the ticks of `stat`.
+    /// Returns the CPU time of all threads of the server as the scheduler counts it, which is finer than the ticks of
+    /// `stat`.
     pub(crate) fn cpu_nanoseconds(&self) -> Result<u64, Failure> {
         cpu_nanoseconds(self.child.id())
     }
 
-    /// Bytes of memory that are its own and no file's.
+    /// Returns the memory of the server that belongs to no file, in bytes.
     pub(crate) fn memory(&self) -> Result<u64, Failure> {
         let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.child.id()));
         let rollup = rollup.map_err(|e| Failure::new(e.to_string()))?;
@@ -98,7 +99,7 @@ impl Drop for Process {
     }
 }
 
-/// The CPU time of a process, every thread that it has, as the scheduler counts it.
+/// Returns the CPU time of all threads of a process as the scheduler counts it.
 pub(crate) fn cpu_nanoseconds(process: u32) -> Result<u64, Failure> {
     let threads = fs::read_dir(format!("/proc/{process}/task")).map_err(|e| Failure::new(e.to_string()))?;
     let mut total = 0;
@@ -109,7 +110,7 @@ pub(crate) fn cpu_nanoseconds(process: u32) -> Result<u64, Failure> {
     Ok(total)
 }
 
-/// A port that was free just now.
+/// Returns a port that is free at the time of the call.
 pub(crate) fn free_port() -> Result<u16, Failure> {
     let probe = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
     probe.map(|address| address.port()).map_err(|e| Failure::new(e.to_string()))

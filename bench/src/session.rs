@@ -1,8 +1,8 @@
-//! A client with 64 confirmable requests at once: ours beside those of go-coap and of libcoap, all with NSTART 64, against
-//! one server of ours.
+//! A client with 64 confirmable requests in flight. Tegmen's client is compared with those of go-coap and of libcoap,
+//! all with NSTART 64 and with one Tegmen server.
 //!
-//! Each client is a process that obeys lines: a line is a time in milliseconds, for which it asks, and its answer the number of
-//! requests that were answered.
+//! Each client is a process that reads lines. A line is a time in milliseconds. The client sends requests for this
+//! time, and answers with the number of requests that were answered.
 
 use crate::{
     Options, addresses,
@@ -48,7 +48,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Starts our server with the value at [`PATH`]. Returns it, and its port for DTLS.
+/// Starts Tegmen's server with the value at [`PATH`]. Returns the server and its port for DTLS.
 fn start_server() -> Result<(Process, u16), Failure> {
     let exe = env::current_exe().map_err(failure)?;
     let programs = exe.parent().ok_or_else(|| Failure::new("no directory of programs"))?;
@@ -66,7 +66,7 @@ fn start_server() -> Result<(Process, u16), Failure> {
     Ok((process, secure_port))
 }
 
-/// The clients of one protection, and what was measured.
+/// The clients with one protection, and their measurements.
 struct Way {
     clients: Vec<Client>,
     per_cpu: Samples,
@@ -91,7 +91,7 @@ impl Way {
         Self { clients, per_cpu: samples("1/client CPU s"), per_second: samples("1/s") }
     }
 
-    /// Measures each client once; each pass begins with another one.
+    /// Measures each client once. Each pass begins with another client.
     fn pass(&mut self, pass: usize, time: Duration) -> Result<(), Failure> {
         let count = self.clients.len();
         for turn in 0..count {
@@ -104,14 +104,14 @@ impl Way {
     }
 }
 
-/// Name of each client, and the command that builds it.
+/// The name of each client, and the command that builds it.
 const CLIENTS: [(&str, &str); 3] = [
     (OURS, "cargo build --release -p tegmen-bench"),
     ("go-coap", "install Go, then bench/setup.sh gocoap"),
     ("libcoap-openssl", "apt-get install libcoap3-dev && bench/setup.sh libcoap"),
 ];
 
-/// A client that runs, until this is dropped.
+/// A running client, which ends when this value is dropped.
 struct Client {
     name: &'static str,
     child: Child,
@@ -120,7 +120,7 @@ struct Client {
 }
 
 impl Client {
-    /// Starts it, and lets it ask for a short time.
+    /// Starts the client, and lets it send requests for a short time.
     fn start(name: &'static str, port: u16, key: &[&str]) -> Result<Self, Failure> {
         let mut command = match name {
             OURS => Command::new(env::current_exe().map_err(failure)?),
@@ -140,7 +140,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Lets the client ask for this time. Returns how many requests were answered.
+    /// Lets the client send requests for this time. Returns the number of requests that were answered.
     fn ask(&mut self, time: Duration) -> Result<u64, Failure> {
         writeln!(self.input, "{}", time.as_millis()).map_err(failure)?;
         let mut line = String::new();
@@ -148,7 +148,7 @@ impl Client {
         line.trim().parse().map_err(|_| Failure::new(format!("{} ended", self.name)))
     }
 
-    /// Requests for each CPU second of the client, and for each second.
+    /// Returns the number of requests for each CPU second of the client, and for each second of the clock.
     fn measure(&mut self, time: Duration) -> Result<(f64, f64), Failure> {
         let process = self.child.id();
         let (cpu, begin) = (server::cpu_nanoseconds(process)?, Instant::now());
@@ -166,7 +166,7 @@ impl Drop for Client {
     }
 }
 
-/// Our client, as the process of [`VERB`]: `ADDRESS PORT [IDENTITY KEY]`.
+/// Runs Tegmen's client as the process of [`VERB`]. The arguments are `ADDRESS PORT [IDENTITY KEY]`.
 pub(crate) fn client(words: &[String]) -> Result<(), Failure> {
     let (ip, port, key) = match words {
         [ip, port] => (ip, port, None),
@@ -190,7 +190,7 @@ pub(crate) fn client(words: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Asks for this time. Returns how many requests were answered.
+/// Sends requests for this time. Returns the number of requests that were answered.
 async fn ask(session: &Session, time: Duration) -> Result<u64, Failure> {
     let end = Instant::now() + time;
     let mut askers = JoinSet::new();
@@ -205,7 +205,8 @@ async fn ask(session: &Session, time: Duration) -> Result<u64, Failure> {
     Ok(answered)
 }
 
-/// Asks again when a request was answered, until `end`. `None` if a response does not have the value.
+/// Sends one request after the other until `end`. Returns the number of responses, or `None` if a response does not
+/// have the value.
 async fn ask_one_by_one(session: Session, end: Instant) -> Result<Option<u64>, ClientError> {
     let mut answered = 0;
     while Instant::now() < end {
@@ -222,11 +223,11 @@ fn failure(error: impl std::fmt::Display) -> Failure {
     Failure::new(error.to_string())
 }
 
-/// Requests that wait for the server at the same time, and NSTART (RFC 7252, section 4.7).
+/// Number of requests in flight, and NSTART (RFC 7252, section 4.7).
 const AT_ONCE: usize = 64;
-/// The word that starts our client as a process of its own.
+/// The argument that starts Tegmen's client as a separate process.
 pub(crate) const VERB: &str = "session-client";
-/// The path that clients ask for.
+/// The path that clients request.
 const PATH: &str = "/example_data";
-/// The time in which a client connects and asks before the first pass.
+/// The time in which a client sends requests before the first pass.
 const WARM_UP: Duration = Duration::from_millis(200);

@@ -1,7 +1,7 @@
-//! Many sessions held at once in one table: the memory of one, and the time of a search among them.
+//! Many sessions in one table: the memory of a session, and the time of a search among all of them.
 //!
-//! Every session comes from a real handshake and has carried a record; then its client is dropped. [`speaking`] instead
-//! asks a whole server, whose peers have CoAP between them and the session.
+//! Every session comes from a real handshake and has carried a record. Its client is dropped after that. [`speaking`]
+//! instead sends requests to a complete server, whose memory also contains the CoAP state of its peers.
 
 use crate::{
     Options,
@@ -21,7 +21,7 @@ use tegmen::{
 };
 use tegmen_bench_line::{Command, Failure, Pair, Reply, Stack, Tally, Wire, heap_in_use};
 
-/// Holds as many sessions as were asked for.
+/// Opens the requested number of sessions, and measures them.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     if options.speaking {
         return speaking(options.count.unwrap_or(SPEAKING));
@@ -63,8 +63,8 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// The memory of `tegmen serve` for sessions that have each asked once in the last EXCHANGE_LIFETIME (247 s; RFC 7252,
-/// section 4.8.2), by the steps in which it grows.
+/// Measures the memory of `tegmen serve` for each session that has sent one request in the last EXCHANGE_LIFETIME (247
+/// s; RFC 7252, section 4.8.2). The rows show the growth after the handshake, the first request and the second request.
 fn speaking(count: u32) -> Result<Report, Failure> {
     let mut report = Report { header: Header::new(1), rows: Vec::new(), absent: Vec::new() };
     let all = FIRST + count;
@@ -103,7 +103,7 @@ fn speaking(count: u32) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Each tenth request must not be executed twice.
+/// Returns the method of a request. Each tenth request is a POST, which must not be executed twice.
 const fn method(asked: u64) -> Code {
     if asked % 10 == 9 { Code::POST } else { Code::GET }
 }
@@ -120,7 +120,7 @@ fn below(limit: f64) -> Option<Limit> {
     Some(Limit::Below(limit))
 }
 
-/// The peer whose server keeps the least for a session.
+/// Returns the peer whose server needs the least memory for a session, and its bytes.
 fn leanest_peer(report: &mut Report) -> (&'static str, Option<f64>) {
     let mut least: Option<(&'static str, u64)> = None;
     for candidate in CANDIDATES.iter().skip(1) {
@@ -140,13 +140,13 @@ fn leanest_peer(report: &mut Report) -> (&'static str, Option<f64>) {
     least.map_or(("none", None), |(name, bytes)| (name, Some(bytes as f64)))
 }
 
-/// The server ends of many sessions, and records for some of them.
+/// The server ends of many sessions, and records for some of the sessions.
 struct Crowd {
     stack: Ours,
     count: u32,
-    /// Bytes that the allocator has given out for them, and for the clients' endpoint, which has no sessions left.
+    /// Heap memory of the sessions in bytes, including the endpoint of the clients, which has no sessions left.
     heap: i64,
-    /// Client and datagram, one of each.
+    /// A record for some of the sessions: the number of the client, and the datagram.
     records: Vec<(u32, [u8; DATAGRAM_LEN])>,
     random: u64,
 }
@@ -188,13 +188,14 @@ impl Crowd {
         Ok(Self { stack, count, heap: heap_in_use() - before, records, random: 0x9e37_79b9_7f4a_7c15 })
     }
 
-    /// Bytes of the tables, by their own count.
+    /// Returns the bytes of the tables, which the tables count themselves.
     fn bytes(&self) -> usize {
         let Node { endpoint, environment, .. } = &self.stack.server.borrow().node;
         endpoint.peers.bytes() + environment.crypto.cache_bytes()
     }
 
-    /// Searches by address, each for a session that depends on the one found before.
+    /// Searches sessions by address. Each search depends on the session that the previous search found. Returns the
+    /// time of a search in nanoseconds.
     fn find(&mut self) -> Result<f64, Failure> {
         let peers = &self.stack.server.borrow().node.endpoint.peers;
         let mut found = PeerId::new(0, 0);
@@ -211,7 +212,7 @@ impl Crowd {
         Ok(spent / SEARCHES as f64)
     }
 
-    /// Opens one record of each session that has one, in random order.
+    /// Opens one record of each session that has one, in random order. Returns the time of a record in nanoseconds.
     fn open(&mut self) -> Result<f64, Failure> {
         for last in (1..self.records.len()).rev() {
             self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -255,12 +256,12 @@ impl Crowd {
 /// Default number of sessions.
 const SILENT: u32 = 1_000_000;
 const SPEAKING: u32 = 1_000_000;
-/// Sessions that sent a request before those that are measured.
+/// Number of sessions that send a request before the measured sessions.
 const FIRST: u32 = 2_000;
-/// Long after all sessions are there.
+/// The idle timeout of sessions, which is long after the last handshake.
 const IDLE: Duration = Duration::from_secs(86_400);
-/// Sessions that have a record to be opened.
+/// Number of sessions with a record that is opened.
 const SAMPLES: usize = 10_000;
 const SEARCHES: u64 = 200_000;
-/// Alarms that are timed together.
+/// Number of alarms that are timed together.
 const PART: u32 = 100;

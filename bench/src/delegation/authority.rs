@@ -1,4 +1,5 @@
-//! An authority that issues the certificates of devices and of peers. Two processes have it: one makes it, the other one reads it.
+//! An authority that issues the certificates of devices and of peers. One process creates the authority, and another
+//! process reads its files.
 
 use crate::{failure::failure, isolation::private, proof::read};
 use rcgen::{
@@ -13,13 +14,14 @@ use tegmen_host::{
     x509::{Settings, Trust, Verifier, signer::SoftwareKey},
 };
 
-/// The only suite: the one that devices resume.
+/// The only cipher suite, which devices can resume.
 pub(super) const SUITES: Suites = Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8]);
 
-/// Certificates of a chain below the trust anchor: that of the authority, and one that it issued.
+/// The number of certificates in a chain below the trust anchor: the certificate of the authority, and a certificate
+/// that it issued.
 pub(super) const CERTIFICATES: usize = 2;
 
-/// An authority of secp256r1 below a trust anchor.
+/// An authority with a key of secp256r1. Its certificate is issued by a trust anchor.
 pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     /// The certificate of the authority.
@@ -28,7 +30,7 @@ pub(super) struct Authority {
 }
 
 impl Authority {
-    /// Makes an authority in this directory.
+    /// Creates an authority and writes its files into this directory.
     pub(super) fn create(directory: &Path) -> Result<Self, Failure> {
         let (root_key, key) = (KeyPair::generate().map_err(failure)?, KeyPair::generate().map_err(failure)?);
         let root = params("trust anchor")?;
@@ -40,7 +42,7 @@ impl Authority {
         Self::open(directory)
     }
 
-    /// Reads the authority of this directory.
+    /// Reads the authority from the files in this directory.
     pub(super) fn open(directory: &Path) -> Result<Self, Failure> {
         let key = fs::read_to_string(directory.join(KEY)).map_err(failure)?;
         // Issuers of one key and these parameters are the same.
@@ -49,7 +51,7 @@ impl Authority {
         Ok(Self { issuer, certificate: certificate.to_vec(), anchor: read(&directory.join(ANCHOR))? })
     }
 
-    /// A verifier that remembers this number of verified chains.
+    /// Makes a verifier that remembers this number of verified chains.
     pub(super) fn verifier(&self, cache_entries: usize) -> Result<Arc<Verifier>, Failure> {
         let mut trust = Trust::default();
         trust.add_anchors(&self.anchor).map_err(Failure::new)?;
@@ -70,7 +72,7 @@ impl Authority {
     }
 }
 
-/// The parameters of an authority.
+/// Returns the certificate parameters of an authority.
 fn params(name: &str) -> Result<CertificateParams, Failure> {
     let mut params = CertificateParams::new(Vec::new()).map_err(failure)?;
     params.distinguished_name.push(DnType::CommonName, name);

@@ -1,4 +1,4 @@
-//! The provider of peers, which counts operations with public keys.
+//! The cryptographic provider of peers, which counts operations with public keys.
 
 use tegmen::crypto::{
     Crypto, DIGEST_LEN, MAX_SHARE, NamedGroup, NotAuthentic, SCALAR_LEN, SignatureScheme, Unsupported,
@@ -8,7 +8,7 @@ use tegmen_host::provider::HostCrypto;
 /// A provider whose only group is secp256r1.
 pub(super) struct Counting {
     pub(super) crypto: HostCrypto,
-    /// Key pairs, agreements and verified signatures.
+    /// The number of key pairs, key agreements and verified signatures.
     pub(super) operations: u64,
 }
 

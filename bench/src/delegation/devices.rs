@@ -1,4 +1,5 @@
-//! Devices on endpoints of the core, as a mote has them: each has an address of its own (127.2.0.0 and up), and all are in one thread.
+//! Devices on endpoints of the core, as on a mote. Each device has its own address from 127.2.0.0 on, and all devices
+//! run in one thread.
 
 use super::peers::at;
 use crate::failure::failure;
@@ -38,13 +39,13 @@ use tegmen_host::{
 pub(super) const VALUE_PATH: &str = "v";
 /// The address of the first device.
 const FIRST: u32 = u32::from_be_bytes([127, 2, 0, 0]);
-/// The time between two looks at the timers of all devices.
+/// The interval at which the timers of all devices are polled.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Places of the list of refused connections.
+/// Number of entries in the list of refused connections.
 pub(super) const PLACES: usize = 4;
 
-/// The memory of a device that never restarts: its first epoch, until the device has read it.
+/// The memory of a device that never restarts. It contains the first epoch until the device has read it.
 pub(super) struct Ram(pub(super) Option<Epoch>);
 
 impl Memory for Ram {
@@ -67,7 +68,7 @@ impl Memory for Ram {
 type Lamp = Device<Ram, PLACES, 1, 64>;
 type Table = PeerArray<Exchanges<Fixed<1, 192, 1, 64>>, 4, 3, 400, 160>;
 
-/// The thread of the devices, which ends when this is dropped.
+/// The handle of the thread that runs the devices. The thread ends when the handle is dropped.
 pub(super) struct Devices {
     /// The port of all devices.
     pub(super) port: u16,
@@ -87,12 +88,12 @@ impl Devices {
         Ok(Self { port, keys, ends, thread: Some(thread) })
     }
 
-    /// The address of a device.
+    /// Returns the address of a device.
     pub(super) fn address(&self, device: usize) -> SocketAddr {
         address(device, self.port)
     }
 
-    /// Adds the next device, with the device key that its server drew.
+    /// Adds the next device, with the device key that its server generated.
     pub(super) fn add(&self, key: Secret<PSK_LEN>) -> Result<(), Failure> {
         self.keys.send(key).map_err(|_| Failure::new("the devices have ended"))
     }
@@ -107,7 +108,7 @@ impl Drop for Devices {
     }
 }
 
-/// The address of a device whose port is known.
+/// Returns the address of a device from its number and the port of all devices.
 pub(super) fn address(device: usize, port: u16) -> SocketAddr {
     at(FIRST, device as u32, port)
 }
@@ -167,7 +168,7 @@ impl Outside {
 struct OnEndpoint {
     node: Node<Table, Resuming<ServerOnly, Sessions<'static, Ram, PLACES, 1, 64>>, ()>,
     application: Sensor,
-    /// The last session with the server.
+    /// The last session with the delegation server.
     server: Option<PeerId>,
     /// The sessions with peers.
     peers: Vec<PeerId>,

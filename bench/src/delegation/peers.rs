@@ -1,4 +1,4 @@
-//! Peers of devices: each has a certificate and an address of its own (127.1.0.0 and up), and all share a socket.
+//! Peers of devices. Each peer has a certificate and its own address from 127.1.0.0 on, and all peers share a socket.
 
 use super::counting::Counting;
 use crate::{crowd::request, failure::failure};
@@ -30,23 +30,23 @@ use tegmen_host::{
 };
 use tokio::runtime::Runtime;
 
-/// A session and the ticket that resumes it.
+/// A session of a peer, and the ticket that resumes it.
 pub(super) struct Kept {
     pub(super) session: SessionState,
     pub(super) ticket: Vec<u8>,
 }
 
-/// The news of a peer.
+/// An event of a peer.
 pub(super) enum News {
-    /// Its session stands. True if it was resumed.
+    /// The session of the peer is established. True if it was resumed.
     Established(bool),
-    /// Its request was answered.
+    /// The request of the peer was answered with this code.
     Answered(Code),
-    /// Its handshake or its session is over.
+    /// The handshake or the session of the peer has ended for this reason.
     Closed(Fatal),
 }
 
-/// Takes tickets.
+/// The resumption settings of peers, which accept tickets.
 struct Takes;
 
 impl Resumption for Takes {}
@@ -56,7 +56,7 @@ type Table = Slab<(), 2>;
 
 struct Peer {
     endpoint: Endpoint<Table, Role>,
-    /// The association that began last.
+    /// The association that the peer opened last.
     id: Option<PeerId>,
     kept: Option<Kept>,
 }
@@ -97,7 +97,7 @@ impl Peers {
         })
     }
 
-    /// Replaces all peers by as many with these keys.
+    /// Replaces all peers. Each of these keys belongs to one new peer.
     pub(super) fn replace(&mut self, keys: impl IntoIterator<Item = Keys>) {
         self.each.clear();
         let capacity = Capacity { peers: 4, handshakes: 4 };
@@ -112,12 +112,12 @@ impl Peers {
         }
     }
 
-    /// Operations with public keys, and signatures made, by all peers.
+    /// Returns the number of public-key operations of all peers, including their own signatures.
     pub(super) const fn operations(&self) -> u64 {
         self.environment.crypto.operations
     }
 
-    /// Gives a peer a session that it can resume.
+    /// Stores a session that the peer can resume.
     pub(super) fn keep(&mut self, peer: usize, kept: Kept) {
         self.each[peer].kept = Some(kept);
     }
@@ -132,7 +132,7 @@ impl Peers {
         Path { local: local.into(), remote: remote.into() }
     }
 
-    /// A peer begins a handshake, in place of what it has: with its ticket, or by certificates.
+    /// Begins a handshake of a peer, in place of its previous session: with its ticket, or with certificates.
     pub(super) fn open(&mut self, peer: usize, remote: SocketAddr, with_ticket: bool) -> Result<(), Failure> {
         let (path, now) = (self.path(peer, remote), self.now());
         let Peer { endpoint, id, kept } = &mut self.each[peer];
@@ -149,7 +149,7 @@ impl Peers {
         Ok(())
     }
 
-    /// A peer with a session asks for the value at `path`.
+    /// Sends a GET for the value at `path` in the session of a peer.
     pub(super) fn ask(&mut self, peer: usize, path: &str) -> Result<(), Failure> {
         self.message_id = self.message_id.wrapping_add(1);
         let mut plain = [0; 128];
@@ -167,7 +167,7 @@ impl Peers {
         Ok(())
     }
 
-    /// A peer ends its session.
+    /// Closes the session of a peer.
     pub(super) fn close(&mut self, peer: usize) {
         let Peer { endpoint, id, .. } = &mut self.each[peer];
         if let Some(id) = id.take() {
@@ -176,7 +176,7 @@ impl Peers {
         }
     }
 
-    /// Sends what is due, and waits up to a millisecond for datagrams. Returns the news.
+    /// Sends the datagrams that are due, and waits up to a millisecond for datagrams. Returns the events of peers.
     pub(super) fn turn(&mut self) -> Result<Vec<(usize, News)>, Failure> {
         self.flush();
         if self.polled.elapsed() >= POLL {
@@ -300,22 +300,22 @@ impl Peers {
     }
 }
 
-/// A session that both a device and a peer know.
+/// Copies a session for its second owner: a device and its peer both have the session.
 pub(super) fn copy(session: &SessionState) -> SessionState {
     SessionState { master: Secret::new(*session.master.expose()), ..*session }
 }
 
-/// The credentials of a peer that trusts this verifier, and asks for a server by this name.
+/// Makes the credentials of a peer that uses this verifier and requests a server with this name.
 pub(super) fn asking_for(keys: Keys, verifier: Arc<tegmen_host::x509::Verifier>, name: &str) -> Keys {
     keys.believing(verifier).expecting(name)
 }
 
-/// The address of a device or a server on the loopback interface.
+/// Returns the loopback address of a device or a server.
 pub(super) fn at(first: u32, number: u32, port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::from(first + number)), port)
 }
 
 /// The address of the first peer.
 const FIRST: u32 = u32::from_be_bytes([127, 1, 0, 0]);
-/// The time between two looks at the timers of all peers.
+/// The interval at which the timers of all peers are polled.
 const POLL: Duration = Duration::from_millis(50);

@@ -1,4 +1,5 @@
-//! The program of a server that resumes sessions: a device on a host, or a server without a delegate and with tickets of its own.
+//! The program of a server that resumes sessions: a device on a host, or a server without a delegate that issues its
+//! own tickets.
 
 use super::{
     authority::Authority,
@@ -34,22 +35,22 @@ use tegmen_host::{
 pub(crate) const VERB: &str = "resuming-server";
 /// The name of both servers.
 pub(super) const NAME: &str = "gateway.example";
-/// Clients that the server without a delegate remembers: all of them.
+/// Number of verified chains that the server without a delegate remembers: enough for all clients.
 const REMEMBERED: usize = 1 << 14;
 /// Seconds for which the tickets of the device are valid.
 const LIFETIME: u32 = 24 * 3600;
 
-/// The server of a row.
+/// A server that a row measures.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Resumes sessions by the tickets of its delegation server.
+    /// A server that resumes sessions with the tickets of its delegation server.
     Device,
-    /// Resumes sessions that it opened.
+    /// A server that resumes the sessions that it opened itself.
     Bare,
 }
 
 impl Kind {
-    /// Starts the program.
+    /// Starts the program of this server.
     pub(super) fn start(self, directory: &Path) -> Result<Process, Failure> {
         let word = if self == Self::Device { "device" } else { "bare" };
         Process::spawn(VERB, &[word.to_owned(), directory.to_string_lossy().into_owned()])
@@ -60,13 +61,13 @@ fn seconds() -> u32 {
     SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs() as u32)
 }
 
-/// The epoch of the device, which the bench knows, too.
+/// Makes the epoch of the device. The bench makes the same epoch.
 fn epoch() -> Result<Epoch, Failure> {
     let first = Epoch::first(DeviceKey(Secret::new([7; PSK_LEN])));
     first.next::<HostCrypto>(&Secret::new([8; PSK_LEN])).ok_or_else(|| Failure::new("no epoch"))
 }
 
-/// Sessions that a delegation server gave to this number of peers of the device.
+/// Makes the sessions and tickets that a delegation server gives to this number of peers of the device.
 pub(super) fn delegated(count: usize) -> Result<Vec<Kept>, Failure> {
     let (mut issuer, mut crypto) = (Issuer::new(epoch()?, None, 0), HostCrypto::from_os().map_err(failure)?);
     let mut all = Vec::new();
@@ -85,7 +86,7 @@ pub(super) fn delegated(count: usize) -> Result<Vec<Kept>, Failure> {
     Ok(all)
 }
 
-/// Serves until standard input ends: `device|bare DIRECTORY`.
+/// Serves until standard input ends. The arguments are `device|bare DIRECTORY`.
 pub(crate) fn serve(words: &[String]) -> Result<(), Failure> {
     let [kind, directory] = words else { return Err(Failure::new(format!("{VERB} device|bare DIRECTORY"))) };
     let is_device = kind == "device";
@@ -121,7 +122,7 @@ pub(crate) fn serve(words: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A device on a host, in one epoch.
+/// A device on a host, which stays in one epoch.
 struct OnHost(Mutex<(Device<Ram, 4, 4, 64>, HostCrypto)>);
 
 impl OnHost {

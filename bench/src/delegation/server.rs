@@ -1,4 +1,5 @@
-//! The program of a delegation server: `tegmen_control::delegation` and a DTLS server on 127.0.0.1. It obeys lines on standard input.
+//! The program of a delegation server: `tegmen_control::delegation` and a DTLS server on 127.0.0.1. Lines on standard
+//! input are its commands.
 
 use super::{
     authority::Authority,
@@ -33,12 +34,12 @@ use tegmen_store::{Database, Store as _, store::Scan};
 use tokio::sync::mpsc;
 
 pub(crate) const VERB: &str = "delegation-server";
-/// Seconds for which a delegation lasts.
+/// Lifetime of a delegation, in seconds.
 const LIFETIME: u32 = 3600;
-/// Chains of peers that the server remembers. It is the default of the library.
+/// Number of verified chains that the server remembers, which is the default of the library.
 const REMEMBERED: usize = 1024;
 
-/// The name of a device.
+/// Returns the name of a device.
 pub(super) fn device(number: usize) -> String {
     format!("lamp-{number:04}.example")
 }
@@ -46,22 +47,23 @@ pub(super) fn device(number: usize) -> String {
 /// The state of the server.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub(super) struct State {
-    /// Rows of delegation by their kind.
+    /// Number of database rows of the delegation service, by the kind of the row.
     pub(super) rows: BTreeMap<String, usize>,
-    /// Entries of delegation in memory that are not devices.
+    /// Number of memory entries of the delegation service, without the devices.
     pub(super) entries: usize,
-    /// Peers that have a number at the server.
+    /// Number of peers to which the server has given a number.
     pub(super) peers: usize,
-    /// Sessions of the server.
+    /// Number of DTLS sessions of the server.
     pub(super) sessions: usize,
-    /// Tickets that peers got after a handshake by certificates, and after they returned with one.
+    /// Number of tickets that peers received after a handshake with certificates, and after the resumption of a
+    /// session.
     pub(super) sealed: u64,
     pub(super) reissued: u64,
-    /// Peers that got no ticket.
+    /// Number of peers that received no ticket.
     pub(super) refused: u64,
 }
 
-/// A delegation server that runs, until this is dropped.
+/// A running delegation server, which ends when this value is dropped.
 pub(super) struct Process {
     child: Child,
     input: ChildStdin,
@@ -71,7 +73,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts a server of this number of devices, which are at this port. Each device key is given to `imprint`.
+    /// Starts a server for this number of devices at this port. Passes each device key to `imprint`.
     pub(super) fn start(
         directory: &Path,
         devices: usize,
@@ -88,7 +90,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Starts a program of this one that prints its address first.
+    /// Starts this program with another verb, and reads the address that it prints first.
     pub(super) fn spawn(verb: &str, words: &[String]) -> Result<Self, Failure> {
         let exe = env::current_exe().map_err(failure)?;
         let mut command = Command::new(exe);
@@ -104,7 +106,7 @@ impl Process {
         Ok(Self { child, input, output, address })
     }
 
-    /// Gives the server a line, and returns its answer.
+    /// Sends a line to the server, and returns its answer.
     pub(super) fn ask(&mut self, line: &str) -> Result<String, Failure> {
         let mut answer = String::new();
         writeln!(self.input, "{line}")
@@ -121,7 +123,7 @@ impl Process {
         serde_json::from_str(&self.ask("state")?).map_err(failure)
     }
 
-    /// CPU time of the process, every thread of it.
+    /// Returns the CPU time of all threads of the process.
     pub(super) fn cpu_nanoseconds(&self) -> Result<u64, Failure> {
         cpu_nanoseconds(self.child.id())
     }
@@ -134,7 +136,7 @@ impl Drop for Process {
     }
 }
 
-/// Serves until standard input ends: `DIRECTORY DEVICES PORT`.
+/// Serves until standard input ends. The arguments are `DIRECTORY DEVICES PORT`.
 pub(crate) fn serve(words: &[String]) -> Result<(), Failure> {
     let [directory, count, port] = words else { return Err(Failure::new(format!("{VERB} DIRECTORY DEVICES PORT"))) };
     let (count, port): (usize, u16) = (count.parse().map_err(failure)?, port.parse().map_err(failure)?);
@@ -225,7 +227,7 @@ fn listen(
     builder.serve(Resources::new([])).map_err(failure)
 }
 
-/// Waits until all devices are in an epoch, nothing waits for them, and the rows of earlier epochs are removed.
+/// Waits until every device is in an epoch, no message waits for a device, and the rows of earlier epochs are removed.
 async fn settled(delegations: &Delegations<Database>) -> String {
     let is_settled = || {
         let devices = delegations.list(None, usize::MAX);
@@ -240,7 +242,7 @@ async fn settled(delegations: &Delegations<Database>) -> String {
     "settled".to_owned()
 }
 
-/// Waits until each connection has its row.
+/// Waits until each connection has its row in the database.
 async fn durable(delegations: &Delegations<Database>) -> String {
     while delegations.entries().connections > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -248,7 +250,7 @@ async fn durable(delegations: &Delegations<Database>) -> String {
     "durable".to_owned()
 }
 
-/// Asks for the next epoch of all devices.
+/// Requests the next epoch for all devices.
 async fn reset(delegations: &Arc<Delegations<Database>>, count: usize) -> Result<String, Failure> {
     let mut all = tokio::task::JoinSet::new();
     for number in 0..count {
@@ -289,7 +291,7 @@ async fn state(
     serde_json::to_string(&state).map_err(failure)
 }
 
-/// The certificates of devices, in memory.
+/// The certificates of devices, which an authority issues. They are kept in memory.
 struct OfAuthority {
     authority: Authority,
     verifier: Arc<Verifier>,

@@ -1,4 +1,4 @@
-//! Joins of groups at their controller, beside introspections on the same DTLS sessions of the same process.
+//! Joins of groups at their controller, compared with introspections on the same DTLS sessions of the same process.
 
 use crate::{
     Options,
@@ -13,13 +13,13 @@ use tegmen::coap::{Code, MessageRef};
 use tegmen_bench_line::Failure;
 use tegmen_host::group::groupcomm::{GROUPCOMM_CBOR, GROUPS, GroupKeys, JoinRequest};
 
-/// Least share of the rate of introspections.
+/// Minimum rate of joins, as a share of the rate of introspections.
 const JOINS_MIN: f64 = 0.3;
-/// Members of the large group.
+/// Number of members of the large group.
 const LARGE: u32 = 1_000;
-/// Groups that [`PEERS`] join in turn.
+/// Number of small groups, which [`PEERS`] join one after the other.
 const SMALL: usize = 100;
-/// Groups of a pass: the large one, and the small ones.
+/// Number of groups in a pass: the large group and the small groups.
 const EACH_PASS: usize = SMALL + 1;
 
 /// Adds the rows of joins.
@@ -96,7 +96,7 @@ fn join(
     })
 }
 
-/// True for the parameters of a new member.
+/// Returns true if the response contains the parameters of a new member.
 fn is_joined(message: &MessageRef<'_>) -> bool {
     message.code() == Code::CREATED && GroupKeys::parse(message.payload()).is_ok()
 }

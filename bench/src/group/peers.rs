@@ -1,4 +1,5 @@
-//! Records of a group beside the protection of groups by other stacks, with the same traffic, in turn in each pass.
+//! Records of an Axiom group compared with group protection by other stacks. The traffic is the same, and the stacks
+//! take turns in each pass.
 
 use super::records::{Group, MANY, SIZES, Traffic, rate};
 use crate::{
@@ -12,21 +13,22 @@ use tegmen::{
 };
 use tegmen_bench_line::Failure;
 
-/// A program of another stack, which prints its version and the CPU time of turns.
+/// A program of another stack, which prints its version and the CPU time of its turns.
 struct Peer {
     name: &'static str,
     install: &'static str,
-    /// Turns of a pass.
+    /// Number of turns in a pass.
     turns: u32,
-    /// The words that start it, or the reason why there is none.
+    /// The command line of the program, or the reason why the program cannot run.
     words: Result<Vec<String>, Failure>,
 }
 
-/// A row: our suite, how both protect, the traffic, and the words with which the program is asked for it.
+/// A row: the suite of Tegmen, the protection of both stacks, the traffic, and the arguments that select the same
+/// measurement in the program.
 type Kind = (Suite, &'static str, Traffic, &'static [&'static str]);
 
-/// wolfSSL has a suite for multicast, which does not encrypt, and takes suites of ECDHE_ECDSA with its secret: those with a pre-shared
-/// key are refused there, and their records are the same.
+/// The rows of wolfSSL. Its suite for multicast does not encrypt. It refuses suites with a pre-shared key for
+/// multicast, so the program uses suites of ECDHE_ECDSA, whose records are the same.
 const OF_WOLFSSL: [Kind; 6] = [
     (Suite::MacOnly, "HMAC-SHA-256, no encryption", Traffic::Requests, &["requests", "00fe"]),
     (Suite::MacOnly, "HMAC-SHA-256, no encryption", Traffic::OneRequest, &["one", "00fe"]),
@@ -35,7 +37,7 @@ const OF_WOLFSSL: [Kind; 6] = [
     (Suite::Ccm, "CCM", Traffic::Requests, &["requests", "c0ac"]),
     (Suite::Ccm, "CCM", Traffic::OneRequest, &["one", "c0ac"]),
 ];
-/// Group OSCORE signs a request, and protects a response with a key of two members.
+/// The rows of aiocoap. Its Group OSCORE signs a request, and protects a response with a key that two members share.
 const OF_AIOCOAP: [Kind; 2] = [
     (Suite::Ccm8, "CCM with 8 bytes of tag, the peer signs", Traffic::Requests, &["requests"]),
     (Suite::Ccm8, "CCM with 8 bytes of tag", Traffic::Responses, &["responses"]),
@@ -113,7 +115,7 @@ impl Peer {
         report.absent.push(Absent { name: self.name, reason, install: self.install.into() });
     }
 
-    /// Records for each CPU second.
+    /// Returns the number of records for each CPU second.
     fn rate(&self, words: &[&str]) -> Result<f64, Failure> {
         let said = self.ask(words)?;
         let nanoseconds = said.strip_prefix("nanoseconds ").and_then(|number| number.parse::<f64>().ok());

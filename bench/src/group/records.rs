@@ -1,7 +1,9 @@
-//! Records of a group beside records of DTLS sessions, with the same content and length of the tag, in turn in each pass.
+//! Records of a group compared with records of DTLS sessions. Content and tag length are the same, and the two take
+//! turns in each pass.
 //!
-//! One member speaks with [`MANY`] others, and successive records belong to different ones. The same holds for the
-//! sessions beside the group. All states are there before the measurement.
+//! One member exchanges records with [`MANY`] others, and successive records belong to different members. One endpoint
+//! exchanges records of DTLS with as many peers in the same order. All keys and states are established before the
+//! measurement.
 
 use crate::{
     failure::failure,
@@ -21,26 +23,26 @@ use tegmen::{
 use tegmen_bench_line::{Failure, Pair, Tally, Wire};
 use tegmen_host::provider::HostCrypto;
 
-/// Members that one member speaks with.
+/// Number of members with which one member exchanges records.
 pub(super) const MANY: usize = 64;
-/// Least share of the rate of pairwise records.
+/// Minimum rate of group records, as a share of the rate of pairwise records.
 const RECORDS_MIN: f64 = 0.9;
-/// Bytes of content.
+/// Lengths of the content, in bytes.
 pub(super) const SIZES: [usize; 2] = [16, 64];
-/// Turns of a pass, in each of which each of the many has a record.
+/// Number of turns in a pass. In each turn each of the [`MANY`] members has a record.
 const TURNS: u32 = 2_000;
-/// Bytes of the longest record.
+/// Maximum length of a record, in bytes.
 const ROOM: usize = 192;
 const PORT: u16 = 5684;
 
 /// The traffic of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Traffic {
-    /// The response of each listener to the sender, with the individual keys.
+    /// Each listener sends a response to the sender, protected with the individual keys.
     Responses,
-    /// A request of each of the senders to the listener, with the key of the group.
+    /// Each sender sends a request to the listener, protected with the key of the group.
     Requests,
-    /// One request, which each listener opens.
+    /// One sender sends one request, which each listener opens.
     OneRequest,
 }
 
@@ -92,7 +94,8 @@ pub(super) fn rows(passes: usize, report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Demands of a group what the sessions do, with the same work. The records alone find no session.
+/// Sets the minimum rate of a group as a share of the rate of sessions, if both do the same work. Rows that compare
+/// with records alone have no minimum, because those records need no search for a session.
 fn judge(row: Row, traffic: Traffic) -> Row {
     if traffic == Traffic::OneRequest || row.peer_name != Sessions::NAME {
         return row;
@@ -100,14 +103,14 @@ fn judge(row: Row, traffic: Traffic) -> Row {
     Row { judged: row.judge_bound(RECORDS_MIN), ..row }
 }
 
-/// Records for each CPU second, in a pass of many turns.
+/// Returns the number of records for each CPU second, in a pass of many turns.
 pub(super) fn rate(mut turn: impl FnMut() -> Result<(), Failure>) -> Result<f64, Failure> {
     turn()?;
     let spent = nanoseconds(|| (0..TURNS).try_for_each(|_| turn()))?;
     Ok(MANY as f64 * f64::from(TURNS) * 1e9 / spent)
 }
 
-/// Datagrams of a turn, each in a place of its own.
+/// The datagrams of a turn, each in its own buffer.
 struct Datagrams(Vec<([u8; ROOM], usize)>);
 
 impl Datagrams {
@@ -115,7 +118,7 @@ impl Datagrams {
         Self(vec![([0; ROOM], 0); MANY])
     }
 
-    /// Opens the datagram of each of the many, and compares what comes out.
+    /// Opens the datagram of each of the [`MANY`] members. Fails if the opened content differs from `content`.
     #[inline]
     fn open_each(
         &mut self,
@@ -131,7 +134,7 @@ impl Datagrams {
     }
 }
 
-/// Puts a record with the content into the place.
+/// Seals a record with this content into the buffer.
 #[inline]
 fn sealed(
     (place, len): &mut ([u8; ROOM], usize),
@@ -146,15 +149,16 @@ fn sealed(
     Ok(())
 }
 
-/// A member, and many others that have exchanged a request and a response with it. `KEY` is the length of a key.
+/// A member, and [`MANY`] other members that have exchanged a request and a response with it. `KEY` is the length of a
+/// key in bytes.
 pub(super) struct Group<const KEY: usize> {
     one: Box<Member<MANY, MANY, KEY>>,
     many: Vec<Member<1, 1, KEY>>,
-    /// The addresses of the many.
+    /// The addresses of the [`MANY`] members.
     addresses: Vec<Address>,
-    /// The sender, as the listeners know it.
+    /// The SenderID of the sender, which the listeners know.
     sender: SenderId,
-    /// The provider of the one member, and that of the others.
+    /// The cryptographic provider of the one member, and that of the others.
     cryptos: [HostCrypto; 2],
     datagrams: Datagrams,
 }
@@ -260,7 +264,7 @@ impl<const KEY: usize> Group<KEY> {
         Ok(())
     }
 
-    /// Opens the first response of each listener, and keeps the states of all.
+    /// Opens the first response of each listener, and accepts the state of that listener.
     fn first_contact(&mut self, tsn: u64) -> Result<(), Failure> {
         let Self { one, addresses, cryptos: [crypto, _], datagrams, .. } = self;
         datagrams.open_each(b"", |at, datagram| {
@@ -275,22 +279,22 @@ impl<const KEY: usize> Group<KEY> {
     }
 }
 
-/// True if it is a new record with this content.
+/// Returns true if the record is new and has this content.
 #[inline]
 fn is_fresh(opened: &Opened<'_>, content: &[u8]) -> bool {
     matches!(opened, Opened::Fresh(opened) if **opened == *content)
 }
 
-/// The record of a datagram.
+/// Returns the record of a datagram.
 #[inline]
 fn record<'r>(records: &'r mut Records<'_>) -> Result<Record<'r>, Failure> {
     records.next_record().ok_or_else(|| Failure::new("no record"))?.map_err(failure)
 }
 
-/// A session with each of the many, at an endpoint for each end.
+/// A DTLS session with each of [`MANY`] peers. All clients share an endpoint, and all servers share an endpoint.
 struct Sessions {
     stack: Ours,
-    /// The sessions at the endpoint of the clients, and at that of the servers.
+    /// The sessions at the endpoint of the clients, and those at the endpoint of the servers.
     peers: [Vec<PeerId>; 2],
     /// The paths at the same endpoints.
     paths: [Vec<Path>; 2],
@@ -316,7 +320,7 @@ impl Sessions {
         Ok(Self { stack, peers, paths, datagrams: Datagrams::new() })
     }
 
-    /// Seals and opens one record from or to each of the other members.
+    /// Seals and opens one record of each session. `traffic` selects its direction.
     fn turn(&mut self, traffic: Traffic, content: &[u8]) -> Result<(), Failure> {
         // The many are the clients.
         let (from, to) = if traffic == Traffic::OneRequest { (1, 0) } else { (0, 1) };
@@ -333,7 +337,8 @@ impl Sessions {
     }
 }
 
-/// The keys and numbers of a session with each of the many, without an endpoint that finds them.
+/// The keys and record numbers of a session with each of [`MANY`] peers, without an endpoint that searches for the
+/// session.
 struct Channels {
     pairs: Vec<[Channel; 2]>,
     cryptos: [HostCrypto; 2],
@@ -354,7 +359,7 @@ impl Channels {
         Ok(Self { pairs, cryptos, datagrams: Datagrams::new() })
     }
 
-    /// Seals and opens one record of each of the other members.
+    /// Seals and opens one record of each session.
     fn turn(&mut self, content: &[u8]) -> Result<(), Failure> {
         let Self { pairs, cryptos: [crypto, of_many], datagrams } = self;
         for ([channel, _], place) in pairs.iter_mut().zip(&mut datagrams.0) {

@@ -1,4 +1,5 @@
-//! Group OSCORE: the same GET and its response as of OSCORE, in both modes, beside the work that a mode cannot avoid.
+//! Group OSCORE: the same GET and response as in the benchmark of OSCORE, in both modes. Each mode is compared with the
+//! work that the mode cannot avoid.
 
 use super::{COUNT, Pair, READING};
 use crate::{
@@ -21,15 +22,16 @@ use tegmen_host::provider::public::{Group, MAX_PUBLIC_LEN};
 type Context = GroupContext<Vec<u8>, 320>;
 const OVERHEAD: usize = Context::OVERHEAD;
 const GID: &[u8] = b"g";
-/// Pairs in one pass in the group mode, which signs.
+/// Number of pairs (GET and response) in one pass in the group mode, which signs messages.
 const SIGNED: u32 = 4_000;
-/// Bytes that are encrypted in the request and in the response of [`Members::exchange`].
+/// Lengths of the encrypted text in the request and in the response of [`Members::exchange`], in bytes.
 const TEXTS: [usize; 2] = [21, 20];
-/// Bytes of the additional authenticated data of OSCORE (RFC 8613, section 5.4), with an ID of one byte and a number of three.
+/// Length of the additional authenticated data of OSCORE (RFC 8613, section 5.4), in bytes, with an ID of one byte and
+/// a sequence number of three.
 const OSCORE_AAD: usize = 12 + 3 + 1 + 2 + 4 + 1;
 const TAG_LEN: usize = 8;
 
-/// The rows of both modes.
+/// Adds the rows of both modes.
 pub(super) fn rows(options: &Options, report: &mut Report) -> Result<(), Failure> {
     report.header.notes.push(
         "Group OSCORE: the peer `bare work` is, in the pairwise mode, the pair of OSCORE in this run with the cipher's time for the \
@@ -63,7 +65,7 @@ pub(super) fn rows(options: &Options, report: &mut Report) -> Result<(), Failure
     Ok(())
 }
 
-/// A row of our rates and those of the bare work.
+/// Makes a row from the rates of Tegmen and the rates of the bare work.
 fn row(name: &str, sides: Vec<(f64, f64)>) -> Row {
     let of = |side: fn(&(f64, f64)) -> f64| median(&sides.iter().map(side).collect::<Vec<_>>());
     let ratio = of(|(ours, bare)| ours / bare);
@@ -76,7 +78,7 @@ fn row(name: &str, sides: Vec<(f64, f64)>) -> Row {
     }
 }
 
-/// The cipher alone, at both ends.
+/// The cipher without OSCORE, at both ends.
 struct Cipher {
     cryptos: [HostCrypto; 2],
 }
@@ -86,7 +88,7 @@ impl Cipher {
         Ok(Self { cryptos: [provider()?, provider()?] })
     }
 
-    /// Nanoseconds for the four operations of a pair, `count` times.
+    /// Returns the time for `count` pairs in nanoseconds. A pair needs four operations of the cipher.
     fn run(&mut self, count: u32, aad_len: usize) -> Result<f64, Failure> {
         let (aad, keys) = (vec![7; aad_len], [[1; 16], [2; 16]]);
         let start = cpu_time()?;
@@ -116,7 +118,7 @@ fn private_key(number: u8) -> [u8; 32] {
     [number + 1; 32]
 }
 
-/// A CWT Claims Set with a key alone.
+/// Makes a CWT Claims Set that contains only a public key.
 fn credential(curve: Curve, number: u8) -> Result<Vec<u8>, Failure> {
     let mut ccs = vec![0xa1, 0x08, 0xa1, 0x01];
     if curve == Curve::Ed25519 {
@@ -134,14 +136,14 @@ fn credential(curve: Curve, number: u8) -> Result<Vec<u8>, Failure> {
     Ok(ccs)
 }
 
-/// One end.
+/// One end of the exchange.
 struct Member {
     context: Context,
     other: [Recipient<Vec<u8>>; 1],
     crypto: HostCrypto,
 }
 
-/// Both ends.
+/// Both ends of the exchange.
 struct Members {
     client: Member,
     server: Member,
@@ -174,14 +176,15 @@ impl Members {
         Ok(Self { client: member(1, 2)?, server: member(2, 1)?, curve, is_pairwise })
     }
 
-    /// Bytes of the additional authenticated data of a request with a number of three bytes (RFC 10021, section 3.4).
+    /// Returns the length of the additional authenticated data of a request with a sequence number of three bytes (RFC
+    /// 10021, section 3.4), in bytes.
     fn aad_len(&self) -> usize {
         let option = 1 + 3 + 1 + GID.len() + 1;
         let credential = 2 + self.client.other[0].credential().len();
         11 + 2 + 2 + 6 + 2 + 4 + 1 + (1 + GID.len()) + (1 + option) + 2 * credential
     }
 
-    /// Nanoseconds of CPU time for `count` pairs.
+    /// Returns the CPU time of `count` pairs, in nanoseconds.
     fn run(&mut self, count: u32) -> Result<f64, Failure> {
         let start = cpu_time()?;
         for n in 0..count {
@@ -190,7 +193,7 @@ impl Members {
         Ok(cpu_time()?.saturating_sub(start).as_nanos() as f64)
     }
 
-    /// Nanoseconds for the signatures of `count` pairs, of messages of this length.
+    /// Returns the time for the signatures of `count` pairs in nanoseconds, for messages of this length.
     fn signatures(&mut self, count: u32, len: usize) -> Result<f64, Failure> {
         let (message, failed) = (vec![7; len], || Failure::new("a signature failed"));
         let keys: Vec<MemberKey> = [1, 2]

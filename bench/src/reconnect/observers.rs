@@ -17,27 +17,28 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// Observers, each with a socket of its own.
+/// Number of observers. Each observer has its own socket.
 pub(super) const COUNT: u32 = 3_000;
-/// Time after which observers that are not registered or not notified are given up.
+/// Time after which the benchmark stops waiting for observers that are not registered or not notified.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-/// Longest silence of the server after which an observer asks it again.
+/// Maximum time without a message of the server. After this time an observer sends its request again.
 const ALIVE: Duration = Duration::from_secs(4);
-/// Time in which the server writes its state before it is killed, and time without a server.
+/// Time in which the server writes its state before it is killed. The next constant is the time without a server.
 const BEFORE: Duration = Duration::from_secs(5);
 const WITHOUT: Duration = Duration::from_secs(1);
 
-/// The observers after a restart.
+/// The state of the observers after a restart.
 pub(super) struct Notified {
-    /// Observers that the first server registered.
+    /// Number of observers that the first server registered.
     pub(super) registered: u32,
-    /// Seconds from the start of the second server until each observer has its value, for those that have it.
+    /// For each observer with a value after the restart, the seconds from the start of the second server until this
+    /// value.
     pub(super) seconds: Vec<f64>,
-    /// The error of one of the others.
+    /// The error of one of the observers without a value.
     pub(super) ended: Option<String>,
 }
 
-/// Kills this server while clients observe it, and starts it again.
+/// Kills the server `name` while clients observe it, and starts it again.
 pub(super) fn restart(name: &str, directory: &Path, state: Option<&Path>) -> Result<Notified, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failure)?;
     LocalSet::new().block_on(&runtime, observe(name, directory, state))
@@ -78,7 +79,7 @@ async fn observe(name: &str, directory: &Path, state: Option<&Path>) -> Result<N
     Ok(notified)
 }
 
-/// Observes until the first value after the time `back`. Returns the time of its arrival.
+/// Observes until the first value after the time `back`. Returns the arrival time of this value.
 async fn observer(
     address: SocketAddr,
     registered: Rc<Cell<u32>>,
