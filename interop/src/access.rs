@@ -1,7 +1,7 @@
-//! Access control: publishers and subscribers that are peers, with keys that a server of ours derives. A subscriber takes its
+//! Access control. The peers are publishers and subscribers, whose keys a Tegmen server derives. A subscriber gets its
 //! keys from `tegmen agent`.
 //!
-//! The key of a publisher comes from OpenSSL alone: HMAC-SHA-256 under the protokey.
+//! Only OpenSSL computes the key of a publisher: HMAC-SHA-256 under the protokey.
 
 mod coapcore;
 
@@ -51,7 +51,7 @@ allow = ["read /*", "PUT /*", "write /temp"]
 "#;
 const SUBSCRIBER: &str = "access control: subscriber with keys of the agent";
 
-/// The cells, and the programs that they need built.
+/// Returns the cells, and the programs that must be built for them.
 pub(crate) fn all(images: &Arc<Images>, places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let mut cells = Vec::new();
     let header = ("/usr/include/openssl/ssl.h", "libssl-dev");
@@ -83,7 +83,7 @@ pub(crate) fn all(images: &Arc<Images>, places: &Places) -> (Vec<Cell>, Vec<Arc<
     (cells, vec![c, java, coapcore])
 }
 
-/// A cell of a program of `examples/agent`, which serves.
+/// Makes a cell for a program of `examples/agent`, which is a server.
 fn example(peer: &str, version: &str, program: &Arc<Built>, play: fn(&Scene, &Built) -> Check) -> Cell {
     let program = program.clone();
     Cell::new(peer, version, Role::Server, SUBSCRIBER, move |scene| {
@@ -94,14 +94,15 @@ fn example(peer: &str, version: &str, program: &Arc<Built>, play: fn(&Scene, &Bu
 
 // --- the server and the agent ---
 
-/// The access control server of ours, in the directory of a scene.
+/// An access control server of Tegmen, which runs in the directory of a scene.
 struct Access {
     address: SocketAddr,
     _process: Process,
 }
 
 impl Access {
-    /// Knows the publisher `oven`, the resource server `hob`, and the subscribers `display` and `mallory`.
+    /// Starts a server that knows the publisher `oven`, the resource server `hob`, and the subscribers `display` and
+    /// `mallory`.
     fn start(scene: &Scene) -> Result<Self, String> {
         scene.file("tegmen.toml", CONFIG)?;
         scene.file("policy.toml", POLICY)?;
@@ -140,7 +141,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, String> {
     runtime.map_err(|error| error.to_string())
 }
 
-/// Writes the devices into the database of a server that does not run yet.
+/// Writes the devices into the database of the server before the server starts.
 fn add_devices(scene: &Scene) -> Result<(), String> {
     fn words(error: impl ToString) -> String {
         error.to_string()
@@ -165,7 +166,7 @@ fn add_devices(scene: &Scene) -> Result<(), String> {
     })
 }
 
-/// The key of a session with a subscriber, as a publisher with OpenSSL computes it.
+/// Computes the key of a session with a subscriber, as a publisher with OpenSSL does.
 fn derived(scene: &Scene, identity: &str, subscriber: &str) -> Result<Psk, String> {
     scene.file("mac.in", format!("{identity}\0{subscriber}"))?;
     let mut command = Command::new(openssl::PROGRAM);
@@ -177,7 +178,7 @@ fn derived(scene: &Scene, identity: &str, subscriber: &str) -> Result<Psk, Strin
     Ok(Psk { identity: identity.to_owned(), key })
 }
 
-/// The identity and the key that `tegmen agent ask` prints.
+/// Runs `tegmen agent ask`. Returns the identity and the key that it prints.
 fn ask_agent(scene: &Scene, words: &[&str]) -> Result<Psk, String> {
     let mut process = scene.tegmen(&[&["agent", "ask", "--socket", "agent.sock", "--json"], words].concat())?;
     process.await_end()?;
@@ -187,15 +188,15 @@ fn ask_agent(scene: &Scene, words: &[&str]) -> Result<Psk, String> {
     Ok(Psk { identity, key })
 }
 
-/// The command line of libcoap ends a key at a zero byte.
+/// Returns true if the key has no zero byte, where the command line of libcoap would end the key.
 fn fits_libcoap(psk: &Psk) -> bool {
     !psk.key.contains(&0)
 }
 
 // --- the peer is a publisher ---
 
-/// A subscriber of ours, which asks the access control server itself. It sends the identity of each session that begins, and
-/// each reading.
+/// Starts a subscriber of Tegmen, which sends introspections to the access control server itself. It reports the
+/// identity of each established session, and each reading, through `reports`.
 async fn subscriber(access: SocketAddr, reports: Sender<String>) -> Result<Server, String> {
     let session = Session::connect_to(access, Scheme::Coaps, ClientConfig::psk("display", SHARED_KEY)).await;
     let session = session.map_err(|error| error.to_string())?;
@@ -242,7 +243,8 @@ fn openssl_publishes(scene: &Scene) -> Check {
     Ok(())
 }
 
-/// The mote derives the key of its session with the protokey in its image. After a restart it opens another session.
+/// Checks that the mote derives the key of its session from the protokey in its image, and opens another session after
+/// a restart.
 fn mote_publishes(scene: &Scene, image: &Path) -> Check {
     let access = Access::start(scene)?;
     let runtime = runtime()?;
@@ -273,7 +275,7 @@ fn mote_publishes(scene: &Scene, image: &Path) -> Check {
 
 // --- the peer is a subscriber ---
 
-/// A program of `examples/agent`, which serves at an address.
+/// A running program of `examples/agent`, which is a server at an address.
 struct Example {
     process: Process,
     uri: String,
@@ -328,7 +330,8 @@ fn californium_subscribes(scene: &Scene, program: &Built) -> Check {
     is(&ask(scene, &["get", &subscriber.uri], Some(&psk))?, "2.05", "21.5")
 }
 
-/// The example server of libcoap has one key for all identities. It is that of the session that a publisher of ours opens.
+/// Checks a subscriber that is the example server of libcoap. This server has one key for all identities: the key of
+/// the session that a Tegmen publisher opens.
 fn libcoap_subscribes(scene: &Scene, build: Build) -> Check {
     let access = Access::start(scene)?;
     let _agent = access.agent(scene)?;
@@ -339,7 +342,8 @@ fn libcoap_subscribes(scene: &Scene, build: Build) -> Check {
     is(&ask(scene, &["get", &server.uri("")], Some(&own))?, "2.05", INDEX)
 }
 
-/// The example client of libcoap opens the session, with an identity that the agent makes. The publisher derives its key.
+/// Checks that the example client of libcoap can open a session with an identity that the agent makes. The publisher
+/// derives the key of this identity.
 fn libcoap_asks_a_publisher(scene: &Scene, build: Build) -> Check {
     let access = Access::start(scene)?;
     let _agent = access.agent(scene)?;

@@ -1,5 +1,5 @@
-//! Certificates of delegated devices by ACME (RFC 8555), from Pebble, the test server of Let's Encrypt. OpenSSL is a peer that
-//! trusts the root of Pebble alone.
+//! Certificates of delegated devices, issued with ACME (RFC 8555) by Pebble, the test server of Let's Encrypt. The peer
+//! is OpenSSL, which trusts only the root of Pebble.
 
 use crate::access::write_keys;
 use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, free_port};
@@ -16,14 +16,14 @@ use std::time::{Duration, Instant};
 
 const VERSION: &str = "2.10.1";
 const LAMP: &str = "lamp.example";
-/// A certificate that is not renewed in a test.
+/// Validity of a certificate that is not renewed during a test, in seconds.
 const LONG: u32 = 90 * 86_400;
-/// A certificate that is renewed after 16 seconds.
+/// Validity of a certificate that is renewed after 16 seconds, in seconds.
 const SHORT: u32 = 24;
-/// The pause between two looks at a state.
+/// The interval at which a state is polled.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The cells, and the programs that they need built.
+/// Returns the cells, and the programs that must be built for them.
 pub(crate) fn all(places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let pebble = places.go_program("pebble", "pebble", "github.com/letsencrypt/pebble/v2/cmd/pebble");
     let names = "github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv";
@@ -50,16 +50,16 @@ pub(crate) fn all(places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
 /// The programs of Pebble.
 struct Programs {
     pebble: Arc<Built>,
-    /// A server of DNS, for which each name has the address 127.0.0.1.
+    /// A DNS server that answers 127.0.0.1 for each name.
     names: Arc<Built>,
 }
 
-/// The differences among the authorities of the cells.
+/// The settings in which the ACME authorities of the cells differ.
 #[derive(Clone, Copy)]
 struct Wanted {
-    /// Seconds for which a certificate is valid.
+    /// Validity of a certificate, in seconds.
     valid: u32,
-    /// The port at which the authority asks for the answers of challenges.
+    /// The port from which the authority requests the challenge responses.
     challenges: u16,
     /// True if each account needs an external account binding.
     binding: bool,
@@ -68,7 +68,7 @@ struct Wanted {
 /// Identifier and key of the external account binding.
 const BINDING: (&str, &str) = ("kid-1", "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W");
 
-/// An authority.
+/// An ACME authority.
 struct Authority {
     directory: String,
     /// The address of its interface for tests.
@@ -135,7 +135,7 @@ impl Authority {
     }
 }
 
-/// A server of ours that delegates sessions, and its operator.
+/// A Tegmen server that delegates sessions, and the commands of its operator.
 struct Delegating {
     coaps: SocketAddr,
     admin: String,
@@ -143,7 +143,7 @@ struct Delegating {
 }
 
 impl Delegating {
-    /// Makes the keys of the server and of the authority, before the first start.
+    /// Creates the keys of the server and of the authority, before the first start of the server.
     fn prepare(scene: &Scene) -> Check {
         write_keys(scene)?;
         tegmen(scene, &["ca", "init", "ca", "--name", "Works CA"])?;
@@ -169,7 +169,7 @@ impl Delegating {
         Ok(Self { coaps, admin: format!("https://{admin}"), _process: process })
     }
 
-    /// The output of a command of the operator.
+    /// Runs a command of the operator. Returns its output.
     fn command(&self, scene: &Scene, key: &str, words: &str, more: &[&str]) -> Result<String, String> {
         let words = words.split_ascii_whitespace().chain(more.iter().copied());
         let words = words.chain(["--json", "--server", &self.admin, "--ca", "ca/ca.pem", "--key-file", key]);
@@ -180,7 +180,7 @@ impl Delegating {
         }
     }
 
-    /// Imprints the device, which is not running.
+    /// Imprints the device. The device itself does not run.
     fn imprint(&self, scene: &Scene) -> Check {
         let scopes = "--scope keys:write --scope delegation:read --scope delegation:write";
         self.command(scene, "bootstrap", &format!("key create root {scopes} --output root.key"), &[])?;
@@ -190,7 +190,7 @@ impl Delegating {
         Ok(())
     }
 
-    /// Waits until the certificate of the device is as wanted.
+    /// Waits until `is_it` is true for the certificate of the device.
     fn certificate(&self, scene: &Scene, is_it: impl Fn(&Value) -> bool) -> Result<Value, String> {
         loop {
             let shown = self.command(scene, "root.key", &format!("delegation show {LAMP}"), &[])?;
@@ -204,7 +204,7 @@ impl Delegating {
         }
     }
 
-    /// A handshake of OpenSSL in the name of the device, which succeeds. Returns the output of OpenSSL.
+    /// Runs a handshake of OpenSSL with the name of the device, which must succeed. Returns the output of OpenSSL.
     fn handshake(&self, scene: &Scene) -> Result<String, String> {
         let at = self.coaps.to_string();
         let words = ["s_client", "-dtls1_2", "-connect", &at, "-servername", LAMP, "-verify_hostname", LAMP];
@@ -220,7 +220,7 @@ impl Delegating {
     }
 }
 
-/// Checks that only their owner can read the files with private keys.
+/// Checks that only the owner of the files with private keys can read them.
 fn are_private(scene: &Scene, files: &[&str]) -> Check {
     for file in files {
         let metadata = std::fs::metadata(scene.directory().join(file)).map_err(|error| format!("{file}: {error}"))?;
@@ -236,7 +236,8 @@ fn has_certificate(certificate: &Value) -> bool {
     certificate["expires"].is_u64() && certificate["problem"].is_null()
 }
 
-/// The device has a certificate soon after it was imprinted, with its chain, and after a restart at once.
+/// Checks that the device gets a certificate with its chain soon after the imprint, and has it at once after a restart
+/// of the server.
 fn issues(scene: &Scene, programs: &Programs) -> Check {
     Delegating::prepare(scene)?;
     let challenges = free_port()?;
@@ -263,7 +264,7 @@ fn issues(scene: &Scene, programs: &Programs) -> Check {
     Ok(())
 }
 
-/// Another certificate replaces the one that ends soon, in the running server.
+/// Checks that the running server replaces a certificate that ends soon.
 fn renews(scene: &Scene, programs: &Programs) -> Check {
     Delegating::prepare(scene)?;
     let challenges = free_port()?;
@@ -288,8 +289,8 @@ fn renews(scene: &Scene, programs: &Programs) -> Check {
     Ok(())
 }
 
-/// The authority requests the challenge response at a port where no server listens. The operator sees the reason, and
-/// the device has no session.
+/// Checks that the operator sees the reason and the device has no session, if the authority requests the challenge
+/// response from a port where no server listens.
 fn refuses(scene: &Scene, programs: &Programs) -> Check {
     Delegating::prepare(scene)?;
     let (challenges, elsewhere) = (free_port()?, free_port()?);
@@ -310,7 +311,7 @@ fn refuses(scene: &Scene, programs: &Programs) -> Check {
     Ok(())
 }
 
-/// An account needs the key that the operator got from the authority.
+/// Checks that an account needs the key that the authority gave to the operator.
 fn binds(scene: &Scene, programs: &Programs) -> Check {
     Delegating::prepare(scene)?;
     let challenges = free_port()?;

@@ -1,6 +1,6 @@
-//! Groups after Axiom: a program in Python that shares no code with Tegmen opens every record of a captured session.
+//! Groups of Axiom. A Python program that shares no code with Tegmen opens every record of a captured session.
 //!
-//! The members are those of `tegmen::axiom`, each behind sockets of its own, and requests go to a multicast address.
+//! The members are members of `tegmen::axiom`. Each has its own sockets, and requests go to a multicast address.
 
 use crate::capture::{file_header, packet};
 use crate::cell::{Cell, Check, Role, Scene};
@@ -21,22 +21,23 @@ use tegmen_host::hex::to_hex;
 use tegmen_host::provider::HostCrypto;
 use tegmen_host::x509::signer::{Signer as _, SoftwareKey};
 
-/// The version of the library of PyPI.
+/// The version of the library in PyPI.
 pub(crate) const CRYPTOGRAPHY: &str = "50.0.2";
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 84, 71);
 const GROUP_ID: u8 = 7;
 const IDENTITY: [u8; 16] = *b"a group of three";
-/// The beginning of a response, in front of the content of its request.
+/// The beginning of the content of a response. The content of its request follows.
 const ANSWER: &[u8] = b"response to ";
-/// Members, with the addresses 127.0.0.2 and so on. Each sends requests and answers those of the others.
+/// Number of members, with the addresses 127.0.0.2, 127.0.0.3 and so on. Each member sends requests, and answers the
+/// requests of the others.
 const MEMBERS: u8 = 3;
-/// Requests of each member in each epoch.
+/// Number of requests of each member in each epoch.
 const REQUESTS: u8 = 4;
 const EPOCHS: u16 = 3;
-/// Bytes around any content.
+/// Free bytes before and after a content, for the header and the end of its record.
 const ROOM: usize = 128;
 
-/// The cells of this reader, and the programs that they need built.
+/// Returns the cells of this reader, and the programs that must be built for them.
 pub(crate) fn all(places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let reader = places.python_peer("axiom_reader.py", "cryptography==50.0.2");
     let cell = |suite: Suite, signature: Option<SignatureScheme>, play: fn(&Scene, &Built, Protection) -> Check| {
@@ -64,10 +65,10 @@ pub(crate) fn all(places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
     (cells, vec![reader])
 }
 
-/// The suite of a group, and the scheme of its signatures.
+/// The suite of a group, and the signature scheme of its members.
 type Protection = (Suite, Option<SignatureScheme>);
 
-/// A session of three epochs: the reader must find each content that was sent, and no other.
+/// Runs a session of three epochs. The reader must find each content that a member sent, and no other content.
 fn opened<const KEY: usize>(scene: &Scene, reader: &Built, (suite, signature): Protection) -> Check {
     let mut crypto = HostCrypto::from_os().map_err(|error| error.to_string())?;
     let drawn: Result<Vec<_>, _> =
@@ -112,7 +113,7 @@ fn opened<const KEY: usize>(scene: &Scene, reader: &Built, (suite, signature): P
     session.compare(reader, &keys, &capture)
 }
 
-/// The secrets that the controller makes for an epoch.
+/// The secrets of an epoch, which the controller generates.
 struct Secrets {
     master_secret: [u8; 48],
     client_random: [u8; 32],
@@ -151,10 +152,10 @@ impl Secrets {
     }
 }
 
-/// The keys of a member. A response has the content of its request after some words, in place of a token.
+/// The signing keys of a member. A response contains no token: it repeats the content of its request after [`ANSWER`].
 struct SigningKeys {
     private: Option<Arc<SoftwareKey>>,
-    /// The keys of all members, from the first on.
+    /// The public keys of all members, in the order of their numbers.
     public: Vec<Vec<u8>>,
     requests: Vec<(GroupNumber, Vec<u8>)>,
 }
@@ -204,9 +205,9 @@ impl Signatures for SigningKeys {
 struct Device<const KEY: usize> {
     member: Member<4, 4, KEY, SigningKeys>,
     ip: Ipv4Addr,
-    /// Takes the requests to the group.
+    /// The socket that receives the requests to the group.
     multicast: UdpSocket,
-    /// Sends requests, and takes and sends responses, at the port of the group.
+    /// The socket that sends requests, and receives and sends responses, at the port of the group.
     own: UdpSocket,
 }
 
@@ -231,7 +232,7 @@ impl<const KEY: usize> Device<KEY> {
         Ok(Self { member, ip, multicast, own })
     }
 
-    /// Seals a content, and returns the record.
+    /// Seals a content. Returns the record.
     fn sealed(
         &mut self,
         content: &[u8],
@@ -248,13 +249,13 @@ impl<const KEY: usize> Device<KEY> {
 /// A capture of a session, and the contents of its records.
 struct Session {
     capture: Vec<u8>,
-    /// The kind, the content, and the other end of each record.
+    /// The kind, the content, and the other end of each record that was sent.
     sent: Vec<Value>,
     group: SocketAddrV4,
 }
 
 impl Session {
-    /// One member asks, and the others answer.
+    /// Lets one member send a request, and lets the others answer it.
     fn exchange<const KEY: usize>(
         &mut self,
         crypto: &mut HostCrypto,
@@ -313,7 +314,7 @@ impl Session {
     }
 }
 
-/// Opens a request at a listener, which takes the first one of a sender with its challenge.
+/// Opens a request at a listener. The first request of a sender is accepted with the challenge of the listener.
 fn open_request<const KEY: usize>(
     crypto: &mut HostCrypto,
     listener: &mut Member<4, 4, KEY, SigningKeys>,
@@ -371,13 +372,13 @@ const fn ip(number: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 0, number.saturating_add(1))
 }
 
-/// A port that no member of another cell uses.
+/// Returns a port that no member of another cell uses.
 fn free_group_port() -> Result<u16, String> {
     let socket = UdpSocket::bind((ip(1), 0)).map_err(|error| error.to_string())?;
     socket.local_addr().map(|address| address.port()).map_err(|error| error.to_string())
 }
 
-/// A socket at an address that others may have, too.
+/// Opens a socket at an address that other sockets may also use.
 fn shared_socket(address: SocketAddrV4) -> Result<UdpSocket, String> {
     let open = || {
         let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;

@@ -43,12 +43,12 @@ pub(crate) struct Datagram {
 }
 
 impl Capture {
-    /// A relay to `server`, which is on the loopback address of IPv4.
+    /// Starts a relay to `server`, which has the IPv4 loopback address.
     pub(crate) fn start(server: SocketAddr) -> Result<Self, String> {
         Self::over(server, Network::Good)
     }
 
-    /// As [`Self::start`], over `network`.
+    /// Starts a relay as [`Self::start`] does, over `network`.
     pub(crate) fn over(server: SocketAddr, network: Network) -> Result<Self, String> {
         let socket = open((LOOPBACK, 0).into())?;
         let port = socket.local_addr().map_err(|error| error.to_string())?.port();
@@ -77,13 +77,13 @@ impl Capture {
         scene.file("capture.pcap", &*file)
     }
 
-    /// From now on the server sees every client at another port, as after a NAT lost its mappings. Datagrams of the
-    /// server to an old port are lost.
+    /// Changes the port of every client at the server, like a NAT that lost its mappings. Later datagrams of the server
+    /// to an old port are lost.
     pub(crate) fn rebind(&self) {
         self.shared.rebound.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Fails if the network changed no datagram: a row that passes then shows nothing.
+    /// Fails if the network changed no datagram, because a passing row then proves nothing.
     pub(crate) fn did_harm(&self) -> Check {
         match self.shared.harmed.load(Ordering::Relaxed) {
             0 => Err("the network did nothing to any datagram".into()),
@@ -91,12 +91,12 @@ impl Capture {
         }
     }
 
-    /// The datagrams sent so far.
+    /// Returns the datagrams that were sent so far.
     pub(crate) fn datagrams(&self) -> Vec<Datagram> {
         self.shared.datagrams.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until `count` datagrams passed for which `is_it` is true. Returns the index of the last one.
+    /// Waits until `count` datagrams have passed for which `is_it` is true. Returns the index of the last one.
     pub(crate) fn await_count(
         &self,
         deadline: Instant,
@@ -123,8 +123,8 @@ impl Capture {
         }
     }
 
-    /// Reports that the peer lacks an extension, given by name and number: the last hello of this kind does not have
-    /// it. Fails if the hello has it.
+    /// Reports that the peer does not support an extension, which `name` and `number` identify. The last hello of this
+    /// kind must not have the extension; otherwise the function fails.
     pub(crate) fn lacks(&self, hello: Hello, (name, number): (&str, u16)) -> Check {
         let datagrams = self.datagrams();
         let read = datagrams.iter().rev().find_map(|datagram| hello::read(&datagram.bytes, hello));
@@ -134,8 +134,8 @@ impl Capture {
         }
     }
 
-    /// Checks that the last ServerHello has an extension, given by name and number, if `expected` is true, and does not
-    /// have it otherwise.
+    /// Checks that the last ServerHello has an extension if `expected` is true, and does not have it otherwise. The
+    /// name and the number identify the extension.
     pub(crate) fn agreed(&self, (name, number): (&str, u16), expected: bool) -> Check {
         let datagrams = self.datagrams();
         let read = datagrams.iter().rev().find_map(|datagram| hello::read(&datagram.bytes, Hello::Server));
@@ -154,7 +154,8 @@ impl Drop for Capture {
 }
 
 impl Shared {
-    /// Every client gets a socket of its own, as it would have a port of its own without a relay.
+    /// Relays datagrams until the relay ends. Every client gets its own socket to the server, because it has its own
+    /// port without a relay.
     fn relay(&self, socket: &UdpSocket) {
         let mut clients: HashMap<(SocketAddr, usize), Arc<UdpSocket>> = HashMap::new();
         thread::scope(|scope| {
@@ -184,7 +185,7 @@ impl Shared {
         });
     }
 
-    /// Forwards a datagram as the network does: at once, late, twice or not at all.
+    /// Forwards a datagram as the network does: immediately, late, twice or not at all.
     fn pass<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
@@ -235,7 +236,7 @@ fn open(address: SocketAddr) -> Result<UdpSocket, String> {
     Ok(socket)
 }
 
-/// The header of a pcap file whose packets begin with their IP header (link type RAW).
+/// Returns the header of a pcap file whose packets begin with their IP header (link type RAW).
 pub(crate) fn file_header() -> Vec<u8> {
     const RAW: u32 = 101;
     let mut header = Vec::new();
@@ -247,8 +248,8 @@ pub(crate) fn file_header() -> Vec<u8> {
     header
 }
 
-/// Writes a packet of the capture: its time, its IPv4 and UDP headers, and `datagram`. The UDP checksum is 0: over IPv4
-/// it is optional.
+/// Appends a packet to the capture: its time, its IPv4 and UDP headers, and `datagram`. The UDP checksum is 0, because
+/// it is optional over IPv4.
 pub(crate) fn packet(file: &mut Vec<u8>, from: SocketAddrV4, to: SocketAddrV4, datagram: &[u8]) {
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = u32::try_from(time.as_secs()).unwrap_or(u32::MAX);

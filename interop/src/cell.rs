@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Role of the peer in a scenario. Tegmen has the other role.
+/// The role of the peer in a scenario. Tegmen has the other role.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     Server,
@@ -27,10 +27,10 @@ impl Role {
     }
 }
 
-/// Why a scenario did not pass.
+/// The reason why a scenario did not pass.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Trouble {
-    /// Something is wrong. Contains the cause.
+    /// The scenario failed. Contains the cause.
     Failed(String),
     /// The peer does not support the scenario. Contains the evidence.
     Lacks(String),
@@ -50,7 +50,7 @@ impl From<&str> for Trouble {
 
 pub(crate) type Check = Result<(), Trouble>;
 
-/// Checks that `text` contains every one of `wanted`.
+/// Checks that `text` contains every string of `wanted`.
 pub(crate) fn holds(text: &str, wanted: &[&str]) -> Check {
     match wanted.iter().find(|wanted| !text.contains(**wanted)) {
         None => Ok(()),
@@ -58,7 +58,7 @@ pub(crate) fn holds(text: &str, wanted: &[&str]) -> Check {
     }
 }
 
-/// Plays a scenario.
+/// The function that plays a scenario.
 type Play = Box<dyn Fn(&Scene) -> Check + Send + Sync>;
 
 /// A cell of the table.
@@ -82,12 +82,12 @@ impl Cell {
         Self { peer, version, role, scenario, play: Box::new(play) }
     }
 
-    /// The peer, its role and the scenario: the text that `--only` searches.
+    /// Returns the peer, its role and the scenario as one text, which `--only` searches.
     pub(crate) fn name(&self) -> String {
         format!("{} {} {}", self.peer, self.role.name(), self.scenario)
     }
 
-    /// Plays the cell. If it does not pass, its logs remain under `logs`.
+    /// Plays the cell. If the cell does not pass, its logs remain in `logs`.
     pub(crate) fn run(&self, tegmen: &Path, logs: &Path) -> Check {
         let name: String = self.name().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         let directory = logs.join(name);
@@ -107,7 +107,7 @@ impl Cell {
     }
 }
 
-/// The place where a scenario runs: a directory of its own, and a time at which it must be over.
+/// The environment of a scenario: its own directory, and the time when it must end.
 pub(crate) struct Scene {
     tegmen: PathBuf,
     directory: PathBuf,
@@ -116,7 +116,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// The same scene with a new deadline, for a cell that begins after a long build.
+    /// Returns the same scene with a new deadline, for a cell that begins after a long build.
     pub(crate) fn with_new_deadline(&self) -> Self {
         Self {
             tegmen: self.tegmen.clone(),
@@ -126,7 +126,7 @@ impl Scene {
         }
     }
 
-    /// The directory in which the programs of the scenario run.
+    /// Returns the directory in which the programs of the scenario run.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
@@ -138,15 +138,15 @@ impl Scene {
         Ok(path)
     }
 
-    /// Starts a program.
+    /// Starts a program in the directory of the scene.
     pub(crate) fn start(&self, program: &str, arguments: &[&str]) -> Result<Process, String> {
         let mut command = Command::new(program);
         command.args(arguments);
         self.start_command(command)
     }
 
-    /// Starts a program that needs more than arguments. It runs in the directory of the scene unless the command names
-    /// another.
+    /// Starts a program from a command, which can have more than arguments. The program runs in the directory of the
+    /// scene unless the command names another directory.
     pub(crate) fn start_command(&self, mut command: Command) -> Result<Process, String> {
         let number = self.started.fetch_add(1, Ordering::Relaxed);
         let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -165,7 +165,7 @@ impl Scene {
         self.start_command(self.tegmen_command(arguments))
     }
 
-    /// The command of [`Self::tegmen`].
+    /// Returns the command that [`Self::tegmen`] starts.
     pub(crate) fn tegmen_command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.tegmen);
         command.args(arguments);
@@ -176,12 +176,12 @@ impl Scene {
 /// The address that peers and Tegmen use.
 pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// An address of `host` with a free port.
+/// Returns an address of `host` with a free port.
 pub(crate) fn address(host: IpAddr) -> Result<SocketAddr, String> {
     Ok((host, free_port()?).into())
 }
 
-/// A free UDP port. The port after it is also free, because libcoap takes two. No port is returned twice.
+/// Returns a free UDP port. The next port is also free, because libcoap uses two ports. No port is returned twice.
 pub(crate) fn free_port() -> Result<u16, String> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     // Below the ports that the system gives to clients. The start depends on the process, so that two runs use
@@ -202,7 +202,7 @@ pub(crate) fn free_port() -> Result<u16, String> {
     Err("no UDP port is free on the loopback addresses".to_owned())
 }
 
-/// Time limit of a scenario. The longest one waits until a handshake is given up, and then for another handshake.
+/// Time limit of a scenario. The longest scenario waits until a handshake is given up, and then for another handshake.
 const TIME_LIMIT: Duration = Duration::from_secs(40);
 
 #[cfg(test)]

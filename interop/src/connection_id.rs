@@ -12,7 +12,7 @@ use tegmen::dtls::{Config, ConnectionIdConfig};
 pub(crate) const ROW: &str = "connection id";
 pub(crate) const ROW_REBOUND: &str = "connection id, another port in mid-session";
 
-/// Length of our ids in bytes, where the peer is the server.
+/// Length of the ids of Tegmen's client in bytes, in rows whose peer is the server.
 const OURS: u8 = 4;
 /// Length of the ids of `tegmen serve` in bytes.
 const SERVED: usize = 8;
@@ -21,7 +21,7 @@ fn offer(dtls: &mut Config) {
     dtls.connection_id = Some(ConnectionIdConfig { len: OURS, ..ConnectionIdConfig::default() });
 }
 
-/// Our client sends requests to the peer, whose ids have `len` bytes.
+/// Checks a session in which Tegmen's client sends requests to the peer. The ids of the peer have `len` bytes.
 pub(crate) fn server<S: Plaintext>(
     listen: impl FnOnce(SocketAddr) -> Result<S, String>,
     len: usize,
@@ -60,8 +60,8 @@ pub(crate) fn server<S: Plaintext>(
     has_ids(&relay, false, OURS.into())
 }
 
-/// The peer's client sends requests to `tegmen serve`. No peer has return routability checks, so the server follows a
-/// changed port without a check.
+/// Checks a session in which the peer's client sends requests to `tegmen serve`. No peer supports return routability
+/// checks, so the server uses a changed port without a check.
 pub(crate) fn client<S: Plaintext>(
     scene: &Scene,
     connect: impl FnOnce(SocketAddr) -> Result<S, String>,
@@ -82,8 +82,8 @@ pub(crate) fn client<S: Plaintext>(
     has_ids(&relay, true, SERVED)
 }
 
-/// Checks that the last datagram in a direction is a record of type tls12_cid, with an id of `id_len` bytes before its
-/// length.
+/// Checks that the last datagram in a direction is a record of type tls12_cid, with an id of `id_len` bytes before the
+/// length field.
 fn has_ids(relay: &Capture, to_server: bool, id_len: usize) -> Check {
     let datagrams = relay.datagrams();
     let last = datagrams.iter().rfind(|datagram| datagram.to_server == to_server).ok_or("nothing passed")?;
@@ -95,8 +95,8 @@ fn has_ids(relay: &Capture, to_server: bool, id_len: usize) -> Check {
     }
 }
 
-/// Reports that the server at `address` does not support ids: its ServerHello leaves the extension out, and the session
-/// has no ids.
+/// Reports that the server at `address` does not support ids: its ServerHello does not have the extension, and the
+/// session has no ids.
 pub(crate) fn lacks(address: SocketAddr) -> Check {
     let client = Library::connect_with(address, Some(&Psk::usual()), offer)?;
     let ids = client.connection_ids();
@@ -118,7 +118,7 @@ pub(crate) fn client_lacks<S: Plaintext + ?Sized>(
     relay.lacks(Hello::Client, ("connection_id", 54))
 }
 
-/// As [`lacks`], for a server that is not started yet.
+/// Reports the same as [`lacks`], for a server that is not started yet.
 pub(crate) fn server_lacks(scene: &Scene, server: &dyn DtlsServer) -> Check {
     let address = address(LOOPBACK)?;
     let _session = server.listen(scene, address, &Psk::usual())?;

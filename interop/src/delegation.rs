@@ -1,7 +1,8 @@
-//! Delegation: a server of ours opens sessions with peers in the name of a device, and the peers resume them at the device.
+//! Delegation: a Tegmen server opens sessions with peers in the name of a device, and the peers resume these sessions
+//! at the device.
 //!
-//! The device is a process of its own. It has neither a certificate nor a private key: its memory and its files are searched for
-//! both, and the server, which has them, is the control.
+//! The device is a separate process, which has neither a certificate nor a private key. Its memory and its files are
+//! searched for both. The same search must find both at the server, which shows that the search works.
 
 mod keys;
 
@@ -18,12 +19,13 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The DNS name of the device, for which peers ask.
+/// The DNS name of the device, which peers request.
 pub(crate) const LAMP: &str = "lamp.example";
 /// The name of another device of the same server.
 pub(crate) const DOOR: &str = "door.example";
 
-/// The peer with the certificate `device1` is a client, the one with the certificate `server` is a server.
+/// The policy of the server. The peer with the certificate `device1` is a client, and the peer with the certificate
+/// `server` is a server.
 const POLICY: &str = r#"[[rule]]
 subject = ["CN=device1", "CN=server"]
 publisher = ["lamp.example", "door.example"]
@@ -31,7 +33,7 @@ allow = "read /v"
 "#;
 const SCOPE: &str = "GET /v";
 
-/// The roles of the server.
+/// The command-line options of the delegation server, which also has access control.
 const ROLES: [&str; 22] = [
     "--store",
     "access.db",
@@ -57,12 +59,13 @@ const ROLES: [&str; 22] = [
     "ca/ca.pem",
 ];
 
-/// RFC 6066, section 3.
+/// The number of the extension server_name (RFC 6066, section 3).
 const SERVER_NAME: u16 = 0;
 const NOT_READ: &str =
     "it does not read a ServerHello with an empty server_name (RFC 6066, section 3): it repeats its ClientHello";
 
-/// The scenario of a peer whose session is resumed at the device, or by it.
+/// Returns the scenario of a peer that resumes a session at the device, or of a peer at which the device resumes a
+/// session.
 pub(crate) fn row(by: By) -> &'static str {
     match by {
         By::Ticket => "delegation, resumed with a ticket",
@@ -74,7 +77,7 @@ pub(crate) fn row(by: By) -> &'static str {
 pub(crate) struct World<'s> {
     operator: Operator<'s>,
     server: Process,
-    /// The address at which peers authenticate themselves.
+    /// The address of the server, at which peers authenticate themselves.
     pub(crate) server_address: SocketAddr,
     pub(crate) lamp: Device,
 }
@@ -100,12 +103,13 @@ impl<'s> World<'s> {
         Ok(Self { operator, server, server_address: (LOOPBACK, port).into(), lamp })
     }
 
-    /// Starts another device, which is in its first epoch, too.
+    /// Starts another device, and waits for its first epoch.
     pub(crate) fn door(&self) -> Result<Device, Trouble> {
         self.operator.imprint(DOOR)
     }
 
-    /// Starts the lamp again, which keeps its epoch. With `later`, a library to load, its clock is two days ahead.
+    /// Starts the lamp again. The lamp keeps its epoch. The library `later`, if given, sets the clock of the lamp two
+    /// days ahead.
     pub(crate) fn restart(&mut self, later: Option<&Command>) -> Result<(), String> {
         self.lamp.process.kill();
         self.lamp.process = self.operator.run_device(LAMP, self.lamp.address, later)?;
@@ -120,36 +124,37 @@ impl<'s> World<'s> {
         self.operator.await_device(LAMP, 1)
     }
 
-    /// Begins the second epoch of the lamp.
+    /// Begins the second epoch of the lamp, and waits for it.
     pub(crate) fn reset(&self) -> Result<(), String> {
         self.operator.run(&["delegation", "reset", LAMP])?;
         self.operator.await_device(LAMP, 2)
     }
 
-    /// The lamp resumes a session at a server that has the certificate of `localhost`.
+    /// Lets the lamp resume a session at a server that has the certificate of `localhost`.
     pub(crate) fn connect(&self, server: SocketAddr) -> Result<(), String> {
         self.operator.run(&["delegation", "connect", LAMP, &server.to_string(), "--server-name", "localhost"]).map(drop)
     }
 
-    /// The lamp has the session of the last peer without a ticket.
+    /// Waits until the server has given the lamp the session of the last peer, which resumes without a ticket.
     pub(crate) fn await_hand_over(&self) -> Result<(), String> {
         self.lamp.process.await_output("POST /dlg/ctx: 2.04", 0).map(drop)
     }
 
-    /// The lamp resumed a session at a server, and has no keys.
+    /// Checks that the lamp resumed a session at a server, and has no keys.
     pub(crate) fn has_resumed(&self) -> Check {
         self.lamp.process.await_output("delegation: resumed a session at", 0)?;
         self.holds_no_keys(&self.lamp)
     }
 
-    /// The lamp answered a request of a delegated peer, and has no keys.
+    /// Checks that the lamp answered a request of a delegated peer, and has no keys.
     pub(crate) fn was_asked(&self) -> Check {
         let peer = self.lamp.process.await_output("(connection ", 0)?;
         self.lamp.process.await_output(") GET /v: 2.05", peer)?;
         self.holds_no_keys(&self.lamp)
     }
 
-    /// Neither the memory nor the files of a device have a certificate or a private key; those of the server have both.
+    /// Checks that the memory and the files of a device have neither a certificate nor a private key, and that those of
+    /// the server have both.
     pub(crate) fn holds_no_keys(&self, device: &Device) -> Check {
         let files = self.operator.scene.directory();
         keys::held_by_server_alone((&self.server, &files.join("ca")), device, &files.join(device.name))
@@ -164,13 +169,13 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// It refuses a session for this reason.
+    /// Waits until the device refuses a session for this reason.
     pub(crate) fn refuses(&self, reason: &str) -> Result<(), String> {
         self.process.await_output(format!("the ticket of a peer is refused: {reason}"), 0).map(drop)
     }
 }
 
-/// Where the server takes the commands of an operator.
+/// Returns the URL at which the server receives the commands of an operator.
 fn admin_url(server: &Process) -> Result<String, String> {
     let before = "https://127.0.0.1:";
     let at = server.await_output(before, 0)? + before.len();
@@ -180,7 +185,7 @@ fn admin_url(server: &Process) -> Result<String, String> {
     Ok(format!("https://localhost:{port}"))
 }
 
-/// The commands of an operator.
+/// An operator of the server, who runs commands.
 struct Operator<'s> {
     scene: &'s Scene,
     url: String,
@@ -201,7 +206,7 @@ impl Operator<'_> {
         serde_json::from_str(&text).map_err(|_| format!("tegmen {} printed {text:?}", words.join(" ")))
     }
 
-    /// Makes a device of this name, and waits for its first epoch.
+    /// Imprints a device with this name, starts it, and waits for its first epoch.
     fn imprint(&self, name: &'static str) -> Result<Device, Trouble> {
         let address = address(LOOPBACK)?;
         let directory = self.scene.directory().join(name);
@@ -214,7 +219,7 @@ impl Operator<'_> {
         Ok(Device { name, process, address })
     }
 
-    /// Starts a device, which runs in its own directory.
+    /// Starts a device in its own directory. The library `later`, if given, changes its clock.
     fn run_device(&self, name: &str, address: SocketAddr, later: Option<&Command>) -> Result<Process, String> {
         let port = address.port().to_string();
         let listen = ["serve", "--listen", "127.0.0.1", "--port", &port, "--shards", "1", "--log-level", "debug"];
@@ -230,7 +235,7 @@ impl Operator<'_> {
         Ok(process)
     }
 
-    /// Waits until a device is in an epoch, and knows all revocations.
+    /// Waits until a device is in this epoch, and knows all revocations.
     fn await_device(&self, name: &str, epoch: u64) -> Result<(), String> {
         loop {
             let shown = self.run(&["delegation", "show", name])?;
@@ -245,7 +250,8 @@ impl Operator<'_> {
     }
 }
 
-/// The way of a peer to the server and to the device, over relays. It has one address for both, or two.
+/// The path of a peer to the server and to the device, through relays. The server and the device have one address, or
+/// two.
 pub(crate) struct Way {
     to_server: Capture,
     to_device: Option<Capture>,
@@ -258,7 +264,7 @@ impl Way {
         Ok(Self { to_server: Capture::start(world.server_address)?, to_device, _gateway: None })
     }
 
-    /// Over `tegmen steer`.
+    /// Makes a path through `tegmen steer`, which has one address for both.
     pub(crate) fn steered(world: &World<'_>) -> Result<Self, String> {
         let listen = address(LOOPBACK)?.to_string();
         let [server, device] = [world.server_address, world.lamp.address].map(|address| format!("coaps://{address}"));
@@ -277,13 +283,13 @@ impl Way {
         (LOOPBACK, self.to_device.as_ref().unwrap_or(&self.to_server).port).into()
     }
 
-    /// Waits until a hello is on the way to the server or back; its place.
+    /// Waits until a hello has passed between the peer and the server. Returns its index among the datagrams.
     pub(crate) fn await_hello(&self, scene: &Scene, wanted: Hello) -> Result<usize, String> {
         let is_it = |datagram: &Datagram| hello::read(&datagram.bytes, wanted).is_some();
         self.to_server.await_count(scene.deadline, 1, is_it)
     }
 
-    /// The client repeats its ClientHello, although a ServerHello came with an empty server_name.
+    /// Reports that the client repeats its ClientHello, although it received a ServerHello with an empty server_name.
     pub(crate) fn is_not_read(&self, scene: &Scene) -> Check {
         let answer = self.await_hello(scene, Hello::Server)?;
         let sent = |datagrams: &[Datagram]| datagrams.iter().take(answer).filter(|datagram| datagram.to_server).count();
@@ -300,12 +306,13 @@ impl Way {
         }
     }
 
-    /// As [`Capture::lacks`], of a hello on the way to the server.
+    /// Reports the same as [`Capture::lacks`], for a hello on the path to the server.
     pub(crate) fn lacks(&self, hello: Hello, extension: (&str, u16)) -> Check {
         self.to_server.lacks(hello, extension)
     }
 
-    /// The session at the device passed without a key exchange, and the one at the server with one.
+    /// Checks that the session at the device was resumed without a key exchange, and that the session at the server had
+    /// one.
     pub(crate) fn resumed(&self, by: By) -> Check {
         let mut datagrams = self.to_server.datagrams();
         datagrams.extend(self.to_device.iter().flat_map(Capture::datagrams));

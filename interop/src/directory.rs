@@ -1,4 +1,5 @@
-//! Resource directories (RFC 9176): endpoints of others at ours, and ours at that of aiocoap.
+//! Resource directories (RFC 9176): endpoints of peers register at Tegmen's directory, and an endpoint of Tegmen
+//! registers at aiocoap's directory.
 
 use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, free_port, holds};
 use crate::libcoap::{self, Build};
@@ -28,14 +29,14 @@ pub(crate) fn cells(aiocoap: &Arc<Built>) -> Vec<Cell> {
     cells
 }
 
-/// Our server, which is a resource directory.
+/// Starts a Tegmen server that is a resource directory.
 fn serve(scene: &Scene) -> Result<(Served, String), String> {
     let served = Served::start_with(scene, &Psk::usual(), &["--directory"])?;
     let uri = format!("coap://127.0.0.1:{}", served.port + 1);
     Ok((served, uri))
 }
 
-/// Starts an endpoint that registers itself, which listens at the address.
+/// Starts an endpoint of the peer that registers itself. Returns its process and the address on which it listens.
 fn endpoint(scene: &Scene, peer: &Built, how: &str, uri: &str) -> Result<(Process, SocketAddr), String> {
     let address = SocketAddr::new(LOOPBACK, free_port()?);
     let mut command = peer.command()?;

@@ -1,4 +1,5 @@
-//! The rows of every DTLS peer. Such a peer does not support CoAP, so messages go through it byte by byte.
+//! The rows of every DTLS peer. Such a peer does not support CoAP, so the rows write and read CoAP messages byte by
+//! byte.
 
 use crate::capture::Capture;
 use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, Trouble, address};
@@ -9,7 +10,7 @@ use crate::session::{DtlsClient, DtlsServer, Plaintext, answer};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
-/// The cells of a client.
+/// Returns the cells of a client.
 pub(crate) fn client_cells(peer: &str, version: &str, client: impl DtlsClient) -> Vec<Cell> {
     type Scenario = (&'static str, fn(&Scene, &dyn DtlsClient) -> Check);
     let client = Arc::new(client);
@@ -36,7 +37,7 @@ pub(crate) fn client_cells(peer: &str, version: &str, client: impl DtlsClient) -
     scenarios.map(cell).collect()
 }
 
-/// The cells of a server.
+/// Returns the cells of a server.
 pub(crate) fn server_cells(peer: &str, version: &str, server: impl DtlsServer) -> Vec<Cell> {
     type Scenario = (&'static str, fn(&Scene, &dyn DtlsServer) -> Check);
     let server = Arc::new(server);
@@ -73,13 +74,13 @@ pub(crate) fn long_identity() -> Psk {
 
 // --- the peer is the client ---
 
-/// `tegmen serve` with a value of 1000 bytes.
+/// Starts `tegmen serve` with a value of 1000 bytes.
 pub(crate) fn serve_long(scene: &Scene) -> Result<Served, String> {
     Served::start_with(scene, &Psk::usual(), &["--value", &format!("/long={}", "l".repeat(1000))])
 }
 
-/// Sends a GET of that value. The response must be the first block, of `block` bytes, which fit the agreed size of
-/// records.
+/// Sends a GET of the value of [`serve_long`]. The response must be the first block. It has `block` bytes, which fit
+/// the agreed size of records.
 pub(crate) fn get_block(session: &mut dyn Plaintext, block: usize) -> Check {
     session.send(b"\x44\x01\x12\x34abcd\xb4long")?;
     let exponent = block.trailing_zeros().saturating_sub(4) as u8;
@@ -101,7 +102,7 @@ fn client_get(scene: &Scene, client: &dyn DtlsClient, host: IpAddr, psk: &Psk) -
     Ok(())
 }
 
-/// A session with the usual key, and one GET in it.
+/// Opens a session with the usual key, and sends one GET in it.
 fn usual(scene: &Scene, client: &dyn DtlsClient) -> Result<(Served, Box<dyn Plaintext>), String> {
     let served = Served::start(scene, &Psk::usual())?;
     let mut session = client.connect(scene, (LOOPBACK, served.port).into(), &Psk::usual())?;
@@ -109,7 +110,7 @@ fn usual(scene: &Scene, client: &dyn DtlsClient) -> Result<(Served, Box<dyn Plai
     Ok((served, session))
 }
 
-/// A session over a faulty network, and one GET in it.
+/// Opens a session over a faulty network, and sends one GET in it.
 pub(crate) fn client_over(scene: &Scene, client: &dyn DtlsClient, network: Network) -> Check {
     let served = Served::start(scene, &Psk::usual())?;
     let relay = Capture::over((LOOPBACK, served.port).into(), network)?;
@@ -147,8 +148,8 @@ fn client_ping(scene: &Scene, client: &dyn DtlsClient) -> Check {
     Ok(session.get(b"\x44\x01\x77\x04abcd\xb1v", b"\x64\x45\x77\x04abcd", b"hello")?)
 }
 
-/// A wrong key and an unknown identity look the same to the peer; the log of the server distinguishes them. A client
-/// with the right key still gets its response.
+/// Checks that the peer cannot distinguish a wrong key from an unknown identity, and that the log of the server
+/// distinguishes them. A client with the right key still gets its response.
 fn client_refused(scene: &Scene, client: &dyn DtlsClient) -> Check {
     let served = Served::start(scene, &Psk::usual())?;
     let server = (LOOPBACK, served.port).into();
@@ -163,7 +164,7 @@ fn client_lacks_connection_id(scene: &Scene, client: &dyn DtlsClient) -> Check {
     connection_id::client_lacks(scene, |server| client.connect(scene, server, &Psk::usual()))
 }
 
-/// For clients that send close_notify.
+/// Checks the close_notify of a client, for clients that send it.
 pub(crate) fn client_closes(scene: &Scene, client: &dyn DtlsClient) -> Check {
     let (served, mut session) = usual(scene, client)?;
     session.close();
@@ -189,7 +190,7 @@ fn server_put(scene: &Scene, server: &dyn DtlsServer, host: IpAddr, psk: &Psk, m
     }
 }
 
-/// One PUT over a faulty network.
+/// Checks one PUT over a faulty network.
 pub(crate) fn server_over(scene: &Scene, server: &dyn DtlsServer, network: Network) -> Check {
     let (address, psk) = (address(LOOPBACK)?, Psk::usual());
     let mut session = server.listen(scene, address, &psk)?;
@@ -217,7 +218,7 @@ fn server_minimal(scene: &Scene, server: &dyn DtlsServer) -> Check {
     Err(Trouble::Lacks(evidence.to_owned()))
 }
 
-/// Three requests of the library's client, answered while it waits.
+/// Checks three requests of the library's client. The peer answers each request while the client waits.
 fn server_several(scene: &Scene, server: &dyn DtlsServer) -> Check {
     let address = address(LOOPBACK)?;
     let mut session = server.listen(scene, address, &Psk::usual())?;
@@ -245,7 +246,7 @@ fn server_knows_not(scene: &Scene, server: &dyn DtlsServer) -> Check {
     if failure.contains(alert) { Ok(()) } else { Err(format!("tegmen reports: {}", failure.trim()).into()) }
 }
 
-/// The server has the usual identity and key. The client has `psk`, which differs from them.
+/// Checks a server with the usual identity and key, and a client with `psk`, which differs from them.
 fn server_refuses(scene: &Scene, server: &dyn DtlsServer, psk: &Psk) -> Check {
     let address = address(LOOPBACK)?;
     let _session = server.listen(scene, address, &Psk::usual())?;

@@ -1,4 +1,5 @@
-//! EDHOC (RFC 9528) between Tegmen and aiocoap, which uses the same library, and a second reading of the RFCs in Python, which does not.
+//! EDHOC (RFC 9528) between Tegmen and two peers: aiocoap, which uses the same EDHOC library, and an independent Python
+//! implementation of the RFCs, which does not.
 
 use crate::axiom::CRYPTOGRAPHY;
 use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, free_port, holds};
@@ -8,7 +9,7 @@ use crate::process::Process;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// The form in which both ends send their credentials, and where message_3 travels.
+/// The form in which both ends send their credentials, and the message that carries message_3.
 type Form = (&'static str, &'static str);
 
 const FORMS: [Form; 4] =
@@ -40,7 +41,7 @@ pub(crate) fn all(places: &Places, aiocoap: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<
 const METER: &str = "meter.edhoc";
 const GATEWAY: &str = "gateway.edhoc";
 
-/// The keys of both ends, and the clients of our server.
+/// Creates the keys of both ends, and the list of clients for Tegmen's server.
 fn keys(scene: &Scene, style: &str) -> Check {
     for (file, name) in [(METER, "meter"), (GATEWAY, "gateway")] {
         let form: &[&str] = if style == "by-value" { &["--by-value"] } else { &[] };
@@ -55,7 +56,7 @@ fn keys(scene: &Scene, style: &str) -> Check {
     Ok(())
 }
 
-/// The credential of a key, as `tegmen edhoc show` prints it.
+/// Returns the credential of a key, which `tegmen edhoc show` prints.
 fn credential(scene: &Scene, file: &str) -> Result<String, String> {
     let mut process = scene.tegmen(&["edhoc", "show", file])?;
     process.await_end()?;
@@ -64,7 +65,7 @@ fn credential(scene: &Scene, file: &str) -> Result<String, String> {
     Ok(digits.to_owned())
 }
 
-/// Our server. Returns it and its port.
+/// Starts Tegmen's server. Returns its process and its port.
 fn serve(scene: &Scene) -> Result<(Process, String), String> {
     let port = free_port()?.to_string();
     let process = scene.tegmen(&[
@@ -87,7 +88,7 @@ fn serve(scene: &Scene) -> Result<(Process, String), String> {
     Ok((process, port))
 }
 
-/// Runs a client of the peer, and returns its output.
+/// Runs a client of the peer. Returns its output.
 fn run(scene: &Scene, program: &Built, words: &[&str]) -> Result<String, String> {
     let mut command = program.command()?;
     command.args(words);
@@ -121,7 +122,7 @@ fn aiocoap_answers(scene: &Scene, program: &Built, (style, how): Form) -> Check 
     we_ask(scene, address, how, "hello")
 }
 
-/// Our client asks for `/v`.
+/// Sends a GET for `/v` with Tegmen's client.
 fn we_ask(scene: &Scene, address: SocketAddr, how: &str, expected: &str) -> Check {
     let (server, uri) = (credential(scene, GATEWAY)?, format!("coap://{address}/v"));
     let words = ["get", &uri, "--edhoc", METER, "--edhoc-server", &server];

@@ -1,4 +1,4 @@
-//! GnuTLS's own programs: `gnutls-cli` as a client, and `gnutls-serv`, which over UDP is an echo.
+//! The programs of GnuTLS: the client `gnutls-cli`, and the server `gnutls-serv`, which is an echo over UDP.
 
 mod delegation;
 mod public_keys;
@@ -20,14 +20,14 @@ pub(crate) const SERVER: &str = "gnutls-serv";
 pub(crate) const PEER: &str = "GnuTLS";
 const SUITE: &str = "NORMAL:-VERS-ALL:+VERS-DTLS1.2:-KX-ALL:+PSK:-CIPHER-ALL:+AES-128-CCM-8:-MAC-ALL:+AEAD";
 
-/// The version, as the client gives it.
+/// Returns the version that the client prints.
 pub(crate) fn version() -> Option<String> {
     let output = Command::new(CLIENT).arg("--version").output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.lines().next()?.split_whitespace().last().map(str::to_owned)
 }
 
-/// The cells of this peer.
+/// Returns the cells of this peer.
 pub(crate) fn cells(version: &str) -> Vec<Cell> {
     let client = |scenario: &str, play: fn(&Scene) -> Check| Cell::new(PEER, version, Role::Client, scenario, play);
     let server = |scenario: &str, play: fn(&Scene) -> Check| Cell::new(PEER, version, Role::Server, scenario, play);
@@ -62,8 +62,8 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
 
 // --- gnutls-serv ---
 
-/// Starts `gnutls-serv`. It handles one session at a time. It has no option for an address, and listens at the port of
-/// all addresses.
+/// Starts `gnutls-serv`, which handles one session at a time. It has no option for an address, so it listens at the
+/// port on all addresses.
 fn serve(scene: &Scene, psk: &Psk, more: &[&str]) -> Result<(Process, u16), String> {
     serve_with(scene, psk, SUITE, more)
 }
@@ -78,9 +78,9 @@ fn serve_with(scene: &Scene, psk: &Psk, suite: &str, more: &[&str]) -> Result<(P
     Ok((process, port))
 }
 
-/// The server returns the request unchanged. A client does not accept a request and sends a Reset. The server returns
-/// the Reset too, and the client takes it as the response to its request. A client that reports the Reset therefore
-/// opened a record of the server.
+/// Checks that GnuTLS returns a request unchanged. Tegmen's client does not accept a request, and sends a Reset. The
+/// server returns this Reset too, and the client takes it as the response to its request. A client that reports the
+/// Reset therefore opened a record of the server.
 fn server_echo(scene: &Scene, host: IpAddr, psk: &Psk, more: &[&str]) -> Check {
     let (server, port) = serve(scene, psk, &[])?;
     let uri = format!("coaps://{}/question", SocketAddr::new(host, port));
@@ -102,7 +102,7 @@ fn server_over(scene: &Scene, network: Network) -> Check {
     relay.did_harm()
 }
 
-/// Each end sends its limit, and GnuTLS logs the limit that it received.
+/// Checks that each end sends its limit, and that GnuTLS logs the limit that it received.
 fn server_record_size_limit(scene: &Scene) -> Check {
     let (server, port) = serve(scene, &Psk::usual(), &["--recordsize", "700"])?;
     probe_record_size(scene, (LOOPBACK, port).into(), "600", "record_size_limit", 700)?;
@@ -117,14 +117,14 @@ fn server_refuses(scene: &Scene, psk: &Psk) -> Check {
 
 // --- gnutls-cli ---
 
-/// `gnutls-cli`.
+/// The client `gnutls-cli`.
 pub(crate) struct Client;
 
 struct Session {
     process: Process,
-    /// Bytes of its output that were read. Application data follows them.
+    /// Number of bytes of the client's output that were read. Application data follows them.
     read: usize,
-    /// Bytes of its log of records that were read.
+    /// Number of bytes that were read from the client's log of records.
     logged: usize,
 }
 
@@ -163,7 +163,8 @@ impl DtlsClient for Client {
 }
 
 impl Plaintext for Session {
-    /// Waits until the record is sent. Otherwise the peer could put this message and the next one into one record.
+    /// Sends a message, and waits until its record is sent. Otherwise the peer could put this message and the next one
+    /// into one record.
     fn send(&mut self, message: &[u8]) -> Result<(), String> {
         self.process.write(message)?;
         let sent = "Application Data(23) in epoch 1 and length: ";

@@ -1,13 +1,13 @@
-//! Reads the offers of a ClientHello and the answers of a ServerHello from the bytes that passed.
+//! Reads the extensions and other fields of a ClientHello or a ServerHello from a datagram.
 
-/// Kind of a hello, with its handshake type (RFC 5246, section 7.4).
+/// The kind of a hello, with its handshake type (RFC 5246, section 7.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Hello {
     Client = 1,
     Server = 2,
 }
 
-/// Fields of a hello that rows examine.
+/// The fields of a hello that rows examine.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Read {
     pub(crate) random: Vec<u8>,
@@ -16,15 +16,16 @@ pub(crate) struct Read {
 }
 
 impl Read {
-    /// The body of an extension.
+    /// Returns the body of the extension with this number.
     pub(crate) fn extension(&self, number: u16) -> Option<&[u8]> {
         self.extensions.iter().find(|(other, _)| *other == number).map(|(_, body)| body.as_slice())
     }
 }
 
-/// Reads the hello at the beginning of a datagram. `None` if the datagram does not begin with a hello of this kind.
+/// Reads the hello at the beginning of a datagram. Returns `None` if the datagram does not begin with a hello of this
+/// kind.
 pub(crate) fn read(datagram: &[u8], hello: Hello) -> Option<Read> {
-    /// Header of the record, header of the message, and version.
+    /// Number of bytes before the random: header of the record, header of the message, and version.
     const TO_RANDOM: usize = 13 + 12 + 2;
     if datagram.first() != Some(&HANDSHAKE) || datagram.get(13) != Some(&(hello as u8)) {
         return None;
@@ -54,13 +55,13 @@ fn take<'d>(rest: &mut &'d [u8], len: usize) -> Option<&'d [u8]> {
     Some(taken)
 }
 
-/// Takes a length of `len_len` bytes, and then that number of bytes. Returns the latter.
+/// Reads a length of `len_len` bytes, and then that number of bytes. Returns the bytes after the length.
 fn vector<'d>(rest: &mut &'d [u8], len_len: usize) -> Option<&'d [u8]> {
     let len = take(rest, len_len)?.iter().fold(0, |len, byte| len << 8 | usize::from(*byte));
     take(rest, len)
 }
 
-/// The types of the handshake messages, or fragments of them, that a datagram carries in the clear.
+/// Returns the types of the unencrypted handshake messages in a datagram, including those of fragments.
 pub(crate) fn messages(datagram: &[u8]) -> Vec<u8> {
     let mut types = Vec::new();
     let mut rest = datagram;
@@ -82,7 +83,7 @@ pub(crate) fn messages(datagram: &[u8]) -> Vec<u8> {
     types
 }
 
-/// The content type of a record.
+/// The content type of a record with handshake messages.
 const HANDSHAKE: u8 = 22;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! HTTP at our proxy: its client curl, with origins of libcoap and aiocoap, and an HTTP server of Python, with libcoap's client.
+//! HTTP at Tegmen's proxy. The HTTP client curl requests resources of libcoap and aiocoap. libcoap's client requests
+//! resources of an HTTP server in Python.
 
 use crate::cell::{Cell, Check, Role, Scene, free_port};
 use crate::libcoap::{self, Build};
@@ -12,16 +13,16 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::Arc;
 
-/// The client, and its program.
+/// The name of the HTTP client, and of its program.
 pub(crate) const PEER: &str = "curl";
 
-/// The version, if the program is installed.
+/// Returns the version of curl, if the program is installed.
 pub(crate) fn version() -> Option<String> {
     let output = Command::new(PEER).arg("--version").output().ok()?;
     Some(String::from_utf8_lossy(&output.stdout).split_whitespace().nth(1)?.to_owned())
 }
 
-/// The rows.
+/// Returns the rows of the client curl.
 pub(crate) fn cells(version: &str, aiocoap: &Arc<Built>) -> Vec<Cell> {
     let mut cells = Vec::new();
     if libcoap::version().is_some() {
@@ -42,7 +43,7 @@ pub(crate) fn cells(version: &str, aiocoap: &Arc<Built>) -> Vec<Cell> {
     cells
 }
 
-/// The rows of an HTTP server, if its program and the client are there.
+/// Returns the rows of an HTTP server, if its program and libcoap's client are installed.
 pub(crate) fn server_cells() -> Vec<Cell> {
     let Ok(output) = Command::new("python3").arg("--version").output() else { return Vec::new() };
     let version = String::from_utf8_lossy(&output.stdout).trim().replace("Python ", "");
@@ -60,7 +61,7 @@ pub(crate) fn server_cells() -> Vec<Cell> {
     cells
 }
 
-/// An HTTP server of Python behind our proxy.
+/// An HTTP server of Python, and Tegmen's proxy that forwards requests to it.
 struct Site<'a> {
     scene: &'a Scene,
     process: Process,
@@ -79,7 +80,7 @@ impl<'a> Site<'a> {
         Ok(Self { scene, process, port, served })
     }
 
-    /// Runs libcoap's client for a resource of the server.
+    /// Requests a resource of the HTTP server with libcoap's client. Returns the responses.
     fn ask(&self, path: &str, words: &[&str]) -> Result<Vec<String>, String> {
         let proxy = format!("coap://127.0.0.1:{}", self.served.port + 1);
         let uri = format!("http://127.0.0.1:{}{path}", self.port);
@@ -96,7 +97,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Checks the requests that the server had.
+    /// Checks the requests that the HTTP server received.
     fn had(&self, expected: &[&str]) -> Check {
         let expected = format!("listening\n{}\n", expected.join("\n"));
         self.process.await_output(&expected, 0)?;
@@ -140,7 +141,7 @@ fn server_blocks(scene: &Scene) -> Check {
     }
 }
 
-/// Our proxy with its HTTP side, before an origin.
+/// Tegmen's proxy with its HTTP side, which forwards requests to an origin.
 struct Front<'a> {
     scene: &'a Scene,
     proxied: Proxied,
@@ -169,7 +170,7 @@ impl<'a> Front<'a> {
         Ok(front)
     }
 
-    /// Runs curl for a resource of the origin.
+    /// Requests a resource of the origin with curl.
     fn curl(&self, path: &str, words: &[&str]) -> Result<Fetched, String> {
         let uri = format!("http://127.0.0.1:{}/hc/{}", self.port, self.proxied.uri(path));
         let (head, body) = (self.scene.directory().join("head"), self.scene.directory().join("body"));
@@ -182,7 +183,7 @@ impl<'a> Front<'a> {
         Ok(Fetched { status: process.out.text(), head: read.to_ascii_lowercase(), body })
     }
 
-    /// Checks status and body.
+    /// Checks the status and the body of a response.
     fn fetches(&self, path: &str, words: &[&str], status: &str, body: &str) -> Check {
         let fetched = self.curl(path, words)?;
         match fetched.status == status && fetched.body == body.as_bytes() {
@@ -211,7 +212,7 @@ fn libcoap_methods(scene: &Scene) -> Check {
     }
 }
 
-/// libcoap gives an entity tag to a representation that takes several blocks.
+/// Checks conditional requests. libcoap gives an entity tag to a representation of several blocks.
 fn libcoap_conditions(scene: &Scene) -> Check {
     let server = libcoap::Server::start(scene, Build::NoTls)?;
     let front = Front::before(scene, server.address)?;

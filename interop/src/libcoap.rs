@@ -1,4 +1,4 @@
-//! libcoap's example server and client, with OpenSSL, with GnuTLS and without DTLS.
+//! The example server and the example client of libcoap: with OpenSSL, with GnuTLS and without DTLS.
 
 use crate::cell::{Cell, Check, Role, Scene, Trouble, free_port};
 use crate::ours::{Answer, Library, Psk, Served, ask, names_identity_and_key, probe, start_ask};
@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 use tegmen::coap::Code;
 
-/// The library for DTLS with which a program of libcoap is built.
+/// The DTLS library with which a program of libcoap is built.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Build {
     OpenSsl,
@@ -44,12 +44,12 @@ impl Build {
     }
 }
 
-/// The programs that must be installed.
+/// Returns the names of the programs that must be installed.
 pub(crate) fn programs() -> Vec<String> {
     Build::ALL.iter().flat_map(|build| [build.server(), build.client()]).collect()
 }
 
-/// The version, which the client prints if it gets no arguments.
+/// Returns the version, which the client prints if it gets no arguments.
 pub(crate) fn version() -> Option<String> {
     let output = Command::new(Build::NoTls.client()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -60,7 +60,7 @@ pub(crate) fn version() -> Option<String> {
 /// A scenario: its name, and the function that plays it with one build of the peer.
 type Scenario = (&'static str, fn(&Scene, Build) -> Check);
 
-/// The cells of these peers.
+/// Returns the cells of these peers.
 pub(crate) fn cells(version: &str) -> Vec<Cell> {
     let mut cells = Vec::new();
     for build in Build::ALL {
@@ -131,7 +131,7 @@ impl Server {
         Self::start_with(scene, build, (Ipv4Addr::LOCALHOST, 0).into(), &Psk::usual(), &[])
     }
 
-    /// With DTLS the server takes the port after the one that it is given.
+    /// Starts the server. For DTLS the server uses the port after the port on its command line.
     pub(crate) fn start_with(
         scene: &Scene,
         build: Build,
@@ -163,13 +163,13 @@ impl Server {
         ask(scene, &[&[method, &self.uri(path)], more].concat(), self.psk.as_ref())
     }
 
-    /// Waits for `text` in the server's log: the server may log the last message late.
+    /// Waits for `text` in the server's log, because the server may log the last message late.
     fn saw(&self, text: &str) -> Result<(), String> {
         self.process.await_output(text, 0).map(drop)
     }
 }
 
-/// Waits until the port is in use: the server prints nothing when it is ready.
+/// Waits until the port is in use, because the server prints nothing when it is ready.
 fn await_bound(scene: &Scene, address: SocketAddr) -> Result<(), String> {
     while std::net::UdpSocket::bind(address).is_ok() {
         if std::time::Instant::now() > scene.deadline {
@@ -243,7 +243,8 @@ fn server_several(scene: &Scene, build: Build) -> Check {
     Ok(())
 }
 
-/// Its time changes every second. The last request must cancel the observation (RFC 7641, section 3.6).
+/// Checks an observation of the server's time, which changes every second. The last request must cancel the observation
+/// (RFC 7641, section 3.6).
 fn server_observe(scene: &Scene, build: Build) -> Check {
     let server = Server::start(scene, build)?;
     let (uri, hex) = (server.uri("time"), Psk::usual().hex());
@@ -263,7 +264,7 @@ fn server_observe(scene: &Scene, build: Build) -> Check {
     Ok(server.saw("Observe:1")?)
 }
 
-/// 5000 bytes: 1000 different numbers, each with a space after it.
+/// Returns 5000 bytes: 1000 different numbers, each followed by a space.
 fn big() -> String {
     (0..1000).map(|number| format!("{number:04} ")).collect()
 }
@@ -297,7 +298,7 @@ fn server_wrong_key(scene: &Scene, build: Build) -> Check {
     names_identity_and_key(&asked.failure()?)
 }
 
-/// With `-i` the server has a list of identities. A client that is not in the list must fail.
+/// Checks that a client with an unknown identity fails. With `-i` the server has a list of identities.
 fn server_unknown_identity(scene: &Scene, build: Build) -> Check {
     scene.file("identities", "CoAP,Client_identity,secretPSK\n")?;
     let psk = Psk::with_key("anotherPSK");
@@ -317,7 +318,7 @@ fn server_long_key(scene: &Scene, build: Build) -> Check {
 
 // --- coap-client ---
 
-/// The client, with a server of ours. Its exit code is always 0, so rows check its output.
+/// The client, with a Tegmen server. Its exit code is always 0, so rows check its output.
 pub(crate) struct Client<'s> {
     scene: &'s Scene,
     build: Build,
@@ -330,7 +331,7 @@ impl<'s> Client<'s> {
         Self::with(scene, build, &Psk::usual(), Psk::usual())
     }
 
-    /// As [`Self::new`], with the identities and keys of the server and of the client.
+    /// Makes a client as [`Self::new`] does, with the identities and keys of the server and of the client.
     pub(crate) fn with(scene: &'s Scene, build: Build, servers: &Psk, psk: Psk) -> Result<Self, String> {
         Ok(Self { scene, build, served: Served::start(scene, servers)?, psk })
     }
@@ -352,7 +353,7 @@ impl<'s> Client<'s> {
         Ok(process)
     }
 
-    /// The code and the payload of every response that it logs, as it shows them.
+    /// Returns the code and the payload of every response in the form in which the client logs them.
     fn responses_at(&self, host: &str, path: &str, more: &[&str]) -> Result<(Process, Vec<String>), String> {
         let process = self.ask_at(host, path, more)?;
         let printed = [process.out.text(), process.err.text()].concat();
@@ -373,7 +374,8 @@ impl<'s> Client<'s> {
     }
 }
 
-/// The code and the payload of every response in what a client printed, as it shows them.
+/// Returns the code and the payload of every response in the output of a client, in the form in which the client logs
+/// them.
 pub(crate) fn responses(printed: &str) -> Vec<String> {
     let response = |line: &str| {
         let code = line.split_once(" c:")?.1.split(' ').next()?.to_owned();
@@ -415,8 +417,8 @@ fn client_separate(scene: &Scene, build: Build) -> Check {
     printed(&process, "t:CON c:2.05")
 }
 
-/// With `-K 1` the client pings after a second without traffic: it sends an empty confirmable message, which a Reset
-/// must answer.
+/// Checks a ping. With `-K 1` the client pings after a second without traffic: it sends an empty confirmable message,
+/// which the server must answer with a Reset.
 fn client_ping(scene: &Scene, build: Build) -> Check {
     let process = Client::new(scene, build)?.expect("slow", &["-K", "1"], &["2.05 slowly"])?;
     printed(&process, "t:CON c:0.00")?;
@@ -429,7 +431,7 @@ fn client_non(scene: &Scene, build: Build) -> Check {
     printed(&process, "t:NON c:2.05")
 }
 
-/// A member of the group responds from its own address, and does not send an error.
+/// Checks that a member of the group responds from its own address, and does not send an error.
 fn client_group(scene: &Scene, build: Build) -> Check {
     let joined = ["--group", "224.0.1.187%127.0.0.1", "--leisure", "0.5"];
     let served = Served::start_with(scene, &Psk::usual(), &joined)?;
@@ -485,7 +487,8 @@ fn client_long_key(scene: &Scene, build: Build) -> Check {
     Ok(())
 }
 
-/// The value changes while the client observes it for three seconds. Then the client cancels the observation.
+/// Checks an observation. The value changes while the client observes it for three seconds. Then the client cancels the
+/// observation.
 fn client_observe(scene: &Scene, build: Build) -> Check {
     let client = Client::new(scene, build)?;
     let direct = format!("coap://127.0.0.1:{}/v", client.served.port + 1);

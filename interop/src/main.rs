@@ -1,5 +1,6 @@
-//! `cargo run --release -p tegmen-interop [-- --only TEXT] [--jobs N] [--tegmen PATH]`: runs third-party peers against
-//! the `tegmen` binary over loopback sockets, prints a table and writes it to `target/interop.json`.
+//! Runs third-party peers against the `tegmen` binary over loopback sockets. Prints a table and writes it to
+//! `target/interop.json`. The command is
+//! `cargo run --release -p tegmen-interop [-- --only TEXT] [--jobs N] [--tegmen PATH]`.
 
 mod access;
 mod acme;
@@ -78,7 +79,8 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
     Ok(options)
 }
 
-/// Plays the cells. True if no cell failed; a cell whose peer lacks the feature does not count as failed.
+/// Plays the cells. Returns true if no cell failed. A cell whose peer does not support the feature does not count as
+/// failed.
 fn run(options: &Options) -> Result<bool, String> {
     let started = Instant::now();
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
@@ -132,7 +134,7 @@ fn run(options: &Options) -> Result<bool, String> {
     Ok(failed == 0)
 }
 
-/// Builds the binary with the profile of this program, so that rows never test an old one.
+/// Builds the `tegmen` binary with the profile of this program, so that rows never test an old binary.
 fn build_tegmen(built: &Path, target: &Path) -> Result<PathBuf, String> {
     let tegmen = built.join("tegmen");
     let Ok(cargo) = std::env::var("CARGO") else {
@@ -151,7 +153,7 @@ fn build_tegmen(built: &Path, target: &Path) -> Result<PathBuf, String> {
     if status.success() { Ok(tegmen) } else { Err("tegmen does not build".to_owned()) }
 }
 
-/// The cells, and the programs that they need built.
+/// Returns all cells, and the programs that must be built for them.
 fn all_cells(images: &Arc<mote::Images>, places: &peers::Places) -> (Vec<Cell>, Vec<Arc<peers::Built>>) {
     let (mut cells, mut built) = (Vec::new(), Vec::new());
     match openssl::version() {
@@ -218,13 +220,13 @@ fn all_cells(images: &Arc<mote::Images>, places: &peers::Places) -> (Vec<Cell>, 
     (cells, built)
 }
 
-/// A row that fails with the command that installs the peer.
+/// Makes a row that fails with the command that installs the peer.
 fn missing(peer: &str, program: &str, package: &str) -> Cell {
     let why = format!("{program} is not installed: sudo apt-get install {package}");
     Cell::new(peer, "?", Role::Server, "is there", move |_| Err(Trouble::Failed(why.clone())))
 }
 
-/// Plays all cells, `jobs` at once. Returns the results in the order of the cells.
+/// Plays all cells, at most `jobs` at the same time. Returns the results in the order of the cells.
 fn play(cells: &[Cell], jobs: usize, tegmen: &Path, logs: &Path) -> Vec<Check> {
     let next = AtomicUsize::new(0);
     let results: Vec<Mutex<Check>> = cells.iter().map(|_| Mutex::new(Ok(()))).collect();
@@ -246,8 +248,9 @@ fn play(cells: &[Cell], jobs: usize, tegmen: &Path, logs: &Path) -> Vec<Check> {
     results.into_iter().map(unpoisoned).collect()
 }
 
-/// Plays each failed cell once more, alone: on a busy machine a peer may miss one of its own time limits. Returns a
-/// line for each cell that passes then, with the first failure. An intermittent fault of ours shows in these lines.
+/// Plays each failed cell again, while no other cell runs, because on a busy machine a peer may exceed one of its own
+/// time limits. Returns a line for each cell that passes then, with the first failure. These lines show intermittent
+/// faults of Tegmen.
 fn repeat_failed(cells: &[Cell], results: &mut [Check], tegmen: &Path, logs: &Path) -> Vec<String> {
     let mut lines = Vec::new();
     for (cell, result) in cells.iter().zip(results) {

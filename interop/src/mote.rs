@@ -1,4 +1,4 @@
-//! Motes: the Blink images on an emulated Cortex-M3, behind `tegmen bridge`, and the peers at the other end.
+//! Motes: the Blink images on an emulated Cortex-M3, which `tegmen bridge` connects to the peers.
 
 use crate::cell::{Cell, Check, Role, Scene, Trouble, holds};
 use crate::libcoap::{self, Build};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
-/// The first tool that is missing, and the package that has it.
+/// Returns the first missing tool, and the package that contains it.
 pub(crate) fn missing_tool() -> Option<(&'static str, &'static str)> {
     let tools = [
         (RUSTC, "rustc-web"),
@@ -21,7 +21,7 @@ pub(crate) fn missing_tool() -> Option<(&'static str, &'static str)> {
     tools.into_iter().find(|(file, _)| !Path::new(file).exists())
 }
 
-/// The cells of all peers of a mote.
+/// Returns the cells of all peers of a mote.
 pub(crate) fn cells(images: &Arc<Images>) -> Vec<Cell> {
     let openssl = openssl::version().unwrap_or_default();
     let libcoap = libcoap::version().unwrap_or_default();
@@ -63,7 +63,7 @@ pub(crate) fn cells(images: &Arc<Images>) -> Vec<Cell> {
     ]
 }
 
-/// The images, built once.
+/// The images of the motes, which are built once.
 pub(crate) struct Images {
     target: PathBuf,
     built: OnceLock<Result<PathBuf, String>>,
@@ -74,12 +74,12 @@ impl Images {
         Arc::new(Self { target: target.join("interop-firmware"), built: OnceLock::new() })
     }
 
-    /// Builds the images while other rows run, so that no row waits long for them.
+    /// Builds the images in a thread while other rows run, so that no row waits long for them.
     pub(crate) fn build_ahead(self: Arc<Self>) {
         std::thread::spawn(move || self.image(""));
     }
 
-    /// The path of an image.
+    /// Returns the path of an image.
     pub(crate) fn image(&self, name: &str) -> Result<PathBuf, Trouble> {
         Ok(self.built.get_or_init(|| self.build()).clone()?.join(name))
     }
@@ -102,7 +102,7 @@ impl Images {
     }
 }
 
-/// Variables of the caller's builds, which would change the images.
+/// Environment variables of the caller's builds that would change the images.
 const CALLER: [&str; 6] = [
     "RUSTFLAGS",
     "CARGO_ENCODED_RUSTFLAGS",
@@ -116,7 +116,7 @@ const CARGO: &str = "/usr/bin/cargo";
 
 // --- blink_client and its servers ---
 
-/// The mote has understood an answer if its next blink is a new request, not the old one again.
+/// Checks that the mote has processed each answer: its next blink must be a new request, not the old request again.
 fn openssl_serves(scene: &Scene, image: &Path) -> Check {
     let mut server = openssl::Server::start(scene, &Psk::usual(), &["-listen"])?;
     let _bridge = Bridge::to_client(scene, image, server.address)?;
@@ -156,7 +156,7 @@ fn tegmen_serves(scene: &Scene, image: &Path) -> Check {
 
 // --- blink_server and its clients ---
 
-/// A PUT to `/blink` under a Message ID of its own, and the answer with the count.
+/// Sends a PUT to `/blink` with its own Message ID, and checks that the answer contains the count.
 fn blink(client: &mut openssl::Client, id: u8, count: u8) -> Result<(), String> {
     let put = [b"\x44\x03\x00", &[id][..], b"abcd\xb5blink"].concat();
     let changed = [b"\x64\x44\x00", &[id][..], b"abcd\xff", &[count]].concat();
@@ -214,7 +214,8 @@ fn mote_refuses(scene: &Scene, image: &Path) -> Check {
     Ok(blink(&mut client, 1, 1)?)
 }
 
-/// One session stays open while another peer has its own; the mote counts for both.
+/// Checks two peers of one mote. One session stays open while the other peer has a session. The mote counts the blinks
+/// of both.
 fn two_ask(scene: &Scene, image: &Path) -> Check {
     let bridge = Bridge::to_server(scene, image)?;
     let mut first = openssl::Client::start(scene, "127.0.0.1", bridge.port, &Psk::usual(), &[])?;
@@ -232,7 +233,7 @@ fn two_ask(scene: &Scene, image: &Path) -> Check {
     Ok(blink(&mut first, 3, 6)?)
 }
 
-/// Two motes, two bridges, and UDP between them; a third party reads the count.
+/// Checks two motes, each with a bridge, and UDP between the bridges. A third client reads the count.
 fn mote_asks_mote(scene: &Scene, server: &Path, client: &Path) -> Check {
     let server = Bridge::to_server(scene, server)?;
     let client = Bridge::to_client(scene, client, (std::net::Ipv4Addr::LOCALHOST, server.port).into())?;

@@ -1,4 +1,4 @@
-//! Named Data Networking with python-ndn and with ndnd: packets, a forwarder of each, consumers and producers.
+//! Named Data Networking with python-ndn and with ndnd: packets, forwarders, consumers and producers of each.
 
 mod forwarding;
 mod packets;

@@ -1,33 +1,33 @@
-//! Faults that a relay adds to a good network.
+//! The faults of a network, which a relay adds between two ends.
 
 use crate::hello;
 use std::time::Duration;
 
-/// A network between two ends. Faults change the datagrams of the server; [`Network::Carries`] applies to both
-/// directions.
+/// A network between two ends. The faults change only datagrams of the server, except [`Network::Carries`], which
+/// applies to both directions.
 #[derive(Clone, Copy)]
 pub(crate) enum Network {
-    /// Everything arrives at once.
+    /// Each datagram arrives immediately.
     Good,
     /// Each datagram arrives after this time.
     Slow(Duration),
-    /// The first datagram with this handshake message in the clear arrives after this time.
+    /// The first datagram with this unencrypted handshake message arrives after this time.
     Late(u8, Duration),
-    /// Each datagram with this message arrives at once, and again after this time.
+    /// Each datagram with this handshake message arrives immediately, and again after this time.
     Twice(u8, Duration),
-    /// The first datagram with this message is lost.
+    /// The first datagram with this handshake message is lost.
     Lost(u8),
-    /// Datagrams of more bytes than this are lost, in both directions.
+    /// Datagrams with more bytes than this number are lost, in both directions.
     Carries(usize),
 }
 
 const HELLO_VERIFY_REQUEST: u8 = 3;
 const SERVER_HELLO_DONE: u8 = 14;
-/// Longer than the first timeout of a client, which is a second (RFC 6347, section 4.2.4.1).
+/// A delay that is longer than the first timeout of a client, which is a second (RFC 6347, section 4.2.4.1).
 const LATE: Duration = Duration::from_millis(1_300);
 
-/// Rows of a handshake with a pre-shared key. On a slow network a client sends its first hello twice, and the server
-/// answers both with a cookie.
+/// The rows of a handshake with a pre-shared key over a faulty network. On a slow network a client sends its first
+/// ClientHello twice, and the server answers both with a cookie.
 pub(crate) const BAD: [(&str, Network); 4] = [
     ("answers take 1.3 s", Network::Slow(LATE)),
     ("HelloVerifyRequest twice", Network::Twice(HELLO_VERIFY_REQUEST, Duration::from_millis(2))),
@@ -35,13 +35,13 @@ pub(crate) const BAD: [(&str, Network); 4] = [
     ("ServerHelloDone lost", Network::Lost(SERVER_HELLO_DONE)),
 ];
 
-/// Rows of a handshake with certificates at both ends, and the maximum number of bytes of a datagram on the path.
+/// The rows of a handshake with certificates at both ends, and the maximum size of a datagram on the path in bytes.
 pub(crate) const SMALL: [(&str, usize); 2] =
     [("mutual ECDSA, path of 512 bytes", 512), ("mutual ECDSA, path of 256 bytes", 256)];
 
 impl Network {
-    /// The delays after which copies of a datagram arrive; none if it is lost. `first` is true if the network changed
-    /// no datagram before. `None` if the network does not change this datagram.
+    /// Returns the delays of all copies of a datagram; the list is empty if the datagram is lost. Returns `None` if the
+    /// network does not change this datagram. `first` is true if the network has changed no datagram before.
     pub(crate) fn harms(self, to_server: bool, datagram: &[u8], first: bool) -> Option<Vec<Duration>> {
         let holds = |message: u8| !to_server && hello::messages(datagram).contains(&message);
         match self {

@@ -1,9 +1,9 @@
-//! OSCORE (RFC 8613) between Tegmen and peers, each behind a program of ours.
+//! OSCORE (RFC 8613) between Tegmen and peers. Each peer is a library with a program of this project around it.
 //!
-//! `oscore-server CONTEXT HOST PORT` and `oscore-client CONTEXT METHOD URI [PAYLOAD]` do what `coap-server` and
-//! `coap-client` do (`plain.rs`), protected with the context that was exported for them; METHOD `observe` takes a
-//! number of representations. In every row a relay records the traffic: each request and each successful response must
-//! be protected, and no end may use a number twice.
+//! `oscore-server CONTEXT HOST PORT` and `oscore-client CONTEXT METHOD URI [PAYLOAD]` do the same as `coap-server` and
+//! `coap-client` (`plain.rs`), but protect the messages with the context that was exported for them. METHOD `observe`
+//! takes a number of representations. In every row a relay records the traffic: each request and each successful
+//! response must be protected, and no end may use a sequence number twice.
 
 pub(crate) mod group;
 mod liboscore;
@@ -29,19 +29,21 @@ struct Peer {
     name: &'static str,
     version: &'static str,
     program: Arc<Built>,
-    /// Format of its contexts, for `tegmen oscore export --to`.
+    /// Format of the peer's contexts, for `tegmen oscore export --to`.
     format: &'static str,
-    /// True if it requests an Echo after it lost its replay window, and answers a request for one.
+    /// True if the peer requests an Echo after the loss of its replay window, and its client answers a request for an
+    /// Echo.
     echo: bool,
-    /// True if its client takes notifications with an empty inner Observe, which RFC 8613 requires.
+    /// True if the peer's client accepts notifications with an empty inner Observe, which RFC 8613 requires.
     observes: bool,
-    /// True if its client can inform the server that it cancels an observation.
+    /// True if the peer's client can cancel an observation at the server.
     cancels: bool,
-    /// True if it derives new keys (appendix B.2).
+    /// True if the peer derives new keys (appendix B.2).
     rederives: bool,
 }
 
-/// The cells of all these peers and of the rows in which both ends are ours, and the programs that they need built.
+/// Returns the cells of all these peers and of the rows in which both ends are Tegmen's, and the programs that must be
+/// built for them.
 pub(crate) fn all(places: &Places, aiocoap: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let californium = places.java_peer("californium-oscore");
     let peers = [
@@ -131,8 +133,8 @@ const CONTEXTS: [(&str, &[&str]); 5] = [
     ("A128GCM", &["--algorithm", "A128GCM"]),
 ];
 
-/// Creates the context of both roles, exports its other end in the format of the peer, and creates a second context for
-/// writes to the observed value.
+/// Creates the context of both roles, and exports the peer's end in the format of the peer. Also creates a second
+/// context, for writes to the observed value.
 pub(crate) fn ends(scene: &Scene, format: &str, context: &[&str]) -> Check {
     make(scene, &[&["new", OURS, "unused", "--sender-id", "01", "--recipient-id", "02"], context].concat())?;
     make(scene, &["new", WRITER, "contexts/writer", "--sender-id", "03", "--recipient-id", "01"])?;
@@ -154,7 +156,7 @@ fn make(scene: &Scene, words: &[&str]) -> Check {
     }
 }
 
-/// `tegmen serve` for OSCORE alone, with `/v`, `/slow` and the directory `/files`.
+/// Starts `tegmen serve` with OSCORE only, with `/v`, `/slow` and the directory `/files`.
 pub(crate) fn serve(scene: &Scene, port: u16) -> Result<Process, String> {
     scene.file("slow.sh", "sleep 2\nprintf slowly\n")?;
     std::fs::create_dir_all(scene.directory().join("files")).map_err(|error| error.to_string())?;
@@ -166,7 +168,7 @@ pub(crate) fn serve(scene: &Scene, port: u16) -> Result<Process, String> {
     Ok(process)
 }
 
-/// Starts our server and a relay to it.
+/// Starts Tegmen's server and a relay to it.
 fn served(scene: &Scene) -> Result<(Process, u16, Capture), String> {
     let port = free_port()?;
     let process = serve(scene, port)?;
@@ -186,7 +188,7 @@ impl Peer {
         Ok(process)
     }
 
-    /// Starts its server and a relay to it.
+    /// Starts the peer's server and a relay to it.
     fn serve(&self, scene: &Scene) -> Result<(Process, SocketAddr, Capture), String> {
         let address = SocketAddr::new(LOOPBACK, free_port()?);
         Ok((self.serve_at(scene, address)?, address, Capture::start(address)?))
@@ -198,7 +200,7 @@ impl Peer {
         scene.start_command(command)
     }
 
-    /// Runs its client. Returns the output.
+    /// Runs the peer's client. Returns its output.
     fn ask(&self, scene: &Scene, words: &[&str]) -> Result<String, String> {
         let mut process = self.start(scene, words)?;
         if !process.await_end()?.success() {
@@ -217,13 +219,14 @@ impl Peer {
     }
 }
 
-/// Checks the code and the payload that our client gets, protected with the context of this scene.
+/// Checks the code and the payload that Tegmen's client receives, with the context of this scene.
 fn brings(scene: &Scene, words: &[&str], code: &str, payload: &str) -> Check {
     is(scene, &[words, &["--oscore", OURS]].concat(), code, payload)
 }
 
-/// Both ends are ours. The proxy between them supports CoAP but not OSCORE, and splits messages of more than 256 bytes
-/// into blocks: our blocks of 1024 bytes with their protection (RFC 8613, section 4.1.3.4.2).
+/// Checks block-wise transfers through a proxy. Both ends are Tegmen's. The proxy supports CoAP but not OSCORE, and
+/// splits messages of more than 256 bytes into blocks. These are the protected blocks of 1024 bytes (RFC 8613, section
+/// 4.1.3.4.2).
 fn through_a_proxy(scene: &Scene, proxy: &Built) -> Check {
     make(scene, &["new", OURS, "unused", "--sender-id", "01", "--recipient-id", "02"])?;
     make(scene, &["new", "client", "contexts/server", "--sender-id", "05", "--recipient-id", "06"])?;
@@ -265,7 +268,7 @@ fn await_traffic(scene: &Scene, capture: &Capture) -> Result<(), String> {
     Ok(())
 }
 
-/// The datagrams that pass the relay while `happens` runs, and 300 ms longer.
+/// Returns the datagrams that pass the relay while `happens` runs, and 300 ms longer.
 fn passing(capture: &Capture, happens: impl FnOnce() -> Check) -> Result<Vec<Datagram>, Trouble> {
     let before = capture.datagrams().len();
     happens()?;
@@ -300,7 +303,8 @@ fn server_blocks(scene: &Scene, peer: &Peer) -> Check {
     wire::protected(&capture)
 }
 
-/// The peer counts twice a second. After the fourth representation it must receive the end of the observation.
+/// Checks an observation. The peer counts twice a second. After the fourth representation it must receive the end of
+/// the observation.
 fn server_observe(scene: &Scene, peer: &Peer) -> Check {
     let (server, _, capture) = peer.serve(scene)?;
     observe_counting(scene, &uri(capture.port, "count"), &["--oscore", OURS])?;
@@ -317,7 +321,8 @@ fn server_separate(scene: &Scene, peer: &Peer) -> Check {
     wire::protected(&capture)
 }
 
-/// The killed client leaves no record of the last number that it used. The next client must not use a number again.
+/// Checks a crash of Tegmen's client. The killed client leaves no record of the last sequence number that it used. The
+/// next client must not use a sequence number again.
 fn server_our_crash(scene: &Scene, peer: &Peer) -> Check {
     let (_server, _, capture) = peer.serve(scene)?;
     let mut killed = scene.tegmen(&["get", &uri(capture.port, "slow"), "--oscore", OURS])?;
@@ -327,7 +332,8 @@ fn server_our_crash(scene: &Scene, peer: &Peer) -> Check {
     wire::protected(&capture)
 }
 
-/// The peer lost its replay window, so it must verify with an Echo that a request is fresh (appendix B.1.2).
+/// Checks a crash of the peer's server. The peer lost its replay window, so it must verify with an Echo that a request
+/// is fresh (appendix B.1.2).
 fn server_its_crash(scene: &Scene, peer: &Peer) -> Check {
     let (mut server, address, capture) = peer.serve(scene)?;
     let v = uri(capture.port, "v");
@@ -389,7 +395,7 @@ fn client_blocks(scene: &Scene, peer: &Peer) -> Check {
     wire::protected(&capture)
 }
 
-/// Writes the value while the peer observes it.
+/// Checks an observation of the peer. The value is written while the peer observes it.
 fn client_observe(scene: &Scene, peer: &Peer) -> Check {
     let (_served, port, capture) = served(scene)?;
     let observer = peer.start(scene, &["observe", &uri(capture.port, "v"), "4"])?;
@@ -415,7 +421,7 @@ pub(crate) fn write(scene: &Scene, port: u16, value: &str) -> Check {
     is(scene, &["put", &uri(port, "v"), value, "--oscore", WRITER], "2.04", "")
 }
 
-/// A client that cancelled its observation gets no further notifications.
+/// Checks that a client that cancelled its observation gets no further notifications.
 fn client_cancel(scene: &Scene, peer: &Peer) -> Check {
     let (_served, port, capture) = served(scene)?;
     let observer = peer.start(scene, &["observe", &uri(capture.port, "v"), "1"])?;

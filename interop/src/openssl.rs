@@ -1,5 +1,5 @@
-//! OpenSSL's `s_server` and `s_client`. They support DTLS only, so this module writes and reads CoAP messages byte by
-//! byte.
+//! OpenSSL's `s_server` and `s_client`. They support DTLS but not CoAP, so this module writes and reads CoAP messages
+//! byte by byte.
 
 mod delegation;
 mod public_keys;
@@ -22,10 +22,11 @@ pub(crate) use delegation::expired_cell as expired_delegation;
 
 pub(crate) const PROGRAM: &str = "openssl";
 pub(crate) const PEER: &str = "OpenSSL";
-/// OpenSSL counts the suite among the weak ones, because its tag has eight bytes.
+/// The cipher suite and the security level. At a higher level OpenSSL refuses the suite, because its tag has eight
+/// bytes.
 const SUITE: &str = "PSK-AES128-CCM8:@SECLEVEL=0";
 
-/// The cells of this peer.
+/// Returns the cells of this peer.
 pub(crate) fn cells(version: &str) -> Vec<Cell> {
     let server = |scenario: &str, play: fn(&Scene) -> Check| Cell::new(PEER, version, Role::Server, scenario, play);
     let client = |scenario: &str, play: fn(&Scene) -> Check| Cell::new(PEER, version, Role::Client, scenario, play);
@@ -83,7 +84,7 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
 pub(crate) struct Server {
     process: Process,
     pub(crate) address: SocketAddr,
-    /// Bytes of its output that were read.
+    /// Number of bytes of the server's output that were read.
     read: usize,
 }
 
@@ -112,7 +113,8 @@ impl Server {
         format!("coaps://{}/question", self.address)
     }
 
-    /// Waits for a confirmable request to `path`, of one segment, that carries `payload` and a token of `token_len`.
+    /// Waits for a confirmable request to `path`, which is one segment. The request must carry `payload`, and a token
+    /// of `token_len` bytes.
     pub(crate) fn request(&mut self, method: u8, path: &str, payload: &[u8], token_len: u8) -> Result<Request, String> {
         let mut text = vec![0xb0 | u8::try_from(path.len()).unwrap_or(0)];
         text.extend_from_slice(path.as_bytes());
@@ -139,7 +141,7 @@ impl Server {
         self.process.write(&[&[first, code, *id0, *id1], &token[..], &[0xff], payload].concat())
     }
 
-    /// One PUT of the command line, and the answer to it.
+    /// Sends one PUT with the command line, and answers it.
     fn exchange(&mut self, scene: &Scene, psk: &Psk, more: &[&str]) -> Check {
         let uri = self.uri();
         let asked = start_ask(scene, &[&["put", &uri, "a blink"], more].concat(), Some(psk))?;
@@ -152,7 +154,7 @@ impl Server {
         }
     }
 
-    /// OpenSSL's own description of the session that it printed.
+    /// Returns OpenSSL's description of the session, which `s_server` printed.
     pub(crate) fn session(&self, scene: &Scene) -> Result<String, String> {
         let printed = self.process.out.text();
         let (begin, end) = ("-----BEGIN SSL SESSION PARAMETERS-----", "-----END SSL SESSION PARAMETERS-----");
@@ -173,7 +175,7 @@ fn server_handshake(scene: &Scene) -> Check {
     holds(&server.process.out.text(), &["Secure Renegotiation IS supported"])
 }
 
-/// OpenSSL takes the last of several lists.
+/// Options that select a GCM suite. OpenSSL uses the last list of suites on its command line.
 const GCM: [&str; 2] = ["-cipher", "PSK-AES128-GCM-SHA256"];
 
 fn server_gcm(scene: &Scene) -> Check {
@@ -197,7 +199,8 @@ fn server_data(scene: &Scene, psk: &Psk) -> Check {
     holds(&server.session(scene)?, &["Extended master secret: yes"])
 }
 
-/// With `-msg`, each handshake message is printed with its type and its number in the handshake.
+/// Checks the cookie exchange. With `-msg`, OpenSSL prints each handshake message with its type and its number in the
+/// handshake.
 fn server_cookie(scene: &Scene) -> Check {
     let psk = Psk::usual();
     let mut server = Server::start(scene, &psk, &["-listen", "-msg"])?;
@@ -239,7 +242,7 @@ fn server_ipv6(scene: &Scene) -> Check {
     server.exchange(scene, &psk, &[])
 }
 
-/// Three requests of the library's client, answered while it waits.
+/// Checks three requests of the library's client. `s_server` answers each request while the client waits.
 fn server_several(scene: &Scene) -> Check {
     let psk = Psk::usual();
     let mut server = Server::start(scene, &psk, &["-listen"])?;
@@ -265,7 +268,7 @@ fn server_wrong_key(scene: &Scene) -> Check {
     names_identity_and_key(&asked.failure()?)
 }
 
-/// `s_server` compares identities and prints a warning, but continues with its only key.
+/// Checks an unknown identity. `s_server` compares identities and prints a warning, but continues with its only key.
 fn server_unknown_identity(scene: &Scene) -> Check {
     let mut server = Server::start(scene, &Psk::usual(), &["-listen"])?;
     server.exchange(scene, &Psk::with_identity("nobody"), &[])?;
@@ -274,7 +277,8 @@ fn server_unknown_identity(scene: &Scene) -> Check {
     Err(Trouble::Lacks(format!("s_server accepts every identity and only prints \"{warning}\"")))
 }
 
-/// A hint that is too long for one datagram of that size makes a ServerKeyExchange of two fragments.
+/// Checks a fragmented handshake message. The identity hint is too long for one datagram of this size, so the
+/// ServerKeyExchange has two fragments.
 fn server_fragments(scene: &Scene) -> Check {
     let psk = Psk::usual();
     let hint = "h".repeat(250);
@@ -288,8 +292,8 @@ fn server_fragments(scene: &Scene) -> Check {
     }
 }
 
-/// Our client sends datagrams of at most 64 bytes: its ClientHello takes two, and its ClientKeyExchange with the long
-/// identity takes more.
+/// Checks fragments from Tegmen's client, which sends datagrams of at most 64 bytes. Its ClientHello needs two
+/// datagrams, and its ClientKeyExchange with the long identity needs more.
 fn server_takes_fragments(scene: &Scene) -> Check {
     let psk = Psk::with_identity(&"i".repeat(100));
     // With -listen the server would refuse the first fragment: a server without state cannot reassemble fragments.
@@ -322,7 +326,8 @@ fn server_takes_fragments(scene: &Scene) -> Check {
     if short && lens.len() >= 4 { Ok(()) } else { Err(format!("records came with the lengths {lens:?}").into()) }
 }
 
-/// OpenSSL does not support record_size_limit, so it takes the max_fragment_length that the client also offers.
+/// Checks max_fragment_length. OpenSSL does not support record_size_limit, so it accepts the max_fragment_length that
+/// the client also offers.
 fn server_max_fragment_length(scene: &Scene) -> Check {
     let psk = Psk::usual();
     let server = Server::start(scene, &psk, &[])?;
@@ -330,8 +335,8 @@ fn server_max_fragment_length(scene: &Scene) -> Check {
     Server::start(scene, &psk, &[])?.exchange(scene, &psk, &["--record-size-limit", "4096"])
 }
 
-/// A server that lost its sessions cannot send an authenticated alert. The client reports that no response came, and a
-/// new session works.
+/// Checks a restart of the server, which cannot send an authenticated alert without its sessions. The client reports
+/// that no response came, and a new session works.
 fn server_restart(scene: &Scene) -> Check {
     let psk = Psk::usual();
     let mut server = Server::start(scene, &psk, &[])?;
@@ -361,7 +366,7 @@ fn server_restart(scene: &Scene) -> Check {
 
 pub(crate) struct Client {
     pub(crate) process: Process,
-    /// Bytes of its output that were read. Application data follows them.
+    /// Number of bytes of the client's output that were read. Application data follows them.
     read: usize,
 }
 
@@ -377,7 +382,7 @@ impl Client {
         command.args(["-psk", &psk.hex(), "-psk_identity", &psk.identity]).args(more);
     }
 
-    /// Waits for the session. Returns OpenSSL's description of it.
+    /// Waits until the session is established. Returns OpenSSL's description of the session.
     pub(crate) fn established(&mut self) -> Result<String, String> {
         let last = "    Extended master secret: ";
         let at = self.process.await_output(last, 0)?;
@@ -386,8 +391,8 @@ impl Client {
         Ok(self.process.out.text())
     }
 
-    /// Sends a message that gets no answer, and waits until the client has sent it: with `-msg` the client prints each
-    /// record. Otherwise the client could put this message and the next one into one record.
+    /// Sends a message that gets no answer, and waits until the client has sent it. With `-msg` the client prints each
+    /// record. Without the wait, the client could put this message and the next one into one record.
     fn send_alone(&mut self, message: &[u8]) -> Result<(), String> {
         let before = self.process.out.len();
         self.process.write(message)?;
@@ -412,7 +417,7 @@ impl Plaintext for Client {
     }
 }
 
-/// A session with the usual key, and one GET in it.
+/// Opens a session with the usual key, and sends one GET in it.
 fn client_get(scene: &Scene, served: &Served, more: &[&str]) -> Result<(Client, String), String> {
     let mut client = Client::start(scene, "127.0.0.1", served.port, &Psk::usual(), more)?;
     let session = client.established()?;
@@ -456,8 +461,8 @@ fn client_gcm(scene: &Scene) -> Check {
     holds(&session, &["Cipher is PSK-AES128-GCM-SHA256", "Extended master secret: yes"])
 }
 
-/// Turns off the extended master secret of OpenSSL. Its command line has no option for this, but its configuration file
-/// has one.
+/// Checks a client without the extended master secret. The command line of OpenSSL has no option for this, but its
+/// configuration file has one.
 fn client_without_extended_master_secret(scene: &Scene) -> Check {
     let served = Served::start(scene, &Psk::usual())?;
     let settings = "openssl_conf = all\n[all]\nssl_conf = ssl\n[ssl]\nsystem_default = tls\n\
@@ -535,7 +540,7 @@ fn client_ping(scene: &Scene) -> Check {
     Ok(client.get(b"\x44\x01\x77\x04abcd\xb1v", b"\x64\x45\x77\x04abcd", b"hello")?)
 }
 
-/// The peer gets only the alert decrypt_error. The log of the server names the cause.
+/// Checks a refused client. The client gets only the alert decrypt_error. The log of the server names the cause.
 fn client_refused(scene: &Scene, psk: &Psk, operator_reads: &str) -> Check {
     let served = Served::start(scene, &Psk::usual())?;
     let mut client = Client::start(scene, "127.0.0.1", served.port, psk, &[])?;
@@ -567,8 +572,8 @@ fn client_sees_no_difference(scene: &Scene) -> Check {
     }
 }
 
-/// A long server name makes a ClientHello that takes two datagrams of that size. Both hellos come in fragments, with
-/// the cookie in the first fragment.
+/// Checks fragmented ClientHellos. A long server name makes a ClientHello that needs two datagrams of this size. Both
+/// ClientHellos arrive in fragments, with the cookie in the first fragment.
 fn client_fragments(scene: &Scene) -> Check {
     let served = Served::start(scene, &Psk::usual())?;
     let name = ["n", "a", "m", "e"].map(|letter| letter.repeat(60)).join(".");
@@ -580,8 +585,8 @@ fn client_fragments(scene: &Scene) -> Check {
     }
 }
 
-/// The peer loses power and connects again from the same port: the new handshake replaces the old session (RFC 6347,
-/// section 4.2.8).
+/// Checks a client that loses power and connects again from the same port. The new handshake replaces the old session
+/// (RFC 6347, section 4.2.8).
 fn client_restart(scene: &Scene) -> Check {
     let served = Served::start(scene, &Psk::usual())?;
     let own = format!("127.0.0.1:{}", free_port()?);
@@ -591,8 +596,8 @@ fn client_restart(scene: &Scene) -> Check {
     Ok(())
 }
 
-/// After a restart, the server does not answer a request in the old session and accepts nothing of it. A new session
-/// works at once.
+/// Checks that the server, after a restart, does not answer a request in the old session and accepts no record of it. A
+/// new session works at once.
 fn client_outlives_server(scene: &Scene) -> Check {
     let mut served = Served::start(scene, &Psk::usual())?;
     let (mut client, _) = client_get(scene, &served, &[])?;
@@ -606,7 +611,7 @@ fn client_outlives_server(scene: &Scene) -> Check {
     }
 }
 
-/// The version, as OpenSSL prints it.
+/// Returns the version that OpenSSL prints.
 pub(crate) fn version() -> Option<String> {
     let output = Command::new(PROGRAM).arg("version").output().ok()?;
     String::from_utf8_lossy(&output.stdout).split_whitespace().nth(1).map(str::to_owned)

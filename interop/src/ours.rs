@@ -1,5 +1,5 @@
-//! Tegmen's side of a scenario: the server and the client of the command line, and the library's client where one
-//! session has to carry several requests.
+//! Tegmen's side of a scenario: the server and the client of the command line. The library's client is used if one
+//! session must carry several requests.
 
 use crate::cell::{Check, Scene, free_port};
 use crate::process::Process;
@@ -20,12 +20,12 @@ use tegmen_host::uri::Scheme;
 #[derive(Clone)]
 pub(crate) struct Psk {
     pub(crate) identity: String,
-    /// The pre-shared key. A key with a zero byte cannot be on a command line.
+    /// The pre-shared key. A key with a zero byte cannot be an argument of a command line.
     pub(crate) key: Vec<u8>,
 }
 
 impl Psk {
-    /// The identity and key of both sides, unless a scenario needs others.
+    /// Returns the identity and key that both sides have, unless a scenario needs others.
     pub(crate) fn usual() -> Self {
         Self { identity: "Client_identity".to_owned(), key: "secretPSK".into() }
     }
@@ -42,16 +42,16 @@ impl Psk {
         to_hex(&self.key)
     }
 
-    /// The key as a word of a command line.
+    /// Returns the key as an argument of a command line.
     pub(crate) fn word(&self) -> &OsStr {
         OsStr::from_bytes(&self.key)
     }
 }
 
-/// `tegmen serve` on one loopback address or both.
+/// `tegmen serve` on one loopback address, or on both (IPv4 and IPv6).
 pub(crate) struct Served {
     pub(crate) process: Process,
-    /// The port of coaps; the one after it is that of coap.
+    /// The port for coaps. The next port is for coap.
     pub(crate) port: u16,
 }
 
@@ -69,7 +69,7 @@ impl Served {
         Self::start_all(scene, psk, free_port()?, more)
     }
 
-    /// As [`Self::start_at`], with more options.
+    /// Starts the server as [`Self::start_at`] does, with more options.
     pub(crate) fn start_beside(scene: &Scene, psk: &Psk, port: u16, more: &[&str]) -> Result<Self, String> {
         Self::start_all(scene, psk, port, more)
     }
@@ -89,21 +89,21 @@ impl Served {
     }
 }
 
-/// `tegmen bridge` with a mote in QEMU behind it.
+/// `tegmen bridge`, connected to a mote in QEMU.
 pub(crate) struct Bridge {
     pub(crate) process: Process,
-    /// The port at which a mote that is a server is reachable.
+    /// The port at which peers reach a mote that is a server.
     pub(crate) port: u16,
 }
 
 impl Bridge {
-    /// A mote that is a server.
+    /// Starts a mote that is a server.
     pub(crate) fn to_server(scene: &Scene, image: &Path) -> Result<Self, String> {
         let port = free_port()?;
         Self::start(scene, image, port, &["--listen", &format!("127.0.0.1:{port}")])
     }
 
-    /// A mote that is a client of `peer`.
+    /// Starts a mote that is a client of `peer`.
     pub(crate) fn to_client(scene: &Scene, image: &Path, peer: SocketAddr) -> Result<Self, String> {
         Self::start(scene, image, 0, &["--peer", &format!("coaps://{peer}")])
     }
@@ -120,14 +120,14 @@ impl Bridge {
     }
 }
 
-/// Makes a file readable by its owner only.
+/// Lets only the owner of a file read it.
 pub(crate) fn restrict(file: &Path) -> Result<(), String> {
     use std::os::unix::fs::PermissionsExt as _;
     let owner_only = std::fs::Permissions::from_mode(0o600);
     std::fs::set_permissions(file, owner_only).map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// The response in the output of `tegmen get` and of commands like it.
+/// The response that `tegmen get` or a similar command printed.
 pub(crate) struct Answer {
     pub(crate) code: String,
     pub(crate) payload: String,
@@ -136,7 +136,7 @@ pub(crate) struct Answer {
     pub(crate) resumed: bool,
 }
 
-/// A request of the command line in progress.
+/// A running command that sends a request.
 pub(crate) struct Asked(Process);
 
 /// Starts `tegmen METHOD URI ...`, with `--identity` and `--key` if there is a `psk`.
@@ -144,7 +144,7 @@ pub(crate) fn start_ask(scene: &Scene, words: &[&str], psk: Option<&Psk>) -> Res
     start_ask_within(scene, words, psk, "4")
 }
 
-/// As [`start_ask`], with a limit in seconds for the handshake.
+/// Starts a request as [`start_ask`] does, with a limit in seconds for the handshake.
 pub(crate) fn start_ask_within(
     scene: &Scene,
     words: &[&str],
@@ -233,11 +233,11 @@ pub(crate) fn probe(scene: &Scene, server: SocketAddr, psk: &Psk, link: &str) ->
     }
 }
 
-/// A finding of `tegmen probe`.
+/// A finding of `tegmen probe` that the rows ignore.
 const NOT_RESUMED: &str = "it gave something to resume the session with, and did not take it";
 
-/// Checks that the server answers a limit of the size of records from `tegmen probe`: its extension `name` contains
-/// `expected`.
+/// Checks the answer of the server to a record size limit that `tegmen probe` offers. The server's extension `name`
+/// must contain `expected`.
 pub(crate) fn probe_record_size(scene: &Scene, server: SocketAddr, limit: &str, name: &str, expected: u64) -> Check {
     let (uri, psk) = (format!("coaps://{server}"), Psk::usual());
     let key = ["--identity", &psk.identity, "--key", &psk.hex(), "--json", "--timeout", "1"];
@@ -259,7 +259,7 @@ pub(crate) fn names_identity_and_key(failure: &str) -> Check {
     if both { Ok(()) } else { Err(format!("the error does not name both possibilities: {}", failure.trim()).into()) }
 }
 
-/// The library's client, with an event loop of its own.
+/// The library's client with its own event loop.
 pub(crate) struct Library {
     runtime: tokio::runtime::Runtime,
     session: Session,
@@ -301,7 +301,7 @@ impl Library {
         self.runtime.block_on(self.session.request(method, path).payload(payload).into_future())
     }
 
-    /// PUTs 0, 1 and 2 to `/question`, which must answer with A, B and C. Calls `before` before each request.
+    /// Sends PUTs of 0, 1 and 2 to `/question`, which must answer with A, B and C. Calls `before` before each request.
     pub(crate) fn ask_thrice(&self, before: impl Fn(u8)) -> Check {
         for number in 0..3u8 {
             before(number);

@@ -1,4 +1,5 @@
-//! Peers that are libraries: programs around them, which the run builds once and keeps under `target/interop-peers/`.
+//! Peers that are libraries. A run builds a program for each of them once, and keeps the program in
+//! `target/interop-peers/`.
 
 use crate::cell::Check;
 use std::ffi::OsString;
@@ -6,20 +7,22 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// A program that is built when the first row needs it, or ahead.
+/// A program that is built before the first row that needs it.
 pub(crate) struct Built {
     build: Box<dyn Fn() -> Result<Vec<OsString>, String> + Send + Sync>,
-    /// The command line that starts it.
+    /// The command line that starts the program.
     words: OnceLock<Result<Vec<OsString>, String>>,
 }
 
 impl Built {
-    /// `build` builds the program and returns the command line that starts it, or an error with the command to type.
+    /// Makes a program that `build` builds when it is needed. `build` returns the command line that starts the program,
+    /// or an error with the command to type.
     fn new(build: impl Fn() -> Result<Vec<OsString>, String> + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self { build: Box::new(build), words: OnceLock::new() })
     }
 
-    /// The command that starts it. The first call builds the program; calls during the build wait for it.
+    /// Returns the command that starts the program. The first call builds the program. Calls during the build wait for
+    /// its end.
     pub(crate) fn command(&self) -> Result<Command, String> {
         // One build at a time: builds in parallel would only slow each other down.
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -34,13 +37,13 @@ impl Built {
         Ok(command)
     }
 
-    /// Builds it, as the first step of a scenario.
+    /// Builds the program. This is the first step of a scenario.
     pub(crate) fn ready(&self) -> Check {
         Ok(self.command().map(drop)?)
     }
 }
 
-/// Checks that the program prints the version of the table if its argument is `version`.
+/// Checks that the program prints the version in the table if its argument is `version`.
 pub(crate) fn is_version(program: &Built, version: &str) -> Check {
     let output = program.command()?.arg("version").output().map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -62,14 +65,14 @@ impl Places {
         Self { target: target.to_owned() }
     }
 
-    /// Creates and returns the directory for files that are made for `peer`.
+    /// Creates the directory for the files that are built for `peer`. Returns its path.
     pub(crate) fn made(&self, peer: &str) -> Result<PathBuf, String> {
         let directory = self.target.join("interop-peers").join(peer);
         std::fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
         Ok(directory)
     }
 
-    /// A program of one C file of ours and of libraries that are installed.
+    /// Makes a program from one C file of this project and installed libraries.
     pub(crate) fn c_peer(
         &self,
         name: &'static str,
@@ -79,7 +82,7 @@ impl Places {
         self.c_program(name, source(&format!("{name}.c")), header, libraries)
     }
 
-    /// A program of one C file, and of libraries that are installed.
+    /// Makes a program from one C file and installed libraries.
     pub(crate) fn c_program(
         &self,
         name: &'static str,
@@ -99,8 +102,8 @@ impl Places {
         })
     }
 
-    /// A Java program of ours, with `Things.java`, which all of them have in common, and the libraries that the `pom.xml`
-    /// beside it names.
+    /// Makes a Java program from a file of this project, the common file `Things.java`, and the libraries that the
+    /// `pom.xml` in the same directory names.
     pub(crate) fn java_peer(&self, name: &'static str) -> Arc<Built> {
         let places = self.clone();
         Built::new(move || {
@@ -112,7 +115,7 @@ impl Places {
         })
     }
 
-    /// A Java program of one file, with the libraries that the `pom.xml` of the peer `name` names.
+    /// Makes a Java program from one file and the libraries that the `pom.xml` of the peer `name` names.
     pub(crate) fn java_example(&self, name: &'static str, file: PathBuf) -> Arc<Built> {
         let places = self.clone();
         Built::new(move || {
@@ -124,7 +127,8 @@ impl Places {
         })
     }
 
-    /// Fetches the libraries that the `pom.xml` of the peer `name` names, and compiles. Returns the words that start `class`.
+    /// Fetches the libraries that the `pom.xml` of the peer `name` names, and compiles the program. Returns the command
+    /// line that starts `class`.
     fn java_program(
         &self,
         name: &str,
@@ -151,12 +155,12 @@ impl Places {
         Ok(["java", "-XX:TieredStopAtLevel=1", "-cp", &path, class].map(OsString::from).to_vec())
     }
 
-    /// A Go program of ours, whose modules its go.sum names.
+    /// Makes a Go program from files of this project. Its `go.sum` names the modules.
     pub(crate) fn go_peer(&self, name: &'static str) -> Arc<Built> {
         self.go_program(name, name, ".")
     }
 
-    /// A Go program of this package, which the module in `folder` names.
+    /// Makes a Go program from the package `package`, which the Go module in `folder` requires.
     pub(crate) fn go_program(&self, folder: &'static str, name: &'static str, package: &'static str) -> Arc<Built> {
         let places = self.clone();
         Built::new(move || {
@@ -169,7 +173,7 @@ impl Places {
         })
     }
 
-    /// A Rust program of ours, in a workspace of its own.
+    /// Makes a Rust program from files of this project, in its own workspace.
     pub(crate) fn cargo_peer(
         &self,
         name: &'static str,
@@ -188,7 +192,8 @@ impl Places {
         })
     }
 
-    /// A Python program of ours and one package of the Python package index, in an environment of its own.
+    /// Makes a Python program from a file of this project and one package of the Python package index, in its own
+    /// virtual environment.
     pub(crate) fn python_peer(&self, file: &'static str, package: &'static str) -> Arc<Built> {
         let places = self.clone();
         Built::new(move || {
@@ -205,7 +210,7 @@ impl Places {
         })
     }
 
-    /// A peer of `bench/peers`, which speaks over a socket, too.
+    /// Makes a program of `bench/peers` that can also exchange datagrams over a socket.
     pub(crate) fn bench_peer(&self, name: &'static str, needs: &'static [(&'static str, &'static str)]) -> Arc<Built> {
         // The same directory as that of `bench/setup.sh`, so that nothing is built twice.
         let target = self.target.join("bench-peers");
@@ -225,18 +230,18 @@ impl Places {
     }
 }
 
-/// A file of `examples/agent`.
+/// Returns the path of a file of `examples/agent`.
 pub(crate) fn agent_example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/agent").join(name)
 }
 
-/// A file or folder of `interop/peers`.
+/// Returns the path of a file or folder of `interop/peers`.
 pub(crate) fn source(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(path)
 }
 
-/// Checks that all programs of `(program, package)` are installed. The error names the first that is missing, and the
-/// command that installs it. An absolute path in place of a program names a file.
+/// Checks that all programs of the pairs `(program, package)` are installed. The error names the first missing program,
+/// and the command that installs it. An absolute path in place of a program is the path of a file.
 pub(crate) fn tools(needs: &[(&str, &str)]) -> Result<(), String> {
     let there = |name: &str| match name {
         LIBCLANG => has_libclang(),
@@ -249,7 +254,7 @@ pub(crate) fn tools(needs: &[(&str, &str)]) -> Result<(), String> {
     }
 }
 
-/// A library that reads C headers for a build, in place of a program in [`tools`].
+/// The name that [`tools`] takes for a library that reads C headers during a build.
 pub(crate) const LIBCLANG: &str = "libclang";
 
 fn has_libclang() -> bool {
@@ -263,7 +268,7 @@ fn has_libclang() -> bool {
         || entries(lib).any(|entry| holds(entry.path()) || holds(entry.path().join("lib")))
 }
 
-/// True if `program` is in a directory of `PATH`.
+/// Returns true if `program` is in a directory of `PATH`.
 pub(crate) fn installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|directory| directory.join(program).is_file())

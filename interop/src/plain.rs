@@ -1,9 +1,10 @@
-//! Peers that are CoAP libraries, each behind a program of ours.
+//! Peers that are CoAP libraries. Each has a program of this project around it.
 //!
-//! `coap-server HOST PORT` prints `listening` and has `/v` (GET, PUT, POST appends, DELETE), `/slow`, `/count`, which
-//! can be observed, and `/big`, which returns and takes 5000 bytes. `coap-client METHOD URI [PAYLOAD]` prints one line
-//! for each response, `CODE PAYLOAD`; METHOD `observe` prints four, cancels the observation, prints `cancelled` and
-//! keeps running. `BIG` in place of a payload stands for those 5000 bytes.
+//! `coap-server HOST PORT` prints `listening`. It has `/v` (GET, PUT, DELETE, and POST, which appends), `/slow`,
+//! `/count`, which clients can observe, and `/big`, which returns and accepts 5000 bytes.
+//! `coap-client METHOD URI [PAYLOAD]` prints one line `CODE PAYLOAD` for each response. METHOD `observe` prints four
+//! responses, cancels the observation, prints `cancelled` and keeps running. In place of a payload, `BIG` means the
+//! same 5000 bytes.
 
 use crate::capture::Capture;
 use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, Trouble, free_port};
@@ -18,11 +19,11 @@ struct Peer {
     name: &'static str,
     version: &'static str,
     program: Arc<Built>,
-    /// True if it also takes an identity and a key, after the other arguments.
+    /// True if the program also accepts an identity and a key after the other arguments.
     secure: bool,
 }
 
-/// The cells of all these peers, and the programs that they need built.
+/// Returns the cells of all these peers, and the programs that must be built for them.
 pub(crate) fn all(aiocoap: &Arc<Built>, java: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let peers = [
         Peer { name: "aiocoap", version: "0.4.17", program: aiocoap.clone(), secure: false },
@@ -83,7 +84,7 @@ impl Peer {
         Ok((process, address))
     }
 
-    /// Runs its client. Returns the output.
+    /// Runs the peer's client. Returns its output.
     fn ask(&self, scene: &Scene, words: &[&str]) -> Result<String, String> {
         let mut command = self.program.command()?;
         command.arg("coap-client").args(words);
@@ -133,8 +134,8 @@ fn server_methods(scene: &Scene, peer: &Peer, host: IpAddr) -> Check {
     is(scene, &["get", &uri], "2.05", "another")
 }
 
-/// Checks that the server sent an empty acknowledgement and a confirmable response of this code with a Message ID of
-/// its own, and that the client acknowledged the response.
+/// Checks that the server sent an empty acknowledgement, and then a confirmable response with this code and another
+/// Message ID. The client must have acknowledged the response.
 pub(crate) fn separate(capture: &Capture, code: Code) -> Check {
     let datagrams = capture.datagrams();
     let seen = |to_server: bool, begin: &[u8], len: usize| {
@@ -165,7 +166,7 @@ fn server_separate(scene: &Scene, peer: &Peer) -> Check {
     separate(&capture, Code::CONTENT)
 }
 
-/// Type 1 in both directions (RFC 7252, section 3).
+/// Checks that messages of type 1 (Non-confirmable) passed in both directions (RFC 7252, section 3).
 fn both_non(capture: &Capture) -> Check {
     let datagrams = capture.datagrams();
     let non = datagrams.iter().all(|datagram| datagram.bytes.first().is_some_and(|first| first & 0xf0 == 0x50));
@@ -186,7 +187,8 @@ fn server_well_known_core(scene: &Scene, peer: &Peer) -> Check {
     if complete { Ok(()) } else { Err(format!("its links are {:?}", answer.payload).into()) }
 }
 
-/// The peer counts twice a second. After the fourth representation it must receive the end of the observation.
+/// Checks an observation. The peer counts twice a second. After the fourth representation it must receive the end of
+/// the observation.
 fn server_observe(scene: &Scene, peer: &Peer) -> Check {
     let (server, address) = peer.serve(scene, LOOPBACK)?;
     observe_counting(scene, &format!("coap://{address}/count"), &[])?;
@@ -194,7 +196,7 @@ fn server_observe(scene: &Scene, peer: &Peer) -> Check {
     Ok(())
 }
 
-/// The 5000 bytes for which the programs of the peers write `BIG`.
+/// Returns the 5000 bytes that the programs of the peers call `BIG`.
 pub(crate) fn big() -> String {
     "0123456789abcdef".chars().cycle().take(5000).collect()
 }
@@ -266,7 +268,8 @@ fn client_well_known_core(scene: &Scene, peer: &Peer) -> Check {
     if printed.contains("</v>;rt=\"value\"") { Ok(()) } else { Err(format!("the client printed {printed:?}").into()) }
 }
 
-/// The value is written while it is observed. A client that cancelled the observation receives no later value.
+/// Checks an observation. The value is written while the client observes it. A client that cancelled the observation
+/// receives no later value.
 fn client_observe(scene: &Scene, peer: &Peer) -> Check {
     let served = Served::start(scene, &Psk::usual())?;
     let capture = Capture::start((LOOPBACK, served.port + 1).into())?;

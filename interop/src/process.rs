@@ -1,4 +1,4 @@
-//! Runs programs: starts and ends them, reads their output and writes to their input.
+//! Starts and ends programs, reads their output and writes to their input.
 
 use std::fs;
 use std::io::{Read, Write as _};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A running program. Dropping it ends the program and writes its output to the log directory.
+/// A running program. When this value is dropped, the program ends and its output is written to the log directory.
 pub(crate) struct Process {
     name: String,
     child: Child,
@@ -22,8 +22,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `command`. No function waits for it after `deadline`. `log` is the path of its logs without the
-    /// extension.
+    /// Starts `command`. No method waits for the program after `deadline`. `log` is the path of the log files without
+    /// the extension.
     pub(crate) fn start(mut command: Command, log: PathBuf, deadline: Instant) -> Result<Self, String> {
         let name = command.get_program().to_string_lossy().into_owned();
         let name = name.rsplit('/').next().unwrap_or_default().to_owned();
@@ -56,19 +56,19 @@ impl Process {
         })
     }
 
-    /// Its process id.
+    /// Returns the id of the process.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Writes to its standard input.
+    /// Writes to the standard input of the program.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
         let stdin = self.stdin.as_mut().ok_or_else(|| format!("{} takes no more input", self.name))?;
         let written = stdin.write_all(bytes).and_then(|()| stdin.flush());
         written.map_err(|error| format!("{} does not read its input: {error}", self.name))
     }
 
-    /// Closes its standard input. Many programs end then.
+    /// Closes the standard input of the program. Many programs end after that.
     pub(crate) fn close_input(&mut self) {
         self.stdin = None;
     }
@@ -88,7 +88,7 @@ impl Process {
         }
     }
 
-    /// Ends the program as a power failure would: it cannot send close_notify.
+    /// Kills the program, so that it cannot send close_notify. This simulates a power failure.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -170,17 +170,17 @@ impl Printed {
         }
     }
 
-    /// All of it.
+    /// Returns the whole output.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         self.lock().bytes.clone()
     }
 
-    /// All of it, as text.
+    /// Returns the whole output as text.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes()).into_owned()
     }
 
-    /// Bytes so far.
+    /// Returns the number of bytes of the output so far.
     pub(crate) fn len(&self) -> usize {
         self.lock().bytes.len()
     }

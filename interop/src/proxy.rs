@@ -1,4 +1,4 @@
-//! Proxies: clients of others at ours, and our client at those of aiocoap and Californium.
+//! Proxies: third-party clients use Tegmen's proxy, and Tegmen's client uses the proxies of aiocoap and Californium.
 
 mod deterministic;
 
@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tegmen::coap::OptionNumber;
 
-/// The rows, and the program that is to be built for them alone.
+/// Returns the rows, and the program that must be built for these rows alone.
 pub(crate) fn all(places: &Places, aiocoap: &Arc<Built>, java: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let theirs = places.java_example("californium-proxy", peers::source("californium-proxy/Proxy.java"));
     let mut cells = cells(aiocoap, java);
@@ -71,7 +71,7 @@ fn cells(aiocoap: &Arc<Built>, java: &Arc<Built>) -> Vec<Cell> {
     cells
 }
 
-/// Our proxy, and the relay to the origin behind it.
+/// Tegmen's proxy, and the relay between the proxy and the origin.
 pub(crate) struct Proxied {
     _served: Served,
     port: u16,
@@ -80,12 +80,12 @@ pub(crate) struct Proxied {
 }
 
 impl Proxied {
-    /// Behind the proxy is the origin at an address.
+    /// Starts a proxy for the origin at `address`.
     fn before(scene: &Scene, address: SocketAddr) -> Result<Self, String> {
         Self::with(scene, address, &[])
     }
 
-    /// As [`Self::before`], with more options.
+    /// Starts a proxy as [`Self::before`] does, with more options.
     pub(crate) fn with(scene: &Scene, address: SocketAddr, more: &[&str]) -> Result<Self, String> {
         let origin = Capture::start(address)?;
         let options = [&["--proxy-to", "coap://127.0.0.1:*"], more].concat();
@@ -97,12 +97,12 @@ impl Proxied {
         format!("coap://127.0.0.1:{}", self.port + 1)
     }
 
-    /// The URI of a resource of the origin.
+    /// Returns the URI of a resource of the origin.
     pub(crate) fn uri(&self, path: &str) -> String {
         format!("coap://127.0.0.1:{}/{path}", self.origin.port)
     }
 
-    /// The URI of a resource of the origin, past the proxy and the relay.
+    /// Returns the URI of a resource of the origin without the proxy and the relay.
     fn direct(&self, path: &str) -> String {
         format!("coap://{}/{path}", self.address)
     }
@@ -112,7 +112,7 @@ impl Proxied {
     }
 }
 
-/// Number of requests that arrived at the origin.
+/// Returns the number of requests that arrived at the origin.
 fn requests(origin: &Capture) -> usize {
     let is_request =
         |datagram: &crate::capture::Datagram| datagram.bytes.get(1).is_some_and(|code| (1..=7).contains(code));
@@ -126,7 +126,7 @@ fn came(origin: &Capture, expected: usize) -> Check {
     }
 }
 
-/// A server of aiocoap.
+/// Starts a server of aiocoap.
 pub(crate) fn origin(scene: &Scene, peer: &Built) -> Result<(Process, SocketAddr), String> {
     let address = SocketAddr::new(LOOPBACK, free_port()?);
     let mut command = peer.command()?;
@@ -136,7 +136,7 @@ pub(crate) fn origin(scene: &Scene, peer: &Built) -> Result<(Process, SocketAddr
     Ok((process, address))
 }
 
-/// Checks the output of a client that asks our proxy in clear.
+/// Checks the output of a client that sends an unprotected request to Tegmen's proxy.
 fn asks(scene: &Scene, peer: &Built, proxied: &Proxied, words: &[&str], expected: &str) -> Check {
     asks_at(scene, peer, &proxied.plain(), words, expected)
 }
@@ -236,7 +236,7 @@ fn aiocoap_observes(scene: &Scene, peer: &Built) -> Check {
     }
 }
 
-/// A server of aiocoap with OSCORE, behind our proxy.
+/// Starts a server of aiocoap with OSCORE, and Tegmen's proxy in front of it.
 fn behind_with_oscore(scene: &Scene, peer: &Built) -> Result<(Process, Proxied), Trouble> {
     objects::ends(scene, "aiocoap", &[])?;
     let address = SocketAddr::new(LOOPBACK, free_port()?);
@@ -247,7 +247,7 @@ fn behind_with_oscore(scene: &Scene, peer: &Built) -> Result<(Process, Proxied),
     Ok((server, Proxied::before(scene, address)?))
 }
 
-/// Checks that each message with a code at the origin has an OSCORE option.
+/// Checks that each message at the origin, except an Empty message, has an OSCORE option.
 fn is_protected(origin: &Capture) -> Check {
     let is_protected = |datagram: &crate::capture::Datagram| {
         let message = tegmen::coap::MessageRef::parse(&datagram.bytes);
@@ -261,7 +261,8 @@ fn is_protected(origin: &Capture) -> Check {
     }
 }
 
-/// The origin is ours; it is written past the proxy.
+/// Checks an observation of aiocoap with OSCORE. The origin is a Tegmen server, whose value is written without the
+/// proxy.
 fn aiocoap_observes_with_oscore(scene: &Scene, peer: &Built) -> Check {
     objects::ends(scene, "aiocoap", &[])?;
     let port = free_port()?;
@@ -276,7 +277,8 @@ fn aiocoap_observes_with_oscore(scene: &Scene, peer: &Built) -> Check {
     is_protected(&proxied.origin)
 }
 
-/// The client, which these words start, observes a resource of our server at this port while it is written.
+/// Starts a client with the arguments `words`. Checks that it observes a resource of Tegmen's server at `port` while
+/// the resource is written.
 fn observes_writes(scene: &Scene, peer: &Built, port: u16, words: &[&str]) -> Check {
     let mut command = peer.command()?;
     command.args(words);
@@ -289,7 +291,7 @@ fn observes_writes(scene: &Scene, peer: &Built, port: u16, words: &[&str]) -> Ch
     Ok(())
 }
 
-/// The proxy is a reverse one, and Uri-Host, which OSCORE leaves outside, chooses the origin.
+/// Checks an observation through a reverse proxy. Uri-Host, which OSCORE does not encrypt, selects the origin.
 fn aiocoap_observes_a_virtual_host(scene: &Scene, peer: &Built) -> Check {
     objects::ends(scene, "aiocoap", &[])?;
     let port = free_port()?;
@@ -302,7 +304,8 @@ fn aiocoap_observes_a_virtual_host(scene: &Scene, peer: &Built) -> Check {
     is_protected(&origin)
 }
 
-/// The server of aiocoap counts, and has to learn that our client cancels.
+/// Checks that Tegmen's client observes a counter of aiocoap's server, and that the server receives the end of the
+/// observation.
 fn observe_with_oscore(scene: &Scene, peer: &Built) -> Check {
     let (server, proxied) = behind_with_oscore(scene, peer)?;
     observe_counting(scene, &proxied.uri("count"), &["--proxy", &proxied.plain(), "--oscore", OURS])?;
@@ -310,7 +313,8 @@ fn observe_with_oscore(scene: &Scene, peer: &Built) -> Check {
     is_protected(&proxied.origin)
 }
 
-/// Our client asks a server of aiocoap, under OSCORE, and our proxy between them knows nothing of it.
+/// Checks requests with OSCORE from Tegmen's client to aiocoap's server. Tegmen's proxy between them cannot read the
+/// content.
 fn oscore_through_ours(scene: &Scene, peer: &Built) -> Check {
     let (_server, proxied) = behind_with_oscore(scene, peer)?;
     let proxy = proxied.plain();
@@ -325,7 +329,8 @@ fn oscore_through_ours(scene: &Scene, peer: &Built) -> Check {
     is_protected(&proxied.origin)
 }
 
-/// Our client asks a server through a proxy of aiocoap. That fails where it is to observe: it asserts that "Remote has no netloc set".
+/// Checks requests of Tegmen's client through the forward proxy of aiocoap. No row observes through this proxy, because
+/// it then fails with the assertion "Remote has no netloc set".
 fn through_that_of_aiocoap(scene: &Scene, peer: &Built) -> Check {
     let address = SocketAddr::new(LOOPBACK, free_port()?);
     let mut command = peer.command()?;
@@ -340,7 +345,8 @@ fn through_that_of_aiocoap(scene: &Scene, peer: &Built) -> Check {
     is(scene, &["get", &uri("v"), "--proxy", &proxy], "2.05", "new")
 }
 
-/// Our client asks a server of ours through the reverse proxy of Californium, which stores the response.
+/// Checks requests of Tegmen's client to a Tegmen server through the reverse proxy of Californium, which stores the
+/// response.
 fn through_that_of_californium(scene: &Scene, peer: &Built) -> Check {
     let (_origin, address) = serve(scene, &[])?;
     let origin = Capture::start(address)?;
@@ -357,7 +363,8 @@ fn through_that_of_californium(scene: &Scene, peer: &Built) -> Check {
     is(scene, &["get", &uri], "2.05", "new")
 }
 
-/// Runs libcoap's client through our proxy. Returns the code and the payload of each response that it logs.
+/// Runs libcoap's client through Tegmen's proxy. Returns the code and the payload of each response that the client
+/// logs.
 fn libcoap(scene: &Scene, build: Build, proxied: &Proxied, words: &[&str]) -> Result<Vec<String>, String> {
     let secure = format!("coaps://127.0.0.1:{}", proxied.port);
     let psk = Psk::usual();
@@ -381,13 +388,13 @@ fn libcoap_expects(scene: &Scene, build: Build, proxied: &Proxied, words: &[&str
     }
 }
 
-/// A server of ours behind our proxy.
+/// Starts a Tegmen server, and Tegmen's proxy in front of it.
 fn behind(scene: &Scene, more: &[&str]) -> Result<(Process, Proxied), String> {
     let (process, address) = serve(scene, more)?;
     Ok((process, Proxied::before(scene, address)?))
 }
 
-/// A server of ours, in clear.
+/// Starts a Tegmen server without protection.
 fn serve(scene: &Scene, more: &[&str]) -> Result<(Process, SocketAddr), String> {
     let port = free_port()?;
     let plain = port.to_string();
@@ -441,7 +448,7 @@ fn libcoap_observes(scene: &Scene, build: Build) -> Check {
     })
 }
 
-/// Client and server are libcoap's.
+/// Checks requests of libcoap's client to libcoap's server through Tegmen's proxy.
 fn libcoap_both(scene: &Scene, build: Build) -> Check {
     let server = libcoap::Server::start(scene, Build::NoTls)?;
     let proxied = Proxied::before(scene, server.address)?;

@@ -1,4 +1,4 @@
-//! Our side of rows with public keys: certificates of a CA of `tegmen ca`, or raw public keys.
+//! Tegmen's side of rows with public keys: certificates of a CA that `tegmen ca` creates, or raw public keys.
 
 use crate::capture::{Capture, Datagram};
 use crate::cell::{Check, LOOPBACK, Scene, Trouble, holds};
@@ -8,7 +8,7 @@ use crate::process::Process;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// A cipher suite, as the registry and as `--suites` call it.
+/// A cipher suite, with its registered name and its name for `--suites`.
 #[derive(Clone, Copy)]
 pub(crate) struct Suite {
     pub(crate) name: &'static str,
@@ -24,7 +24,7 @@ pub(crate) const ECDSA_GCM: Suite =
 pub(crate) const RSA_GCM: Suite =
     Suite { name: "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", ours: "ecdhe-rsa-gcm", rsa: true };
 
-/// With certificates at both ends, by the scenario.
+/// The suites of scenarios with certificates at both ends.
 pub(crate) const MUTUAL: [(&str, Suite); 3] =
     [("mutual ECDSA, CCM_8", ECDSA_CCM_8), ("mutual ECDSA, GCM", ECDSA_GCM), ("mutual RSA, GCM", RSA_GCM)];
 pub(crate) const RAW: &str = "raw public keys";
@@ -34,7 +34,7 @@ pub(crate) const RAW: &str = "raw public keys";
 pub(crate) struct EcdhePsk {
     pub(crate) scenario: &'static str,
     pub(crate) suite: Suite,
-    /// Two spellings of the name of the cipher.
+    /// Two spellings of the cipher in the names of suites.
     marks: [&'static str; 2],
 }
 
@@ -49,10 +49,11 @@ pub(crate) const ECDHE_PSK_CHACHA20: EcdhePsk = EcdhePsk {
     marks: ["CHACHA20", "ChaCha20"],
 };
 
-/// With a pre-shared key alone, for peers that have nothing better.
+/// A suite with a pre-shared key alone, for peers that support no better suite.
 pub(crate) const PSK_CBC: Suite = Suite { name: "TLS_PSK_WITH_AES_128_CBC_SHA256", ours: "psk-cbc", rsa: false };
 
-/// With a secret that is encrypted to the RSA key of the server, for peers that have nothing better; certificates at both ends.
+/// A suite for peers that support no better suite. The client encrypts the premaster secret with the RSA key of the
+/// server. Both ends have certificates.
 pub(crate) const RSA_CBC: Suite = Suite { name: "TLS_RSA_WITH_AES_128_CBC_SHA", ours: "rsa-cbc", rsa: true };
 
 /// Order of encryption and MAC in records of [`PSK_CBC`] and [`RSA_CBC`].
@@ -70,7 +71,7 @@ impl Cbc {
         }
     }
 
-    /// The row of [`RSA_CBC`].
+    /// Returns the scenario of [`RSA_CBC`].
     pub(crate) const fn rsa_scenario(self) -> &'static str {
         match self {
             Self::EncryptThenMac => "mutual RSA key exchange, CBC, encrypt-then-MAC",
@@ -87,11 +88,11 @@ impl Cbc {
 /// Options of `tegmen get` for its certificate and for the CA that it trusts.
 pub(crate) const AS_DEVICE: [&str; 6] =
     ["--ca", "ca/ca.pem", "--cert", "ca/device1.pem", "--cert-key", "ca/device1.key"];
-/// The same options of `tegmen serve`.
+/// Options of `tegmen serve` for its certificate and for the CA of its clients.
 pub(crate) const AS_SERVER: [&str; 6] =
     ["--cert", "ca/server.pem", "--cert-key", "ca/server.key", "--client-ca", "ca/ca.pem"];
 
-/// A CA in `ca`, with a server and a client.
+/// Creates a CA in `ca`, with certificates of a server and of a client.
 pub(crate) fn certificates(scene: &Scene, rsa: bool) -> Check {
     tegmen(scene, &["ca", "init", "ca", "--name", "Works CA"])?;
     let key: &[&str] = if rsa { &["--rsa"] } else { &[] };
@@ -111,15 +112,15 @@ fn ends_well(mut process: Process) -> Check {
     }
 }
 
-/// The digests by which `tegmen` identifies raw public keys.
+/// The digests with which `tegmen` identifies raw public keys.
 pub(crate) struct RawKeys {
     server: String,
     device: String,
 }
 
 impl RawKeys {
-    /// Creates the keys of [`certificates`], and exports them in the other forms that peers read: `server.pub` in PEM,
-    /// `server.key.der` and `server.pub.der`; and the same of `device1`.
+    /// Creates the keys of [`certificates`], and exports them in the other forms that peers read. For `server` these
+    /// are `server.pub` in PEM, `server.key.der` and `server.pub.der`. `device1` has files of the same forms.
     pub(crate) fn new(scene: &Scene) -> Result<Self, Trouble> {
         certificates(scene, false)?;
         let exported = |name: &str| -> Result<String, Trouble> {
@@ -142,12 +143,12 @@ impl RawKeys {
         Ok(Self { server: exported("server")?, device: exported("device1")? })
     }
 
-    /// Options of `tegmen get` for its key and for the server key that it trusts.
+    /// Returns the options of `tegmen get` for its own key and for the server key that it trusts.
     pub(crate) fn device(&self) -> [&str; 4] {
         ["--cert-key", "ca/device1.key", "--server-key", &self.server]
     }
 
-    /// `tegmen serve` with its key, for the one device.
+    /// Starts `tegmen serve` with its key. It accepts only the key of the device.
     pub(crate) fn serve(&self, scene: &Scene) -> Result<Served, String> {
         let named = format!("{}=device1", self.device);
         Served::start_with(scene, &Psk::usual(), &["--cert-key", "ca/server.key", "--client-key", &named])
@@ -156,8 +157,8 @@ impl RawKeys {
 
 // --- peers without raw public keys ---
 
-/// Reports that a server does not support raw public keys: its ServerHello does not name a type of certificate, which
-/// means X.509. Our client, which offered only a raw public key, ends the handshake.
+/// Reports that a server does not support raw public keys: its ServerHello does not name a certificate type, which
+/// means X.509. Tegmen's client, which offered only a raw public key, ends the handshake.
 pub(crate) fn server_lacks_raw(scene: &Scene, keys: &RawKeys, server: SocketAddr) -> Check {
     let relay = Capture::start(server)?;
     let uri = format!("coaps://127.0.0.1:{}/question", relay.port);
@@ -166,8 +167,8 @@ pub(crate) fn server_lacks_raw(scene: &Scene, keys: &RawKeys, server: SocketAddr
     relay.lacks(Hello::Server, CERTIFICATE_TYPE)
 }
 
-/// Reports that a client does not support raw public keys: its ClientHello does not name types of certificates, which
-/// means X.509. Our server, which has only a raw public key, refuses it.
+/// Reports that a client does not support raw public keys: its ClientHello does not name certificate types, which means
+/// X.509. Tegmen's server, which has only a raw public key, refuses the handshake.
 pub(crate) fn client_lacks_raw(
     scene: &Scene,
     keys: &RawKeys,
@@ -186,7 +187,7 @@ pub(crate) fn client_lacks_raw(
     relay.lacks(Hello::Client, CERTIFICATE_TYPE)
 }
 
-/// Reports that a list of suites has none of this kind, under any name.
+/// Reports that a list of suites contains no suite of the kind `of`, under any name.
 pub(crate) fn lacks_suite(list: &str, of: EcdhePsk, command: &str) -> Check {
     let names = list.split(|c: char| c.is_whitespace() || c == ':').filter(|name| !name.is_empty());
     let near: Vec<&str> = names.filter(|name| name.contains("ECDHE") && name.contains("PSK")).collect();
@@ -200,7 +201,7 @@ pub(crate) fn lacks_suite(list: &str, of: EcdhePsk, command: &str) -> Check {
     }
 }
 
-/// Reports that a list of suites has others, but not [`RSA_CBC`].
+/// Reports that a list of suites contains other suites, but not [`RSA_CBC`].
 pub(crate) fn lacks_rsa_cbc(list: &str, command: &str) -> Check {
     let names: Vec<&str> =
         list.split(|c: char| c.is_whitespace() || c == ':').filter(|name| !name.is_empty()).collect();
@@ -215,7 +216,7 @@ pub(crate) fn lacks_rsa_cbc(list: &str, command: &str) -> Check {
     }
 }
 
-/// RFC 7250, section 3.
+/// The extension for the type of the server's certificate (RFC 7250, section 3).
 const CERTIFICATE_TYPE: (&str, u16) = ("server_certificate_type", 20);
-/// A fatal alert.
+/// The fatal alert unsupported_certificate: its level and its description.
 const UNSUPPORTED_CERTIFICATE: [u8; 2] = [2, 43];

@@ -1,9 +1,9 @@
-//! Sessions that resume an earlier one without a key exchange: with a ticket (RFC 5077), or by the session id of the
-//! earlier one (RFC 5246, section 7.3).
+//! Sessions that resume an earlier session without a key exchange: with a ticket (RFC 5077), or with the session id of
+//! the earlier session (RFC 5246, section 7.3).
 //!
-//! A relay sees both sessions: the first with a key exchange, the second without, and the ticket or session id that the
-//! client shows. Both ends must also report that the second session is resumed, and each session must carry a request
-//! and its response.
+//! A relay records both sessions. The first session has a key exchange, the second has none, and the client sends the
+//! ticket or the session id of the first session. Both ends must also report that the second session is resumed, and
+//! each session must carry a request and its response.
 
 use crate::capture::{Capture, Datagram};
 use crate::cell::{Check, LOOPBACK, Scene, Trouble};
@@ -21,7 +21,7 @@ pub(crate) enum By {
 impl By {
     pub(crate) const ALL: [Self; 2] = [Self::Ticket, Self::Id];
 
-    /// The scenario.
+    /// Returns the scenario.
     pub(crate) fn row(self) -> &'static str {
         match self {
             Self::Ticket => "resumption with a ticket",
@@ -29,12 +29,12 @@ impl By {
         }
     }
 
-    /// The scenario, for a peer that plays it with several key exchanges.
+    /// Returns the scenario for a peer that plays it with several key exchanges.
     pub(crate) fn row_of(self, exchange: &str) -> String {
         format!("{}, {exchange}", self.row())
     }
 
-    /// The argument for programs of ours.
+    /// Returns the argument for the programs of the peers.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Ticket => "ticket",
@@ -43,11 +43,11 @@ impl By {
     }
 }
 
-/// The extension in which clients show and request tickets.
+/// The extension in which clients send and request tickets.
 pub(crate) const SESSION_TICKET: (&str, u16) = ("session_ticket", 35);
 
 /// Runs `tegmen put` of `a blink` to the server at `address` twice, with the credentials of `words` and `psk`. `part`
-/// plays the server in the session of that number.
+/// plays the server in each session. Its argument is the number of the session.
 pub(crate) fn server(
     scene: &Scene,
     by: By,
@@ -71,8 +71,8 @@ pub(crate) fn server(
     resumed(&relay, by)
 }
 
-/// Runs a client of the peer at `served` twice. `part` opens the session of that number, gets a value in it, and checks
-/// that the peer reports the second one as resumed.
+/// Runs a client of the peer at `served` twice. `part` opens a session, gets a value in it, and checks that the peer
+/// reports the second session as resumed. Its arguments are the number of the session and the address.
 pub(crate) fn client(served: &Served, by: By, mut part: impl FnMut(u8, SocketAddr) -> Result<(), String>) -> Check {
     let relay = Capture::start((LOOPBACK, served.port).into())?;
     for number in 0..2 {
@@ -81,7 +81,8 @@ pub(crate) fn client(served: &Served, by: By, mut part: impl FnMut(u8, SocketAdd
     came_back(served, &relay, by)
 }
 
-/// Checks that `tegmen serve` also reports the second session as resumed, and that the datagrams show it.
+/// Checks that `tegmen serve` also reports the second session as resumed, and that the datagrams confirm the
+/// resumption.
 pub(crate) fn came_back(served: &Served, relay: &Capture, by: By) -> Check {
     let back = served.process.await_output(BACK, 0)?;
     if served
@@ -96,15 +97,15 @@ pub(crate) fn came_back(served: &Served, relay: &Capture, by: By) -> Check {
     resumed(relay, by)
 }
 
-/// Text that `tegmen serve` prints for a session that is resumed.
+/// The text that `tegmen serve` prints for a resumed session.
 const BACK: &str = " (resumed)";
 
-/// Checks that the second session that passed has no key exchange, and that the client resumed it by `by`.
+/// Checks that the second session has no key exchange, and that the client resumed it by `by`.
 pub(crate) fn resumed(relay: &Capture, by: By) -> Check {
     resumed_in(&relay.datagrams(), by)
 }
 
-/// As [`resumed`], for the datagrams of both sessions.
+/// Checks the same as [`resumed`], in a list of the datagrams of both sessions.
 pub(crate) fn resumed_in(datagrams: &[Datagram], by: By) -> Check {
     let read =
         |datagrams: &[Datagram], hello| datagrams.iter().find_map(|datagram| hello::read(&datagram.bytes, hello));
@@ -137,8 +138,8 @@ pub(crate) fn resumed_in(datagrams: &[Datagram], by: By) -> Check {
 /// The type of a ClientKeyExchange in [`hello::messages`].
 const CLIENT_KEY_EXCHANGE: u8 = 16;
 
-/// Reports that a client cannot resume a session. `part` opens a session and gets a value in it. `source` is the
-/// evidence in the source of the client that it does not use the session id of the server.
+/// Reports that a client cannot resume a session. `part` opens a session and gets a value in it. `source` is evidence
+/// from the source code of the client that it does not use the session id of the server.
 pub(crate) fn client_lacks(
     scene: &Scene,
     by: By,
@@ -159,8 +160,8 @@ pub(crate) fn client_lacks(
     }
 }
 
-/// Reports that our client cannot resume a session with a server. `part` plays the server, and answers the request. Our
-/// client requests a ticket, and takes a session id.
+/// Reports that Tegmen's client cannot resume a session with a server. `part` plays the server, and answers the
+/// request. Tegmen's client requests a ticket, and accepts a session id.
 pub(crate) fn server_lacks(
     scene: &Scene,
     by: By,

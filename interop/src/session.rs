@@ -1,15 +1,15 @@
-//! A DTLS peer in either role, and its end of a session.
+//! The interface of a DTLS peer in either role, and of its end of a session.
 
 use crate::cell::{Check, Scene};
 use crate::ours::Psk;
 use std::net::SocketAddr;
 
-/// Application data at the peer's end of a session.
+/// The peer's end of a session, which sends and receives application data.
 pub(crate) trait Plaintext {
-    /// Sends `message` in a record of its own.
+    /// Sends `message` in one record, without other messages.
     fn send(&mut self, message: &[u8]) -> Result<(), String>;
 
-    /// Waits for a message of `len` bytes and `tail`. Returns those bytes.
+    /// Waits for a message that consists of `len` bytes and `tail`. Returns the first `len` bytes.
     fn head(&mut self, len: usize, tail: &[u8]) -> Result<Vec<u8>, String>;
 
     /// Ends the session, with a close_notify if the peer sends one.
@@ -20,7 +20,8 @@ pub(crate) trait Plaintext {
         self.head(0, message).map(drop)
     }
 
-    /// Sends a GET of a value of `tegmen serve` and waits for its content: `header` with the token, an ETag, `payload`.
+    /// Sends a GET for a value of `tegmen serve` and waits for the response: `header` with the token, an ETag, and
+    /// `payload`.
     fn get(&mut self, request: &[u8], header: &[u8], payload: &[u8]) -> Result<(), String> {
         const ETAG_LEN: usize = 5;
         self.send(request)?;
@@ -45,22 +46,22 @@ pub(crate) trait Plaintext {
 
 /// A DTLS peer in the role of a client.
 pub(crate) trait DtlsClient: Send + Sync + 'static {
-    /// Builds it, if it has to be built.
+    /// Builds the peer's program, if it has to be built.
     fn prepare(&self) -> Check {
         Ok(())
     }
 
-    /// Fails if the peer cannot hold a key and an identity of this length.
+    /// Fails if the peer does not support a key and an identity of this length.
     fn takes(&self, _: &Psk) -> Check {
         Ok(())
     }
 
-    /// True if the peer supports connection ids (RFC 9146); more rows test these then.
+    /// Returns true if the peer supports connection ids (RFC 9146), which adds rows for them.
     fn knows_connection_id(&self) -> bool {
         false
     }
 
-    /// Opens a session to `tegmen serve`. The session is established when this function returns.
+    /// Opens a session to `tegmen serve`. Returns when the session is established.
     fn connect(&self, scene: &Scene, server: SocketAddr, psk: &Psk) -> Result<Box<dyn Plaintext>, String>;
 
     /// Tries to open a session. The peer must report the alert decrypt_error.
@@ -69,12 +70,12 @@ pub(crate) trait DtlsClient: Send + Sync + 'static {
 
 /// A DTLS peer in the role of a server.
 pub(crate) trait DtlsServer: Send + Sync + 'static {
-    /// Builds it, if it has to be built.
+    /// Builds the peer's program, if it has to be built.
     fn prepare(&self) -> Check {
         Ok(())
     }
 
-    /// Fails if the peer cannot hold a key and an identity of this length.
+    /// Fails if the peer does not support a key and an identity of this length.
     fn takes(&self, _: &Psk) -> Check {
         Ok(())
     }
@@ -84,17 +85,18 @@ pub(crate) trait DtlsServer: Send + Sync + 'static {
         None
     }
 
-    /// True if the peer supports connection ids (RFC 9146); more rows test these then.
+    /// Returns true if the peer supports connection ids (RFC 9146), which adds rows for them.
     fn knows_connection_id(&self) -> bool {
         false
     }
 
-    /// The message of `tegmen` after the peer's alert for an unknown identity, if RFC 4279, section 2, does not name that alert.
+    /// Returns the message that `tegmen` prints after the peer's alert for an unknown identity. It is `None` if the
+    /// alert is one of RFC 4279, section 2.
     fn unknown_identity(&self) -> Option<&'static str> {
         None
     }
 
-    /// Starts the server. It listens at `address` when this function returns.
+    /// Starts the server. Returns when the server listens at `address`.
     fn listen(&self, scene: &Scene, address: SocketAddr, psk: &Psk) -> Result<Box<dyn Plaintext>, String>;
 }
 

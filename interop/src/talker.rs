@@ -1,9 +1,10 @@
-//! Peers that are libraries, each behind a program of ours that speaks in lines.
+//! Peers that are DTLS libraries. Each has a program of this project around it, which reads and prints lines.
 //!
-//! The program is called with `client ADDRESS IDENTITY KEY` or `server ADDRESS IDENTITY KEY`, the key in hexadecimal;
-//! some take the name of an extension (that limits records, or connection_id) and a number of bytes after these. It
-//! prints `listening`, `established`, `received HEX`, `failed TEXT`; every line of hexadecimal digits on its standard
-//! input goes out as one record. When its input ends it closes the session and ends.
+//! The arguments of the program are `client ADDRESS IDENTITY KEY` or `server ADDRESS IDENTITY KEY`, with the key in
+//! hexadecimal. Some programs also take the name of an extension (one for the size of records, or connection_id) and a
+//! number of bytes. The program prints the lines `listening`, `established`, `received HEX` and `failed TEXT`. It sends
+//! every line of hexadecimal digits on its standard input as one record. At the end of its input it closes the session
+//! and ends.
 
 mod delegation;
 mod public_keys;
@@ -29,41 +30,43 @@ struct Peer {
     name: &'static str,
     version: String,
     program: Arc<Built>,
-    /// Maximum number of bytes of a key and of an identity, and the evidence for them.
+    /// Maximum length of a key and of an identity in bytes, and the evidence for these limits.
     room: Option<(usize, usize, &'static str)>,
-    /// The evidence that it refuses a ClientHello without extensions, if it does.
+    /// The evidence that the peer refuses a ClientHello without extensions, if it does.
     refuses_minimal: Option<&'static str>,
-    /// The message of `tegmen` after the peer's alert for an unknown identity, if RFC 4279, section 2, does not name that alert.
+    /// The message that `tegmen` prints after the peer's alert for an unknown identity. It is `None` if the alert is
+    /// one of RFC 4279, section 2.
     unknown_identity: Option<&'static str>,
-    /// True if it sends close_notify when it ends.
+    /// True if the peer sends close_notify when it ends.
     closes: bool,
-    /// The extensions for the size of records that its client sends; its server answers the last.
+    /// The extensions for the size of records that the peer's client sends. The peer's server answers the last of them.
     record_size: &'static [&'static str],
     /// True if the peer supports connection ids (RFC 9146).
     connection_id: bool,
     knows: Knows,
-    /// True if it is tried over faulty networks; then it takes the size of its datagrams after the key.
+    /// True if rows test the peer over faulty networks. Its program then takes the size of its datagrams after the key.
     over_networks: bool,
-    /// The means by which its sessions are resumed.
+    /// The means by which the peer resumes sessions.
     resumes: &'static [By],
-    /// The way in which its client resumes a session at a device, which is not the server of the session.
+    /// The way in which the peer's client resumes a session at a device. The device is not the server that opened the
+    /// session.
     reaches: Reaches,
-    /// The handle with which a device resumes at its server.
+    /// The means by which a device resumes a session at the peer's server.
     resumed_by: &'static [By],
 }
 
-/// The ways of clients to a device with a session that its delegation server opened.
+/// The ways in which a client resumes, at a device, a session that the delegation server opened.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reaches {
-    /// The session is resumed at another address.
+    /// The client resumes the session at the address of the device.
     Address,
-    /// The session is resumed at its address alone, which is that of a gateway.
+    /// The client resumes a session only at the address where it was opened, so both have the address of a gateway.
     Gateway,
-    /// The client does not read the answer to its server_name.
+    /// The client cannot resume: it does not read the answer to its server_name.
     Nowhere,
 }
 
-/// The cells of all these peers, and the programs that they need built.
+/// Returns the cells of all these peers, and the programs that must be built for them.
 pub(crate) fn all(places: &Places, java: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let peers = [tinydtls(places), wolfssl(places), mbedtls(places), pion(places), scandium(java)];
     let built = peers.iter().map(|peer| peer.program.clone()).collect();
@@ -115,7 +118,7 @@ fn wolfssl(places: &Places) -> Peer {
     }
 }
 
-/// Mbed TLS as Debian packages it.
+/// Describes Mbed TLS in the version that Debian packages.
 fn mbedtls(places: &Places) -> Peer {
     const HEADER: &str = "/usr/include/mbedtls/version.h";
     let text = std::fs::read_to_string(HEADER).unwrap_or_default();
@@ -260,7 +263,7 @@ fn cells(peer: Arc<Peer>) -> Vec<Cell> {
     cells
 }
 
-/// Checks that the blocks that its client gets fit the size of records that it requested.
+/// Checks that the blocks that the peer's client receives fit the size of records that it requested.
 fn client_record_size(scene: &Scene, peer: &Peer, extension: &str) -> Check {
     let served = dtls::serve_long(scene)?;
     let (limit, block) = if extension == "record_size_limit" { ("100", 32) } else { ("512", 256) };
@@ -270,8 +273,8 @@ fn client_record_size(scene: &Scene, peer: &Peer, extension: &str) -> Check {
     dtls::get_block(&mut session, block)
 }
 
-/// Checks the answer of its server to a limit of the size of records, and that it takes and sends records of the agreed
-/// size.
+/// Checks the answer of the peer's server to a record size limit, and that the server receives and sends records of the
+/// agreed size.
 fn server_record_size(scene: &Scene, peer: &Arc<Peer>, extension: &str) -> Check {
     let address = (LOOPBACK, crate::cell::free_port()?).into();
     let (limit, answered) = if extension == "record_size_limit" { ("300", 700) } else { ("600", 512) };
@@ -367,7 +370,7 @@ impl DtlsServer for Talker {
 
 struct Session {
     process: Process,
-    /// Bytes of its output that were read.
+    /// Number of bytes of the program's output that were read.
     read: usize,
 }
 
@@ -376,7 +379,7 @@ impl Plaintext for Session {
         self.process.write(format!("{}\n", to_hex(message)).as_bytes())
     }
 
-    /// The message must be the next one, and must have no more bytes.
+    /// Reads the next message, which must have exactly the expected length.
     fn head(&mut self, len: usize, tail: &[u8]) -> Result<Vec<u8>, String> {
         let word = "received ";
         let from = self.process.await_output(word, self.read)? + word.len();

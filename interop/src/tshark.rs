@@ -1,4 +1,4 @@
-//! tshark, which is no peer but a reader: it decodes the traffic between others, with the key that they used.
+//! tshark, which decodes the traffic between two ends with their keys.
 
 use crate::capture::Capture;
 use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, Trouble};
@@ -11,7 +11,7 @@ use std::process::Command;
 
 pub(crate) const PROGRAM: &str = "tshark";
 
-/// The version, as it gives it.
+/// Returns the version that tshark prints.
 pub(crate) fn version() -> Option<String> {
     let output = Command::new(PROGRAM).arg("--version").output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -19,7 +19,7 @@ pub(crate) fn version() -> Option<String> {
     Some(version.to_owned())
 }
 
-/// The cells of this reader.
+/// Returns the cells of this reader.
 pub(crate) fn cells(version: &str) -> Vec<Cell> {
     let cell = |scenario: &str, play: fn(&Scene) -> Check| Cell::new(PROGRAM, version, Role::Reader, scenario, play);
     vec![
@@ -49,7 +49,7 @@ fn key_log(scene: &Scene, name: &str) -> String {
 struct Decoded {
     /// Types of handshake messages, including encrypted ones if tshark could decrypt them.
     handshake: Vec<String>,
-    /// CoAP messages, each as `TYPE CODE PAYLOAD`, the payload in hexadecimal.
+    /// CoAP messages, each as `TYPE CODE PAYLOAD`. The payload is in hexadecimal.
     coap: Vec<String>,
 }
 
@@ -102,7 +102,8 @@ const FIELDS: [&str; 8] = [
     "_ws.expert.message",
 ];
 
-/// GET, GET with a separate response, PUT: in three sessions, one for each command.
+/// Captures three sessions, one for each command: GET, GET with a separate response, PUT. Returns the capture and the
+/// port.
 fn session(scene: &Scene) -> Result<(std::path::PathBuf, u16), String> {
     let served = Served::start_with(scene, &Psk::usual(), &["--key-log", "server.keys"])?;
     let capture = Capture::start((LOOPBACK, served.port).into())?;
@@ -146,19 +147,21 @@ fn opened(scene: &Scene, key: impl FnOnce(&Scene) -> String) -> Check {
     Err(format!("it decodes the handshake messages {:?}", decoded.handshake).into())
 }
 
-/// Shows that the other rows decode messages only because they have the key.
+/// Checks that tshark decodes no message with a wrong key. So the other rows decode messages only because they have the
+/// key.
 fn closed_to_others(scene: &Scene) -> Check {
     let (file, port) = session(scene)?;
     is(&decode(&file, port, true, &format!("dtls.psk:{}", Psk::with_key("wrongPSK").hex()))?, &[])
 }
 
-/// `tegmen --pcap` puts the secrets into the file, so no key has to be named.
+/// Checks a capture of `tegmen --pcap`, which contains the secrets, so tshark needs no other key.
 fn own_capture(scene: &Scene) -> Check {
     let (file, port) = captured(scene, &[])?;
     is(&decode(&file, port, true, "dtls.psk:")?, &GET)
 }
 
-/// A tshark that leaves the epoch out of the nonce (RFC 7905, section 2) finds the secrets but decrypts nothing.
+/// Checks a capture with ChaCha20. A tshark version that leaves the epoch out of the nonce (RFC 7905, section 2) finds
+/// the secrets but decrypts nothing.
 fn capture_of_chacha20(scene: &Scene) -> Check {
     let (file, port) = captured(scene, &["--suites", ECDHE_PSK_CHACHA20.suite.ours])?;
     let log = scene.directory().join("tshark.log");
@@ -181,7 +184,7 @@ fn captured(scene: &Scene, words: &[&str]) -> Result<(std::path::PathBuf, u16), 
 
 const GET: [&str; 2] = ["CON 0.01 /v", "ACK 2.05 68656c6c6f"];
 
-/// Checks that tshark knows the type tls12_cid, finds the ids, and decrypts the content after them.
+/// Checks that tshark supports the type tls12_cid, finds the connection ids, and decrypts the content after them.
 fn with_ids(scene: &Scene) -> Check {
     let served = Served::start_with(scene, &Psk::usual(), &["--padding", "16"])?;
     let file = scene.directory().join("own.pcapng");

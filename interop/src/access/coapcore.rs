@@ -1,4 +1,5 @@
-//! coapcore, the ACE of Ariel OS: it is the resource server, with tokens of our access control server and a client of ours.
+//! coapcore, the implementation of ACE in Ariel OS. It is the resource server. The tokens come from Tegmen's access
+//! control server, and the client is Tegmen's.
 
 use super::{Access, SHARED_KEY, TOKEN_KEY};
 use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, free_port};
@@ -11,7 +12,7 @@ use tegmen_host::hex::to_hex;
 const PEER: &str = "coapcore";
 const VERSION: &str = "0.1.1";
 
-/// The cells, and the program that they need.
+/// Returns the cells, and the program that must be built for them.
 pub(super) fn all(places: &Places) -> (Vec<Cell>, Arc<Built>) {
     let needs: &[_] = &[("cc", "gcc libc6-dev"), (LIBCLANG, "libclang-dev")];
     let program = places.cargo_peer("coapcore", "tegmen-interop-coapcore", needs);
@@ -31,7 +32,7 @@ pub(super) fn all(places: &Places) -> (Vec<Cell>, Arc<Built>) {
     (cells, program)
 }
 
-/// The access control server of ours, and the resource server.
+/// The access control server of Tegmen, and the resource server.
 struct Servers {
     access: Access,
     address: SocketAddr,
@@ -39,7 +40,7 @@ struct Servers {
 }
 
 impl Servers {
-    /// `key` is the one under which the resource server opens tokens.
+    /// Starts both servers. `key` is the key with which the resource server opens tokens.
     fn start(scene: &Scene, program: &Built, key: &[u8; 32]) -> Result<Self, String> {
         let access = Access::start(scene)?;
         let address = SocketAddr::new(LOOPBACK, free_port()?);
@@ -50,14 +51,14 @@ impl Servers {
         Ok(Self { access, address, _process: process })
     }
 
-    /// Asks for a token with this right, in `hob.token`.
+    /// Requests a token with this right, and writes it to `hob.token`.
     fn request(&self, scene: &Scene, right: &str) -> Check {
         let (uri, key) = (format!("coaps://{}", self.access.address), to_hex(&SHARED_KEY));
         let words = ["token", "request", &uri, "-u", "display", "-k", &key, "--audience", "hob", "--allow", right];
         succeeds(scene, &[&words[..], &["--output", "hob.token"]].concat(), "")
     }
 
-    /// Posts the token. The context is in the directory.
+    /// Posts the token to the resource server. The new OSCORE context is stored in the directory `context`.
     fn post(&self, scene: &Scene, context: &str) -> Check {
         succeeds(scene, &["token", "post", "hob.token", &format!("coap://{}", self.address), "--context", context], "")
     }
@@ -67,7 +68,7 @@ impl Servers {
     }
 }
 
-/// Runs a command of ours, which has to print this.
+/// Runs a `tegmen` command, which must print this text.
 fn succeeds(scene: &Scene, words: &[&str], printed: &str) -> Check {
     let mut process = scene.tegmen(words)?;
     let status = process.await_end()?;
@@ -75,7 +76,7 @@ fn succeeds(scene: &Scene, words: &[&str], printed: &str) -> Check {
     if status.success() && out.contains(printed) { Ok(()) } else { Err(format!("{out}{}", process.err.text()).into()) }
 }
 
-/// Runs a command of ours, which has to fail with these words.
+/// Runs a `tegmen` command, which must fail with this message.
 fn fails(scene: &Scene, words: &[&str], with: &str) -> Check {
     let mut process = scene.tegmen(words)?;
     let status = process.await_end()?;

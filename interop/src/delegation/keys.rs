@@ -1,4 +1,4 @@
-//! The search for certificates and private keys in the memory and the files of a process.
+//! Searches the memory and the files of a process for certificates and private keys.
 
 use super::Device;
 use crate::cell::Check;
@@ -9,18 +9,19 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::Command;
 
-/// The algorithm in each certificate and each PKCS#8 private key on secp256r1: id-ecPublicKey and prime256v1 (RFC 5480, section 2.1).
+/// The AlgorithmIdentifier in each certificate and each PKCS#8 private key on secp256r1: id-ecPublicKey and prime256v1
+/// (RFC 5480, section 2.1).
 const ALGORITHM: &[u8] = b"\x30\x13\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07";
 
-/// The key of a device at its server.
+/// The key pair of a device, which its server holds.
 struct KeyPair {
-    /// Both coordinates of the public key, as in the certificate.
+    /// Both coordinates of the public key, in the form that a certificate contains.
     public: Vec<u8>,
     private: Vec<u8>,
 }
 
 impl KeyPair {
-    /// The key in a file, as OpenSSL reads it.
+    /// Reads the key pair in a file with OpenSSL.
     fn read(file: &Path) -> Result<Self, String> {
         let written = |form: &[&str]| {
             let output =
@@ -35,14 +36,14 @@ impl KeyPair {
     }
 }
 
-/// The parts of a key that a process holds.
+/// The results of the search in the memory of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Held {
-    /// The certificate of the device.
+    /// True if the process holds the certificate of the device.
     certificate: bool,
-    /// The private key of the device, in either order of its bytes.
+    /// True if the process holds the private key of the device, in either order of its bytes.
     private_key: bool,
-    /// Any certificate or private key.
+    /// True if the process holds any certificate or private key.
     any: bool,
 }
 
@@ -58,7 +59,8 @@ impl Held {
     }
 }
 
-/// The server holds the certificate and the private key of the device, and the device holds no key at all.
+/// Checks that the server holds the certificate and the private key of the device, and that the device holds no key at
+/// all.
 pub(super) fn held_by_server_alone(server: (&Process, &Path), device: &Device, files: &Path) -> Check {
     let (server, ca) = server;
     let pair = KeyPair::read(&ca.join("delegated").join(format!("{}.key", device.name)))?;
@@ -77,7 +79,7 @@ pub(super) fn held_by_server_alone(server: (&Process, &Path), device: &Device, f
     }
 }
 
-/// The writable memory of a process.
+/// Reads the writable memory of a process.
 fn memory(process: &Process) -> Result<Vec<u8>, String> {
     let id = process.id();
     let failed = |error: std::io::Error| format!("the memory of process {id}: {error}");
@@ -100,7 +102,7 @@ fn memory(process: &Process) -> Result<Vec<u8>, String> {
 
 const PAGE: usize = 4096;
 
-/// The number of files in a directory, and in those below, that have something in PEM.
+/// Counts the files with PEM data in a directory and its subdirectories.
 fn pem_files(directory: &Path) -> Result<usize, String> {
     let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
     let mut count = 0;

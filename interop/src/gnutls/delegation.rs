@@ -1,4 +1,4 @@
-//! GnuTLS, with a session that was delegated to a device.
+//! GnuTLS with a session that was delegated to a device.
 
 use super::{CLIENT, PEER, Session, public_keys};
 use crate::cell::{Cell, Check, Role, Scene, holds};
@@ -10,7 +10,7 @@ pub(super) fn cell(version: &str) -> Cell {
     Cell::new(PEER, version, Role::Client, row(By::Ticket), client)
 }
 
-/// With `--resume` the client opens a session, closes it, and resumes it at the same address.
+/// Checks that the client, with `--resume`, opens a session, closes it, and resumes it at the same address.
 fn client(scene: &Scene) -> Check {
     let world = World::start(scene)?;
     let way = Way::steered(&world)?;

@@ -18,7 +18,7 @@ pub(super) const CCM_8: &str = "NORMAL:-VERS-ALL:+VERS-DTLS1.2:-CIPHER-ALL:+AES-
 const GCM: &str = "NORMAL:-VERS-ALL:+VERS-DTLS1.2:-CIPHER-ALL:+AES-128-GCM";
 const RAW_PRIORITY: &str = "NORMAL:-VERS-ALL:+VERS-DTLS1.2:+CTYPE-SRV-RAWPK:+CTYPE-CLI-RAWPK";
 
-/// Description of a session with ECDSA and CCM_8 in the output of `gnutls-cli` and `gnutls-serv`.
+/// The text that `gnutls-cli` and `gnutls-serv` print for a session with ECDSA and CCM_8.
 pub(super) const ECDSA_CCM_8: &str = "(ECDHE-X25519)-(ECDSA-SHA256)-(AES-128-CCM-8)";
 const ECDSA_GCM: &str = "(ECDHE-X25519)-(ECDSA-SHA256)-(AES-128-GCM)";
 const RSA_GCM: &str = "(ECDHE-X25519)-(RSA-SHA256)-(AES-128-GCM)";
@@ -65,7 +65,8 @@ fn serve(scene: &Scene, priority: &str, more: &[&str]) -> Result<(Process, u16),
     Ok((process, port))
 }
 
-/// Sends a request to the echo, which returns it. The client rejects it with a Reset, which the echo returns too.
+/// Sends a request to the echo, which returns the request. The client rejects it with a Reset, which the echo also
+/// returns.
 fn echoes(scene: &Scene, port: u16, words: &[&str]) -> Check {
     let uri = format!("coaps://{}/question", SocketAddr::new(LOOPBACK, port));
     let failure = start_ask_within(scene, &[&["put", &uri, "a blink"], words].concat(), None, "20")?.failure()?;
@@ -91,7 +92,8 @@ fn server_mutual(scene: &Scene, priority: &str, suite: &str, rsa: bool) -> Check
     holds(&server.err.text(), &[&format!("GNUTLS_{suite}")])
 }
 
-/// GnuTLS gets the size of datagrams on the path with `--mtu`; `tegmen` has to discover it.
+/// Checks a handshake over a path with small datagrams. GnuTLS gets the size of datagrams with `--mtu`, and `tegmen`
+/// has to discover it.
 fn server_over(scene: &Scene, bytes: usize) -> Check {
     certificates(scene, false)?;
     let bytes_word = bytes.to_string();
@@ -185,8 +187,8 @@ fn server_ecdhe_psk(scene: &Scene) -> Check {
     holds(&server.err.text(), &["(GNUTLS_ECDHE_PSK_CHACHA20_POLY1305)"])
 }
 
-/// Waits for both Finished messages only: after them, this version of the program crashes when it describes a session
-/// of this kind, with its own server as well.
+/// Waits only for both Finished messages. After them, this version of the program crashes when it describes a session
+/// of this kind. The crash also happens with its own server.
 fn client_ecdhe_psk(scene: &Scene) -> Check {
     let psk = Psk::usual();
     let served = Served::start_with(scene, &psk, &["--suites", ECDHE_PSK_CHACHA20.suite.ours])?;

@@ -21,8 +21,8 @@ pub(super) fn cells(version: &str) -> Vec<Cell> {
     cells
 }
 
-/// The server is an echo: the client rejects its own request with a Reset, and the echo returns the Reset, which is
-/// then the response. The server accepts the next session after the previous one is closed.
+/// Checks resumption at the server, which is an echo. The client rejects its own request with a Reset. The echo returns
+/// the Reset, which is then the response. The server accepts the next session after the previous one is closed.
 fn server(scene: &Scene, by: By) -> Check {
     let more: &[&str] = if by == By::Id { &["--noticket"] } else { &[] };
     let (server, port) = serve(scene, &Psk::usual(), more)?;
@@ -52,10 +52,10 @@ fn server(scene: &Scene, by: By) -> Check {
     }
 }
 
-/// The last line that `gnutls-serv` logs of a session.
+/// The last line that `gnutls-serv` logs for a session.
 const CLOSED: &str = "Close notify - was received";
 
-/// With `--resume` the client opens a session, closes it, and resumes it.
+/// Checks that the client, with `--resume`, opens a session, closes it, and resumes it.
 fn client(scene: &Scene, by: By) -> Check {
     let served = Served::start(scene, &Psk::usual())?;
     let relay = Capture::start((LOOPBACK, served.port).into())?;

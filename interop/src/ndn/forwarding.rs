@@ -1,4 +1,4 @@
-//! A forwarder of each project, with consumers and producers of the others.
+//! A forwarder of each project, with consumers and producers of the other projects.
 
 use super::packets::{KINDS, Keys};
 use crate::cell::{Check, Role, Scene, holds};
@@ -17,7 +17,7 @@ use tegmen_ndn_host::uri::FaceUri;
 
 type Row = (Role, &'static str, fn(&Scene, &Built) -> Check);
 
-/// Rows of ndnd's program.
+/// The rows of ndnd's program.
 pub(super) const NDND: &[Row] = &[
     (Role::Client, "NDN: a megabyte at our forwarder", ndnd_cat),
     (Role::Server, "NDN: a megabyte at our forwarder", ndnd_put),
@@ -28,7 +28,7 @@ pub(super) const NDND: &[Row] = &[
     (Role::Reader, "NDN: a megabyte through its forwarder and ours", ndnd_forwards_to_ours),
 ];
 
-/// Rows of programs on python-ndn.
+/// The rows of programs that use python-ndn.
 pub(super) const PYTHON: &[Row] = &[
     (Role::Client, "NDN: each kind of signature at our forwarder", python_consumes),
     (Role::Server, "NDN: each kind of signature at our forwarder", python_produces),
@@ -36,14 +36,15 @@ pub(super) const PYTHON: &[Row] = &[
     (Role::Client, "NDN: two consumers, one Interest at the producer", python_is_aggregated),
 ];
 
-/// A new path for a socket. Those of scenes are longer than the 107 bytes that Unix sockets allow.
+/// Returns a new path for a socket. Paths in the directories of scenes are longer than the 107 bytes that Unix sockets
+/// allow.
 fn new_socket() -> PathBuf {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     std::env::temp_dir().join(format!("tegmen-interop-{}-{number}.sock", std::process::id()))
 }
 
-/// Starts our forwarder. Returns it and its socket.
+/// Starts Tegmen's forwarder. Returns its process and the path of its socket.
 pub(super) fn forwarder(scene: &Scene, more: &[&str]) -> Result<(Process, PathBuf), String> {
     let socket = new_socket();
     let path = socket.display().to_string();
@@ -52,7 +53,7 @@ pub(super) fn forwarder(scene: &Scene, more: &[&str]) -> Result<(Process, PathBu
     Ok((process, socket))
 }
 
-/// Starts the forwarder of ndnd. Returns it and its socket.
+/// Starts the forwarder of ndnd. Returns its process and the path of its socket.
 fn their_forwarder(scene: &Scene, program: &Built) -> Result<(Process, PathBuf), String> {
     let socket = new_socket();
     let config = format!(
@@ -74,7 +75,7 @@ fn their_forwarder(scene: &Scene, program: &Built) -> Result<(Process, PathBuf),
     Ok((process, socket))
 }
 
-/// A command at a forwarder.
+/// Adds the arguments to a command, which connects to the forwarder at this socket.
 fn at(socket: &Path, mut command: Command, arguments: &[&str]) -> Command {
     command.args(arguments).env("NDN_CLIENT_TRANSPORT", format!("unix://{}", socket.display()));
     command
@@ -92,7 +93,7 @@ pub(super) fn ours(scene: &Scene, socket: &Path, arguments: &[&str]) -> Result<P
 
 const MEGABYTE: usize = 1_000_000;
 
-/// A file of a megabyte whose segments differ. Returns its content and its path.
+/// Writes a file of a megabyte whose segments are all different. Returns its content and its path.
 fn megabyte(scene: &Scene) -> Result<(Vec<u8>, String), String> {
     let content: Vec<u8> =
         (0..MEGABYTE as u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -100,7 +101,7 @@ fn megabyte(scene: &Scene) -> Result<(Vec<u8>, String), String> {
     Ok((content, path.display().to_string()))
 }
 
-/// The process ends, and has printed the content.
+/// Checks that the process ends, and has printed the content.
 fn prints(mut process: Process, content: &[u8]) -> Check {
     let status = process.await_end()?;
     if !status.success() {
@@ -198,9 +199,10 @@ fn ndnd_forwards_to_ours(scene: &Scene, program: &Built) -> Check {
     prints(ours(scene, &socket, &["get", "/big"])?, &content)
 }
 
-/// A producer of ours in a thread: it answers Interests for `/house`, signed by each kind in turn with the second component.
+/// A Tegmen producer in a thread. It answers Interests for `/house`. The second component of the name selects the kind
+/// of the signature.
 struct Producer {
-    /// The Interests that arrived.
+    /// The number of Interests that arrived.
     interests: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
     end: Option<tokio::sync::oneshot::Sender<()>>,
@@ -270,7 +272,7 @@ async fn answer(
     }
 }
 
-/// Runs a program on python-ndn.
+/// Runs a program that uses python-ndn.
 pub(super) fn python(
     scene: &Scene,
     program: &Built,
@@ -315,7 +317,7 @@ fn python_produces(scene: &Scene, program: &Built) -> Check {
     Ok(())
 }
 
-/// Our consumer asks for a name. Returns the Data packet.
+/// Sends an Interest with Tegmen's consumer. Returns the Data packet.
 fn ask(socket: &Path, name: &str) -> Result<Vec<u8>, String> {
     runtime()?.block_on(async {
         let mut client = Client::connect(&FaceUri::Unix(socket.to_owned())).await.map_err(|error| error.to_string())?;

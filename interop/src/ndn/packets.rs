@@ -1,4 +1,4 @@
-//! The packets of Tegmen, of python-ndn and of ndnd are equal byte for byte.
+//! Checks that the packets of Tegmen, of python-ndn and of ndnd are equal byte for byte.
 
 use crate::cell::{Check, Scene};
 use crate::peers::Built;
@@ -16,10 +16,10 @@ use tegmen_ndn::signature::{
 use tegmen_ndn::tlv::Type;
 use tegmen_ndn::{Component, ContentType, Data, Interest, MAX_HEAD, Name, Names, ReceivedData, ReceivedInterest};
 
-/// Packets that each peer encodes and verifies.
+/// Number of packets that each peer encodes and verifies.
 const PACKETS: usize = 10_000;
 
-/// The scenario.
+/// Returns the name of the scenario.
 pub(super) fn scenario() -> String {
     format!("NDN: {PACKETS} packets equal byte for byte, each signature verified by the other")
 }
@@ -27,7 +27,7 @@ pub(super) fn scenario() -> String {
 /// A name: the types and the values of its components.
 type Parts = Vec<(u32, Vec<u8>)>;
 
-/// A packet, drawn at random.
+/// A random packet.
 struct Drawn {
     name: Parts,
     /// The kind of the signature; `None` for an Interest without one.
@@ -56,7 +56,7 @@ enum Body {
     },
 }
 
-/// The kinds of signatures that all ends have.
+/// The kinds of signatures that all implementations support.
 pub(super) const KINDS: [SignatureType; 4] = [
     SignatureType::DIGEST_SHA256,
     SignatureType::SHA256_WITH_ECDSA,
@@ -64,7 +64,7 @@ pub(super) const KINDS: [SignatureType; 4] = [
     SignatureType::ED25519,
 ];
 
-/// The keys of both ends, all from one secret.
+/// The keys of both ends, which are all derived from one secret.
 pub(super) struct Keys {
     secret: Secret<32>,
     hmac: HmacKey,
@@ -85,7 +85,7 @@ impl Keys {
         })
     }
 
-    /// Lends the signer of this kind.
+    /// Calls `f` with the signer of this kind.
     pub(super) fn with_signer<R>(&self, kind: SignatureType, f: impl FnOnce(&dyn Signer<RustCrypto>) -> R) -> R {
         let name = name_bytes(&self.locator);
         let locator = KeyLocator::Name(Name::parse(&name).unwrap_or_default());
@@ -108,10 +108,10 @@ impl Keys {
     }
 }
 
-/// Numbers drawn from a seed.
+/// A generator of random numbers from a seed.
 struct Draw {
     random: RustCrypto,
-    /// The bytes of the longest component.
+    /// Maximum length of a component, in bytes.
     longest: u64,
 }
 
@@ -132,7 +132,7 @@ impl Draw {
         bytes
     }
 
-    /// A number of any length, and below 2 to the power of `bits`.
+    /// Returns a random number with a random length, below 2 to the power of `bits`.
     fn of_any_length(&mut self, bits: u32) -> u64 {
         let len = self.below(u64::from(bits)) as u32;
         self.number() >> (63 - len)
@@ -202,7 +202,7 @@ fn name_bytes(parts: &Parts) -> Vec<u8> {
 }
 
 impl Drawn {
-    /// The packet as we encode it.
+    /// Encodes the packet with Tegmen.
     fn encode(&self, keys: &Keys, crypto: &mut RustCrypto) -> Result<Vec<u8>, String> {
         let name = name_bytes(&self.name);
         let name = Name::parse(&name).map_err(|error| error.to_string())?;
@@ -242,7 +242,7 @@ impl Drawn {
         Ok(frame.bytes().to_vec())
     }
 
-    /// Fills the elements of an Interest that need no memory of their own.
+    /// Sets the elements of an Interest that need no memory of their own.
     fn fill<'p>(&'p self, interest: &mut Interest<'p>) {
         if let Body::Interest { can_be_prefix, must_be_fresh, lifetime, hop_limit, parameters, .. } = &self.body {
             interest.can_be_prefix = *can_be_prefix;
@@ -253,7 +253,7 @@ impl Drawn {
         }
     }
 
-    /// The line that describes the packet to a peer.
+    /// Returns the line that describes the packet to a peer.
     fn describe(&self, wire: &[u8]) -> Value {
         let component = |(kind, value): &(u32, Vec<u8>)| json!([kind, to_hex(value)]);
         let name = |parts: &Parts| Value::Array(parts.iter().map(component).collect());
@@ -297,7 +297,7 @@ impl Drawn {
         line
     }
 
-    /// Compares our packet with that of the peer, whose signature we verify.
+    /// Compares Tegmen's packet with the packet of the peer, and verifies the signature of the peer.
     fn compare(&self, keys: &Keys, crypto: &mut RustCrypto, ours: &[u8], theirs: &[u8]) -> Result<(), String> {
         let error = |error: tegmen_ndn::Error| error.to_string();
         let signed = match &self.body {
@@ -345,7 +345,7 @@ impl Drawn {
     }
 }
 
-/// An element as bytes.
+/// Encodes an element.
 fn element(kind: Type, value: &[u8]) -> Vec<u8> {
     let mut storage = vec![0; value.len() + 10];
     let mut out = Writer::new(&mut storage);
@@ -354,7 +354,7 @@ fn element(kind: Type, value: &[u8]) -> Vec<u8> {
     out.written().to_vec()
 }
 
-/// `longest` is the number of bytes of the longest component.
+/// Checks that the packets are equal. `longest` is the maximum length of a component in bytes.
 pub(super) fn are_equal(scene: &Scene, program: &Built, longest: u64) -> Check {
     let keys = Keys::new()?;
     let mut crypto = RustCrypto::new([1; 32]);

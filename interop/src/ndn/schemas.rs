@@ -1,18 +1,18 @@
-//! Texts of trust schemas, drawn from a seed, and names that their rules match or nearly match.
+//! Random trust schemas from a seed, and names that match or nearly match their rules.
 
 use std::collections::BTreeMap;
 use tegmen::crypto::{Crypto as _, RustCrypto};
 
-/// The schemas that are drawn.
+/// Number of random schemas.
 pub(super) const SCHEMAS: usize = 200;
-/// The pairs of names of each.
+/// Number of pairs of names for each schema.
 pub(super) const PAIRS: usize = 25;
 
-/// Components of names, each as the schema and the name have it.
+/// Components of names, in the notation of schemas and of names.
 const VALUES: [&str; 6] = ["a", "b", "KEY", "v=1", "v=2", "32=c"];
 const PATTERNS: [&str; 6] = ["x", "y", "z", "_", "_w", "x"];
 
-/// A schema, and names of packets and of keys.
+/// The text of a schema, and pairs of a packet name and a key name.
 pub(super) struct Drawn {
     pub(super) text: String,
     pub(super) pairs: Vec<(String, String)>,
@@ -42,7 +42,7 @@ impl Draw {
         values[self.below(values.len())]
     }
 
-    /// A rule may refer to those before it, and is signed by some of them.
+    /// Makes a rule. It may contain rules with smaller numbers, and some of these rules sign its packets.
     fn rule(&mut self, before: usize) -> Rule {
         let mut name = Vec::new();
         for _ in 0..=self.below(3) {
@@ -56,7 +56,7 @@ impl Draw {
         Rule { name, keys }
     }
 
-    /// The right side of a constraint. `known` are the patterns with names.
+    /// Makes the right side of a constraint. `known` are the named patterns of the rule.
     fn option(&mut self, known: &[&str], with_functions: bool) -> String {
         let operand = |draw: &mut Self| match draw.below(2) {
             0 if !known.is_empty() => draw.of(known).to_owned(),
@@ -94,7 +94,8 @@ impl Draw {
         format!(" & {}", sets.join(" | "))
     }
 
-    /// The components of a name that a rule matches, without regard to its constraints and with some errors.
+    /// Makes the components of a name that matches a rule. The name ignores the constraints of the rule and has some
+    /// random errors.
     fn expand(&mut self, rules: &[Rule], rule: usize, bound: &mut BTreeMap<&'static str, &'static str>) -> Vec<String> {
         let mut name = Vec::new();
         for part in &rules[rule].name {

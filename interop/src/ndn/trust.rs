@@ -1,4 +1,4 @@
-//! Keys, certificates and trust schemas of each project, used by the others.
+//! Keys, certificates and trust schemas of each project, which the other projects use.
 
 use super::forwarding::{forwarder, ours, python};
 use super::schemas::{Drawn, PAIRS, SCHEMAS};
@@ -14,38 +14,38 @@ use tegmen_ndn_host::schema::{Schema, SchemaError, compile};
 
 type Row = (Role, &'static str, fn(&Scene, &Built) -> Check);
 
-/// Rows of programs on python-ndn.
+/// The rows of programs that use python-ndn.
 pub(super) const PYTHON: &[Row] = &[
     (Role::Server, "NDN: its chain of certificates, verified by our consumer", python_chain),
     (Role::Client, "NDN: our chain of certificates, verified by its LVS validator", python_validates),
 ];
 
-/// Rows of ndnd's program.
+/// The rows of ndnd's program.
 pub(super) const NDND: &[Row] = &[(Role::Reader, "NDN: keys and certificates in files of each other", ndnd_files)];
 
-/// Rows of a program on the library of ndnd.
+/// The rows of a program that uses the library of ndnd.
 pub(super) const LIBRARY: &[Row] =
     &[(Role::Reader, "NDN: certificates verify signatures of each other", ndnd_verifies)];
 
-/// The scenario of generated schemas.
+/// Returns the name of the scenario with random schemas.
 pub(super) fn scenario() -> String {
     format!("NDN: {SCHEMAS} trust schemas decide equally about {} pairs of names", SCHEMAS * PAIRS)
 }
 
-/// Runs `tegmen ndn` to its end. Returns what it printed to both outputs, and whether it succeeded.
+/// Runs `tegmen ndn` to its end. Returns true if it succeeded, and the text of both outputs.
 fn run(scene: &Scene, arguments: &[&str]) -> Result<(bool, String), String> {
     let mut process = scene.start_command(scene.tegmen_command(&[&["ndn"], arguments].concat()))?;
     let is_success = process.await_end()?.success();
     Ok((is_success, process.out.text() + &process.err.text()))
 }
 
-/// The same, where it must succeed.
+/// Runs `tegmen ndn` as [`run`] does, and fails if the command fails.
 fn must(scene: &Scene, arguments: &[&str]) -> Result<String, String> {
     let (is_success, text) = run(scene, arguments)?;
     if is_success { Ok(text) } else { Err(format!("tegmen ndn {}: {text}", arguments.join(" "))) }
 }
 
-/// A path in the directory of the scene.
+/// Returns a path in the directory of the scene.
 fn path(scene: &Scene, name: &str) -> String {
     scene.directory().join(name).display().to_string()
 }
@@ -61,8 +61,9 @@ fn decisions_of(packets: &[(String, String)], schema: &Schema) -> Result<String,
         .collect()
 }
 
-/// Draws schemas and pairs of names, and compares what we decide with a peer that reads them from a file. A peer with a compiler
-/// prints its model, too, others read ours.
+/// Makes random schemas and pairs of names, and compares Tegmen's decisions with those of a peer. The peer reads the
+/// schemas and the pairs from a file. A peer with a compiler also prints its model, which must be equal to Tegmen's
+/// model. Other peers read Tegmen's model.
 pub(super) fn decide_equally(scene: &Scene, built: &Built, with_functions: bool) -> Check {
     let (mut lines, mut wanted, mut allowed, mut seeds) = (String::new(), Vec::new(), 0, 0..);
     let mut decided = 0;
@@ -109,7 +110,7 @@ pub(super) fn decide_equally(scene: &Scene, built: &Built, with_functions: bool)
     Ok(())
 }
 
-/// Our key pairs `house` and `temp`, whose certificate `house` signs.
+/// Creates the key pairs `house` and `temp` with Tegmen. `house` signs the certificate of `temp`.
 fn our_keys(scene: &Scene, kind: &str) -> Result<(String, String), String> {
     let (house, temp) = (path(scene, "house"), path(scene, "temp"));
     must(scene, &["key", "new", &house, "/house"])?;
@@ -119,7 +120,7 @@ fn our_keys(scene: &Scene, kind: &str) -> Result<(String, String), String> {
     Ok((house, temp))
 }
 
-/// Runs `ndnd sec` with an input. Returns its output.
+/// Runs `ndnd sec` with this input. Returns its output.
 fn sec(scene: &Scene, program: &Built, arguments: &[&str], input: &[u8]) -> Result<Vec<u8>, String> {
     let mut command = program.command()?;
     command.arg("sec").args(arguments);
@@ -134,7 +135,8 @@ fn read(path: &str) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|error| format!("{path}: {error}"))
 }
 
-/// ndnd signs our certificate with our private key, and the packets of both are equal. We take its keys, and sign with them.
+/// Checks that ndnd and Tegmen sign the same certificate with the same private key and make equal packets. Tegmen also
+/// reads a key of ndnd and signs with it.
 fn ndnd_files(scene: &Scene, program: &Built) -> Check {
     let (house, temp) = our_keys(scene, "ed25519")?;
     let (key, certificate) = (format!("{house}.key"), format!("{temp}.cert"));
@@ -168,7 +170,8 @@ fn ndnd_files(scene: &Scene, program: &Built) -> Check {
     Ok(())
 }
 
-/// The library of ndnd verifies a packet by our certificates, and refuses it by those of another key.
+/// Checks that the library of ndnd verifies a packet with Tegmen's certificates, and refuses it with the certificates
+/// of another key.
 fn ndnd_verifies(scene: &Scene, library: &Built) -> Check {
     let (house, temp) = our_keys(scene, "ed25519")?;
     let other = path(scene, "other");
@@ -196,7 +199,8 @@ fn ndnd_verifies(scene: &Scene, library: &Built) -> Check {
     Ok(())
 }
 
-/// A producer on python-ndn signs with a key whose certificate its root signs. We verify the chain, and refuse it with another anchor.
+/// Checks a producer that uses python-ndn and signs with a key whose certificate its root signed. Tegmen verifies the
+/// chain, and refuses it with another trust anchor.
 fn python_chain(scene: &Scene, program: &Built) -> Check {
     let (_forwarder, socket) = forwarder(scene, &[])?;
     let anchor = path(scene, "root.data");
@@ -225,7 +229,8 @@ fn python_chain(scene: &Scene, program: &Built) -> Check {
 const TEXT: &str = "#KEY: \"KEY\"/_/_/_\n#root: \"house\"/#KEY\n#sensor: \"house\"/sensor/#KEY <= #root\n\
     #value: \"house\"/sensor/_ <= #sensor\n";
 
-/// A consumer on python-ndn validates our packets with a model that we compiled, and refuses a name that the schema does not allow.
+/// Checks a consumer that uses python-ndn. It validates Tegmen's packets with a model that Tegmen compiled, and refuses
+/// a name that the schema does not allow.
 fn python_validates(scene: &Scene, program: &Built) -> Check {
     let (_forwarder, socket) = forwarder(scene, &[])?;
     // The validator of python-ndn has no Ed25519.

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A record with an empty message of this type.
+/// Makes a record with an empty handshake message of this type.
 fn datagram(message: u8) -> Vec<u8> {
     [&[22, 254, 253, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12][..], &[message], &[0; 11]].concat()
 }

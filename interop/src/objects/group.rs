@@ -1,7 +1,7 @@
-//! Group OSCORE (RFC 10021): aiocoap as the other member of a group, and a program in Python that shares no code with Tegmen or aiocoap
-//! and opens every message of a session.
+//! Group OSCORE (RFC 10021). aiocoap is the other member of a group. A Python program that shares no code with Tegmen
+//! or aiocoap opens every message of a session.
 //!
-//! Our member is that of `tegmen::oscore::group`, behind a socket of its own.
+//! Tegmen's member uses `tegmen::oscore::group` and has its own socket.
 
 mod commands;
 mod deterministic;
@@ -31,17 +31,17 @@ const AIOCOAP: &str = "0.4.17";
 const GID: &[u8] = b"a floor";
 const SECRET: [u8; 16] = *b"a secret for all";
 const SALT: &[u8] = b"salt";
-/// Members and the Group Manager, by number: their IDs are one byte.
+/// The number of the Group Manager. Each member has a number, which is its ID of one byte.
 const MANAGER: u8 = 0;
 pub(crate) const OURS: u8 = 1;
 pub(crate) const THEIRS: u8 = 2;
 pub(crate) const THIRD: u8 = 3;
-/// The Deterministic Client.
+/// The number of the Deterministic Client.
 const SHARED: u8 = 9;
-/// Bytes around a message.
+/// Free bytes before and after a message.
 const ROOM: usize = 200;
 
-/// The algorithms of a session: the curve, AEAD Algorithm, and Group Encryption Algorithm.
+/// The algorithms of a session: the curve, the AEAD Algorithm, and the Group Encryption Algorithm.
 pub(crate) type Protection = (Curve, Aead, Aead);
 
 const CCM: Aead = Aead::AesCcm16_64_128;
@@ -84,7 +84,7 @@ pub(super) fn all(places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
     (cells, vec![aiocoap, reader])
 }
 
-/// The program with aiocoap.
+/// Returns the Python program that uses aiocoap.
 pub(crate) fn aiocoap(places: &Places) -> Arc<Built> {
     places.python_peer("aiocoap_group_peer.py", "aiocoap[oscore,linkheader]==0.4.17")
 }
@@ -101,12 +101,12 @@ fn name_of(aead: Aead) -> &'static str {
     }
 }
 
-/// The private key of a member.
+/// Returns the private key of a member.
 fn private_key(number: u8) -> [u8; 32] {
     core::array::from_fn(|at| number.wrapping_mul(37).wrapping_add(at as u8).wrapping_add(1))
 }
 
-/// The credential of a member: a CWT Claims Set.
+/// Returns the credential of a member, which is a CWT Claims Set.
 fn credential(curve: Curve, number: u8) -> Result<Vec<u8>, String> {
     let private = private_key(number);
     let mut ccs = vec![0xa2, 0x02, 0x61, b'a' + number, 0x08, 0xa1, 0x01];
@@ -129,7 +129,7 @@ fn id(number: u8) -> Result<Id, String> {
     Id::new(&[number]).ok_or_else(|| "no ID".to_owned())
 }
 
-/// The group as the programs in Python read it, with two of its members.
+/// Describes the group for the Python programs. `us` is the member that reads the description, and `other` is its peer.
 fn told((curve, aead, group): Protection, us: u8, other: u8) -> Result<Value, String> {
     let mut members = Map::new();
     for number in [OURS, THEIRS, THIRD] {
@@ -148,7 +148,7 @@ fn told((curve, aead, group): Protection, us: u8, other: u8) -> Result<Value, St
     }))
 }
 
-/// A member of ours.
+/// A member of the group with Tegmen's implementation.
 struct Member {
     context: GroupContext<Vec<u8>, 512>,
     others: Vec<Recipient<Vec<u8>>>,
@@ -160,7 +160,7 @@ type Pending = GroupPending<Vec<Replies>>;
 type Said = (Code, Vec<u8>);
 
 impl Member {
-    /// A member, which knows the windows of the others or has lost them.
+    /// Makes a member. `knows_windows` is false if the member has lost the replay windows of the others.
     fn new((curve, aead, group): Protection, number: u8, knows_windows: bool) -> Result<Self, String> {
         let mut crypto = HostCrypto::from_os().map_err(|error| error.to_string())?;
         let parameters = GroupParameters {
@@ -187,7 +187,7 @@ impl Member {
         Ok(Self { context, others, crypto })
     }
 
-    /// The group mode, or the pairwise mode with a member.
+    /// Returns the group mode, or the pairwise mode with the member `to`.
     fn mode(others: &mut [Recipient<Vec<u8>>], to: Option<u8>) -> Result<Mode<'_, Vec<u8>>, String> {
         let Some(number) = to else { return Ok(Mode::Group) };
         let other = others.iter_mut().find(|other| other.id().as_bytes() == [number]);
@@ -220,8 +220,8 @@ impl Member {
         Ok(frame.bytes().to_vec())
     }
 
-    /// Opens a request. Returns its content, the request for the response, and the nonce of a response, which is
-    /// missing if the request may be a replay.
+    /// Opens a request. Returns its code and payload, the request for the response, and the nonce of a response. The
+    /// nonce is missing if the request may be a replay.
     fn hear(&mut self, datagram: &[u8]) -> Result<(Said, GroupRequest, Option<GroupNonce>), String> {
         let mut datagram = datagram.to_vec();
         let others = self.others.as_mut_slice();
@@ -257,7 +257,8 @@ fn said(message: &MessageRef<'_>) -> Said {
     (message.code(), message.payload().to_vec())
 }
 
-/// A response to a confirmable request is in its acknowledgement.
+/// Returns the type of a response: an acknowledgement for a confirmable request, or otherwise a non-confirmable
+/// message.
 fn answering(outer: &MessageRef<'_>) -> MessageType {
     if outer.message_type() == MessageType::Confirmable {
         MessageType::Acknowledgement
@@ -290,7 +291,7 @@ fn start(scene: &Scene, peer: &Built, protection: Protection, role: &str, words:
     start_as((THEIRS, OURS), scene, peer, protection, role, words)
 }
 
-/// Starts aiocoap as a member that knows one other.
+/// Starts aiocoap as the member `us`, which knows the member `other`.
 pub(crate) fn start_as(
     (us, other): (u8, u8),
     scene: &Scene,
@@ -317,7 +318,7 @@ fn receive(socket: &UdpSocket) -> Result<(Vec<u8>, SocketAddr), String> {
     Ok((datagram.get(..len).unwrap_or(&[]).to_vec(), from))
 }
 
-/// We ask aiocoap in both modes, and it answers in both.
+/// Checks requests of Tegmen to aiocoap in both modes. aiocoap answers in both modes.
 fn asks(scene: &Scene, peer: &Built, protection: Protection) -> Check {
     for answers in ["pairwise", "group"] {
         let port = free_port()?;
@@ -351,7 +352,7 @@ fn asks(scene: &Scene, peer: &Built, protection: Protection) -> Check {
     Ok(())
 }
 
-/// Answers the next request. Returns its code.
+/// Answers the next request. Returns the code of the request.
 fn serve(socket: &UdpSocket, ours: &mut Member, to: Option<u8>, value: &mut Vec<u8>) -> Result<Code, String> {
     let (datagram, from) = receive(socket)?;
     let outer = MessageRef::parse(&datagram).map_err(debug)?;
@@ -372,7 +373,7 @@ fn serve(socket: &UdpSocket, ours: &mut Member, to: Option<u8>, value: &mut Vec<
     Ok(code)
 }
 
-/// aiocoap asks us in both modes, and we answer in both.
+/// Checks requests of aiocoap to Tegmen in both modes. Tegmen answers in both modes.
 fn answers(scene: &Scene, peer: &Built, protection: Protection) -> Check {
     let socket = socket()?;
     let uri = format!("coap://{}/v", socket.local_addr().map_err(|error| error.to_string())?);
@@ -393,7 +394,7 @@ fn answers(scene: &Scene, peer: &Built, protection: Protection) -> Check {
     Ok(())
 }
 
-/// We have lost the window of aiocoap, which repeats our challenge.
+/// Checks that aiocoap repeats the challenge of a Tegmen member that has lost the replay window of aiocoap.
 fn challenges(scene: &Scene, peer: &Built, protection: Protection) -> Check {
     let socket = socket()?;
     let uri = format!("coap://{}/v", socket.local_addr().map_err(|error| error.to_string())?);
@@ -408,7 +409,8 @@ fn challenges(scene: &Scene, peer: &Built, protection: Protection) -> Check {
     Ok(())
 }
 
-/// Each of three members asks all and each of the others, who answer in both modes, also by notifications.
+/// Checks a session of three members. Each member sends a request to the group and to each other member, and each
+/// receiver answers in both modes with several responses.
 fn read(scene: &Scene, reader: &Built, protection: Protection) -> Check {
     let numbers = [OURS, THEIRS, THIRD];
     let mut members = Vec::new();
@@ -457,7 +459,7 @@ fn read(scene: &Scene, reader: &Built, protection: Protection) -> Check {
 /// The mode, the sender and the payload of a message.
 type Expected = (&'static str, u8, Vec<u8>);
 
-/// Checks that the program opens all messages.
+/// Checks that the Python program opens all messages.
 fn is_read(
     scene: &Scene,
     reader: &Built,

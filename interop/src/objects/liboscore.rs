@@ -1,4 +1,5 @@
-//! libOSCORE, a library for constrained systems. It protects messages, and `peers/liboscore` sends and receives them.
+//! libOSCORE, a library for constrained systems. libOSCORE protects the messages, and the program `peers/liboscore`
+//! sends and receives them.
 
 use super::{CONTEXTS, THEIRS, ends, served, wire};
 use crate::capture::Capture;
@@ -47,7 +48,7 @@ fn methods(scene: &Scene, program: &Built, context: &[&str]) -> Check {
     }
 }
 
-/// The cause of its failure: it does not have the algorithm, or it has another one under this number.
+/// Returns the cause of the failure: the peer does not have the algorithm, or has another algorithm under this number.
 fn lacking(told: &str, context: &[&str], capture: &Capture) -> Trouble {
     if told.contains("does not have this AEAD") {
         return Trouble::Lacks(format!("it reports: {}", told));

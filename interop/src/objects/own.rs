@@ -1,4 +1,5 @@
-//! OSCORE with both ends ours: requests that the server refuses, and messages that tshark decrypts with the secret.
+//! OSCORE between two ends of Tegmen: requests that the server refuses, and messages that tshark decrypts with the
+//! secret.
 
 use super::{make, sent_again, serve, uri, wire};
 use crate::capture::Capture;
@@ -28,7 +29,7 @@ pub(super) fn cells() -> Vec<Cell> {
     ]
 }
 
-/// Starts our server and a relay to it, with the client's end of the context in `client`.
+/// Starts Tegmen's server and a relay to it. Writes the client's end of the context to `client`.
 fn both(scene: &Scene) -> Result<(Process, u16, Capture), String> {
     let made = make(scene, &["new", "contexts/ours", "client", "--sender-id", "01", "--recipient-id", "02"]);
     made.map_err(|trouble| format!("{trouble:?}"))?;
@@ -53,7 +54,8 @@ fn is_hello(scene: &Scene, capture: &Capture) -> Check {
     crate::plain::is(scene, &["get", &uri(capture.port, "v"), "--oscore", "client"], "2.05", "hello")
 }
 
-/// From another port the Message ID is new to the server, but the number is not new to its replay window.
+/// Checks a replay from another port. The Message ID is new to the server, but the sequence number is not new to its
+/// replay window.
 fn replayed(scene: &Scene) -> Check {
     let (_served, port, capture) = both(scene)?;
     crate::plain::is(scene, &["put", &uri(capture.port, "v"), "once", "--oscore", "client"], "2.04", "")?;
@@ -120,7 +122,7 @@ const EXCHANGES: [&str; 6] = [
     "ACK 2.04",
 ];
 
-/// GET, GET with a separate response, PUT.
+/// Captures three exchanges: GET, GET with a separate response, PUT. Returns the capture and the port of the server.
 fn session(scene: &Scene) -> Result<(std::path::PathBuf, u16), String> {
     let (_served, _, capture) = both(scene)?;
     let port = capture.port;
@@ -131,7 +133,7 @@ fn session(scene: &Scene) -> Result<(std::path::PathBuf, u16), String> {
     Ok((capture.finish(scene)?, port))
 }
 
-/// A value in the file of the context.
+/// Returns a value of the file of the context.
 fn value(scene: &Scene, name: &str) -> Result<String, String> {
     let file = scene.directory().join("client/context.toml");
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
@@ -139,8 +141,8 @@ fn value(scene: &Scene, name: &str) -> Result<String, String> {
     line.map(|value| value.trim().trim_matches('"').to_owned()).ok_or_else(|| format!("the context has no {name}"))
 }
 
-/// Decodes a capture with tshark. Returns the decrypted messages, each as `TYPE CODE PATH PAYLOAD`, and the objections
-/// of tshark.
+/// Decodes a capture with tshark. Returns the decrypted messages, each as `TYPE CODE PATH PAYLOAD`, and the errors that
+/// tshark reports.
 fn decode(
     scene: &Scene,
     file: &std::path::Path,

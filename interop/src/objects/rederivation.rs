@@ -1,5 +1,5 @@
-//! New keys after one end has lost its stored state (RFC 8613, appendix B.2). Kid contexts are then CBOR byte strings
-//! that contain 8, 16 and 24 bytes.
+//! New keys after one end has lost its stored state (RFC 8613, appendix B.2). The kid contexts of these messages are
+//! CBOR byte strings that contain 8, 16 and 24 bytes.
 
 use super::{OURS, Peer, THEIRS, brings, passing, served, uri, wire};
 use crate::cell::{Check, Role, Scene};
@@ -20,7 +20,7 @@ pub(super) const ROWS: [Row; 4] = [
     ),
 ];
 
-/// Adds the settings for which libcoap's format has no words: the peer derives new keys, and it has lost its state if
+/// Adds two settings that libcoap's format does not have: the peer derives new keys, and it has lost its state if
 /// `lost` is true.
 fn tell(scene: &Scene, lost: bool) -> Result<(), String> {
     let file = std::fs::File::options().append(true).open(scene.directory().join(THEIRS));
@@ -52,7 +52,8 @@ fn after_our_loss(scene: &Scene, peer: &Peer) -> Check {
     wire::protected(&capture)
 }
 
-/// Our client does not know of the loss: its request is request #1, and it repeats it as request #2.
+/// Checks the loss at the peer's server. Tegmen's client does not know of the loss: its request is request #1, and it
+/// sends the request again as request #2.
 fn server_after_its_loss(scene: &Scene, peer: &Peer) -> Check {
     tell(scene, true)?;
     let (_server, _, capture) = peer.serve(scene)?;
@@ -73,7 +74,7 @@ fn client_after_its_loss(scene: &Scene, peer: &Peer) -> Check {
     wire::protected(&capture)
 }
 
-/// The peer's application gets 4.01, and its next request gets the response.
+/// Checks the loss at Tegmen's server. The peer's application gets 4.01, and its next request gets the response.
 fn client_after_our_loss(scene: &Scene, peer: &Peer) -> Check {
     tell(scene, false)?;
     lose_ours(scene)?;

@@ -1,4 +1,4 @@
-//! Contents of OSCORE messages that a node between the ends can read.
+//! Checks the fields of OSCORE messages that a node between the ends can read.
 
 use crate::capture::{Capture, Datagram};
 use crate::cell::Check;
@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use tegmen::coap::{Code, MessageRef, MessageType, OptionNumber};
 use tegmen::oscore::OscoreOption;
 
-/// Parts of the requests and responses of these rows, which no message may show.
+/// Parts of the requests and responses of these rows. No message may contain them unencrypted.
 const CLEAR: [&[u8]; 7] = [b"hello", b"value", b"slow", b"count", b"files", b"unseen", b"0123456789abcdef"];
 
-/// Options that an outer message may have: those of class U, the outer Observe, and OSCORE itself (RFC 8613, section
+/// Options that may be in an outer message: options of class U, the outer Observe, and OSCORE itself (RFC 8613, section
 /// 4.1).
 const OUTSIDE: [OptionNumber; 5] = [
     OptionNumber::URI_HOST,
@@ -27,8 +27,8 @@ pub(super) fn code(datagram: &[u8]) -> Result<Code, String> {
     Ok(parse(datagram)?.code())
 }
 
-/// Checks that every request and every successful response is protected, that no content of them is readable, and that
-/// no end used a number twice.
+/// Checks that every request and every successful response is protected, that none of their content is readable, and
+/// that no end used a sequence number twice.
 pub(super) fn protected(capture: &Capture) -> Check {
     all_protected(&capture.datagrams())
 }
@@ -72,8 +72,8 @@ fn all_protected(datagrams: &[Datagram]) -> Check {
     Ok(())
 }
 
-/// The values that may occur together only once: the end, its kid context, and its number. Each kid context has new
-/// keys (appendix B.2).
+/// Returns three values of a message: its direction, its kid context, and its sequence number. The same three values
+/// must not occur again. Each kid context has new keys (appendix B.2).
 fn used(datagram: &Datagram, option: &OscoreOption<'_>, partial_iv: &[u8]) -> (bool, Option<Vec<u8>>, u64) {
     (datagram.to_server, option.kid_context.map(<[u8]>::to_vec), number_of(partial_iv))
 }
@@ -82,7 +82,7 @@ fn number_of(partial_iv: &[u8]) -> u64 {
     partial_iv.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// Number of protected messages with a payload that show this option.
+/// Counts the protected messages that have a payload and this option.
 pub(super) fn with_option(capture: &Capture, option: OptionNumber) -> Result<usize, String> {
     let mut count = 0;
     for datagram in capture.datagrams() {
@@ -93,7 +93,8 @@ pub(super) fn with_option(capture: &Capture, option: OptionNumber) -> Result<usi
     Ok(count)
 }
 
-/// Length in bytes of the kid context of each protected message, if it has one.
+/// Returns the length of the kid context of each protected message in bytes, or `None` for a message without a kid
+/// context.
 pub(super) fn kid_contexts(datagrams: &[Datagram]) -> Result<Vec<Option<usize>>, String> {
     let mut found = Vec::new();
     for datagram in datagrams {
@@ -105,7 +106,7 @@ pub(super) fn kid_contexts(datagrams: &[Datagram]) -> Result<Vec<Option<usize>>,
     Ok(found)
 }
 
-/// Number of requests. A request and its retransmissions count once.
+/// Counts the requests. A request and its retransmissions count once.
 pub(super) fn requests(datagrams: &[Datagram]) -> usize {
     let mut numbers: Vec<Vec<u8>> = Vec::new();
     for datagram in datagrams.iter().filter(|datagram| datagram.to_server) {
@@ -118,7 +119,7 @@ pub(super) fn requests(datagrams: &[Datagram]) -> usize {
     numbers.len()
 }
 
-/// True if a confirmable notification passed, and the acknowledgement of it.
+/// Returns true if a confirmable notification and its acknowledgement passed.
 pub(super) fn acknowledged(datagrams: &[Datagram]) -> bool {
     let seen = |to_server: bool, kind: MessageType, code: Code| {
         datagrams.iter().filter(move |datagram| datagram.to_server == to_server).find_map(move |datagram| {
@@ -138,7 +139,7 @@ mod tests {
         Datagram { to_server: true, bytes: bytes.to_vec() }
     }
 
-    /// POST with number 7 of the sender "", and the response to it.
+    /// A POST with the sequence number 7 of the sender with the empty ID. The response to it follows.
     const REQUEST: [u8; 9] = [0x40, 2, 0, 1, 0x92, 0x09, 7, 0xff, 0xab];
 
     fn after(more: Datagram) -> Check {

@@ -1,4 +1,4 @@
-//! OpenSSL, with sessions that were delegated to a device; and sessions that the device refuses.
+//! OpenSSL with sessions that were delegated to a device, and with sessions that the device refuses.
 
 use super::public_keys::{self, THEIRS};
 use super::resumption::{REUSED, words};
@@ -28,7 +28,7 @@ pub(super) fn cells(version: &str) -> Vec<Cell> {
     ]
 }
 
-/// The row that needs a library to load.
+/// Makes the row in which a library changes the clock of the device.
 pub(crate) fn expired_cell(version: &str, places: &Places) -> (Cell, Arc<Built>) {
     let library = places.c_program(
         "later",
@@ -44,13 +44,13 @@ pub(crate) fn expired_cell(version: &str, places: &Places) -> (Cell, Arc<Built>)
     (cell, built)
 }
 
-/// `s_client` asks for the device by its name. The file `session.pem` has its session.
+/// Starts `s_client`, which requests the device by its name. The options `more` select the session in `session.pem`.
 fn start(scene: &Scene, at: SocketAddr, more: &[&str]) -> Result<Client, String> {
     let names = ["-servername", LAMP, "-verify_hostname", LAMP];
     public_keys::client(scene, at.port(), ECDSA_CCM_8, &[&THEIRS[..], &names, more].concat())
 }
 
-/// A session with the server in the name of the device.
+/// Opens a session with the server in the name of the device, and stores it in `session.pem`.
 fn authenticate(scene: &Scene, at: SocketAddr, more: &[&str]) -> Check {
     let mut client = start(scene, at, &[&["-sess_out", "session.pem"], more].concat())?;
     let session = client.established()?;
@@ -59,7 +59,7 @@ fn authenticate(scene: &Scene, at: SocketAddr, more: &[&str]) -> Check {
     Ok(client.process.await_end().map(drop)?)
 }
 
-/// The session is resumed, and the value of the device read in it.
+/// Checks that `s_client` resumes the session and reads the value of the device in it.
 fn gets(scene: &Scene, at: SocketAddr, more: &[&str]) -> Check {
     let mut client = start(scene, at, &[&["-sess_in", "session.pem"], more].concat())?;
     holds(&client.established()?, &["Reused, ", "Extended master secret: yes"])?;
@@ -68,7 +68,7 @@ fn gets(scene: &Scene, at: SocketAddr, more: &[&str]) -> Check {
     Ok(())
 }
 
-/// The device refuses the session with an alert that is the same for each reason, and no other session is opened.
+/// Checks that the device refuses the session and no other session is opened. The alert is the same for each reason.
 fn is_refused(scene: &Scene, device: &Device, reason: &str) -> Check {
     let mut client = start(scene, device.address, &["-sess_in", "session.pem"])?;
     client.process.write(GET_V)?;
@@ -93,7 +93,7 @@ fn resumes(scene: &Scene, by: By) -> Check {
     world.was_asked()
 }
 
-/// The device opens the session, and answers a request of `s_server` in it.
+/// Checks that the device resumes its session at `s_server`, and answers a request of `s_server` in it.
 fn is_resumed(scene: &Scene, by: By) -> Check {
     let world = World::start(scene)?;
     let mut server = public_keys::server(scene, ECDSA_CCM_8, words(by))?;
@@ -125,7 +125,7 @@ fn revoked(scene: &Scene) -> Check {
     world.was_asked()
 }
 
-/// `s_client` keeps no ticket of a session that is resumed, so it authenticates itself again.
+/// Checks a reset of the device. `s_client` keeps no ticket of a resumed session, so it authenticates itself again.
 fn reset(scene: &Scene) -> Check {
     let world = World::start(scene)?;
     authenticate(scene, world.server_address, &[])?;
@@ -137,7 +137,7 @@ fn reset(scene: &Scene) -> Check {
     world.was_asked()
 }
 
-/// The device, which was started again, has a clock that is ahead; then one that is right.
+/// Checks an expired session. The device is started with a clock that is ahead, and then with a clock that is right.
 fn expired(scene: &Scene, later: &Built) -> Check {
     let mut world = World::start(scene)?;
     authenticate(scene, world.server_address, &[])?;
@@ -148,8 +148,8 @@ fn expired(scene: &Scene, later: &Built) -> Check {
     world.was_asked()
 }
 
-/// A ticket is sent in the clear, so an attacker can copy it. The device takes the copy, but the attacker can open no
-/// record.
+/// Checks a copied ticket. An attacker can copy a ticket, because it is sent unencrypted. The device accepts the copy,
+/// but the attacker can open no record.
 fn copied(scene: &Scene) -> Check {
     let world = World::start(scene)?;
     authenticate(scene, world.server_address, &[])?;
@@ -168,7 +168,7 @@ fn copied(scene: &Scene) -> Check {
     world.was_asked()
 }
 
-/// Writes `copied.pem`: the session of `session.pem` with another master secret.
+/// Writes `copied.pem`, which contains the session of `session.pem` with another master secret.
 fn with_another_secret(scene: &Scene) -> Check {
     let convert = |words: &[&str]| match scene.start(PROGRAM, &[&["sess_id"], words].concat())?.await_end()?.success() {
         true => Ok(()),

@@ -1,4 +1,4 @@
-//! OpenSSL with certificates, and with an agreement beside a pre-shared key.
+//! OpenSSL with certificates, and with a key agreement in addition to a pre-shared key.
 
 use super::{Client, PEER, PROGRAM, Server, client_get};
 use crate::capture::Capture;
@@ -15,7 +15,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
 
 impl Suite {
-    /// As OpenSSL calls it.
+    /// Returns the name of the suite in OpenSSL.
     fn openssl(self) -> &'static str {
         match self.ours {
             "ecdhe-ecdsa-ccm8" => "ECDHE-ECDSA-AES128-CCM8",
@@ -97,7 +97,7 @@ fn server_mutual(scene: &Scene, suite: Suite, more: &[&str]) -> Check {
     asked(scene, server(scene, suite, more)?, suite)
 }
 
-/// `tegmen put` sends a request to the server, both with certificates.
+/// Checks a request of `tegmen put` to the server. Both ends have certificates.
 fn asked(scene: &Scene, mut server: Server, suite: Suite) -> Check {
     let uri = format!("coaps://{}/question", server.address);
     let words = [&["put", &uri, "a blink", "--suites", suite.ours], &AS_DEVICE[..]].concat();
@@ -113,7 +113,8 @@ fn asked(scene: &Scene, mut server: Server, suite: Suite) -> Check {
     holds(&server.process.out.text(), &["CN = device1"])
 }
 
-/// OpenSSL gets the size of datagrams on the path with `-mtu`; `tegmen` has to discover it.
+/// Checks a handshake over a path with small datagrams. OpenSSL gets the size of datagrams with `-mtu`, and `tegmen`
+/// has to discover it.
 fn server_over(scene: &Scene, bytes: usize) -> Check {
     certificates(scene, false)?;
     let mut server = server(scene, ECDSA_GCM, &["-mtu", &bytes.to_string()])?;
@@ -203,7 +204,7 @@ fn client_without(scene: &Scene) -> Check {
     Ok(())
 }
 
-/// The server requests no certificate, so a client may do what `--anonymous` allows.
+/// Checks a server that requests no certificate. A client may do what `--anonymous` allows.
 fn client_anonymous(scene: &Scene) -> Check {
     certificates(scene, false)?;
     let words = [&AS_SERVER[..4], &["--suites", ECDSA_GCM.ours, "--anonymous", "GET /v"]].concat();
@@ -215,7 +216,7 @@ fn client_anonymous(scene: &Scene) -> Check {
     Ok(())
 }
 
-/// The curve of a certificate must be one that the client offers (RFC 8422, section 5.1).
+/// Checks that the handshake fails if the client does not offer the curve of its certificate (RFC 8422, section 5.1).
 fn client_without_the_curve(scene: &Scene) -> Check {
     let served = served(scene, ECDSA_GCM, &[])?;
     let client = client(scene, served.port, ECDSA_GCM, &[&THEIRS[..], &["-groups", "X25519"]].concat())?;
@@ -223,7 +224,8 @@ fn client_without_the_curve(scene: &Scene) -> Check {
     Ok(())
 }
 
-/// Our server answers a ClientHello in a session with the warning no_renegotiation, which ends OpenSSL's client.
+/// Checks a renegotiation. Tegmen's server answers a ClientHello in a session with the warning no_renegotiation, which
+/// ends OpenSSL's client.
 fn client_renegotiates(scene: &Scene) -> Check {
     let served = served(scene, ECDSA_GCM, &[])?;
     let cipher = format!("{}:@SECLEVEL=0", ECDSA_GCM.openssl());
@@ -275,7 +277,7 @@ fn client_ecdhe_psk(scene: &Scene) -> Check {
 }
 
 const CBC: [&str; 2] = ["-cipher", "PSK-AES128-CBC-SHA256:@SECLEVEL=0"];
-/// It has no word for the other order on its command line, but its configuration file has.
+/// A configuration file that disables encrypt-then-MAC. OpenSSL has no command-line option for this.
 const WITHOUT_ENCRYPT_THEN_MAC: &str = "openssl_conf = all\n[all]\nssl_conf = ssl\n[ssl]\nsystem_default = tls\n\
                                         [tls]\nOptions = -EncryptThenMac\n";
 

@@ -7,7 +7,7 @@ use crate::public_keys::{AS_DEVICE, AS_SERVER, ECDSA_CCM_8, certificates};
 use crate::resumption::{self, By};
 use crate::session::Plaintext as _;
 
-/// Text that `s_server` prints for a session that it resumed.
+/// The text that `s_server` prints for a resumed session.
 pub(super) const REUSED: &str = "Reused session-id";
 
 pub(super) fn cells(version: &str) -> Vec<Cell> {
@@ -24,7 +24,8 @@ pub(super) fn cells(version: &str) -> Vec<Cell> {
     cells
 }
 
-/// Options for `by`. `s_server` and `s_client` use tickets by default, and share the option that turns them off.
+/// Returns the options of OpenSSL for `by`. `s_server` and `s_client` use tickets by default, and share the option that
+/// disables tickets.
 pub(super) fn words(by: By) -> &'static [&'static str] {
     if by == By::Id { &["-no_ticket"] } else { &[] }
 }
@@ -66,7 +67,7 @@ fn client_mutual(scene: &Scene, by: By) -> Check {
     Ok(served.process.await_output("(CN=device1) GET /v: 2.05", 0).map(drop)?)
 }
 
-/// Runs a process for each session. The first process stores its session in a file, which the second reads.
+/// Runs a process for each session. The first process stores its session in a file, which the second process reads.
 fn comes_back(served: &Served, by: By, start: impl Fn(u16, &[&str]) -> Result<Client, String>) -> Check {
     resumption::client(served, by, |number, address| {
         let file = if number == 0 { "-sess_out" } else { "-sess_in" };

@@ -1,4 +1,5 @@
-//! Deterministic requests of Group OSCORE through our proxy, which is no member: different clients share a response.
+//! Deterministic requests of Group OSCORE through Tegmen's proxy, which is not a member of the group. Different clients
+//! share a response.
 
 use super::Proxied;
 use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, free_port};
@@ -8,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tegmen::coap::{Code, MessageRef, OptionNumber};
 
-/// The rows, and the program that they need.
+/// Returns the rows, and the program that must be built for them.
 pub(super) fn all(places: &Places) -> (Vec<Cell>, Arc<Built>) {
     let aiocoap = group::aiocoap(places);
     let cells = USUAL.map(|protection| {
@@ -23,7 +24,8 @@ pub(super) fn all(places: &Places) -> (Vec<Cell>, Arc<Built>) {
     (cells.into(), aiocoap)
 }
 
-/// Two processes of aiocoap, which are two members, receive the response of a third one, from the cache of our proxy the second time.
+/// Checks that two members, which are processes of aiocoap, receive the same response of a third member. The second one
+/// receives it from the cache of Tegmen's proxy.
 fn share(scene: &Scene, peer: &Built, protection: Protection) -> Check {
     let address = SocketAddr::new(LOOPBACK, free_port()?);
     let words = [&address.ip().to_string(), &address.port().to_string(), "pairwise"];

@@ -1,7 +1,7 @@
-//! Peers that are libraries, with sessions that were delegated to a device.
+//! DTLS libraries with sessions that were delegated to a device.
 //!
-//! Their programs take `resume ticket NAME` or `resume id NAME` after an X.509 key, with the name of the server.
-//! Clients open the next session at the line `again ADDRESS`.
+//! Their programs take `resume ticket NAME` or `resume id NAME` after an X.509 key. NAME is the name of the server. A
+//! client opens the next session when it reads the line `again ADDRESS`.
 
 use super::public_keys::{THEIR_DEVICE, THEIR_SERVER};
 use super::resumption::{NO_ID, RESUMED};
@@ -81,8 +81,8 @@ fn client(scene: &Scene, peer: &Peer, by: By) -> Check {
     world.was_asked()
 }
 
-/// In the next epoch of the device, the server gives another ticket for that of the previous epoch. Only the first session has a key
-/// exchange.
+/// Checks a return in the next epoch of the device. The server gives another ticket for the ticket of the previous
+/// epoch. Only the first session has a key exchange.
 fn returns(scene: &Scene, peer: &Peer) -> Check {
     let world = World::start(scene)?;
     let way = Way::direct(&world)?;
@@ -103,7 +103,7 @@ fn returns(scene: &Scene, peer: &Peer) -> Check {
     world.was_asked()
 }
 
-/// The device opens the session, and answers a request of the peer in it.
+/// Checks that the device resumes its session at the peer, and answers a request of the peer in it.
 fn server(scene: &Scene, peer: &Peer, by: By) -> Check {
     let world = World::start(scene)?;
     let words = [&["x509", ECDSA_CCM_8.name], &THEIR_SERVER[..], &["resume", by.word(), "localhost"]].concat();

@@ -1,9 +1,8 @@
-//! Peers that are libraries, with certificates, with raw public keys, and with a key agreement in addition to a
-//! pre-shared key.
+//! DTLS libraries with certificates, with raw public keys, and with a key agreement in addition to a pre-shared key.
 //!
-//! In place of an identity and a key their programs take `x509 SUITE CA CERTIFICATE KEY`, `raw SUITE KEY PUBLIC_KEY
-//! PEER` or `psk SUITE IDENTITY KEY`; they print `suite NAME` and `peer NAME`. With the argument `suites` they print
-//! the names of all suites.
+//! In place of an identity and a key, their programs take `x509 SUITE CA CERTIFICATE KEY`,
+//! `raw SUITE KEY PUBLIC_KEY PEER` or `psk SUITE IDENTITY KEY`. They print `suite NAME` and `peer NAME`. With the
+//! argument `suites` they print the names of all suites.
 
 use super::{Peer, Session};
 use crate::capture::Capture;
@@ -18,16 +17,17 @@ use crate::session::{self, Plaintext as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Credentials and suites that a peer supports.
+/// The credentials and cipher suites that a peer supports.
 #[derive(Clone, Copy)]
 pub(super) struct Knows {
     pub(super) x509: bool,
     pub(super) raw: bool,
-    /// Its suites with a pre-shared key and a key agreement.
+    /// The suites of the peer that combine a pre-shared key with a key agreement.
     pub(super) ecdhe_psk: &'static [EcdhePsk],
-    /// Order of encryption and MAC in its records with CBC and a pre-shared key, if it has that.
+    /// Order of encryption and MAC in the peer's CBC records with a pre-shared key; `None` if it has no such suite.
     pub(super) cbc: Option<Cbc>,
-    /// The same with RSA as the key exchange, if it has that.
+    /// Order of encryption and MAC in the peer's CBC records with RSA as the key exchange; `None` if it has no such
+    /// suite.
     pub(super) rsa_cbc: Option<Cbc>,
 }
 
@@ -118,12 +118,12 @@ impl Session {
     }
 }
 
-/// The CA, the certificate and the key of a program that is the server. Those of a client follow.
+/// The CA, the certificate and the key of a peer's program that is the server. Those of a client follow.
 pub(super) const THEIR_SERVER: [&str; 3] = ["ca/ca.pem", "ca/server.pem", "ca/server.key"];
 pub(super) const THEIR_DEVICE: [&str; 3] = ["ca/ca.pem", "ca/device1.pem", "ca/device1.key"];
 const RAW_SERVER: [&str; 5] = ["raw", ECDSA_CCM_8.name, "server.key.der", "server.pub.der", "device1.pub.der"];
 const RAW_DEVICE: [&str; 5] = ["raw", ECDSA_CCM_8.name, "device1.key.der", "device1.pub.der", "server.pub.der"];
-/// The name that the programs print for a peer whose raw public key is the expected one.
+/// The name that the programs print for a peer with the expected raw public key.
 const RAW_PEER: &str = "raw public key";
 
 /// Checks that `tegmen put` sends a request to the server, and prints its answer.
@@ -160,7 +160,8 @@ fn client_mutual(scene: &Scene, peer: &Peer, suite: Suite) -> Check {
     gets(&served, &mut session, suite, "server", "CN=device1")
 }
 
-/// The peer gets the size of datagrams on the path as an argument; `tegmen` has to discover it.
+/// Checks a handshake over a path with small datagrams. The peer gets the size of datagrams as an argument, and
+/// `tegmen` has to discover it.
 fn server_over(scene: &Scene, peer: &Peer, bytes: usize) -> Check {
     certificates(scene, false)?;
     let mtu = bytes.to_string();

@@ -1,8 +1,8 @@
-//! Peers that are libraries, with sessions that are resumed.
+//! DTLS libraries with sessions that are resumed.
 //!
-//! Their programs take `resume ticket` or `resume id` after the key. A client that reads the line `again` opens another
-//! session with the state of the last one. If the library reports that a session is resumed, the program prints
-//! `resumed` before `established`.
+//! Their programs take `resume ticket` or `resume id` after the key. When a client reads the line `again`, it opens
+//! another session with the state of the last session. If the library reports that a session is resumed, the program
+//! prints `resumed` before `established`.
 
 use super::{Peer, Session};
 use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, free_port};
@@ -33,10 +33,10 @@ pub(super) fn cells(peer: &Arc<Peer>) -> Vec<Cell> {
     cells
 }
 
-/// The evidence for tinydtls, the only peer without resumption by session id.
+/// The evidence for tinydtls, which is the only peer without resumption by session id.
 pub(super) const NO_ID: &str = "its dtls_send_client_hello always writes one of no bytes";
 
-/// The line that a program prints for a session that is resumed.
+/// The line that a program prints for a resumed session.
 pub(super) const RESUMED: &str = "resumed\n";
 
 impl Peer {
@@ -53,7 +53,7 @@ impl Peer {
     }
 }
 
-/// Checks that the peer printed the line for session 1, and not for session 0.
+/// Checks that the peer printed [`RESUMED`] for session 1, and not for session 0.
 fn says(session: &Session, number: u8) -> Result<(), String> {
     match (number, session.process.out.text().contains(RESUMED)) {
         (0, false) | (1, true) => Ok(()),

@@ -1,5 +1,5 @@
-//! Groups whose files `tegmen oscore new-group` made: aiocoap is a member with the files of one, `tegmen serve` and `tegmen get` are
-//! another.
+//! Groups whose files `tegmen oscore new-group` made. aiocoap uses the files of one member, and `tegmen serve` and
+//! `tegmen get` use the files of the other member.
 
 use super::{Protection, name_of};
 use crate::cell::{Check, LOOPBACK, Scene, free_port};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use tegmen::crypto::Curve;
 
-/// Makes a group of our member `ours` and of `theirs`, for which a file of aiocoap is returned.
+/// Makes a group of the members `ours` and `theirs`. Returns the path of a file that describes the group for aiocoap.
 fn new_group(scene: &Scene, (curve, aead, group): Protection) -> Result<std::path::PathBuf, String> {
     let word = if curve == Curve::Ed25519 { "ed25519" } else { "p256" };
     let mut made = scene.tegmen(&["oscore", "new-group", "lights", "ours", "theirs", "--curve", word])?;
@@ -50,7 +50,7 @@ fn start(scene: &Scene, peer: &Built, role: &str, group: &Path, words: &[&str]) 
     scene.start_command(command)
 }
 
-/// aiocoap asks `tegmen serve` in both modes.
+/// Checks requests of aiocoap to `tegmen serve` in both modes.
 pub(super) fn answers(scene: &Scene, peer: &Built, protection: Protection) -> Check {
     let (group, port) = (new_group(scene, protection)?, free_port()?.to_string());
     let words = ["serve", "--oscore", "lights/ours", "--no-secure", "--listen", "127.0.0.1", "--plain-port", &port];
@@ -77,7 +77,7 @@ pub(super) fn answers(scene: &Scene, peer: &Built, protection: Protection) -> Ch
     Ok(())
 }
 
-/// `tegmen get` and `tegmen put` ask aiocoap in the pairwise mode.
+/// Checks requests of `tegmen get` and `tegmen put` to aiocoap in the pairwise mode.
 pub(super) fn asks(scene: &Scene, peer: &Built, protection: Protection) -> Check {
     let (group, port) = (new_group(scene, protection)?, free_port()?.to_string());
     let server = start(scene, peer, "server", &group, &["127.0.0.1", &port, "pairwise"])?;

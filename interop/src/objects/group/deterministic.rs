@@ -1,4 +1,5 @@
-//! Deterministic requests (draft-ietf-core-cacheable-oscore-02): aiocoap at the other end, and the program that opens all messages.
+//! Deterministic requests (draft-ietf-core-cacheable-oscore-02). aiocoap is the other end, and a Python program opens
+//! all messages.
 
 use super::{
     Member, OURS, Pending, Protection, ROOM, SHARED, THEIRS, THIRD, answering, debug, id, is_read, message, receive,
@@ -17,7 +18,7 @@ fn client(member: &Member) -> Result<DeterministicClient, String> {
     member.context.deterministic_client::<HostCrypto>(id(SHARED)?).map_err(debug)
 }
 
-/// Protects a GET as the Deterministic Client; the response is that of one member.
+/// Protects a GET as the Deterministic Client. The response must come from the member `to`.
 fn ask(member: &mut Member, to: u8, plain: &[u8]) -> Result<(Pending, Vec<u8>), String> {
     let (client, to, replies) = (client(member)?, Some(id(to)?), vec![Replies::default()]);
     let mut storage = vec![0; plain.len() + 2 * ROOM];
@@ -28,7 +29,7 @@ fn ask(member: &mut Member, to: u8, plain: &[u8]) -> Result<(Pending, Vec<u8>), 
     Ok((pending, frame.bytes().to_vec()))
 }
 
-/// Opens a request of the Deterministic Client, which is to be a GET.
+/// Opens a request of the Deterministic Client, which must be a GET.
 fn hear(member: &mut Member, datagram: &[u8]) -> Result<GroupRequest, String> {
     let client = client(member)?;
     let mut datagram = datagram.to_vec();
@@ -42,7 +43,7 @@ fn get(number: u16) -> Result<Vec<u8>, String> {
     message((MessageType::NonConfirmable, number), &number.to_be_bytes(), (Code::GET, &[]), false)
 }
 
-/// Two members of ours ask aiocoap as the Deterministic Client; one of them asks again.
+/// Checks requests of two Tegmen members to aiocoap as the Deterministic Client. One of the members sends two requests.
 pub(super) fn asks(scene: &Scene, peer: &Built, protection: Protection) -> Check {
     let port = free_port()?;
     let server = start(scene, peer, protection, "server", &["127.0.0.1", &port.to_string(), "pairwise"])?;
@@ -62,7 +63,8 @@ pub(super) fn asks(scene: &Scene, peer: &Built, protection: Protection) -> Check
     Ok(())
 }
 
-/// aiocoap asks us as the Deterministic Client, in two processes with the same request.
+/// Checks requests of aiocoap to Tegmen as the Deterministic Client. Two processes of aiocoap must send the same
+/// request.
 pub(super) fn answers(scene: &Scene, peer: &Built, protection: Protection) -> Check {
     let socket = socket()?;
     let uri = format!("coap://{}/v", socket.local_addr().map_err(|error| error.to_string())?);
@@ -87,7 +89,8 @@ pub(super) fn answers(scene: &Scene, peer: &Built, protection: Protection) -> Ch
     }
 }
 
-/// Each of three members sends one request as the Deterministic Client, and the two others answer it.
+/// Checks that the Python program opens a session in which each of three members sends a request as the Deterministic
+/// Client to each other member, and the other member answers.
 pub(super) fn read(scene: &Scene, reader: &Built, protection: Protection) -> Check {
     let numbers = [OURS, THEIRS, THIRD];
     let (mut messages, mut expected) = (Vec::<Value>::new(), Vec::new());
