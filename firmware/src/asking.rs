@@ -1,4 +1,4 @@
-//! A sender of a group of lamps, in each scheme: the request that switches the lamps, and the responses to it.
+//! The requests of a sender that switches the lamps of a group, and the responses to them. All schemes share this code.
 
 use tegmen::address::Address;
 use tegmen::buf::Frame;
@@ -9,12 +9,13 @@ use tegmen::coap::{BuildError, Builder, Code, MessageRef, MessageType, OptionNum
 pub enum Heard {
     /// The listener has served the request with this code.
     Served(Code),
-    /// The listener serves the request if it is sent again.
+    /// The listener requires the same request again, with the value of its Echo option.
     Challenged,
 }
 
 impl Heard {
-    /// Reads a response. A value that the listener wants to have repeated in the next request becomes the `challenge`.
+    /// Reads a response. If the response contains an Echo option, its value becomes the `challenge`, which the next
+    /// request must repeat.
     #[inline(always)]
     pub fn of(response: &MessageRef<'_>, challenge: &mut Option<Challenge>) -> Self {
         let echo = response.option(OptionNumber::ECHO).and_then(|echo| echo.try_into().ok());
@@ -28,7 +29,7 @@ impl Heard {
     }
 }
 
-/// Writes the request of this number: PUT /light.
+/// Writes the request with this number: PUT /light.
 ///
 /// # Errors
 /// [`BuildError`] if the frame has no space.
@@ -42,20 +43,21 @@ pub fn write(number: u64, is_on: bool, challenge: Option<Challenge>, frame: &mut
     message.payload(&[b'0' + u8::from(is_on)])
 }
 
-/// True if a message is a response to the request of this number.
+/// Returns true if a message is a response to the request with this number.
 #[inline(always)]
 pub fn answers(message: &MessageRef<'_>, asked: u64) -> bool {
     let is_response = message.message_type() == MessageType::NonConfirmable && message.code().is_response();
     is_response && message.token() == token(asked) && !message.options().any(|(number, _)| number.is_critical())
 }
 
-/// A key seals at most 2^23 records, so the tokens of all requests of an epoch differ in 3 bytes.
+/// Returns the token of a request: the lowest 3 bytes of its number. The tokens of all requests of an epoch differ,
+/// because a key seals at most 2^23 records.
 const fn token(number: u64) -> [u8; 3] {
     let [.., a, b, c] = number.to_be_bytes();
     [a, b, c]
 }
 
-/// The requests of a sender whose numbers are not those of records.
+/// The requests of a sender that numbers its requests itself, and does not use the numbers of records.
 pub struct Requests {
     next: u64,
     /// The number of the last request, while responses to it are expected.
@@ -64,12 +66,13 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// No request. In clear the number of the first one is best drawn at random (RFC 7252, section 5.3.1).
+    /// Creates the state before the first request. If the requests are not protected, choose the number of the first
+    /// request at random (RFC 7252, section 5.3.1).
     pub const fn new(first: u64) -> Self {
         Self { next: first, asked: None, challenge: None }
     }
 
-    /// Writes a request, which is the last one from now on. `None` if the frame has no space.
+    /// Writes a request, which becomes the last request. Returns `None` if the frame has no space.
     pub fn write(&mut self, is_on: bool, frame: &mut Frame<'_>) -> Option<()> {
         write(self.next, is_on, self.challenge.take(), frame).ok()?;
         self.asked = Some(self.next);
@@ -77,7 +80,7 @@ impl Requests {
         Some(())
     }
 
-    /// Takes a message of a listener. Returns the response if it is one to the last request.
+    /// Processes a message of a listener. Returns the response if it belongs to the last request.
     pub fn hear(&mut self, content: &[u8]) -> Option<Heard> {
         let message = MessageRef::parse(content).ok()?;
         let is_answer = answers(&message, self.asked?);
@@ -85,17 +88,17 @@ impl Requests {
     }
 }
 
-/// The addresses of listeners.
+/// A list of the addresses of listeners.
 pub struct Listeners<const LISTENERS: usize> {
     addresses: [Address; LISTENERS],
     len: usize,
 }
 
 impl<const LISTENERS: usize> Listeners<LISTENERS> {
-    /// None. All bytes are zero.
+    /// An empty list. All its bytes are zero.
     pub const NONE: Self = Self { addresses: [Address { ip: [0; 16], port: 0, scope: 0 }; LISTENERS], len: 0 };
 
-    /// Adds one. `None` if it is there already, or there is no space.
+    /// Adds an address. Returns `None` if the list already contains it, or is full.
     pub fn add(&mut self, listener: &Address) -> Option<()> {
         if self.addresses.iter().take(self.len).any(|known| known == listener) {
             return None;
@@ -105,29 +108,30 @@ impl<const LISTENERS: usize> Listeners<LISTENERS> {
         Some(())
     }
 
-    /// Removes all.
+    /// Removes all addresses.
     pub const fn clear(&mut self) {
         self.len = 0;
     }
 }
 
-/// One request to each listener. The response of one is awaited before the next one is asked.
+/// A round of requests, one to each listener. The sender waits for a response before it sends the next request.
 pub struct Round<const LISTENERS: usize> {
-    /// The listeners, in the order in which they are asked. It is not moved: there may be hundreds.
+    /// The listeners, in the order of their requests. This is a reference, so that a list of hundreds of addresses is
+    /// not moved.
     listeners: &'static mut Listeners<LISTENERS>,
     requests: Requests,
     is_on: bool,
-    /// The place of the listener that is asked.
+    /// The index of the listener to which the current request is sent.
     place: usize,
 }
 
 impl<const LISTENERS: usize> Round<LISTENERS> {
-    /// No round. For `requests` see [`Requests::new`].
+    /// Creates the state before the first round. `requests` comes from [`Requests::new`].
     pub const fn new(listeners: &'static mut Listeners<LISTENERS>, requests: Requests) -> Self {
         Self { listeners, requests, is_on: false, place: usize::MAX }
     }
 
-    /// Adds a listener. `None` if it is there already, or there is no space.
+    /// Adds a listener. Returns `None` if the list already contains it, or is full.
     pub fn add(&mut self, listener: &Address) -> Option<()> {
         self.listeners.add(listener)
     }
@@ -137,12 +141,13 @@ impl<const LISTENERS: usize> Round<LISTENERS> {
         (self.is_on, self.place, self.requests.asked) = (is_on, 0, None);
     }
 
-    /// Asks no further for the response of the listener whose turn it is.
+    /// Stops waiting for the response of the current listener, and continues with the next listener.
     pub const fn skip(&mut self) {
         (self.place, self.requests.asked) = (self.place.saturating_add(1), None);
     }
 
-    /// Returns the listener whose request comes next; `None` while a response is awaited, and after the last listener.
+    /// Returns the listener that gets the next request. Returns `None` while the sender waits for a response, and after
+    /// the last listener.
     pub fn next(&self) -> Option<Address> {
         if self.requests.asked.is_some() { None } else { self.turn() }
     }
@@ -156,7 +161,7 @@ impl<const LISTENERS: usize> Round<LISTENERS> {
         self.requests.write(self.is_on, frame)
     }
 
-    /// Takes a message of a listener. Returns the response if it is the one that is awaited.
+    /// Processes a message of a listener. Returns the response if it is the expected one.
     pub fn hear(&mut self, from: &Address, content: &[u8]) -> Option<Heard> {
         if self.turn() != Some(*from) {
             return None;
@@ -172,5 +177,5 @@ impl<const LISTENERS: usize> Round<LISTENERS> {
 
 /// The value of an Echo option.
 pub type Challenge = [u8; 8];
-/// Bytes of a request with its protection.
+/// Maximum length of a request with its protection, in bytes.
 pub const REQUEST_LEN: usize = 80;

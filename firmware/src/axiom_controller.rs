@@ -1,5 +1,5 @@
-//! The controller that `axiom_member` joins in its image: a server that gives the same keys to each member. A real one is
-//! `tegmen_control::group`.
+//! The controller that `axiom_member` joins, in the same image: a server that gives the same keys to each member.
+//! `tegmen_control::group` is the controller for real use.
 
 use super::Provider;
 use super::axiom_member::PATH;
@@ -14,20 +14,20 @@ use tegmen::node::{self, Node};
 use tegmen::oscore::OpenedRequest;
 use tegmen::time::Instant;
 
-/// The controller.
+/// The controller of one member.
 pub struct Controller<'k> {
     node: Node<Table, ServerOnly, ()>,
     environment: Environment<Provider>,
-    /// From the controller to the member.
+    /// The path from the controller to the member.
     path: Path,
     keys: Keys<'k>,
 }
 
-/// The keys, as a resource.
+/// The resource that contains the keys.
 struct Keys<'k>(&'k [u8]);
 
 impl<'k> Controller<'k> {
-    /// A controller of one member, whose path to the controller is `path`.
+    /// Creates a controller for one member. `path` is the path from the member to the controller.
     #[inline(never)]
     pub fn new(now: Instant, crypto: Provider, path: Path, keys: &'k [u8]) -> Self {
         let mut environment = Environment::new(crypto);
@@ -37,13 +37,13 @@ impl<'k> Controller<'k> {
         Self { node, environment, path: Path { local: path.remote, remote: path.local }, keys: Keys(keys) }
     }
 
-    /// Gives these keys from now on.
+    /// Replaces the keys that the controller gives to members.
     pub const fn set_keys(&mut self, keys: &'k [u8]) {
         self.keys = Keys(keys);
     }
 
-    /// Takes a datagram of the member. Returns the length of the answer in `back`, or of the first datagram that is due, which may
-    /// be 0; `None` if the session is over.
+    /// Processes a datagram of the member. Returns the length of the answer in `back`. Without an answer, writes the
+    /// first datagram that is due and returns its length, which may be 0. Returns `None` if the session has ended.
     #[inline(never)]
     pub fn receive(&mut self, now: Instant, datagram: &mut [u8], back: &mut [u8; LONGEST]) -> Option<usize> {
         let mut records = Records::new(datagram);
@@ -64,7 +64,7 @@ impl<'k> Controller<'k> {
         }
     }
 
-    /// Writes the next datagram that is due into `back`. Returns its length, and 0 if there is none.
+    /// Writes the next datagram that is due into `back`. Returns its length, or 0 if no datagram is due.
     #[inline(never)]
     pub fn poll(&mut self, now: Instant, back: &mut [u8; LONGEST]) -> usize {
         match self.node.poll(&mut self.environment.at(now), &mut self.keys, back) {
@@ -100,6 +100,6 @@ impl Handler for Keys<'_> {
 type Table = PeerArray<Exchanges<Storage>, 1, 1, 32, 96>;
 type Storage = Fixed<1, 16, 1, LONGEST>;
 
-/// Bytes of the longest datagram of the controller.
+/// Maximum length of a datagram of the controller, in bytes.
 pub const LONGEST: usize = 512;
 const THE_MEMBER: Principal = Principal(1);

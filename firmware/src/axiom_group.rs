@@ -1,20 +1,20 @@
-//! The group of the images that are provisioned: the parameters that its controller gives to a member, compiled in. **A product has
-//! others in each device.**
+//! The group of the provisioned images. The parameters that its controller gives to each member are compiled in. **In a
+//! product each device has other parameters.**
 
 use tegmen::address::Address;
 use tegmen::axiom::{Admission, Association, Kept, Suite};
 
 /// The parameters of a member.
 pub struct Provisioning<'a> {
-    /// The security association of the epoch, without the secret, which follows from [`Self::admission`].
+    /// The security association of the epoch, without the master secret, which is derived from [`Self::admission`].
     pub association: Association<'a>,
     /// The secrets of the member.
     pub admission: Admission<'a>,
-    /// SenderIDs whose numbers begin with 0 in the epoch.
+    /// SenderIDs whose record numbers begin with 0 in the epoch.
     pub senders: &'a [u8],
 }
 
-/// The parameters of the listener.
+/// Returns the parameters of the listener.
 pub const fn listener() -> Provisioning<'static> {
     Provisioning {
         association: association(None, LISTENER),
@@ -23,7 +23,7 @@ pub const fn listener() -> Provisioning<'static> {
     }
 }
 
-/// The parameters of the sender.
+/// Returns the parameters of the sender.
 pub const fn sender() -> Provisioning<'static> {
     Provisioning {
         association: association(Some(SENDER_ID), SENDER),
@@ -51,7 +51,7 @@ const fn admission(leaf: u32, path: &'static [[u8; 16]; LEVELS]) -> Admission<'s
     Admission { group: &GROUP, epoch: EPOCH, chain: &CHAIN, secret: &[2; 32], leaf, path }
 }
 
-/// The address of a member, with the port of the group.
+/// Returns the address of a member, with the port of the group.
 pub const fn member(last: u8) -> Address {
     Address { ip: [0xfd, 0, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, last], port: ADDRESS.port, scope: 0 }
 }
@@ -62,15 +62,16 @@ pub const SENDER: u8 = 1;
 pub const LISTENER: u8 = 2;
 /// The last byte of the address of the controller.
 pub const CONTROLLER: u8 = 3;
-/// All nodes of the realm (RFC 7346): of private use, on the port of CoAP.
+/// The multicast address of the group: all nodes of the realm (RFC 7346). The address is for private use, and the port
+/// is that of CoAP over DTLS.
 pub const ADDRESS: Address =
     Address { ip: [0xff, 0x13, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x11, 0x8a], port: 5684, scope: 0 };
 
 /// The identity of the group.
 pub const GROUP: [u8; 16] = [1; 16];
-/// Levels of the tree of the group, of at most 256 members.
+/// Number of levels of the group's key tree, which has at most 256 members.
 pub const LEVELS: usize = 9;
-/// The leaf of the listener. That of the sender is the next one.
+/// The leaf of the listener. The next leaf is that of the sender.
 pub const FIRST_LEAF: u32 = 1 << (LEVELS - 1);
 
 const SENDER_ID: u8 = 7;
@@ -78,7 +79,7 @@ const EPOCH: u16 = 1;
 const LISTENER_PATH: [[u8; 16]; LEVELS] = path(1);
 const SENDER_PATH: [[u8; 16]; LEVELS] = path(0);
 
-/// The secrets from a leaf to the root.
+/// Returns the secrets on the path from a leaf to the root.
 const fn path(leaf: u8) -> [[u8; 16]; LEVELS] {
     let mut path = [[leaf; 16]; LEVELS];
     let mut level = 1;
@@ -89,20 +90,21 @@ const fn path(leaf: u8) -> [[u8; 16]; LEVELS] {
     path
 }
 
-/// h(1), from which h(2) and so the secret of epoch 2 are checked: the element before `[6; 32]`, with the secret `[5; 32]`.
+/// The hash h(1), which verifies h(2) and so the secret of epoch 2. It is the element before `[6; 32]` of the hash
+/// chain, with the secret `[5; 32]`.
 const CHAIN: [u8; 32] = [
     0x7d, 0xc8, 0xd9, 0x5b, 0x4e, 0x95, 0xdc, 0x01, 0x6f, 0x82, 0xee, 0x90, 0x08, 0xa2, 0xc4, 0xeb, 0xef, 0x3d, 0xee,
     0xa1, 0x81, 0x5b, 0x22, 0x58, 0xe3, 0x46, 0x77, 0x5f, 0x69, 0xdd, 0xaf, 0x2d,
 ];
 
-/// Returns a reservation as one number that only rises: the epoch in 16 bits, the ends of requests and responses in 24 bits each.
-/// A key seals at most 2^23 records.
+/// Returns a reservation as one number that only increases. It contains the epoch in 16 bits, and the ends of requests
+/// and of responses in 24 bits each, because a key seals at most 2^23 records.
 pub const fn packed(kept: &Kept) -> u64 {
     let Kept { epoch, requests, responses } = kept;
     (*epoch as u64) << 48 | limited(*requests) << 24 | limited(*responses)
 }
 
-/// The inverse of [`packed`].
+/// Returns the reservation of a number that [`packed`] made.
 pub const fn unpacked(kept: u64) -> Kept {
     Kept { epoch: (kept >> 48) as u16, requests: kept >> 24 & MAX_NUMBER, responses: kept & MAX_NUMBER }
 }

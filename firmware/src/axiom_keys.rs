@@ -1,5 +1,5 @@
-//! The messages between a member of a protected group and its controller (RFC 9594), as `tegmen_host::group::groupcomm` has them:
-//! maps of CBOR (RFC 8949) with integers as keys, and no values of indefinite length.
+//! The messages between a member of a protected group and its controller (RFC 9594), in the format of
+//! `tegmen_host::group::groupcomm`: maps of CBOR (RFC 8949) with integers as keys, without values of indefinite length.
 
 use super::axiom_group::{LEVELS, Provisioning};
 use tegmen::address::Address;
@@ -7,10 +7,11 @@ use tegmen::axiom::{Admission, Association, Suite};
 use tegmen::buf::{Full, Reader, Writer};
 use tegmen_base::cbor::{ARRAY, BYTES, MAP, NEGATIVE, TEXT, UNSIGNED, read, read_bytes, read_head, skip, write_head};
 
-/// Writes the request to join as a listener that does not check signatures, and whose responses come from `address`.
+/// Writes the request to join as a listener that does not check signatures. `address` is the source address of its
+/// responses.
 ///
 /// # Errors
-/// [`Full`].
+/// [`Full`] if `out` has no space.
 pub fn write_join(group: &str, address: &[u8; 16], out: &mut Writer<'_>) -> Result<(), Full> {
     write_head(MAP, 3, out)?;
     write_head(NEGATIVE, OF_AXIOM, out)?;
@@ -43,8 +44,8 @@ fn text(parts: &[&[u8]], out: &mut Writer<'_>) -> Result<(), Full> {
     Ok(())
 }
 
-/// Reads the response to a request to join, or for the keys. Returns `None` if the bytes are something else, or the path is longer
-/// than the tree of this image has levels.
+/// Reads the response to a join request or to a request for keys. Returns `None` if the bytes are no such response, or
+/// if the path has more levels than the tree of this image.
 pub fn parse(message: &[u8]) -> Option<Provisioning<'_>> {
     let mut keys = Provisioning { association: NOTHING, admission: NO_ADMISSION, senders: &[] };
     let mut of_axiom = false;
@@ -107,7 +108,7 @@ fn take_secret<'m>(admission: &mut Admission<'m>, label: usize, reader: &mut Rea
     Some(())
 }
 
-/// Reads a map. `take` reads the value of each label that is a number from 0; other entries are skipped.
+/// Reads a map. `take` reads the value of each label that is an unsigned integer. Other entries are skipped.
 fn read_map<'m>(reader: &mut Reader<'m>, mut take: impl FnMut(usize, &mut Reader<'m>) -> Option<()>) -> Option<()> {
     for _ in 0..read(MAP, reader)? {
         match read_head(reader)? {
@@ -133,10 +134,10 @@ fn array<'m, const N: usize>(reader: &mut Reader<'m>) -> Option<&'m [u8; N]> {
 }
 
 const FALSE: u8 = 0xf4;
-/// Levels of a value that is skipped.
+/// Maximum nesting depth of a value that is skipped.
 const MAX_DEPTH: u8 = 4;
 
-/// Labels (RFC 9594), and the private number of Axiom, -65537, as CBOR has it.
+/// Labels of RFC 9594. `OF_AXIOM` is the CBOR argument of Axiom's private label -65537.
 const SCOPE: usize = 3;
 const GKTY: usize = 7;
 const KEY: usize = 8;
@@ -144,9 +145,10 @@ const NUM: usize = 9;
 const CONTROL_URI: usize = 26;
 const MGT_KEY_MATERIAL: usize = 27;
 const OF_AXIOM: usize = 65_536;
-/// `coap://[`, an address of 39 characters, and `]`.
+/// Length of `coap://[`, an address of 39 characters, and `]`, in bytes.
 const URI_LEN: usize = 48;
-/// Suites by the DTLS cipher suites that they have their protection from. An image whose keys are short has no HMAC.
+/// Suites with the DTLS cipher suites that define their protection. Images with short keys do not support the suite
+/// with HMAC.
 const SUITES: [(Suite, usize); 2] = [(Suite::Ccm, 0xc0a4), (Suite::Ccm8, 0xc0a8)];
 
 const NO_ADMISSION: Admission<'static> =

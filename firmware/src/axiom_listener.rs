@@ -1,5 +1,6 @@
-//! A listener of a protected group (Axiom) that is provisioned with its keys: it answers requests to the group. It has
-//! no node: it receives only requests to the group, each of which the record layer delivers once.
+//! A listener of a protected group (Axiom) that is provisioned with its keys. It answers requests to the group. It has
+//! no [`Node`](tegmen::node::Node): it receives only requests to the group, and the record layer delivers each request
+//! once.
 
 use super::Provider;
 use super::axiom_provisioned::{Provisioned, is_rekey_message};
@@ -16,9 +17,9 @@ use tegmen::identity::{Identity, Principal, Protection, SenderId};
 use tegmen::time::Instant;
 use tegmen_flash::Flash;
 
-/// The listener, which protects its responses by `R`.
+/// The listener. `R` protects its responses.
 pub struct Listener<F, R = InGroup> {
-    /// The member.
+    /// The group membership of the listener, with its keys.
     pub group: Provisioned<F, SENDERS, 0>,
     /// The protection of the responses.
     pub responses: R,
@@ -30,13 +31,13 @@ pub struct Listener<F, R = InGroup> {
 
 /// The protection of the responses of a listener.
 pub trait Responses {
-    /// Returns the bytes that a seal puts before the content, and after it.
+    /// Returns the numbers of bytes that a seal adds before and after the content.
     fn overhead<F: Flash>(group: &Provisioned<F, SENDERS, 0>) -> (usize, usize);
 
     /// Returns the Message ID of a response.
     fn message_id<F: Flash>(&mut self, group: &Provisioned<F, SENDERS, 0>) -> u16;
 
-    /// Seals a response in place, which goes to the address `to` of the sender. `None` if that is refused.
+    /// Seals a response in place. `to` is the address of the sender. Returns `None` if the response cannot be sealed.
     fn seal<F: Flash>(
         &mut self,
         now: Instant,
@@ -46,7 +47,7 @@ pub trait Responses {
     ) -> Option<()>;
 }
 
-/// The keys of the group protect responses, too.
+/// Protects responses with the keys of the group.
 pub struct InGroup;
 
 impl Responses for InGroup {
@@ -73,21 +74,21 @@ impl Responses for InGroup {
 }
 
 impl<F: Flash> Listener<F> {
-    /// A listener whose lamp is off.
+    /// Creates a listener whose lamp is off.
     pub const fn new(group: Provisioned<F, SENDERS, 0>) -> Self {
         Self::with_responses(group, InGroup)
     }
 }
 
 impl<F: Flash, R: Responses> Listener<F, R> {
-    /// A listener whose lamp is off, with this protection of its responses.
+    /// Creates a listener whose lamp is off. `responses` protects its responses.
     pub const fn with_responses(group: Provisioned<F, SENDERS, 0>, responses: R) -> Self {
         let (lamp, challenges_from) = (Lamp { is_on: false }, Instant::from_micros(0));
         Self { group, responses, lamp, challenges_from, waiting: Waiting::NONE }
     }
 
-    /// Takes a datagram to the address of the group: a request, or a rekey message. While a response waits, requests are dropped.
-    /// Returns true if a rekey message was missed.
+    /// Processes a datagram to the address of the group: a request, or a rekey message. Drops requests while a response
+    /// waits to be sent. Returns true if the listener has missed a rekey message.
     pub fn take(&mut self, now: Instant, from: &Address, datagram: &mut [u8]) -> bool {
         let mut rekeyed = None;
         if is_rekey_message(datagram) {
@@ -101,18 +102,19 @@ impl<F: Flash, R: Responses> Listener<F, R> {
         rekeyed == Some(Rekeyed::Missed)
     }
 
-    /// Returns the response whose time has arrived, and where it goes.
+    /// Returns the response that is due, and the address of its receiver.
     pub fn poll(&mut self, now: Instant) -> Option<(Address, &[u8])> {
         self.waiting.poll(now)
     }
 
-    /// True if the lamp is on.
+    /// Returns true if the lamp is on.
     pub const fn is_on(&self) -> bool {
         self.lamp.is_on
     }
 
-    /// Opens a request, and makes the response to it (RFC 7252, section 8.2), which waits for a random time. Errors and empty
-    /// messages are not sent, except the challenge of a request that may be a replay (RFC 9175). `None` if there is no response.
+    /// Opens a request, and makes its response (RFC 7252, section 8.2), which waits for a random time. Errors and empty
+    /// messages are not sent. The only exception is the challenge for a request that may be a replay (RFC 9175).
+    /// Returns `None` if there is no response.
     #[inline(never)]
     fn answer(&mut self, now: Instant, from: &Address, datagram: &mut [u8]) -> Option<()> {
         let mut records = Records::new(datagram);
@@ -163,7 +165,8 @@ impl<F: Flash, R: Responses> Listener<F, R> {
         Some(())
     }
 
-    /// Takes a request that repeats the challenge. Returns true if the request is new, and `None` if it is not delivered.
+    /// Processes a request that repeats the challenge. Returns true if the request is new, and `None` if it must not be
+    /// delivered.
     #[inline(never)]
     fn accept(&mut self, record: Unverified, echo: &[u8]) -> Option<bool> {
         match self.group.member.accept::<Provider>(record, Proof::Echo(echo)) {
@@ -180,5 +183,5 @@ impl<F: Flash, R: Responses> Listener<F, R> {
 }
 
 const THE_GROUP: Principal = Principal(1);
-/// Milliseconds between two challenges, as in `tegmen::node`.
+/// Minimum time between two challenges in milliseconds, as in `tegmen::node`.
 const BETWEEN_CHALLENGES: u32 = 1000;

@@ -1,5 +1,5 @@
-//! A member of a protected group that joins over a session with the controller (RFC 9594 over DTLS), and is a listener then. If it
-//! misses a rekey message, it asks for its keys over a session.
+//! A member of a protected group that joins over a session with the controller (RFC 9594 over DTLS), and is a listener
+//! after that. If it misses a rekey message, it requests its keys over a session.
 
 use super::Provider;
 use super::axiom_keys::{parse, write_join};
@@ -19,11 +19,11 @@ use tegmen::oscore::OpenedRequest;
 use tegmen::time::{Duration, Instant};
 use tegmen_flash::{Flash, Kept};
 
-/// The member.
+/// A member that joins the group over a session.
 pub struct GroupMember<F: Flash> {
     node: Node<Table, ClientOnly, ()>,
     environment: Environment<Provider>,
-    /// From the address of the member to the controller.
+    /// The path from the member to the controller.
     controller: Path,
     session: Session,
     /// The time before which the member sends no request for keys, and opens no session.
@@ -40,17 +40,18 @@ enum Session {
 
 /// The keys of the member.
 struct Keys<F> {
-    /// The parts of the listener, before it has keys.
+    /// The parts of the listener; `None` when the listener has its keys.
     parts: Option<Parts<F>>,
     listener: Option<Listener<F>>,
     are_current: bool,
 }
 
-/// The parts of a listener without keys: the place of the member, its cipher, and its numbers.
+/// The parts of a listener without keys: the memory of the member, its cryptographic provider, and its numbers in flash
+/// memory.
 pub type Parts<F> = (&'static mut Member<SENDERS, 0>, Provider, Kept<F>);
 
 impl<F: Flash> GroupMember<F> {
-    /// A member that has not joined. `controller` is the path from the address of the member to the controller.
+    /// Creates a member that has not joined. `controller` is the path from the member to the controller.
     pub fn new(now: Instant, crypto: Provider, controller: Path, parts: Parts<F>) -> Self {
         let mut environment = Environment::new(crypto);
         let config = Config { mtu: OUT_LEN as u16, ..Config::default() };
@@ -60,13 +61,13 @@ impl<F: Flash> GroupMember<F> {
         Self { node, environment, controller, session: Session::None, due: now, keys }
     }
 
-    /// Returns the listener, once the member has joined.
+    /// Returns the listener; `None` before the member has joined.
     pub const fn listener(&self) -> Option<&Listener<F>> {
         self.keys.listener.as_ref()
     }
 
-    /// Takes a datagram that arrived over `path`: to the address of the group, or to that of the member. Returns the
-    /// length of the answer in `out`, which goes back over the path; 0 if there is none.
+    /// Processes a datagram that arrived over `path`. Its destination is the address of the group or the address of the
+    /// member. Returns the length of the answer in `out`, or 0 if there is none. Send the answer over the same path.
     pub fn handle(&mut self, now: Instant, path: &Path, datagram: &mut [u8], out: &mut [u8; OUT_LEN]) -> usize {
         if path.local.ip != self.controller.local.ip || is_rekey_message(datagram) {
             let missed = self.keys.listener.as_mut().is_some_and(|listener| listener.take(now, &path.remote, datagram));
@@ -102,7 +103,8 @@ impl<F: Flash> GroupMember<F> {
         }
     }
 
-    /// Asks for keys if there are none, or not the current ones, and opens the session for that. Returns the length of the request.
+    /// Requests keys if the member has no current keys, and opens the session for the request. Returns the length of
+    /// the request.
     fn ask(&mut self, now: Instant, out: &mut [u8; OUT_LEN]) -> Option<usize> {
         if self.keys.are_current || now < self.due {
             return None;
@@ -174,7 +176,7 @@ impl<F: Flash, X: OpenedRequest> node::Application<X> for Keys<F> {
     }
 }
 
-/// One session, and one request under way.
+/// A table for one session with one request under way.
 type Table = PeerArray<Exchanges<Storage>, 1, 1, 32, 96>;
 type Storage = Fixed<1, 192, 1, 16>;
 
@@ -184,9 +186,9 @@ pub const GROUP: &str = "lamps";
 pub const PATH: &str = "ace-group/lamps";
 /// The Content-Format of the request to join (RFC 9594, section 11.2).
 pub const GROUPCOMM_CBOR: u32 = 261;
-/// Bytes of the longest datagram that is sent.
+/// Maximum length of a datagram that the member sends, in bytes.
 pub const OUT_LEN: usize = 256;
-/// Bytes of the longest request to join.
+/// Maximum length of a join request, in bytes.
 pub const JOIN_LEN: usize = 96;
 const THE_CONTROLLER: Principal = Principal(2);
 /// Minimum time between two requests for keys, because an unauthenticated peer can cause one.

@@ -1,7 +1,7 @@
-//! A member of a protected group (Axiom) that has its keys, and takes the rekey messages of the controller.
+//! A member of a protected group (Axiom) that has its keys, and processes the rekey messages of the controller.
 //!
-//! Its numbers are reserved in flash memory before it uses them. The secrets are in RAM only. The flash memory has the number of the
-//! epoch, so after a restart the member refuses keys of an earlier epoch.
+//! The member reserves its record numbers in flash memory before it uses them. The secrets are only in RAM. The flash
+//! memory contains the number of the epoch, so after a restart the member refuses keys of an earlier epoch.
 
 use super::Provider;
 use super::asking::REQUEST_LEN;
@@ -11,25 +11,26 @@ use tegmen::buf::Frame;
 use tegmen::secret::Secret;
 use tegmen_flash::{Flash, Kept};
 
-/// A member, with all that it has of its group.
+/// A member of a group, with its keys and numbers.
 pub struct Provisioned<F, const SENDERS: usize, const LISTENERS: usize> {
-    /// The member. It is not moved: it may have states of hundreds of listeners.
+    /// The member. This is a reference, so that the states of hundreds of listeners are not moved.
     pub member: &'static mut Member<SENDERS, LISTENERS>,
-    /// The cipher and the randomness.
+    /// The cryptographic provider: cipher and randomness.
     pub crypto: Provider,
     path: KeyPath<LEVELS>,
-    /// The association without its secret and its random bytes.
+    /// The security association without its secret and its random bytes.
     association: Association<'static>,
-    /// The random bytes of the controller: those of the client, and those of the server.
+    /// The random bytes of the controller: client random and server random.
     randoms: [[u8; 32]; 2],
-    /// The end of the leases, as [`packed`] makes one number of it.
+    /// The ends of the leases in flash memory, which [`packed`] encodes as one number.
     kept: Kept<F>,
 }
 
 impl<F: Flash, const SENDERS: usize, const LISTENERS: usize> Provisioned<F, SENDERS, LISTENERS> {
-    /// A member in the epoch of its provisioning, whose numbers continue after those that were kept; `None` if the flash memory has
-    /// a later epoch, or does not work. The provisioning is of an admission that nothing else uses: in each epoch that the flash
-    /// memory does not have, the numbers begin at 0. A member that restarts joins again, or is provisioned with the same keys.
+    /// Creates a member in the epoch of its provisioning. Its record numbers continue after the numbers in flash
+    /// memory. Returns `None` if the flash memory contains a later epoch, or does not work. Nothing else may use the
+    /// admission of the provisioning, because the numbers begin at 0 in each epoch that is not in the flash memory.
+    /// After a restart a member joins again, or is provisioned with the same keys.
     pub fn new(
         member: &'static mut Member<SENDERS, LISTENERS>,
         crypto: Provider,
@@ -66,7 +67,7 @@ impl<F: Flash, const SENDERS: usize, const LISTENERS: usize> Provisioned<F, SEND
         self.reserve()
     }
 
-    /// Takes a rekey message. Returns the result, and `None` if the message is dropped.
+    /// Processes a rekey message. Returns its effect, or `None` if the message is dropped.
     #[inline(never)]
     pub fn rekey(&mut self, message: &[u8]) -> Option<Rekeyed> {
         let Self { member, crypto, path, association, randoms: [client_random, server_random], .. } = self;
@@ -83,7 +84,7 @@ impl<F: Flash, const SENDERS: usize, const LISTENERS: usize> Provisioned<F, SEND
         Some(result)
     }
 
-    /// Reserves numbers in flash memory if few are left. Returns `None` if that fails.
+    /// Reserves numbers in flash memory if few are left. Returns `None` if the flash memory does not work.
     #[inline(never)]
     pub fn reserve(&mut self) -> Option<()> {
         let (requests, responses) = self.member.left();
@@ -99,8 +100,8 @@ impl<F: Flash, const SENDERS: usize, const LISTENERS: usize> Provisioned<F, SEND
         Some(())
     }
 
-    /// Makes a request to the group in `out`; `write` writes the message, whose record has the number that `write` gets. Returns the
-    /// number and the record. `None` if no number is left, or `out` is full.
+    /// Makes a request to the group in `out`. `write` writes the message; its argument is the number of the record.
+    /// Returns the number and the record. Returns `None` if no number is left, or `out` is full.
     #[inline(always)]
     pub fn request<'o>(
         &mut self,
@@ -126,7 +127,7 @@ impl<F: Flash, const SENDERS: usize, const LISTENERS: usize> Provisioned<F, SEND
     }
 }
 
-/// Returns the part of an association that outlives an epoch and the memory that it was read from, and its random bytes.
+/// Splits an association. Returns the part that is valid in all epochs, and the random bytes. Neither borrows memory.
 const fn durable(association: &Association<'_>) -> (Association<'static>, [[u8; 32]; 2]) {
     let Association { group_id, group, suite, epoch, senders, sender_id, address, .. } = *association;
     let (master_secret, nothing) = (&[0; 48], &[0; 32]);
@@ -145,12 +146,12 @@ const fn durable(association: &Association<'_>) -> (Association<'static>, [[u8; 
     (of_group, [*association.client_random, *association.server_random])
 }
 
-/// True if a datagram is a rekey message: the first bytes of records are higher.
+/// Returns true if a datagram is a rekey message. The first bytes of records are higher than `LAST_KIND`.
 pub fn is_rekey_message(datagram: &[u8]) -> bool {
     datagram.first().is_some_and(|kind| *kind <= LAST_KIND)
 }
 
-/// Numbers in a reservation.
+/// Number of record numbers in a reservation.
 const CHUNK: u64 = 256;
 /// The highest first byte of a rekey message.
 const LAST_KIND: u8 = 3;

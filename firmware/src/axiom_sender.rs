@@ -1,5 +1,5 @@
-//! A sender of a protected group (Axiom) that is provisioned with its keys: it switches the lamps of all listeners with one request
-//! to the group, and takes the response of each listener. It has no node.
+//! A sender of a protected group (Axiom) that is provisioned with its keys. It switches the lamps of all listeners with
+//! one request to the group, and receives the response of each listener. It has no [`Node`](tegmen::node::Node).
 
 use super::Provider;
 use super::asking::{Challenge, Heard, REQUEST_LEN, answers, write};
@@ -11,23 +11,24 @@ use tegmen::cx::Discard;
 use tegmen::dtls::Records;
 use tegmen_flash::Flash;
 
-/// The sender, with space for the states of as many listeners.
+/// The sender, with space for the states of `LISTENERS` listeners.
 pub struct Sender<F, const LISTENERS: usize> {
     group: Provisioned<F, 0, LISTENERS>,
-    /// The number of the last request, if it is of this epoch. It is the token, too: no other request has it.
+    /// The number of the last request, if it belongs to this epoch. It is also the token of the request. No other
+    /// request has the same number.
     asked: Option<u64>,
-    /// The value that a listener wants to have repeated in the next request.
+    /// The Echo value that the next request must repeat.
     challenge: Option<Challenge>,
 }
 
 impl<F: Flash, const LISTENERS: usize> Sender<F, LISTENERS> {
-    /// A sender that has sent nothing.
+    /// Creates a sender that has sent nothing.
     pub const fn new(group: Provisioned<F, 0, LISTENERS>) -> Self {
         Self { group, asked: None, challenge: None }
     }
 
-    /// Writes the request that switches all lamps, which goes to the address of the group once. `None` if no number is left, or `out`
-    /// is full.
+    /// Writes the request that switches all lamps. Send it once, to the address of the group. Returns `None` if no
+    /// number is left, or `out` is full.
     pub fn request<'o>(&mut self, is_on: bool, out: &'o mut [u8; REQUEST_LEN]) -> Option<&'o [u8]> {
         let Self { group, challenge, .. } = self;
         let (asked, request) =
@@ -36,7 +37,7 @@ impl<F: Flash, const LISTENERS: usize> Sender<F, LISTENERS> {
         Some(request)
     }
 
-    /// Takes a datagram: a rekey message, or a response. Returns the response if it is one to the last request.
+    /// Processes a datagram: a rekey message, or a response. Returns the response if it belongs to the last request.
     pub fn take(&mut self, from: &Address, datagram: &mut [u8]) -> Option<Heard> {
         if !is_rekey_message(datagram) {
             return self.hear(from, datagram);

@@ -1,4 +1,5 @@
-//! The client of Blink: PUTs a blink to its server every second and shows the low three bits of the count it gets.
+//! The client of Blink. It sends a PUT to its server every second and shows the low three bits of the count in the
+//! response.
 
 use super::leds;
 use super::mote::{Application, Memory, Mote};
@@ -15,7 +16,7 @@ use tegmen_lowpan::slip::Start;
 pub struct Client {
     server: Address,
     session: Session,
-    /// When the next blink, or the next attempt to open a session, is due.
+    /// The time of the next blink, or of the next attempt to open a session.
     due: Instant,
     token: u16,
 }

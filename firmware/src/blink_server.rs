@@ -1,4 +1,4 @@
-//! The server of Blink: counts the PUTs of its clients, answers with the count and shows its low three bits.
+//! The server of Blink. It counts the PUTs of its clients, answers with the count and shows its low three bits.
 
 use super::leds;
 use super::mote::{Application, Memory};

@@ -1,6 +1,6 @@
-//! A mote on its board: starts the hardware, asks the bridge for a [`Start`], and then runs the mote for ever.
+//! A mote on its board. It starts the hardware, requests a [`Start`] from the bridge, and then runs the mote forever.
 //!
-//! [`run`] is a mote in the field, with a clock of its own; [`run_in_turns`] one whose clock is a simulator's.
+//! [`run`] runs a mote with its own clock, as in the field. [`run_in_turns`] runs a mote with the clock of a simulator.
 
 use crate::mote::{Application, Memory, Mote, PACKET_LEN};
 use crate::place::Place;
@@ -12,7 +12,7 @@ use tegmen::secret::wipe;
 use tegmen::time::{Duration, Instant};
 use tegmen_lowpan::slip::{Control, Decoder, Start, encode};
 
-/// Runs the application for ever. `place` keeps the mote.
+/// Runs the application forever. `place` stores the mote.
 pub fn run<A: Application<M>, M: Memory<Features: Default>>(place: &'static Place<Mote<A::Roles, M>>) -> ! {
     let mut line = begin();
     let (start, mut application) = await_start::<A, M>(&mut line);
@@ -29,7 +29,7 @@ pub fn run<A: Application<M>, M: Memory<Features: Default>>(place: &'static Plac
     }
 }
 
-/// Runs the application for ever, in turns that arrive over the line, at the times that they contain. `place` keeps the
+/// Runs the application forever, in the turns that arrive over the line. A turn contains its time. `place` stores the
 /// mote.
 pub fn run_in_turns<A: Application>(place: &'static Place<Mote<A::Roles>>) -> ! {
     let mut line = begin();
@@ -54,7 +54,8 @@ fn begin() -> Decoder<'static> {
     Decoder::new(received)
 }
 
-/// Asks once a second, and sends nothing else, until the bridge's answer has everything that the application needs.
+/// Sends a request for a [`Start`] once a second, and nothing else, until the bridge's answer has everything that the
+/// application needs.
 fn await_start<A: Application<M>, M: Memory>(line: &mut Decoder<'_>) -> (Start, A) {
     let mut ask_at = Instant::default();
     loop {

@@ -1,16 +1,16 @@
-//! The datagrams of CoAP Uni and CoAP Mul: in both a request is the same. The test `scheme_images` of `tegmen-testbed` makes them with
-//! the core, and compares.
+//! The datagrams of CoAP Uni and CoAP Mul, which have the same requests. The test `scheme_images` of `tegmen-testbed`
+//! makes the same datagrams with the core, and compares them with this file.
 
 /// PUT /light with the payload 1.
 pub static REQUEST: [u8; 15] =
     [0x53, 0x03, 0x00, 0x00, 0x00, 0x00, 0x00, 0xb5, 0x6c, 0x69, 0x67, 0x68, 0x74, 0xff, 0x31];
 
-/// The response to it.
+/// The response to [`REQUEST`].
 pub static RESPONSE: [u8; 9] = [0x53, 0x44, 0x00, 0x00, 0x00, 0x00, 0x00, 0xff, 0x31];
 
 /// PUT /light with the payload 0.
 pub static NEXT_REQUEST: [u8; 15] =
     [0x53, 0x03, 0x00, 0x01, 0x00, 0x00, 0x01, 0xb5, 0x6c, 0x69, 0x67, 0x68, 0x74, 0xff, 0x30];
 
-/// The response to it.
+/// The response to [`NEXT_REQUEST`].
 pub static NEXT_RESPONSE: [u8; 9] = [0x53, 0x44, 0x00, 0x01, 0x00, 0x00, 0x01, 0xff, 0x30];

@@ -1,4 +1,5 @@
-//! A monotonic clock in microseconds: the processor at 50 MHz, SysTick ten times a second, its counter in between.
+//! A monotonic clock in microseconds. The processor runs at 50 MHz. SysTick counts tenths of a second, and its counter
+//! gives the time between them.
 
 use crate::register::Register;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -17,10 +18,10 @@ const TICK_COUNTER: Register = unsafe { Register::at(0xe000_e018) };
 // SAFETY: as above.
 const INTERRUPT_STATE: Register = unsafe { Register::at(0xe000_ed04) };
 
-/// Ticks since the start: a tenth of a second each, which 32 bits hold for 13 years.
+/// Number of ticks since the start. A tick is a tenth of a second, so 32 bits are enough for 13 years.
 static TICKS: AtomicU32 = AtomicU32::new(0);
 
-/// Brings the processor to 50 MHz from the board's 8 MHz crystal and starts the clock at zero.
+/// Sets the processor to 50 MHz with the board's 8 MHz crystal, and starts the clock at zero.
 pub fn start() {
     use_crystal();
     TICK_RELOAD.write(CYCLES_PER_TICK - 1);
@@ -28,7 +29,7 @@ pub fn start() {
     TICK_CONTROL.write(0b111); // processor clock, interrupt, on
 }
 
-/// The time. Only for thread mode: inside an interrupt handler the tick does not advance.
+/// Returns the time. Call this only in thread mode, because the tick does not advance inside an interrupt handler.
 pub fn now() -> Instant {
     let (ticks, counter) = loop {
         let ticks = TICKS.load(Ordering::Relaxed);
@@ -43,7 +44,8 @@ pub fn now() -> Instant {
     Instant::from_micros(u64::from(ticks).wrapping_mul(MICROSECONDS_PER_TICK).wrapping_add(within.into()))
 }
 
-/// The data sheet's order (5.3, initialization): bypass, crystal and PLL on, divider, wait for lock, use it.
+/// Starts the PLL in the order of the data sheet (5.3, initialization): bypass the PLL, start crystal and PLL, set the
+/// divider, wait for the lock, use the PLL.
 fn use_crystal() {
     const BYPASS: u32 = 1 << 11;
     const USE_DIVIDER: u32 = 1 << 22;
@@ -62,7 +64,7 @@ fn use_crystal() {
     RUN_CLOCK.write(clock & !BYPASS);
 }
 
-/// The SysTick interrupt.
+/// Handles the SysTick interrupt.
 #[unsafe(no_mangle)]
 extern "C" fn SysTick() {
     // One writer, so a load and a store do.

@@ -1,5 +1,5 @@
-//! A listener of a group of lamps in clear, for CoAP Uni and CoAP Mul: it answers requests to its own address at once, and those to
-//! the group within the leisure.
+//! A listener of a group of lamps without protection, for CoAP Uni and CoAP Mul. It answers requests to its own address
+//! immediately, and requests to the group within the leisure.
 
 use super::lamp::{Lamp, SENDERS, Waiting, is_request};
 use tegmen::address::{Address, Path};
@@ -9,32 +9,32 @@ use tegmen::coap::{Exchanges, Fixed, Received, Repeat, Request};
 use tegmen::identity::{Identity, Principal, Protection};
 use tegmen::time::Instant;
 
-/// The listener.
+/// The listener of CoAP Uni and CoAP Mul.
 pub struct CoapListener {
     senders: [Sender; SENDERS],
-    /// The place of the next sender that is not known.
+    /// The index at which the next unknown sender is stored.
     next: usize,
     lamp: Lamp,
     message_id: u16,
     waiting: Waiting,
 }
 
-/// A sender, of which the listener serves no request twice.
+/// A sender. The listener serves none of its requests twice.
 struct Sender {
     address: Address,
     exchanges: Exchanges<Storage>,
 }
 
 impl CoapListener {
-    /// A listener whose lamp is off. Its first response has this Message ID, which is best drawn at random.
+    /// Creates a listener whose lamp is off. `message_id` is the Message ID of its first response. Choose it at random.
     pub fn new(message_id: u16) -> Self {
         let address = Address { ip: [0; 16], port: 0, scope: 0 };
         let senders = [(); SENDERS].map(|()| Sender { address, exchanges: Exchanges::default() });
         Self { senders, next: 0, lamp: Lamp { is_on: false }, message_id, waiting: Waiting::NONE }
     }
 
-    /// Takes a datagram that arrived over `path`. Drops requests while a response waits. `random` spreads the responses
-    /// to a request to the group over the leisure.
+    /// Processes a datagram that arrived over `path`. Drops requests while a response waits to be sent. A request to
+    /// the group is answered after a time that `random` selects within the leisure.
     pub fn take(&mut self, now: Instant, path: &Path, datagram: &[u8], random: u8) {
         if self.waiting.is_free() {
             // A request that is not answered changes nothing else.
@@ -42,12 +42,12 @@ impl CoapListener {
         }
     }
 
-    /// Returns the response whose time has arrived, and its receiver.
+    /// Returns the response that is due, and the address of its receiver.
     pub fn poll(&mut self, now: Instant) -> Option<(Address, &[u8])> {
         self.waiting.poll(now)
     }
 
-    /// True if the lamp is on.
+    /// Returns true if the lamp is on.
     pub const fn is_on(&self) -> bool {
         self.lamp.is_on
     }
@@ -75,7 +75,7 @@ impl CoapListener {
         Some(())
     }
 
-    /// Returns the place of a sender. An unknown sender takes the place of the oldest one.
+    /// Returns the index of a sender. An unknown sender replaces the oldest one.
     fn place_of(&mut self, address: &Address) -> usize {
         if let Some(known) = self.senders.iter().position(|sender| sender.address == *address) {
             return known;
@@ -89,5 +89,6 @@ impl CoapListener {
     }
 }
 
-/// The Message IDs of the last four requests of a sender. No reply is kept: the listener drops a repeated request.
+/// Space for the Message IDs of the last four requests of a sender. No reply is stored, because the listener drops a
+/// repeated request.
 type Storage = Fixed<0, 0, 4, 1>;

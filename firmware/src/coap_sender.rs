@@ -1,4 +1,5 @@
-//! Senders of a group of lamps in clear: CoAP Uni asks each listener, and CoAP Mul asks all with one request.
+//! Senders of a group of lamps without protection. CoAP Uni sends a request to each listener, and CoAP Mul sends one
+//! request to all listeners.
 
 use super::asking::{Heard, Listeners, REQUEST_LEN, Requests, Round};
 use tegmen::address::Address;
@@ -18,17 +19,17 @@ pub fn ask_next<'o, const LISTENERS: usize>(
 /// The sender of CoAP Mul.
 pub struct MulSender<const LISTENERS: usize> {
     requests: Requests,
-    /// The listeners whose response arrived: a repeated response counts once.
+    /// The listeners from which a response has arrived, so that a repeated response counts once.
     heard: &'static mut Listeners<LISTENERS>,
 }
 
 impl<const LISTENERS: usize> MulSender<LISTENERS> {
-    /// A sender that has sent nothing. For `requests` see [`Requests::new`].
+    /// Creates a sender that has sent nothing. `requests` comes from [`Requests::new`].
     pub const fn new(requests: Requests, heard: &'static mut Listeners<LISTENERS>) -> Self {
         Self { requests, heard }
     }
 
-    /// Writes the request that switches all lamps, which goes to the address of the group once.
+    /// Writes the request that switches all lamps. Send it once, to the address of the group.
     pub fn request<'o>(&mut self, is_on: bool, out: &'o mut [u8; REQUEST_LEN]) -> Option<&'o [u8]> {
         let mut frame = Frame::new(out, 0);
         self.requests.write(is_on, &mut frame)?;
@@ -36,7 +37,7 @@ impl<const LISTENERS: usize> MulSender<LISTENERS> {
         Some(frame.finish())
     }
 
-    /// Takes a datagram. Returns the response if it is the first one of a listener to the last request.
+    /// Processes a datagram. Returns the response if it is the first response of this listener to the last request.
     pub fn take(&mut self, from: &Address, datagram: &[u8]) -> Option<Heard> {
         let heard = self.requests.hear(datagram)?;
         self.heard.add(from).map(|()| heard)

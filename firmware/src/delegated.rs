@@ -1,5 +1,5 @@
-//! The messages that the image `dtls_delegated` gets from its delegation server, and the content of its memory. The test `delegation`
-//! of `tegmen-delegation` compares them with those of a server.
+//! The messages that the image `dtls_delegated` receives from its delegation server, and the content of its memory. The
+//! test `delegation` of `tegmen-delegation` compares them with the messages of a server.
 
 /// The address of the other end.
 pub const PEER: [u8; 16] = [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];
@@ -10,7 +10,7 @@ pub const MEMORY: [u8; 84] = [
     176, 207, 8, 132, 225, 170, 146, 179, 73, 143, 5, 164, 27, 43, 92, 206, 117, 75, 18, 63, 79, 162, 41, 128, 83, 228,
     139, 0, 0, 26, 192, 17, 2,
 ];
-/// POST `/dlg/ep`: the time in epoch 1.
+/// The payload of POST `/dlg/ep`: the time in epoch 1.
 pub const SET_TIME: [u8; 14] = [0, 1, 101, 83, 241, 0, 221, 1, 238, 2, 58, 73, 122, 76];
 /// The ticket of connection 1.
 pub const TICKET: [u8; 89] = [
@@ -19,13 +19,13 @@ pub const TICKET: [u8; 89] = [
     33, 175, 79, 149, 10, 88, 133, 97, 241, 86, 119, 182, 227, 232, 183, 139, 168, 19, 225, 46, 135, 62, 176, 129, 254,
     227, 50, 88, 9, 35, 79, 68, 103, 218, 66, 140, 158, 22,
 ];
-/// POST `/dlg/ctx`: the session of connection 2, which the device opens.
+/// The payload of POST `/dlg/ctx`: the session of connection 2, which the device opens.
 pub const KEEP_TO_OPEN: [u8; 95] = [
     1, 192, 174, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2,
     2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 0, 0, 2, 0, 101, 83, 241, 0, 101, 83, 255, 16, 5, 5, 5, 5, 5, 5, 5, 5, 5,
     5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5,
 ];
-/// POST `/dlg/go`: connection 2, at the address of the other end.
+/// The payload of POST `/dlg/go`: connection 2, and the address of the other end.
 pub const GO: [u8; 22] = [0, 0, 0, 2, 253, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 22, 52];
-/// POST `/dlg/rl`: connection 1.
+/// The payload of POST `/dlg/rl`: the revoked connection 1.
 pub const REFUSE: [u8; 4] = [0, 0, 0, 1];

@@ -6,21 +6,21 @@ use tegmen_edhoc::{ConnectionId, Credential, Identity, MAX_CREDENTIAL, Transfer}
 
 /// An end.
 pub struct End {
-    /// The seed of its provider.
+    /// The seed of the end's cryptographic provider.
     pub seed: u8,
-    /// Its `kid`, which is also its identifier of the session.
+    /// The `kid` of the end's credential, which is also its connection identifier.
     name: u8,
     private: u8,
     point: ([u8; 32], [u8; 32]),
 }
 
-/// The mote.
+/// The mote, which is the initiator.
 pub const INITIATOR: End = End { seed: 1, name: 1, private: 2, point: points::OF_2 };
-/// Its peer.
+/// The peer of the mote, which is the responder.
 pub const RESPONDER: End = End { seed: 2, name: 2, private: 3, point: points::OF_3 };
 
 impl End {
-    /// Returns the credential, which messages name by its `kid`.
+    /// Returns the credential, which messages identify by its `kid`.
     pub fn credential(&self) -> Option<Credential> {
         let (x, y) = &self.point;
         let mut share = [4; 65];
@@ -35,7 +35,7 @@ impl End {
         Some(Identity::new(Secret::new([self.private; 32]), self.credential()?, Transfer::ByReference))
     }
 
-    /// Returns its identifier of the session.
+    /// Returns the connection identifier of the end.
     pub fn connection_id(&self) -> Option<ConnectionId> {
         ConnectionId::new(&[self.name])
     }

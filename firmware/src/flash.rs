@@ -1,5 +1,5 @@
-//! Two pages of the chip's flash memory, for a number that outlives the power. QEMU has the contents and not the controller: there
-//! nothing changes them.
+//! Two pages of the chip's flash memory, for a number that must survive a power cut. QEMU emulates the contents of the
+//! flash memory but not its controller, so in QEMU the pages cannot be changed.
 
 use crate::register::Register;
 use core::convert::Infallible;
@@ -47,7 +47,8 @@ impl Flash for Pages {
     }
 }
 
-/// Lets the controller work on this address until it is done. Code that runs from the same memory waits anyway.
+/// Starts an operation of the controller at this address, and waits until it is done. The processor waits anyway,
+/// because it runs code from the same memory.
 fn work(address: usize, bit: u32) {
     MICROSECOND.write(PROCESSOR_MHZ - 1);
     ADDRESS.write(address as u32);
@@ -62,11 +63,11 @@ const fn begin(page: Page) -> usize {
     }
 }
 
-/// As in link.x.
+/// The address of the pages, the same as in link.x.
 const PAGES: usize = 0x0003_f800;
 const WRITE: u32 = 1;
 const ERASE: u32 = 1 << 1;
-/// Without it the controller does nothing.
+/// The write key, without which the controller does nothing.
 const KEY: u32 = 0xa442_0000;
-/// As [`crate::clock::start`] sets.
+/// The speed of the processor in MHz, which [`crate::clock::start`] sets.
 const PROCESSOR_MHZ: u32 = 50;

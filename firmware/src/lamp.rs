@@ -1,4 +1,5 @@
-//! A listener of a group of lamps, in each scheme: its resource, the response to a request, and the time that the response waits.
+//! A listener of a group of lamps: its resource, the response to a request, and the delay of the response. All schemes
+//! share this code.
 
 use tegmen::address::Address;
 use tegmen::buf::Frame;
@@ -13,7 +14,8 @@ pub struct Lamp {
 }
 
 impl Lamp {
-    /// Writes the response to a request into `frame`. Returns its code, and `None` if there is no response.
+    /// Writes the response to a request into `frame`. Returns the code of the response, or `None` if there is no
+    /// response.
     pub fn respond(
         &mut self,
         request: Request<'_>,
@@ -49,13 +51,13 @@ impl Handler for Lamp {
     }
 }
 
-/// True if a message is a request that a listener answers: one that is not confirmable.
+/// Returns true if a message is a request that a listener answers, which means a non-confirmable request.
 #[inline(always)]
 pub fn is_request(message: &MessageRef<'_>) -> bool {
     message.message_type() == MessageType::NonConfirmable && message.code().is_request()
 }
 
-/// The response to a request to the group, which waits for a time within the leisure (RFC 7252, section 8.2).
+/// The response to a request to the group. It waits for a time within the leisure (RFC 7252, section 8.2).
 pub struct Waiting {
     /// A response with its protection.
     pub response: [u8; RESPONSE_LEN],
@@ -65,33 +67,33 @@ pub struct Waiting {
 struct Waits {
     until: Instant,
     to: Address,
-    /// The first byte of the response, and that after it.
+    /// The offset of the first byte of the response, and the offset after its last byte.
     place: (usize, usize),
 }
 
 impl Waiting {
-    /// No response waits.
+    /// The state in which no response waits.
     pub const NONE: Self = Self { response: [0; RESPONSE_LEN], waits: None };
 
-    /// True if no response waits.
+    /// Returns true if no response waits.
     pub const fn is_free(&self) -> bool {
         self.waits.is_none()
     }
 
-    /// Lets the response at this place wait until a time.
+    /// Stores the place of a response, its receiver, and the time until which it waits.
     #[inline(always)]
     pub const fn put(&mut self, until: Instant, to: &Address, place: (usize, usize)) {
         self.waits = Some(Waits { until, to: *to, place });
     }
 
-    /// Returns the response whose time has arrived, and its receiver.
+    /// Returns the response that is due, and the address of its receiver.
     pub fn poll(&mut self, now: Instant) -> Option<(Address, &[u8])> {
         let Waits { to, place: (start, end), .. } = self.waits.take_if(|waits| waits.until <= now)?;
         Some((to, self.response.get(start..end)?))
     }
 }
 
-/// The senders whose numbers a listener knows.
+/// Number of senders whose record numbers a listener stores.
 pub const SENDERS: usize = 4;
-/// Bytes of a response with its protection.
+/// Maximum length of a response with its protection, in bytes.
 pub const RESPONSE_LEN: usize = 64;

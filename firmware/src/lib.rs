@@ -1,11 +1,12 @@
 //! The parts of an image around the core on an LM3S6965 (Cortex-M3), the chip of QEMU's `lm3s6965evb`.
 //!
-//! [`start`] starts the image and restarts it after a panic, [`clock`] is its time, [`uart`] its only connection,
-//! [`leds`] its display, and [`place`] keeps values that are too large for the stack. [`mote`] runs on any board, as do
-//! its applications (`blink_client.rs`, `blink_server.rs`: part of the images that have them); [`board`] runs it on
-//! this one, by its own clock or in the [`turn`]s of a simulator. Two motes in one image are on a line in memory
-//! (`line.rs`, `two_motes.rs`). Measuring images use [`measure`]: marks around what is counted, notes in the ELF that
-//! name it, an exit code; two ends in one image that exchange datagrams are a [`pair`].
+//! [`start`] starts the image and restarts it after a panic. [`clock`] is its time, [`uart`] its only connection,
+//! [`leds`] its display, and [`place`] stores values that are too large for the stack. [`mote`] runs on any board, and
+//! so do its applications (`blink_client.rs`, `blink_server.rs`), which are modules of the images that use them.
+//! [`board`] runs the mote on this board, with the board's clock or in the [`turn`]s of a simulator. Two motes in one
+//! image are connected by a line in memory (`line.rs`, `two_motes.rs`). Images that measure use [`measure`]: marks
+//! around the counted code, notes in the ELF file that describe the marks, and an exit code. A [`pair`] is two ends in
+//! one image that exchange datagrams.
 #![no_std]
 
 pub mod board;
@@ -22,10 +23,10 @@ pub mod start;
 pub mod turn;
 pub mod uart;
 
-/// The crypto provider of this build.
+/// The cryptographic provider of this build.
 #[cfg(feature = "compact")]
 pub type Provider = tegmen::crypto::Compact;
-/// The crypto provider of this build.
+/// The cryptographic provider of this build.
 #[cfg(all(feature = "rustcrypto", not(feature = "compact")))]
 pub type Provider = tegmen::crypto::RustCrypto;
 

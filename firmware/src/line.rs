@@ -1,10 +1,11 @@
-//! A line in memory, and LEDs that add: in place of those of the board, for two motes in one image.
+//! A line in memory, and LEDs that add values. They replace the line and the LEDs of the board when two motes are in
+//! one image.
 
-/// The line: the bytes that were sent and not taken.
+/// The line. It holds the bytes that were sent and not yet taken.
 pub mod uart {
     use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
-    /// Bytes that the line holds.
+    /// Maximum number of bytes that the line holds.
     pub const LEN: usize = 1024;
     static SENT: [AtomicU8; LEN] = [const { AtomicU8::new(0) }; LEN];
     static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -16,7 +17,7 @@ pub mod uart {
         }
     }
 
-    /// Takes the bytes off the line.
+    /// Takes all bytes from the line.
     pub fn take(line: &mut [u8; LEN]) -> &[u8] {
         for (to, from) in line.iter_mut().zip(&SENT) {
             *to = from.load(Ordering::Relaxed);
@@ -25,11 +26,11 @@ pub mod uart {
     }
 }
 
-/// The LEDs: the sum of the values that were shown.
+/// The LEDs, which add the values that the motes show.
 pub mod leds {
     use core::sync::atomic::{AtomicU32, Ordering};
 
-    /// The sum.
+    /// The sum of all values.
     pub static SHOWN: AtomicU32 = AtomicU32::new(0);
 
     /// Adds a value.

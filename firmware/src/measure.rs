@@ -1,6 +1,7 @@
-//! For measuring images only: marks around what is counted, notes that name it, and an exit code.
+//! For images that measure: marks around the counted code, notes that describe the marks, and an exit code.
 //!
-//! The marks cost one store each. The notes are in a section of the ELF that is never loaded, so they cost nothing.
+//! Each mark costs one store instruction. The notes are in a section of the ELF file that is never loaded, so they cost
+//! nothing.
 
 use core::sync::atomic::{Ordering, compiler_fence};
 
@@ -22,24 +23,24 @@ pub fn measured<T>(id: u32, work: impl FnOnce() -> T) -> T {
     Region::new(id).measured(work)
 }
 
-/// A region that is chosen at run time. It holds the address of its marks, so it costs no more than a region that is
+/// A region that is chosen at run time. It contains the address of its marks, so it costs no more than a region that is
 /// known at compile time.
 #[derive(Clone, Copy)]
 pub struct Region(usize);
 
 impl Region {
-    /// The region `id`, below [`REGIONS`].
+    /// Returns the region `id`, which must be below [`REGIONS`].
     #[inline(always)]
     pub const fn new(id: u32) -> Self {
         Self(MARKS + 8 * (id % REGIONS) as usize)
     }
 
-    /// Its number.
+    /// Returns the number of the region.
     pub const fn id(self) -> u32 {
         ((self.0 - MARKS) / 8) as u32
     }
 
-    /// Counts `work`.
+    /// Counts `work` as this region.
     #[inline(always)]
     pub fn measured<T>(self, work: impl FnOnce() -> T) -> T {
         self.begin();
@@ -59,7 +60,7 @@ impl Region {
     }
 }
 
-/// Writes a mark at the address `word`. The written value does not matter.
+/// Writes a mark at the address `word`. Its value has no meaning.
 #[inline(always)]
 fn mark(word: usize) {
     compiler_fence(Ordering::SeqCst);
@@ -68,7 +69,7 @@ fn mark(word: usize) {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// Measures the stack of all of `work`, including the code before and between its measured operations.
+/// Measures the stack of the whole `work`, including the code before and between its measured operations.
 ///
 /// Take large values from a [`crate::place::Place`], so that the stack holds only the needs of the calls.
 #[inline(always)]
@@ -76,7 +77,7 @@ pub fn stack_of<T>(work: impl FnOnce() -> T) -> T {
     measured(REGIONS - 1, work)
 }
 
-/// Ends the run under QEMU; on a board without a debugger this is a fault.
+/// Ends the run in QEMU. On a board without a debugger this causes a fault.
 pub fn exit(succeeded: bool) -> ! {
     const EXIT_EXTENDED: usize = 0x20;
     const APPLICATION_EXIT: usize = 0x20026;
@@ -99,22 +100,22 @@ pub struct Note {
 }
 
 impl Note {
-    /// Longest name in bytes.
+    /// Maximum length of a name, in bytes.
     pub const NAME_LEN: usize = 24;
 
-    /// The region `id` measures the operation `name`.
+    /// Makes a note that the region `id` measures the operation `name`.
     pub const fn operation(id: u32, name: &str) -> Self {
         assert!(id < REGIONS - 1, "the last one is that of stack_of");
         Self { kind: 1, value: id, name: padded(name) }
     }
 
-    /// A value of the type `name` takes `bytes`.
+    /// Makes a note that a value of the type `name` has this number of bytes.
     pub const fn size(name: &str, bytes: usize) -> Self {
         Self { kind: 2, value: bytes as u32, name: padded(name) }
     }
 }
 
-/// The bytes of `name`, and zeroes after them. A longer name does not compile.
+/// Returns the bytes of `name`, followed by zeros. A longer name does not compile.
 const fn padded(name: &str) -> [u8; Note::NAME_LEN] {
     let mut out = [0; Note::NAME_LEN];
     let mut i = 0;
@@ -127,5 +128,5 @@ const fn padded(name: &str) -> [u8; Note::NAME_LEN] {
 
 /// Number of regions that an image can have.
 pub const REGIONS: u32 = 32;
-/// As in link.x.
+/// The address of the marks, the same as in link.x.
 const MARKS: usize = 0x2000_ff00;

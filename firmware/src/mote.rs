@@ -1,7 +1,7 @@
 //! A mote on any board: IPv6 packets on a serial line, DTLS on its port, and an application.
 //!
-//! The clock is an argument. Its owner calls [`Mote::on_time`] ten times a second, and [`Mote::on_packet`] for each
-//! packet from the line. This module needs two items of the board from its parent module: the `Provider` of its crypto,
+//! The clock is an argument. The caller calls [`Mote::on_time`] ten times a second, and [`Mote::on_packet`] for each
+//! packet from the line. This module needs two items of the board from its parent module: the cryptographic `Provider`,
 //! and `uart::send`.
 
 use super::{Provider, uart};
@@ -16,8 +16,8 @@ use tegmen::time::Instant;
 use tegmen_lowpan::ip::{self, Datagram};
 use tegmen_lowpan::slip::{Start, encode};
 
-/// The memory of a mote's node. With `()` the node serves and sends requests, and nothing more. It has space for one
-/// open message of ours, four remembered messages of the peer, and 64 bytes of replies.
+/// The memory of a mote's node. The memory `()` is for a node that serves and sends requests, and has no other part. It
+/// has space for one open message of the node, four remembered messages of the peer, and 64 bytes of replies.
 pub trait Memory {
     /// The exchanges with a peer.
     type Storage: ExchangeStorage + Default;
@@ -30,25 +30,25 @@ impl Memory for () {
     type Features = ();
 }
 
-/// A request that a node with this memory opened.
+/// The request that a node with this memory has opened with OSCORE.
 pub type ExchangeOf<M> = <<<M as Memory>::Features as Features>::Oscore as Oscore>::Exchange;
 
 /// The application of an image on its mote.
 pub trait Application<M: Memory = ()>: node::Application<ExchangeOf<M>> + Sized {
-    /// Its roles in DTLS.
+    /// The DTLS roles of the application.
     type Roles: Configured;
 
-    /// Creates the application from the bridge's answer. `None` if the answer lacks something; the mote then asks
-    /// again.
+    /// Creates the application from the bridge's answer. Returns `None` if the answer is incomplete. The mote then
+    /// requests it again.
     fn start(start: &Start) -> Option<Self>;
 
-    /// The key that a handshake waits for.
+    /// Returns the key that a handshake needs.
     fn key<'a>(&'a self, need: Need<'_>) -> Answer<'a>;
 
-    /// A session is ready.
+    /// Called when a session is established.
     fn on_established(&mut self, _mote: &mut Mote<Self::Roles, M>, _now: Instant, _peer: PeerId) {}
 
-    /// A session, or the attempt to open one, is over.
+    /// Called when a session, or the attempt to open one, has ended.
     fn on_closed(&mut self, _now: Instant, _peer: PeerId, _why: Fatal) {}
 
     /// Called ten times a second, and after each received packet.
@@ -59,18 +59,18 @@ pub trait Application<M: Memory = ()>: node::Application<ExchangeOf<M>> + Sized 
 pub struct Mote<R: Configured, M: Memory = ()> {
     /// Sessions, and the CoAP exchanges of each.
     pub node: Node<Table<M::Storage>, R, M::Features>,
-    /// Ciphers, randomness, and counters of events and of dropped datagrams.
+    /// The cryptographic provider, and counters of events and of dropped datagrams.
     pub environment: Environment<Provider>,
-    /// Packets refused before the endpoint saw them.
+    /// Number of packets that were refused before they reached the endpoint.
     pub refused: u32,
     ip: [u8; 16],
 }
 
-/// Three peers, one of them in a handshake.
+/// A table for three peers, of which one can be in a handshake.
 pub type Table<S> = PeerArray<Exchanges<S>, 3, 1, 32, 96>;
 
 impl<R: Configured, M: Memory> Mote<R, M> {
-    /// Creates a mote without sessions, with the randomness and the address of the bridge's answer.
+    /// Creates a mote without sessions, with the seed and the address of the bridge's answer.
     pub fn new(now: Instant, start: Start, features: M::Features) -> Self {
         let mut environment = Environment::new(Provider::new(*start.seed.expose()));
         let config = Config { mtu: DATAGRAM_LEN as u16, ..Config::default() };
@@ -79,13 +79,13 @@ impl<R: Configured, M: Memory> Mote<R, M> {
         Self { node, environment, refused: 0, ip: start.ip }
     }
 
-    /// Opens a session with the DTLS server at `remote`. False if there is no space for it.
+    /// Opens a session with the DTLS server at `remote`. Returns false if there is no space for it.
     pub fn connect(&mut self, now: Instant, remote: Address) -> bool {
         let local = Address { ip: self.ip, port: DTLS_PORT, scope: 0 };
         self.node.endpoint.connect(&mut self.environment.at(now), &Path { local, remote }).is_ok()
     }
 
-    /// Sends a request to `peer`, or lets it wait in the queue of the node; `write` adds its options and payload.
+    /// Sends a request to `peer`, or adds it to the queue of the node. `write` adds its options and payload.
     ///
     /// # Errors
     /// [`SendError`] if there is no session, or no space for the request.
@@ -122,7 +122,7 @@ impl<R: Configured, M: Memory> Mote<R, M> {
         Ok(())
     }
 
-    /// Sends the first `len` bytes to `peer`; 0 of a message that waits in the queue of the node.
+    /// Sends the first `len` bytes to `peer`. `len` is 0 if the message waits in the queue of the node.
     fn send_unless_queued(&mut self, peer: PeerId, datagram: &[u8], len: usize) {
         let is_queued = <M::Features as Features>::Queue::PLACES > 0 && len == 0;
         if !is_queued {
@@ -162,7 +162,7 @@ impl<R: Configured, M: Memory> Mote<R, M> {
         self.on_time(application, now);
     }
 
-    /// Sends flights of handshakes, alerts, and CoAP messages that were not acknowledged.
+    /// Sends the datagrams that are due: flights of handshakes, alerts, and CoAP messages that were not acknowledged.
     fn send_what_is_due<A: Application<M, Roles = R>>(&mut self, application: &mut A, now: Instant) {
         let mut out = [0; DATAGRAM_LEN];
         while let Some(event) = self.node.poll(&mut self.environment.at(now), application, &mut out) {
@@ -213,16 +213,16 @@ fn send_datagram(path: &Path, payload: &[u8]) {
 
 /// The port of CoAP over DTLS (RFC 7252, section 12.7).
 const DTLS_PORT: u16 = 5684;
-/// As RFC 4861 gives to hosts.
+/// The hop limit of packets, which is the default for hosts (RFC 4861).
 const HOP_LIMIT: u8 = 64;
-/// Longest DTLS datagram that is sent.
+/// Maximum length of a DTLS datagram that is sent, in bytes.
 const DATAGRAM_LEN: usize = 256;
-/// Longest DTLS datagram that is received. A client that offers all its suites has a long ClientHello: that of libcoap
-/// over OpenSSL takes 281 bytes with the cookie. The server never reassembles a ClientHello without a cookie from
-/// fragments.
+/// Maximum length of a DTLS datagram that is received, in bytes. A client that offers all its suites has a long
+/// ClientHello: that of libcoap with OpenSSL has 281 bytes with the cookie. The server never reassembles a ClientHello
+/// without a cookie from fragments.
 const RECEIVED_LEN: usize = 320;
-/// Longest IPv6 packet that is received.
+/// Maximum length of an IPv6 packet that is received, in bytes.
 pub const PACKET_LEN: usize = ip::HEADROOM + RECEIVED_LEN;
-/// Longest CoAP message that is sent.
+/// Maximum length of a CoAP message that is sent, in bytes.
 const MESSAGE_LEN: usize = 96;
 const _: () = assert!(dtls::record::OVERHEAD + MESSAGE_LEN <= DATAGRAM_LEN);

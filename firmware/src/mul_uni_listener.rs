@@ -1,5 +1,5 @@
-//! The listener of DTLS Mul-Uni (draft-keoh-dice-multicast-security): that of Axiom, whose responses go over the session of the
-//! sender.
+//! The listener of DTLS Mul-Uni (draft-keoh-dice-multicast-security). It is the listener of Axiom, but its responses go
+//! over the DTLS session of the sender.
 
 use super::axiom_listener::{Listener, Responses};
 use super::axiom_provisioned::Provisioned;
@@ -12,14 +12,14 @@ use tegmen::identity::SenderId;
 use tegmen::time::Instant;
 use tegmen_flash::Flash;
 
-/// Sessions protect the responses.
+/// Protects responses with the DTLS sessions of their receivers.
 pub struct OverSessions {
     sessions: Sessions<ServerOnly, SENDERS>,
     message_id: u16,
 }
 
 impl OverSessions {
-    /// No response.
+    /// Creates the protection before the first response.
     pub const fn new(sessions: Sessions<ServerOnly, SENDERS>) -> Self {
         Self { sessions, message_id: 0 }
     }
@@ -51,8 +51,8 @@ impl Responses for OverSessions {
 }
 
 impl<F: Flash> Listener<F, OverSessions> {
-    /// Takes a datagram of a handshake, which is sent to the address of the listener. Writes the answer to its sender
-    /// into `out`. Returns the length of the answer, 0 if there is none.
+    /// Processes a datagram of a handshake, which is sent to the address of the listener. Writes the answer to its
+    /// sender into `out`. Returns the length of the answer, or 0 if there is none.
     pub fn take_own(&mut self, now: Instant, from: &Address, datagram: &mut [u8], out: &mut [u8; OUT_LEN]) -> usize {
         match self.responses.sessions.take(now, from, datagram, out) {
             // Requests are sent to the address of the group.
@@ -61,7 +61,8 @@ impl<F: Flash> Listener<F, OverSessions> {
         }
     }
 
-    /// Writes the next datagram of a handshake that is due into `out`. Returns its receiver and its length.
+    /// Writes the next datagram of a handshake that is due into `out`. Returns the address of its receiver, and its
+    /// length.
     pub fn poll_own(&mut self, now: Instant, out: &mut [u8; OUT_LEN]) -> Option<(Address, usize)> {
         self.responses.sessions.poll(now, out)
     }

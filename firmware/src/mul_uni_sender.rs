@@ -1,5 +1,5 @@
-//! The sender of DTLS Mul-Uni (draft-keoh-dice-multicast-security): it opens a session with each listener, asks all with one request
-//! under the keys of the group, and takes the response of each over its session.
+//! The sender of DTLS Mul-Uni (draft-keoh-dice-multicast-security). It opens a session with each listener, sends one
+//! request to all listeners under the keys of the group, and receives the response of each listener over its session.
 
 use super::asking::{Heard, REQUEST_LEN, Requests};
 use super::axiom_provisioned::{Provisioned, is_rekey_message};
@@ -9,39 +9,39 @@ use tegmen::dtls::ClientOnly;
 use tegmen::time::Instant;
 use tegmen_flash::Flash;
 
-/// The sender, with space for the sessions with as many listeners.
+/// The sender, with space for sessions with `LISTENERS` listeners.
 pub struct MulUniSender<F, const LISTENERS: usize> {
     group: Provisioned<F, 0, 0>,
     sessions: Sessions<ClientOnly, LISTENERS>,
-    /// Sessions outlive an epoch, whose numbers begin again, so requests have numbers of their own.
+    /// The requests with their own numbers. The numbers of records begin again in each epoch, but sessions continue.
     requests: Requests,
 }
 
 impl<F: Flash, const LISTENERS: usize> MulUniSender<F, LISTENERS> {
-    /// A sender without a session.
+    /// Creates a sender without a session.
     pub const fn new(group: Provisioned<F, 0, 0>, sessions: Sessions<ClientOnly, LISTENERS>) -> Self {
         Self { group, sessions, requests: Requests::new(0) }
     }
 
-    /// Opens a session with a listener. `None` if there is no space for it.
+    /// Opens a session with a listener. Returns `None` if there is no space for it.
     pub fn connect(&mut self, now: Instant, listener: &Address) -> Option<()> {
         self.sessions.connect(now, listener)
     }
 
-    /// True if there is a session with this listener.
+    /// Returns true if there is a session with this listener.
     pub fn is_open(&self, listener: &Address) -> bool {
         self.sessions.is_open(listener)
     }
 
-    /// Writes the request that switches all lamps, which goes to the address of the group once. `None` if no number is left, or `out`
-    /// is full.
+    /// Writes the request that switches all lamps. Send it once, to the address of the group. Returns `None` if no
+    /// number is left, or `out` is full.
     pub fn request<'o>(&mut self, is_on: bool, out: &'o mut [u8; REQUEST_LEN]) -> Option<&'o [u8]> {
         let Self { group, requests, .. } = self;
         group.request(out, |_, frame| requests.write(is_on, frame)).map(|(_, request)| request)
     }
 
-    /// Takes a datagram: a rekey message, or one of a listener. An answer is written into `out`, and goes back. Returns its length, and
-    /// the response if it is one to the last request.
+    /// Processes a datagram: a rekey message, or a datagram of a listener. Writes the answer to the listener into
+    /// `out`. Returns the length of the answer, and the response if it belongs to the last request.
     pub fn take(
         &mut self,
         now: Instant,
@@ -61,7 +61,8 @@ impl<F: Flash, const LISTENERS: usize> MulUniSender<F, LISTENERS> {
         }
     }
 
-    /// Writes the next datagram of a handshake that is due into `out`. Returns its receiver and its length.
+    /// Writes the next datagram of a handshake that is due into `out`. Returns the address of its receiver, and its
+    /// length.
     pub fn poll(&mut self, now: Instant, out: &mut [u8; OUT_LEN]) -> Option<(Address, usize)> {
         self.sessions.poll(now, out)
     }

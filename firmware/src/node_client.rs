@@ -1,4 +1,4 @@
-//! A client of Blink that observes the count, too: it shows the low three bits of each notification.
+//! A client of Blink that also observes the count. It shows the low three bits of each notification.
 
 use super::blink_client;
 use super::leds;
@@ -11,8 +11,8 @@ use tegmen::oscore::OpenedRequest;
 use tegmen::time::Instant;
 use tegmen_lowpan::slip::Start;
 
-/// The memory of its node: three messages of ours under way, since the registration keeps its place, and one is left free for
-/// responses. The node has no further part.
+/// The memory of its node. Three own messages can be under way: the registration occupies one place, and one place is
+/// left free for responses. The node has no other part.
 pub struct Small;
 
 impl Memory for Small {
@@ -23,14 +23,14 @@ impl Memory for Small {
 /// The client.
 pub struct Client {
     blinker: blink_client::Client,
-    /// The session, while there is one.
+    /// The session with the server; `None` while there is no session.
     pub server: Option<PeerId>,
     observation: Observation,
     now: Instant,
 }
 
 impl Client {
-    /// With OSCORE around the registration and the notifications.
+    /// Protects the registration and the notifications with OSCORE.
     pub fn with_oscore(self) -> Self {
         Self { observation: self.observation.with_oscore(), ..self }
     }

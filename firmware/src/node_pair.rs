@@ -1,5 +1,5 @@
-//! The client and the server of `node_client` and `node_server` in one image, on a [`line`](super::line) in memory: a
-//! handshake, an observation with notifications, and bodies in blocks in both directions.
+//! The client and the server of `node_client` and `node_server` in one image, connected by a [`line`](super::line) in
+//! memory. They exchange a handshake, an observation with notifications, and bodies in blocks in both directions.
 
 use super::line::{leds, uart};
 use super::mote::{Application, Memory, Mote, PACKET_LEN};
@@ -31,8 +31,8 @@ pub struct Pair<C: Memory + 'static, S: Memory + 'static> {
 }
 
 impl<C: Memory, S: Memory> Pair<C, S> {
-    /// The motes in these places, with the parts of their nodes. With OSCORE it protects the observation and the bodies, and
-    /// not the blinks.
+    /// Makes the motes in these places, with the parts of their nodes. `with_oscore` protects the observation and the
+    /// bodies, but not the blinks.
     pub fn new(
         (client, client_parts): (&'static Place<Mote<ClientOnly, C>>, impl FnOnce() -> C::Features),
         (server, server_parts): (&'static Place<Mote<ServerOnly, S>>, impl FnOnce() -> S::Features),
@@ -72,7 +72,8 @@ impl<C: Memory, S: Memory> Pair<C, S> {
         self.download(Code::POST, 1, POST)
     }
 
-    /// Lets the client send its due messages, and lets the two answer each other until both are silent.
+    /// Lets the client send the messages that are due, and lets both motes answer each other until neither has a
+    /// message to send.
     fn blink(&mut self, sending: u32, in_session: u32) {
         measured(sending, || self.client.on_time(&mut self.asking, self.now));
         self.converse(in_session);
@@ -83,7 +84,8 @@ impl<C: Memory, S: Memory> Pair<C, S> {
         converse((&mut **client, asking), (&mut **server, serving), *now, in_session, (&mut **line, &mut **storage));
     }
 
-    /// Sends a text in blocks. The response to the last one is 2.04, and to POST the first block of [`TEXT`], too.
+    /// Sends a text in blocks. The response to the last block is 2.04. The response to a POST also contains the first
+    /// block of [`TEXT`].
     fn upload(&mut self, method: Code, text: &[u8; TEXT_LEN], region: u32) -> Option<()> {
         let (blocks, _) = text.as_chunks::<BLOCK_LEN>();
         let asked = (method == Code::POST).then_some(block(0));
@@ -98,7 +100,7 @@ impl<C: Memory, S: Memory> Pair<C, S> {
         (asked.is_none() || self.asking.heard.is_block(0)).then_some(())
     }
 
-    /// Asks for the blocks of [`TEXT`] from this one on, and compares them.
+    /// Requests the blocks of [`TEXT`] from the block `from` on, and compares them.
     fn download(&mut self, method: Code, from: u32, region: u32) -> Option<()> {
         for number in from..=LAST {
             self.ask(method, (Some(block(number)), None), &[], region)?;
@@ -109,7 +111,7 @@ impl<C: Memory, S: Memory> Pair<C, S> {
         Some(())
     }
 
-    /// Sends a request for the text, and takes the response.
+    /// Sends a request for the text, and processes the response.
     fn ask(
         &mut self,
         method: Code,
@@ -177,7 +179,7 @@ impl<X: OpenedRequest> node::Application<X> for Asking {
 struct Heard {
     code: Code,
     block: Option<Block>,
-    /// The payload, if it has the length of a block.
+    /// The payload, if it has the length of a block. Otherwise all bytes are zero.
     payload: [u8; BLOCK_LEN],
 }
 
@@ -189,7 +191,7 @@ impl Heard {
         Self { code: response.code(), block, payload: response.payload().try_into().unwrap_or([0; BLOCK_LEN]) }
     }
 
-    /// True of a response with this block of [`TEXT`].
+    /// Returns true if the response contains this block of [`TEXT`].
     fn is_block(&self, number: u32) -> bool {
         let expected = Block { more: number < LAST, ..block(number) };
         let (blocks, _) = TEXT.as_chunks();
@@ -197,12 +199,12 @@ impl Heard {
     }
 }
 
-/// The block of this number.
+/// Returns the Block option for the block with this number.
 const fn block(number: u32) -> Block {
     Block { number, ..Block::first(BLOCK_LEN) }
 }
 
-/// The operations of the two, and the bytes of each mote.
+/// Returns the notes of the image: the operations of both motes, and the size of each mote.
 pub const fn notes<C: Memory, S: Memory>() -> [Note; 15] {
     [
         Note::operation(HANDSHAKE, "handshake client, GET"),
@@ -223,7 +225,7 @@ pub const fn notes<C: Memory, S: Memory>() -> [Note; 15] {
     ]
 }
 
-/// Regions: see [`SERVER`].
+/// Regions of the client. [`SERVER`] gives the regions of the server.
 const FIRST: u32 = 2;
 const NOTIFY: u32 = 4;
 const PUT: u32 = 6;
@@ -231,7 +233,7 @@ const GET: u32 = 8;
 const POST: u32 = 10;
 const SEND: u32 = 12;
 
-/// The text, no two blocks of which are the same.
+/// The text, whose blocks are all different.
 static TEXT: [u8; TEXT_LEN] = {
     let mut text = [0; TEXT_LEN];
     let mut at = 0;
@@ -241,7 +243,7 @@ static TEXT: [u8; TEXT_LEN] = {
     }
     text
 };
-/// Bytes of a block.
+/// Length of a block, in bytes.
 const BLOCK_LEN: usize = 16;
 /// The number of the last block of the text.
 const LAST: u32 = (TEXT_LEN / BLOCK_LEN - 1) as u32;

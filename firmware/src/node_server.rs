@@ -1,7 +1,7 @@
-//! A server of Blink whose count can be observed, and that keeps a text which is longer than a block.
+//! A server of Blink whose count can be observed, and that stores a text which is longer than a block.
 //!
-//! `/blink` is that of [`blink_server`], and a change of its count is notified. `/text` has a text of at most [`TEXT_LEN`]
-//! bytes: GET reads it, PUT replaces it, POST replaces it and answers with the text before it.
+//! `/blink` is the resource of [`blink_server`]. A change of its count is notified. `/text` has a text of at most
+//! [`TEXT_LEN`] bytes: GET reads the text, PUT replaces it, and POST replaces it and answers with the previous text.
 
 use super::blink_server;
 use super::mote::{Application, Memory, Mote};
@@ -13,7 +13,7 @@ use tegmen::oscore::OpenedRequest;
 use tegmen::time::Instant;
 use tegmen_lowpan::slip::Start;
 
-/// The memory of its node: two observers, and space for three bodies and long responses.
+/// The memory of its node: two observers, and space for three bodies or long responses.
 pub struct Serving;
 
 impl Memory for Serving {
@@ -21,13 +21,13 @@ impl Memory for Serving {
     type Features = Parts<(), (), (), ObserverArray<2, 32>, Texts>;
 }
 
-/// Bodies of requests, and responses with their options.
+/// Space for bodies of requests, and for responses with their options.
 pub type Texts = BodyArray<3, 256, 0>;
 
 /// The server.
 pub struct Server {
     counter: blink_server::Server,
-    /// The count differs from the one that the observers know.
+    /// True if the count differs from the value that was last notified.
     changed: bool,
     text: Text,
 }
@@ -44,7 +44,7 @@ impl Text {
     }
 
     /// # Errors
-    /// 4.13 if it is longer than there is space for.
+    /// 4.13 if the text is longer than [`TEXT_LEN`] bytes.
     fn replace(&mut self, text: &[u8]) -> Result<(), Code> {
         self.bytes.get_mut(..text.len()).ok_or(Code::REQUEST_ENTITY_TOO_LARGE)?.copy_from_slice(text);
         self.len = text.len();
@@ -108,5 +108,5 @@ impl Server {
     }
 }
 
-/// The most bytes of the text.
+/// Maximum length of the text, in bytes.
 pub const TEXT_LEN: usize = 96;

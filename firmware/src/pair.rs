@@ -18,8 +18,8 @@ use tegmen::identity::{PeerId, Principal};
 use tegmen::time::Instant;
 use tegmen_x509::PublicKey;
 
-/// Opens handshakes or answers them. The two never connect to each other at the same time, so the rule for that is not linked:
-/// it takes about 530 bytes.
+/// The roles of an end that can be client or server. The two ends never connect to each other at the same time, so the
+/// image does not contain the rule for that case, which needs about 530 bytes.
 pub struct Either;
 
 impl Roles for Either {
@@ -34,19 +34,19 @@ impl Configured for Either {
     }
 }
 
-/// One end, with its table of peers and in its roles.
+/// One end, with its table of peers and its roles.
 pub struct Node<T: Peers + 'static, R: Answers + 'static> {
     /// The endpoint.
     pub endpoint: Endpoint<&'static mut T, R>,
     /// The region and the path of this end.
     pub end: &'static End,
-    /// The session, once there is one.
+    /// The session; `None` before it is established.
     pub session: Option<PeerId>,
     /// The state between two answers.
     kept: R::Kept,
 }
 
-/// Two ends in the same roles, and all that they need in memory; datagrams have at most `LEN` bytes.
+/// Two ends with the same roles, and their memory. Datagrams have at most `LEN` bytes.
 pub struct Pair<T: Peers + 'static, R: Answers + 'static, const LEN: usize>(Kept<Memory<T, R, LEN>>);
 
 struct Memory<T: Peers + 'static, R: Answers + 'static, const LEN: usize> {
@@ -64,13 +64,13 @@ pub struct Running<T: Peers + 'static, R: Answers + 'static, const LEN: usize> {
     pub cx: Cx<'static, Provider>,
     /// The end that opens sessions.
     pub client: &'static mut Node<T, R>,
-    /// The end that answers it.
+    /// The end that answers the client.
     pub server: &'static mut Node<T, R>,
     /// The buffers between them.
     pub wire: &'static mut Wire<LEN>,
 }
 
-/// Buffers for a datagram each way, and the content of the record after the handshake.
+/// Buffers for a datagram in each direction, and the content of the record after the handshake.
 pub struct Wire<const LEN: usize> {
     there: [u8; LEN],
     back: [u8; LEN],
@@ -90,7 +90,8 @@ impl<T: Peers, R: Answers, const LEN: usize> Pair<T, R, LEN> {
         }))
     }
 
-    /// Starts both; `None` from the second call on. Both are made by the same function, so that it is in the image once.
+    /// Starts both ends. Returns `None` from the second call on. One function makes both ends, so that it is in the
+    /// image once.
     #[inline]
     pub fn start(
         &'static self,
@@ -106,8 +107,8 @@ impl<T: Peers, R: Answers, const LEN: usize> Pair<T, R, LEN> {
 }
 
 impl<T: Peers, R: Answers, const LEN: usize> Running<T, R, LEN> {
-    /// Exchanges flights until both ends have a session, and calls `each_time` after each exchange. `None` if neither
-    /// end sends a datagram any more.
+    /// Exchanges flights until both ends have a session. Calls `each_time` after each exchange. Returns `None` if
+    /// neither end sends a datagram any more.
     #[inline]
     pub fn meet(&mut self, mut each_time: impl FnMut(&mut Node<T, R>) -> Option<()>) -> Option<()> {
         let Self { cx, client, server, wire: Wire { there, back, .. } } = self;
@@ -121,7 +122,7 @@ impl<T: Peers, R: Answers, const LEN: usize> Running<T, R, LEN> {
         Some(())
     }
 
-    /// Sends the record after the handshake to the server. `None` if the server does not receive its content.
+    /// Sends the record after the handshake to the server. Returns `None` if the server does not receive its content.
     #[inline]
     pub fn speak(&mut self) -> Option<()> {
         let Self { cx, client, server, wire: Wire { there, text, .. } } = self;
@@ -129,7 +130,7 @@ impl<T: Peers, R: Answers, const LEN: usize> Running<T, R, LEN> {
         server.open(cx, datagram, text)
     }
 
-    /// Sends the last flight of a handshake in which that is the client's.
+    /// Sends the last flight of a handshake that ends with a flight of the client.
     #[inline]
     pub fn finish(&mut self) {
         let Self { cx, client, server, wire: Wire { there, back, .. } } = self;
@@ -141,12 +142,13 @@ impl<T: Peers, R: Answers, const LEN: usize> Running<T, R, LEN> {
 pub static CLIENT: End = End { region: Region::new(0), path: THERE };
 /// The region and the path of the server.
 pub static SERVER: End = End { region: Region::new(1), path: BACK };
-/// From the client to the server.
+/// The path from the client to the server.
 pub const THERE: Path = Path { local: address(1), remote: address(2) };
-/// From the server to the client.
+/// The path from the server to the client.
 pub const BACK: Path = Path { local: address(2), remote: address(1) };
 
-/// Operations of a handshake that the images with public keys measure. The work on flight 1 sends flight 2.
+/// Notes on the operations of a handshake that the images with public keys measure. The work on flight 1 sends flight
+/// 2.
 pub const HANDSHAKE_NOTES: [Note; 13] = [
     Note::operation(CLIENT.region.id(), "handshake client"),
     Note::operation(SERVER.region.id(), "handshake server"),
@@ -165,22 +167,22 @@ pub const HANDSHAKE_NOTES: [Note; 13] = [
 
 /// The properties in which the two ends differ.
 pub struct End {
-    /// The region that counts its work.
+    /// The region that counts the work of the end.
     pub region: Region,
     /// The path from this end to the other.
     pub path: Path,
 }
 
-/// Answers of an end of these roles to the needs of a handshake.
+/// The answers of an end with these roles to the needs of a handshake.
 pub trait Answers: Roles {
-    /// True if the answer depends on the need. Otherwise it is always the pre-shared key.
+    /// True if the answer depends on the need. Otherwise the answer is always the pre-shared key.
     const LOOKS: bool = false;
     /// True if the work on each flight is measured separately, in addition to the whole work.
     const BY_FLIGHT: bool = false;
     /// The state between two answers.
     type Kept: Default;
 
-    /// Returns the answer. `room` is a buffer for a signature or a public key in it.
+    /// Returns the answer. `room` is a buffer for the signature or the public key in the answer.
     fn answer<'a>(
         crypto: &mut Provider,
         need: Need<'_>,
@@ -197,7 +199,7 @@ pub trait Proves {
     /// See [`Answers::Kept`].
     type Kept: Default + 'static;
 
-    /// As [`Answers::answer`].
+    /// Returns the answer, as [`Answers::answer`] does.
     fn answer<'a>(
         crypto: &mut Provider,
         need: Need<'_>,
@@ -230,7 +232,7 @@ impl<K: Keys + Proves> Answers for PublicKeys<Either, K> {
 }
 
 impl<T: Peers, R: Answers> Node<T, R> {
-    /// Not inlined, so that the stack holds the node only while it is made.
+    /// Makes an end. The function is not inlined, so that the stack holds the node only while it is made.
     #[inline(never)]
     fn start(
         cx: &mut Cx<'_, Provider>,
@@ -247,8 +249,8 @@ impl<T: Peers, R: Answers> Node<T, R> {
         worked::<R, _>(self.end, || self.endpoint.connect(cx, &self.end.path)).ok().map(|_| ())
     }
 
-    /// Sends datagrams that are due to the other end, and receives its immediate answer, a cookie. False if nothing was
-    /// due.
+    /// Sends the datagrams that are due to the other end. Receives its immediate answer, which is a cookie. Returns
+    /// false if no datagram was due.
     pub fn send_flight<const LEN: usize>(
         &mut self,
         cx: &mut Cx<'_, Provider>,
@@ -273,8 +275,8 @@ impl<T: Peers, R: Answers> Node<T, R> {
         }
     }
 
-    /// Returns the length of the next datagram that is due, 0 if there is none. Not inlined, so that its stack is free
-    /// during the other end's turn.
+    /// Writes the next datagram that is due. Returns its length, or 0 if no datagram is due. The function is not
+    /// inlined, so that its stack is free while the other end works.
     #[inline(never)]
     fn poll(&mut self, cx: &mut Cx<'_, Provider>, out: &mut [u8]) -> usize {
         loop {
@@ -286,7 +288,7 @@ impl<T: Peers, R: Answers> Node<T, R> {
         }
     }
 
-    /// Handles a datagram of the other end. Returns the length of the answer, 0 if there is none.
+    /// Handles a datagram of the other end. Returns the length of the answer, or 0 if there is none.
     #[inline(never)]
     fn receive(&mut self, cx: &mut Cx<'_, Provider>, datagram: &mut [u8], out: &mut [u8]) -> usize {
         let mut records = Records::new(datagram);
@@ -303,8 +305,8 @@ impl<T: Peers, R: Answers> Node<T, R> {
         }
     }
 
-    /// Answers a need of the handshake. True if another need follows. Not inlined, so that it is not on the stack while
-    /// records are handled.
+    /// Answers a need of the handshake. Returns true if another need follows. The function is not inlined, so that its
+    /// variables are not on the stack while records are handled.
     #[inline(never)]
     fn give_key(&mut self, cx: &mut Cx<'_, Provider>, id: PeerId) -> bool {
         let Self { endpoint, end, kept, .. } = self;
@@ -323,7 +325,7 @@ impl<T: Peers, R: Answers> Node<T, R> {
         false
     }
 
-    /// Protects `text` in `wire`. `None` if the endpoint refuses it.
+    /// Protects `text` in `wire`. Returns `None` if the endpoint refuses it.
     pub fn seal<'w>(&mut self, cx: &mut Cx<'_, Provider>, wire: &'w mut [u8], text: &[u8]) -> Option<&'w mut [u8]> {
         let mut frame = Frame::new(wire, HEADROOM);
         frame.append(text).ok()?;
@@ -332,7 +334,7 @@ impl<T: Peers, R: Answers> Node<T, R> {
         Some(black_box(frame.finish()))
     }
 
-    /// Opens a datagram. `None` if its content is not `expected`.
+    /// Opens a datagram. Returns `None` if its content is not `expected`.
     pub fn open(&mut self, cx: &mut Cx<'_, Provider>, datagram: &mut [u8], expected: &[u8]) -> Option<()> {
         let mut records = Records::new(datagram);
         match measured(OPEN, || self.endpoint.handle(cx, &self.end.path, &mut records, &mut [])) {
@@ -342,7 +344,7 @@ impl<T: Peers, R: Answers> Node<T, R> {
     }
 }
 
-/// Runs and measures work of an end on a flight: its sending, or its receipt and the consequences.
+/// Runs and measures the work of an end on a flight: its sending, or its receipt and the work that follows.
 #[inline(always)]
 fn worked<R: Answers, T>(end: &End, work: impl FnOnce() -> T) -> T {
     if R::BY_FLIGHT {
@@ -359,18 +361,18 @@ fn next_flight<R: Answers>() {
     }
 }
 
-/// Number of the region that counts the work of an end on a flight, from 1 to 6.
+/// Returns the number of the region that counts the work of an end on a flight, from 1 to 6.
 pub const fn flight_region(end: &End, flight: u32) -> u32 {
     FLIGHTS + 6 * end.region.id() + flight - 1
 }
 
-/// The current flight; 0 before the first.
+/// The number of the current flight; 0 before the first flight.
 static FLIGHT: AtomicU32 = AtomicU32::new(0);
-/// The first of the regions of flights.
+/// The number of the first region of flights.
 const FLIGHTS: u32 = 8;
 
-/// The answer to [`Need::Sign`] with a private key on secp256r1. Not inlined, so that it is not on the stack while
-/// signatures are checked.
+/// Answers [`Need::Sign`] with a private key on secp256r1. The function is not inlined, so that its variables are not
+/// on the stack while signatures are checked.
 #[cfg(feature = "public-keys")]
 #[inline(never)]
 pub fn sign<'a>(
@@ -383,23 +385,23 @@ pub fn sign<'a>(
     Answer::Signature(room.get(..len).unwrap_or(&[]))
 }
 
-/// Bytes of the longest answer, which is a public key.
+/// Length of the longest answer, which is a public key, in bytes.
 pub const ANSWER_LEN: usize = size_of::<PublicKey>();
 /// Number of the region that counts the protection of a record.
 pub const SEAL: u32 = 2;
 /// Number of the region that counts the opening of a record.
 pub const OPEN: u32 = 3;
 
-/// The address of an end.
+/// Returns the address of an end.
 pub const fn address(last: u8) -> Address {
     Address { ip: [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last], port: 5684, scope: 0 }
 }
 
 /// The principal of both ends.
 pub const WHO: Principal = Principal(1);
-/// The time of every call: nothing here takes time.
+/// The time of every call. No exchange depends on the clock.
 pub const NOW: Instant = Instant::from_micros(0);
-/// Number of content bytes of a record.
+/// Length of the content of a record, in bytes.
 pub const RECORD_LEN: usize = 64;
-/// Space for such a record.
+/// Minimum length of a buffer for a record with this content, in bytes.
 pub const MIN_DATAGRAM: usize = HEADROOM + RECORD_LEN + TAILROOM;

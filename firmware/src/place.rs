@@ -1,10 +1,10 @@
-//! Places for values that are too large for the stack.
+//! Static memory for values that are too large for the stack.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// A static that is borrowed for ever, once.
+/// A static that can be borrowed once, and then forever.
 pub struct Place<T> {
     taken: AtomicBool,
     value: UnsafeCell<MaybeUninit<T>>,
@@ -14,12 +14,12 @@ pub struct Place<T> {
 unsafe impl<T: Send> Sync for Place<T> {}
 
 impl<T> Place<T> {
-    /// An empty place. It takes no flash: nothing is known of its contents before [`Self::fill`].
+    /// Creates an empty place. It needs no flash memory, because its contents are undefined before [`Self::fill`].
     pub const fn empty() -> Self {
         Self { taken: AtomicBool::new(false), value: UnsafeCell::new(MaybeUninit::uninit()) }
     }
 
-    /// Makes the value and stores it. `None` from the second call on.
+    /// Makes the value and stores it. Returns `None` from the second call on.
     #[inline]
     pub fn fill(&'static self, make: impl FnOnce() -> T) -> Option<&'static mut T> {
         if is_taken(&self.taken) {
@@ -30,13 +30,14 @@ impl<T> Place<T> {
     }
 }
 
-/// Marks a value as taken. True if it was taken before.
+/// Marks a value as taken. Returns true if it was taken before.
 #[inline(never)]
 fn is_taken(taken: &AtomicBool) -> bool {
     taken.swap(true, Ordering::Relaxed)
 }
 
-/// As [`Place`], with a value from the start: one whose bytes are all zero takes no flash and is never on the stack.
+/// A static that can be borrowed once, as [`Place`], but has a value from the start. A value whose bytes are all zero
+/// needs no flash memory and is never on the stack.
 pub struct Kept<T> {
     taken: AtomicBool,
     value: UnsafeCell<T>,
@@ -46,12 +47,12 @@ pub struct Kept<T> {
 unsafe impl<T: Send> Sync for Kept<T> {}
 
 impl<T> Kept<T> {
-    /// A place that holds `value`.
+    /// Creates a place with this value.
     pub const fn new(value: T) -> Self {
         Self { taken: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
-    /// The value; `None` from the second call on.
+    /// Returns the value; `None` from the second call on.
     pub fn take(&'static self) -> Option<&'static mut T> {
         if is_taken(&self.taken) {
             return None;
@@ -61,7 +62,7 @@ impl<T> Kept<T> {
     }
 }
 
-/// A value of the only thread of an image: it may hold references that no other thread may share.
+/// A value of the only thread of an image. It may contain references that no other thread may share.
 pub struct OfMain<T>(pub T);
 
 // SAFETY: an image has one thread, and its interrupt handlers touch nothing but their own statics.

@@ -1,5 +1,5 @@
-//! A constrained publisher: PUTs a reading to its subscriber every second. It derives the key of each session from its
-//! protokey, which only the access control server has as well.
+//! A constrained publisher. It sends a PUT with a reading to its subscriber every second. It derives the key of each
+//! session from its protokey, which only the access control server also has.
 
 use super::Provider;
 use super::mote::{Application, Memory, Mote};
@@ -19,12 +19,12 @@ use tegmen_protokey::{MAX_IDENTITY, Mode, NONCE_LEN, Protokey, SessionIdentity};
 pub struct Publisher {
     subscriber: Address,
     session: Session,
-    /// When the next reading, or the next attempt to open a session, is due.
+    /// The time of the next reading, or of the next attempt to open a session.
     due: Instant,
     token: u16,
-    /// The identity of the newest session, and its length.
+    /// The identity of the newest session, and the length of this identity.
     identity: ([u8; MAX_IDENTITY], usize),
-    /// The key of a session that opens.
+    /// The key of the session that is being opened.
     key: Secret<DIGEST_LEN>,
 }
 
@@ -82,7 +82,7 @@ impl<M: Memory> Application<M> for Publisher {
 impl<X: OpenedRequest> node::Application<X> for Publisher {}
 
 impl Publisher {
-    /// Opens a session with a fresh identity: the access control server accepts each one once.
+    /// Opens a session with a new identity, because the access control server accepts each identity only once.
     fn open<M: Memory>(&mut self, mote: &mut Mote<ClientOnly, M>, now: Instant) {
         let mut nonce = [0; NONCE_LEN];
         mote.environment.crypto.random(&mut nonce);
@@ -110,9 +110,9 @@ impl Publisher {
 
 /// The name of the publisher at the access control server.
 const NAME: &str = "oven";
-/// The name of the subscriber there.
+/// The name of the subscriber at the access control server.
 const SUBSCRIBER: &str = "display";
-/// The protokey of the publisher. A product has one of its own in each device.
+/// The protokey of the publisher. In a product each device has its own protokey.
 const PROTOKEY: [u8; 32] = [9; 32];
 const THE_SUBSCRIBER: Principal = Principal(1);
 const INTERVAL: Duration = Duration::from_secs(1);

@@ -1,17 +1,18 @@
-//! One end of a scheme in an image, which takes the recorded datagrams of the other (`session_datagrams.rs`, `axiom_datagrams.rs`).
+//! One end of a scheme in an image. It receives the recorded datagrams of the other end (`session_datagrams.rs`,
+//! `axiom_datagrams.rs`).
 
 use super::session_datagrams::{CLIENT_FLIGHT, COOKIE, FINISHED, HELLO, HELLO_AGAIN, SERVER_FLIGHT};
 use super::sessions::OUT_LEN;
 
-/// The handshake of a sender: the datagrams that it receives, each with the one that it sends next.
+/// The handshake of a sender: each datagram that it receives, with the datagram that it sends next.
 pub static OF_SENDER: [(&[u8], &[u8]); 4] =
     [(&[], &HELLO), (&COOKIE, &HELLO_AGAIN), (&SERVER_FLIGHT, &CLIENT_FLIGHT), (&FINISHED, &[])];
-/// The handshake of a listener.
+/// The handshake of a listener: each datagram that it receives, with the datagram that it sends next.
 pub static OF_LISTENER: [(&[u8], &[u8]); 3] =
     [(&HELLO, &COOKIE), (&HELLO_AGAIN, &SERVER_FLIGHT), (&CLIENT_FLIGHT, &FINISHED)];
 
-/// Goes through a handshake. `step` takes a datagram, unless it is empty, and writes the next one. Returns `None` if that is not the
-/// recorded one.
+/// Runs a handshake. `step` processes a datagram, unless it is empty, and writes the next one. Returns `None` if the
+/// written datagram differs from the recorded one.
 #[inline(always)]
 pub fn handshake(steps: &[(&[u8], &[u8])], mut step: impl FnMut(&mut [u8], &mut [u8; OUT_LEN]) -> usize) -> Option<()> {
     for (received, expected) in steps {

@@ -6,7 +6,7 @@ pub(crate) struct Register(usize);
 
 impl Register {
     /// # Safety
-    /// `address` is that of a 32-bit device register of the LM3S6965 whose reads and writes do not touch memory.
+    /// `address` must be that of a 32-bit device register of the LM3S6965 whose reads and writes do not access memory.
     pub(crate) const unsafe fn at(address: usize) -> Self {
         Self(address)
     }
@@ -23,7 +23,7 @@ impl Register {
         unsafe { core::ptr::with_exposed_provenance_mut::<u32>(self.0).write_volatile(value) }
     }
 
-    /// Reads and writes back with the bits of `bits` set.
+    /// Reads the register, sets the bits of `bits`, and writes the result.
     #[inline(always)]
     pub(crate) fn set(self, bits: u32) {
         self.write(self.read() | bits);

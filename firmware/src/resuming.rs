@@ -1,4 +1,5 @@
-//! Two nodes in one image, each client and server, that resume sessions: the common part of `dtls_resume_coap` and `dtls_delegated`.
+//! Two nodes in one image that resume sessions. Each is client and server. `dtls_resume_coap` and `dtls_delegated`
+//! share this code.
 
 use super::Provider;
 use super::measure::Region;
@@ -23,11 +24,11 @@ pub struct Side<S: Resumption, A> {
     pub application: A,
     /// The newest session.
     pub session: Option<PeerId>,
-    /// The sessions and handshakes that ended.
+    /// Number of sessions and handshakes that ended.
     pub ended: u8,
-    /// From this node to the other.
+    /// The path from this node to the other node.
     pub path: Path,
-    /// Counts its work.
+    /// The region that counts the work of the node.
     pub region: Region,
 }
 
@@ -36,17 +37,17 @@ pub trait Resumes: node::Application {
     /// Called before each call of the node.
     fn begin(&mut self, now: Instant);
 
-    /// Called when a session begins, before its handshake is discarded.
+    /// Called when a session is established, before the handshake is discarded.
     fn established<S: Resumption>(&mut self, endpoint: &mut Endpoint<&'static mut Table, Role<S>>, peer: PeerId);
 
-    /// The pre-shared key that a handshake asks for.
+    /// Returns the pre-shared key that a handshake needs.
     fn key<'k>(&mut self, need: Need<'_>, room: &'k mut KeyRoom) -> Answer<'k>;
 }
 
-/// Client and server, with the sessions `S`.
+/// The roles of a node, which is client and server and resumes sessions with `S`.
 pub type Role<S> = Resuming<Either, S>;
 
-/// A place for a pre-shared key.
+/// A buffer for a pre-shared key.
 pub type KeyRoom = Secret<32>;
 
 impl<S: Resumption, A: Resumes> Side<S, A> {
@@ -67,7 +68,7 @@ impl<S: Resumption, A: Resumes> Side<S, A> {
         Self { node, environment, application, session: None, ended: 0, path, region }
     }
 
-    /// Takes a datagram. Returns the length of the answer in `out`, 0 if there is none.
+    /// Processes a datagram. Returns the length of the answer in `out`, or 0 if there is none.
     #[inline(never)]
     pub fn take(&mut self, datagram: &mut [u8], out: &mut [u8; LONGEST]) -> usize {
         let mut records = Records::new(datagram);
@@ -85,7 +86,7 @@ impl<S: Resumption, A: Resumes> Side<S, A> {
         }
     }
 
-    /// Writes the next datagram that is due into `out`. Returns its length, 0 if there is none.
+    /// Writes the next datagram that is due into `out`. Returns its length, or 0 if no datagram is due.
     #[inline(never)]
     pub fn poll(&mut self, out: &mut [u8; LONGEST]) -> usize {
         self.application.begin(NOW);
@@ -133,7 +134,7 @@ impl<S: Resumption, A: Resumes> Side<S, A> {
     }
 }
 
-/// Lets the two speak until both are silent.
+/// Exchanges datagrams between both nodes until neither has a datagram to send.
 pub fn settle<S: Resumption, A: Resumes, T: Resumption, B: Resumes>(
     one: &mut Side<S, A>,
     other: &mut Side<T, B>,
@@ -148,7 +149,7 @@ pub fn settle<S: Resumption, A: Resumes, T: Resumption, B: Resumes>(
     }
 }
 
-/// Sends all that is due at `from`. Returns false if nothing was.
+/// Sends all datagrams that are due at `from`. Returns false if no datagram was due.
 #[inline(never)]
 pub fn speak<S: Resumption, A: Resumes, T: Resumption, B: Resumes>(
     from: &mut Side<S, A>,
@@ -167,7 +168,7 @@ pub fn speak<S: Resumption, A: Resumes, T: Resumption, B: Resumes>(
     }
 }
 
-/// Delivers a datagram, and the answers to it.
+/// Delivers a datagram of `len` bytes, its answer, and the answer to that answer.
 pub fn deliver<S: Resumption, A: Resumes, T: Resumption, B: Resumes>(
     from: &mut Side<S, A>,
     to: &mut Side<T, B>,
@@ -184,7 +185,7 @@ pub fn deliver<S: Resumption, A: Resumes, T: Resumption, B: Resumes>(
     }
 }
 
-/// Sends a request, and lets the two speak.
+/// Sends a request, and exchanges datagrams until neither node has a datagram to send.
 #[inline(never)]
 pub fn ask<S: Resumption, A: Resumes, T: Resumption, B: Resumes>(
     one: &mut Side<S, A>,
@@ -210,7 +211,7 @@ pub fn ask<S: Resumption, A: Resumes, T: Resumption, B: Resumes>(
 pub struct LastReply(pub Option<Code>);
 
 impl LastReply {
-    /// Notes a reply.
+    /// Stores the code of a response.
     pub fn note(&mut self, reply: Reply<'_>) {
         if let Reply::Response(response) = reply {
             self.0 = Some(response.code());
@@ -218,31 +219,32 @@ impl LastReply {
     }
 }
 
-/// The datagrams between the two.
+/// The buffers for the datagrams between the two nodes.
 pub struct Buffers {
-    /// From the one that speaks.
+    /// A datagram from the node that sends first.
     pub there: [u8; LONGEST],
-    /// Back to it.
+    /// A datagram to the node that sends first.
     pub back: [u8; LONGEST],
 }
 
 impl Buffers {
-    /// Empty datagrams.
+    /// Creates buffers of zeros.
     pub const fn new() -> Self {
         Self { there: [0; LONGEST], back: [0; LONGEST] }
     }
 }
 
-/// Three peers; two handshakes, with 400 bytes for their tickets and secrets, and 160 bytes for fragments and early records.
+/// A table for three peers and two handshakes, with 400 bytes for their tickets and secrets, and 160 bytes for
+/// fragments and early records.
 pub type Table = PeerArray<Exchanges<Storage>, 3, 2, 400, 160>;
 type Storage = Fixed<1, 192, 1, 64>;
 
-/// Bytes of the longest datagram.
+/// Maximum length of a datagram, in bytes.
 pub const LONGEST: usize = 400;
 /// The time of all calls.
 pub const NOW: Instant = Instant::from_micros(1_000_000);
 
-/// The address of a node.
+/// Returns the address of a node.
 pub const fn address(number: u8) -> Address {
     Address { ip: [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, number], port: 5684, scope: 0 }
 }

@@ -1,6 +1,7 @@
-//! The datagrams of DTLS Uni-Uni and DTLS Mul-Uni, which have the same handshake and the same responses. The first request of DTLS
-//! Mul-Uni is that of `axiom_datagrams.rs`, and so are the rekey messages. The randomness is that of the provider of motes. The test
-//! `scheme_images` of `tegmen-testbed` makes the datagrams with the core, and compares.
+//! The datagrams of DTLS Uni-Uni and DTLS Mul-Uni, which have the same handshake and the same responses. The first
+//! request and the rekey messages of DTLS Mul-Uni are in `axiom_datagrams.rs`. The random bytes come from the provider
+//! of motes. The test `scheme_images` of `tegmen-testbed` makes the same datagrams with the core, and compares them
+//! with this file.
 
 /// ClientHello.
 pub static HELLO: [u8; 75] = [
@@ -61,7 +62,7 @@ pub static REQUEST: [u8; 44] = [
     0xb9, 0x6f, 0xfc, 0x3a, 0x55, 0x39,
 ];
 
-/// The response to it.
+/// The response to [`REQUEST`].
 pub static RESPONSE: [u8; 38] = [
     0x17, 0xfe, 0xfd, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x00, 0x19, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00,
     0x00, 0x01, 0x0a, 0x6a, 0xe1, 0x79, 0x0f, 0xdf, 0xf3, 0xa0, 0x13, 0xf8, 0x08, 0x62, 0xda, 0x51, 0xfb, 0x1d, 0x02,
@@ -74,7 +75,7 @@ pub static NEXT_REQUEST: [u8; 44] = [
     0x43, 0x40, 0x58, 0x97, 0xeb, 0x2c,
 ];
 
-/// The response to it.
+/// The response to [`NEXT_REQUEST`].
 pub static NEXT_RESPONSE: [u8; 38] = [
     0x17, 0xfe, 0xfd, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0x00, 0x19, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00,
     0x00, 0x02, 0x00, 0xb2, 0xba, 0xa7, 0x73, 0x0c, 0x1f, 0x71, 0xe9, 0x6c, 0x7f, 0xac, 0xc4, 0xa9, 0x72, 0x62, 0xaf,
@@ -87,6 +88,6 @@ pub static NEXT_GROUP_REQUEST: [u8; 52] = [
     0xc7, 0xc9, 0x1b, 0x64, 0xf5, 0x09, 0x88, 0x7a, 0x29, 0xad, 0xd7, 0xb5, 0x6c, 0x52,
 ];
 
-/// Bytes of the handshake.
+/// Number of bytes of all datagrams of the handshake.
 pub const HANDSHAKE_LEN: usize =
     HELLO.len() + COOKIE.len() + HELLO_AGAIN.len() + SERVER_FLIGHT.len() + CLIENT_FLIGHT.len() + FINISHED.len();

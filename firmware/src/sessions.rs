@@ -9,26 +9,27 @@ use tegmen::endpoint::{Endpoint, Event, HEADROOM, PeerArray, Peers as _, Phase, 
 use tegmen::identity::Principal;
 use tegmen::time::Instant;
 
-/// The sessions, in the roles `R`. The table is not moved: it may have hundreds.
+/// The sessions with the roles `R`. The table is a reference, so that hundreds of sessions are not moved.
 pub struct Sessions<R: Roles, const PEERS: usize> {
     endpoint: Endpoint<&'static mut Table<PEERS>, R>,
     environment: Environment<Provider>,
     local: Address,
 }
 
-/// Sessions, one of them in a handshake.
+/// A table of sessions, of which one can be in a handshake.
 pub type Table<const PEERS: usize> = PeerArray<(), PEERS, 1, 32, 96>;
 
 /// The content of a datagram.
 pub enum Taken<'d> {
-    /// A message of this peer.
+    /// A message of the peer.
     Message(&'d mut [u8]),
-    /// Nothing but the handshake or the end of a session. The answer has this length, and 0 if there is none.
+    /// A datagram of a handshake or of the end of a session. The value is the length of the answer, or 0 if there is
+    /// none.
     Answer(usize),
 }
 
 impl<R: Configured, const PEERS: usize> Sessions<R, PEERS> {
-    /// No session.
+    /// Creates a table without a session.
     pub fn new(now: Instant, crypto: Provider, local: Address, table: &'static mut Table<PEERS>) -> Self {
         let mut environment = Environment::new(crypto);
         let config = Config { mtu: OUT_LEN as u16, ..Config::default() };
@@ -36,18 +37,18 @@ impl<R: Configured, const PEERS: usize> Sessions<R, PEERS> {
         Self { endpoint, environment, local }
     }
 
-    /// Opens a session. `None` if there is no space for it.
+    /// Opens a session. Returns `None` if there is no space for it.
     pub fn connect(&mut self, now: Instant, to: &Address) -> Option<()> {
         let path = self.path(to);
         self.endpoint.connect(&mut self.environment.at(now), &path).ok().map(|_| ())
     }
 
-    /// True if there is a session with this peer.
+    /// Returns true if there is a session with this peer.
     pub fn is_open(&self, with: &Address) -> bool {
         self.endpoint.peers.find(&self.path(with), Phase::Established).is_some()
     }
 
-    /// Takes a datagram to our own address. An answer is written into `out`, and goes back.
+    /// Processes a datagram to the address of this end. Writes the answer for its sender into `out`.
     pub fn take<'d>(
         &mut self,
         now: Instant,
@@ -75,7 +76,7 @@ impl<R: Configured, const PEERS: usize> Sessions<R, PEERS> {
         Taken::Message(bytes.of_mut(datagram))
     }
 
-    /// Writes the next datagram that is due into `out`. Returns its receiver and its length.
+    /// Writes the next datagram that is due into `out`. Returns the address of its receiver, and its length.
     pub fn poll(&mut self, now: Instant, out: &mut [u8; OUT_LEN]) -> Option<(Address, usize)> {
         loop {
             let cx = &mut self.environment.at(now);
@@ -85,7 +86,7 @@ impl<R: Configured, const PEERS: usize> Sessions<R, PEERS> {
         }
     }
 
-    /// Seals a message in place. `None` if there is no session with its receiver.
+    /// Seals a message in place. Returns `None` if there is no session with its receiver.
     pub fn seal(&mut self, now: Instant, to: &Address, frame: &mut Frame<'_>) -> Option<()> {
         let id = self.endpoint.peers.find(&self.path(to), Phase::Established)?;
         let cx = &mut self.environment.at(now);
@@ -97,9 +98,9 @@ impl<R: Configured, const PEERS: usize> Sessions<R, PEERS> {
     }
 }
 
-/// Bytes that [`Sessions::seal`] puts before the content, and after it.
+/// Numbers of bytes that [`Sessions::seal`] adds before and after the content.
 pub const AROUND: (usize, usize) = (HEADROOM, TAILROOM);
-/// Bytes of the longest datagram that is sent.
+/// Maximum length of a datagram that is sent, in bytes.
 pub const OUT_LEN: usize = 200;
-/// In a product each peer has a key of its own.
+/// The owner of the pre-shared key. All peers have the same key. In a product each peer has its own key.
 const THE_PEER: Principal = Principal(1);

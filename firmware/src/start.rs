@@ -56,7 +56,7 @@ union Vector {
 // SAFETY: the table is only read, by the processor.
 unsafe impl Sync for Vector {}
 
-/// Vectors of ARMv7-M (section B1.5.2) and of the chip's interrupts up to 5, UART0.
+/// The vector table: vectors of ARMv7-M (section B1.5.2), and of the chip's interrupts up to number 5, UART0.
 #[used]
 #[unsafe(link_section = ".vectors")]
 static VECTORS: [Vector; 22] = {
@@ -73,19 +73,20 @@ static VECTORS: [Vector; 22] = {
     table
 };
 
-/// Handler of a fault, and of an interrupt that is not expected.
+/// Handles a fault, or an unexpected interrupt.
 extern "C" fn fault() {
     restart()
 }
 
-/// Linked only if something in the image can panic; `footprint` counts those places.
+/// Handles a panic. The linker adds this function only if some code of the image can panic. `footprint` counts the
+/// places that can panic.
 #[panic_handler]
 #[inline(never)]
 fn panic(_info: &PanicInfo<'_>) -> ! {
     restart()
 }
 
-/// Restarts the image, as a mote in the field does after a fault (QEMU's `-no-reboot` makes it an exit).
+/// Restarts the image, as a mote in the field does after a fault. QEMU's option `-no-reboot` turns this into an exit.
 pub fn restart() -> ! {
     // SAFETY: AIRCR of the ARMv7-M system control space.
     const RESET_CONTROL: Register = unsafe { Register::at(0xe000_ed0c) };
@@ -93,8 +94,8 @@ pub fn restart() -> ! {
     loop {}
 }
 
-/// Maximum number of bytes of stack in use since the reset: all words down to the lowest one whose value is not
-/// `PAINT`.
+/// Returns the maximum number of bytes of stack in use since the reset: all words down to the lowest one whose value is
+/// not `PAINT`.
 pub fn stack_used() -> usize {
     let (limit, top) = (&raw const _stack_limit, &raw const _stack_top);
     let mut lowest = limit;
@@ -107,8 +108,8 @@ pub fn stack_used() -> usize {
 
 const PAINT: u32 = 0xa5a5_a5a5;
 
-/// The functions that compiled code calls by itself. Every image keeps them, the empty one too, so that they do not
-/// count as a difference between them.
+/// The functions that compiled code calls implicitly. Every image contains them, including the empty image, so that
+/// they do not count as a difference between images.
 #[used]
 #[unsafe(link_section = ".keep")]
 static MEMORY_FUNCTIONS: [unsafe extern "C" fn(); 13] = [
@@ -127,7 +128,7 @@ static MEMORY_FUNCTIONS: [unsafe extern "C" fn(); 13] = [
     memory::__aeabi_memclr4,
 ];
 
-/// Only their addresses are taken, so their arguments do not matter here.
+/// Declarations of these functions. Only their addresses are taken, so their arguments are left out.
 mod memory {
     unsafe extern "C" {
         pub(super) fn memcpy();

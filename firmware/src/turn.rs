@@ -1,21 +1,22 @@
 //! Turns: messages between a mote and a simulator that owns the time.
 //!
-//! As control frames do, both begin with a byte whose high nibble is no version of IP. Version 1, numbers big-endian:
+//! As in control frames, the first byte of both messages has a high nibble that is no version of IP. The format is
+//! version 1, with numbers in big-endian order:
 //!
 //! ```text
 //! turn   '*' 1, the time in microseconds (8 bytes) [, the IPv6 packet that came at that time]
 //! done   '.' 1
 //! ```
 //!
-//! A mote does nothing between turns. In one it runs to completion: it sends whatever packets it has to send, then
-//! `done`. Its packets depend on its seed and on the turns that it got, and on nothing else.
+//! A mote does nothing between turns. In a turn the mote runs to completion: it sends its packets, and then `done`. Its
+//! packets depend only on its seed and on the turns that it received.
 
 use super::mote::{Application, Mote};
 use super::uart;
 use tegmen::time::Instant;
 use tegmen_lowpan::slip::encode;
 
-/// Runs the turn of a frame, and sends `done` after it. Ignores other frames.
+/// Runs the turn in a frame, and then sends `done`. Ignores other frames.
 pub fn take_turn<A: Application>(mote: &mut Mote<A::Roles>, application: &mut A, frame: &mut [u8]) {
     let Some((&mut TURN, rest)) = frame.split_first_chunk_mut() else { return };
     let Some((&mut now, packet)) = rest.split_first_chunk_mut() else { return };

@@ -1,5 +1,5 @@
-//! Two motes in one image, on a [`line`](super::line) in memory that takes no time. As on the board, each packet is encoded for the line; it is
-//! delivered whole.
+//! Two motes in one image, connected by a [`line`](super::line) in memory without delay. As on the board, each packet
+//! is encoded for the line. The line delivers each packet complete.
 
 use super::line::uart;
 use super::mote::{Application, Memory, Mote, PACKET_LEN};
@@ -11,7 +11,8 @@ use tegmen_firmware::measure::Region;
 use tegmen_firmware::place::Place;
 use tegmen_lowpan::slip::{Decoder, Start};
 
-/// Makes a mote. Apart, so that the stack holds the mote and the parts of its node only while they are made.
+/// Makes a mote. This is a separate function, so that the stack holds the mote and the parts of its node only while
+/// they are made.
 #[inline(never)]
 pub fn make<R: Configured, M: Memory>(
     place: &'static Place<Mote<R, M>>,
@@ -22,15 +23,15 @@ pub fn make<R: Configured, M: Memory>(
     place.fill(|| Mote::new(now, start(node), features()))
 }
 
-/// Returns the bridge's answer to the mote of this number: 1 is the client of 2.
+/// Returns the bridge's answer to the mote with this number. Mote 1 is the client of mote 2.
 pub fn start(node: u8) -> Start {
     let ip = |last| [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last];
     let peer = (node == 1).then_some(Address { ip: ip(2), port: 5684, scope: 0 });
     Start { seed: Secret::new([node; 32]), ip: ip(node), peer }
 }
 
-/// Lets the two answer each other until both are silent. Messages of a session are measured as `in_session` at the client, and
-/// as the region after it at the server.
+/// Lets the two motes answer each other until neither has a packet to send. The messages of a session count as the
+/// region `in_session` for the client, and as the next region for the server.
 pub fn converse<A: Application<M>, M: Memory, B: Application<N>, N: Memory>(
     (client, asking): (&mut Mote<A::Roles, M>, &mut A),
     (server, serving): (&mut Mote<B::Roles, N>, &mut B),
@@ -49,7 +50,7 @@ pub fn converse<A: Application<M>, M: Memory, B: Application<N>, N: Memory>(
     }
 }
 
-/// Gives a mote every packet that is on its line.
+/// Gives a mote every packet on its line.
 fn deliver<A: Application<M>, M: Memory>(
     mote: &mut Mote<A::Roles, M>,
     application: &mut A,
@@ -67,11 +68,11 @@ fn deliver<A: Application<M>, M: Memory>(
     }
 }
 
-/// The region of handshakes. The regions of the client are even, those of the server follow them.
+/// The region of handshakes. The regions of the client have even numbers. The next region belongs to the server.
 pub const HANDSHAKE: u32 = 0;
-/// From a region of the client to that of the server.
+/// The difference between a region of the client and the corresponding region of the server.
 pub const SERVER: u32 = 1;
-/// Where the record of a datagram begins, after the headers of IPv6 and UDP.
+/// The offset of the record in a packet, after the headers of IPv6 and UDP.
 const RECORD: usize = 48;
-/// A content type (RFC 6347, section 4.3.1).
+/// The content type application_data (RFC 6347, section 4.3.1).
 const APPLICATION_DATA: u8 = 23;

@@ -1,5 +1,5 @@
-//! UART0 at 115,200 baud. The interrupt puts received bytes into a bounded ring; [`send`] waits while the transmit
-//! queue is full.
+//! UART0 at 115,200 baud. The interrupt handler puts received bytes into a bounded ring. [`send`] waits while the
+//! transmit queue is full.
 
 use crate::register::Register;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
@@ -31,7 +31,7 @@ const INTERRUPT_CLEAR: Register = unsafe { Register::at(0x4000_c044) };
 // SAFETY: NVIC_ISER0 of the ARMv7-M system control space.
 const INTERRUPT_ENABLE: Register = unsafe { Register::at(0xe000_e100) };
 
-/// Starts UART0 for the 50 MHz that [`crate::clock::start`] sets.
+/// Starts UART0 for a processor at 50 MHz, which [`crate::clock::start`] sets.
 pub fn start() {
     CLOCK_GATES_1.set(1);
     CLOCK_GATES_2.set(1);
@@ -46,12 +46,12 @@ pub fn start() {
     CONTROL.write(1 | 0b11 << 8); // on, both directions
 }
 
-/// The next received byte, or `None` while nothing waits.
+/// Returns the next received byte, or `None` if the ring is empty.
 pub fn receive() -> Option<u8> {
     RING.take()
 }
 
-/// Sleeps until a byte waits, or a tenth of a second at most.
+/// Sleeps until a byte is received, for a tenth of a second at most.
 pub fn wait() {
     // SAFETY: interrupts are only held back while the ring is checked, so that no byte arrives between the check and
     // the sleep; a pending interrupt still ends the sleep.
@@ -64,19 +64,19 @@ pub fn wait() {
     unsafe { core::arch::asm!("cpsie i", options(nostack)) };
 }
 
-/// Sends one byte; waits while the transmit queue is full.
+/// Sends one byte. Waits while the transmit queue is full.
 pub fn send(byte: u8) {
     const TRANSMIT_FULL: u32 = 1 << 5;
     while FLAGS.read() & TRANSMIT_FULL != 0 {}
     DATA.write(byte.into());
 }
 
-/// Number of bytes that were lost because the ring was full.
+/// Returns the number of bytes that were lost because the ring was full.
 pub fn lost() -> u32 {
     RING.lost.load(Ordering::Relaxed)
 }
 
-/// The UART0 interrupt: empties the receive queue into the ring.
+/// Handles the UART0 interrupt: moves all bytes from the receive queue into the ring.
 #[unsafe(no_mangle)]
 extern "C" fn UART0() {
     const RECEIVE_EMPTY: u32 = 1 << 4;
@@ -86,7 +86,8 @@ extern "C" fn UART0() {
     }
 }
 
-/// One interrupt puts, one thread takes; both count for ever and use the remainder as the position.
+/// A ring of received bytes. One interrupt handler puts bytes into it, and one thread takes them. Both counters only
+/// increase, and the remainder is the position.
 struct Ring {
     bytes: [AtomicU8; RING_LEN],
     put: AtomicUsize,
@@ -132,5 +133,5 @@ impl Ring {
 /// Capacity of the ring in bytes, a power of two. A tenth of a second at 115,200 baud would be 1,152 bytes, but the
 /// thread empties the ring after every interrupt.
 const RING_LEN: usize = 512;
-/// Receive queue filled to its mark, or receive timeout.
+/// The interrupts "receive queue filled to its mark" and "receive timeout".
 const RECEIVED: u32 = 1 << 4 | 1 << 6;

@@ -1,4 +1,4 @@
-//! The listener of DTLS Uni-Uni: it answers requests over the session of their sender.
+//! The listener of DTLS Uni-Uni. It answers requests over the DTLS session of the sender.
 
 use super::lamp::{Lamp, SENDERS, is_request};
 use super::sessions::{AROUND, OUT_LEN, Sessions, Taken};
@@ -10,7 +10,7 @@ use tegmen::dtls::ServerOnly;
 use tegmen::identity::{Identity, Principal, Protection};
 use tegmen::time::Instant;
 
-/// The listener.
+/// The listener of DTLS Uni-Uni.
 pub struct UniUniListener {
     sessions: Sessions<ServerOnly, SENDERS>,
     lamp: Lamp,
@@ -18,12 +18,13 @@ pub struct UniUniListener {
 }
 
 impl UniUniListener {
-    /// A listener without a session, whose lamp is off.
+    /// Creates a listener without a session, whose lamp is off.
     pub const fn new(sessions: Sessions<ServerOnly, SENDERS>) -> Self {
         Self { sessions, lamp: Lamp { is_on: false }, message_id: 0 }
     }
 
-    /// Takes a datagram. The answer is written into `out`, and goes back. Returns its length, and 0 if there is none.
+    /// Processes a datagram. Writes the answer for its sender into `out`. Returns the length of the answer, or 0 if
+    /// there is none.
     pub fn take(&mut self, now: Instant, from: &Address, datagram: &mut [u8], out: &mut [u8; OUT_LEN]) -> usize {
         match self.sessions.take(now, from, datagram, out) {
             Taken::Message(content) => self.answer(now, from, content, out).unwrap_or(0),
@@ -31,12 +32,13 @@ impl UniUniListener {
         }
     }
 
-    /// Writes the next datagram of a handshake that is due into `out`. Returns its receiver and its length.
+    /// Writes the next datagram of a handshake that is due into `out`. Returns the address of its receiver, and its
+    /// length.
     pub fn poll(&mut self, now: Instant, out: &mut [u8; OUT_LEN]) -> Option<(Address, usize)> {
         self.sessions.poll(now, out)
     }
 
-    /// True if the lamp is on.
+    /// Returns true if the lamp is on.
     pub const fn is_on(&self) -> bool {
         self.lamp.is_on
     }

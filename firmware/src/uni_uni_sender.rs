@@ -1,4 +1,5 @@
-//! The sender of DTLS Uni-Uni: it opens a session with each listener of the group, and asks each over its session.
+//! The sender of DTLS Uni-Uni. It opens a session with each listener of the group, and sends a request to each over its
+//! session.
 
 use super::asking::{Heard, REQUEST_LEN, Round};
 use super::sessions::{AROUND, OUT_LEN, Sessions, Taken};
@@ -7,31 +8,31 @@ use tegmen::buf::Frame;
 use tegmen::dtls::ClientOnly;
 use tegmen::time::Instant;
 
-/// The sender, with space for as many listeners.
+/// The sender, with space for `LISTENERS` listeners.
 pub struct UniUniSender<const LISTENERS: usize> {
     sessions: Sessions<ClientOnly, LISTENERS>,
-    /// The listeners, and whose turn it is.
+    /// The listeners, and the index of the current listener.
     pub round: Round<LISTENERS>,
 }
 
 impl<const LISTENERS: usize> UniUniSender<LISTENERS> {
-    /// A sender without a session.
+    /// Creates a sender without a session.
     pub const fn new(sessions: Sessions<ClientOnly, LISTENERS>, round: Round<LISTENERS>) -> Self {
         Self { sessions, round }
     }
 
-    /// Opens a session with a listener. `None` if there is no space for it.
+    /// Opens a session with a listener. Returns `None` if there is no space for it.
     pub fn connect(&mut self, now: Instant, listener: &Address) -> Option<()> {
         self.sessions.connect(now, listener)
     }
 
-    /// True if there is a session with this listener.
+    /// Returns true if there is a session with this listener.
     pub fn is_open(&self, listener: &Address) -> bool {
         self.sessions.is_open(listener)
     }
 
-    /// Writes the request to the next listener of the round into `out`. Returns the receiver and the request; `None`
-    /// while a response is awaited, after the last listener, or without a session.
+    /// Writes the request to the next listener of the round into `out`. Returns the receiver and the request. Returns
+    /// `None` while the sender waits for a response, after the last listener, or without a session.
     pub fn ask_next<'o>(&mut self, now: Instant, out: &'o mut [u8; REQUEST_LEN]) -> Option<(Address, &'o [u8])> {
         let to = self.round.next().filter(|to| self.sessions.is_open(to))?;
         let (before, behind) = AROUND;
@@ -43,8 +44,8 @@ impl<const LISTENERS: usize> UniUniSender<LISTENERS> {
         Some((to, frame.finish()))
     }
 
-    /// Takes a datagram. An answer is written into `out`, and goes back. Returns its length, and the response if it is the one that is
-    /// awaited.
+    /// Processes a datagram. Writes the answer for its sender into `out`. Returns the length of the answer, and the
+    /// response if it is the expected one.
     pub fn take(
         &mut self,
         now: Instant,
@@ -58,7 +59,8 @@ impl<const LISTENERS: usize> UniUniSender<LISTENERS> {
         }
     }
 
-    /// Writes the next datagram of a handshake that is due into `out`. Returns its receiver and its length.
+    /// Writes the next datagram of a handshake that is due into `out`. Returns the address of its receiver, and its
+    /// length.
     pub fn poll(&mut self, now: Instant, out: &mut [u8; OUT_LEN]) -> Option<(Address, usize)> {
         self.sessions.poll(now, out)
     }

@@ -1,5 +1,5 @@
-//! A listener of a protected group (Axiom), provisioned with its keys: two requests of a sender, and between them the rekey messages
-//! that begin the next epoch.
+//! A listener of a protected group (Axiom), provisioned with its keys. The image processes two requests of a sender,
+//! and between them the rekey messages that begin the next epoch.
 #![no_std]
 #![no_main]
 
@@ -45,7 +45,8 @@ static NOTES: [Note; 11] = [
     Note::size("datagrams", DATAGRAMS),
 ];
 
-/// The numbers begin with 0. The one who writes the image to a device writes this record, too.
+/// The first record of the flash memory: the numbers begin with 0. The installer of the image must write the same
+/// record into the device.
 #[used]
 #[unsafe(link_section = ".numbers")]
 static FIRST: [u8; tegmen_flash::RECORD_LEN] = tegmen_flash::record(0);
@@ -55,7 +56,7 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// `None` if anything goes another way than expected.
+/// Runs the exchanges. Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let member = MEMBER.take()?;
     let kept = tegmen_flash::Kept::open(Pages).ok()?;
@@ -68,7 +69,7 @@ fn run() -> Option<()> {
     serve(listener, &NEXT_REQUEST, &NEXT_RESPONSE)
 }
 
-/// Takes a request, and checks the response, which is of an epoch and has a number in it.
+/// Processes a request, and checks the response. The expected response contains its epoch and its record number.
 #[inline(never)]
 fn serve(listener: &mut Listener<Pages>, request: &[u8], expected: &[u8]) -> Option<()> {
     measured(TAKE, || take(listener, request))?;
@@ -97,7 +98,7 @@ const DATAGRAMS: usize = REQUEST.len()
     + NEXT_RESPONSE.len();
 const BUFFER_LEN: usize = 128;
 const NOW: Instant = Instant::from_micros(0);
-/// After the leisure.
+/// A time after the end of the leisure (RFC 7252, section 8.2).
 const LATER: Instant = Instant::from_micros(1_000_000);
 
 const START: u32 = 0;

@@ -1,5 +1,5 @@
-//! A member of a protected group (Axiom) that joins over a session with its controller, which is in the image, too: the handshake,
-//! the keys, and then the datagrams of `axiom_listener`.
+//! A member of a protected group (Axiom) that joins over a session with its controller, which is in the same image. The
+//! image runs the handshake, the transfer of the keys, and then the datagrams of `axiom_listener`.
 #![no_std]
 #![no_main]
 
@@ -46,7 +46,8 @@ static NOTES: [Note; 5] = [
     Note::size("GroupMember", size_of::<GroupMember<Pages>>()),
 ];
 
-/// The numbers begin with 0. The one who writes the image to a device writes this record, too.
+/// The first record of the flash memory: the numbers begin with 0. The installer of the image must write the same
+/// record into the device.
 #[used]
 #[unsafe(link_section = ".numbers")]
 static FIRST: [u8; tegmen_flash::RECORD_LEN] = tegmen_flash::record(0);
@@ -56,7 +57,7 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// `None` if anything goes another way than expected.
+/// Runs the exchanges. Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let buffers = BUFFERS.take()?;
     let parts = (MEMBER.take()?, Provider::new(black_box([1; 32])), tegmen_flash::Kept::open(Pages).ok()?);
@@ -70,7 +71,8 @@ fn run() -> Option<()> {
     serve(joining, buffers, &NEXT_REQUEST, &NEXT_RESPONSE)
 }
 
-/// Lets the two speak until the member has joined and both are silent.
+/// Exchanges datagrams between the member and the controller until the member has joined and neither has a datagram to
+/// send.
 #[inline(never)]
 fn join(
     joining: &mut GroupMember<Pages>,
@@ -94,7 +96,7 @@ fn join(
     joining.listener().map(|_| ())
 }
 
-/// Takes a request, and checks the response.
+/// Processes a request, and checks the response.
 #[inline(never)]
 fn serve(joining: &mut GroupMember<Pages>, buffers: &mut Buffers, request: &[u8], expected: &[u8]) -> Option<()> {
     measured(TAKE, || take(joining, buffers, request))?;
@@ -102,7 +104,7 @@ fn serve(joining: &mut GroupMember<Pages>, buffers: &mut Buffers, request: &[u8]
     (path.remote == member(SENDER) && buffers.out.get(..len) == Some(expected)).then_some(())
 }
 
-/// Takes a datagram to the group.
+/// Processes a datagram to the group.
 #[inline(never)]
 fn take(joining: &mut GroupMember<Pages>, Buffers { out, back }: &mut Buffers, datagram: &[u8]) -> Option<()> {
     let received = back.get_mut(..datagram.len())?;
@@ -124,7 +126,7 @@ static CONTROLLER: Place<Controller> = Place::empty();
 
 const TO_CONTROLLER: Path = Path { local: member(LISTENER), remote: member(HOST) };
 const NOW: Instant = Instant::from_micros(1);
-/// After the leisure.
+/// A time after the end of the leisure (RFC 7252, section 8.2).
 const LATER: Instant = Instant::from_micros(1_000_000);
 
 const JOIN: u32 = 0;

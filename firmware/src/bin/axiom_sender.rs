@@ -1,5 +1,6 @@
-//! A sender of a protected group (Axiom), provisioned with its keys: two requests and the responses of a listener to them, and between
-//! them the rekey messages that begin the next epoch. It has space for 400 listeners.
+//! A sender of a protected group (Axiom), provisioned with its keys. The image makes two requests and processes the
+//! responses of a listener, and between them the rekey messages that begin the next epoch. It has space for 400
+//! listeners.
 #![no_std]
 #![no_main]
 
@@ -42,7 +43,8 @@ static NOTES: [Note; 10] = [
     Note::size("datagrams", DATAGRAMS),
 ];
 
-/// The numbers begin with 0. The one who writes the image to a device writes this record, too.
+/// The first record of the flash memory: the numbers begin with 0. The installer of the image must write the same
+/// record into the device.
 #[used]
 #[unsafe(link_section = ".numbers")]
 static FIRST: [u8; tegmen_flash::RECORD_LEN] = tegmen_flash::record(0);
@@ -52,7 +54,7 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// `None` if anything goes another way than expected.
+/// Runs the exchanges. Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let member = MEMBER.take()?;
     let kept = tegmen_flash::Kept::open(Pages).ok()?;
@@ -65,7 +67,7 @@ fn run() -> Option<()> {
     ask(sender, false, &NEXT_REQUEST, &NEXT_RESPONSE)
 }
 
-/// Makes a request, and takes the response.
+/// Makes a request, and processes the response.
 #[inline(never)]
 fn ask(sender: &mut SenderOfMany, is_on: bool, expected: &[u8], response: &[u8]) -> Option<()> {
     let mut out = [0; REQUEST_LEN];
@@ -87,7 +89,7 @@ fn take(sender: &mut SenderOfMany, datagram: &[u8]) -> Option<Heard> {
 
 type SenderOfMany = Sender<Pages, LISTENERS>;
 
-/// Listeners whose states the image has space for.
+/// Number of listeners for whose states the image has space.
 const LISTENERS: usize = 400;
 const DATAGRAMS: usize = REQUEST.len()
     + RESPONSE.len()

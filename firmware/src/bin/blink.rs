@@ -1,8 +1,8 @@
-//! The two motes of Blink in one image, on a line in memory. It measures the work of the sources of `blink_*` and
-//! `cosim_*`.
+//! The two motes of Blink in one image, connected by a line in memory. The image measures the code that `blink_*` and
+//! `cosim_*` also contain.
 //!
-//! The images of those names use a serial line, whose interrupts would also be counted. Here the same mote and the same
-//! applications use a [`line`] in memory.
+//! The images `blink_*` and `cosim_*` use a serial line, whose interrupts would also be counted. In this image the same
+//! mote and the same applications use a [`line`] in memory.
 #![no_std]
 #![no_main]
 
@@ -45,7 +45,8 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// A handshake with the PUT that follows at once, and a PUT a second later; `None` if they are not answered.
+/// Runs a handshake with the PUT that follows it, and another PUT a second later. Returns `None` if the server does not
+/// answer them.
 fn run() -> Option<()> {
     let now = Instant::from_micros(1);
     let mut blinker: Client = Application::<()>::start(&start(1))?;
@@ -64,7 +65,7 @@ fn run() -> Option<()> {
     (leds::SHOWN.load(Ordering::Relaxed) == 6).then_some(())
 }
 
-/// Regions: see [`SERVER`].
+/// Regions of the client. [`SERVER`] gives the regions of the server.
 const REQUEST: u32 = 2;
 const FIRST: u32 = 4;
 const SEND: u32 = 6;

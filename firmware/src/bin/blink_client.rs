@@ -1,4 +1,5 @@
-//! The client of Blink: PUTs a blink to its server every second and shows the low three bits of the count it gets.
+//! The client of Blink. It sends a PUT to its server every second and shows the low three bits of the count in the
+//! response.
 #![no_std]
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! CoAP without protection: builds and parses a GET, then a whole exchange between two ends in memory.
+//! CoAP without protection: builds and parses a GET, and then runs a whole exchange between two ends in memory.
 #![no_std]
 #![no_main]
 
@@ -32,7 +32,7 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// The exchange; `None` if anything goes another way than expected.
+/// Runs the exchange. Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let client = CLIENT.fill(|| OneExchange::new(1))?;
     let server = SERVER.fill(|| OneExchange::new(2))?;
@@ -68,7 +68,7 @@ fn run() -> Option<()> {
     }
 }
 
-/// A confirmable GET with a token of two bytes.
+/// Builds a confirmable GET with a token of two bytes.
 fn build_get(frame: &mut Frame<'_>) -> Option<()> {
     let message_id = black_box(0x1234);
     let mut message = Builder::new(frame, MessageType::Confirmable, Code::GET, message_id, &[0xca, 0xfe]).ok()?;
@@ -89,7 +89,7 @@ fn answer(
     Some(())
 }
 
-/// The resource that is asked for.
+/// The resource that the GET requests.
 struct Thermometer {
     reading: u16,
 }
@@ -107,7 +107,7 @@ impl Handler for Thermometer {
     }
 }
 
-/// One request of ours under way, four of the peer remembered, 64 bytes of replies.
+/// The exchanges of an end: one own request under way, four remembered requests of the peer, and 64 bytes of replies.
 type OneExchange = Exchanges<Fixed<1, 64, 4, 64>>;
 
 static CLIENT: Place<OneExchange> = Place::empty();
@@ -123,5 +123,5 @@ const RETRANSMIT: u32 = 6;
 
 const PATH: &str = "sensors/temperature";
 const OCTET_STREAM: u32 = 42;
-/// Nothing here takes time.
+/// The time of every call. No exchange of this image depends on the clock.
 const NOW: Instant = Instant::from_micros(0);

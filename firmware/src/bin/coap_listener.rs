@@ -1,4 +1,5 @@
-//! A listener of a group of lamps in clear, of CoAP Uni and CoAP Mul: one request to its own address, and one to the group.
+//! A listener of a group of lamps without protection, for CoAP Uni and CoAP Mul. The image processes one request to its
+//! own address, and one to the group.
 #![no_std]
 #![no_main]
 
@@ -34,14 +35,14 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// `None` if anything goes another way than expected.
+/// Runs the exchanges. Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let listener = LISTENING.fill(|| CoapListener::new(black_box(0)))?;
     serve(listener, &member(LISTENER), &REQUEST, &RESPONSE)?;
     serve(listener, &ADDRESS, &NEXT_REQUEST, &NEXT_RESPONSE)
 }
 
-/// Takes a request to this address, and checks the response.
+/// Processes a request to the address `to`, and checks the response.
 #[inline(never)]
 fn serve(listener: &mut CoapListener, to: &Address, request: &[u8], expected: &[u8]) -> Option<()> {
     let path = Path { local: *to, remote: member(SENDER) };
@@ -53,7 +54,7 @@ fn serve(listener: &mut CoapListener, to: &Address, request: &[u8], expected: &[
 static LISTENING: Place<CoapListener> = Place::empty();
 
 const NOW: Instant = Instant::from_micros(0);
-/// After the leisure.
+/// A time after the end of the leisure (RFC 7252, section 8.2).
 const LATER: Instant = Instant::from_micros(1_000_000);
 
 const TAKE: u32 = 0;

@@ -1,5 +1,5 @@
-//! A sender of a group of lamps in clear that asks all with one request (CoAP Mul): two requests and the responses of a
-//! listener to them. It has space for 400 listeners.
+//! A sender of a group of lamps without protection that sends one request to all listeners (CoAP Mul). The image makes
+//! two requests and processes the responses of a listener. It has space for 400 listeners.
 #![no_std]
 #![no_main]
 
@@ -37,7 +37,7 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// `None` if anything goes another way than expected.
+/// Runs the exchanges. Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let heard = HEARD.take()?;
     let sender = SENDING.fill(|| MulSender::new(Requests::new(black_box(0)), heard))?;
@@ -45,7 +45,7 @@ fn run() -> Option<()> {
     ask(sender, false, &NEXT_REQUEST, &NEXT_RESPONSE)
 }
 
-/// Makes a request, and takes the response.
+/// Makes a request, and processes the response.
 #[inline(never)]
 fn ask(sender: &mut MulSender<LISTENERS>, is_on: bool, expected: &[u8], response: &[u8]) -> Option<()> {
     let mut out = [0; REQUEST_LEN];
@@ -57,7 +57,7 @@ fn ask(sender: &mut MulSender<LISTENERS>, is_on: bool, expected: &[u8], response
     (heard == Heard::Served(Code::CHANGED)).then_some(())
 }
 
-/// Listeners whose addresses the image has space for.
+/// Number of listeners for whose addresses the image has space.
 const LISTENERS: usize = 400;
 
 static HEARD: Kept<Listeners<LISTENERS>> = Kept::new(Listeners::NONE);

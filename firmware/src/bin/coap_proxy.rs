@@ -1,5 +1,5 @@
-//! A proxy with a cache (RFC 7252, section 5.7): a request that it forwards, the response that it stores and passes on, and a request of
-//! another client that the stored response answers. Clients and origin are in the same image.
+//! A proxy with a cache (RFC 7252, section 5.7). The proxy forwards a request, stores its response and sends it to the
+//! client. The stored response then answers a request of another client. Clients and origin are in the same image.
 #![no_std]
 #![no_main]
 
@@ -37,7 +37,7 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// `None` if anything goes another way than expected.
+/// Runs the exchanges. Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let mut environment = Environment::new(Provider::new([1; 32]));
     let (node, proxy) = (make_node(&mut environment)?, make_proxy()?);
@@ -59,7 +59,7 @@ fn run() -> Option<()> {
     is_reading(answered)
 }
 
-/// Makes the node. Apart, so that the stack holds it only while it is made.
+/// Makes the node. This is a separate function, so that the stack holds the node only while it is made.
 #[inline(never)]
 fn make_node(environment: &mut Environment<Provider>) -> Option<&'static mut ProxyNode> {
     NODE.fill(|| {
@@ -73,7 +73,7 @@ fn make_proxy() -> Option<&'static mut Forwarding> {
     PROXY.fill(Forwarding::default)
 }
 
-/// The proxy.
+/// The mote that is the proxy.
 struct Mote {
     node: &'static mut ProxyNode,
     environment: Environment<Provider>,
@@ -81,7 +81,7 @@ struct Mote {
 }
 
 impl Mote {
-    /// Takes a datagram, and writes the answer into `out`.
+    /// Processes a datagram, and writes the answer into `out`.
     #[inline(never)]
     fn receive<'o>(&mut self, from: u8, datagram: &mut [u8], out: &'o mut [u8]) -> Option<&'o [u8]> {
         let path = Path { local: address(0), remote: address(from) };
@@ -92,7 +92,7 @@ impl Mote {
         }
     }
 
-    /// Takes a request, and writes it into `out` as it is forwarded.
+    /// Processes a request of a client, and writes the forwarded request into `out`.
     #[inline(never)]
     fn take_request<'o>(&mut self, from: u8, datagram: &mut [u8], out: &'o mut [u8]) -> Option<&'o [u8]> {
         // The acknowledgement.
@@ -109,7 +109,7 @@ impl Mote {
         out.get(..len)
     }
 
-    /// Takes a response of the origin, and writes that for the client into `out`.
+    /// Processes a response of the origin, and writes the response for the client into `out`.
     #[inline(never)]
     fn take_response<'o>(&mut self, datagram: &mut [u8], out: &'o mut [u8]) -> Option<&'o [u8]> {
         let nothing = self.receive(ORIGIN, datagram, out);
@@ -187,14 +187,14 @@ fn is_reading(datagram: &[u8]) -> Option<()> {
     (is_whole && message.uint(OptionNumber::MAX_AGE) == Some(30)).then_some(())
 }
 
-/// The address of the proxy (0), of a client, or of the origin.
+/// Returns the address of the proxy (0), of a client, or of the origin.
 const fn address(last: u8) -> Address {
     let mut ip = [0; 16];
     (ip[0], ip[15]) = (0xfd, last);
     Address { ip, port: 5683, scope: 0 }
 }
 
-/// A datagram each way.
+/// The buffers for a datagram in each direction.
 struct Wire {
     there: [u8; LONGEST],
     back: [u8; LONGEST],
@@ -202,10 +202,11 @@ struct Wire {
 
 const LONGEST: usize = 128;
 
-/// One request under way, four of a peer remembered, 64 bytes of replies.
+/// The exchanges with a peer: one request under way, four remembered requests of the peer, and 64 bytes of replies.
 type Storage = Fixed<1, LONGEST, 4, 64>;
 type ProxyNode = Node<PeerArray<Exchanges<Storage>, 3, 1>, ServerOnly>;
-/// Eight responses of at most 64 bytes with their keys, and two requests that wait.
+/// The proxy with space for eight stored responses of at most 64 bytes with their cache keys, and for two waiting
+/// requests.
 type Forwarding = Proxy<Infallible, 8, 64, 2, LONGEST>;
 
 static NODE: Place<ProxyNode> = Place::empty();
@@ -219,8 +220,8 @@ const STORED: u32 = 2;
 const ORIGIN: u8 = 9;
 const HOST: &str = "lamp";
 const PATH: &str = "sensors/temperature";
-/// Bytes of a token that the node chooses for a request without protection.
+/// Length of the token that the node chooses for a request without protection, in bytes.
 const TOKEN: usize = 8;
 const READING: [u8; 2] = [0, 215];
-/// Nothing here takes time.
+/// The time of every call. No exchange of this image depends on the clock.
 const NOW: Instant = Instant::from_micros(1_000_000);

@@ -1,5 +1,5 @@
-//! A sender of a group of lamps in clear that asks each listener alone (CoAP Uni): two requests and the responses of a
-//! listener to them. It has space for 400 listeners.
+//! A sender of a group of lamps without protection that sends a separate request to each listener (CoAP Uni). The image
+//! makes two requests and processes the responses of a listener. It has space for 400 listeners.
 #![no_std]
 #![no_main]
 
@@ -37,7 +37,7 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// `None` if anything goes another way than expected.
+/// Runs the exchanges. Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let listeners = KNOWN.take()?;
     let round = SENDING.fill(|| Round::new(listeners, Requests::new(black_box(0))))?;
@@ -46,7 +46,7 @@ fn run() -> Option<()> {
     ask(round, false, &NEXT_REQUEST, &NEXT_RESPONSE)
 }
 
-/// Makes a request, and takes the response.
+/// Makes a request, and processes the response.
 #[inline(never)]
 fn ask(round: &mut Round<LISTENERS>, is_on: bool, expected: &[u8], response: &[u8]) -> Option<()> {
     let mut out = [0; REQUEST_LEN];
@@ -60,7 +60,7 @@ fn ask(round: &mut Round<LISTENERS>, is_on: bool, expected: &[u8], response: &[u
     (heard == Heard::Served(Code::CHANGED) && round.next().is_none()).then_some(())
 }
 
-/// Listeners whose addresses the image has space for.
+/// Number of listeners for whose addresses the image has space.
 const LISTENERS: usize = 400;
 
 static KNOWN: Kept<Listeners<LISTENERS>> = Kept::new(Listeners::NONE);

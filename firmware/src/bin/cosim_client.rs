@@ -1,4 +1,4 @@
-//! The mote of `blink_client`, in the time of a simulator that it gets over the line.
+//! The mote of `blink_client`. A simulator sends it the time over the line.
 #![no_std]
 #![no_main]
 

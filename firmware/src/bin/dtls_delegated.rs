@@ -1,6 +1,7 @@
-//! A device that resumes sessions which a delegation server opened in its name, and the other end in the same image: it is the
-//! server that sets the time, hands a session over and revokes a connection, and the peer that resumes. The messages of the server are constants. No public-key
-//! cryptography is linked. `dtls_resume_coap` is the image without delegation.
+//! A device that resumes sessions which a delegation server opened in its name. The other end is in the same image. It
+//! is first the delegation server, which sets the time, hands a session over and revokes a connection, and also the
+//! peer that resumes sessions. The messages of the server are constants. The image contains no public-key cryptography.
+//! `dtls_resume_coap` is the same image without delegation.
 #![no_std]
 #![no_main]
 
@@ -42,12 +43,13 @@ static NOTES: [Note; 8] = [
     Note::size("ticket", LONGEST_TICKET),
 ];
 
-/// The first page: the epoch, as the one who writes the image to a device writes it, too.
+/// The first records of the flash memory: the epoch. The installer of the image must write the same records into the
+/// device.
 #[used]
 #[unsafe(link_section = ".numbers")]
 static FIRST: [u8; MEMORY.len()] = MEMORY;
 
-/// The places after it.
+/// The erased records after [`FIRST`].
 #[used]
 #[unsafe(link_section = ".erased")]
 static ERASED: [u8; USED - MEMORY.len()] = [0xff; _];
@@ -57,7 +59,7 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// `None` if anything goes another way than expected.
+/// Runs the exchanges. Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let buffers = BUFFERS.take()?;
     let [of_device, of_other] = TABLES.take()?;
@@ -102,7 +104,7 @@ fn run() -> Option<()> {
     refused.is_none().then_some(())
 }
 
-/// The work of the client and of the server counts as this region and the next.
+/// Selects the regions that count the work of both ends: `region` for the client, and the next one for the server.
 fn count(client: &mut Node, server: &mut Node, region: u32) {
     (client.region, server.region) = (Region::new(region), Region::new(region + 1));
 }
@@ -115,7 +117,7 @@ fn node(table: &'static mut Table, device: &'static RefCell<State>, own: u8, oth
     Side::new(table, crypto, Sessions(device), application, (path, Region::new(0)))
 }
 
-/// Opens a session, or resumes it. `None` if the other end refuses.
+/// Opens a session, or resumes one. Returns `None` if the other end refuses.
 #[inline(never)]
 fn handshake(
     client: &mut Node,
@@ -135,19 +137,19 @@ fn handshake(
     client.session.and(server.session).map(|_| ())
 }
 
-/// Sends a request of the server, which the device executes.
+/// Sends a request of the server. Returns `None` if the device does not execute it.
 #[inline(never)]
 fn tell(from: &mut Node, to: &mut Node, resource: Resource, payload: &[u8], buffers: &mut Buffers) -> Option<()> {
     (exchange(from, to, resource.path(), payload, buffers)? == Code::CHANGED).then_some(())
 }
 
-/// Sends the request of a peer.
+/// Sends the GET of a peer. Returns `None` if the response has another code than 2.05.
 #[inline(never)]
 fn get(from: &mut Node, to: &mut Node, buffers: &mut Buffers) -> Option<()> {
     (exchange(from, to, "temp", b"", buffers)? == Code::CONTENT).then_some(())
 }
 
-/// Sends a POST with this payload, or a GET without one, and returns the code of the response.
+/// Sends a POST with this payload, or a GET if the payload is empty. Returns the code of the response.
 #[inline(never)]
 fn exchange(from: &mut Node, to: &mut Node, path: &str, payload: &[u8], buffers: &mut Buffers) -> Option<Code> {
     let code = if payload.is_empty() { Code::GET } else { Code::POST };
@@ -156,14 +158,14 @@ fn exchange(from: &mut Node, to: &mut Node, path: &str, payload: &[u8], buffers:
     from.application.reply.0
 }
 
-/// The session of the ticket, at its peer.
+/// Makes the session of the connection with this number, as its peer has it.
 fn session(number: u32) -> SessionState {
     let principal = Connection { number, scope: 0 }.principal();
     let (cipher_suite, master) = (CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8, Secret::new([number as u8; MASTER_LEN]));
     SessionState { cipher_suite, master, principal, since: None }
 }
 
-/// The application of both.
+/// The application of both ends.
 struct Sensor {
     resources: Resources<'static, FlashMemory<FirstOfPages>, REFUSED, 1, 32>,
     reply: LastReply,
@@ -213,7 +215,7 @@ impl Handler for Sensor {
     }
 }
 
-/// The first bytes of each page, so that the image holds no more of them than the device uses.
+/// The beginning of each flash page, so that the image contains only the records that the device uses.
 struct FirstOfPages(Pages);
 
 impl Flash for FirstOfPages {
@@ -245,7 +247,7 @@ static OTHER: Place<OfMain<Node>> = Place::empty();
 static DEVICE_STATE: Kept<UnreadState> = Kept::new(Unread::new(FlashMemory::new(FirstOfPages(Pages))));
 static OTHER_STATE: Kept<UnreadState> = Kept::new(Unread::new(FlashMemory::new(FirstOfPages(Pages))));
 
-/// A request to begin epoch 2 with the check of epoch 1.
+/// A request to begin epoch 2, with the check of epoch 1.
 const NEXT_EPOCH: [u8; SET_TIME.len()] = {
     let mut request = SET_TIME;
     request[1] += 1;
@@ -253,7 +255,8 @@ const NEXT_EPOCH: [u8; SET_TIME.len()] = {
 };
 /// The PSK identity of the device.
 const IDENTITY: &[u8] = b"sensor;0;7c6b0f92";
-/// Places of the list of refused connections.
+/// Number of entries in the list of refused connections.
 const REFUSED: usize = 16;
-/// Bytes of a page that are used: the epoch in seven records, the list, and four records that a power cut may leave.
+/// Number of bytes of a page that are used: the epoch in seven records, the list, and four records that a power cut may
+/// leave.
 const USED: usize = (7 + REFUSED + 4) * RECORD_LEN;

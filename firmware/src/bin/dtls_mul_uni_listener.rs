@@ -1,5 +1,6 @@
-//! A listener of a group of lamps that gets requests under the keys of the group, and answers over a DTLS session (DTLS
-//! Mul-Uni): the handshake with a sender, two requests, and between them the rekey messages of `axiom_listener`.
+//! A listener of a group of lamps that receives requests under the keys of the group, and answers over a DTLS session
+//! (DTLS Mul-Uni). The image runs the handshake with a sender, two requests, and between them the rekey messages of
+//! `axiom_listener`.
 #![no_std]
 #![no_main]
 
@@ -56,7 +57,8 @@ static NOTES: [Note; 10] = [
     Note::size("datagrams", DATAGRAMS),
 ];
 
-/// The numbers begin with 0. The one who writes the image to a device writes this record, too.
+/// The first record of the flash memory: the numbers begin with 0. The installer of the image must write the same
+/// record into the device.
 #[used]
 #[unsafe(link_section = ".numbers")]
 static FIRST: [u8; tegmen_flash::RECORD_LEN] = tegmen_flash::record(0);
@@ -66,7 +68,7 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// `None` if anything goes another way than expected.
+/// Runs the exchanges. Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let (member, table) = (MEMBER.take()?, TABLE.take()?);
     let kept = tegmen_flash::Kept::open(Pages).ok()?;
@@ -89,7 +91,7 @@ fn step(listener: &mut MulUniListener, received: &mut [u8], out: &mut [u8; OUT_L
     }
 }
 
-/// Takes a request, and checks the response.
+/// Processes a request, and checks the response.
 #[inline(never)]
 fn serve(listener: &mut MulUniListener, request: &[u8], expected: &[u8]) -> Option<()> {
     measured(TAKE, || take(listener, request))?;
@@ -97,7 +99,7 @@ fn serve(listener: &mut MulUniListener, request: &[u8], expected: &[u8]) -> Opti
     (to == member(SENDER) && response == expected).then_some(())
 }
 
-/// Takes a datagram to the group.
+/// Processes a datagram to the group.
 #[inline(never)]
 fn take(listener: &mut MulUniListener, datagram: &[u8]) -> Option<()> {
     let mut received = [0; OUT_LEN];
@@ -109,7 +111,7 @@ fn take(listener: &mut MulUniListener, datagram: &[u8]) -> Option<()> {
 
 type MulUniListener = Listener<Pages, OverSessions>;
 
-/// Bytes of a session, and of the numbers and the key of requests.
+/// Size of the state of one sender in bytes: its session, and the numbers and the key of its requests.
 const STATE: usize =
     size_of::<Table<2>>() - size_of::<Table<1>>() + size_of::<Member<1, 0>>() - size_of::<Member<0, 0>>();
 const DATAGRAMS: usize = HANDSHAKE_LEN
@@ -126,7 +128,7 @@ static LISTENING: Place<MulUniListener> = Place::empty();
 static PROVISIONING: Provisioning<'static> = listener();
 
 const NOW: Instant = Instant::from_micros(0);
-/// After the leisure.
+/// A time after the end of the leisure (RFC 7252, section 8.2).
 const LATER: Instant = Instant::from_micros(1_000_000);
 
 const HANDSHAKE: u32 = 0;

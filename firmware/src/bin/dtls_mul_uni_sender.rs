@@ -1,6 +1,6 @@
-//! A sender of a group of lamps that asks all with one request under the keys of the group, and gets responses over DTLS
-//! sessions (DTLS Mul-Uni): the handshake with a listener, two requests and the responses to them, and between them the
-//! rekey messages of `axiom_sender`. It has space for 150 listeners.
+//! A sender of a group of lamps that sends one request to all listeners under the keys of the group, and receives
+//! responses over DTLS sessions (DTLS Mul-Uni). The image runs the handshake with a listener, two requests and their
+//! responses, and between them the rekey messages of `axiom_sender`. It has space for 150 listeners.
 #![no_std]
 #![no_main]
 
@@ -53,7 +53,8 @@ static NOTES: [Note; 10] = [
     Note::size("datagrams", DATAGRAMS),
 ];
 
-/// The numbers begin with 0. The one who writes the image to a device writes this record, too.
+/// The first record of the flash memory: the numbers begin with 0. The installer of the image must write the same
+/// record into the device.
 #[used]
 #[unsafe(link_section = ".numbers")]
 static FIRST: [u8; tegmen_flash::RECORD_LEN] = tegmen_flash::record(0);
@@ -63,7 +64,7 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// `None` if anything goes another way than expected.
+/// Runs the exchanges. Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let (member, table) = (MEMBER.take()?, TABLE.take()?);
     let kept = tegmen_flash::Kept::open(Pages).ok()?;
@@ -78,7 +79,7 @@ fn run() -> Option<()> {
     ask(sender, false, &NEXT_GROUP_REQUEST, &NEXT_RESPONSE)
 }
 
-/// Opens the session.
+/// Opens the session with the listener.
 #[inline(never)]
 fn open(sender: &mut SenderOfMany) -> Option<()> {
     measured(HANDSHAKE, || sender.connect(NOW, &member(LISTENER)))?;
@@ -94,7 +95,7 @@ fn step(sender: &mut SenderOfMany, received: &mut [u8], out: &mut [u8; OUT_LEN])
     sender.poll(NOW, out).map_or(0, |(_, len)| len)
 }
 
-/// Makes a request, and takes the response.
+/// Makes a request, and processes the response.
 #[inline(never)]
 fn ask(sender: &mut SenderOfMany, is_on: bool, expected: &[u8], response: &[u8]) -> Option<()> {
     let mut out = [0; REQUEST_LEN];
@@ -116,7 +117,7 @@ fn take(sender: &mut SenderOfMany, datagram: &[u8]) -> Option<Heard> {
 
 type SenderOfMany = MulUniSender<Pages, LISTENERS>;
 
-/// Listeners whose sessions the image has space for.
+/// Number of listeners for whose sessions the image has space.
 const LISTENERS: usize = 150;
 const DATAGRAMS: usize = HANDSHAKE_LEN
     + REQUEST.len()

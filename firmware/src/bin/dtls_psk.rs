@@ -31,7 +31,7 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// The whole exchange; `None` if anything goes another way than expected.
+/// Runs the whole exchange. Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let mut pair = PAIR.start(endpoint)?;
     pair.client.connect(&mut pair.cx)?;
@@ -39,15 +39,15 @@ fn run() -> Option<()> {
     pair.speak()
 }
 
-/// The same for both, so that it is in the image once.
+/// Makes an endpoint. Both ends use this function, so that it is in the image once.
 fn endpoint(cx: &mut Cx<'_, Provider>, table: &'static mut Table) -> Endpoint<&'static mut Table, Either> {
     Endpoint::new(cx, table, Config::default())
 }
 
-/// One peer, its identity or cookie of up to 32 bytes, and 96 bytes of fragments and early records.
+/// A table for one peer, with 32 bytes for its identity or cookie, and 96 bytes for fragments and early records.
 type Table = OnePeer<(), 32, 96>;
 
 static PAIR: Pair<Table, Either, DATAGRAM_LEN> = Pair::new(Table::new(), Table::new());
 
-/// Flights of the handshake are below 140 bytes.
+/// Length of a datagram buffer in bytes. Flights of the handshake are shorter than 140 bytes.
 const DATAGRAM_LEN: usize = 200;

@@ -1,4 +1,4 @@
-//! A DTLS client alone, to see its size: everything it needs to open a session and to use it, and no server.
+//! A DTLS client without a server. The size of this image is the size of a client.
 #![no_std]
 #![no_main]
 
@@ -28,7 +28,7 @@ extern "C" fn main() -> ! {
     exit(run().is_some())
 }
 
-/// Connects, sends one record and takes all datagrams that arrive. `None` when the session is over.
+/// Connects, sends one record and processes all datagrams that arrive. Returns `None` when the session has ended.
 fn run() -> Option<()> {
     let Memory { table, received, sent } = MEMORY.take()?;
     let crypto = &mut Provider::new(black_box([0; 32]));
@@ -69,10 +69,10 @@ fn run() -> Option<()> {
     }
 }
 
-/// One peer, its identity or cookie of up to 32 bytes, and 96 bytes of fragments and early records.
+/// A table for one peer, with 32 bytes for its identity or cookie, and 96 bytes for fragments and early records.
 type Table = OnePeer<(), 32, 96>;
 
-/// Data at a fixed place: the table, the received datagram and the datagram to send.
+/// The data that is not on the stack: the table, the received datagram and the datagram to send.
 struct Memory {
     table: Table,
     received: [u8; BUFFER_LEN],

@@ -1,5 +1,6 @@
-//! Two DTLS endpoints in one image that resume their session: a handshake with a pre-shared key, in which the server gives a
-//! ticket, a record, and a second handshake with the ticket (RFC 5077), without cookie and without the key.
+//! Two DTLS endpoints in one image that resume their session. The image runs a handshake with a pre-shared key, in
+//! which the server gives a ticket, then a record, and then a second handshake with the ticket (RFC 5077), without
+//! cookie and without the key.
 #![no_std]
 #![no_main]
 
@@ -34,7 +35,7 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// The whole exchange; `None` if anything goes another way than expected.
+/// Runs the whole exchange. Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let mut pair = PAIR.start(endpoint)?;
     pair.client.connect(&mut pair.cx)?;
@@ -49,8 +50,8 @@ fn run() -> Option<()> {
     pair.speak()
 }
 
-/// Exchanges flights until both ends have a session. The client keeps the session and its ticket. Not inlined, so that
-/// this is not on the stack twice.
+/// Exchanges flights until both ends have a session. The client stores the session and its ticket. The function is not
+/// inlined, so that its variables are not on the stack twice.
 #[inline(never)]
 fn meet(pair: &mut Running<Table, Role, DATAGRAM_LEN>) -> Option<()> {
     pair.meet(|client| {
@@ -74,21 +75,22 @@ fn come_back(cx: &mut Cx<'_, Provider>, client: &mut Node) -> Option<()> {
     end.region.measured(|| endpoint.connect_again(cx, &end.path, &session, handle)).ok().map(|_| ())
 }
 
-/// Both ends may have either role.
+/// Makes an endpoint that can be client and server.
 fn endpoint(cx: &mut Cx<'_, Provider>, table: &'static mut Table) -> Endpoint<&'static mut Table, Role> {
     let keys = RefCell::new(TicketKeys::draw(cx.crypto));
     let role = Resuming { role: Either, sessions: Memory { keys, kept: Cell::new(None) } };
     Endpoint::with_roles(cx, table, Config::default(), role)
 }
 
-/// The memory of an end: the keys of a server, and the session and ticket of a client.
+/// The stored data of an end: the ticket keys of a server, and the session and ticket of a client.
 struct Memory {
     keys: RefCell<TicketKeys>,
     kept: Cell<Option<(SessionState, [u8; TICKET_LEN])>>,
 }
 
 const TICKET_LEN: usize = OVERHEAD + SessionState::LEN;
-/// Seconds for which tickets are taken. A mote that draws its keys when it starts needs no clock to end them.
+/// Lifetime of a ticket in seconds. A mote that generates its ticket keys when it starts needs no clock to end their
+/// validity.
 const LIFETIME: u32 = 86400;
 
 impl Resumption for Memory {
@@ -123,13 +125,14 @@ impl Resumption for Memory {
 type Role = Resuming<Either, Memory>;
 type Node = pair::Node<Table, Role>;
 
-/// Two peers, of which the second takes the place of the first; a ticket that is shown and one that is given, each with
-/// the secret of its session; and 160 bytes of fragments and early records.
+/// A table for two peers, because the second session replaces the first one. It has 400 bytes for two tickets with the
+/// secrets of their sessions, the ticket that the client sends and the ticket that it receives, and 160 bytes for
+/// fragments and early records.
 type Table = PeerArray<(), 2, 1, 400, 160>;
 
 static PAIR: Pair<Table, Role, DATAGRAM_LEN> = Pair::new(Table::new(), Table::new());
 
 static CLIENT_AGAIN: End = End { region: Region::new(4), path: THERE };
 static SERVER_AGAIN: End = End { region: Region::new(5), path: BACK };
-/// The ClientHello with a ticket is the longest datagram.
+/// Length of a datagram buffer in bytes. The ClientHello with a ticket is the longest datagram.
 const DATAGRAM_LEN: usize = 300;

@@ -1,5 +1,6 @@
-//! Two nodes in one image that resume their session with a ticket: a handshake with a pre-shared key, a request, a second
-//! handshake with the ticket (RFC 5077), and a request. `dtls_delegated` is compared with this image.
+//! Two nodes in one image that resume their session with a ticket. The image runs a handshake with a pre-shared key, a
+//! request, a second handshake with the ticket (RFC 5077), and another request. `dtls_delegated` is compared with this
+//! image.
 #![no_std]
 #![no_main]
 
@@ -38,7 +39,7 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// `None` if anything goes another way than expected.
+/// Runs the exchanges. Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let buffers = BUFFERS.take()?;
     let [of_client, of_server] = TABLES.take()?;
@@ -77,7 +78,7 @@ fn get(client: &mut Node, server: &mut Node, buffers: &mut Buffers) -> Option<()
     (client.application.reply.0 == Some(Code::CONTENT)).then_some(())
 }
 
-/// The application of both.
+/// The application of both nodes.
 #[derive(Default)]
 struct Lamp {
     reply: LastReply,
@@ -128,7 +129,7 @@ struct Tickets {
 }
 
 const TICKET_LEN: usize = OVERHEAD + SessionState::LEN;
-/// Seconds for which tickets are taken.
+/// Lifetime of a ticket, in seconds.
 const LIFETIME: u32 = 86400;
 
 impl Resumption for Tickets {

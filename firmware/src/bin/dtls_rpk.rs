@@ -1,5 +1,5 @@
-//! Two DTLS endpoints in one image with raw public keys (RFC 7250) on both sides: an agreement that both sign with ECDSA over
-//! secp256r1, then a record each way. The key of the other is pinned.
+//! Two DTLS endpoints in one image with raw public keys (RFC 7250) on both sides. The handshake has a key agreement,
+//! which both sign with ECDSA over secp256r1. A record in each direction follows. Each end trusts only one public key.
 #![no_std]
 #![no_main]
 
@@ -30,7 +30,7 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// The whole exchange; `None` if anything goes another way than expected.
+/// Runs the whole exchange. Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let mut pair = PAIR.start(endpoint)?;
     pair.client.connect(&mut pair.cx)?;
@@ -38,7 +38,7 @@ fn run() -> Option<()> {
     pair.speak()
 }
 
-/// Both ends have the same key pair, and each trusts its public key.
+/// Makes an endpoint. Both ends have the same key pair, and each trusts its public key.
 fn endpoint(cx: &mut Cx<'_, Provider>, table: &'static mut Table) -> Endpoint<&'static mut Table, Role> {
     Endpoint::with_roles(cx, table, Config::default(), PublicKeys { role: Either, keys: Pinned })
 }
@@ -94,7 +94,7 @@ type Role = PublicKeys<Either, Pinned>;
 type Table = PeerArray<(), 1, 1, 400, 400>;
 
 static PAIR: Pair<Table, Role, DATAGRAM_LEN> = Pair::new(Table::new(), Table::new());
-/// A private key for a measurement, and its SubjectPublicKeyInfo.
+/// The private key, which is only for this measurement, and its SubjectPublicKeyInfo.
 const PRIVATE: [u8; SCALAR_LEN] = [1; SCALAR_LEN];
 static PUBLIC: [u8; 91] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
@@ -104,5 +104,5 @@ static PUBLIC: [u8; 91] = [
     0xc6, 0xff, 0x7d, 0x25, 0xa9, 0x6e, 0x22, 0x82, 0xb9, 0x89, 0xce, 0xf7, 0x1c, 0x14, 0x4a,
 ];
 
-/// The flight of the server is the longest.
+/// Length of a datagram buffer in bytes. The flight of the server is the longest.
 const DATAGRAM_LEN: usize = 600;

@@ -1,5 +1,5 @@
-//! A listener of a group of lamps that is asked over a DTLS session (DTLS Uni-Uni): the handshake with a sender, and two
-//! requests.
+//! A listener of a group of lamps that receives requests over a DTLS session (DTLS Uni-Uni). The image runs the
+//! handshake with a sender, and two requests.
 #![no_std]
 #![no_main]
 
@@ -44,7 +44,7 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// `None` if anything goes another way than expected.
+/// Runs the exchanges. Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let table = TABLE.take()?;
     let listener = LISTENING.fill(|| {
@@ -64,7 +64,7 @@ fn step(listener: &mut UniUniListener, received: &mut [u8], out: &mut [u8; OUT_L
     }
 }
 
-/// Takes a request, and checks the response.
+/// Processes a request, and checks the response.
 #[inline(never)]
 fn serve(listener: &mut UniUniListener, request: &[u8], expected: &[u8]) -> Option<()> {
     let (mut received, mut out) = ([0; OUT_LEN], [0; OUT_LEN]);

@@ -1,5 +1,5 @@
-//! A sender of a group of lamps that asks each listener over a DTLS session (DTLS Uni-Uni): the handshake with a listener,
-//! and two requests and the responses to them. It has space for 150 listeners.
+//! A sender of a group of lamps that sends a request to each listener over a DTLS session (DTLS Uni-Uni). The image
+//! runs the handshake with a listener, and two requests and their responses. It has space for 150 listeners.
 #![no_std]
 #![no_main]
 
@@ -46,7 +46,7 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// `None` if anything goes another way than expected.
+/// Runs the exchanges. Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let (table, listeners) = (TABLE.take()?, KNOWN.take()?);
     let sender = SENDING.fill(|| {
@@ -59,7 +59,7 @@ fn run() -> Option<()> {
     ask(sender, false, &NEXT_REQUEST, &NEXT_RESPONSE)
 }
 
-/// Opens the session.
+/// Opens the session with the listener.
 #[inline(never)]
 fn open(sender: &mut SenderOfMany) -> Option<()> {
     measured(HANDSHAKE, || sender.connect(NOW, &member(LISTENER)))?;
@@ -75,7 +75,7 @@ fn step(sender: &mut SenderOfMany, received: &mut [u8], out: &mut [u8; OUT_LEN])
     sender.poll(NOW, out).map_or(0, |(_, len)| len)
 }
 
-/// Makes a request, and takes the response.
+/// Makes a request, and processes the response.
 #[inline(never)]
 fn ask(sender: &mut SenderOfMany, is_on: bool, expected: &[u8], response: &[u8]) -> Option<()> {
     let mut out = [0; REQUEST_LEN];
@@ -99,9 +99,9 @@ fn take(sender: &mut SenderOfMany, datagram: &[u8]) -> Option<Heard> {
 
 type SenderOfMany = UniUniSender<LISTENERS>;
 
-/// Listeners whose sessions and addresses the image has space for.
+/// Number of listeners for whose sessions and addresses the image has space.
 const LISTENERS: usize = 150;
-/// Bytes of a session and an address.
+/// Size of a session and an address, in bytes.
 const STATE: usize =
     size_of::<Table<2>>() - size_of::<Table<1>>() + size_of::<Listeners<2>>() - size_of::<Listeners<1>>();
 

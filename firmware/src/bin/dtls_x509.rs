@@ -1,5 +1,6 @@
-//! Two DTLS endpoints in one image with certificates on both sides, each of a device and of the CA that issued it, which the
-//! anchor signed: an agreement that both sign with ECDSA over secp256r1, then a record each way. There is no clock.
+//! Two DTLS endpoints in one image with certificates on both sides. Each sends the certificate of a device and the
+//! certificate of the CA that issued it, which the trust anchor signed. The handshake has a key agreement, which both
+//! sign with ECDSA over secp256r1. A record in each direction follows. There is no clock.
 #![no_std]
 #![no_main]
 
@@ -32,7 +33,7 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// The whole exchange; `None` if anything goes another way than expected.
+/// Runs the whole exchange. Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let mut pair = PAIR.start(endpoint)?;
     pair.client.connect(&mut pair.cx)?;
@@ -40,12 +41,12 @@ fn run() -> Option<()> {
     pair.speak()
 }
 
-/// Both have the same certificates and the same anchor.
+/// Makes an endpoint. Both ends have the same certificates and the same trust anchor.
 fn endpoint(cx: &mut Cx<'_, Provider>, table: &'static mut Table) -> Endpoint<&'static mut Table, Role> {
     Endpoint::with_roles(cx, table, Config::default(), PublicKeys { role: Either, keys: Certified })
 }
 
-/// A certificate, and the anchor that is trusted.
+/// The certificate of an end, and the trust anchor.
 struct Certified;
 
 impl Keys for Certified {
@@ -97,12 +98,13 @@ impl Proves for Certified {
 
 type Role = PublicKeys<Either, Certified>;
 
-/// One peer; the bytes that a handshake with public keys keeps; and a certificate with the bytes before it.
+/// A table for one peer, with 400 bytes that a handshake with public keys needs, and 432 bytes for a certificate and
+/// the bytes before it.
 type Table = PeerArray<(), 1, 1, 400, 432>;
 
 static PAIR: Pair<Table, Role, DATAGRAM_LEN> = Pair::new(Table::new(), Table::new());
 
-/// The device with this EUI-64, whether it is client or server.
+/// The rules for a valid path: it ends with the device that has this EUI-64. The device is client or server.
 static RULES: Rules<'_> = Rules {
     anchors: &[Anchor {
         name: include_bytes!("../../x509/anchor-name.der"),
@@ -112,9 +114,9 @@ static RULES: Rules<'_> = Rules {
     name: Name::Eui64([1, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef]),
     now: None,
 };
-/// The private key of the device, for a measurement; the certificates are made by `x509/make.sh`.
+/// The private key of the device, which is only for this measurement. The script `x509/make.sh` makes the certificates.
 const PRIVATE: [u8; SCALAR_LEN] = [1; SCALAR_LEN];
 static PATH: &[u8] = include_bytes!("../../x509/path.bin");
 
-/// The longest message of a flight must fit, which has the certificates.
+/// Length of a datagram buffer in bytes. The longest message of a flight, which contains the certificates, must fit.
 const DATAGRAM_LEN: usize = 800;

@@ -1,5 +1,5 @@
-//! The initiator of an EDHOC session (RFC 9528) with the static keys and cipher suite 2: it writes message_1, verifies message_2, writes
-//! message_3 and has the keys of an OSCORE context. The messages of the responder are recorded.
+//! The initiator of an EDHOC session (RFC 9528) with static keys and cipher suite 2. It writes message_1, verifies
+//! message_2, writes message_3 and derives the keys of an OSCORE context. The messages of the responder are recorded.
 #![no_std]
 #![no_main]
 
@@ -33,7 +33,7 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// `None` if anything goes another way than expected.
+/// Runs the session. Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let crypto = &mut Provider::new([INITIATOR.seed; 32]);
     let (identity, known) = (INITIATOR.identity()?, RESPONDER.credential()?);

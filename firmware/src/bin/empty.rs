@@ -1,4 +1,4 @@
-//! The empty image: it starts, measures nothing and ends. Its sizes are subtracted from those of the other images.
+//! The empty image: it starts, measures nothing and ends. Its sizes are subtracted from the sizes of the other images.
 #![no_std]
 #![no_main]
 

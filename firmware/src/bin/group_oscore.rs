@@ -1,5 +1,5 @@
-//! Group OSCORE: two members of a group in one image, which exchange a protected GET and its response in memory, in the group mode and
-//! twice in the pairwise mode. Their keys are on secp256r1.
+//! Group OSCORE. Two members of a group in one image exchange a protected GET and its response in memory, once in the
+//! group mode and twice in the pairwise mode. Their keys are on secp256r1.
 #![no_std]
 #![no_main]
 
@@ -45,7 +45,7 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// The exchanges; `None` if anything goes another way than expected.
+/// Runs the exchanges. Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let crypto = &mut Provider::new([1; 32]);
     let mut client = member(crypto, &CLIENT, (&CLIENT_KEY, &SERVER_KEY))?;
@@ -61,13 +61,13 @@ fn run() -> Option<()> {
     Some(())
 }
 
-/// A member, and its data of the other member.
+/// A member of the group, and its state of the other member.
 struct Member {
     context: &'static mut Context,
     other: &'static mut [Other; 1],
 }
 
-/// One end of the group, with a lease of numbers.
+/// Makes a member of the group, with a lease of sequence numbers.
 #[inline(never)]
 fn member(
     crypto: &mut Provider,
@@ -92,7 +92,7 @@ fn member(
     Some(Member { context, other: added.fill(|| [other])? })
 }
 
-/// A GET, protected.
+/// Makes a protected GET.
 #[inline(never)]
 fn ask(
     Member { context, other: [other] }: &mut Member,
@@ -111,7 +111,7 @@ fn ask(
     Region::new(base).measured(protect).ok()
 }
 
-/// Takes the request out of a datagram, and writes the response.
+/// Opens the request in a datagram, and writes the response.
 #[inline(never)]
 fn answer(
     Member { context, other }: &mut Member,
@@ -137,7 +137,7 @@ fn answer(
     Region::new(base + 2).measured(protect).ok()
 }
 
-/// Takes the response out of a datagram.
+/// Opens the response in a datagram.
 #[inline(never)]
 fn hear(
     Member { context, other }: &mut Member,
@@ -163,7 +163,7 @@ struct Key {
     credential: [u8; CREDENTIAL_LEN],
 }
 
-/// A CWT Claims Set with the claim `cnf` alone: a COSE_Key with these coordinates.
+/// Returns a CWT Claims Set that contains only the claim `cnf`: a COSE_Key with these coordinates.
 const fn credential((x, y): ([u8; 32], [u8; 32])) -> [u8; CREDENTIAL_LEN] {
     let start = *b"\xa1\x08\xa1\x01\xa4\x01\x02\x20\x01\x21\x58\x20";
     let between = *b"\x22\x58\x20";
@@ -197,7 +197,7 @@ static MANAGER: [u8; CREDENTIAL_LEN] = credential((
     ],
 ));
 
-/// A datagram each way, with the bytes that protection adds.
+/// Buffers for a datagram in each direction, with the bytes that the protection adds.
 struct Wire {
     there: [u8; ROOM],
     back: [u8; ROOM],
@@ -222,6 +222,6 @@ const FIRST: u32 = 6;
 const PAIR: u32 = 10;
 
 const PATH: &str = "sensors/temperature";
-/// The index of the slash in it.
+/// The index of the slash in [`PATH`].
 const SLASH: usize = 7;
 const OCTET_STREAM: u32 = 42;

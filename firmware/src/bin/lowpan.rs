@@ -1,4 +1,4 @@
-//! 6LoWPAN: a datagram in one frame, and one in several, sent and received.
+//! 6LoWPAN: a datagram in one frame, and a datagram in several frames. Both are sent and received.
 #![no_std]
 #![no_main]
 
@@ -28,7 +28,7 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// Two datagrams; `None` if anything goes another way than expected.
+/// Sends and receives two datagrams. Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let [here, there] = [HERE.fill(End::new)?, THERE.fill(End::new)?];
     let frames = FRAMES.fill(|| [[0; FRAME]; 4])?;
@@ -44,7 +44,7 @@ fn run() -> Option<()> {
     Some(())
 }
 
-/// Compresses the packet into frames. Returns their lengths, with 0 after the last.
+/// Compresses the packet into frames. Returns the lengths of the frames, followed by 0.
 #[inline(never)]
 fn sent(end: &mut End, packet: &[u8], frames: &mut [[u8; FRAME]; 4]) -> Option<[usize; 4]> {
     let mut lens = [0; 4];
@@ -74,13 +74,13 @@ fn network(link: u16, own: &[[u8; 16]]) -> Network<'_> {
     Network { link: LinkAddress::Short(link), own, contexts: &CONTEXTS, routes: &ROUTES, relays: false }
 }
 
-/// The address of a mote, which is derived from its address on the link.
+/// Returns the address of a mote, which is derived from its link address.
 const fn address(link: u8) -> Address {
     let ip = [0xfd, 0, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, link];
     Address { ip, port: 61616, scope: 0 }
 }
 
-/// As in the laboratory, with a buffer for one packet.
+/// The interface of a mote with a buffer for one packet, as in the laboratory.
 type End = Interface<1, 512>;
 
 static HERE: Place<End> = Place::empty();
@@ -95,10 +95,10 @@ const SEND_SHORT: u32 = 0;
 const RECEIVE_SHORT: u32 = 1;
 const SEND_LONG: u32 = 2;
 const RECEIVE_LONG: u32 = 3;
-/// Bytes of the datagram that takes several frames.
+/// Length of the datagram that needs several frames, in bytes.
 const LONG: usize = 300;
-/// Bytes of a frame.
+/// Length of a frame, in bytes.
 const FRAME: usize = 127;
-/// Of these for what 6LoWPAN writes: without the header between short addresses, and the FCS.
+/// Bytes of a frame for 6LoWPAN: without the MAC header of short addresses, and without the FCS.
 const ROOM: usize = FRAME - 9 - 2;
 const NOW: Instant = Instant::from_micros(1);

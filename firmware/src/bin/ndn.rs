@@ -1,5 +1,5 @@
-//! A mote that produces signed and encrypted contents, and a forwarder with a content store, on a link of IEEE 802.15.4 whose packets are
-//! compressed (ICN LoWPAN, RFC 9139). Its two neighbours are in the same image.
+//! A mote that produces signed and encrypted contents, and forwards packets with a content store. Its link is IEEE
+//! 802.15.4, with compressed packets (ICN LoWPAN, RFC 9139). Its two neighbours are in the same image.
 #![no_std]
 #![no_main]
 
@@ -45,7 +45,7 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// `None` if anything goes another way than expected.
+/// Runs the exchanges. Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let crypto = &mut Provider::new([1; 32]);
     let mote = MOTE.fill(Mote::new)?;
@@ -87,7 +87,7 @@ struct Mote {
     packet: [u8; PACKET],
 }
 
-/// The frames of one packet at a time, and the Interest that waits for the application.
+/// The frames of the current packet, and the Interest that waits for the application.
 struct Radio {
     packet: [u8; PACKET],
     len: usize,
@@ -119,7 +119,8 @@ impl Faces<()> for Radio {
 }
 
 impl Radio {
-    /// Compresses the packet, and cuts it into frames. Those of a neighbour are put into the place of the packet.
+    /// Compresses the packet, and splits it into frames. For a packet of a neighbour (`is_ours` is false) only the
+    /// compressed packet is stored, and [`Mote::receive`] makes its frames.
     #[inline(never)]
     fn transmit(&mut self, to: FaceId, is_ours: bool) {
         self.to = to;
@@ -163,7 +164,7 @@ impl Mote {
         }
     }
 
-    /// A neighbour sends an Interest.
+    /// Lets a neighbour send an Interest.
     #[inline(never)]
     fn ask(&mut self, from: FaceId, name: Name<'static>, nonce: u8) -> Option<()> {
         let interest = Interest { name, nonce: Some([nonce; 4]), lifetime: Some(4000), ..Interest::default() };
@@ -175,7 +176,7 @@ impl Mote {
         Some(())
     }
 
-    /// Takes the frames of a neighbour.
+    /// Processes the frames of a neighbour.
     #[inline(never)]
     fn receive(&mut self, crypto: &mut Provider, from: FaceId, key: &HmacKey) -> Option<Outcome> {
         let Self { forwarder, reassembly, radio, packet } = self;
@@ -214,7 +215,7 @@ impl Mote {
         outcome.ok()
     }
 
-    /// The application answers the Interest that waits for it.
+    /// Lets the application answer the Interest that waits for it.
     #[inline(never)]
     fn answer(&mut self, crypto: &mut Provider, key: &HmacKey) -> Option<()> {
         let asked = ReceivedInterest::parse(self.radio.asked.get(..self.radio.asked_len)?).ok()?;
@@ -229,7 +230,7 @@ impl Mote {
         (outcome == Ok(Outcome::Returned) && self.radio.to == FIRST).then_some(())
     }
 
-    /// The time of an Interest passes.
+    /// Lets the time of an Interest pass.
     #[inline(never)]
     fn end(&mut self) -> Option<()> {
         let Self { forwarder, radio, packet, .. } = self;
@@ -243,7 +244,7 @@ impl Mote {
         forwarder.pit.is_empty().then_some(())
     }
 
-    /// A producer makes a packet.
+    /// Makes a Data packet as a producer.
     #[inline(never)]
     fn make(&mut self, crypto: &mut Provider, name: Name<'static>, key: &HmacKey) -> Option<()> {
         let content = black_box(b"21.5");
@@ -256,7 +257,7 @@ impl Mote {
         Some(())
     }
 
-    /// The producer names a content, and encrypts it.
+    /// Names and encrypts a content as the producer.
     #[inline(never)]
     fn encrypt(&mut self, crypto: &mut Provider) -> Option<()> {
         let mut publisher = Publisher::resume(ContentKey::new(Secret::new([black_box(7); 16])), 0);
@@ -290,7 +291,7 @@ const FIRST: FaceId = FaceId(1);
 const SECOND: FaceId = FaceId(2);
 /// The first byte of a Data packet.
 const DATA: u8 = 6;
-/// The bytes of a frame for its payload.
+/// Number of bytes of a frame for its payload.
 const ROOM: usize = 102;
 
 const HOUSE: Name<'static> = Name::of_checked(b"\x08\x05house");

@@ -23,7 +23,7 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// `None` if anything goes another way than expected.
+/// Signs and verifies the packet. Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let crypto = &mut Provider::new([1; 32]);
     let key = Secret::new([black_box(2); 32]);
@@ -38,7 +38,7 @@ fn run() -> Option<()> {
     measured(VERIFY, || received.signed.verify(crypto, &EcdsaPublicKey(black_box(&spki)))).ok()
 }
 
-/// The SubjectPublicKeyInfo of the public key.
+/// Returns the SubjectPublicKeyInfo of the public key.
 fn public_key() -> Option<[u8; P256_PREFIX.len() + MAX_SHARE]> {
     let (x, y) = &points::OF_2;
     let mut spki = [4; P256_PREFIX.len() + MAX_SHARE];

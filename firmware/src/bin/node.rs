@@ -1,4 +1,5 @@
-//! The motes of `node_client` and `node_server` in one image, on a line in memory: an observation, and bodies in blocks.
+//! The motes of `node_client` and `node_server` in one image, connected by a line in memory. They exchange an
+//! observation, and bodies in blocks.
 #![no_std]
 #![no_main]
 

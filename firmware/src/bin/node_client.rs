@@ -1,4 +1,4 @@
-//! A client of Blink that observes the count, too.
+//! A client of Blink that also observes the count.
 #![no_std]
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! The exchanges of `node` with OSCORE around them, between two motes whose nodes have all parts: messages that wait for NSTART
-//! and PROBING_RATE, one OSCORE context, observers, and bodies in blocks.
+//! The exchanges of `node`, protected with OSCORE. The nodes of the two motes have all parts: messages that wait for
+//! NSTART and PROBING_RATE, one OSCORE context, observers, and bodies in blocks.
 #![no_std]
 #![no_main]
 
@@ -37,7 +37,7 @@ use tegmen_firmware::place::Place;
 #[unsafe(link_section = ".footprint")]
 static NOTES: [Note; 15] = notes::<Full, Full>();
 
-/// All parts of a node.
+/// The memory of a node with all parts.
 pub struct Full;
 
 impl Memory for Full {
@@ -57,7 +57,7 @@ fn run() -> Option<()> {
     Pair::new((&CLIENT, || parts(client)), (&SERVER, || parts(server)), true)?.run()
 }
 
-/// One end of the context.
+/// Makes one end of the OSCORE context.
 fn context(sender_id: &[u8], recipient_id: &[u8]) -> Option<Context> {
     let parameters = Parameters {
         master_secret: &[7; 16],
@@ -73,7 +73,8 @@ fn context(sender_id: &[u8], recipient_id: &[u8]) -> Option<Context> {
     Some(context)
 }
 
-/// The parts of one end. Every second notification is not confirmable. Inlined, so that they are on the stack once.
+/// Makes the parts of one node. Every second notification is non-confirmable. The function is inlined, so that the
+/// parts are on the stack once.
 #[inline(always)]
 fn parts(context: Context) -> AllParts {
     Parts {

@@ -1,4 +1,4 @@
-//! A server of Blink whose count can be observed, and that takes and gives bodies in blocks.
+//! A server of Blink whose count can be observed, and that receives and sends bodies in blocks.
 #![no_std]
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! OSCORE: both ends of a context in one image, which exchange a protected GET and its response in memory.
+//! OSCORE. Both ends of a context in one image exchange a protected GET and its response in memory.
 #![no_std]
 #![no_main]
 
@@ -28,7 +28,7 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// The exchange; `None` if anything goes another way than expected.
+/// Runs the exchange. Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let crypto = &mut Provider::new([1; 32]);
     let client = context(&CLIENT, b'c', b's')?;
@@ -42,7 +42,7 @@ fn run() -> Option<()> {
     hear(client, crypto, &mut pending, response.bytes_mut())
 }
 
-/// One end of the context, with a lease of numbers.
+/// Makes one end of the context, with a lease of sequence numbers.
 #[inline(never)]
 fn context(place: &'static Derived, sender_id: u8, recipient_id: u8) -> Option<&'static mut Context> {
     let parameters = Parameters {
@@ -59,7 +59,7 @@ fn context(place: &'static Derived, sender_id: u8, recipient_id: u8) -> Option<&
     Some(context)
 }
 
-/// A confirmable GET, protected.
+/// Makes a protected confirmable GET.
 #[inline(never)]
 fn create(context: &mut Context, crypto: &mut Provider, frame: &mut Frame<'_>) -> Option<Pending> {
     let message_id = black_box(0x1234);
@@ -71,7 +71,7 @@ fn create(context: &mut Context, crypto: &mut Provider, frame: &mut Frame<'_>) -
     measured(PROTECT_REQUEST, || context.protect_request(crypto, frame)).ok()
 }
 
-/// Takes the request out of a datagram, and writes the response.
+/// Opens the request in a datagram, and writes the response.
 #[inline(never)]
 fn answer(context: &mut Context, crypto: &mut Provider, datagram: &mut [u8], frame: &mut Frame<'_>) -> Option<()> {
     mark_begin(UNPROTECT_REQUEST);
@@ -93,7 +93,7 @@ fn answer(context: &mut Context, crypto: &mut Provider, datagram: &mut [u8], fra
     protected.ok()
 }
 
-/// Takes the response out of a datagram.
+/// Opens the response in a datagram.
 #[inline(never)]
 fn hear(context: &Context, crypto: &mut Provider, pending: &mut Pending, datagram: &mut [u8]) -> Option<()> {
     mark_begin(UNPROTECT_RESPONSE);
@@ -103,7 +103,7 @@ fn hear(context: &Context, crypto: &mut Provider, pending: &mut Pending, datagra
     (response.code() == Code::CONTENT && response.payload() == [0, 215]).then_some(())
 }
 
-/// A buffer for a datagram each way, with the space that protection needs.
+/// Buffers for a datagram in each direction, with the space that protection needs.
 struct Wire {
     there: [u8; ROOM],
     back: [u8; ROOM],
@@ -125,6 +125,6 @@ const PROTECT_RESPONSE: u32 = 4;
 const UNPROTECT_RESPONSE: u32 = 5;
 
 const PATH: &str = "sensors/temperature";
-/// Where its first segment ends.
+/// The end of the first segment in [`PATH`].
 const SLASH: usize = 7;
 const OCTET_STREAM: u32 = 42;

@@ -1,4 +1,4 @@
-//! The operations of secp256r1 alone, each with two private keys: key pair, key agreement, signature, verification.
+//! The bare operations of secp256r1, each with two private keys: key pair, key agreement, signature, verification.
 #![no_std]
 #![no_main]
 
@@ -27,8 +27,8 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// Both ends make a key pair, agree on a secret, sign, and verify what they signed; `None` if anything goes
-/// another way than expected.
+/// Lets both ends make a key pair, agree on a secret, sign, and verify their own signature. Returns `None` if a result
+/// is not the expected one.
 fn run() -> Option<()> {
     let crypto = &mut Provider::new([0; 32]);
     let ends = ENDS.take()?;
@@ -41,11 +41,11 @@ fn run() -> Option<()> {
     (one.secret == other.secret).then_some(())
 }
 
-/// An end, and the results of its computations. Aligned, so that copies of both take the same instructions.
+/// An end, and the results of its computations. It is aligned, so that copying either end needs the same instructions.
 #[repr(align(4))]
 struct End {
     private: [u8; SCALAR_LEN],
-    /// A SubjectPublicKeyInfo, which ends with the share.
+    /// A SubjectPublicKeyInfo, which ends with the key share.
     public: [u8; P256_PREFIX.len() + MAX_SHARE],
     secret: [u8; SCALAR_LEN],
     digest: [u8; DIGEST_LEN],
