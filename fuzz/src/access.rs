@@ -1,4 +1,4 @@
-//! Messages of ACE, and policy files.
+//! Targets for messages of ACE, and for policy files.
 
 use std::fmt::Debug;
 use tegmen_control::access::ace::trl::{Answer, Query, TrlError};
@@ -11,7 +11,8 @@ use tegmen_control::access::protokey::SessionIdentity;
 use tegmen_host::group::groupcomm::{Challenge, Creds, CredsFilter, GroupKeys, JoinRequest};
 use tegmen_host::group::member_file::MemberFile;
 
-/// A byte that selects the kind of message, and the message. A message that was read, written and read again is the same.
+/// Reads a byte that selects the kind of message, and then the message. A message that was read must be the same after
+/// it is written and read again.
 pub fn ace(data: &[u8]) {
     let Some((&kind, message)) = data.split_first() else { return };
     match kind % 20 {
@@ -57,8 +58,8 @@ fn again<T: PartialEq + Debug, E: Debug>(
     }
 }
 
-/// A policy file, whose first line has a request, a subject and a publisher, separated by commas. The index decides as the
-/// explanation, which examines each rule.
+/// Reads a policy file, whose first line has a request, a subject and a publisher, separated by commas. The index of
+/// the policy must decide the same as the explanation, which examines each rule.
 pub fn policy(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let first = text.lines().next().unwrap_or("").trim_start_matches('#');

@@ -1,4 +1,4 @@
-//! Members of a group, and a script of the events between them.
+//! Two members of a group, and a script of the events between them.
 
 mod rekeying;
 
@@ -10,21 +10,21 @@ use tegmen::buf::Frame;
 use tegmen::crypto::{Compact, digest};
 use tegmen::dtls::Records;
 
-/// Two members. A key of 32 bytes is that of the suite without encryption.
+/// Number of members. A key of 32 bytes belongs to the suite without encryption.
 const MEMBERS: usize = 2;
 
 struct End<const KEY: usize> {
     member: Member<2, 2, KEY>,
     epoch: u16,
-    /// The ends of leases that are durable.
+    /// The ends of the leases that are stored durably.
     kept: Kept,
-    /// The sender of the request that was delivered last.
+    /// The sender of the request that was last delivered.
     asked: Option<SenderId>,
-    /// The TSN of that request.
+    /// The TSN of the request that was last delivered.
     answers: u64,
 }
 
-/// A record, who sent it, and whether it is a request.
+/// A record, with its sender, and true if it is a request.
 #[derive(Clone)]
 struct Sent {
     bytes: Vec<u8>,
@@ -35,7 +35,7 @@ struct Sent {
 
 struct Script<const KEY: usize> {
     suite: Suite,
-    /// The keys follow from it.
+    /// The seed of all keys.
     seed: [u8; 32],
     crypto: Compact,
     ends: [End<KEY>; MEMBERS],
@@ -48,7 +48,7 @@ fn address(which: usize) -> Address {
     Address { ip: [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, which as u8], port: 5684, scope: 0 }
 }
 
-/// Makes a member from an association of the epoch.
+/// Makes a value from the association of an epoch.
 fn with_association<T>(
     (suite, seed): (Suite, &[u8; 32]),
     epoch: u16,
@@ -73,8 +73,8 @@ fn with_association<T>(
 }
 
 /// Reads the bytes as a script: requests, responses, replays, damage, restarts, new epochs and bytes of an outsider.
-/// Each delivered record was sent, and is delivered once. The honest ends never report a clash. A first byte with the
-/// bit 4 begins a script of rekey messages.
+/// Each delivered record must have been sent, and must be delivered only once. The honest ends never report a clash. A
+/// first byte with the bit 4 begins a script of rekey messages.
 pub fn script(data: &[u8]) {
     let mut input = Input::new(data);
     // Each script has keys of its own. Otherwise the fuzzer learns a record in one script, and it is no forgery in another.
@@ -135,7 +135,7 @@ impl<const KEY: usize> Script<KEY> {
         }
     }
 
-    /// A request, or the response to a sender.
+    /// Sends a request, or a response to the sender `to`.
     fn send(&mut self, which: usize, to: Option<SenderId>) {
         self.number += 1;
         // The member is taken to know the challenge of the other one.
@@ -195,7 +195,7 @@ impl<const KEY: usize> Script<KEY> {
         assert!(self.delivered.insert((which, content)), "delivered twice");
     }
 
-    /// The next epoch, or a restart in this one.
+    /// Begins the next epoch of a member, or restarts the member in this epoch.
     fn renew(&mut self, which: usize, restarts: bool) {
         let end = &mut self.ends[which];
         end.asked = None;

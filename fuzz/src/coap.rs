@@ -1,4 +1,4 @@
-//! CoAP messages, and two ends of exchanges.
+//! Targets for CoAP messages, and for exchanges between two ends.
 
 use crate::Input;
 use std::collections::HashMap;
@@ -37,7 +37,7 @@ pub fn message(data: &[u8]) {
     }
 }
 
-/// The same options, inserted in another order than that of their numbers, are the same message.
+/// Checks that inserting the same options in another order results in the same message.
 fn inserted(message: &MessageRef<'_>) {
     let options: Vec<_> = message.options().filter(|(_, value)| value.len() <= 8).collect();
     let mut storage = vec![0; 4096];
@@ -57,7 +57,7 @@ fn inserted(message: &MessageRef<'_>) {
     assert_eq!(again.payload(), b"x");
 }
 
-/// Requests a representation from a server with a buffer of any size for its responses. The blocks together must be the
+/// Requests a representation from a server whose response buffer has any size. All blocks together must be equal to the
 /// representation.
 pub fn response(data: &[u8]) {
     let mut input = Input::new(data);
@@ -96,7 +96,7 @@ pub fn response(data: &[u8]) {
     assert!(got == body);
 }
 
-/// Writes a body in pieces.
+/// A handler that writes a body in pieces.
 struct Whole<'a> {
     body: &'a [u8],
     piece: usize,
@@ -108,7 +108,7 @@ impl Handler for Whole<'_> {
     }
 }
 
-/// Lists links, and answers every other request as its payload demands.
+/// A handler that lists links, and answers every other request as the payload of the request demands.
 #[derive(Default)]
 struct Application {
     executed: HashMap<u16, u32>,
@@ -138,7 +138,7 @@ impl Handler for Application {
     }
 }
 
-/// A script of datagrams, own messages and passing time.
+/// Reads the bytes as a script of datagrams, own messages and passing time.
 pub fn exchange(data: &[u8]) {
     let mut input = Input::new(data);
     let mut now = Instant::from_micros(0);

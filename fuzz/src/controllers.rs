@@ -1,4 +1,4 @@
-//! Two controllers of groups on one database, the devices of a group, and a script of the events for them.
+//! Two controllers of groups on one database, the devices of a group, and a script of their events.
 
 use crate::Input;
 use std::cell::Cell;
@@ -13,13 +13,13 @@ use tegmen_trust::provider::HostCrypto;
 use tegmen_trust::x509::signer::{Signer, SoftwareKey};
 use tokio::runtime::Runtime;
 
-/// Levels below the root.
+/// Number of levels below the root of the key tree.
 const LEVELS: u8 = 2;
-/// Devices. There is space for fewer of them.
+/// Number of devices. The group has space for fewer devices.
 const DEVICES: usize = 6;
-/// SenderIDs.
+/// Number of SenderIDs of the group.
 const SENDERS: u16 = 3;
-/// Steps of one script. Each commits and signs.
+/// Maximum number of steps in one script. The number is small because each step commits to the database and signs.
 const STEPS: usize = 24;
 
 /// The database, the key and the runtime that all scripts use.
@@ -27,7 +27,7 @@ struct Bench {
     runtime: Runtime,
     database: Database,
     signer: Arc<SoftwareKey>,
-    /// The number of the script.
+    /// Number of scripts that have run in this process.
     scripts: Cell<u64>,
 }
 
@@ -35,12 +35,12 @@ thread_local! {
     static BENCH: Bench = Bench::new();
 }
 
-/// The directory of databases: on a disk in memory, if there is one.
+/// Returns the directory of the databases: `/dev/shm`, which is in memory, if it exists.
 fn parent() -> PathBuf {
     Some(PathBuf::from("/dev/shm")).filter(|memory| memory.is_dir()).unwrap_or_else(std::env::temp_dir)
 }
 
-/// Removes the databases of processes that ended.
+/// Removes the databases of processes that have ended.
 fn remove_leftovers() {
     for entry in std::fs::read_dir(parent()).into_iter().flatten().flatten() {
         let name = entry.file_name().into_string().unwrap_or_default();
@@ -74,11 +74,11 @@ impl Bench {
     }
 }
 
-/// A device with the keys that it got last.
+/// A device with the keys that it received last.
 struct Device {
     keys: KeyPath<{ LEVELS as usize + 1 }>,
     checks_signatures: bool,
-    /// The last epoch in which it was a member, if it was evicted.
+    /// For an evicted device, the last epoch in which it was a member.
     until: Option<u16>,
 }
 
@@ -95,10 +95,10 @@ struct Script<'b> {
     epoch: u16,
 }
 
-/// Reads the bytes as a script for a group: members that are admitted, join again, leave or are evicted at one of two controllers,
-/// controllers that start again or get a SenderID, and rekey messages that devices hear late, again or never. Each change
-/// begins the next epoch and no other, no SenderID and no address is given twice, and all members have the same secrets. A
-/// device that was evicted gets no keys, and no message takes it beyond its last epoch.
+/// Reads the bytes as a script for a group. Members are admitted, join again, leave or are evicted at one of two
+/// controllers. Controllers start again or get a SenderID. Devices receive rekey messages late, again or never. Each
+/// change begins the next epoch and no other, no SenderID and no address is given twice, and all members have the same
+/// secrets. An evicted device gets no keys, and no message takes it beyond its last epoch.
 pub fn script(data: &[u8]) {
     BENCH.with(|bench| {
         let mut input = Input::new(data);
@@ -178,7 +178,7 @@ impl Script<'_> {
         }
     }
 
-    /// Takes the messages of a change. Returns false if the group does not change, for a reason that is allowed.
+    /// Stores the messages of a change. Returns false if the group does not change, for a reason that is allowed.
     async fn changed(&mut self, outcome: Result<Rekeying, GroupError>) -> bool {
         match outcome {
             Ok(rekeying) => {
@@ -197,7 +197,7 @@ impl Script<'_> {
         }
     }
 
-    /// A device hears a message, which may be old, or of the time before it was admitted.
+    /// Delivers a message to a device. The message may be old, or from the time before the device was admitted.
     fn hear(&mut self, which: usize, message: u8) {
         let at = usize::from(message) % self.sent.len().max(1);
         let (Some(device), Some(message)) = (self.devices.get_mut(&which), self.sent.get(at)) else { return };
@@ -208,7 +208,7 @@ impl Script<'_> {
         assert!(device.until.is_none_or(|until| device.keys.epoch() <= until), "it got beyond its eviction");
     }
 
-    /// A controller gets a SenderID, or gives it back.
+    /// Gives a SenderID to a controller, or takes it back.
     async fn replicate(&mut self, at: usize, which: usize) {
         let replica = format!("replica-{}", which % 2);
         if self.replicas.contains(&replica) {
@@ -225,7 +225,7 @@ impl Script<'_> {
         }
     }
 
-    /// A device asks for the keys of the current epoch.
+    /// Lets a device request the keys of the current epoch.
     async fn catch_up(&mut self, at: usize, which: usize) {
         let outcome = self.controllers[at].parameters(&self.group, &name(which)).await;
         let device = self.devices.get_mut(&which).filter(|device| device.until.is_none());
@@ -241,7 +241,7 @@ impl Script<'_> {
         }
     }
 
-    /// The group as its operator sees it is the group of the script.
+    /// Checks that both controllers show the operator the same group as the script.
     async fn examine(&mut self) {
         let shown = [self.controllers[0].show(&self.group).await, self.controllers[1].show(&self.group).await];
         let [first, second] = shown.map(|report| report.expect("the group is there"));
@@ -258,7 +258,7 @@ impl Script<'_> {
         assert!(ids.len() <= usize::from(SENDERS) && first.members.len() <= 1 << LEVELS);
     }
 
-    /// All members catch up at a controller that starts again, and the group is deleted.
+    /// Lets all members catch up at a controller that starts again, and deletes the group.
     async fn finish(mut self) {
         self.controllers = [self.bench.controller(self.signs), self.bench.controller(self.signs)];
         self.examine().await;

@@ -1,4 +1,4 @@
-//! A device with delegated sessions, its delegation server, and a script of the events for them.
+//! A device with delegated sessions, its delegation server, and a script of their events.
 
 use crate::Input;
 use std::cell::RefCell;
@@ -25,7 +25,7 @@ use tegmen_tickets::TicketKey;
 #[path = "../../tegmen-delegation/tests/delegation/pages.rs"]
 mod pages;
 
-/// The pages of the device, which stay when it restarts.
+/// The flash pages of the device, which survive a restart.
 #[derive(Clone)]
 struct Pages(Rc<RefCell<pages::Model>>);
 
@@ -46,17 +46,17 @@ impl Flash for Pages {
     }
 }
 
-/// Places of the list of refused connections.
+/// Number of entries in the list of refused connections.
 const REFUSED: usize = 4;
-/// Places for sessions that are handed over.
+/// Number of sessions that can be handed over at the same time.
 const SESSIONS: usize = 2;
-/// Bytes of the longest ticket or id that is handed over.
+/// Maximum length of a ticket or session id that is handed over, in bytes.
 const HANDLE: usize = 24;
-/// Steps of one script.
+/// Maximum number of steps in one script.
 const STEPS: usize = 100;
-/// The time of the server at the start of a script.
+/// The time of the server at the start of a script, in seconds since 1970.
 const TIME: u32 = 1_700_000_000;
-/// Seconds by which the server may be ahead of the device.
+/// Number of seconds by which the server may be ahead of the device.
 const TOLERANCE: u32 = 60;
 
 type Tested = Device<FlashMemory<Pages>, REFUSED, SESSIONS, HANDLE>;
@@ -64,17 +64,17 @@ type Tested = Device<FlashMemory<Pages>, REFUSED, SESSIONS, HANDLE>;
 /// A ticket that a server sealed.
 #[derive(Clone)]
 struct Sealed {
-    /// The device that it is for: [`OURS`] is the one under test.
+    /// The device for which the ticket was sealed. [`OURS`] is the device under test.
     device: usize,
     epoch: u16,
     state: [u8; STATE_LEN],
     bytes: Vec<u8>,
 }
 
-/// The device under test; the other one has another device key.
+/// The index of the device under test. The other device has another device key.
 const OURS: usize = 0;
 
-/// A session that was handed over.
+/// A session that was handed over to the device.
 struct Kept {
     state: [u8; STATE_LEN],
     opens: bool,
@@ -82,42 +82,42 @@ struct Kept {
     handle: Vec<u8>,
 }
 
-/// The state in which the device must be after the events of the script.
+/// The state that the device must have after the events of the script.
 struct Expected {
     epoch: Epoch,
-    /// The epochs that the device may be in after a restart, because its memory failed as they began.
+    /// The epochs in which the device may be after a restart, because its memory failed when they began.
     perhaps: Vec<Epoch>,
-    /// The connections whose revocation the device acknowledged.
+    /// The connections whose revocation was acknowledged by the device.
     revoked: BTreeSet<u32>,
-    /// Those that it refuses, but may forget in a restart, because its memory failed.
+    /// The connections that the device refuses, but may forget in a restart, because its memory failed.
     unkept: BTreeSet<u32>,
-    /// True if the memory failed in this epoch, whose pages may then be full before the list is.
+    /// True if the memory failed in this epoch. Its pages may then be full before the list is full.
     has_failed: bool,
     sessions: [Option<Kept>; SESSIONS],
     refusals: Refusals,
 }
 
-/// A script: the device, its server, and what both did.
+/// A script, with the device, its server, and the events of both.
 struct Script {
     pages: Pages,
     device: RefCell<Tested>,
     expected: Expected,
-    /// The epoch of the other device, which has the same number at first.
+    /// The epoch of the other device. Its number is the same at first.
     other: Epoch,
-    /// All keys follow from it. Each script has keys of its own: otherwise the fuzzer learns a ticket in one script, and it is no
-    /// forgery in another.
+    /// The seed of all keys. Each script has its own keys. Otherwise the fuzzer learns a ticket in one script and uses
+    /// it in another, where the ticket is then no forgery.
     seed: [u8; 32],
     crypto: Compact,
     now: Instant,
-    /// The keying material of the session with the server, and the number of such sessions.
+    /// The keying material of the session with the server. The next field is the number of these sessions.
     exported: Option<[u8; 32]>,
     sessions: u32,
     tickets: Vec<Sealed>,
-    /// The requests that were made.
+    /// The requests that the server has made.
     requests: Vec<Vec<u8>>,
 }
 
-/// The resources of the device as the application of its node.
+/// The resources of the device, as the application of its node.
 struct OfDevice<'d> {
     resources: Resources<'d, FlashMemory<Pages>, REFUSED, SESSIONS, HANDLE>,
     is_called: bool,
@@ -140,7 +140,7 @@ fn copy(epoch: &Epoch) -> Epoch {
     }
 }
 
-/// The number of the connection of a state, its `since` and its end.
+/// Returns the connection's principal, the `since` time and the end of a state.
 fn terms(state: &[u8; STATE_LEN]) -> (Principal, u32, u32) {
     let word = |at: usize| u32::from_be_bytes(*state[at..].first_chunk().expect("it is in the state"));
     (Principal(word(STATE_LEN - 12)), word(STATE_LEN - 8), word(STATE_LEN - 4))
@@ -151,12 +151,12 @@ const fn number_of(state: &[u8; STATE_LEN]) -> u32 {
     u32::from_be_bytes([0, high, middle, low])
 }
 
-/// Reads the bytes as a script: requests of the server and of others, tickets of this and of other epochs and devices, forgeries,
-/// restarts and power cuts.
+/// Reads the bytes as a script: requests of the server and of other peers, tickets of this and of other epochs and
+/// devices, forgeries, restarts and power cuts.
 ///
-/// The device is compared with a model: it opens no ticket of a revoked connection in the same epoch, of another epoch,
-/// of another device or from no issuer, it forgets no revocation that it acknowledged, and its epoch never falls. A
-/// first byte with the bit 1 begins shortly before the last epoch.
+/// The script compares the device with a model. The device must open no ticket of a revoked connection in the same
+/// epoch, of another epoch, of another device or from no issuer. It must forget no revocation that it acknowledged, and
+/// its epoch must never decrease. A first byte with the bit 1 begins shortly before the last epoch.
 pub fn script(data: &[u8]) {
     let mut input = Input::new(data);
     let seed = digest::<Compact, 32>(&[data]);
@@ -194,7 +194,7 @@ impl Expected {
         }
     }
 
-    /// The decision on a session of this state, at a time that the device knows. A refusal is counted.
+    /// Returns the decision on a session with this state, at a time that the device knows. Counts a refusal.
     fn admit(&mut self, time: Option<u32>, state: Result<&[u8; STATE_LEN], Refused>) -> Result<(), Refused> {
         let decided = state.and_then(|state| {
             let (_, since, expires) = terms(state);
@@ -226,8 +226,8 @@ impl Expected {
         }
     }
 
-    /// Takes a request of the server and the code of the response, and returns the code that it must have, and the work that it must
-    /// leave. The memory of the device failed if `fails` is true.
+    /// Processes a request of the server in the model. Returns the code that the response of the device must have, and
+    /// the work that the request must leave. `fails` is true if the memory of the device failed.
     fn take(&mut self, request: &ServerRequest<'_>, exported: Option<&[u8; 32]>, fails: bool) -> (Code, Option<Due>) {
         match request {
             ServerRequest::Status => (Code::CONTENT, None),
@@ -392,7 +392,7 @@ impl Script {
         }
     }
 
-    /// The server opens a session with each device, with other keying material.
+    /// Lets the server open a session with each device. Each session has other keying material.
     fn open_session(&mut self) {
         self.sessions += 1;
         self.exported = Some(self.exported_to(OURS));
@@ -402,7 +402,8 @@ impl Script {
         digest::<Compact, 32>(&[&self.seed, b"session", &self.sessions.to_be_bytes(), &[device as u8]])
     }
 
-    /// The request for an epoch: of the next one, or of the present one with the time, with another check or another number.
+    /// Makes a request for the next epoch, or for the current epoch with the time. `flags` select another check or
+    /// another number.
     fn begin_epoch(&mut self, flags: u8, input: &mut Input<'_>) {
         let exported = self.exported.unwrap_or(self.seed);
         let next = match flags & 1 {
@@ -425,7 +426,7 @@ impl Script {
         self.request(&ServerRequest::Epoch { number: next.number, time, check });
     }
 
-    /// The state of a session that the server opened. Its master secret follows from its number in the script.
+    /// Makes the state of a session that the server opened. Its master secret follows from its number in the script.
     fn state(&mut self, input: &mut Input<'_>) -> [u8; STATE_LEN] {
         let connection = Connection::new(u32::from(input.byte() & 7), input.byte()).expect("a low number");
         let mut master = [7; MASTER_LEN];
@@ -475,7 +476,7 @@ impl Script {
         self.receive(SERVER, &message);
     }
 
-    /// The device takes a message of this sender.
+    /// Lets the device process a message of this sender.
     fn receive(&mut self, principal: Principal, bytes: &[u8]) {
         let Ok(message) = MessageRef::parse(bytes) else { return };
         if !message.code().is_request() {
@@ -506,7 +507,7 @@ impl Script {
         assert!(refused.is_none_or(|refused| refused == code), "{code} for {refused:?}");
     }
 
-    /// The device answered a request of its server, which the model takes as well.
+    /// Compares the answer of the device to a request of its server with the answer of the model.
     fn answered(&mut self, request: &ServerRequest<'_>, code: Code, due: Option<Due>, response: &[u8]) {
         let fails = code == Code::INTERNAL_SERVER_ERROR;
         let may_fail = self.pages.0.borrow().power == Some(0) || self.expected.has_failed;
@@ -536,7 +537,7 @@ impl Script {
         self.device.borrow().time(self.now)
     }
 
-    /// The device opens a session that was handed over.
+    /// Lets the device open a session that was handed over.
     fn open_elsewhere(&mut self, number: u32) {
         let time = self.time();
         let kept = self.expected.sessions.iter().flatten().find(|kept| kept.opens && number_of(&kept.state) == number);
@@ -554,7 +555,7 @@ impl Script {
         assert_eq!(opened, kept);
     }
 
-    /// A peer shows a session id.
+    /// Lets a peer send a session id to the device.
     fn find(&mut self, id: &[u8]) {
         let time = self.time();
         let is_it = |kept: &&Kept| !kept.opens && !kept.is_ticket && kept.handle == id;
@@ -564,7 +565,7 @@ impl Script {
         assert_eq!(found, kept.map(|state| session_bytes(&delegation(&state).session)));
     }
 
-    /// A peer shows a ticket that was sealed, or a damaged one.
+    /// Lets a peer send a sealed ticket to the device, which may be damaged.
     fn show(&mut self, flags: u8, input: &mut Input<'_>) {
         let at = usize::from(input.byte()) % self.tickets.len().max(1);
         let Some(Sealed { device, epoch, state, mut bytes }) = self.tickets.get(at).cloned() else { return };
@@ -577,7 +578,8 @@ impl Script {
         self.open(&bytes, is_authentic.then_some(state), flags);
     }
 
-    /// A peer shows a ticket with this state; `None` for one that the server of this device did not seal in this epoch.
+    /// Lets a peer send a ticket with this state to the device. `state` is `None` if the server of this device did not
+    /// seal the ticket in this epoch.
     fn open(&mut self, ticket: &[u8], state: Option<[u8; STATE_LEN]>, flags: u8) {
         let is_of_epoch = Ticket(ticket).epoch() == Some(self.expected.epoch.number);
         let other = if self.expected.epoch.has_tickets() && is_of_epoch { Refused::Unknown } else { Refused::Epoch };
@@ -595,7 +597,7 @@ impl Script {
         assert_eq!(opened.map(|session| session_bytes(&session)), expected);
     }
 
-    /// The device loses its power and starts again.
+    /// Cuts the power of the device, and starts the device again.
     fn restart(&mut self) {
         self.pages.0.borrow_mut().power = None;
         self.device = RefCell::new(load(&self.pages));
@@ -630,7 +632,7 @@ fn load(pages: &Pages) -> Tested {
     Device::load(FlashMemory::new(pages.clone())).expect("a power cut leaves one of two epochs")
 }
 
-/// The delegation of a state.
+/// Returns the delegation in a state.
 fn delegation(state: &[u8; STATE_LEN]) -> Delegation {
     let &[high, low, ref master @ .., _, _, _, _, _, _, _, _, _, _, _, _] = state;
     let (principal, since, expires) = terms(state);
@@ -641,12 +643,12 @@ fn delegation(state: &[u8; STATE_LEN]) -> Delegation {
     }
 }
 
-/// All of a session, to be compared.
+/// Returns all parts of a session for a comparison.
 fn session_bytes(session: &SessionState) -> (CipherSuite, [u8; MASTER_LEN], Principal, Option<u32>) {
     (session.cipher_suite, *session.master.expose(), session.principal, session.since)
 }
 
-/// The sender of a request that is no ordinary one.
+/// Returns the sender of a request: the peer of connection 5, nobody, or the server.
 fn of_sender(byte: u8) -> Principal {
     match byte & 3 {
         1 => Connection::new(5, 0).expect("a low number").principal(),
@@ -655,7 +657,7 @@ fn of_sender(byte: u8) -> Principal {
     }
 }
 
-/// A confirmable request.
+/// Makes a confirmable request.
 fn message(path: &str, code: Code, payload: &[u8]) -> Vec<u8> {
     let mut storage = [0; 320];
     let mut frame = Frame::new(&mut storage, 0);

@@ -1,9 +1,9 @@
-//! A client and a server with the fuzzer between them.
+//! Tests a DTLS client and a DTLS server, with the fuzzer between them.
 //!
-//! The script delivers, drops, repeats, changes and forges datagrams, and lets time pass. Under every script, an end
-//! receives only messages that the other end sent, and no message twice; no nonce is used twice under one key; an
-//! address that showed no cookie gets no more bytes than it sent (three times as many with connection ids); and every
-//! exchange ends.
+//! The script delivers, drops, repeats, changes and forges datagrams, and lets time pass. Four properties hold under
+//! every script. An end receives only messages that the other end sent, and no message twice. No nonce is used twice
+//! under one key. An address without a valid cookie gets no more bytes than it sent (three times as many with
+//! connection ids). Every exchange ends.
 
 mod ends;
 mod node;
@@ -26,9 +26,9 @@ pub fn client(data: &[u8]) {
     Duel::<Full>::new(data, false).fight();
 }
 
-/// Tests the resumption of a session. The client shows the ticket or session id of an earlier session, which the fuzzer
-/// can change. The second byte of the script selects ticket or id, and the end under test: the server (even) or the
-/// client (odd).
+/// Tests the resumption of a session. The client sends the ticket or session id of an earlier session, which the fuzzer
+/// can change. The second byte of the script selects ticket or id, and the end under test: the server if it is even, or
+/// the client if it is odd.
 pub fn resumed(data: &[u8]) {
     let how = data.get(1).copied().unwrap_or(0);
     let mut duel = Duel::<Resumed>::new(data, how & 1 == 0);
@@ -37,7 +37,7 @@ pub fn resumed(data: &[u8]) {
     duel.fight();
 }
 
-/// The datagrams of both ends in a handshake without faults and in an exchange after it.
+/// Returns the datagrams of both ends in a handshake without faults and in an exchange after it.
 pub fn recorded_handshake(flags: u8) -> Vec<Vec<u8>> {
     let flags = [flags];
     let mut duel = Duel::<Full>::new(&flags, true);
@@ -59,26 +59,27 @@ pub fn recorded_handshake(flags: u8) -> Vec<Vec<u8>> {
     all
 }
 
-/// The steps of a script, for scripts that are written by hand.
+/// The steps of a script, for scripts that a person writes.
 pub mod step {
     /// The next datagram to the end under test arrives.
     pub const DELIVER: u8 = 0;
-    /// The next datagram arrives with changed bytes: number of changes, then position (2) and value for each.
+    /// The next datagram arrives with changed bytes. The number of changes follows, and then position (2 bytes) and
+    /// value for each.
     pub const CHANGE: u8 = 1;
     /// The next datagram is lost.
     pub const DROP: u8 = 2;
-    /// An earlier datagram arrives again, changed: index, and changes as above.
+    /// An earlier datagram arrives again with changes. Its index follows, and then the changes as for [`CHANGE`].
     pub const REPEAT: u8 = 3;
-    /// Any bytes arrive from the other end's address: length (2), bytes.
+    /// Any bytes arrive from the other end's address. Their length (2 bytes) and the bytes follow.
     pub const MAKE_UP: u8 = 4;
-    /// Any bytes, or an earlier datagram if there are none, arrive from an unauthenticated peer: index, length (2),
-    /// bytes.
+    /// Any bytes arrive from an unauthenticated peer, or an earlier datagram if there are none. The index of the
+    /// datagram, the length (2 bytes) and the bytes follow.
     pub const STRANGER: u8 = 5;
-    /// Time passes: tens of milliseconds (2).
+    /// Time passes. The number of tens of milliseconds (2 bytes) follows.
     pub const WAIT: u8 = 6;
-    /// An end sends a message, closes its session or opens one: a byte that selects the end and the action.
+    /// An end sends a message, closes its session or opens one. A byte that selects the end and the action follows.
     pub const ACT: u8 = 7;
-    /// A record of an earlier datagram arrives within another: index, start, end.
+    /// A record of an earlier datagram arrives inside another record. Index, start and end follow.
     pub const EXCERPT: u8 = 8;
     /// One datagram of the end under test is lost.
     pub const DROP_ANSWER: u8 = 9;
@@ -89,14 +90,14 @@ pub mod step {
 struct Duel<'a, E: Ends> {
     input: Input<'a>,
     now: Instant,
-    /// The end under test, and the honest one.
+    /// The end under test, and the honest end.
     target: Node<E>,
     honest: Node<E>,
     to_target: VecDeque<Vec<u8>>,
     to_honest: VecDeque<Vec<u8>>,
-    /// Datagrams that were sent to the end under test.
+    /// The datagrams that were sent to the end under test.
     seen: Vec<Vec<u8>>,
-    /// Number of bytes from the unauthenticated peer, and to it.
+    /// Number of bytes from the unauthenticated peer, and number of bytes to it.
     stranger: [usize; 2],
     /// Maximum number of bytes to the unauthenticated peer for each byte from it.
     amplification: usize,
@@ -104,8 +105,8 @@ struct Duel<'a, E: Ends> {
 }
 
 impl<'a> Duel<'a, Resumed> {
-    /// Runs a handshake without faults. Then the client resumes its session; the bits of `how` select a close before
-    /// that, changes of the handle, and a server that lost its keys and sessions.
+    /// Runs a handshake without faults. Then the client resumes its session. The bits of `how` select a close before
+    /// the resumption, changes of the handle, and a server that lost its keys and sessions.
     fn come_again(&mut self, how: u8) {
         for node in [&mut self.target, &mut self.honest] {
             node.endpoint.roles.sessions.by_id.set(how & 2 != 0);
@@ -318,7 +319,7 @@ impl<'a, E: Ends> Duel<'a, E> {
         }
     }
 
-    /// Lets both ends send datagrams that are due, and delivers all of them to the honest end.
+    /// Lets both ends send the datagrams that are due, and delivers to the honest end all datagrams for it.
     fn settle(&mut self) {
         for _ in 0..100 {
             for (to, datagram) in self.target.poll(self.now) {

@@ -1,4 +1,4 @@
-//! The messages of EDHOC, and the plaintexts in them, which a peer chooses before it is authenticated.
+//! Targets for the messages of EDHOC, and for the plaintexts in them, which a peer chooses before it is authenticated.
 
 use tegmen::crypto::hash::{digest, hmac};
 use tegmen::crypto::{Crypto, MAX_SHARE, NamedGroup, NotAuthentic, RustCrypto, SCALAR_LEN, Unsupported};
@@ -8,9 +8,9 @@ use tegmen_edhoc::{
     ConnectionId, Credential, Identity, Initiator, MAX_CREDENTIAL, PeerError, Responder, Transfer, combined,
 };
 
-/// The first byte chooses the reader, and the rest is its input: message_1, the plaintext of message_2 or of message_3
-/// under keys that the sender has, or a message as it is. The sender has no private key of a known credential, so no
-/// session ends with success.
+/// Reads a byte that selects the reader, and then the input of the reader: message_1, the plaintext of message_2 or of
+/// message_3 under keys that the sender has, or a message without changes. The sender has no private key of a known
+/// credential, so no session ends with success.
 pub fn edhoc(data: &[u8]) {
     let Some((&form, bytes)) = data.split_first() else { return };
     let mut crypto = Gullible(RustCrypto::new([5; 32]));
@@ -70,7 +70,7 @@ fn identity(crypto: &mut Gullible, kid: u8) -> Identity {
     Identity::new(Secret::new(private), Credential::parse(bytes).expect("our own"), Transfer::ByReference)
 }
 
-/// A byte string of CBOR.
+/// Encodes a byte string in CBOR.
 fn string(content: &[u8]) -> Vec<u8> {
     let head = match content.len() {
         len @ 0..24 => vec![0x40 | len as u8],
@@ -80,7 +80,7 @@ fn string(content: &[u8]) -> Vec<u8> {
     [&head, content].concat()
 }
 
-/// message_2 with this plaintext (RFC 9528, sections 4 and 5.3.2), of a sender that has an ephemeral key alone.
+/// Makes message_2 with this plaintext (RFC 9528, sections 4 and 5.3.2). Its sender has only an ephemeral key.
 fn sealed_2(crypto: &mut Gullible, message_1: &[u8], plaintext: &[u8]) -> Vec<u8> {
     let (mut private, mut share) = ([0; 32], [0; MAX_SHARE]);
     crypto.key_pair(NamedGroup::SECP256R1, &mut private, &mut share).expect("P-256");
@@ -108,7 +108,7 @@ fn sealed_2(crypto: &mut Gullible, message_1: &[u8], plaintext: &[u8]) -> Vec<u8
     string(&[g_y, &ciphertext].concat())
 }
 
-/// A provider that opens without a cipher, and accepts any tag.
+/// A cryptographic provider that returns a ciphertext unchanged when it opens it, and accepts any tag.
 struct Gullible(RustCrypto);
 
 impl Crypto for Gullible {

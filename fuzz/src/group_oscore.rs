@@ -16,7 +16,7 @@ use tegmen_host::provider::HostCrypto;
 const MEMBERS: usize = 3;
 const MANAGER: usize = MEMBERS;
 const SHARED: usize = MEMBERS + 1;
-/// The bit of a command that makes its request one of the Deterministic Client.
+/// The bit of a command that selects a request of the Deterministic Client.
 const DETERMINISTIC: u8 = 8;
 const PARAMETERS: GroupParameters<'static> = GroupParameters {
     master_secret: &[7; 16],
@@ -44,12 +44,12 @@ fn credential(number: usize) -> Vec<u8> {
 struct Member {
     context: Context,
     others: Vec<Recipient<Vec<u8>>>,
-    /// Requests of this member that wait.
+    /// The requests of this member that wait for responses.
     pending: Vec<GroupPending<[Replies; MEMBERS]>>,
 }
 
 impl Member {
-    /// A member that knows the windows of the others, or has lost them.
+    /// Makes a member that knows the replay windows of the others, or has lost them.
     fn new(crypto: &mut HostCrypto, number: usize, kept: u64, window: Option<ReplayWindow>) -> Self {
         let ourselves = Ourselves {
             id: id(number),
@@ -92,8 +92,8 @@ fn frame<'s>(storage: &'s mut [u8], code: Code, input: &mut Input<'_>, number: u
     Some(frame)
 }
 
-/// Reads the bytes as a script: requests in both modes with any options, responses, restarts that lose the windows, replays, damage,
-/// forgeries. No request is delivered twice to a member, and none that was not sent.
+/// Reads the bytes as a script: requests in both modes with any options, responses, restarts that lose the replay
+/// windows, replays, damage, forgeries. A member must deliver only requests that were sent, and no request twice.
 pub fn script(data: &[u8]) {
     let _ = key_of_ccs(data);
     let _ = OscoreOption::parse_in_group(data);
@@ -174,7 +174,7 @@ pub fn script(data: &[u8]) {
     }
 }
 
-/// Takes a datagram as the response to some request of the member. None is taken twice.
+/// Opens a datagram as the response to one of the requests of the member. No response must be accepted twice.
 fn learn(member: &mut Member, crypto: &mut HostCrypto, input: &mut Input<'_>, datagram: &[u8]) {
     let Member { context, others, pending } = member;
     let index = usize::from(input.byte()) % pending.len().max(1);
@@ -188,7 +188,7 @@ fn learn(member: &mut Member, crypto: &mut HostCrypto, input: &mut Input<'_>, da
     }
 }
 
-/// Takes a datagram as a request, and returns the response.
+/// Opens a datagram as a request. Returns the response.
 fn hear(
     members: &mut [Member],
     which: usize,
@@ -225,8 +225,8 @@ fn hear(
     Some(frame.bytes().to_vec())
 }
 
-/// Takes a datagram as a request of the Deterministic Client, and returns the response. Such a request is delivered
-/// each time that it arrives.
+/// Opens a datagram as a request of the Deterministic Client. Returns the response. Such a request is delivered each
+/// time that it arrives.
 fn hear_shared(
     member: &mut Member,
     shared: &DeterministicClient,

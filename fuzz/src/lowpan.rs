@@ -1,4 +1,4 @@
-//! Frames from any sender at a node of a 6LoWPAN network.
+//! Frames from any sender, which arrive at a node of a 6LoWPAN network.
 
 use tegmen::time::Instant;
 use tegmen_lowpan::frame::{Frame, LinkAddress, checksum, write};
@@ -9,8 +9,8 @@ use tegmen_lowpan::{Arrived, Interface, Network};
 const OWN: [[u8; 16]; 1] = [[0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, 1]];
 const CONTEXTS: [Context; 1] = [Context { id: 0, prefix: OWN[0], len: 64 }];
 
-/// Reads frames, each after a step of the clock and its length, and corrects their checksums. A frame or packet that
-/// the node accepts must be the same after it is written and read again.
+/// Reads a sequence of frames. A step of the clock and the length precede each frame. Corrects the checksums of the
+/// frames. A frame or packet that the node accepts must be the same after it is written and read again.
 pub fn frames(data: &[u8]) {
     let routes = [Route::default(LinkAddress::Short(2))];
     let link = LinkAddress::Short(1);
@@ -37,7 +37,7 @@ pub fn frames(data: &[u8]) {
     }
 }
 
-/// The headers of a packet, compressed for any hop, are those of the packet when they are written out.
+/// Checks that compressed headers of a packet are the headers of the packet after decompression, for any hop.
 fn same_again(packet: &[u8], hop: &Hop) {
     for hop in [*hop, Hop::default()] {
         let Ok(compressed) = Compressed::of(packet, &hop, &CONTEXTS) else { continue };

@@ -1,4 +1,5 @@
-//! Packets of Named Data Networking: parsers, compressed packets, and a forwarder that anyone sends to.
+//! Packets of Named Data Networking: parsers, compressed packets, and a forwarder that receives packets from any
+//! sender.
 
 use tegmen::buf::Frame;
 use tegmen::crypto::RustCrypto;
@@ -15,7 +16,7 @@ use tegmen_ndn::signature::DigestSha256;
 use tegmen_ndn::tables::{FaceId, NextHop};
 use tegmen_ndn::{Data, Interest, MAX_HEAD, Name, ReceivedData, ReceivedInterest, write_uri};
 
-/// Bytes as each kind of packet. A packet that is read can be written, and is read again as the same.
+/// Parses the bytes as each kind of packet. A packet that was read must be the same after it is written and read again.
 pub fn packets(data: &[u8]) {
     let _ = acks(data).count();
     if let Ok(packet) = LpPacket::parse(data) {
@@ -42,7 +43,7 @@ pub fn packets(data: &[u8]) {
     }
 }
 
-/// A packet as a certificate, which verifies itself only at the times that it names.
+/// Parses a packet as a certificate. The certificate must not verify after the end of its validity.
 fn certificate(received: ReceivedData<'_>) {
     let Ok(certificate) = Certificate::of(received) else { return };
     let validity = certificate.validity;
@@ -53,7 +54,8 @@ fn certificate(received: ReceivedData<'_>) {
     assert!(certificate.verify(&mut crypto, &received, validity.not_after.saturating_add(1)).is_err());
 }
 
-/// Bytes as a packet to compress, as frames, and as a compressed packet. A Data packet that is compressed is restored to the last byte.
+/// Reads the bytes as a packet to compress, as frames, and as a compressed packet. A compressed Data packet must be
+/// restored to the last byte.
 pub fn compressed(data: &[u8]) {
     let contexts = [Context { id: 1, prefix: Name::of_checked(&SEED) }];
     let hop = HopId::new(9).map(|id| (id, Name::of_checked(&SEED)));
@@ -86,7 +88,7 @@ fn restored(payload: &[u8], contexts: &[Context<'_>]) -> Option<Vec<u8>> {
     Some(frame.bytes().to_vec())
 }
 
-/// The text of a name is read as the same name.
+/// Checks that the text of a name is read as the same name.
 fn names(name: &Name<'_>) {
     let text = name.to_string();
     let mut bytes = vec![0; name.as_bytes().len()];
@@ -97,7 +99,7 @@ fn names(name: &Name<'_>) {
     assert!(name.prefix(1).is_prefix_of(name));
 }
 
-/// An Interest without a signature is written and read as the same.
+/// Checks that an Interest without a signature is the same after it is written and read.
 fn interest(received: &ReceivedInterest<'_>) {
     let _ = received.has_valid_digest::<RustCrypto>();
     if received.signed.is_some() || received.interest.parameters.is_some() {
@@ -110,7 +112,7 @@ fn interest(received: &ReceivedInterest<'_>) {
     assert_eq!(again.interest, received.interest);
 }
 
-/// Counts and parses the packets that a forwarder sends.
+/// The faces of a forwarder, which count and parse the packets that it sends.
 struct Sink(usize);
 
 impl Faces<()> for Sink {
@@ -131,8 +133,8 @@ impl Faces<()> for Sink {
     }
 }
 
-/// Reads packets, each after a step of the clock, its face and its length. A packet causes at most as many packets as
-/// there are faces.
+/// Reads a sequence of packets. A step of the clock, the face and the length precede each packet. A packet causes at
+/// most one packet for each face.
 pub fn forwarder(data: &[u8]) {
     let hops: Vec<NextHop> = (0..4).map(|face| NextHop { face: FaceId(face), cost: face }).collect();
     let house = [8, 1, b'h'];
@@ -172,7 +174,7 @@ pub fn forwarder(data: &[u8]) {
 
 const SEED: [u8; 6] = [8, 1, b'h', 8, 1, b't'];
 
-/// An Interest that the forwarder passes on.
+/// Returns an Interest that the forwarder passes on.
 pub fn interest_seed() -> Vec<u8> {
     let interest = Interest { name: Name::of_checked(&SEED), nonce: Some([1; 4]), ..Interest::default() };
     let mut storage = [0; 100];
@@ -181,7 +183,7 @@ pub fn interest_seed() -> Vec<u8> {
     frame.bytes().to_vec()
 }
 
-/// The Data packet that answers it.
+/// Returns the Data packet that answers the Interest of [`interest_seed`].
 pub fn data_seed() -> Vec<u8> {
     let data = Data { name: Name::of_checked(&SEED), freshness: Some(9), content: Some(b"21"), ..Data::default() };
     let mut storage = [0; 200];

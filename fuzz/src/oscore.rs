@@ -30,13 +30,13 @@ pub fn option(data: &[u8]) {
     }
 }
 
-/// One end.
+/// One end of the context.
 struct End {
     context: Context,
     sender_id: &'static [u8],
-    /// The end of the lease that is durable.
+    /// The end of the lease that is stored durably.
     kept: u64,
-    /// Requests of ours that wait.
+    /// The requests of this end that wait for responses.
     pending: Vec<Pending>,
 }
 
@@ -56,8 +56,8 @@ fn parameters(which: usize) -> Parameters<'static> {
     }
 }
 
-/// Reads the bytes as a script: requests with any options, answers, restarts that lose the window, replays, damage. No
-/// request is delivered twice, and none that was not sent.
+/// Reads the bytes as a script: requests with any options, answers, restarts that lose the replay window, replays,
+/// damage. An end must deliver only requests that were sent, and no request twice.
 pub fn script(data: &[u8]) {
     option(data);
     let mut input = Input::new(data);
@@ -134,7 +134,7 @@ fn lease_one(end: &mut End) {
     }
 }
 
-/// A request with options of the fuzzer's; its payload begins with `number`.
+/// Protects a request with options that the fuzzer chooses. Its payload begins with `number`.
 fn ask(end: &mut End, crypto: &mut Compact, input: &mut Input<'_>, number: u32) -> Option<Vec<u8>> {
     lease_one(end);
     let mut storage = [0; 900];
@@ -155,7 +155,7 @@ fn ask(end: &mut End, crypto: &mut Compact, input: &mut Input<'_>, number: u32) 
     Some(frame.bytes().to_vec())
 }
 
-/// Takes a request at `end`. Returns the answer.
+/// Opens a request at `end`. Returns the answer.
 fn hear(
     end: &mut End,
     crypto: &mut Compact,

@@ -1,4 +1,4 @@
-//! Parsers that need no state.
+//! Targets for parsers without state.
 
 use tegmen::address::Path;
 use tegmen::crypto::{Crypto as _, DIGEST_LEN, RustCrypto, hmac};
@@ -9,7 +9,8 @@ use tegmen::secret::Secret;
 use tegmen_lowpan::ip::{Datagram, headers};
 use tegmen_lowpan::slip::{Control, Decoder, encode};
 
-/// Reads a datagram. Its records must be consecutive pieces of it, and fragments must be within their messages.
+/// Reads a datagram. Its records must be consecutive parts of the datagram, and fragments must be within their
+/// messages.
 pub fn records(data: &[u8]) {
     let mut datagram = data.to_vec();
     let mut records = Records::new(&mut datagram);
@@ -32,9 +33,10 @@ pub fn records(data: &[u8]) {
     assert_eq!(at, data.len());
 }
 
-/// Opens a plaintext of a record with CBC, after a byte of choices. The lowest bit puts a valid MAC at the place that
-/// the padding of the plaintext gives; the next makes it one of SHA-1; the third makes the plaintext one that RSA
-/// decrypted. The core must accept the same plaintexts as a simple implementation that does not run in constant time.
+/// Opens the plaintext of a CBC record. A byte of choices precedes it. The lowest bit puts a valid MAC at the place
+/// that the padding of the plaintext selects. The second bit selects SHA-1 for this MAC. The third bit makes the
+/// plaintext a result of RSA decryption. The core must accept the same plaintexts as a simple implementation that does
+/// not run in constant time.
 pub fn cbc(data: &[u8]) {
     let Some((&choice, text)) = data.split_first() else { return };
     match choice & 6 {
@@ -93,7 +95,8 @@ fn premaster(block: &[u8]) {
     assert_eq!(premaster_secret(block, block.len() + 1, version, &random).expose(), random.expose());
 }
 
-/// Of the client the key of the code, of the server; the client's key, the server's.
+/// The parts of the key block, in this order: MAC key of the client, MAC key of the server, key of the client, key of
+/// the server.
 const KEY_BLOCK: [u8; 96] = {
     let mut block = [0; 96];
     let mut i = 0;
@@ -104,7 +107,7 @@ const KEY_BLOCK: [u8; 96] = {
     block
 };
 
-/// A type of handshake message, and a body for it.
+/// Reads the type of a handshake message, and a body for it.
 pub fn hello(data: &[u8]) {
     if let Some((&kind, body)) = data.split_first() {
         bodies(kind, body);
@@ -118,7 +121,8 @@ fn bodies(kind: u8, body: &[u8]) {
     }
 }
 
-/// Bytes of a serial line: frames, and the packets in them, which are the same when written again.
+/// Reads the bytes of a serial line: frames, and the packets in them. Frames and packets must be the same after they
+/// are written again.
 pub fn slip_ip(data: &[u8]) {
     let mut storage = [0; 300];
     let mut decoder = Decoder::new(&mut storage);
@@ -143,8 +147,8 @@ fn packet(bytes: &mut [u8]) {
     assert_eq!(Datagram::parse(&mut [&headers[..], datagram.payload].concat()), Ok(datagram));
 }
 
-/// Formats that hosts read: representations to show, URIs, packs and problems. A value that was read must be the same
-/// after it is written and read again.
+/// Reads formats that hosts use: representations to show, URIs, packs and problems. A value that was read must be the
+/// same after it is written and read again.
 pub fn formats(data: &[u8]) {
     let Some((&format, bytes)) = data.split_first() else { return };
     for number in [u32::from(format), 40, 50, 60, 110, 112, 257] {

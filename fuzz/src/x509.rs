@@ -1,4 +1,5 @@
-//! Formats of public keys that hosts read: lists of certificates, certificates, requests, keys, revocation lists.
+//! Targets for public-key formats that hosts read: lists of certificates, certificates, requests, keys, revocation
+//! lists.
 
 use std::sync::LazyLock;
 use std::time::{Duration, UNIX_EPOCH};
@@ -6,11 +7,12 @@ use tegmen_host::x509::{
     CertificateInfo, PeerVerifier as _, PublicKey, Purpose, RawKeys, Request, Settings, Trust, Verifier,
 };
 
-/// A CA, and a device with a certificate of it. Both are made for this target and valid for a hundred years.
+/// The certificate of a CA. The device has a certificate of this CA. Both are made for this target and valid for a
+/// hundred years.
 pub const CA: &[u8] = include_bytes!("../x509/ca.der");
-/// See [`CA`].
+/// The certificate of the device, which [`CA`] issued.
 pub const DEVICE: &[u8] = include_bytes!("../x509/device.der");
-/// See [`CA`].
+/// The revocation list of [`CA`].
 pub const CRL: &[u8] = include_bytes!("../x509/crl.der");
 /// A request for a certificate.
 pub const REQUEST: &[u8] = include_bytes!("../x509/request.der");
@@ -21,8 +23,8 @@ static VERIFIER: LazyLock<Verifier> = LazyLock::new(|| {
     Verifier::new(trust, Settings::default())
 });
 
-/// The first byte selects the format as which the rest is read. The only certificate that is accepted is that of the
-/// device.
+/// Reads a byte that selects the format, and then the input in this format. The only certificate that is accepted is
+/// that of the device.
 pub fn x509(data: &[u8]) {
     let Some((&form, bytes)) = data.split_first() else { return };
     let now = UNIX_EPOCH + Duration::from_secs(1_800_000_000);

@@ -1,4 +1,4 @@
-//! The certificates that motes read.
+//! Targets for certificates that motes read.
 
 use crate::x509::CA;
 use tegmen::address::{Address, Path};
@@ -10,9 +10,10 @@ use tegmen::identity::{PeerId, Principal};
 use tegmen::time::Instant;
 use tegmen_x509::{Anchor, KeyPurpose, MAX_CERTIFICATES, Name, PublicKey, Rules, UnixTime};
 
-/// The first byte chooses the question, and the rest is a list of certificates, which is read whole and as it arrives. A list without
-/// a valid signature is refused. Where each signature counts as valid, so that readers reach the end of a path, no more of them are
-/// examined than a path has at most, and the key in the result is one of the list.
+/// Reads a byte that selects the rules, and then a list of certificates. The list is read as a whole, and also in the
+/// parts in which it arrives. A list without a valid signature is refused. A second provider accepts each signature, so
+/// that readers reach the end of a path. They must then verify at most as many signatures as a path can have, and the
+/// key in the result must be a key of the list.
 pub fn x509_motes(data: &[u8]) {
     let Some((&form, list)) = data.split_first() else { return };
     // The subject and the key of the CA, in place in its certificate.
@@ -48,7 +49,7 @@ pub fn x509_motes(data: &[u8]) {
 struct Client {
     endpoint: Endpoint<PeerArray<(), 1, 1, 400, 432>, PublicKeys<ClientOnly, InParts>>,
     environment: Environment<RustCrypto>,
-    /// The list of certificates that it was asked about.
+    /// The part of the list of certificates that the endpoint has passed on for verification.
     lent: Vec<u8>,
     is_complete: bool,
     is_over: bool,
@@ -83,7 +84,7 @@ impl Client {
         client
     }
 
-    /// Takes the content of a record.
+    /// Processes the content of a record.
     fn receive(&mut self, content: &[u8]) {
         let [high, low] = (content.len() as u16).to_be_bytes();
         let mut datagram = [&[22, 254, 253, 0, 0, 0, 0, 0, 0, 0, 9, high, low][..], content].concat();
@@ -113,8 +114,8 @@ impl Client {
         self.endpoint.resume(&mut self.environment.at(NOW), id, answer)
     }
 
-    /// Sends a list in fragments of this size: first with each two swapped if `is_swapped` is true, and then again in
-    /// order.
+    /// Sends a list in fragments of this size. If `is_swapped` is true, the first round sends each pair of fragments in
+    /// reverse order. The next rounds send all fragments in order.
     fn take_list(mut self, list: &[u8], size: usize, is_swapped: bool) {
         let body = listed(list);
         let mut pieces: Vec<_> = body.chunks(size).enumerate().collect();
@@ -136,7 +137,7 @@ impl Client {
         assert_eq!(self.is_complete, list == self.lent && !list.is_empty());
     }
 
-    /// Sends any fragments, each after its length.
+    /// Sends fragments with any content. A length precedes each fragment.
     fn take_pieces(mut self, mut pieces: &[u8]) {
         while let Some((&len, rest)) = pieces.split_first() {
             let (piece, rest) = rest.split_at(rest.len().min(len.into()));
@@ -149,13 +150,13 @@ impl Client {
     }
 }
 
-/// A handshake message, or a piece of one.
+/// Makes a handshake message, or a fragment of a handshake message.
 fn fragment(kind: u8, len: usize, seq: u8, offset: usize, piece: &[u8]) -> Vec<u8> {
     let u24 = |n: usize| [(n >> 16) as u8, (n >> 8) as u8, n as u8];
     [&[kind][..], &u24(len), &[0, seq], &u24(offset), &u24(piece.len()), piece].concat()
 }
 
-/// Bytes after their length in three bytes.
+/// Returns the bytes, preceded by their length in three bytes.
 fn listed(bytes: &[u8]) -> Vec<u8> {
     [&(bytes.len() as u32).to_be_bytes()[1..], bytes].concat()
 }
@@ -164,7 +165,7 @@ const NOW: Instant = Instant::from_micros(0);
 const PATH: Path =
     Path { local: Address { ip: [1; 16], port: 1, scope: 0 }, remote: Address { ip: [2; 16], port: 2, scope: 0 } };
 
-/// Accepts all signatures, or none.
+/// A cryptographic provider that accepts all signatures, or none.
 struct Believer {
     crypto: Compact,
     believes: bool,

@@ -1,4 +1,4 @@
-//! The key tree of a controller, its members and those that it evicted, and a script of the events between them.
+//! The key tree of a controller, current and evicted members, and a script of the events between them.
 
 use crate::Input;
 use std::collections::BTreeMap;
@@ -7,17 +7,17 @@ use tegmen_control::group::{Change, KeyTree, RekeyMessage};
 use tegmen_trust::provider::HostCrypto;
 use tegmen_trust::x509::signer::{Signer, SoftwareKey};
 
-/// Levels below the root.
+/// Number of levels below the root of the key tree.
 const LEVELS: u8 = 2;
-/// Changes and deliveries of one script. Signatures are slow.
+/// Maximum number of changes and deliveries in one script. The number is small because signatures are slow.
 const STEPS: usize = 64;
 
-/// A member, or one that was evicted.
+/// A current or an evicted member.
 struct Member {
     keys: KeyPath<{ LEVELS as usize + 1 }>,
     leaf: u32,
     checks_signatures: bool,
-    /// The last epoch in which it was a member, if it was evicted.
+    /// For an evicted member, the last epoch in which it was a member.
     until: Option<u16>,
 }
 
@@ -31,9 +31,9 @@ struct Script {
     masters: BTreeMap<u16, [u8; 48]>,
 }
 
-/// Reads the bytes as a script: joins, evictions, new epochs, and rekey messages that are delivered late, again,
-/// damaged or made by an outsider. No member accepts a message that the controller did not send, an epoch never
-/// decreases, and no member gets beyond the epoch of its eviction. The keys follow from `seed`.
+/// Reads the bytes as a script: joins, evictions, new epochs, and rekey messages. Messages are delivered late,
+/// delivered again, damaged or made by an outsider. No member accepts a message that the controller did not send, an
+/// epoch never decreases, and no member gets beyond the epoch of its eviction. The keys follow from `seed`.
 pub(super) fn script(seed: [u8; 32], mut input: Input<'_>) {
     let mut crypto = HostCrypto::new(seed, 0);
     let members = u32::from(input.byte() % 5);
@@ -61,7 +61,7 @@ impl Script {
         self.members.push(Member { keys, leaf, checks_signatures, until: None });
     }
 
-    /// Makes a change, and keeps its messages.
+    /// Applies a change to the tree, and stores its rekey messages.
     fn make(&mut self, change: Change, is_signed: bool) {
         self.tree.apply(change);
         let signer = is_signed.then_some(&self.signer as &dyn Signer);
@@ -69,7 +69,7 @@ impl Script {
         self.record();
     }
 
-    /// Keeps the secret of the epoch.
+    /// Stores the master secret of the current epoch.
     fn record(&mut self) {
         self.masters.insert(self.tree.epoch(), *self.tree.master_secret::<HostCrypto>().expose());
     }
@@ -135,7 +135,7 @@ impl Script {
         assert_eq!(self.masters[&epoch], *member.keys.master_secret::<HostCrypto>().expose());
     }
 
-    /// All members catch up with the controller.
+    /// Lets all members catch up with the controller.
     fn finish(mut self) {
         for member in self.members.iter_mut().filter(|member| member.until.is_none()) {
             let admitted = self.tree.admit::<HostCrypto>(member.leaf).expect("it is a member");

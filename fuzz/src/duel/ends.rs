@@ -1,4 +1,4 @@
-//! Two kinds of ends: without an earlier session, and with one.
+//! The two kinds of ends: with an earlier session, and without one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -19,17 +19,18 @@ pub(super) trait Ends {
 
     fn table() -> Self::Table;
     fn role(crypto: &mut impl Crypto, config: &Config) -> Self::Role;
-    /// The data with which the client can resume the session that was just established, if any.
+    /// Returns the data with which the client can resume the session that was just established, if there is any.
     fn keep(_: &mut Endpoint<Self::Table, Self::Role>, _: PeerId) -> Option<Kept> {
         None
     }
-    /// Maximum number of bytes to an unauthenticated peer for each byte from it.
+    /// Maximum number of bytes to an unauthenticated peer for each byte from this peer.
     const AMPLIFICATION: usize = 1;
-    /// True if an unauthenticated peer can also get datagrams that do not answer one of its own.
+    /// True if an unauthenticated peer can also get datagrams that do not answer one of its datagrams.
     const LATER: bool = false;
 }
 
-/// A client's data of a session: the state, true for a ticket or false for a session id, and the ticket or id.
+/// The data with which a client resumes a session: the state, true for a ticket or false for a session id, and the
+/// ticket or session id.
 pub(super) type Kept = (SessionState, bool, Vec<u8>);
 
 /// Ends without an earlier session.
@@ -77,7 +78,7 @@ impl Ends for Resumed {
     }
 }
 
-/// Ticket keys and stored sessions of a server.
+/// The ticket keys and stored sessions of a server.
 pub(super) struct Memory {
     pub(super) keys: RefCell<TicketKeys>,
     pub(super) ids: RefCell<HashMap<Vec<u8>, SessionState>>,

@@ -1,4 +1,4 @@
-//! An end: its endpoint, the messages that it sent and received, and a provider that sees every nonce.
+//! An end: its endpoint, the messages that it sent and received, and a cryptographic provider that records every nonce.
 
 use super::ends::{Ends, Kept};
 use std::collections::HashSet;
@@ -131,7 +131,7 @@ impl<E: Ends> Node<E> {
     }
 }
 
-/// A provider that panics if a nonce is used twice with one key.
+/// A cryptographic provider that panics if a nonce is used twice with one key.
 pub(super) struct Recorder {
     pub(super) inner: RustCrypto,
     pub(super) spent: HashSet<(Vec<u8>, Vec<u8>)>,
