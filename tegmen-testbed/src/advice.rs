@@ -1,4 +1,4 @@
-//! Advice: the protection that a deployment can afford, from the figures of its runs.
+//! Advice on the protection that a deployment can afford. It follows from the figures of the deployment's runs.
 
 use crate::runs::Summary;
 use serde::Serialize;
@@ -9,12 +9,12 @@ use std::fmt::Write as _;
 pub struct Advice {
     /// The figures.
     pub table: Vec<Summary>,
-    /// The recommendation, one sentence for each item.
+    /// The recommendation, with one entry for each case of the deployment.
     pub recommendation: Vec<String>,
 }
 
 impl Advice {
-    /// Draws the conclusions.
+    /// Makes the recommendation from the figures.
     pub fn of(table: Vec<Summary>) -> Self {
         let mut recommendation = Vec::new();
         let mut cases: Vec<_> = table.iter().map(|summary| &summary.case).collect();
@@ -27,7 +27,7 @@ impl Advice {
         Self { table, recommendation }
     }
 
-    /// For people.
+    /// Returns the figures and the recommendation as text for people.
     pub fn text(&self) -> String {
         let mut text = crate::runs::table(&self.table);
         text.push('\n');
@@ -39,7 +39,7 @@ impl Advice {
     }
 }
 
-/// One sentence or two about the protections of one case.
+/// Returns one or two sentences about the protections of one case.
 fn conclude(rows: &[&Summary]) -> String {
     let Some(cheapest) = rows.iter().min_by(|a, b| a.energy_uj.mean.total_cmp(&b.energy_uj.mean)) else {
         return "nothing was run".into();

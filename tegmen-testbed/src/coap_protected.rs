@@ -1,18 +1,18 @@
-//! CoAP with a protected payload: the baseline "CoAP (Protected)" of the comparison of content object security. For
-//! any other purpose use [OSCORE](tegmen::oscore).
+//! CoAP with a protected payload, which is the baseline "CoAP (Protected)" in the comparison of content object
+//! security. For any other purpose use [OSCORE](tegmen::oscore).
 //!
-//! A producer encrypts the payload of its responses under AES-128-CCM. Before the payload it writes the identifier of
-//! the key (2 bytes) and the variable part of the nonce (2 bytes); after it the tag (8 bytes). This adds 12 bytes.
-//! The rest of the nonce follows from the resource's URI, which both ends know.
+//! A producer encrypts the payload of its responses with AES-128-CCM. The key identifier (2 bytes) and the variable
+//! part of the nonce (2 bytes) precede the encrypted payload, and the tag (8 bytes) follows. This adds 12 bytes. The
+//! rest of the nonce is derived from the resource's URI, which both ends know.
 //!
-//! **Limits**: requests have no protection, neither of their content nor of their origin. Anyone can change the
-//! options and the code of a response. Anyone can deliver an old response again, or responses in another order. A
-//! response is not bound to its request, so it can be given to another request for the same resource. A reader knows
-//! only that an owner of the key once wrote the payload for this URI.
+//! **Limits**: requests have no protection: neither their content nor their origin is protected. Anyone can change the
+//! options and the code of a response. Anyone can deliver an old response again, or deliver responses in another order.
+//! A response is not bound to its request, so an attacker can use it as the response to another request for the same
+//! resource. A reader knows only that an owner of the key once wrote the payload for this URI.
 //!
-//! A key belongs to one producer, which chooses its URIs itself: two whose hashes begin with the same 56 bits would share
-//! nonces. A resource has 2^16 messages under a key; their numbers are leased: the end is kept
-//! before the first is used, so that no power cut repeats one.
+//! A key belongs to one producer, which chooses its URIs itself, because two URIs whose hashes begin with the same 56
+//! bits would share nonces. A resource has 2^16 messages under a key. Their numbers are leased: the end of the lease is
+//! stored before its first number is used, so that no power cut repeats a number.
 
 use std::fmt;
 use std::ops::Range;
@@ -20,27 +20,27 @@ use tegmen::buf::{Full, Reader, Writer};
 use tegmen::crypto::{Crypto, DIGEST_LEN, KEY_LEN, NotAuthentic, digest};
 use tegmen::secret::Secret;
 
-/// Bytes that protecting adds to a payload.
+/// Number of bytes that the protection adds to a payload.
 pub const OVERHEAD: usize = KEY_ID_LEN + NUMBER_LEN + TAG_LEN;
-/// Bytes of the identifier of the key.
+/// Length of the key identifier, in bytes.
 pub const KEY_ID_LEN: usize = 2;
-/// Bytes of the nonce that are sent with the payload.
+/// Length of the part of the nonce that is sent with the payload, in bytes.
 pub const NUMBER_LEN: usize = 2;
-/// Bytes of the tag.
+/// Length of the tag, in bytes.
 pub const TAG_LEN: usize = 8;
-/// Messages of a resource under one key.
+/// Maximum number of messages of a resource under one key.
 pub const MAX_MESSAGES: u64 = 1 << 16;
 
 /// The reason why a payload cannot be protected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PayloadError {
-    /// The lease of numbers is used up: keep a new end, and [extend](Resource::extend) the lease.
+    /// The lease has no more numbers. Store a new end, and [extend](Resource::extend) the lease.
     LeaseSpent,
-    /// All 2^16 messages are used up: a new key is due.
+    /// All 2^16 messages of the key are used. The resource needs a new key.
     Exhausted,
-    /// The message does not fit.
+    /// The protected message does not fit into the buffer.
     Full,
-    /// The provider does not have the algorithm.
+    /// The cryptographic provider does not support the algorithm.
     Unsupported,
 }
 
@@ -63,18 +63,19 @@ impl From<Full> for PayloadError {
     }
 }
 
-/// A resource whose content is protected, at its producer or at a reader.
+/// The state of a resource whose content is protected, at its producer or at a reader.
 pub struct Resource {
     key: Secret<KEY_LEN>,
-    /// The part of the nonce that stays: which key, and the beginning of the hash of the URI.
+    /// The part of the nonce that is the same for all messages: the key identifier, and the beginning of the hash of
+    /// the URI.
     fixed: [u8; NONCE_LEN - NUMBER_LEN],
-    /// The numbers that may be used.
+    /// The message numbers that the producer may use.
     lease: Range<u64>,
 }
 
 impl Resource {
-    /// The content at `uri` under the key with this number. `kept` is the end of the lease that a producer kept last, 0
-    /// for a fresh key; a reader needs none.
+    /// Makes the state of the resource at `uri` under the key with the number `key_id`. `kept` is the end of the lease
+    /// that the producer stored last, or 0 for a new key. A reader needs no lease.
     pub fn new<C: Crypto>(key: Secret<KEY_LEN>, key_id: u16, uri: &[u8], kept: u64) -> Self {
         let digest = digest::<C, DIGEST_LEN>(&[uri]);
         let mut fixed = [0; NONCE_LEN - NUMBER_LEN];
@@ -85,20 +86,20 @@ impl Resource {
         Self { key, fixed, lease: kept..kept }
     }
 
-    /// Returns how many numbers remain in the lease.
+    /// Returns the number of message numbers that remain in the lease.
     pub const fn left(&self) -> u64 {
         self.lease.end.saturating_sub(self.lease.start)
     }
 
-    /// Allows all numbers before `kept`, the end that was just made durable.
+    /// Allows all message numbers below `kept`, which is the end of the lease that was just stored durably.
     pub fn extend(&mut self, kept: u64) {
         self.lease.end = self.lease.end.max(kept);
     }
 
-    /// Protects `payload` into `out`.
+    /// Protects `payload`, and writes the result into `out`.
     ///
     /// # Errors
-    /// [`PayloadError`]; after [`PayloadError::LeaseSpent`] and [`PayloadError::Exhausted`] no number was used.
+    /// [`PayloadError`]. After [`PayloadError::LeaseSpent`] and [`PayloadError::Exhausted`] no number was used.
     pub fn seal<'o, C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -125,10 +126,11 @@ impl Resource {
         out.get(..payload.len().saturating_add(OVERHEAD)).ok_or(PayloadError::Full)
     }
 
-    /// Decrypts a payload in place. A second call with the same payload gives the same result: see the limits.
+    /// Decrypts a payload in place. A second call with the same payload gives the same result: see the limits of the
+    /// [module](self).
     ///
     /// # Errors
-    /// [`NotAuthentic`], and then nothing in `payload` may be used.
+    /// [`NotAuthentic`]. The bytes of `payload` must not be used after that.
     pub fn open<'p, C: Crypto>(&self, crypto: &mut C, payload: &'p mut [u8]) -> Result<&'p [u8], NotAuthentic> {
         let (head, rest) = payload.split_first_chunk_mut::<HEAD_LEN>().ok_or(NotAuthentic)?;
         let mut reader = Reader::new(head);

@@ -1,9 +1,9 @@
 //! Co-simulation: the two motes of Blink on the simulated radio, which controls their time.
 //!
 //! A mote runs only in turns. In a turn it receives the time and a packet from the radio, and runs to completion. Its
-//! packets are sent when its processor would be done by the table of [`crate::cost`]. A mote is either the image for a
-//! Cortex-M3 under QEMU ([`emulated`]) or the same sources compiled for this machine ([`native`]). Both have the same
-//! seed and get the same turns, so both must send the same bytes.
+//! packets are sent at the time when its processor would be done, according to [`crate::cost`]. A mote is either the
+//! image for a Cortex-M3 in QEMU ([`emulated`]) or the same sources compiled for this machine ([`native`]). Both have
+//! the same seed and get the same turns, so both must send the same bytes.
 
 pub mod emulated;
 pub mod native;
@@ -26,29 +26,29 @@ use tegmen_lowpan::iphc::{Context, Hop};
 use tegmen_lowpan::slip::Start;
 use tegmen_lowpan::{Arrived, Interface};
 
-/// A mote that does something only when it is its turn.
+/// A mote that runs only in its turns.
 pub trait Mote {
-    /// Takes a turn at `now` with an IPv6 packet; an empty packet means that only time has passed. Returns the packets
-    /// that the mote sends.
+    /// Runs a turn at the time `now` with an IPv6 packet. An empty packet means that only time has passed. Returns the
+    /// packets that the mote sends.
     ///
     /// # Errors
-    /// [`Error`], if the mote does not come to an end.
+    /// [`Error`], if the mote does not end its turn.
     fn take_turn(&mut self, now: Instant, packet: &[u8]) -> Result<Vec<Vec<u8>>, Error>;
 }
 
 /// The parameters of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Setup {
-    /// Seeds the motes and the radio.
+    /// The seed of the motes and of the radio.
     pub seed: u64,
-    /// The share of frames that each of the two ways loses.
+    /// The share of frames that the link loses in each direction, from 0 to 1.
     pub loss: f64,
     /// The end of the run.
     pub end: Micros,
 }
 
 impl Setup {
-    /// Returns the start data of the motes from their bridge: first the server's, then the client's.
+    /// Returns the start data that a bridge would send to the motes: first to the server, then to the client.
     pub fn starts(&self) -> [Start; 2] {
         [SERVER, CLIENT].map(|node| Start {
             seed: Secret::new(Stream::new(self.seed, node, Purpose::Crypto).seed()),
@@ -61,7 +61,7 @@ impl Setup {
 /// The datagrams of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Conversation {
-    /// The datagrams, in the order in which they were handed to the radio.
+    /// The datagrams, in the order in which the motes sent them to the radio.
     pub said: Vec<Said>,
     /// The frames that were on the air.
     pub air: Vec<Captured>,
@@ -70,7 +70,7 @@ pub struct Conversation {
 /// A UDP datagram that a mote sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Said {
-    /// The time at which the datagram went to the radio.
+    /// The time at which the mote sent the datagram to the radio.
     pub at: Micros,
     /// The sender: [`CLIENT`] or [`SERVER`].
     pub by: NodeId,
@@ -79,7 +79,7 @@ pub struct Said {
 }
 
 impl Conversation {
-    /// The first thing in which this conversation is another than `expected`, in words; `None` if there is none.
+    /// Describes the first difference between this conversation and `expected`; `None` if they are equal.
     pub fn difference(&self, expected: &Self) -> Option<String> {
         let longer = self.said.len().max(expected.said.len());
         for number in 0..longer {
@@ -98,7 +98,7 @@ fn told(said: Option<&Said>) -> String {
     format!("{} at {at} us: {hex}", if *by == CLIENT { "client" } else { "server" })
 }
 
-/// Lets two motes, the server and the client, speak over the radio.
+/// Lets two motes, the server and the client, exchange packets over the radio.
 ///
 /// # Errors
 /// [`Error`], if one of the motes fails.
@@ -137,12 +137,12 @@ pub fn run(setup: &Setup, motes: [&mut dyn Mote; 2]) -> Result<Conversation, Err
     Ok(Conversation { said, air: network.take_capture() })
 }
 
-/// A mote's end of the link, and the time of its processor.
+/// A mote's end of the link, with the time until which its processor is busy.
 struct Station {
     node: NodeId,
     interface: Interface<4, 1280>,
     busy_until: Micros,
-    /// Packets that leave when the processor is done with them.
+    /// The packets that are sent when the processor is done.
     leaving: VecDeque<Vec<u8>>,
 }
 
@@ -151,7 +151,7 @@ impl Station {
         Self { node, interface: Interface::new(), busy_until: 0, leaving: VecDeque::new() }
     }
 
-    /// Takes a frame. Returns a packet if the frame completes one.
+    /// Processes a frame. Returns a packet if the frame completes it.
     fn receive(&mut self, now: Instant, from: LinkAddress, payload: &[u8]) -> Option<Vec<u8>> {
         let hop = Hop { source: from, destination: link_of(self.node) };
         let own = [ip_of(self.node)];
@@ -161,7 +161,7 @@ impl Station {
         }
     }
 
-    /// Delays the packets of a turn by the time that the processor takes for it.
+    /// Delays the packets of a turn by the time that the processor needs for the turn.
     fn work(&mut self, costs: &Costs, network: &mut Network, came: &[u8], packets: Vec<Vec<u8>>) {
         let instructions = instructions(costs, self.node, came, &packets);
         let cpu = cost::micros(instructions, CYCLES_PER_INSTRUCTION[1], CLOCK_HZ);
@@ -184,13 +184,14 @@ impl Station {
     }
 }
 
-/// The network as a node knows it: one other node, which it hears.
+/// Returns the network configuration of a node, which has one neighbour.
 fn view(node: NodeId, own: &[[u8; 16]; 1]) -> tegmen_lowpan::Network<'_> {
     const CONTEXTS: &[Context] = &[Context { id: 0, prefix: PREFIX, len: 64 }];
     tegmen_lowpan::Network { link: link_of(node), own, contexts: CONTEXTS, routes: &[], relays: false }
 }
 
-/// Instructions of a turn, by the records that came and went: flights of a handshake are a third of it each.
+/// Returns the instructions of a turn, according to the records that were received and sent. Each flight of a handshake
+/// counts as a third of the handshake.
 fn instructions(costs: &Costs, node: NodeId, came: &[u8], packets: &[Vec<u8>]) -> u64 {
     let content = |packet: &[u8]| {
         let datagram = payload_of(packet);
@@ -204,12 +205,12 @@ fn instructions(costs: &Costs, node: NodeId, came: &[u8], packets: &[Vec<u8>]) -
     opened + sealed + if flight { [costs.server, costs.client][node] / FLIGHTS } else { 0 }
 }
 
-/// The UDP payload of a packet; nothing of what is no UDP.
+/// Returns the UDP payload of a packet; empty if the packet contains no UDP datagram.
 fn payload_of(packet: &[u8]) -> Vec<u8> {
     Datagram::parse(&mut packet.to_vec()).map(|datagram| datagram.payload.to_vec()).unwrap_or_default()
 }
 
-/// The frame that gives a mote its turn.
+/// Makes the frame that gives a mote its turn.
 fn turn(now: Instant, packet: &[u8]) -> Vec<u8> {
     [&TURN, &now.as_micros().to_be_bytes()[..], packet].concat()
 }
@@ -217,7 +218,7 @@ fn turn(now: Instant, packet: &[u8]) -> Vec<u8> {
 /// Reads a frame from a mote in its turn: a packet, or `None` if the frame ends the turn.
 ///
 /// # Errors
-/// [`Error::Garbled`], if the frame is neither.
+/// [`Error::Garbled`], if the frame is neither a packet nor the end of the turn.
 fn packet_or_done(frame: Vec<u8>) -> Result<Option<Vec<u8>>, Error> {
     match frame.first() {
         _ if frame == DONE => Ok(None),
@@ -226,7 +227,7 @@ fn packet_or_done(frame: Vec<u8>) -> Result<Option<Vec<u8>>, Error> {
     }
 }
 
-/// The reason for which a mote takes no more turns.
+/// The reason why a mote cannot run more turns.
 #[derive(Debug)]
 pub enum Error {
     /// The images cannot be built.
@@ -237,7 +238,7 @@ pub enum Error {
     Silent,
     /// The mote ended; contains the message of QEMU.
     Ended(String),
-    /// The mote sent neither a packet nor the end of its turn.
+    /// The mote sent a frame that is neither a packet nor the end of the turn.
     Garbled(Vec<u8>),
 }
 
@@ -265,18 +266,18 @@ fn ip_of(node: NodeId) -> [u8; 16] {
     ip
 }
 
-/// The mote that answers.
+/// The node of the server mote.
 pub const SERVER: NodeId = 0;
-/// The mote that asks.
+/// The node of the client mote.
 pub const CLIENT: NodeId = 1;
 const PREFIX: [u8; 16] = [0xfd, 0x00, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 /// UDP port of the motes (RFC 7252, section 12.7).
 const DTLS_PORT: u16 = 5684;
-/// Interval of the turns of a mote without a packet: that of its SysTick.
+/// Interval between the turns of a mote without a packet, in microseconds. It is that of the mote's SysTick.
 const TICK_INTERVAL: Micros = 100_000;
 const TICK: u64 = 1;
 const LEAVE: u64 = 2;
-/// Flights of a client in a handshake; a server has the same number.
+/// Number of flights of a client in a handshake. A server has the same number.
 const FLIGHTS: u64 = 3;
-/// Clock frequency of the board.
+/// Clock frequency of the board, in Hz.
 const CLOCK_HZ: u64 = 50_000_000;

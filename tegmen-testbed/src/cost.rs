@@ -1,6 +1,8 @@
-//! The cost of operations on a mote: instructions from the committed budget of the firmware, counted under QEMU.
+//! The cost of operations on a mote, in instructions. The numbers come from the committed budget of the firmware, and
+//! were counted with QEMU.
 //!
-//! QEMU counts instructions, not cycles, so time is a range: a Cortex-M3 takes 1.0 to 1.3 cycles for one.
+//! QEMU counts instructions, not cycles, so the time is a range. A Cortex-M3 needs 1.0 to 1.3 cycles for an
+//! instruction.
 
 mod handshake;
 mod ndn;
@@ -11,54 +13,56 @@ pub use ndn::NdnCosts;
 use crate::sim::Micros;
 use serde::{Deserialize, Serialize};
 
-/// Instructions of the operations of a node, with the crypto that motes use.
+/// Instructions of the operations of a node, with the cryptographic provider of motes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Costs {
-    /// Building a request.
+    /// Building a CoAP request.
     pub build: u64,
-    /// Keeping it for retransmission.
+    /// Storing a request for its retransmission.
     pub keep: u64,
-    /// Reading a kept message to send it again.
+    /// Reading a stored message to send it again.
     pub again: u64,
-    /// From a request to its response.
+    /// Serving a request, from its receipt to its response.
     pub serve: u64,
-    /// Finding the request that a response belongs to.
+    /// Finding the request to which a response belongs.
     pub hear: u64,
-    /// Sealing a record of 64 bytes.
+    /// Sealing a DTLS record of 64 bytes.
     pub seal: u64,
-    /// Opening it.
+    /// Opening a DTLS record of 64 bytes.
     pub open: u64,
-    /// A client's part of a handshake.
+    /// A client's part of a handshake with a pre-shared key.
     pub client: u64,
-    /// A server's.
+    /// A server's part of a handshake with a pre-shared key.
     pub server: u64,
-    /// The same, of each kind of handshake and by its steps.
+    /// The parts of each kind of handshake, by their steps.
     pub handshakes: Handshakes,
-    /// Deriving the key of one listener towards one sender of a group (Axiom, section 5.5). No image counts it: it is the share of
-    /// a client's handshake that falls to its runs of the compression function of SHA-256, if nothing else took time.
+    /// Deriving the key of one listener for one sender of a group (Axiom, section 5.5). No image counts this operation.
+    /// It is the share of a client's handshake that its runs of the compression function of SHA-256 would take if
+    /// nothing else took time.
     pub derive: u64,
     /// Building a request and protecting it with OSCORE.
     pub create_oscore: u64,
-    /// OSCORE protects a request, and opens it; protects a response, and opens it: of the image's messages.
+    /// Protecting and opening the OSCORE messages of the image: a request and a response.
     pub oscore: Oscore,
-    /// Sending a datagram of 80 bytes over 6LoWPAN, and one of 300: compressing, and cutting into frames.
+    /// Sending a datagram of 80 bytes, and one of 300 bytes, over 6LoWPAN: compression and fragmentation.
     pub send: [u64; 2],
-    /// Receiving it: putting frames together, restoring headers, and checking the datagram.
+    /// Receiving a datagram of 80 bytes, and one of 300 bytes: reassembly of fragments, decompression, and checks of
+    /// the datagram.
     pub receive: [u64; 2],
-    /// Named Data Networking.
+    /// The operations of Named Data Networking.
     pub ndn: NdnCosts,
 }
 
-/// Instructions of OSCORE, each for the message of the firmware's image: 21 bytes to encipher in a request, 6 in a response.
+/// Instructions of OSCORE for the messages of the firmware's image: 21 encrypted bytes in a request, 6 in a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Oscore {
     /// Protecting a request.
     pub protect_request: u64,
-    /// Opening it.
+    /// Opening a request.
     pub unprotect_request: u64,
     /// Protecting a response.
     pub protect_response: u64,
-    /// Opening it.
+    /// Opening a response.
     pub unprotect_response: u64,
 }
 
@@ -110,27 +114,29 @@ impl Costs {
         }
     }
 
-    /// Sealing a record of this length: in proportion to the blocks that AES works on.
+    /// Returns the cost of sealing a record with this content length, in proportion to the number of AES blocks.
     pub const fn seal_of(&self, len: usize) -> u64 {
         self.seal * blocks(len) / blocks(64)
     }
 
-    /// Opening a record of this length.
+    /// Returns the cost of opening a record with this content length.
     pub const fn open_of(&self, len: usize) -> u64 {
         self.open * blocks(len) / blocks(64)
     }
 
-    /// Sealing or opening a payload alone, which no image has: by its blocks, as those of a record.
+    /// Returns the cost of sealing or opening a payload without a record header, in proportion to the number of AES
+    /// blocks. No image counts this operation.
     pub const fn payload_of(&self, len: usize) -> u64 {
         self.seal * (blocks(len) - 1) / blocks(64)
     }
 
-    /// Sending a datagram of this length over 6LoWPAN: on the straight line through both that were measured.
+    /// Returns the cost of sending a datagram of this length over 6LoWPAN: the value on the straight line through both
+    /// measured costs.
     pub fn send_of(&self, len: usize) -> u64 {
         on_line(self.send, len)
     }
 
-    /// Receiving it.
+    /// Returns the cost of receiving a datagram of this length over 6LoWPAN.
     pub fn receive_of(&self, len: usize) -> u64 {
         on_line(self.receive, len)
     }
@@ -144,9 +150,9 @@ fn on_line([short, long]: [u64; 2], len: usize) -> u64 {
 /// The memory of an image on a mote, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Memory {
-    /// Code, constants and initial values: in flash.
+    /// Size of code, constants and initial values, which are in flash memory.
     pub rom: u64,
-    /// Variables, without the stack.
+    /// Size of the variables, without the stack.
     pub ram: u64,
 }
 
@@ -160,7 +166,7 @@ impl Memory {
     }
 }
 
-/// An image of the firmware, as the budget has it.
+/// An image of the firmware, with the values of the budget.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Image {
     /// The memory of the image.
@@ -173,7 +179,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// The image of this name.
+    /// Returns the image with this name.
     pub fn of(name: &str) -> Option<Self> {
         let budget = budget();
         let image = budget.get(name)?.get(PROVIDER)?;
@@ -184,28 +190,28 @@ impl Image {
         Some(Self { memory: Memory::of_image(name)?, stack, text, operations, sizes })
     }
 
-    /// Bytes of code and constants, without initial values.
+    /// Returns the size of code and constants in bytes, without initial values.
     pub const fn text(&self) -> u64 {
         self.text
     }
 
-    /// The instructions of an operation.
+    /// Returns the instructions of an operation.
     pub fn operation(&self, name: &str) -> Option<u64> {
         self.operations.get(name)?.as_integer().map(|instructions| instructions as u64)
     }
 
-    /// The size of a type, in bytes.
+    /// Returns the size of a type, in bytes.
     pub fn size(&self, name: &str) -> Option<u64> {
         self.sizes.get(name)?.as_integer().map(|bytes| bytes as u64)
     }
 }
 
-/// Time that instructions take.
+/// Returns the time that instructions take, in microseconds.
 pub fn micros(instructions: u64, cycles_per_instruction: f64, clock_hz: u64) -> Micros {
     (instructions as f64 * cycles_per_instruction * 1e6 / clock_hz as f64).round() as Micros
 }
 
-/// Least and most cycles for an instruction.
+/// Minimum and maximum number of cycles for an instruction.
 pub const CYCLES_PER_INSTRUCTION: [f64; 2] = [1.0, 1.3];
 
 fn budget() -> toml::Table {
@@ -213,23 +219,26 @@ fn budget() -> toml::Table {
         .expect("the budget is part of the program, and a test reads it")
 }
 
-/// Blocks that CCM enciphers for a record: two for each block of content, and three for header, tag and first block.
+/// Returns the number of AES blocks that CCM encrypts for a record: two for each block of content, and three for
+/// header, tag and first block.
 const fn blocks(len: usize) -> u64 {
     3 + 2 * (len as u64).div_ceil(16)
 }
 
-/// Blocks that CCM enciphers for a message of OSCORE: two for each block of content, and four for first block,
-/// additional data and tag.
+/// Returns the number of AES blocks that CCM encrypts for an OSCORE message: two for each block of content, and four
+/// for first block, additional data and tag.
 const fn oscore_blocks(len: usize) -> u64 {
     4 + 2 * (len as u64).div_ceil(16)
 }
 
-/// Runs of the compression function for one individual key: the pads of the HMAC, and two HMACs, of 1 and 2 blocks of content.
+/// Number of runs of the compression function for one individual key: the pads of the HMAC, and two HMACs, with 1 and 2
+/// blocks of content.
 const DERIVE_COMPRESSIONS: u64 = 7;
-/// Runs of the compression function for a client's handshake with a pre-shared key. A test counts both.
+/// Number of runs of the compression function for a client's handshake with a pre-shared key. A test counts this number
+/// and [`DERIVE_COMPRESSIONS`].
 const CLIENT_COMPRESSIONS: u64 = 41;
 
-/// The crypto of the motes.
+/// The cryptographic provider of the motes.
 const PROVIDER: &str = "compact";
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! A deployment in one file: nodes, links, traffic, stack and mote, and the settings to vary.
+//! A deployment in one file: nodes, links, traffic, stack and mote, and the settings that are varied.
 //!
-//! An error in a file names its line and the allowed values.
+//! An error message names the line of the error and the allowed values.
 
 use crate::mote::Protection;
 use crate::sim::NodeId;
@@ -16,13 +16,13 @@ mod tests;
 
 pub use links::{BURSTS, Loss, Weather};
 
-/// The content of a file.
+/// The content of a deployment file.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Deployment {
     /// A description in one line.
     pub about: String,
-    /// Nodes and links.
+    /// The nodes and their links.
     pub network: Network,
     /// The traffic of the nodes.
     pub traffic: Traffic,
@@ -32,7 +32,7 @@ pub struct Deployment {
     /// The motes.
     #[serde(default)]
     pub mote: Hardware,
-    /// Changes of address on the way.
+    /// Changes of addresses during the run.
     #[serde(default)]
     pub moves: Vec<Move>,
     /// The seeds of the runs.
@@ -40,16 +40,16 @@ pub struct Deployment {
     pub run: Runs,
 }
 
-/// A node gets another address, like a roaming node, or another port, like a restarted application. Routes follow at
-/// once; the state of the old address is lost.
+/// A move: a node gets another address, like a roaming node, or another port, like a restarted application. Routes
+/// change immediately. The state of other nodes for the old address is lost.
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Move {
-    /// The number of the node; not node 0.
+    /// The number of the node. Node 0 cannot move.
     pub node: usize,
-    /// The time of the move, in seconds after the beginning.
+    /// The time of the move, in seconds after the beginning of the run.
     pub at_s: f64,
-    /// The part that changes.
+    /// The part of the address that changes.
     #[serde(default)]
     pub changes: Changes,
 }
@@ -65,28 +65,29 @@ pub enum Changes {
     Port,
 }
 
-/// Nodes and links. Node 0 takes the readings; it has no battery.
+/// The nodes and their links. Node 0 receives the readings, and has no battery.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Network {
     /// The topology.
     pub topology: Shape,
-    /// Nodes that make readings: the leaves of a star, all but the root of a tree. A chain has one, at its end.
+    /// The number of nodes that make readings: the leaves of a star, or all nodes of a tree except the root. In a chain
+    /// only the last node makes readings.
     pub nodes: Option<usize>,
-    /// Hops of a chain.
+    /// The number of hops of a chain.
     pub hops: Option<usize>,
-    /// Children of each node of a tree.
+    /// The number of children of each node of a tree.
     pub fanout: Option<usize>,
-    /// The number of nodes after node 0 that make no readings and only forward. Not for a chain, where only the last
-    /// node makes readings.
+    /// The number of nodes after node 0 that make no readings and only forward. A chain has no such setting, because
+    /// only its last node makes readings.
     #[serde(default)]
     pub forwarders: usize,
-    /// Pairs of nodes that hear each other, for the topology "links".
+    /// The pairs of nodes that hear each other, for the topology "links".
     pub links: Option<Vec<[usize; 2]>>,
     /// The share of frames that links lose, 0 to 1.
     #[serde(default)]
     pub loss: Loss,
-    /// Bad times of every link.
+    /// The times in which every link loses more frames.
     pub bursts: Option<Weather>,
 }
 
@@ -94,13 +95,13 @@ pub struct Network {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shape {
-    /// All around node 0, and each hears each.
+    /// All nodes are around node 0, and each node hears each other node.
     Star,
-    /// In a row; only the last makes readings.
+    /// The nodes are in a row. Only the last node makes readings.
     Chain,
-    /// Below node 0, each hears its parent and its children.
+    /// The nodes are below node 0. Each node hears its parent and its children.
     Tree,
-    /// The pairs in `network.links`.
+    /// The pairs in `network.links` hear each other.
     Links,
 }
 
@@ -108,30 +109,30 @@ pub enum Shape {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Traffic {
-    /// From one reading of a node to its next, in seconds, in the mean; each is drawn from a quarter below to a quarter
-    /// above.
+    /// Mean time from one reading of a node to its next reading, in seconds. Each time is random, from a quarter below
+    /// the mean to a quarter above it.
     pub period_s: f64,
-    /// Readings of each node.
+    /// Number of readings of each node.
     #[serde(default = "hundred")]
     pub readings: u32,
-    /// Bytes of a reading.
+    /// Length of a reading, in bytes.
     pub payload: usize,
-    /// Bytes of the answer.
+    /// Length of the answer to a reading, in bytes.
     #[serde(default)]
     pub response: usize,
-    /// All nodes that make readings lose their memory once, after this share of their readings.
+    /// The share of readings after which all nodes that make readings lose their memory once.
     pub reboot_after: Option<f64>,
-    /// Losses of memory at random.
+    /// Random losses of memory.
     pub reboots: Option<Reboots>,
-    /// The other way round: node 0 asks all nodes, every `period_s`, and each answers.
+    /// The opposite direction: node 0 sends a request to all nodes every `period_s` seconds, and each node answers.
     pub group: Option<Group>,
 }
 
-/// Losses of memory, drawn again before each reading.
+/// Random losses of memory. Before each reading it is decided again whether there is a loss.
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reboots {
-    /// The share of readings before which there is one.
+    /// The share of readings that follow a loss of memory.
     pub share: f64,
     /// The end that loses its memory.
     #[serde(default)]
@@ -145,7 +146,7 @@ pub enum Rebooted {
     /// The node that makes the reading.
     #[default]
     Client,
-    /// Node 0, what it knows by OSCORE of the node that makes the reading.
+    /// Node 0, which loses its OSCORE state of the node that makes the reading.
     Server,
 }
 
@@ -153,13 +154,13 @@ pub enum Rebooted {
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
-    /// Members answer at a random time within this number of seconds.
+    /// Maximum time before a member answers, in seconds. The time is random.
     #[serde(default = "five")]
     pub leisure_s: f64,
-    /// Node 0 asks each member alone, one after the other.
+    /// True if node 0 sends a separate request to each member, one after the other.
     #[serde(default)]
     pub each: bool,
-    /// Bytes of the tag of a record of a protected group: 16, or 8.
+    /// Length of the tag in a record of a protected group, in bytes: 16, or 8.
     #[serde(default = "sixteen")]
     pub tag: u8,
 }
@@ -168,7 +169,7 @@ fn sixteen() -> u8 {
     16
 }
 
-/// DEFAULT_LEISURE (RFC 7252, section 4.8), in seconds.
+/// Returns DEFAULT_LEISURE (RFC 7252, section 4.8), in seconds.
 fn five() -> f64 {
     5.0
 }
@@ -177,23 +178,23 @@ fn five() -> f64 {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Stack {
-    /// The protections of the readings; each is run.
+    /// The protections of the readings. There is a run for each protection.
     pub protections: Vec<Protection>,
-    /// The profile of DTLS: "default", or "minimal" as in the Blink paper.
+    /// The profile of DTLS: "default", or "minimal" for the profile of the Blink paper.
     pub profile: ProfileName,
-    /// The addresses of nodes on the link.
+    /// The link-layer addresses of nodes.
     pub link_addresses: Addresses,
-    /// The addresses of nodes in IPv6.
+    /// The IPv6 addresses of nodes.
     pub addresses: Prefix,
-    /// UDP ports of a node that makes readings, and of node 0.
+    /// The UDP port of nodes that make readings, and that of node 0.
     pub ports: [u16; 2],
-    /// The first hop limit.
+    /// The initial hop limit of packets.
     pub hop_limit: u8,
-    /// Frames that come twice are handed up once.
+    /// True if a frame that is received twice is processed once.
     pub rejects_duplicates: bool,
-    /// The radio hears nothing while it waits to send.
+    /// True if the radio receives nothing while it waits to send.
     pub deaf: bool,
-    /// The MAC acknowledges each frame that goes to one node.
+    /// True if the MAC layer acknowledges each frame to a single node.
     pub acknowledgements: bool,
 }
 
@@ -217,9 +218,9 @@ impl Default for Stack {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProfileName {
-    /// With the extensions that make it safe against known attacks.
+    /// The profile with the extensions that protect against known attacks.
     Default,
-    /// Without any extension.
+    /// The profile without extensions.
     Minimal,
 }
 
@@ -232,44 +233,44 @@ impl From<ProfileName> for Profile {
     }
 }
 
-/// Addresses of the link layer.
+/// The kinds of link-layer addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Addresses {
-    /// Two bytes.
+    /// Short addresses of two bytes.
     Short,
-    /// Eight bytes.
+    /// Extended addresses of eight bytes.
     Extended,
 }
 
-/// Prefixes of IPv6 addresses.
+/// The prefixes of IPv6 addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Prefix {
-    /// fe80::/64: over one hop only, and left out of frames.
+    /// fe80::/64. Frames leave this prefix out. It works only over one hop.
     LinkLocal,
-    /// A prefix that all nodes know as a context; frames leave it out.
+    /// A prefix that all nodes know as a compression context. Frames leave this prefix out.
     Context,
     /// A prefix that every frame contains.
     Inline,
 }
 
-/// The motes.
+/// The hardware of the motes.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Hardware {
     /// The name of a platform in `data/platforms.toml`.
     pub platform: String,
-    /// Cycles for an instruction, in the mean: 1.0 to 1.3 on a Cortex-M3.
+    /// Mean number of cycles for an instruction: 1.0 to 1.3 on a Cortex-M3.
     pub cycles_per_instruction: f64,
-    /// The time of the operating system for each datagram that the mote sends, receives or forwards, in microseconds
-    /// of its processor.
+    /// The processor time that the operating system needs for each datagram that the mote sends, receives or forwards,
+    /// in microseconds.
     pub stack_us: u32,
-    /// Capacity of the battery.
+    /// Capacity of the battery, in mAh.
     pub battery_mah: f64,
-    /// Current of a mote that sleeps, in microamperes.
+    /// Current of a sleeping mote, in microamperes.
     pub sleep_ua: f64,
-    /// The radio sleeps, and the mote asks node 0 for packets after each time of this length, in seconds; 0 if the radio is always on.
+    /// Interval in seconds after which a mote whose radio sleeps asks node 0 for packets; 0 if the radio is always on.
     pub polls_s: f64,
 }
 
@@ -292,7 +293,7 @@ impl Default for Hardware {
 pub struct Runs {
     /// The first seed.
     pub first_seed: u64,
-    /// The number of seeds, one run each.
+    /// The number of seeds. There is one run for each seed.
     pub seeds: u64,
 }
 
@@ -306,29 +307,29 @@ fn hundred() -> u32 {
     100
 }
 
-/// A file: the deployment, and the settings to vary.
+/// A plan, which is the content of a file: the deployment, and the settings that are varied.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plan {
-    /// Each value of each key under `[sweep]`, in the order of the file, and the deployment with it.
+    /// The deployments that are run. Each has one combination of the values under `[sweep]`, in the order of the file.
     pub cases: Vec<Case>,
     /// A description in one line.
     pub about: String,
 }
 
-/// A deployment with the values that make it differ from others of its plan.
+/// A deployment of a plan, with the values that distinguish it from the others.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Case {
-    /// `network.hops = 3`, and so on; empty if nothing is varied.
+    /// The varied settings, such as `network.hops = 3`; empty if no setting is varied.
     pub values: BTreeMap<String, String>,
     /// The whole deployment.
     pub deployment: Deployment,
 }
 
 impl Plan {
-    /// Reads a plan. `name` is the name of its file in errors.
+    /// Reads a plan. `name` is the name of the file for error messages.
     ///
     /// # Errors
-    /// [`Wrong`], with the line.
+    /// [`Wrong`], with the line of the error.
     pub fn parse(name: &str, text: &str) -> Result<Self, Wrong> {
         let wrong = |line: Option<usize>, what: String| Wrong { file: name.into(), line, what };
         let mut table: toml::Table = toml::from_str(text).map_err(|error| Wrong::of_toml(name, text, &error))?;
@@ -378,7 +379,7 @@ impl Plan {
     }
 }
 
-/// Sets `a.b` in a table.
+/// Sets the key `path`, such as `network.loss`, in a table.
 fn set(table: &mut toml::Table, path: &str, value: &toml::Value) -> Result<(), String> {
     let (section, key) = path.split_once('.').ok_or_else(|| format!("{path}: section and key, as network.loss"))?;
     let section = table.entry(section).or_insert_with(|| toml::Value::Table(toml::Table::new()));
@@ -387,7 +388,8 @@ fn set(table: &mut toml::Table, path: &str, value: &toml::Value) -> Result<(), S
     Ok(())
 }
 
-/// The line, from 1, on which a key of a section is set; or on which a section begins, if `section` is empty.
+/// Returns the number of the line, from 1, on which a key of a section is set. If `section` is empty, returns the line
+/// on which the section `key` begins.
 fn line_of(text: &str, section: &str, key: &str) -> Option<usize> {
     let mut inside = section.is_empty();
     for (number, line) in text.lines().enumerate() {
@@ -404,13 +406,14 @@ fn line_of(text: &str, section: &str, key: &str) -> Option<usize> {
     None
 }
 
-/// The section that begins on this line, if one does; a row of a matrix begins with a bracket as well.
+/// Returns the name of the section that begins on this line, if there is one. A row of a matrix also begins with a
+/// bracket.
 fn head_of(line: &str) -> Option<&str> {
     let head = line.trim().trim_start_matches('[').split(']').next().unwrap_or_default();
     (line.trim_start().starts_with('[') && head.starts_with(|first: char| first.is_ascii_alphabetic())).then_some(head)
 }
 
-/// The text with the lines of a section empty, so that all others keep their numbers.
+/// Returns the text with empty lines in place of a section, so that all other lines keep their numbers.
 fn without_section(text: &str, section: &str) -> String {
     let mut inside = false;
     let lines = text.lines().map(|line| {
@@ -422,7 +425,7 @@ fn without_section(text: &str, section: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// An error in a file.
+/// An error in a deployment file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wrong {
     /// The name of the file.
@@ -451,7 +454,7 @@ impl fmt::Display for Wrong {
 
 impl std::error::Error for Wrong {}
 
-/// A message of the parser, with ranges of numbers in place of the names of types.
+/// Returns a message of the parser, in which ranges of numbers replace the names of types.
 fn in_words(message: &str) -> String {
     let Some((head, expected)) = message.rsplit_once("expected ") else { return message.into() };
     let most = match expected {
@@ -465,10 +468,10 @@ fn in_words(message: &str) -> String {
     format!("{head}expected a whole number from 0 to {most}")
 }
 
-/// Section and key that are wrong, and why.
+/// A wrong setting: its section, its key, and the reason.
 type Fault = (&'static str, &'static str, String);
 
-/// Checks that a value is a share of something.
+/// Checks that a value is a share, from 0 to 1.
 fn share(section: &'static str, key: &'static str, value: f64) -> Result<(), Fault> {
     match (0.0..=1.0).contains(&value) {
         true => Ok(()),
@@ -477,7 +480,7 @@ fn share(section: &'static str, key: &'static str, value: f64) -> Result<(), Fau
 }
 
 impl Deployment {
-    /// The nodes that make readings.
+    /// Returns the nodes that make readings.
     pub(crate) fn makers(&self, nodes: usize) -> Vec<NodeId> {
         match self.network.topology {
             Shape::Chain if self.traffic.group.is_none() => vec![nodes - 1],
@@ -486,7 +489,7 @@ impl Deployment {
     }
 }
 
-/// Seeds of a plan.
+/// Maximum number of seeds of a plan.
 pub(crate) const MAX_SEEDS: u64 = 1_000_000;
-/// The last seed.
+/// The highest seed.
 pub(crate) const MAX_SEED: u64 = u32::MAX as u64;

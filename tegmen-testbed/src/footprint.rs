@@ -10,8 +10,8 @@
 //! * It writes `target/footprint.json`.
 //! * It compares the numbers with each other (`relations`) and with `firmware/budget.toml` (`budget`).
 //!
-//! The numbers repeat exactly with one compiler, so the compiler is always the one of the distribution.
-//! `target/footprint.meta.json` names it.
+//! The numbers are exactly the same for each run with one compiler, so the compiler is always that of the distribution.
+//! `target/footprint.meta.json` contains its version.
 
 mod absent;
 mod budget;
@@ -36,49 +36,49 @@ use std::path::{Path, PathBuf};
 /// The options of [`run`].
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Options {
-    /// Print the JSON array instead of the table.
+    /// Print the result as a JSON array, not as a table.
     pub json: bool,
-    /// Make the measured values the budget.
+    /// Write the measured values into the budget.
     pub update: bool,
 }
 
-/// The comparison with the budget.
+/// The result of the comparison with the budget.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// Nothing grew, or the budget was updated.
+    /// No number is above its limit, or the budget was updated.
     WithinBudget,
-    /// A number grew, or a relation among images does not hold. The program printed which.
+    /// A number is above its limit, or a relation among images does not hold. The program printed which one.
     OverBudget,
 }
 
-/// One image, built with one provider.
+/// The measured values of one image, built with one cryptographic provider.
 #[derive(Clone, Debug, Serialize)]
 pub struct Footprint {
-    /// Name of the image: its file in `firmware/src/bin`.
+    /// Name of the image, which is the name of its file in `firmware/src/bin`.
     pub image: String,
-    /// The crypto provider: a feature of the firmware crate.
+    /// The cryptographic provider, which is a feature of the firmware crate.
     pub provider: String,
-    /// Bytes of code, constants and vectors.
+    /// Size of code, constants and vectors, in bytes.
     pub text: u64,
-    /// Bytes of initialized variables, in flash and in memory.
+    /// Size of initialized variables in bytes. They need flash memory and RAM.
     pub data: u64,
-    /// Bytes of other variables.
+    /// Size of other variables, in bytes.
     pub bss: u64,
-    /// Deepest use of the stack within any operation, from its top, in bytes.
+    /// Maximum use of the stack by any operation, in bytes from the top of the stack.
     pub stack: u64,
-    /// Branches to a panic in the whole image.
+    /// Number of branches to a panic in the whole image.
     pub panics: u64,
     /// Instructions of each operation.
     pub operations: BTreeMap<String, u64>,
-    /// Bytes of the types that the image names.
+    /// Sizes of the types that the image names, in bytes.
     pub sizes: BTreeMap<String, u64>,
-    /// The bytes of each component.
+    /// The sizes of each component.
     pub components: BTreeMap<String, Bytes>,
-    /// The places that can panic.
+    /// The source lines that can panic.
     pub panic_places: Vec<PanicPlace>,
 }
 
-/// Measures the firmware of the project in the folder `project` and prints the result to standard output.
+/// Measures the firmware of the project in the folder `project`, and prints the result to standard output.
 ///
 /// # Errors
 /// If a tool is missing (the message has the command that installs it), a build or a run fails, or a file cannot be
@@ -119,10 +119,10 @@ pub fn run(project: &Path, options: &Options) -> Result<Verdict, Error> {
     Ok(Verdict::OverBudget)
 }
 
-/// Builds every image with every provider and measures it.
+/// Builds every image with every cryptographic provider, and measures it.
 ///
 /// # Errors
-/// As [`run`].
+/// The same errors as [`run`].
 pub fn measure(project: &Path, target: &Path) -> Result<Vec<Footprint>, Error> {
     build::require_tools()?;
     let plugin = build::plugin(project, target)?;
@@ -167,7 +167,7 @@ fn footprint(image: String, provider: &str, path: &Path, plugin: &Path) -> Resul
     })
 }
 
-/// The table for people: an image per line, its operations, sizes and panics below it.
+/// The table for people: a line for each image, followed by its operations, sizes and panics.
 struct Table<'a>(&'a [Footprint]);
 
 impl fmt::Display for Table<'_> {
@@ -209,7 +209,7 @@ impl fmt::Display for Table<'_> {
     }
 }
 
-/// 12345 as `12,345`.
+/// Formats a number with separators, such as 12345 as `12,345`.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
@@ -227,43 +227,43 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Error> {
     std::fs::write(path, text + "\n").map_err(|error| Error::File(path.into(), error))
 }
 
-/// The reason why there is no result.
+/// The reason why a measurement has no result.
 #[derive(Debug)]
 pub enum Error {
-    /// A program or a file that a package brings is missing.
+    /// A program or a file that a package contains is missing.
     MissingTool {
         /// The missing tool.
         tool: String,
         /// The packages to install.
         packages: String,
     },
-    /// A program failed: its command, and its standard error.
+    /// A program failed. Contains its command and its standard error.
     Command(String, String),
     /// A file cannot be read or written.
     File(PathBuf, std::io::Error),
-    /// An image is not what link.x makes.
+    /// An image does not have the form that link.x produces.
     Elf(PathBuf, String),
     /// An image did not end in time, or ended with a failure.
     Image(PathBuf, String),
-    /// An image did not reach an operation that it announces.
+    /// An image did not run an operation that its notes name.
     NotMeasured {
         /// The image.
         image: PathBuf,
         /// The operation.
         operation: String,
     },
-    /// An image has an instruction of a part of the core that it must not link.
+    /// An image contains an instruction of a part of the core that it must not link.
     Linked {
         /// The image.
         image: String,
-        /// The file and the line of the instruction.
+        /// The file and the line of this instruction.
         at: String,
     },
-    /// An image, or the size that one names, is missing for the relations among images.
+    /// An image, or the size of a type in it, is missing for the relations among images.
     NoRelation(&'static str, &'static str),
-    /// The budget cannot be understood.
+    /// The budget file has a wrong format.
     Budget(String),
-    /// The result cannot be expressed as JSON.
+    /// The result cannot be written as JSON.
     Json(String),
 }
 
@@ -287,7 +287,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Features of the firmware crate, one build each.
+/// The cryptographic providers. Each is a feature of the firmware crate and needs its own build.
 const PROVIDERS: [&str; 2] = ["compact", "rustcrypto"];
 /// The image that does nothing.
 const EMPTY: &str = "empty";

@@ -1,4 +1,4 @@
-//! The frames that carry a datagram, or a packet of NDN, over one hop.
+//! The frames that carry a datagram, or an NDN packet, over one hop.
 
 use tegmen::address::{Address, Path};
 use tegmen::buf::Frame;
@@ -7,8 +7,8 @@ use tegmen_lowpan::ip;
 use tegmen_lowpan::{Interface, Network};
 use tegmen_ndn::lowpan;
 
-/// Returns the PSDUs, with their check sequence, that carry a datagram from one node to another. Empty if it does not
-/// fit.
+/// Returns the PSDUs that carry a datagram from one node to another, with their check sequence. Empty if the datagram
+/// does not fit.
 pub fn frames(
     from: (LinkAddress, Address),
     to: (LinkAddress, Address),
@@ -31,7 +31,8 @@ pub fn frames(
     frames
 }
 
-/// The payload of frames with a packet of NDN: as it is, behind a dispatch of RFC 9139. `None` for other bytes.
+/// Makes the payload of frames for an NDN packet: the uncompressed packet after a dispatch of RFC 9139. Returns `None`
+/// for other bytes.
 pub fn with_ndn(packet: &[u8]) -> Option<Vec<u8>> {
     let dispatch = match packet.first()? {
         5 => NDN_INTEREST,
@@ -41,7 +42,7 @@ pub fn with_ndn(packet: &[u8]) -> Option<Vec<u8>> {
     Some([&[lowpan::PAGE, dispatch], packet].concat())
 }
 
-/// Returns the packet in such a payload.
+/// Returns the NDN packet in a payload that [`with_ndn`] made.
 pub fn ndn_packet(payload: &[u8]) -> Option<Vec<u8>> {
     let mut storage = [0; LONGEST_PACKET];
     let mut frame = Frame::new(&mut storage, tegmen_ndn::MAX_HEAD);
@@ -53,7 +54,7 @@ pub fn ndn_packet(payload: &[u8]) -> Option<Vec<u8>> {
 const NDN_INTEREST: u8 = 0x00;
 /// The dispatch of a Data packet without compression.
 const NDN_DATA: u8 = 0x20;
-/// Bytes of the longest packet of NDN.
+/// Maximum length of an NDN packet, in bytes.
 const LONGEST_PACKET: usize = 2048;
 
 #[cfg(test)]

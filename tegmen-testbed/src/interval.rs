@@ -1,24 +1,24 @@
-//! Means and shares with confidence intervals.
+//! Means and shares with their confidence intervals.
 
 use serde::Serialize;
 
-/// A mean, and the bounds of its 95 % interval.
+/// A mean, with the bounds of its 95 % interval.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Mean {
     /// The mean.
     pub mean: f64,
-    /// The bounds of the interval; empty if there is only one run.
+    /// The bounds of the interval; `None` if there is only one run.
     pub interval: Option<[f64; 2]>,
 }
 
 impl Mean {
-    /// Half the width of its interval, as text; a dash where it is not known.
+    /// Returns half the width of the interval as text, or a dash if there is no interval.
     pub fn half_width(&self, digits: usize) -> String {
         self.interval.map_or("-".into(), |[low, high]| format!("{:.digits$}", (high - low) / 2.0))
     }
 }
 
-/// The mean of what runs gave, and its interval by Student's distribution.
+/// Returns the mean of the results of runs, and its interval by Student's distribution.
 pub fn mean(values: &[f64]) -> Mean {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n.max(1.0);
@@ -32,8 +32,9 @@ pub fn mean(values: &[f64]) -> Mean {
     Mean { mean, interval: Some([mean - half, mean + half]) }
 }
 
-/// The share of hits among the cases of runs, given as pairs (hits, cases): the wider of Wilson's interval for all cases
-/// together and of Student's for the runs, as cases of one run may depend on each other.
+/// Returns the share of hits among the cases of all runs. A run is a pair (hits, cases). The interval is the wider one
+/// of Wilson's interval for all cases together and Student's interval for the runs, because cases of one run may depend
+/// on each other.
 pub fn share(runs: &[(u64, u64)]) -> Mean {
     let (hits, cases) = runs.iter().fold((0, 0), |(hits, cases), run| (hits + run.0, cases + run.1));
     if cases == 0 {
@@ -47,7 +48,7 @@ pub fn share(runs: &[(u64, u64)]) -> Mean {
     Mean { mean: hits as f64 / cases as f64, interval: Some([low, high]) }
 }
 
-/// The 95 % interval of a share, after Wilson.
+/// Returns the 95 % interval of a share, with Wilson's formula.
 fn wilson(hits: u64, cases: u64) -> [f64; 2] {
     const Z: f64 = 1.96;
     let (n, p) = (cases as f64, hits as f64 / cases as f64);

@@ -1,4 +1,4 @@
-//! Measures Tegmen: its footprint on a mote, its bytes, and the effect of both in a radio network.
+//! Measures Tegmen: its footprint on a mote, the length of its messages, and the effect of both in a radio network.
 pub mod advice;
 pub mod coap_protected;
 pub mod cosim;

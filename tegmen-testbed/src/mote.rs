@@ -1,5 +1,6 @@
-//! The stack of a node above the radio: the real CoAP node of the core, and the cost of each call. Its
-//! ciphers are those of the images, so that no feature of another crate in the same build changes its handshakes.
+//! The stack of a simulated node above the radio: the real CoAP node of the core, with the cost of each call. Its
+//! cryptographic provider is that of the images, so that no feature of another crate in the same build changes its
+//! handshakes.
 
 mod caching;
 pub(crate) mod credentials;
@@ -43,7 +44,7 @@ use tegmen::oscore::{OVERHEAD, RequestBinding};
 use tegmen::time::{Duration, Instant};
 use tegmen_x509::PublicKey;
 
-/// A request of a node to the simulation, or a report.
+/// A request of a node to the simulation, or a report of an event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Wish {
     /// Send this datagram.
@@ -53,22 +54,22 @@ pub enum Wish {
         /// The UDP payload.
         datagram: Vec<u8>,
     },
-    /// A reading that it made was answered.
+    /// A reading of the node was answered.
     Answered {
         /// The time of the reading.
         made: Instant,
-        /// It waited for no other reading, and was sent once.
+        /// True if the reading waited for no other reading, and was sent once.
         at_once: bool,
     },
     /// The node gave up a reading, because there was no answer.
     GivenUp,
-    /// A session is ready.
+    /// A session is established.
     Established,
     /// A handshake needed an operation with a public or a private key.
     UsedPublicKey,
     /// The application served a request.
     Served,
-    /// The node answered with a challenge, because it had lost its state for the sender.
+    /// The node answered with a challenge, because it had lost its state of the sender.
     Challenged,
     /// A member answered a request to its group.
     Heard {
@@ -77,44 +78,44 @@ pub enum Wish {
         /// The address of the member.
         member: Address,
     },
-    /// The node that asks a group reached a milestone.
+    /// The node that sends requests to a group reached a milestone.
     Noted(Milestone),
 }
 
-/// A milestone of the node that asks a group.
+/// A milestone of the node that sends requests to a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Milestone {
-    /// A request is to be made.
+    /// The application makes a request.
     Asked,
-    /// It has opened a session with one more member.
+    /// The node has opened a session with one more member.
     Opened,
-    /// It has opened the sessions that a request needs.
+    /// The node has opened all sessions that a request needs.
     Connected,
     /// All members have answered a request.
     Answered,
 }
 
-/// A node that makes readings, or takes them.
+/// A node that makes readings, or receives them.
 pub trait Mote {
-    /// A reading is made now, and goes to `to`.
+    /// Makes a reading, and sends it to `to`.
     fn read(&mut self, now: Instant, to: Address, wishes: &mut Vec<Wish>);
-    /// A datagram came.
+    /// Processes a datagram.
     fn receive(&mut self, now: Instant, from: Address, datagram: &mut [u8], wishes: &mut Vec<Wish>);
-    /// A datagram came to the address of a group, which is the local end of `path`.
+    /// Processes a datagram to the address of a group, which is the local end of `path`.
     fn receive_group(&mut self, now: Instant, path: &Path, datagram: &mut [u8], wishes: &mut Vec<Wish>) {
         let _ = (now, path, datagram, wishes);
     }
-    /// Time has passed.
+    /// Does the work that is due at the time `now`.
     fn poll(&mut self, now: Instant, wishes: &mut Vec<Wish>);
-    /// Time of the next call of [`Self::poll`].
+    /// Returns the time of the next call of [`Self::poll`].
     fn next_alarm(&self) -> Option<Instant>;
-    /// Instructions since the last call.
+    /// Returns the number of instructions since the last call of this function.
     fn take_instructions(&mut self) -> u64;
     /// Deletes all memory of the node.
     fn reboot(&mut self, now: Instant);
-    /// Deletes the state of node `maker` in memory, and continues.
+    /// Deletes the node's state of the node `maker` from memory, and continues.
     fn forget(&mut self, maker: usize);
-    /// Changes the address of the node, which knows of the change.
+    /// Changes the address of the node. The node itself knows of the change.
     fn moved(&mut self, now: Instant, local: Address, to: Address, wishes: &mut Vec<Wish>);
 }
 
@@ -123,20 +124,20 @@ pub trait Mote {
 pub struct Setup {
     /// The address of the node.
     pub local: Address,
-    /// The protection of its readings.
+    /// The protection of the node's readings.
     pub protection: Protection,
     /// The profile of DTLS.
     pub profile: Profile,
-    /// Bytes of a reading.
+    /// Length of a reading, in bytes.
     pub payload: usize,
-    /// Bytes of the answer to a reading.
+    /// Length of the answer to a reading, in bytes.
     pub response: usize,
     /// The costs of operations.
     pub costs: Costs,
 }
 
-/// A node with places for `PEERS` other nodes, of which the first `IDS` may have connection ids. A handshake has
-/// `OUTGOING` and `INCOMING` bytes for messages.
+/// A node with space for `PEERS` other nodes, of which the first `IDS` may have connection ids. A handshake has
+/// `OUTGOING` bytes for sent messages, and `INCOMING` bytes for received messages.
 pub struct Node<
     const PEERS: usize,
     R: Provisioned = Both,
@@ -150,18 +151,18 @@ pub struct Node<
     application: Application,
     messages: Stream,
     readings: VecDeque<Reading>,
-    /// The reading that waits for its answer.
+    /// The request that waits for its answer.
     asked: Option<Asked>,
     server: Option<PeerId>,
-    /// The session that it resumes, in memory that a restart leaves.
+    /// The session that the node resumes. It is in memory that survives a restart.
     resumed: Option<Resumed>,
-    /// The session with which it returns when this one is refused.
+    /// The session that the node resumes after the other end refused [`Self::resumed`].
     renewed: Option<Resumed>,
-    /// The time until it returns after a handshake that failed; twice that after the next one.
+    /// The pause before the next attempt after a failed handshake. Each failure doubles the pause.
     pause: Option<Duration>,
-    /// The time at which it returns, and the address.
+    /// The time of the next attempt, and the address of the other end.
     returns: Option<(Instant, Address)>,
-    /// It sends its readings to this address after the flight that is due.
+    /// The address to which the node sends its readings after the flight that is due.
     asks_after_flight: Option<Address>,
     alarm: Option<Instant>,
     instructions: u64,
@@ -170,26 +171,26 @@ pub struct Node<
     number: usize,
 }
 
-/// A reading: when it was made, and whether nothing has held it up since.
+/// A reading: the time when it was made, and true if nothing has delayed it since.
 #[derive(Clone, Copy)]
 struct Reading {
     made: Instant,
     at_once: bool,
 }
 
-/// A request that waits for its answer, and its reading.
+/// A request that waits for its answer, with its reading.
 struct Asked {
     request: RequestId,
     reading: Reading,
 }
 
-/// The exchanges of one peer, made when it first speaks.
+/// The exchanges with one peer, which are created when they are first used.
 #[derive(Default)]
 struct Attached<S: ExchangeStorage = Storage>(Option<Box<Exchanges<S>>>);
 
 type Storage = Fixed<1, MESSAGE, 8, 1024>;
 
-/// The parts of a node that has OSCORE and no other feature.
+/// The features of a node that supports OSCORE and no other feature.
 type Features = Parts<(), (), Contexts>;
 
 const fn features(oscore: Contexts) -> Features {
@@ -215,10 +216,10 @@ impl<const PEERS: usize> Node<PEERS> {
 impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: usize, const IDS: usize>
     Node<PEERS, R, OUTGOING, INCOMING, IDS>
 {
-    /// True for a node that takes readings, which only answers handshakes.
+    /// True for a node that receives readings. Such a node only answers handshakes.
     const TAKES: bool = PEERS > LEAF;
 
-    /// A node in the roles `R` that has received and sent nothing.
+    /// Creates a node in the roles `R` that has received and sent nothing.
     fn with_role(seed: u64, number: usize, setup: Setup) -> Self {
         let mut node = Self::start(seed, number, 0, setup, &Kept::default(), Instant::from_micros(1));
         if setup.protection == Protection::Delegation && !Self::TAKES {
@@ -227,8 +228,9 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
         node
     }
 
-    /// Lets the node begin again after a handshake that failed, or a request without a response: after `pause`, and then after twice
-    /// that. A node with a ticket has one of an epoch that has ended instead, and its own after the first pause.
+    /// Lets the node try again after a failed handshake, or after a request without a response. The first attempt
+    /// follows after `pause`, and each further pause is twice as long. A node with a ticket first uses a ticket of an
+    /// ended epoch, and uses its own ticket after the first pause.
     fn returns(&mut self, pause: Duration) {
         if self.resumed.is_some() {
             let stale = roles::of_earlier_epoch(self.number, self.messages.seed());
@@ -237,7 +239,7 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
         self.pause = Some(pause);
     }
 
-    /// Plans to begin again with this address.
+    /// Plans the next attempt with this address.
     fn return_later(&mut self, now: Instant, to: Address) {
         let Some(pause) = self.pause else { return };
         self.resumed = self.renewed.take().or_else(|| self.resumed.take());
@@ -276,7 +278,7 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
         }
     }
 
-    /// Sends the oldest reading, if none waits for its answer.
+    /// Sends the oldest reading, if no other reading waits for its answer.
     fn ask(&mut self, now: Instant, to: Address, wishes: &mut Vec<Wish>) {
         let Some(reading) = self.readings.front().copied().filter(|_| self.asked.is_none()) else { return };
         let path = Path { local: self.setup.local, remote: to };
@@ -305,8 +307,8 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
         }
     }
 
-    /// Sends a reading, with this Echo option if the other end wants one. Returns `None` if the reading cannot be sent
-    /// now.
+    /// Sends a reading. `echo` is the Echo option that the other end requires, if it does. Returns `None` if the reading
+    /// cannot be sent now.
     fn request(
         &mut self,
         now: Instant,
@@ -340,7 +342,7 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
         Some(())
     }
 
-    /// Hands out a datagram.
+    /// Passes a datagram to the simulation.
     fn send(&mut self, to: Address, datagram: &[u8], wishes: &mut Vec<Wish>) {
         if let Some(content) = self.application_data(datagram) {
             self.instructions += self.setup.costs.seal_of(content);
@@ -348,7 +350,7 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
         wishes.push(Wish::Send { to, datagram: datagram.to_vec() });
     }
 
-    /// Bytes of the content of a record of a session; `None` for every other datagram.
+    /// Returns the length of the content of a session's record, or `None` for any other datagram.
     fn application_data(&self, datagram: &[u8]) -> Option<usize> {
         let overhead = match *datagram.first()? {
             APPLICATION_DATA => record::OVERHEAD,
@@ -359,13 +361,14 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
         self.setup.protection.has_sessions().then(|| datagram.len().saturating_sub(overhead))
     }
 
-    /// The instructions of the node in the handshake with `peer`.
+    /// Returns the node's instructions for the handshake with `peer`.
     fn handshake_costs(&mut self, peer: PeerId) -> HandshakeCosts {
         let is_resumed = self.resumed.is_some() || self.node.endpoint.is_resumed(peer);
         self.setup.protection.handshake(&self.setup.costs.handshakes, !Self::TAKES, is_resumed)
     }
 
-    /// Does what the last call of the node leads to: reports what it served, and handles the replies that it received.
+    /// Processes the results of the last call of the node: reports the requests that it served, and handles the replies
+    /// that it received.
     fn settle(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         for _ in 0..std::mem::take(&mut self.application.served) {
             self.instructions += self.setup.costs.serve;
@@ -402,7 +405,7 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
         }
     }
 
-    /// Repeats the last reply to a peer that has a new address: it went to the old one.
+    /// Sends the last reply again to a peer that has a new address, because the reply went to the old address.
     fn repeat_reply(&mut self, now: Instant, peer: PeerId, wishes: &mut Vec<Wish>) {
         let mut out = [0; DATAGRAM];
         let cx = &mut self.environment.at(now);
@@ -418,8 +421,9 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
         }
     }
 
-    /// Calls [`Mote::poll`], if what was received took the processor no longer than other events do. Otherwise the simulation
-    /// does when the processor is done, so that timers of a flight begin when it is sent.
+    /// Calls [`Mote::poll`] if the processing of the received datagram took no longer than other events do. Otherwise
+    /// the simulation calls it when the processor is done, so that the timer of a flight begins when the flight is
+    /// sent.
     fn poll_after_receipt(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         if self.setup.protection.has_public_keys() {
             self.alarm = self.node.endpoint.next_alarm();
@@ -613,11 +617,11 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
     }
 }
 
-/// The application of a node: it takes readings, and keeps the replies to its own.
+/// The application of a node. It receives readings, and stores the replies to the node's own readings.
 struct Application {
     setup: Setup,
     payloads: Payloads,
-    /// Requests that were served since they were counted.
+    /// Number of requests that were served and are not yet counted.
     served: u32,
     replies: VecDeque<(PeerId, RequestId, Outcome)>,
 }
@@ -626,9 +630,9 @@ struct Application {
 #[derive(PartialEq, Eq)]
 enum Outcome {
     Answered,
-    /// The other end wants the request again, with this Echo option.
+    /// The other end requires the request again, with this Echo option.
     Challenge(Vec<u8>),
-    /// The response is not authentic, or the other end knows nothing of the request.
+    /// The response is not authentic, or the other end has no state for the request.
     Refused,
     TimedOut,
 }
@@ -675,26 +679,26 @@ impl Handler for Application {
     }
 }
 
-/// Records and messages that were dropped.
+/// Returns the number of records and messages that were dropped.
 fn dropped(counters: &Counters) -> u32 {
     let Counters { malformed, unknown_peer, replayed, not_authentic, unexpected, no_room, .. } = counters;
     [malformed, unknown_peer, replayed, not_authentic, unexpected, no_room].into_iter().sum()
 }
 
-/// The path of the resource that takes readings.
+/// The path of the resource that receives readings.
 pub const RESOURCE: &str = "blink";
-/// Bytes of the longest CoAP message.
+/// Maximum length of a CoAP message, in bytes.
 pub const MESSAGE: usize = 1152;
-/// Bytes of the longest reading.
+/// Maximum length of a reading, in bytes.
 pub const MAX_PAYLOAD: usize = 1024;
 const DATAGRAM: usize = HEADROOM + OVERHEAD + MESSAGE + TAILROOM + 64;
-/// Peers of a node that makes readings.
+/// Number of peers of a node that makes readings.
 pub const LEAF: usize = 2;
-/// Peers of a node that takes them.
+/// Number of peers of a node that receives readings.
 pub const HUB: usize = 1024;
-/// Peers of a node that takes the readings of few: its table is searched from end to end.
+/// Number of peers of a node that receives readings from few nodes. A search covers its whole table.
 pub const SMALL_HUB: usize = 128;
-/// Nodes that make readings, at most.
+/// Maximum number of nodes that make readings.
 pub const MAX_NODES: usize = 1000;
 /// The content type of application data (RFC 5246, section 6.2.1).
 const APPLICATION_DATA: u8 = 23;

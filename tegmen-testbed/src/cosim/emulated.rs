@@ -1,4 +1,4 @@
-//! The motes of the firmware, as images for a Cortex-M3 under QEMU.
+//! The motes of the firmware as images for a Cortex-M3, which QEMU runs.
 
 use super::{Error, packet_or_done, turn};
 use crate::footprint::build;
@@ -14,12 +14,12 @@ use tegmen_lowpan::slip::{Control, Decoder, Start, encode};
 /// Builds the images of both motes: first the server's, then the client's.
 ///
 /// # Errors
-/// [`Error::Build`]. If a tool is missing, the message has the command that installs it.
+/// [`Error::Build`]. If a tool is missing, the message contains the command that installs it.
 pub fn images(project: &Path, target: &Path) -> Result<[PathBuf; 2], Error> {
     build::chosen_images(project, target, "compact", ["cosim_server", "cosim_client"]).map_err(Error::Build)
 }
 
-/// A mote in a separate QEMU process, which ends with this value.
+/// A mote in a separate QEMU process. The process ends when this value is dropped.
 pub struct Emulated {
     qemu: Child,
     line: ChildStdin,
@@ -27,7 +27,7 @@ pub struct Emulated {
 }
 
 impl Emulated {
-    /// Starts the image, and answers its request for a seed with `start`.
+    /// Starts the image, and answers the mote's request for its start data with `start`.
     ///
     /// # Errors
     /// [`Error`], if QEMU or the mote does not start.
@@ -63,7 +63,7 @@ impl Emulated {
         })
     }
 
-    /// Returns the last message of QEMU. QEMU prints its reason first and all registers after it.
+    /// Returns the reason in the last message of QEMU. QEMU prints the reason first, and all registers after it.
     fn epitaph(&mut self) -> String {
         let mut said = String::new();
         if let Some(mut errors) = self.qemu.stderr.take() {
@@ -99,7 +99,7 @@ impl Drop for Emulated {
     }
 }
 
-/// Takes the frames from the line until that ends, so that waiting for one can be given up.
+/// Reads frames from the line in a thread until the line ends, so that the receiver can wait with a timeout.
 fn listen(mut line: ChildStdout) -> Receiver<Vec<u8>> {
     let (sender, frames) = mpsc::channel();
     std::thread::spawn(move || {
@@ -119,5 +119,5 @@ fn listen(mut line: ChildStdout) -> Receiver<Vec<u8>> {
     frames
 }
 
-/// Maximum time for a turn, which takes about a millisecond. A mote that takes longer has failed.
+/// Maximum time for a turn. A turn takes about a millisecond, so a mote that takes longer than this has failed.
 const PATIENCE: Duration = Duration::from_secs(20);

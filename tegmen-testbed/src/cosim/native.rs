@@ -15,10 +15,10 @@ use tegmen::crypto::Compact;
 use tegmen::time::Instant;
 use tegmen_lowpan::slip::{Decoder, Start};
 
-/// The crypto of the images: this is for comparing bytes, never for secrets.
+/// The cryptographic provider of the images. Its use on this machine is only for comparing bytes, never for secrets.
 type Provider = Compact;
 
-/// A mote in this process.
+/// A mote that runs in this process.
 pub struct Native<A: Application> {
     mote: mote::Mote<A::Roles>,
     application: A,
@@ -26,7 +26,8 @@ pub struct Native<A: Application> {
 }
 
 impl<A: Application> Native<A> {
-    /// Creates a mote that has received and sent nothing. Returns `None` if its application lacks a value in `start`.
+    /// Creates a mote that has received and sent nothing. Returns `None` if `start` lacks a value that its application
+    /// needs.
     pub fn new(start: Start) -> Option<Self> {
         let application = A::start(&start)?;
         Some(Self { mote: mote::Mote::new(Instant::default(), start, ()), application, shown: 0 })
@@ -56,7 +57,7 @@ impl<A: Application> super::Mote for Native<A> {
     }
 }
 
-/// The line: what the mote whose turn it is on this thread has sent.
+/// The serial line of this thread. It stores the bytes that the mote sends in its turn.
 mod uart {
     use std::cell::RefCell;
 
@@ -71,7 +72,7 @@ mod uart {
     }
 }
 
-/// The LEDs: what the mote whose turn it is on this thread has shown.
+/// The LEDs of this thread. They store the value that the mote shows in its turn.
 mod leds {
     use std::cell::Cell;
 

@@ -1,36 +1,36 @@
-//! Instructions of handshakes, by the step in which an end spends them.
+//! The instructions of handshakes, divided into the steps of an end.
 
 use serde::Serialize;
 
 /// The instructions of one end in a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct HandshakeCosts {
-    /// Instructions for each flight that it sends, and for each retransmission. They include the work on the previous
-    /// flight.
+    /// Instructions for each flight that the end sends, and for each retransmission. They include the work on the
+    /// previous flight.
     pub flight: u64,
     /// Instructions of a server for an answer without state: a HelloVerifyRequest, or an alert.
     pub answer: u64,
-    /// Instructions after the peer has shown its public key: verifying it and its proof, and all further steps without
-    /// a signature.
+    /// Instructions after the end has received the public key of the peer: the verification of the key and of the
+    /// peer's proof, and all further steps without a signature.
     pub verify: u64,
-    /// Instructions after it has to sign: its signature, and the steps until the next flight.
+    /// Instructions for a signature of the end, and for the steps until the next flight.
     pub sign: u64,
 }
 
-/// The instructions of handshakes, of a client and of a server.
+/// The instructions of each kind of handshake: first those of a client, then those of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Handshakes {
-    /// Handshakes with a pre-shared key.
+    /// A handshake with a pre-shared key.
     pub psk: [HandshakeCosts; 2],
-    /// Handshakes with certificates, each issued by a CA below the root.
+    /// A handshake with certificates, each issued by a CA below the root.
     pub certificate: [HandshakeCosts; 2],
-    /// Handshakes with raw public keys.
+    /// A handshake with raw public keys.
     pub raw_key: [HandshakeCosts; 2],
-    /// Handshakes with a pre-shared key, and a ticket for the client.
+    /// A handshake with a pre-shared key, in which the client receives a ticket.
     pub with_ticket: [HandshakeCosts; 2],
-    /// Handshakes that resume such a session with its ticket.
+    /// A handshake that resumes a session with the ticket of [`with_ticket`](Self::with_ticket).
     pub resumed: [HandshakeCosts; 2],
-    /// Handshakes that resume a delegated session with its ticket.
+    /// A handshake that resumes a delegated session with its ticket.
     pub delegated: [HandshakeCosts; 2],
 }
 
@@ -76,7 +76,7 @@ impl Handshakes {
     }
 }
 
-/// Flights of a client and of a server in a handshake with a pre-shared key.
+/// Number of flights of a client, and of a server, in a handshake with a pre-shared key.
 const FLIGHTS: [u64; 2] = [3, 3];
-/// Flights in a handshake that resumes a session with a ticket.
+/// Number of flights of a client, and of a server, in a handshake that resumes a session with a ticket.
 const FLIGHTS_WITH_TICKET: [u64; 2] = [2, 1];

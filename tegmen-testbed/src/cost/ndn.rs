@@ -1,24 +1,25 @@
-//! Instructions of a node of Named Data Networking.
+//! The cost of the operations of a node of Named Data Networking, in instructions.
 
 use serde::{Deserialize, Serialize};
 
-/// Instructions of the operations of a node: see `data/ndn-instructions.toml`.
+/// Instructions of the operations of a node. The file `data/ndn-instructions.toml` has the values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NdnCosts {
-    /// A consumer creates an Interest, and its forwarder keeps and sends it.
+    /// Creating an Interest at a consumer, and storing and sending it at its forwarder.
     pub create: u64,
-    /// A forwarder sends an Interest again.
+    /// Sending an Interest again at a forwarder.
     pub again: u64,
-    /// A forwarder takes an Interest, and sends it to the next hop or answers it.
+    /// Processing an Interest at a forwarder, which sends it to the next hop or answers it.
     pub on_interest: u64,
-    /// A forwarder takes a Data packet, stores it, and sends it to the faces that asked.
+    /// Processing a Data packet at a forwarder, which stores it, and sends it to the faces of the pending Interests.
     pub on_data: u64,
-    /// The search in the content store, for each packet in it.
+    /// Searching the content store, for each packet in it.
     pub of_stored: u64,
-    /// A producer creates a Data packet: in clear, and encrypted and signed.
+    /// Creating a Data packet at a producer: first without protection, then encrypted and signed.
     pub create_data: [u64; 2],
-    /// A consumer reads a Data packet: in clear, and one whose signature it verifies and whose content it decrypts.
+    /// Reading a Data packet at a consumer: first without protection, then with the verification of its signature and
+    /// the decryption of its content.
     pub open: [u64; 2],
 }
 

@@ -30,7 +30,7 @@ fn instructions_take_their_time() {
     assert_eq!(micros(16_000, 1.3, 16_000_000), 1_300);
 }
 
-/// The provider of motes, which counts the blocks that its SHA-256 compresses.
+/// The cryptographic provider of motes, which counts the blocks that its SHA-256 compresses.
 struct Counting(Compact);
 
 thread_local! {
@@ -75,7 +75,7 @@ impl Crypto for Counting {
     }
 }
 
-/// Blocks since the last call.
+/// Returns the number of compressed blocks since the last call.
 fn blocks() -> u64 {
     BLOCKS.replace(0)
 }
@@ -98,7 +98,7 @@ impl End {
         Self { endpoint, environment, path, established: false, blocks: 0 }
     }
 
-    /// Takes a datagram, or only does what is due. Returns the datagrams that this sends.
+    /// Processes a datagram, or only does the work that is due. Returns the datagrams that the end sends.
     fn turn(&mut self, mut datagram: Vec<u8>) -> Vec<Vec<u8>> {
         blocks();
         let mut sent = Vec::new();

@@ -1,4 +1,4 @@
-//! The limits of a deployment: an error names the section and the key, and the allowed values.
+//! Checks the limits of a deployment. An error names the section, the key and the allowed values.
 
 use super::{
     Changes, Deployment, Fault, Hardware, MAX_SEED, MAX_SEEDS, Move, Prefix, ProfileName, Rebooted, Shape, share,
@@ -7,13 +7,13 @@ use crate::mote::{self, Protection};
 use crate::platform::Platform;
 use crate::sim::Links;
 
-/// A fault of a key of a section, unless the condition holds.
+/// Returns a fault of a key, unless `holds` is true.
 fn require(holds: bool, section: &'static str, key: &'static str, what: impl FnOnce() -> String) -> Result<(), Fault> {
     if holds { Ok(()) } else { Err((section, key, what())) }
 }
 
 impl Deployment {
-    /// Checks what the types of the file do not.
+    /// Checks the limits that the types of the file do not express.
     pub(super) fn check(&self) -> Result<(), Fault> {
         let links = self.links()?;
         self.parents(&links)?;
@@ -34,7 +34,7 @@ impl Deployment {
         self.check_run()
     }
 
-    /// The time from the first reading to the last, in seconds.
+    /// Returns the time from the first reading to the last, in seconds.
     fn length_s(&self) -> f64 {
         f64::from(self.traffic.readings) * self.traffic.period_s
     }
@@ -104,7 +104,7 @@ impl Deployment {
         })
     }
 
-    /// Checks what readings with names cannot have.
+    /// Checks that a plan with a protection of NDN has no setting that NDN does not support.
     fn check_names(&self) -> Result<(), Fault> {
         let Some(name) = self.stack.protections.iter().find(|name| name.is_named()).map(|name| name.name()) else {
             return Ok(());
@@ -199,9 +199,9 @@ impl Deployment {
     }
 }
 
-/// Readings of all nodes in one run.
+/// Maximum number of readings of all nodes in one run.
 const MAX_READINGS: u64 = 5_000_000;
-/// Virtual time of one run, in seconds.
+/// Maximum virtual time of one run, in seconds.
 const MAX_LENGTH_S: f64 = 1e8;
-/// Longest time that an operating system may take for a datagram: a second.
+/// Maximum time of an operating system for a datagram, in microseconds: a second.
 const MAX_STACK_US: u32 = 1_000_000;

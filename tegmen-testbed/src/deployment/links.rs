@@ -10,12 +10,13 @@ use serde::{Deserialize, Deserializer};
 use std::collections::VecDeque;
 use std::fmt;
 
-/// The share of frames that links lose, 0 to 1: one for all, or a row for each sender with a column for each receiver.
+/// The share of frames that links lose, from 0 to 1: one value for all links, or a matrix with a row for each sender
+/// and a column for each receiver.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Loss {
-    /// On every link.
+    /// The same share for every link.
     Every(f64),
-    /// By sender, then receiver. The value for two nodes that do not hear each other has no meaning.
+    /// A share for each sender and receiver. The share for two nodes that do not hear each other has no effect.
     Matrix(Vec<Vec<f64>>),
 }
 
@@ -81,7 +82,7 @@ impl<'de> Deserialize<'de> for Loss {
     }
 }
 
-/// Bad times of links (Gilbert and Elliott): both kinds of time last exponentially long.
+/// Good and bad times of links (the model of Gilbert and Elliott). The lengths of both are exponentially distributed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Weather {
     /// Mean length of good times, in seconds.
@@ -92,7 +93,7 @@ pub struct Weather {
     pub loss: f64,
 }
 
-/// Bad times that have a name. Round numbers for what they are named after, not the measurement of a place.
+/// Bad times with a name. The values are round numbers that fit the name. They are not measured at a place.
 pub const BURSTS: &[(&str, Weather)] = &[
     // A network beside it that sends a tenth of the time, a few frames at once.
     ("wlan", Weather { good_s: 0.045, bad_s: 0.005, loss: 0.9 }),
@@ -155,7 +156,7 @@ impl<'de> Deserialize<'de> for Weather {
 }
 
 impl Deployment {
-    /// The links between the nodes.
+    /// Returns the links between the nodes.
     pub(crate) fn links(&self) -> Result<Links, Fault> {
         let network = &self.network;
         let count = |key: &'static str, value: Option<usize>, most: usize| match value {
@@ -212,7 +213,7 @@ impl Deployment {
         Ok(links)
     }
 
-    /// The neighbour of each node on its shortest way to node 0.
+    /// Returns, for each node, its neighbour on the shortest path to node 0.
     pub(crate) fn parents(&self, links: &Links) -> Result<Vec<NodeId>, Fault> {
         let mut parents = vec![None; links.nodes()];
         let mut reached = VecDeque::from([0]);
@@ -231,7 +232,7 @@ impl Deployment {
         Ok(parents.into_iter().flatten().collect())
     }
 
-    /// The most hops from any node to node 0.
+    /// Returns the maximum number of hops from any node to node 0.
     pub(crate) fn depth(&self, links: &Links) -> Result<usize, Fault> {
         let parents = self.parents(links)?;
         let hops = |node: NodeId| std::iter::successors(Some(node), |n| (*n != 0).then(|| parents[*n])).count() - 1;

@@ -1,11 +1,12 @@
-//! The parts of the core that the images of motes must not link: an image pays only for what it uses.
+//! The parts of the core that the images of motes must not link, because an image must contain only the code that it
+//! uses.
 
 use super::Error;
 
-/// Beginnings of the names of these images.
+/// Beginnings of the names of the images that must not link [`FILES`].
 const IMAGES: [&str; 3] = ["blink_", "cosim_", "publisher"];
-/// Crates, and beginnings of their files, whose instructions are not in them: Block-wise transfer, Observe, OSCORE, and messages
-/// that wait in a node.
+/// Crates, and beginnings of file names, whose instructions must not be in these images: Block-wise transfer, Observe,
+/// OSCORE, and the queue of a node.
 const FILES: [(&str, &str); 11] = [
     ("tegmen-coap", "src/block.rs"),
     ("tegmen-coap", "src/observe.rs"),
@@ -22,22 +23,23 @@ const FILES: [(&str, &str); 11] = [
 
 /// The image of a device that resumes delegated sessions.
 const DELEGATED: &str = "dtls_delegated";
-/// Public-key cryptography, as the crate and the beginning of the file: curves, signatures and certificates. `dtls_x509` links all
-/// of it.
+/// The crates and the beginnings of file names of public-key cryptography: curves, signatures and certificates.
+/// `dtls_x509` links all of them.
 const PUBLIC_KEYS: [(&str, &str); 3] =
     [("tegmen-base", "src/crypto/p256"), ("tegmen-base", "src/crypto/curves"), ("tegmen-x509", "")];
 
-/// True for an instruction of public-key cryptography, from its crate and its line.
+/// Returns true if an instruction, given as its crate and its line, belongs to public-key cryptography.
 fn is_of_public_keys((krate, at): &(String, String)) -> bool {
     PUBLIC_KEYS.iter().any(|(of, file)| krate == of && at.starts_with(file))
         || ["p256", "elliptic-curve", "ecdsa", "crypto-bigint", "curve25519-dalek", "rsa"].contains(&krate.as_str())
 }
 
-/// Refuses an image that has an instruction of a part that it must not link. `sources` are the crate and the line of each
-/// of its instructions, after inlining: the name of a function would not show a part that was inlined.
+/// Refuses an image that contains an instruction of a part that it must not link. `sources` are the crate and the line
+/// of each of its instructions after inlining. The names of functions are not enough, because they do not show inlined
+/// parts.
 ///
 /// # Errors
-/// [`Error::Linked`], with the first such line.
+/// [`Error::Linked`], with the first line of such a part.
 pub(super) fn check(image: &str, sources: &[(String, String)]) -> Result<(), Error> {
     let refused = |at: &str| Err(Error::Linked { image: image.to_owned(), at: at.to_owned() });
     if image == DELEGATED

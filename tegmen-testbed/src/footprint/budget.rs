@@ -1,4 +1,4 @@
-//! The budget: the most that every image may cost, committed beside the firmware.
+//! The budget: the maximum cost of every image, which is committed beside the firmware.
 
 use super::{Error, Footprint, grouped};
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-/// The limits of each image under each provider.
+/// The limits of each image for each cryptographic provider.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Budget(BTreeMap<String, BTreeMap<String, Limits>>);
@@ -19,27 +19,27 @@ struct Limits {
     bss: u64,
     stack: u64,
     panics: u64,
-    /// Instructions.
+    /// Maximum instructions of each operation.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     operations: BTreeMap<String, u64>,
-    /// Bytes of types.
+    /// Maximum sizes of types, in bytes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     sizes: BTreeMap<String, u64>,
 }
 
-/// One number above its limit.
+/// A measured number above its limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Excess {
     image: String,
     provider: String,
     what: String,
     measured: u64,
-    /// `None` if the budget does not know it.
+    /// The limit; `None` if the budget does not contain the number.
     limit: Option<u64>,
 }
 
 impl Budget {
-    /// The budget that these measurements just keep.
+    /// Makes the budget whose limits are equal to these measured values.
     pub(super) fn of(footprints: &[Footprint]) -> Self {
         let mut budget = Self::default();
         for footprint in footprints {
@@ -59,7 +59,7 @@ impl Budget {
         std::fs::write(path, HEADER.to_owned() + &limits).map_err(|error| Error::File(path.into(), error))
     }
 
-    /// Everything that is above its limit or has none.
+    /// Returns every number that is above its limit or has no limit.
     pub(super) fn compare(&self, footprints: &[Footprint]) -> Vec<Excess> {
         let mut excesses = Vec::new();
         for footprint in footprints {
@@ -77,8 +77,8 @@ impl Budget {
     }
 }
 
-/// Tolerance of a limit: 16 bytes of text, and one instruction in a thousand. It is necessary because the names of
-/// functions contain the path of the sources, and the linker orders functions by name.
+/// Returns the tolerance of a limit: 16 bytes of text, and one instruction in a thousand. A tolerance is necessary
+/// because the names of functions contain the path of the sources, and the linker orders functions by name.
 fn slack(what: &str, limit: u64) -> u64 {
     match what {
         "text" => 16,
@@ -93,7 +93,7 @@ impl Limits {
         Self { text, data, bss, stack, panics, operations, sizes }
     }
 
-    /// Every limit under the name it is reported by.
+    /// Returns every limit with the name under which it is reported.
     fn all(&self) -> BTreeMap<String, u64> {
         let Self { text, data, bss, stack, panics, operations, sizes } = self;
         let fixed = [("text", text), ("data", data), ("bss", bss), ("stack", stack), ("panics", panics)];
@@ -104,7 +104,7 @@ impl Limits {
     }
 }
 
-/// The table of what grew.
+/// The table of the numbers above their limits.
 pub(super) struct Report<'a>(pub(super) &'a [Excess]);
 
 impl fmt::Display for Report<'_> {

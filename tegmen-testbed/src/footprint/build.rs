@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Fails if anything is missing that a measurement needs.
+/// Fails if a tool for a measurement is missing.
 pub(super) fn require_tools() -> Result<(), Error> {
     for (file, packages) in [
         (RUSTC, "rustc-web"),
@@ -24,7 +24,7 @@ pub(super) fn require_tools() -> Result<(), Error> {
     Ok(())
 }
 
-/// Builds every image of a provider; names and paths of the ELF files.
+/// Builds every image with a cryptographic provider. Returns the names and the paths of the ELF files.
 pub(super) fn images(project: &Path, target: &Path, provider: &str) -> Result<Vec<(String, PathBuf)>, Error> {
     let sources = project.join("firmware/src/bin");
     let entries = fs::read_dir(&sources).map_err(|error| Error::File(sources.clone(), error))?;
@@ -47,7 +47,7 @@ pub(super) fn images(project: &Path, target: &Path, provider: &str) -> Result<Ve
     Ok(names.into_iter().map(|name| (name.clone(), release.join(name))).collect())
 }
 
-/// Builds the images of these names with one provider, if they are not there as they should be; their paths.
+/// Builds the images with these names and one provider, unless they are up to date. Returns their paths.
 pub(crate) fn chosen_images<const N: usize>(
     project: &Path,
     target: &Path,
@@ -63,7 +63,7 @@ pub(crate) fn chosen_images<const N: usize>(
     Ok(names.map(|name| release(&folder).join(name)))
 }
 
-/// The build directory of the images of a provider.
+/// Returns the build directory for the images of a provider.
 fn folder(target: &Path, provider: &str) -> Result<PathBuf, Error> {
     Ok(absolute(target)?.join("firmware").join(provider))
 }
@@ -72,16 +72,16 @@ fn release(folder: &Path) -> PathBuf {
     folder.join(TRIPLE).join("release")
 }
 
-/// The checkout under a path that is the same everywhere, for as long as the value lives. Cargo puts the paths of crates into
-/// the names of symbols, their order follows from the names, and the instructions of an image from the order: in two folders
-/// a handshake differed by 190 instructions.
+/// A link to the checkout, whose path is the same on every machine. It is valid as long as this value exists. Cargo
+/// puts the paths of crates into the names of symbols. The names determine the order of the symbols, and the order
+/// changes the instructions of an image: with two different folders a handshake differed by 190 instructions.
 struct Place {
     firmware: PathBuf,
     _lock: File,
 }
 
 impl Place {
-    /// Waits while another process builds images.
+    /// Makes the link. Waits while another process builds images.
     fn of(project: &Path) -> Result<Self, Error> {
         let link = PathBuf::from(SAME_PATH);
         let at = |path: &Path| {
@@ -101,7 +101,7 @@ impl Place {
     }
 }
 
-/// A build of the images with one provider.
+/// Returns the command that builds the images with one provider.
 fn cargo(place: &Place, folder: &Path, provider: &str) -> Command {
     let mut cargo = Command::new(CARGO);
     cargo
@@ -118,7 +118,8 @@ fn cargo(place: &Place, folder: &Path, provider: &str) -> Command {
     cargo
 }
 
-/// An image left from an earlier build would report its old numbers. The one in `deps` is what cargo would link again.
+/// Deletes the images of earlier builds, which would report old numbers. The files in `deps` are deleted too, because
+/// cargo would link them again.
 fn delete_old(release: &Path, names: &[String]) -> Result<(), Error> {
     for folder in [release.to_owned(), release.join("deps")] {
         let Ok(entries) = fs::read_dir(&folder) else { continue };
@@ -133,12 +134,12 @@ fn delete_old(release: &Path, names: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The features of a build with public keys.
+/// Returns the features of a build with public keys.
 fn public_keys(provider: &str) -> &'static str {
     if provider == "rustcrypto" { "public-keys-rustcrypto" } else { "compact,public-keys" }
 }
 
-/// Builds the QEMU plugin that counts.
+/// Builds the QEMU plugin that counts instructions.
 pub(super) fn plugin(project: &Path, target: &Path) -> Result<PathBuf, Error> {
     let folder = absolute(target)?.join("firmware");
     fs::create_dir_all(&folder).map_err(|error| Error::File(folder.clone(), error))?;
@@ -151,13 +152,13 @@ pub(super) fn plugin(project: &Path, target: &Path) -> Result<PathBuf, Error> {
     Ok(library)
 }
 
-/// Versions of the tools of a measurement: other versions give other numbers.
+/// Versions of the tools of a measurement. Other versions result in other numbers.
 #[derive(Debug, Serialize)]
 pub(super) struct Versions {
     compiler: String,
     linker: String,
     emulator: String,
-    /// With `-modified` after it if files were changed since.
+    /// The commit of the checkout, followed by `-modified` if files were changed since.
     commit: String,
 }
 
@@ -180,7 +181,7 @@ impl Versions {
     }
 }
 
-/// Runs a command to its end. Returns its standard output.
+/// Runs a command and waits for its end. Returns its standard output.
 pub(super) fn output_of(command: &mut Command) -> Result<String, Error> {
     let described = format!("{command:?}");
     let output = command.output().map_err(|error| Error::Command(described.clone(), error.to_string()))?;
@@ -196,7 +197,7 @@ fn absolute(path: &Path) -> Result<PathBuf, Error> {
 
 /// Images that need the feature `public-keys` of the firmware.
 const WITH_PUBLIC_KEYS: [&str; 6] = ["dtls_rpk", "dtls_x509", "edhoc", "group_oscore", "ndn_ecdsa", "p256"];
-/// Images that are built with the provider of motes alone: `required-features` of the firmware.
+/// Images that are built only with the provider of motes, as `required-features` of the firmware states.
 const WITH_OF_MOTES: [&str; 10] = [
     "coap_listener",
     "coap_mul_sender",
@@ -209,9 +210,9 @@ const WITH_OF_MOTES: [&str; 10] = [
     "ndn",
     "ndn_ecdsa",
 ];
-/// The provider of motes.
+/// The cryptographic provider of motes.
 const OF_MOTES: &str = "compact";
-/// Variables of the caller's builds, which would change the images.
+/// Environment variables of the caller's builds that would change the images.
 const CALLER: [&str; 6] = [
     "RUSTFLAGS",
     "CARGO_ENCODED_RUSTFLAGS",

@@ -1,5 +1,5 @@
-//! The size of each part of an image: its instructions by their source lines, its constants and variables by their
-//! symbols.
+//! The size of each part of an image. Instructions belong to a part because of their source lines, constants and
+//! variables because of their symbols.
 
 use super::build::output_of;
 use super::elf::ERASED;
@@ -11,21 +11,21 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// Bytes of one component.
+/// Sizes of one component, in bytes.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize)]
 pub struct Bytes {
-    /// Code and constants.
+    /// Size of code and constants.
     pub text: u64,
-    /// Initialized variables.
+    /// Size of initialized variables.
     pub data: u64,
-    /// Other variables.
+    /// Size of other variables.
     pub bss: u64,
 }
 
-/// The components of an image by name: `P-256` (of the provider for motes), `crypto` (the rest of it), `DTLS`, `CoAP`,
-/// `6LoWPAN`, `IP`, `application`, `common` (buffers, time), and `runtime` for the code of the compiler. Bytes without
-/// a symbol (padding, constants without a name) are `unnamed`. `sources` are the crate and the line of each of the
-/// instructions.
+/// Returns the sizes of the components of an image by name: `P-256` (of the provider for motes), `crypto` (other
+/// cryptography), `DTLS`, `CoAP`, `6LoWPAN`, `IP`, `application`, `common` (buffers, time), and `runtime` for the code
+/// of the compiler. Bytes without a symbol (padding, constants without a name) are `unnamed`. `sources` are the crate
+/// and the line of each instruction.
 pub(super) fn of(
     image: &Path,
     instructions: &[(String, u64)],
@@ -59,17 +59,17 @@ pub(super) fn of(
     Ok(components)
 }
 
-/// Key agreement and signatures on secp256r1, of the provider for motes.
+/// The component for key agreement and signatures on secp256r1, with the provider for motes.
 pub(super) const P256: &str = "P-256";
 
-/// Address and length of each instruction of an image.
+/// Returns the address and the length of each instruction of an image.
 pub(super) fn instructions(image: &Path) -> Result<Vec<(String, u64)>, Error> {
     let listing = output_of(Command::new("arm-none-eabi-objdump").arg("--disassemble").arg(image))?;
     Ok(listed(&listing))
 }
 
-/// Address and length of each instruction. Bytes between two instructions of one function (constants that it loads)
-/// belong to the first.
+/// Returns the address and the length of each instruction. Bytes between two instructions of one function (constants
+/// that it loads) count for the first instruction.
 fn listed(listing: &str) -> Vec<(String, u64)> {
     let mut found: Vec<(String, u64)> = Vec::new();
     let (mut last, mut end) = (None, 0);
@@ -95,7 +95,7 @@ fn listed(listing: &str) -> Vec<(String, u64)> {
     found
 }
 
-/// Section, bytes and name of each constant and variable.
+/// Returns the section, the size and the name of each constant and variable.
 fn variables(image: &Path) -> Result<Vec<(SectionKind, u64, String)>, Error> {
     let bytes = std::fs::read(image).map_err(|error| Error::File(image.into(), error))?;
     let file = ElfFile32::<object::Endianness>::parse(&*bytes);
@@ -117,7 +117,7 @@ fn variables(image: &Path) -> Result<Vec<(SectionKind, u64, String)>, Error> {
     Ok(found.collect())
 }
 
-/// The component of a source line.
+/// Returns the component of a source line.
 fn component(krate: &str, at: &str) -> &'static str {
     let file = at.strip_prefix("src/").unwrap_or(at);
     let module = file.split(['/', '.', ':']).next().unwrap_or_default();
@@ -158,7 +158,7 @@ fn component_of_network(module: &str) -> &'static str {
     }
 }
 
-/// The component of a constant or a variable, from its path.
+/// Returns the component of a constant or a variable, from its path.
 fn component_of_symbol(name: &str) -> &'static str {
     let path = name.trim_start_matches('<');
     let (krate, rest) = path.split_once("::").unwrap_or((path, ""));

@@ -6,7 +6,7 @@ use object::{Object, ObjectSection, ObjectSymbol, SectionFlags, SectionKind, elf
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// An image, read but not run.
+/// The content of an image's ELF file. The image has not run.
 pub(super) struct Image {
     pub(super) path: PathBuf,
     pub(super) text: u64,
@@ -15,9 +15,9 @@ pub(super) struct Image {
     pub(super) marks: u64,
     pub(super) stack_top: u64,
     pub(super) stack_limit: u64,
-    /// Names of the measured regions; empty if the image is not a measuring one.
+    /// Names of the measured regions; empty if the image does not measure.
     pub(super) operations: BTreeMap<u32, String>,
-    /// Bytes of types, by their names.
+    /// Sizes of types in bytes, by the names of the types.
     pub(super) sizes: BTreeMap<String, u64>,
 }
 
@@ -73,10 +73,10 @@ impl Image {
     }
 }
 
-/// Flash memory that is erased: no part of an image (link.x).
+/// The section of erased flash memory, which is no part of an image (link.x).
 pub(super) const ERASED: &str = ".erased";
 
-/// `measure::Note` of the firmware crate, as the file contains it.
+/// A `measure::Note` of the firmware crate, in the form in which the ELF file contains it.
 struct Note {
     kind: u32,
     value: u32,

@@ -1,4 +1,4 @@
-//! Runs a measurement image under QEMU and reads the counts of the plugin.
+//! Runs a measurement image in QEMU, and reads the counts of the plugin.
 
 use super::Error;
 use super::elf::Image;
@@ -7,15 +7,15 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Costs of one marked region.
+/// The costs of one marked region.
 pub(super) struct Region {
-    /// Instructions of all passes through the region together: a handshake consists of many calls.
+    /// Instructions of all passes through the region together, because a handshake consists of many calls.
     pub(super) instructions: u64,
-    /// Bytes from the top of the stack to its lowest use.
+    /// Number of bytes from the top of the stack to the lowest used address.
     pub(super) stack: u64,
 }
 
-/// Runs the image to its end. Returns its regions by number.
+/// Runs the image to its end. Returns its regions with their numbers.
 pub(super) fn run(image: &Image, plugin: &Path) -> Result<BTreeMap<u32, Region>, Error> {
     let counts = image.path.with_extension("counts");
     let _ = std::fs::remove_file(&counts); // those of an earlier run
@@ -73,7 +73,7 @@ fn region(line: &str) -> Option<(u32, Region)> {
     Some((id, Region { instructions: *values.get("instructions")?, stack: *values.get("stack")? }))
 }
 
-/// Maximum time for an image, which takes less than a second. An image that takes longer has failed.
+/// Maximum time for an image. An image takes less than a second, so an image that takes longer than this has failed.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::build::output_of;
 use std::path::Path;
 use std::process::Command;
 
-/// The crate and the line in it, as in `("tegmen", "src/buf.rs:12")`, for each of these addresses of an image.
+/// Returns the crate and the source line of each of these addresses of an image, such as `("tegmen", "src/buf.rs:12")`.
 pub(super) fn of<'a>(image: &Path, addresses: impl Iterator<Item = &'a str>) -> Result<Vec<(String, String)>, Error> {
     let lines = output_of(
         Command::new("arm-none-eabi-addr2line").args(["--inlines", "--addresses", "--exe"]).arg(image).args(addresses),
@@ -13,8 +13,8 @@ pub(super) fn of<'a>(image: &Path, addresses: impl Iterator<Item = &'a str>) -> 
     Ok(sources(&lines))
 }
 
-/// Returns the crate and the source line of every address that addr2line was asked for: the innermost line outside of
-/// `core`, or the outermost one in it if there is no other.
+/// Reads the output of addr2line. Returns the crate and the source line of every address: the innermost line outside of
+/// `core`, or the outermost line in `core` if there is no other.
 fn sources(lines: &str) -> Vec<(String, String)> {
     let mut sources: Vec<(String, String)> = Vec::new();
     for line in lines.lines() {
@@ -29,7 +29,7 @@ fn sources(lines: &str) -> Vec<(String, String)> {
     sources
 }
 
-/// The crate and the file in it, from a path like `/home/me/.cargo/registry/src/index/aes-0.9.1/src/soft.rs:12`.
+/// Returns the crate and its file from a path such as `/home/me/.cargo/registry/src/index/aes-0.9.1/src/soft.rs:12`.
 fn source_of(line: &str) -> Option<(String, String)> {
     let line = line.split(" (").next().filter(|line| !line.starts_with('?'))?;
     let (krate, file) = line.rsplit_once("/src/").unwrap_or(("", line.strip_prefix("src/").unwrap_or(line)));
@@ -40,7 +40,7 @@ fn source_of(line: &str) -> Option<(String, String)> {
     Some((krate.to_owned(), format!("src/{file}")))
 }
 
-/// Crate of the addresses that no line of another crate has.
+/// The crate of the addresses that belong to no line of another crate.
 pub(super) const CORE: &str = "core";
 
 #[cfg(test)]

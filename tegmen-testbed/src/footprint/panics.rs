@@ -1,6 +1,7 @@
-//! Places in an image that can panic: branches into the panic functions of `core`, found in the disassembly.
+//! Places in an image that can panic. They are branches to the panic functions of `core`, which are found in the
+//! disassembly.
 //!
-//! Each is laid at the door of the crate whose source line, after inlining, asked for it.
+//! Each place belongs to the crate whose source line, after inlining, contains the branch.
 
 use super::build::output_of;
 use super::{Error, lines};
@@ -13,14 +14,14 @@ use std::process::Command;
 /// A source line that can panic.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 pub struct PanicPlace {
-    /// The crate.
+    /// The crate of the line.
     #[serde(rename = "crate")]
     pub krate: String,
-    /// File and line, from the crate's folder.
+    /// File and line, relative to the crate's folder.
     pub at: String,
-    /// The function of `core` it ends in.
+    /// The panic function of `core` that the line calls.
     pub calls: String,
-    /// Branches in the machine code that come from this line.
+    /// Number of branches in the machine code that come from this line.
     pub branches: u64,
 }
 
@@ -31,7 +32,7 @@ impl fmt::Display for PanicPlace {
     }
 }
 
-/// The panic places of the image.
+/// Finds the places in an image that can panic.
 pub(super) fn find(image: &Path) -> Result<Vec<PanicPlace>, Error> {
     let listing = output_of(Command::new("arm-none-eabi-objdump").arg("--disassemble").arg(image))?;
     let branches = branches(&listing);
@@ -47,7 +48,7 @@ pub(super) fn find(image: &Path) -> Result<Vec<PanicPlace>, Error> {
     Ok(places.into_iter().map(place).collect())
 }
 
-/// Addresses of the branches into a panic function from any other one, with the name of the function.
+/// Returns the addresses of the branches from other functions to a panic function, with the name of the panic function.
 fn branches(listing: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut within_panic = false;
@@ -80,7 +81,7 @@ fn demangled(symbol: &str) -> String {
     format!("{:#}", rustc_demangle::demangle(symbol))
 }
 
-/// True for the functions of `core` that only announce a panic, and for the panic handler.
+/// Returns true for the functions of `core` that only cause a panic, and for the panic handler.
 fn is_panic(function: &str) -> bool {
     let announces = |name: &str| name.contains("panic") || name.ends_with("_fail") || name.ends_with("_failed");
     let of_core = function.starts_with("core::") || function.starts_with("<core::");

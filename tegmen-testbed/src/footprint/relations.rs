@@ -1,13 +1,14 @@
-//! Limits that hold whatever the budgets are. For the state of a member of a protected group (Axiom), the limits are the state of a
-//! DTLS peer, and the memory and the code that a mote has for it. For public keys they are the code, the instructions and
-//! the stack of the operations of secp256r1 and of the handshakes with them. For delegated sessions they are the resumption of a
-//! session with a pre-shared key, and the handshake with certificates.
+//! Limits that do not depend on the budget. For a protected group (Axiom), the state of a member is limited by the
+//! state of a DTLS peer, and by the memory and the code that a mote has for it. For public keys there are limits of the
+//! code, the instructions and the stack of the operations of secp256r1, and of the handshakes with public keys. A
+//! delegated session is limited by the resumption of a session with a pre-shared key, and by the handshake with
+//! certificates.
 
 use super::components::P256;
 use super::{Error, Footprint, grouped};
 use std::fmt;
 
-/// A number, and the most that it may be.
+/// A measured number, and its maximum.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Relation {
     what: &'static str,
@@ -16,13 +17,13 @@ pub(super) struct Relation {
 }
 
 impl Relation {
-    /// True if the number is not above its limit.
+    /// Returns true if the number is not above its maximum.
     pub(super) const fn holds(&self) -> bool {
         self.measured <= self.most
     }
 }
 
-/// Returns the relations among these images, with the compact provider.
+/// Returns the relations among these images, for the compact provider.
 ///
 /// # Errors
 /// [`Error::NoRelation`] if an image or the size of a type is missing.
@@ -87,7 +88,7 @@ fn of_public_keys(footprints: &[Footprint]) -> Result<[Relation; 13], Error> {
     ])
 }
 
-/// A device that resumes delegated sessions, beside one that resumes sessions of a pre-shared key.
+/// Compares a device that resumes delegated sessions with a device that resumes sessions of a pre-shared key.
 fn of_delegation(footprints: &[Footprint]) -> Result<[Relation; 5], Error> {
     let (delegated, resumed) = (image(footprints, "dtls_delegated")?, image(footprints, "dtls_resume_coap")?);
     let operation = |of: &Footprint, name, what| of.operations.get(what).copied().ok_or(Error::NoRelation(name, what));
@@ -129,13 +130,13 @@ impl fmt::Display for Table<'_> {
 }
 
 const PROVIDER: &str = "compact";
-/// The operation of the images with public keys that has limits.
+/// The operation in the images with public keys that has limits.
 const CLIENT: &str = "handshake client";
-/// The RAM of a mote.
+/// The RAM of a mote, in bytes.
 const RAM: u64 = 32 * 1024;
-/// The text that protection in a group may add to CoAP.
+/// Maximum text that the protection in a group may add to CoAP, in bytes.
 const LISTENER_TEXT: u64 = 9 * 1024;
-/// The text that delegation may add to resumption, with 84 bytes of the memory of the device.
+/// Maximum text that delegation may add to resumption, in bytes. It includes 84 bytes of the memory of the device.
 const DELEGATED_TEXT: u64 = 3_072;
 
 #[cfg(test)]

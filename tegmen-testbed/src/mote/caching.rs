@@ -1,8 +1,9 @@
 //! A node of a network of content objects: a consumer, a producer, or a forwarder.
 //!
-//! A consumer asks for the readings of producers, in turn. A forwarder is a caching proxy of CoAP (RFC 7252, section 5.7): it repeats a
-//! request on its own hop until it has the response, which is also the acknowledgement on the previous hop. Where there are no proxies, a
-//! forwarder forwards IP alone, and consumers ask producers themselves.
+//! A consumer requests the readings of the producers, one producer after the other. A forwarder is a caching CoAP proxy
+//! (RFC 7252, section 5.7). It retransmits a request on its own hop until it receives the response. This response is
+//! also the acknowledgement on the previous hop. In a network without proxies, a forwarder forwards only IP packets,
+//! and consumers send requests to the producers themselves.
 
 mod application;
 mod memory;
@@ -27,27 +28,27 @@ use tegmen_proxy::Next;
 /// The role of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Part {
-    /// It asks for readings.
+    /// A node that requests readings.
     Consumer {
-        /// Its place among the consumers.
+        /// The index of the node among the consumers.
         place: usize,
-        /// The producers, by their numbers.
+        /// The addresses of the producers, in the order of their numbers.
         producers: Vec<Address>,
-        /// The proxy that it asks; `None` if it asks the producers.
+        /// The proxy that receives the requests; `None` if the producers receive them.
         proxy: Option<Address>,
     },
-    /// It forwards.
+    /// A node that forwards requests or packets.
     Forwarder {
-        /// For each producer: the next proxy on the way, or the producer.
+        /// For each producer, the next proxy on the path, or the producer itself.
         towards: Vec<Address>,
-        /// The producers, by their numbers.
+        /// The addresses of the producers, in the order of their numbers.
         producers: Vec<Address>,
-        /// It stores responses.
+        /// True if the forwarder stores responses.
         stores: bool,
     },
-    /// It has readings.
+    /// A node that has readings.
     Producer {
-        /// Its place among the producers.
+        /// The index of the node among the producers.
         place: usize,
     },
 }
@@ -60,7 +61,7 @@ pub struct ObjectNode<const PEERS: usize> {
     application: Application,
     random: Stream,
     part: Part,
-    /// Requests that were made.
+    /// Number of requests that the node has made.
     made: usize,
     /// Requests of a consumer that wait for their responses.
     asked: Vec<(PeerId, RequestId, Instant)>,
@@ -70,7 +71,7 @@ pub struct ObjectNode<const PEERS: usize> {
 }
 
 impl<const PEERS: usize> ObjectNode<PEERS> {
-    /// A node that has received and sent nothing.
+    /// Creates a node that has received and sent nothing.
     pub fn new(seed: u64, number: usize, setup: Setup, part: Part) -> Self {
         let crypto = Compact::new(Stream::new(seed, number, Purpose::Crypto).seed());
         let mut environment = Environment::new(crypto);
@@ -95,7 +96,7 @@ impl<const PEERS: usize> ObjectNode<PEERS> {
         }
     }
 
-    /// Returns the peer at an address.
+    /// Returns the peer at an address, and creates it if necessary.
     fn peer(&mut self, now: Instant, at: Address) -> Option<PeerId> {
         let path = Path { local: self.setup.local, remote: at };
         let peer = self.node.endpoint.plain(&mut self.environment.at(now), &path, Rank::Ours).ok()?;
@@ -109,7 +110,7 @@ impl<const PEERS: usize> ObjectNode<PEERS> {
         self.next_token.to_be_bytes()
     }
 
-    /// Sends a request of a consumer, whose options `write` adds. Returns `None` if it cannot be sent.
+    /// Sends a request of a consumer. `write` adds its options. Returns `None` if the request cannot be sent.
     fn request(
         &mut self,
         now: Instant,
@@ -128,7 +129,8 @@ impl<const PEERS: usize> ObjectNode<PEERS> {
         Some((peer, request))
     }
 
-    /// Sends the requests and responses that the last call of the node left, and reports the ends of own requests.
+    /// Sends the requests and responses that the last call of the node made, and reports the ends of the node's own
+    /// requests.
     fn settle(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         let costs = self.setup.costs;
         self.instructions += costs.serve * u64::from(std::mem::take(&mut self.application.served));
@@ -148,7 +150,7 @@ impl<const PEERS: usize> ObjectNode<PEERS> {
         self.answer(now, wishes);
     }
 
-    /// Sends the request that a proxy took to the next proxy, or to its producer.
+    /// Sends the request that a proxy received to the next proxy, or to its producer.
     fn forward(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         let Part::Forwarder { towards, producers, .. } = &self.part else { return };
         let Some(target) = self.application.proxy.as_ref().and_then(|proxy| proxy.target()) else { return };
@@ -246,9 +248,9 @@ impl<const PEERS: usize> Mote for ObjectNode<PEERS> {
     fn moved(&mut self, _: Instant, _: Address, _: Address, _: &mut Vec<Wish>) {}
 }
 
-/// The readings of a producer.
+/// Number of readings of a producer.
 pub(super) const ITEMS: u64 = 10;
-/// The paths of the readings begin with this.
+/// The beginning of the paths of all readings.
 pub(super) const RESOURCE: &str = "temperature";
-/// The shortest time before a retransmission (ACK_TIMEOUT of RFC 7252).
+/// Minimum time before a retransmission (ACK_TIMEOUT of RFC 7252).
 const SENT_AGAIN: Duration = Duration::from_secs(2);

@@ -1,30 +1,32 @@
-//! The keys and certificates of simulated nodes: those of the firmware's images, and the answers of an end about them.
+//! The keys and certificates of simulated nodes, which are those of the firmware's images, and the answers of an end to
+//! the needs of a handshake with public keys.
 
 use tegmen::crypto::{Compact, MAX_SIGNATURE, P256_PREFIX, SCALAR_LEN, SignatureScheme, curves};
 use tegmen::dtls::{Answer, CertificateType, CipherSuite, ClientAuthentication, Credential, Keys, Need, Suites};
 use tegmen::identity::Principal;
 use tegmen_x509::{Anchor, KeyPurpose, Name, PublicKey, Refusal, Rules};
 
-/// The public key of an end, as it is sent to the peer.
+/// The public key that an end sends to the peer.
 pub(crate) struct Shown {
     kind: CertificateType,
     content: Vec<u8>,
 }
 
 impl Shown {
-    /// The raw public key, which both ends know.
+    /// Returns the raw public key, which both ends know.
     pub(crate) fn raw_public_key() -> Self {
         Self { kind: CertificateType::RAW_PUBLIC_KEY, content: public_key().to_vec() }
     }
 
-    /// The certificate of the device alone.
+    /// Returns the certificate of the device alone.
     pub(crate) fn certificate() -> Self {
         let device = tegmen::dtls::certificates(PATH).next().expect("a certificate of the device");
         let content = [&(device.len() as u32).to_be_bytes()[1..], device].concat();
         Self { kind: CertificateType::X509, content }
     }
 
-    /// The certificates of the image `dtls_x509`: that of the device, and that of the CA below the anchor.
+    /// Returns the certificates of the image `dtls_x509`: that of the device, and that of the CA below the trust
+    /// anchor.
     pub(crate) fn certificate_chain() -> Self {
         Self { kind: CertificateType::X509, content: PATH.to_vec() }
     }
@@ -49,7 +51,7 @@ impl Keys for Shown {
     }
 }
 
-/// Answers about public keys. All ends have the same key.
+/// Answers a need of a handshake with public keys. All ends have the same key.
 pub(crate) fn answer<'a>(crypto: &mut Compact, need: Need<'_>, room: &'a mut [u8; 91]) -> Answer<'a> {
     match need {
         Need::VerifyPeer { certificate_type: CertificateType::X509, content } => {
@@ -90,7 +92,7 @@ pub(crate) fn answer<'a>(crypto: &mut Compact, need: Need<'_>, room: &'a mut [u8
     }
 }
 
-/// The SubjectPublicKeyInfo in a certificate.
+/// Returns the SubjectPublicKeyInfo in a certificate.
 fn key_in(der: &[u8]) -> PublicKey {
     let at = der.windows(P256_PREFIX.len()).position(|bytes| bytes == P256_PREFIX).expect("a key on secp256r1");
     der[at..].first_chunk().copied().expect("a whole key")
@@ -100,12 +102,12 @@ fn public_key() -> PublicKey {
     curves::public_key_of(&PRIVATE).expect("a private key")
 }
 
-/// The only principal.
+/// The only principal of the simulation.
 pub(crate) const WHO: Principal = Principal(1);
 /// The private key of the device.
 const PRIVATE: [u8; SCALAR_LEN] = [1; SCALAR_LEN];
 const PATH: &[u8] = include_bytes!("../../../firmware/x509/path.bin");
 const ANCHOR_NAME: &[u8] = include_bytes!("../../../firmware/x509/anchor-name.der");
 const ANCHOR_KEY: &PublicKey = include_bytes!("../../../firmware/x509/anchor-key.der");
-/// `CN=Works CA`.
+/// The encoded name `CN=Works CA`.
 const CA_NAME: &[u8] = b"\x30\x13\x31\x11\x30\x0f\x06\x03\x55\x04\x03\x0c\x08Works CA";

@@ -1,4 +1,4 @@
-//! A device of a delegation server, and the tickets that its server seals for it.
+//! A device of a delegation server, and the tickets that the server seals for the device.
 
 use std::convert::Infallible;
 use tegmen::crypto::Compact;
@@ -10,10 +10,11 @@ use tegmen_delegation::{
 };
 use tegmen_tickets::TicketKeys;
 
-/// A device with one place for a session that is handed over.
+/// A device with space for one session that is handed over.
 pub(crate) type Simulated = Device<NotKept, 16, 1, 32>;
 
-/// A memory that keeps nothing beyond its first epoch, which the device reads once: the devices of the laboratory do not lose power.
+/// A memory that stores only the first epoch, until the device has read it. The devices of the laboratory do not lose
+/// power.
 #[derive(Debug)]
 pub(crate) struct NotKept(Option<Epoch>);
 
@@ -34,30 +35,30 @@ impl Memory for NotKept {
     }
 }
 
-/// The first epoch that has tickets.
+/// Returns the first epoch that has tickets.
 pub(crate) fn first_epoch(seed: [u8; PSK_LEN]) -> Epoch {
     let device_key = DeviceKey(Secret::new(seed));
     Epoch::first(device_key).next::<Compact>(&Secret::new(seed)).expect("epoch 1")
 }
 
-/// The epoch after the first one that has tickets.
+/// Returns the epoch after the first epoch that has tickets.
 pub(crate) fn second_epoch(seed: [u8; PSK_LEN]) -> Epoch {
     first_epoch(seed).next::<Compact>(&Secret::new(seed)).expect("epoch 2")
 }
 
-/// A device in its first epoch that learned the time `time` now, and the tickets of its server.
+/// Makes a device in its first epoch, and the tickets of its server. The time of the device is `time` at `now`.
 pub(crate) fn in_first_epoch(seed: [u8; PSK_LEN], now: Instant, time: u32) -> (Simulated, Issuer) {
     (in_epoch(first_epoch(seed), now, time), Issuer::new(first_epoch(seed), None, 0))
 }
 
-/// A device in this epoch that learned the time `time` now.
+/// Makes a device in this epoch. The time of the device is `time` at `now`.
 pub(crate) fn in_epoch(epoch: Epoch, now: Instant, time: u32) -> Simulated {
     let mut device = Device::load(NotKept(Some(epoch))).expect("an epoch");
     device.set_time(now, time);
     device
 }
 
-/// The session of a connection that the server opened at the time `since`, which ends at `expires`.
+/// Makes the session of a connection. The server opened the session at the time `since`, and it ends at `expires`.
 pub(crate) fn delegation(number: u32, since: u32, expires: u32) -> Delegation {
     let principal = Connection::new(number, 0).expect("a number below 2^24").principal();
     let mut master = [0x4d; MASTER_LEN];
@@ -72,8 +73,8 @@ pub(crate) fn seal(issuer: &mut Issuer, crypto: &mut Compact, delegation: &Deleg
     issuer.seal(crypto, delegation, &mut room).expect("fewer than 65,536 tickets").0.to_vec()
 }
 
-/// True if the state that a ticket opens to has nothing but suite, master secret, connection, scope and two times, and its clear part
-/// nothing but epoch and nonce.
+/// Returns true if a ticket contains no name of a peer. The decrypted state must contain only suite, master secret,
+/// connection, scope and two times. The unencrypted part must contain only epoch and nonce.
 pub(crate) fn names_no_peer() -> bool {
     let (seed, crypto) = ([1; PSK_LEN], &mut Compact::new([3; 32]));
     let (number, scope, since, expires) = (0x01_0203, 4, 0x0506_0708, 0x090a_0b0c);

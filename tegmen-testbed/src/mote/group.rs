@@ -1,8 +1,8 @@
-//! A node of a group: node 0 asks, and the members answer. The request goes to all members at once (RFC 7252, section 8) or to
-//! each alone, in clear, over DTLS sessions, or under Axiom.
+//! A node of a group. Node 0 sends requests, and the members answer. A request goes to all members at once (RFC 7252,
+//! section 8) or to each member separately. It has no protection, or the protection of DTLS sessions or of Axiom.
 //!
-//! [`Protection::AxiomDtls`] is the scheme that Axiom replaces (draft-keoh-dice-multicast-security): the request is protected
-//! with the keys of the group, and each response by a session of node 0 with the member.
+//! [`Protection::AxiomDtls`] is the scheme that Axiom replaces (draft-keoh-dice-multicast-security). The keys of the
+//! group protect the request. A DTLS session between node 0 and the member protects each response.
 
 mod application;
 
@@ -28,11 +28,11 @@ use tegmen::time::{Duration, Instant};
 /// The settings of a group.
 #[derive(Clone, Copy, Debug)]
 pub struct Asking {
-    /// Each member is asked alone, one after the other.
+    /// True if each member gets a separate request, one after the other.
     pub each: bool,
-    /// A member answers a request to the group at a random time within this span.
+    /// Maximum time before a member answers a request to the group. The time is random.
     pub leisure: Duration,
-    /// The protection of records of the group.
+    /// The suite that protects records of the group.
     pub suite: Suite,
 }
 
@@ -44,20 +44,20 @@ pub struct GroupNode<const PEERS: usize, const MEMBERS: usize> {
     environment: Environment<Compact>,
     application: Application,
     random: Stream,
-    /// The members, at node 0.
+    /// The members; empty at a member.
     members: Vec<Asked>,
-    /// Times of the requests that wait.
+    /// Times of the requests that wait to be sent.
     made: VecDeque<Instant>,
     step: Step,
-    /// The request that is sent to each member alone: its time, and the number of responses.
+    /// The time of the request that is sent to each member separately, and the number of responses to it.
     round: (Instant, usize),
-    /// A session was opened for the request.
+    /// True if a session was opened for the current request.
     has_connected: bool,
-    /// Requests to the group whose responses are expected: when they were made, and the number of responses.
+    /// Requests to the group whose responses are expected: the time of each request, and the number of responses.
     open: VecDeque<(RequestId, Instant, usize)>,
-    /// Responses over sessions that wait.
+    /// Responses that wait to be sent over sessions.
     waiting: Vec<Waiting>,
-    /// A member has derived its key towards node 0.
+    /// True if the member has derived its key for node 0.
     has_key: bool,
     alarm: Option<Instant>,
     instructions: u64,
@@ -66,23 +66,23 @@ pub struct GroupNode<const PEERS: usize, const MEMBERS: usize> {
 type Features<const MEMBERS: usize> =
     Parts<(), (), (), (), (), LeisureArray<2, DATAGRAM>, GroupRequestArray<OPEN, MEMBERS>, GroupArray<1, 1, MEMBERS>>;
 
-/// A member, as node 0 knows it.
+/// The state of a member at node 0.
 struct Asked {
     address: Address,
     session: Option<PeerId>,
-    /// Node 0 has derived the key of its responses.
+    /// True if node 0 has derived the key of the member's responses.
     has_key: bool,
 }
 
-/// The work of node 0 on the oldest request.
+/// The current step of node 0 for the oldest request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     Idle,
-    /// It opens a session with the member at this place.
+    /// Node 0 opens a session with the member at this index.
     Opens(usize),
-    /// All sessions are open that can be opened; the request is sent next.
+    /// Node 0 has opened all sessions that can be opened. It sends the request next.
     Ready,
-    /// It waits for the response of the member at this place.
+    /// Node 0 waits for the response of the member at this index.
     Asks(usize, RequestId),
 }
 
@@ -94,7 +94,7 @@ struct Waiting {
 }
 
 impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
-    /// A node. `members` is empty at a member.
+    /// Creates a node. For a member `members` is empty.
     pub fn new(seed: u64, number: usize, setup: Setup, asking: Asking, members: &[Address]) -> Self {
         let crypto = Compact::new(Stream::new(seed, number, Purpose::Crypto).seed());
         let mut environment = Environment::new(crypto);
@@ -142,7 +142,7 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         Path { local: self.setup.local, remote }
     }
 
-    /// Takes up the oldest request, if there is one and no other is worked on.
+    /// Begins the work on the oldest request, if there is one and no other request is worked on.
     fn begin(&mut self, now: Instant) {
         if self.step == Step::Idle && !self.made.is_empty() {
             self.has_connected = false;
@@ -150,7 +150,7 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         }
     }
 
-    /// Opens a session with the next member that needs one, from this place on.
+    /// Opens a session with the next member that needs one, beginning at the index `from`.
     fn connect(&mut self, now: Instant, from: usize) {
         let needs_session = self.setup.protection.has_sessions();
         for place in from..self.members.len() {
@@ -166,7 +166,7 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         self.step = Step::Ready;
     }
 
-    /// Sends the oldest request to all members, or to the first.
+    /// Sends the oldest request to all members, or to the first member.
     fn ask(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         let Some(made) = self.made.pop_front() else { return };
         if self.asking.each {
@@ -178,7 +178,7 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         self.begin(now);
     }
 
-    /// Sends the request to the next member that can be asked, from this place on.
+    /// Sends the request to the next member that can receive it, beginning at the index `from`.
     fn ask_next(&mut self, now: Instant, from: usize, wishes: &mut Vec<Wish>) {
         for place in from..self.members.len() {
             let Asked { address, session, .. } = self.members[place];
@@ -234,7 +234,7 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         }
     }
 
-    /// Hands out a datagram.
+    /// Passes a datagram to the simulation.
     fn send(&mut self, to: Address, datagram: &[u8], wishes: &mut Vec<Wish>) {
         let is_to_group = to.ip[0] == 0xff;
         if let Some(content) = self.content_len(datagram, is_to_group || !self.setup.protection.has_sessions()) {
@@ -243,7 +243,7 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         wishes.push(Wish::Send { to, datagram: datagram.to_vec() });
     }
 
-    /// Bytes of the message in a record of the group or of a session; `None` for every other datagram.
+    /// Returns the length of the message in a record of the group or of a session, or `None` for any other datagram.
     fn content_len(&self, datagram: &[u8], is_of_group: bool) -> Option<usize> {
         let is_protected = self.setup.protection != Protection::Coap;
         let longer = if is_of_group && self.asking.suite == Suite::Ccm { 8 } else { 0 };
@@ -252,7 +252,7 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         is_record.then(|| datagram.len().saturating_sub(around))
     }
 
-    /// Counts the work of the last call of the node, and passes on the responses that came.
+    /// Counts the work of the last call of the node, and reports the responses that arrived.
     fn settle(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         let costs = self.setup.costs;
         for _ in 0..std::mem::take(&mut self.application.served) {
@@ -330,7 +330,7 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         }
     }
 
-    /// Continues with the next member when the handshake with the member at this place is over.
+    /// Continues with the next member when the handshake with the member at the index `place` has ended.
     fn continue_after(&mut self, now: Instant, place: usize, wishes: &mut Vec<Wish>) {
         if self.step == Step::Opens(place) {
             self.connect(now, place + 1);
@@ -340,7 +340,7 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         }
     }
 
-    /// Takes the records of a datagram to this node alone.
+    /// Processes the records of a datagram that was sent to this node alone.
     fn take_records(&mut self, now: Instant, path: &Path, datagram: &mut [u8], wishes: &mut Vec<Wish>) {
         let mut records = Records::new(datagram);
         loop {
@@ -367,7 +367,7 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         }
     }
 
-    /// Takes the response of a member that came over its session.
+    /// Processes the response of a member that arrived over its session.
     fn hear(&mut self, now: Instant, from: Address, message: &[u8]) {
         let Ok(response) = MessageRef::parse(message) else { return };
         let requests = &mut self.node.features.group_requests;
@@ -396,7 +396,7 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         }
     }
 
-    /// Sends what is due, except the next request.
+    /// Sends the datagrams that are due, except the next request.
     fn send_due(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         let mut flights = false;
         let mut out = [0; DATAGRAM];
@@ -500,7 +500,7 @@ impl<const PEERS: usize, const MEMBERS: usize> Mote for GroupNode<PEERS, MEMBERS
     fn moved(&mut self, _: Instant, _: Address, _: Address, _: &mut Vec<Wish>) {}
 }
 
-/// Makes the member of the group. The controller has informed the others of the number with which node 0 begins.
+/// Makes the membership of a node. The other members know the number with which the requests of node 0 begin.
 fn join<const MEMBERS: usize>(crypto: &mut Compact, setup: Setup, asking: Asking, asks: bool) -> Member<1, MEMBERS> {
     let association = Association {
         group_id: 1,
@@ -527,24 +527,24 @@ fn write_request(message: &mut Builder<'_, '_>, payload: &[u8]) -> Result<(), te
     if payload.is_empty() { Ok(()) } else { message.payload(payload) }
 }
 
-/// The address of the group: all CoAP nodes of the site (RFC 7252, section 12.8).
+/// Returns the address of the group: all CoAP nodes of the site (RFC 7252, section 12.8).
 const fn group_address(port: u16) -> Address {
     Address { ip: [0xff, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xfd], port, scope: 0 }
 }
 
-/// True for a flight of a handshake: the content type of its first record (RFC 5246, section 6.2.1) is that of a message of the
-/// handshake or of a change_cipher_spec.
+/// Returns true for a flight of a handshake. The content type of its first record is handshake or change_cipher_spec
+/// (RFC 5246, section 6.2.1).
 pub(crate) const fn is_handshake(datagram: &[u8]) -> bool {
     matches!(datagram.first(), Some(20 | 22))
 }
 
-/// Handshakes at the same time: node 0 begins one after the other.
+/// Maximum number of handshakes at the same time. Node 0 begins one after the other.
 const HANDSHAKES: usize = 2;
 /// The SenderID of node 0.
 const SENDER: u8 = 0;
-/// Requests to the group that may be open.
+/// Maximum number of open requests to the group.
 const OPEN: usize = 2;
-/// Responses count if they come within this time after the leisure.
+/// Time after the leisure in which responses still count.
 const AFTER_LEISURE: Duration = Duration::from_secs(30);
 const START: Instant = Instant::from_micros(1);
 

@@ -41,7 +41,7 @@ fn resuming(name: &str, text: u64, operations: [(&str, u64); 2]) -> Footprint {
     made
 }
 
-/// Images of which everything holds, and nothing more would.
+/// Returns images for which all relations hold, but would not hold with any larger number.
 fn images() -> Vec<Footprint> {
     let mut sender = image("axiom_sender", 0, &[("read state", 48), ("read state, MAC only", 64)]);
     sender.stack = 32 * 1024 - 30_001;

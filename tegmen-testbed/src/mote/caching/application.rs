@@ -17,11 +17,11 @@ pub(super) struct Application {
     /// The proxy of a forwarder.
     pub proxy: Option<Box<Forwarding>>,
     pub now: Instant,
-    /// Requests that were served since they were counted.
+    /// Number of requests that were served and are not yet counted.
     pub served: u32,
-    /// Replies from other proxies and from producers since they were counted.
+    /// Number of replies from other proxies and from producers that are not yet counted.
     pub heard: u32,
-    /// The ends of own requests: true for a response with a reading.
+    /// The ends of the node's own requests. True for a response with a reading.
     pub replies: Vec<(PeerId, RequestId, bool)>,
 }
 
@@ -83,24 +83,24 @@ impl node::Application<Exchange> for Application {
     }
 }
 
-/// The Uri-Host of a producer.
+/// Returns the Uri-Host of a producer.
 pub(in super::super) fn name(producer: usize) -> String {
     format!("p{producer}")
 }
 
-/// The producer with this Uri-Host.
+/// Returns the number of the producer with this Uri-Host.
 pub(super) fn producer(name: &[u8]) -> Option<usize> {
     std::str::from_utf8(name).ok()?.strip_prefix('p')?.parse().ok()
 }
 
-/// The path of a reading.
+/// Returns the path of a reading.
 pub(super) fn path(item: u64) -> String {
     format!("{RESOURCE}{item}")
 }
 
-/// Responses that a forwarder stores, as in the paper.
+/// Number of responses that a forwarder stores, as in the paper.
 const ENTRIES: usize = 30;
-/// Bytes of such a response with its key.
+/// Maximum size of a stored response with its key, in bytes.
 const ENTRY: usize = 64;
-/// A reading in two bytes.
+/// A reading of two bytes.
 const READING: [u8; 2] = 2150u16.to_be_bytes();

@@ -1,5 +1,5 @@
-//! The storage of the message layer of a proxy on a mote. Unlike [`Fixed`], it also stores a response that comes after the handler
-//! has returned, so that a retransmitted request receives it again.
+//! The storage of the message layer of a proxy on a mote. Unlike [`Fixed`], it also stores a response that arrives
+//! after the handler has returned, so that a retransmitted request receives the response again.
 
 use std::collections::VecDeque;
 use tegmen::buf::{Frame, Full};
@@ -13,11 +13,11 @@ pub(super) struct Memory(Inner);
 type Inner = Fixed<OUT, MESSAGE, SEEN, REPLIES>;
 type InnerPeer = <Inner as ExchangeStorage>::Peer;
 
-/// The part of a peer.
+/// The part of the storage for one peer.
 #[derive(Default)]
 pub(super) struct Kept {
     inner: InnerPeer,
-    /// Late replies by their Message IDs, the newest last.
+    /// Late replies with their Message IDs. The newest reply is the last.
     late: VecDeque<(u16, Vec<u8>)>,
 }
 
@@ -91,11 +91,11 @@ impl ExchangeStorage for Memory {
     }
 }
 
-/// Open exchanges with a peer, at most.
+/// Maximum number of open exchanges with a peer.
 pub(super) const OUT: usize = 512;
-/// Bytes of a message.
+/// Maximum length of a message, in bytes.
 pub(super) const MESSAGE: usize = 128;
-/// Messages of a peer whose replies are known.
+/// Number of messages of a peer whose replies are stored.
 const SEEN: usize = 512;
-/// Bytes of these replies.
+/// Number of bytes for the stored replies of a peer.
 const REPLIES: usize = 1 << 15;

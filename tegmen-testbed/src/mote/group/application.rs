@@ -1,4 +1,4 @@
-//! The application of a node of a group: a member serves its resource, and node 0 keeps the responses that came.
+//! The application of a node of a group. A member serves its resource, and node 0 stores the responses that arrived.
 
 use super::{Protection, RESOURCE, Setup};
 use std::collections::VecDeque;
@@ -10,13 +10,13 @@ use tegmen::node::{self, DeferredRequest, Reply};
 
 pub(super) struct Application {
     setup: Setup,
-    /// Requests that were served since they were counted.
+    /// Number of requests that were served and are not yet counted.
     pub(super) served: u32,
-    /// Tokens of requests to the group that are answered over a session.
+    /// Tokens of requests to the group that the member answers over a session.
     pub(super) deferred: Vec<Vec<u8>>,
-    /// Responses to requests to the group, and the members.
+    /// Responses to requests to the group, each with the address of the member.
     pub(super) heard: VecDeque<(RequestId, Address)>,
-    /// Ends of requests to one member; true if there is a response.
+    /// Ends of requests to one member. True if there is a response.
     pub(super) replies: VecDeque<(RequestId, bool)>,
 }
 

@@ -2,7 +2,7 @@ use crate::deployment::{Deployment, Group, Plan};
 use crate::mote::{Milestone, Protection};
 use crate::scenario::{GroupRun, run_group};
 
-/// The five schemes: their protection, and true if each member is asked alone.
+/// The five schemes: the protection of each, and true if each member gets a separate request.
 const SCHEMES: [(Protection, bool); 5] = [
     (Protection::Coap, true),
     (Protection::Coap, false),
