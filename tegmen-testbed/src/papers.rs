@@ -1,7 +1,8 @@
-//! The papers that the laboratory repeats, and the comparison with ns-3: the plans that bear their names.
+//! The plans that are named after papers, which the laboratory repeats, and the plan that compares the simulator with
+//! ns-3.
 //!
-//! The machine that runs them (the simulator, the mote, deployments, costs, figures) lies beside this folder and knows
-//! nothing of it.
+//! The modules that run these plans (the simulator, the mote, deployments, costs, figures) are beside this folder and
+//! do not depend on it.
 
 pub mod agreement;
 pub mod axiom;
@@ -16,7 +17,7 @@ pub mod two_way;
 
 use tegmen::dtls::Records;
 
-/// Returns the number of records in a datagram; each has one message in these papers.
+/// Returns the number of records in a datagram. In these papers each record has one message.
 fn records(datagram: &[u8]) -> usize {
     let mut datagram = datagram.to_vec();
     let mut records = Records::new(&mut datagram);

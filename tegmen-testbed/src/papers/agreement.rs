@@ -1,9 +1,10 @@
 //! The plan `ns3-agreement`: compares the simulator with ns-3, case by case.
 //!
-//! Two files in `data/` hold what the model lr-wpan of ns-3 gave for bare frames that ask and answer; the same traffic is
-//! run here, and nothing is fitted. In `ns3-lrwpan-reference.csv` node 0 asks, so that all requests wait in one queue; in
-//! `ns3-lrwpan-measured.csv` the leaves ask. In a saturated case the queue grows for as long as the case runs, and small
-//! differences of capacity become large ones of delay: the tolerance is wider.
+//! Two files in `data/` contain the results of ns-3's model lr-wpan for bare request and answer frames. The simulator
+//! runs the same traffic here, and no parameter is fitted. In `ns3-lrwpan-reference.csv` node 0 sends the requests, so
+//! all requests wait in one queue. In `ns3-lrwpan-measured.csv` the leaves send the requests. In a saturated case the
+//! queue grows for the whole run, so small differences of capacity become large differences of delay. Such a case has a
+//! wider tolerance.
 
 use crate::figure::Source;
 use crate::interval;
@@ -13,92 +14,92 @@ use crate::sim::{Links, Micros, Network, NodeId, Radio, Told};
 use serde::Serialize;
 use std::fmt::Write as _;
 
-/// The direction of requests.
+/// The topology, and the direction of requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Topology {
-    /// Node 0 asks each of N leaves; every pair of nodes hears each other.
+    /// Node 0 sends requests to each of N leaves. All nodes hear each other.
     Star {
         /// The number of leaves.
         leaves: usize,
     },
-    /// Each of N leaves asks node 0; every pair of nodes hears each other.
+    /// Each of N leaves sends requests to node 0. All nodes hear each other.
     Gather {
         /// The number of leaves.
         leaves: usize,
     },
-    /// Node 0 asks the node N hops away; only neighbours hear each other.
+    /// Node 0 sends requests to a node at a distance of N hops. Only neighbours hear each other.
     Chain {
         /// The number of hops.
         hops: usize,
     },
 }
 
-/// A case: frames with payloads of a given size, which ask and answer.
+/// A case: request and answer frames with payloads of a given size.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Case {
     /// The direction of requests.
     pub topology: Topology,
-    /// Bytes of payload in a frame that asks.
+    /// Payload length of a request frame, in bytes.
     pub request: usize,
-    /// Bytes of payload in a frame that answers.
+    /// Payload length of an answer frame, in bytes.
     pub response: usize,
-    /// From one firing of a timer to its next, in the mean. The first is within a period; each next one comes from three
-    /// quarters of a period to five quarters later.
+    /// Mean time between two requests of a timer. The first request is within one period. Each next request follows
+    /// after three quarters to five quarters of a period.
     pub period: Micros,
-    /// The share of frames that are lost on each link, acknowledgements as well.
+    /// The share of frames that each link loses, including acknowledgements.
     pub loss: f64,
-    /// Requests of each timer.
+    /// Number of requests of each timer.
     pub requests: u32,
 }
 
-/// The result of a case, over one or more seeds: means over the seeds of the results of each run.
+/// The result of a case. Over several seeds it is the mean of the results of all runs.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Figures {
     /// The share of requests that were answered.
     pub delivered: f64,
     /// Mean time from request to answer, in milliseconds.
     pub mean_ms: f64,
-    /// The median.
+    /// Median time from request to answer, in milliseconds.
     pub p50_ms: f64,
     /// The 95th percentile of the time from request to answer, in milliseconds.
     pub p95_ms: f64,
-    /// Frames on the air for each request, acknowledgements included.
+    /// Number of frames on the air for each request, including acknowledgements.
     pub frames_per_request: f64,
 }
 
-/// One line of the comparison.
+/// One row of the comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The name of the case.
     pub id: String,
-    /// The file that it is from: `given`, or `measured`.
+    /// The file of the case: `given`, or `measured`.
     pub file: &'static str,
-    /// The source of our figures.
+    /// The source of the simulator's figures.
     pub source: Source,
-    /// Requests of all our runs.
+    /// Number of requests of all runs of the simulator.
     pub n: u64,
-    /// The number of our runs.
+    /// Number of runs of the simulator.
     pub seeds: u64,
-    /// Bounds of the 95 % interval of our share of requests answered.
+    /// Bounds of the 95 % interval of the simulator's share of answered requests.
     pub delivered_interval: Option<[f64; 2]>,
-    /// Bounds of the 95 % interval of our mean.
+    /// Bounds of the 95 % interval of the simulator's mean time.
     pub mean_ms_interval: Option<[f64; 2]>,
     /// The figures of ns-3.
     pub ns3: Figures,
     /// The figures of the simulator.
     pub ours: Figures,
-    /// Our figures minus those of ns-3.
+    /// The figures of the simulator minus those of ns-3.
     pub difference: Difference,
-    /// A queue grows as long as the case runs.
+    /// True if a queue grows for the whole run.
     pub saturated: bool,
     /// `agrees` or `differs`.
     pub verdict: &'static str,
 }
 
-/// Largest difference of two figures that agree.
+/// Maximum difference of two figures that agree.
 #[derive(Clone, Copy, Debug)]
 pub struct Tolerance {
-    /// The limit for the share delivered, in percentage points.
+    /// The limit for the share of answered requests, in percentage points.
     pub points: f64,
     /// The limit for means and medians, in percent.
     pub percent: f64,
@@ -107,7 +108,7 @@ pub struct Tolerance {
 /// The difference of two figures.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Difference {
-    /// The difference of the shares delivered, in percentage points.
+    /// The difference of the shares of answered requests, in percentage points.
     pub delivered_points: f64,
     /// The difference of the means, in percent of the mean of ns-3.
     pub mean_percent: f64,
@@ -121,7 +122,7 @@ impl Case {
         Run::new(self, seed).go()
     }
 
-    /// Runs the case with seeds from 1.
+    /// Runs the case with the seeds from 1 on, and returns the means.
     pub fn average(&self, seeds: u64) -> Figures {
         mean(&(1..=seeds).map(|seed| self.run(seed)).collect::<Vec<_>>())
     }
@@ -133,7 +134,7 @@ impl Case {
         }
     }
 
-    /// The pairs of a node that asks and a node that answers.
+    /// Returns the pairs of a node that sends requests and a node that answers.
     fn pairs(&self) -> Vec<(NodeId, NodeId)> {
         match self.topology {
             Topology::Star { leaves } => (1..=leaves).map(|leaf| (0, leaf)).collect(),
@@ -143,7 +144,7 @@ impl Case {
     }
 }
 
-/// A case under way.
+/// A run of a case.
 struct Run<'c> {
     case: &'c Case,
     network: Network,
@@ -151,12 +152,12 @@ struct Run<'c> {
     answered: Vec<Micros>,
 }
 
-/// Requests of one node to one other.
+/// The requests of one node to one other node.
 struct Timer {
     asker: NodeId,
     answerer: NodeId,
     random: Stream,
-    /// When each request was handed to the MAC; `None` once it was answered.
+    /// The time when each request was passed to the MAC; `None` after it was answered.
     asked: Vec<Option<Micros>>,
 }
 
@@ -203,7 +204,7 @@ impl<'c> Run<'c> {
         }
     }
 
-    /// A timer fires: a request is handed to the MAC at once, whatever still waits there.
+    /// Passes a request to the MAC when a timer fires, even if other frames still wait there.
     fn ask(&mut self, timer: usize) {
         let (now, period) = (self.network.now(), self.case.period);
         let Timer { asker, answerer, random, asked } = &mut self.timers[timer];
@@ -234,7 +235,7 @@ impl<'c> Run<'c> {
         }
     }
 
-    /// Sends a frame to a node, or to the next node of the chain on the way there.
+    /// Sends a frame to a node. In a chain the next node on the path receives it.
     fn send(&mut self, from: NodeId, to: NodeId, kind: u8, timer: usize, number: u32) {
         let len = if kind == ASKS { self.case.request } else { self.case.response };
         let mut payload = vec![0; len.max(6)];
@@ -250,8 +251,8 @@ impl<'c> Run<'c> {
     }
 }
 
-/// Runs every case with enough seeds for [`REQUESTS`], at most `seeds`. Calls `done` with the number of finished runs
-/// and of all runs.
+/// Runs every case with enough seeds for [`REQUESTS`] requests, but at most `seeds`. Calls `done` with the number of
+/// finished runs and the number of all runs.
 pub fn rows(seeds: u64, done: impl Fn(usize, usize) + Sync) -> Vec<Row> {
     let mut reference = reference();
     for Reference { case, seeds: runs, .. } in &mut reference {
@@ -340,8 +341,8 @@ fn reference() -> Vec<Reference> {
         .collect()
 }
 
-/// One line: topology, leaves, hops, payloads, period, loss, seeds, delivered, mean, its deviation, median, 95 %, frames,
-/// saturated.
+/// Reads one line of a file: topology, leaves, hops, payloads, period, loss, seeds, delivered, mean, its deviation,
+/// median, 95th percentile, frames, saturated.
 fn read(source: &'static str, line: &str) -> Option<Reference> {
     let fields: Vec<&str> = line.split(',').collect();
     let &[
@@ -395,7 +396,7 @@ fn read(source: &'static str, line: &str) -> Option<Reference> {
     })
 }
 
-/// The rows as a table for people.
+/// Formats the rows as a table for people.
 pub fn table(rows: &[Row]) -> String {
     let width = rows.iter().map(|row| row.id.len()).max().unwrap_or(0);
     let mut text =
@@ -419,21 +420,21 @@ pub fn table(rows: &[Row]) -> String {
     text + "(ns-3 first, then ours; the differences are points of delivery, and percent of the mean and of the median)\n"
 }
 
-/// The rows that were given.
+/// The name of the rows of `ns3-lrwpan-reference.csv`.
 pub const GIVEN: &str = "given";
-/// The rows that were measured for this plan.
+/// The name of the rows of `ns3-lrwpan-measured.csv`, which were measured for this plan.
 pub const MEASURED: &str = "measured";
 /// The verdict on a row that agrees with ns-3.
 pub const AGREES: &str = "agrees";
-/// The verdict on a row that does not.
+/// The verdict on a row that does not agree with ns-3.
 pub const DIFFERS: &str = "differs";
-/// Largest differences of figures that agree.
+/// The tolerance for figures that agree.
 pub const TOLERANCE: Tolerance = Tolerance { points: 0.4, percent: 2.0 };
-/// The limits for a queue that grows as long as the case runs.
+/// The tolerance for a case in which a queue grows for the whole run.
 pub const SATURATED: Tolerance = Tolerance { points: 2.0, percent: 15.0 };
-/// Requests of each case, at least: a share of 0.97 is known within 0.14 point then.
+/// Minimum number of requests of each case. A share of 0.97 is then known within 0.14 percentage points.
 pub const REQUESTS: u64 = 60_000;
-/// Medians move in steps of a backoff period, in milliseconds.
+/// The step by which medians differ, in milliseconds: a backoff period.
 const STEP_MS: f64 = 0.32;
 const ASKS: u8 = 0;
 const ANSWERS: u8 = 1;

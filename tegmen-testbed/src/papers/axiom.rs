@@ -1,8 +1,9 @@
 //! The plan `axiom`: the paper on secure groups, figure by figure. The figures of the paper are in `data/axiom.toml`.
 //!
-//! Five schemes ask a group, each with the node of the core on every mote and the same request: plain CoAP to each member and to
-//! all at once, DTLS to each member, the scheme of draft-keoh-dice-multicast-security, and Axiom. The links, the lengths of
-//! payloads and the time of the operating system were set on plain CoAP alone, before the other schemes ran (`plans/axiom.toml`).
+//! Five schemes send the same request to a group, with the node of the core on every mote: plain CoAP to each member,
+//! plain CoAP to all members at once, DTLS to each member, the scheme of draft-keoh-dice-multicast-security, and Axiom.
+//! The links, the lengths of payloads and the time of the operating system were set with plain CoAP alone, before the
+//! other schemes ran (`plans/axiom.toml`).
 
 mod conclusions;
 mod controller;
@@ -27,19 +28,19 @@ use unicast::Unicast;
 /// The number of runs, and the sizes of groups.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Runs of each case with three listeners; the paper has 20.
+    /// Number of runs of each case with three listeners. The paper has 20.
     pub seeds: u64,
-    /// Runs of each larger group.
+    /// Number of runs of each larger group.
     pub seeds_of_large: u64,
     /// The numbers of listeners.
     pub listeners: &'static [usize],
 }
 
-/// The effort of the command.
+/// The number of runs of the command.
 pub const FULL: Effort = Effort { seeds: 20, seeds_of_large: 10, listeners: &[1, 2, 3, 5, 9, 19, 39, 79, 126, 254] };
 
-/// Returns all figures of the plan. `rekeying` is what the controller of the product does. Calls `done` with the number of finished
-/// runs and of all runs.
+/// Returns all figures of the plan. `rekeying` contains the messages of the product's controller. Calls `done` with the
+/// number of finished runs and the number of all runs.
 pub fn figures(rekeying: &Rekeying, effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure> {
     let paper = paper();
     let cases = Case::all(effort);
@@ -64,13 +65,13 @@ pub fn figures(rekeying: &Rekeying, effort: Effort, done: impl Fn(usize, usize) 
 /// A scheme of the paper, section 8.1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Scheme {
-    /// A plain request to each listener, one after the other.
+    /// An unprotected request to each listener, one after the other.
     CoapUni,
-    /// A plain request to all.
+    /// An unprotected request to all listeners.
     CoapMul,
-    /// A session with each listener, and a request over each.
+    /// A DTLS session with each listener, and a request over each session.
     UniUni,
-    /// A request under the keys of the group, and responses over a session with each listener (draft-keoh).
+    /// A request under the keys of the group, and a response over a DTLS session with each listener (draft-keoh).
     MulUni,
     /// Axiom.
     MulMul,
@@ -100,7 +101,7 @@ impl Scheme {
         }
     }
 
-    /// True if each listener is asked alone.
+    /// Returns true if each listener gets a separate request.
     const fn asks_each(self) -> bool {
         matches!(self, Self::CoapUni | Self::UniUni)
     }
@@ -130,7 +131,7 @@ struct Paper {
     memory: PaperMemory,
 }
 
-/// Seconds of a scheme in table I.
+/// Seconds of a scheme in table I of the paper.
 #[derive(Deserialize)]
 struct Times {
     #[serde(default)]
@@ -144,7 +145,7 @@ impl Times {
     }
 }
 
-/// Ratios of the times of transactions (figure 10).
+/// Ratios of the times of transactions in the paper (figure 10).
 #[derive(Deserialize)]
 struct Longer {
     uni_uni_over_mul_mul: f64,
@@ -152,7 +153,7 @@ struct Longer {
     coap_mul_over_coap_uni: f64,
 }
 
-/// Millijoules of a scheme in table II: of the processor, of sending and of receiving.
+/// Millijoules of a scheme in table II of the paper: for the processor, for sending and for receiving.
 #[derive(Deserialize)]
 struct Energies {
     keys: Option<[f64; 3]>,
@@ -176,16 +177,16 @@ fn paper() -> Paper {
     toml::from_str(include_str!("../../data/axiom.toml")).expect("the file is part of the program, and a test reads it")
 }
 
-/// The experiment of the paper, as `plans/axiom.toml` sets it.
+/// Returns the experiment of the paper, with the settings of `plans/axiom.toml`.
 fn deployment() -> Deployment {
     let plan = Plan::parse("axiom", include_str!("../../plans/axiom.toml"));
     let plan = plan.expect("the plan is part of the program, and a test reads it");
     plan.cases.into_iter().next().expect("a plan has a case").deployment
 }
 
-/// Runs of each exchange of one node.
+/// Number of runs of each exchange of one node.
 const UNICAST_RUNS: u64 = 200;
-/// Listeners of the paper.
+/// Number of listeners in the paper.
 const LISTENERS: usize = 3;
 
 #[cfg(test)]

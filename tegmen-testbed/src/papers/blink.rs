@@ -1,8 +1,9 @@
 //! The plan `blink-bytes`: the bytes of a Blink exchange and its handshake, compared with the paper.
 //!
-//! A real client and a real server talk to each other in this process. The plan measures the UDP payload of every
+//! A real client and a real server exchange datagrams in this process. The plan measures the UDP payload of every
 //! datagram under two profiles: the minimal one, which is the paper's, and the default one. For the default profile it
-//! reads the bytes of each extension from the hellos. The figures of the paper are in `plans/blink-bytes.toml`.
+//! reads the bytes of each extension from the ClientHello and the ServerHello. The figures of the paper are in
+//! `plans/blink-bytes.toml`.
 
 pub mod paper;
 
@@ -22,7 +23,7 @@ use tegmen::identity::{PeerId, Principal};
 use tegmen::node::{Application, Node, Reply, RequestHead};
 use tegmen::time::Instant;
 
-/// One number.
+/// One row of the comparison.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Row {
     /// The name of the quantity.
@@ -31,11 +32,11 @@ pub struct Row {
     pub paper: Option<u64>,
     /// The value measured here.
     pub ours: u64,
-    /// In what.
+    /// The unit of the values.
     pub unit: String,
-    /// The source of our value.
+    /// The source of the measured value.
     pub source: Source,
-    /// `equal` or `differs`, where the paper prints something.
+    /// `equal` or `differs`; `None` if the paper prints no value.
     pub verdict: Option<&'static str>,
 }
 
@@ -46,7 +47,7 @@ impl Row {
     }
 }
 
-/// Measures all rows of the plan: tables II and III of the paper first, then what the default profile costs.
+/// Measures all rows of the plan: first tables II and III of the paper, then the cost of the default profile.
 pub fn blink_bytes() -> Vec<Row> {
     let plan = plan();
     let minimal = Run::new(Profile::Minimal);
@@ -86,7 +87,7 @@ pub fn blink_bytes() -> Vec<Row> {
     rows
 }
 
-/// The rows as a table for people.
+/// Formats the rows as a table for people.
 pub fn table(rows: &[Row]) -> String {
     let width = rows.iter().map(|row| row.id.len()).max().unwrap_or(0);
     let mut text = format!("{:width$}  {:>6}  {:>6}\n", "", "paper", "ours");
@@ -99,7 +100,7 @@ pub fn table(rows: &[Row]) -> String {
     text
 }
 
-/// The figures of a table by the name of their row.
+/// The figures of a table, by the names of their rows.
 type Figures = BTreeMap<String, u64>;
 
 #[derive(Deserialize)]
@@ -117,7 +118,7 @@ fn plan() -> Plan {
         .expect("the plan is part of the program, and a test reads it")
 }
 
-/// The datagrams of both tables, in the order in which they are sent.
+/// The names of the datagrams in both tables, in the order in which they are sent.
 const ORDER: [&str; 13] = [
     "unsecured_request",
     "unsecured_response",
@@ -161,10 +162,11 @@ impl Sent {
     }
 }
 
-/// Record header, handshake header, version, random, empty session_id; then comes the length of the cookie.
+/// Offset of the cookie length in a ClientHello: after the record header, handshake header, version, random and empty
+/// session_id.
 const CLIENT_HELLO_COOKIE_LEN: usize = 13 + 12 + 2 + 32 + 1;
 
-/// All that was sent under one profile.
+/// All datagrams that were sent under one profile.
 struct Run {
     handshake: Vec<Sent>,
     secured: Vec<Sent>,
@@ -188,7 +190,7 @@ impl Run {
         self.datagrams().into_iter().map(|(name, datagram)| (name.into(), datagram.len() as u64)).collect()
     }
 
-    /// Every datagram of the tables by its name.
+    /// Returns every datagram of the tables with its name.
     fn datagrams(&self) -> BTreeMap<&'static str, &[u8]> {
         let named = self.handshake.iter().chain(&self.secured);
         let named = named.filter_map(|sent| Some((sent.name()?, &sent.bytes[..])));
@@ -196,13 +198,13 @@ impl Run {
         named.chain(plain.zip(self.unsecured.iter().map(|sent| &sent.bytes[..]))).collect()
     }
 
-    /// The datagram of this name.
+    /// Returns the datagram with this name.
     fn find(&self, name: &str) -> &[u8] {
         self.handshake.iter().find(|sent| sent.name() == Some(name)).map_or(&[], |sent| &sent.bytes)
     }
 }
 
-/// Fields of a hello beyond the minimum: names and bytes, read from the datagram as it was sent.
+/// Returns the names and lengths of the fields that a ClientHello or ServerHello has beyond the minimum.
 fn costs(hello: &[u8]) -> Vec<(&'static str, usize)> {
     read_costs(hello).unwrap_or_default()
 }
@@ -239,11 +241,11 @@ fn read_costs(hello: &[u8]) -> Option<Vec<(&'static str, usize)>> {
     Some(found)
 }
 
-/// Both ends, and nothing between them that could lose anything.
+/// Both ends, connected without losses.
 pub(crate) struct Lab {
     client: End,
     server: End,
-    /// All that was sent.
+    /// All datagrams that were sent.
     pub(crate) sent: Vec<Sent>,
 }
 
@@ -260,7 +262,7 @@ impl Lab {
         self.client.session.expect("a handshake without faults")
     }
 
-    /// A message of one end in the session that both have, sealed.
+    /// Seals a message of one end in the session of both ends.
     pub(crate) fn seal(&mut self, by_client: bool, message: &[u8]) -> Vec<u8> {
         let End { node, environment, session, .. } = if by_client { &mut self.client } else { &mut self.server };
         let session = session.expect("a session");
@@ -291,7 +293,7 @@ impl Lab {
         assert_eq!(self.client.blinks.0, before + 1, "every blink is answered");
     }
 
-    /// Delivers datagrams until neither end sends any more.
+    /// Delivers datagrams until neither end sends one.
     fn deliver(&mut self, mut flying: VecDeque<Sent>, dtls: bool) {
         loop {
             flying.extend(self.client.poll().into_iter().map(|bytes| Sent { by_client: true, bytes }));
@@ -309,7 +311,7 @@ impl Lab {
     }
 }
 
-/// One end.
+/// One end of the exchange.
 struct End {
     node: Node<PeerArray<Exchanges<Fixed<1, 64, 4, 64>>, 2, 1>, Both>,
     environment: Environment<RustCrypto>,
@@ -319,10 +321,10 @@ struct End {
     blinks: Blinks,
 }
 
-/// The answers that a client received.
+/// Number of answers that a client received.
 struct Blinks(usize);
 
-/// A client asks and a server answers; this end does both.
+/// The application of an end, which can be a client that sends requests and a server that answers.
 struct ClientAndServer<'e>(&'e mut Blinks, &'e mut Counter);
 
 impl Application for ClientAndServer<'_> {
@@ -410,7 +412,7 @@ impl End {
     }
 }
 
-/// Counts blinks and answers with the number.
+/// Counts blinks, and answers with the count.
 struct Counter(u8);
 
 impl Handler for Counter {
@@ -425,13 +427,13 @@ impl Handler for Counter {
     }
 }
 
-/// The same way without protection, which has ports of its own (RFC 7252, section 6).
+/// Returns the same path without protection, which uses the ports of CoAP (RFC 7252, section 6).
 fn plain(path: Path) -> Path {
     let unsecured = |address| Address { port: 5683, ..address };
     Path { local: unsecured(path.local), remote: unsecured(path.remote) }
 }
 
-/// Nothing here takes time, so nothing is ever sent twice.
+/// The time of every call. Time does not pass, so no datagram is retransmitted.
 const NOW: Instant = Instant::from_micros(0);
 const IDENTITY: &[u8] = b"Client_identity";
 const KEY: &[u8] = b"0123456789abcdef";

@@ -1,9 +1,9 @@
-//! The plan `delegation`: the paper on delegated handshakes, figure by figure, beside a handshake with certificates. The figures of the
-//! paper are in `data/delegation.toml`.
+//! The plan `delegation`: all figures of the paper on delegated handshakes, compared with a handshake with
+//! certificates. The figures of the paper are in `data/delegation.toml`.
 //!
-//! One accounting holds for all three handshakes. Bytes and frames are those of handshakes that two ends complete in this process.
-//! Instructions are those of one end. ROM is the text of an image over that of an empty image, with CoAP on both sides. The baselines
-//! alone are in the plan [`handshakes`](super::handshakes).
+//! All three handshakes are counted in the same way. Bytes and frames come from handshakes that two ends complete in
+//! this process. Instructions are those of one end. ROM is the text of an image beyond that of an empty image, with
+//! CoAP on both sides. The plan [`handshakes`](super::handshakes) contains the baselines alone.
 
 mod beyond;
 
@@ -16,28 +16,28 @@ use crate::figure::{Figure, Source, all_of};
 use crate::mote::delegated;
 use tegmen::dtls::Profile;
 
-/// The number of runs beyond the paper.
+/// The number of runs for the cases beyond the paper.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Runs of each case with one device.
+    /// Number of runs of each case with one device.
     pub seeds: u64,
     /// The numbers of peers of a device.
     pub peers: &'static [usize],
-    /// Devices of the fleet.
+    /// Number of devices of the fleet.
     pub devices: usize,
 }
 
-/// The effort of the command.
+/// The number of runs of the command.
 pub const FULL: Effort = Effort { seeds: 5, peers: &[8, 32], devices: 1000 };
 
-/// All figures of the plan. Calls `done` with the number of finished runs and of all runs.
+/// Returns all figures of the plan. Calls `done` with the number of finished runs and the number of all runs.
 pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure> {
     let mut figures = of_paper();
     figures.extend(beyond::figures(effort, done));
     figures
 }
 
-/// The figures of the paper.
+/// Returns the figures of the paper.
 fn of_paper() -> Vec<Figure> {
     let paper = paper();
     let handshakes = Handshakes::new();
@@ -49,12 +49,12 @@ fn of_paper() -> Vec<Figure> {
     figures
 }
 
-/// The handshakes of the paper as they went over the air.
+/// The handshakes of the paper, with their datagrams.
 struct Handshakes {
     certificate: Handshake,
     psk: Handshake,
     delegated: Handshake,
-    /// The same without a ticket: the server handed the session over to the device.
+    /// A delegated handshake without a ticket: the server handed the session over to the device.
     by_id: Handshake,
     ticket_len: usize,
 }
@@ -72,7 +72,7 @@ impl Handshakes {
     }
 }
 
-/// The three percentages of the abstract.
+/// Returns the three percentages of the abstract.
 fn headline(paper: &Paper, handshakes: &Handshakes) -> Vec<Figure> {
     let saved = &paper.saved_percent;
     let mut figures = Vec::new();
@@ -124,7 +124,8 @@ fn headline(paper: &Paper, handshakes: &Handshakes) -> Vec<Figure> {
     figures
 }
 
-/// The instructions of a delegated handshake as a share of those of a handshake that resumes a session with a pre-shared key.
+/// Returns the instructions of a delegated handshake, as a share of those of a handshake that resumes a session with a
+/// pre-shared key.
 fn beside_resumption() -> Vec<Figure> {
     let of_end = |end: &str| {
         let resumed = operation("dtls_resume_coap", &format!("resumption {end}"));
@@ -134,7 +135,7 @@ fn beside_resumption() -> Vec<Figure> {
     ENDS.map(of_end).into()
 }
 
-/// The ticket, and its opening and sealing.
+/// Returns the figures of the ticket, of its opening and of its sealing.
 fn ticket(paper: &Paper, handshakes: &Handshakes) -> Vec<Figure> {
     let printed = paper.transmission.delegation.ticket_bytes.map(|bytes| bytes as f64);
     let len = handshakes.ticket_len as f64;
@@ -159,11 +160,11 @@ fn ticket(paper: &Paper, handshakes: &Handshakes) -> Vec<Figure> {
 
 /// The memory of a handshake, in bytes.
 struct Memory {
-    /// Text over that of an empty image, with CoAP.
+    /// Size of the text beyond that of an empty image, with CoAP.
     text: u64,
-    /// Variables of an end with one peer and one handshake.
+    /// Size of the variables of an end with one peer and one handshake.
     variables: u64,
-    /// The deepest stack of the image.
+    /// Maximum stack of the image.
     stack: u64,
 }
 
@@ -178,7 +179,8 @@ impl Memory {
         Self { text: text(&image) + of_coap(), variables: size(&image, TABLE), stack: image.stack }
     }
 
-    /// The table is that of `dtls_resume`, which has the same handshakes and no exchanges, less one of its two peers.
+    /// Returns the memory of a delegated handshake. The table is that of `dtls_resume`, which has the same handshakes
+    /// and no exchanges, without one of its two peers.
     fn delegated() -> Self {
         let (delegated, resumed) = (image("dtls_delegated"), image("dtls_resume"));
         let table = size(&resumed, TABLE) - size(&resumed, "Peer");
@@ -194,7 +196,7 @@ impl Memory {
     }
 }
 
-/// Figures 4 and 5.
+/// Returns figures 4 and 5.
 fn memory(paper: &Paper) -> Vec<Figure> {
     let kilobytes = |bytes: u64| bytes as f64 / 1e3;
     let mut figures = Vec::new();
@@ -231,7 +233,7 @@ fn memory(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Figures 6 and 7, and the parts of the handshake with certificates.
+/// Returns figures 6 and 7, and the parts of the handshake with certificates.
 fn processing(paper: &Paper) -> Vec<Figure> {
     let printed = &paper.processing;
     let mut figures = Vec::new();
@@ -266,7 +268,7 @@ fn processing(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Figure 8.
+/// Returns figure 8.
 fn transmission(paper: &Paper, handshakes: &Handshakes) -> Vec<Figure> {
     let Handshakes { certificate, psk, delegated, by_id, .. } = handshakes;
     let printed = &paper.transmission;
@@ -277,19 +279,19 @@ fn transmission(paper: &Paper, handshakes: &Handshakes) -> Vec<Figure> {
     figures
 }
 
-/// The instructions of a device in a delegated handshake: as the client it resumes a session that was handed over, by id; as the server
-/// it takes a ticket.
+/// Returns the instructions of a device in a delegated handshake. As a client the device resumes a session that was
+/// handed over, by session id. As a server it accepts a ticket.
 fn device(end: &str) -> u64 {
     let what = if end == "client" { "delegated client" } else { "resumption server" };
     operation("dtls_delegated", what)
 }
 
-/// The handshake of the image: each certificate was issued by a CA below the root.
+/// Returns the instructions of the handshake in the image, in which a CA below the root issued each certificate.
 fn both_certificates(end: &str) -> u64 {
     operation("dtls_x509", &format!("handshake {end}"))
 }
 
-/// A handshake with certificates that the root issued, as in the paper.
+/// Returns the instructions of a handshake with certificates that the root issued, as in the paper.
 fn one_certificate(end: &str) -> u64 {
     both_certificates(end) - operation("p256", "verify")
 }
@@ -302,7 +304,7 @@ fn size(image: &Image, what: &str) -> u64 {
     image.size(what).expect("the budget is part of the program, and a test reads it")
 }
 
-/// Bytes of code and constants beyond an empty image.
+/// Returns the size of code and constants beyond an empty image, in bytes.
 fn text(of: &Image) -> u64 {
     of.text() - image("empty").text()
 }
@@ -311,19 +313,19 @@ fn of_coap() -> u64 {
     text(&image("coap"))
 }
 
-/// The image of the operations on secp256r1 alone.
+/// Returns the size of the image that contains only the operations on secp256r1.
 fn size_of_curve() -> u64 {
     text(&image("p256"))
 }
 
-/// Seconds that instructions take at the least and at the most, at the clock of the paper's mote.
+/// Returns the minimum and the maximum time of instructions in seconds, at the clock of the paper's mote.
 fn bounds(paper: &Paper, instructions: u64) -> [(&'static str, f64); 2] {
     let seconds = |cycles| cost::micros(instructions, cycles, paper.radio.clock_hz) as f64 / 1e6;
     let [least, most] = CYCLES_PER_INSTRUCTION;
     [("least", seconds(least)), ("most", seconds(most))]
 }
 
-/// The saving over `than`, in percent.
+/// Returns how much less `ours` is than `than`, in percent.
 fn less(ours: f64, than: f64) -> f64 {
     (1.0 - ours / than) * 100.0
 }
@@ -332,9 +334,9 @@ const DELEGATED: &str = "delegation";
 const FIGURE_8: &str = "figure8";
 const ENDS: [&str; 2] = ["client", "server"];
 const TABLE: &str = "peer table of one";
-/// The least that a device must save of the instructions of a handshake with certificates, in percent.
+/// The minimum share of the instructions of a handshake with certificates that a device must save, in percent.
 const COMPUTATION: f64 = 99.0;
-/// The longest ticket, in bytes.
+/// Maximum length of a ticket, in bytes.
 const LONGEST: f64 = 92.0;
 const PERCENT: &str = "percent";
 const KILOBYTES: &str = "kB";

@@ -1,5 +1,5 @@
 //! Two ends in one process that perform handshakes in the roles of the firmware's images, with real keys and
-//! certificates. Every datagram is kept.
+//! certificates. Every datagram is recorded.
 
 use crate::mote::credentials::{Shown, WHO, answer};
 use crate::mote::delegated::{delegation, first_epoch, in_epoch, in_first_epoch, seal, second_epoch};
@@ -26,14 +26,14 @@ pub(super) struct Sent {
     pub(super) bytes: Vec<u8>,
 }
 
-/// With a pre-shared key, as the image `dtls_psk`.
+/// Returns the datagrams of a handshake with a pre-shared key, as in the image `dtls_psk`.
 pub(super) fn psk(profile: Profile) -> Vec<Sent> {
     let mut ends = Ends::new(profile, [Both, Both]);
     ends.connect();
     ends.sent
 }
 
-/// A session with a pre-shared key, over which messages are sent.
+/// A session with a pre-shared key that carries messages.
 pub(super) struct Session(Ends<Both>);
 
 impl Session {
@@ -71,34 +71,36 @@ impl Session {
         self.0.sent.extend(end.poll().into_iter().map(|bytes| Sent { by_client, bytes }));
     }
 
-    /// The number of datagrams up to now.
+    /// Returns the number of datagrams so far.
     pub(super) const fn len(&self) -> usize {
         self.0.sent.len()
     }
 
-    /// The datagrams that were sent.
+    /// Returns the datagrams that were sent.
     pub(super) fn sent(self) -> Vec<Sent> {
         self.0.sent
     }
 }
 
-/// With raw public keys that both know, as the image `dtls_rpk`.
+/// Returns the datagrams of a handshake with raw public keys that both ends know, as in the image `dtls_rpk`.
 pub(super) fn raw_public_keys() -> Vec<Sent> {
     shown(Shown::raw_public_key)
 }
 
-/// With a certificate each, which the anchor issued.
+/// Returns the datagrams of a handshake in which each end has a certificate that the trust anchor issued.
 pub(super) fn certificates() -> Vec<Sent> {
     shown(Shown::certificate)
 }
 
-/// With the certificates of the image `dtls_x509`: that of the device, and that of the CA below the anchor.
+/// Returns the datagrams of a handshake with the certificates of the image `dtls_x509`: that of the device, and that of
+/// the CA below the trust anchor.
 pub(super) fn certificate_chains() -> Vec<Sent> {
     shown(Shown::certificate_chain)
 }
 
-/// With what an earlier handshake with a pre-shared key left, as the image `dtls_resume`: a ticket, or an id under which the
-/// server remembers; and how long that is.
+/// Returns the datagrams of a handshake that resumes a session with a pre-shared key, as in the image `dtls_resume`,
+/// and the length of the ticket or session id. The client has a ticket if `tickets` is true, or otherwise a session id
+/// that the server remembers.
 pub(super) fn resumed(tickets: bool) -> (Vec<Sent>, usize) {
     let role = |seed| Resuming { role: Both, sessions: Memory::new(tickets, [seed; 32]) };
     let mut ends = Ends::new(Profile::Default, [role(1), role(2)]);
@@ -109,8 +111,9 @@ pub(super) fn resumed(tickets: bool) -> (Vec<Sent>, usize) {
     (ends.sent, kept.handle_len())
 }
 
-/// With a session that a delegation server opened in the name of the server's end, as the image `dtls_delegated`: a ticket, or an id
-/// under which the session was handed over; and the length of either.
+/// Returns the datagrams of a handshake that resumes a session of a delegation server, as in the image
+/// `dtls_delegated`, and the length of the ticket or session id. The server end is the device. The client has a ticket
+/// if `tickets` is true, or otherwise the session id under which the session was handed over.
 pub(super) fn delegated(tickets: bool) -> (Vec<Sent>, usize) {
     let devices = [1, 2].map(|seed| in_first_epoch([seed; 32], NOW, TIME));
     let [(of_peer, _), (of_server, mut issuer)] = devices;
@@ -134,9 +137,9 @@ pub(super) fn delegated(tickets: bool) -> (Vec<Sent>, usize) {
     (ends.sent, handle.len())
 }
 
-/// Returns the datagrams of a peer that returns to a device whose epoch has ended. First the peer shows a ticket of the
-/// previous epoch, which the device refuses. Then it shows one of the present epoch, and a request and its response
-/// follow.
+/// Returns the datagrams of a peer that returns to a device whose epoch has ended. First the peer sends a ticket of the
+/// previous epoch, which the device refuses. Then the peer sends a ticket of the current epoch, and a request and its
+/// response follow.
 pub(super) fn returned(request: &[u8], response: &[u8]) -> [Vec<Sent>; 2] {
     let (seed, of_peer) = ([2; PSK_LEN], in_first_epoch([1; PSK_LEN], NOW, TIME).0);
     let devices = [of_peer, in_epoch(second_epoch(seed), NOW, TIME)].map(RefCell::new);
@@ -161,7 +164,7 @@ fn shown(keys: fn() -> Shown) -> Vec<Sent> {
     ends.sent
 }
 
-/// Two ends of the same roles, the client first.
+/// Two ends with the same roles. The client is the first.
 struct Ends<R: Roles> {
     ends: [End<R>; 2],
     sent: Vec<Sent>,
@@ -172,9 +175,9 @@ struct End<R: Roles> {
     environment: Environment<Compact>,
     path: Path,
     session: Option<PeerId>,
-    /// The identity and the key of a client; `None` if the identity is not accepted.
+    /// The identity and the key of a client; `None` if the server does not accept the identity.
     psk: Option<(Vec<u8>, Vec<u8>)>,
-    /// Session that a client can resume, and the ticket or the id for it.
+    /// The session that a client can resume, with its ticket or session id.
     kept: Option<Resumed>,
 }
 
@@ -220,7 +223,7 @@ impl<R: Roles> Ends<R> {
         self.sent.push(Sent { by_client, bytes: frame.finish().to_vec() });
     }
 
-    /// Deletes the state of the handshake, except its session.
+    /// Deletes the sessions and the recorded datagrams of both ends, except the session that the client stored.
     fn forget(&mut self) {
         self.sent.clear();
         for end in &mut self.ends {
@@ -230,7 +233,7 @@ impl<R: Roles> Ends<R> {
         }
     }
 
-    /// Delivers datagrams until neither end sends any more.
+    /// Delivers datagrams until neither end sends one.
     fn deliver(&mut self) {
         let mut flying = VecDeque::new();
         loop {
@@ -322,7 +325,7 @@ impl<R: Roles> End<R> {
 const NOW: Instant = Instant::from_micros(0);
 /// The time of a delegation server, in seconds since 1970.
 const TIME: u32 = 1_700_000_000;
-/// Bytes of the longest session id (RFC 5246, section 7.4.1.2).
+/// Maximum length of a session id in bytes (RFC 5246, section 7.4.1.2).
 const SESSION_ID: usize = 32;
-/// The longest message is that with the certificates.
+/// Length of a datagram buffer in bytes. The longest message contains the certificates.
 const DATAGRAM: usize = 1232;

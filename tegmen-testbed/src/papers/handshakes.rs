@@ -2,8 +2,9 @@
 //! session ids, compared with the baselines of the paper on delegation. The figures of the paper are in
 //! `data/delegation.toml`.
 //!
-//! Bytes are those of handshakes that two ends really complete in this process; memory and instructions are those of the
-//! firmware's images, measured under QEMU. Delegated handshakes are in the plan [`delegation`](super::delegation).
+//! Bytes come from handshakes that two ends complete in this process. Memory and instructions are those of the
+//! firmware's images, which were measured in QEMU. Delegated handshakes are in the plan
+//! [`delegation`](super::delegation).
 
 use super::ends::{self, Sent};
 use crate::cost::{self, CYCLES_PER_INSTRUCTION, Image};
@@ -15,7 +16,7 @@ use tegmen::address::Address;
 use tegmen::dtls::Profile;
 use tegmen_lowpan::frame::LinkAddress;
 
-/// All figures of the plan.
+/// Returns all figures of the plan.
 pub fn figures() -> Vec<Figure> {
     let paper = paper();
     let (handshakes, ticket_len) = handshakes();
@@ -32,13 +33,13 @@ pub fn figures() -> Vec<Figure> {
     figures
 }
 
-/// A handshake as it went over the air.
+/// A handshake, with its flights.
 pub(super) struct Handshake {
     pub(super) name: &'static str,
     pub(super) flights: Vec<Flight>,
 }
 
-/// All that one end sends before it waits for the other.
+/// The datagrams that one end sends before it waits for the other end.
 pub(super) struct Flight {
     pub(super) by_client: bool,
     pub(super) datagrams: usize,
@@ -79,7 +80,7 @@ impl Flight {
     }
 }
 
-/// Each kind of handshake, and the length of a ticket.
+/// Returns each kind of handshake, and the length of a ticket in bytes.
 fn handshakes() -> (Vec<Handshake>, usize) {
     let (resumed, ticket_len) = ends::resumed(true);
     let (by_id, _) = ends::resumed(false);
@@ -95,7 +96,7 @@ fn handshakes() -> (Vec<Handshake>, usize) {
     (handshakes, ticket_len)
 }
 
-/// Figure 8.
+/// Returns figure 8.
 fn transmission(paper: &Paper, handshakes: &[Handshake]) -> Vec<Figure> {
     let of_handshake = |handshake: &Handshake| {
         let (printed, why) = match handshake.name {
@@ -109,8 +110,8 @@ fn transmission(paper: &Paper, handshakes: &[Handshake]) -> Vec<Figure> {
 }
 
 impl Handshake {
-    /// Messages, bytes, datagrams and fragments, of the handshake and of each flight. `why` is the reason why they need not be the
-    /// paper's.
+    /// Returns the messages, bytes, datagrams and fragments of the handshake and of each flight. `why` is the reason
+    /// why these numbers may differ from those of the paper.
     pub(super) fn figures(&self, table: &str, printed: Option<&Printed>, why: &str) -> Vec<Figure> {
         let mut figures = Vec::new();
         let id = |what: &str| format!("{table}/{}/{what}", self.name);
@@ -142,7 +143,7 @@ impl Handshake {
     }
 }
 
-/// Figures 4 and 5.
+/// Returns figures 4 and 5.
 fn memory(paper: &Paper) -> Vec<Figure> {
     let empty = image("empty");
     let mut figures = Vec::new();
@@ -175,7 +176,7 @@ fn memory(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Figures 6 and 7. The images with public keys count the work on each flight as well.
+/// Returns figures 6 and 7. The images with public keys also count the work on each flight.
 fn processing(paper: &Paper) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (name, of) in IMAGES {
@@ -207,8 +208,8 @@ fn processing(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// The radio's energy with the currents of the paper's mote; the processor's with that of another Cortex-M3, since the paper
-/// has none.
+/// Returns energies. The radio has the currents of the paper's mote. The processor has the power of another Cortex-M3,
+/// because the paper prints none.
 fn energy(paper: &Paper, handshakes: &[Handshake]) -> Vec<Figure> {
     let opal = Platform::find("opal").expect("a platform of the file");
     let mut figures = Vec::new();
@@ -237,7 +238,7 @@ fn energy(paper: &Paper, handshakes: &[Handshake]) -> Vec<Figure> {
     figures
 }
 
-/// The paper's statements on the baselines, each with a verdict on this stack.
+/// Returns the paper's statements on the baselines, each with a verdict on this stack.
 fn verdict(handshakes: &[Handshake]) -> Vec<Figure> {
     let find = |name: &str| handshakes.iter().find(|handshake| handshake.name == name).expect("one of the handshakes");
     let bytes = |name: &str| find(name).sum(|flight| flight.bytes) as f64;
@@ -275,8 +276,8 @@ fn verdict(handshakes: &[Handshake]) -> Vec<Figure> {
     ]
 }
 
-/// The lengths of the frames between two nodes with short addresses, from which their link-local addresses follow, and
-/// with ports of four bits: the least that headers take.
+/// Returns the lengths of the frames between two nodes with short addresses and ports of four bits. The link-local
+/// addresses are derived from the short addresses. So the headers have their minimum length.
 fn frames_of(sent: &Sent) -> Vec<usize> {
     let node = |number: u8| {
         let ip = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, number];
@@ -290,7 +291,7 @@ pub(super) fn image(name: &str) -> Image {
     Image::of(name).expect("the budget is part of the program, and a test reads it")
 }
 
-/// Instructions of one end's handshake; in the image with tickets, of the second one.
+/// Returns the instructions of one end's handshake. For the image with tickets it is the second handshake.
 pub(super) fn instructions(of: &str, end: &str) -> u64 {
     let operation = if of == "dtls_resume" { format!("resumption {end}") } else { format!("handshake {end}") };
     image(of).operation(&operation).expect("the budget is part of the program, and a test reads it")
@@ -345,7 +346,7 @@ pub(super) struct Memories {
     pub(super) public_key_library: Memory,
 }
 
-/// Kilobytes.
+/// Sizes in kilobytes.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Memory {
@@ -397,7 +398,7 @@ pub(super) fn paper() -> Paper {
         .expect("the file is part of the program, and a test reads it")
 }
 
-/// Largest difference of the bytes of a handshake with certificates from the paper's.
+/// Maximum difference between the bytes of a handshake with certificates and those of the paper, in percent.
 const BYTES_PERCENT: f64 = 3.0;
 pub(super) const CERTIFICATE: &str = "certificate";
 pub(super) const CHAIN: &str = "certificate_chain";
@@ -405,7 +406,7 @@ pub(super) const RAW: &str = "raw_public_key";
 pub(super) const PSK: &str = "psk";
 pub(super) const RESUMED: &str = "resumed";
 const BY_ID: &str = "resumed_by_id";
-/// Handshakes whose memory and instructions are measured, and in which image.
+/// The handshakes whose memory and instructions are measured, with their images.
 const IMAGES: [(&str, &str); 4] =
     [(CHAIN, "dtls_x509"), (RAW, "dtls_rpk"), (PSK, "dtls_psk"), (RESUMED, "dtls_resume")];
 pub(super) const BYTES: &str = "bytes";
@@ -419,9 +420,9 @@ pub(super) const CPU: &str =
     "a Cortex-M3 at the 16 MHz of the paper's MSP430; with a CA below the root, so one signature more";
 pub(super) const FLIGHT: &str =
     "sending the flight, or taking it in and what follows from that; figures 6 and 7 draw it without a number";
-/// Before the bytes of a frame: preamble, start of frame, length.
+/// Number of bytes before a frame: preamble, start of frame, length.
 const PREAMBLE: usize = 6;
-/// At 250 kbit/s.
+/// Microseconds for a byte at 250 kbit/s.
 const MICROS_A_BYTE: f64 = 32.0;
 
 #[cfg(test)]

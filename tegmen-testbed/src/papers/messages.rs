@@ -1,9 +1,9 @@
-//! CoAP messages of the exchanges that plans carry over the radio.
+//! CoAP messages of the exchanges that the simulator carries over the radio.
 
 use tegmen::buf::Frame;
 use tegmen::coap::{BuildError, Builder, Code, MessageType, OptionNumber};
 
-/// A confirmable request.
+/// Makes a confirmable request.
 pub(super) fn request(code: Code, path: &str, content_format: Option<u16>, payload: &[u8]) -> Vec<u8> {
     message(MessageType::Confirmable, code, |message| {
         message.path(path)?;
@@ -14,7 +14,7 @@ pub(super) fn request(code: Code, path: &str, content_format: Option<u16>, paylo
     })
 }
 
-/// A response with a payload, in the acknowledgement of its request.
+/// Makes a response with a payload, in the acknowledgement of its request.
 pub(super) fn answer(code: Code, content_format: u16, payload: &[u8]) -> Vec<u8> {
     message(MessageType::Acknowledgement, code, |message| {
         message.uint(OptionNumber::CONTENT_FORMAT, content_format.into())?;
@@ -22,7 +22,7 @@ pub(super) fn answer(code: Code, content_format: u16, payload: &[u8]) -> Vec<u8>
     })
 }
 
-/// A message, after whose token `write` adds options and payload.
+/// Makes a message. `write` adds options and payload after the token.
 pub(super) fn message(
     kind: MessageType,
     code: Code,

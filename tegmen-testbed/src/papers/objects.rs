@@ -13,13 +13,13 @@ use std::collections::BTreeMap;
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageType, OptionNumber};
 
-/// A request for the temperature: a confirmable GET.
+/// Writes a request for the temperature: a confirmable GET.
 fn request(frame: &mut Frame<'_>, message_id: u16) {
     let builder = Builder::new(frame, MessageType::Confirmable, Code::GET, message_id, &TOKEN);
     builder.and_then(|mut message| message.path(PATH)).expect("room");
 }
 
-/// The response to it, with the temperature as payload.
+/// Writes the response to [`request`], with the temperature as payload.
 fn response(frame: &mut Frame<'_>, message_id: u16, payload: &[u8]) {
     let builder = Builder::new(frame, MessageType::Acknowledgement, Code::CONTENT, message_id, &TOKEN);
     let built = builder.and_then(|mut message| {
@@ -29,10 +29,10 @@ fn response(frame: &mut Frame<'_>, message_id: u16, payload: &[u8]) {
     built.expect("room");
 }
 
-/// The path that the firmware's images ask for as well.
+/// The path that the firmware's images also request.
 const PATH: &str = "sensors/temperature";
 const TOKEN: [u8; 2] = [0xca, 0xfe];
-/// A reading in two bytes.
+/// A reading of two bytes.
 const READING: [u8; 2] = 2150u16.to_be_bytes();
 
 /// Numbers that the paper prints.
@@ -54,7 +54,7 @@ struct Paper {
     discovery: Discovery,
 }
 
-/// Bytes that protection adds to a request and to its response.
+/// Number of bytes that a protection adds to a request and to its response.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Overhead {
@@ -64,7 +64,7 @@ struct Overhead {
     mac: [u64; 2],
 }
 
-/// Milliseconds.
+/// The distribution of a time, in milliseconds.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Spread {
@@ -90,7 +90,7 @@ struct Fig9 {
     success_percent: BTreeMap<String, [f64; 2]>,
 }
 
-/// Microseconds.
+/// The time to create a request in microseconds: the first time, and for a retransmission.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Creation {
@@ -98,7 +98,7 @@ struct Creation {
     again: f64,
 }
 
-/// Percent of the requests that were answered.
+/// The shares of answered requests, in percent.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Fig13 {
@@ -108,7 +108,7 @@ struct Fig13 {
     ndn: f64,
 }
 
-/// Equation 1.
+/// The parameters of Equation 1.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Discovery {
@@ -121,7 +121,7 @@ fn paper() -> Paper {
         .expect("the file is part of the program, and a test reads it")
 }
 
-/// The only deployment of a plan.
+/// Returns the only deployment of a plan.
 fn deployment(text: &str) -> Deployment {
     let plan = Plan::parse("objects", text).expect("the plan is part of the program, and a test reads it");
     plan.cases.into_iter().next().expect("a plan has a case").deployment

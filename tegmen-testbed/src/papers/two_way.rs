@@ -1,8 +1,8 @@
 //! The plan `two-way`: the paper on two-way authentication, figure by figure. The figures of the paper are in
 //! `data/two-way.toml`.
 //!
-//! The plan computes energies, sums, battery lives and the overhead of records from other numbers in the paper; the
-//! results must equal the paper's. It simulates round trips. No mote of this program supports
+//! The plan computes energies, sums, battery lives and the overhead of records from other numbers in the paper. The
+//! results must equal the paper's. The plan simulates round trips. No mote of this program supports
 //! TLS_RSA_WITH_AES_128_CBC_SHA, so its records are plain datagrams of the same length (`Protection::record_len`), and
 //! their ciphers take the time that the paper gives. The plan compares them with the cost of this stack on the same
 //! processor.
@@ -17,7 +17,7 @@ pub use round_trip::{Effort, FULL};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Returns all figures of the plan. Calls `done` with the number of finished runs and of all runs.
+/// Returns all figures of the plan. Calls `done` with the number of finished runs and the number of all runs.
 pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure> {
     let paper = paper();
     let mut figures = energies(&paper);
@@ -30,7 +30,7 @@ pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure
     figures
 }
 
-/// Table I: supply, current and time give the energies, and these the sums.
+/// Checks table I: supply, current and time must give the energies, and the energies must give the sums.
 fn energies(paper: &Paper) -> Vec<Figure> {
     let table = &paper.table1;
     let mut figures = Vec::new();
@@ -59,7 +59,7 @@ fn energies(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// The life of two batteries.
+/// Returns the life of two batteries.
 fn batteries(paper: &Paper) -> Vec<Figure> {
     let battery = &paper.battery;
     let joules = battery.mah * battery.volts * 3.6;
@@ -78,7 +78,7 @@ fn batteries(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// The row "computation" beside the instructions of this stack: what a client's processor does in a handshake.
+/// Compares the row "computation" with the instructions of this stack: the work of a client's processor in a handshake.
 fn computation(paper: &Paper) -> Vec<Figure> {
     let opal = Platform::find("opal").expect("a platform of the file");
     let printed = &paper.table1.minimum["computation"];
@@ -115,7 +115,8 @@ fn computation(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Figure 7, from the numbers of table I: a handshake lasts while the processor idles or computes.
+/// Computes figure 7 from the numbers of table I. The duration of a handshake is the time in which the processor idles
+/// or computes.
 fn handshake_times(paper: &Paper) -> Vec<Figure> {
     let lasts = |column: usize| {
         (paper.table1.idle["cpu_idle"].ms[column] + paper.table1.minimum["computation"].ms[column]) / 1e3
@@ -136,7 +137,7 @@ fn handshake_times(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Bytes that a record has in addition to its content.
+/// Returns the number of bytes that a record adds to its content.
 fn overhead(paper: &Paper) -> Vec<Figure> {
     let Records { header, iv, hmac, padding, max } = paper.records;
     let mut figures =
@@ -152,7 +153,7 @@ fn overhead(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Table II beside the images of this program.
+/// Compares table II with the images of this program.
 fn memory(paper: &Paper) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (place, what) in ["ram", "rom"].into_iter().enumerate() {
@@ -197,19 +198,20 @@ fn instructions(image: &str, operation: &str) -> u64 {
     Image::of(image).and_then(|image| image.operation(operation)).expect(BUDGET)
 }
 
-/// Protection of the paper's datagrams.
+/// The protection of the paper's datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Protection {
     /// No protection.
     None,
-    /// An HMAC of SHA-1 alone.
+    /// An HMAC with SHA-1, without encryption.
     Sha1Only,
-    /// An HMAC of SHA-1, and encryption with AES-128 in CBC mode.
+    /// An HMAC with SHA-1, and encryption with AES-128 in CBC mode.
     Aes128Sha1,
 }
 
 impl Protection {
-    /// The length of a record of DTLS 1.2 with this content (RFC 5246, section 6.2.3; RFC 6347, section 4.1).
+    /// Returns the length of a DTLS 1.2 record with this content length (RFC 5246, section 6.2.3; RFC 6347, section
+    /// 4.1).
     const fn record_len(self, content: usize) -> usize {
         match self {
             Self::None => content,
@@ -231,7 +233,7 @@ struct Paper {
     scenario: String,
     table1: Table1,
     battery: Battery,
-    /// Bytes of RAM and ROM.
+    /// Sizes of RAM and ROM, in bytes.
     table2: BTreeMap<String, [u64; 2]>,
     table2_total: Total,
     records: Records,
@@ -300,7 +302,7 @@ struct Increases {
     sha1_only: Increase,
 }
 
-/// Over plain text.
+/// The increase over plain text.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Increase {
@@ -323,13 +325,13 @@ fn paper() -> Paper {
 const HANDSHAKES: [&str; 2] = ["fully_authenticated", "server_authenticated"];
 const DAYS: f64 = 365.0;
 const RECORD_HEADER: usize = 13;
-/// Block of AES, and initialization vector of a record.
+/// Length of an AES block, and of the initialization vector of a record, in bytes.
 const BLOCK: usize = 16;
-/// HMAC-SHA1.
+/// Length of an HMAC-SHA1, in bytes.
 const HMAC: usize = 20;
 const BYTES: &str = "bytes";
-/// Supply, current and time give the energy within this.
-/// Largest difference of a number of the paper from what follows from its others.
+/// Maximum difference between a number of the paper and the value that follows from its other numbers, in percent.
+/// Supply, current and time give the energies within this limit.
 const PERCENT: f64 = 0.4;
 const BUDGET: &str = "the budget is part of the program, and a test reads it";
 

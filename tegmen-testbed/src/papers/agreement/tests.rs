@@ -10,7 +10,7 @@ fn the_reference_is_read_whole() {
     assert!(reference.iter().filter(|case| case.source == MEASURED).count() >= 15);
 }
 
-/// The first case of a file whose timers have this period.
+/// Returns the first case of a file whose timers have this period.
 fn case(source: &str, period: Micros) -> Case {
     let reference = reference();
     reference.iter().find(|case| case.source == source && case.case.period == period).unwrap().case

@@ -73,7 +73,8 @@ impl View<'_> {
         Figure::conclusion("conclusion/axiom_is_five_times_faster".into(), holds, &what)
     }
 
-    /// The energy of the first transaction is smaller by the factor of the paper, rounded as there.
+    /// Concludes whether the energy of the first transaction is smaller by the factor of the paper, rounded as in the
+    /// paper.
     fn less_energy(&self, paper: &Paper, role: &str) -> Figure {
         let (_, of_role) = ROLES.into_iter().find(|(name, _)| *name == role).expect("a role");
         let ratio = |listeners, load, of: fn(&Energy) -> f64| {
@@ -158,7 +159,8 @@ impl View<'_> {
         Figure::conclusion("conclusion/overhead_is_independent_of_the_size".into(), most < 1.1, &what)
     }
 
-    /// Returns the smallest group from which on Axiom reaches the factors of the paper.
+    /// Concludes whether Axiom takes less than each scheme with handshakes in all sizes of groups. Gives the ratios in
+    /// the smallest and in the largest group.
     fn advantage_by_size(&self) -> Vec<Figure> {
         let ratio = |listeners, other, of: fn(&Part) -> f64| {
             let case = |scheme| Case { listeners, ..Case::paper(scheme) };
@@ -187,7 +189,8 @@ impl View<'_> {
             .collect()
     }
 
-    /// The number of exchanges after which Axiom takes more than nine tenths of the energy, so that handshakes do not count.
+    /// Gives the number of exchanges until which Axiom saves more than a tenth of the sender's energy. After more
+    /// exchanges the handshakes of the other scheme do not count.
     fn advantage_by_exchanges(&self) -> Vec<Figure> {
         Scheme::WITH_HANDSHAKES
             .iter()
@@ -215,7 +218,8 @@ impl View<'_> {
     }
 }
 
-/// The paper counts no cost of joining and leaving with Axiom: it leaves the controller out.
+/// Compares the cost of joining and leaving with the paper, which counts no cost with Axiom, because it leaves the
+/// controller out.
 fn churn_is_free(churn: &Churn) -> [Figure; 2] {
     let (axiom, handshakes) =
         (|senders| churn.joins(Scheme::MulMul, senders), |senders| churn.joins(Scheme::UniUni, senders));
@@ -237,7 +241,7 @@ fn churn_is_free(churn: &Churn) -> [Figure; 2] {
     ]
 }
 
-/// The key tree beside a message for each member alone.
+/// Compares the key tree with a separate message for each member.
 fn rekeying_scales(rekeying: &Rekeying) -> Figure {
     let evictions = &rekeying.evictions;
     let from = |saves: &dyn Fn(&Eviction) -> bool| {

@@ -1,4 +1,5 @@
-//! The messages of the controller of the product. This crate does not depend on it: the caller passes them.
+//! The messages of the product's controller. This crate does not depend on the controller: the caller passes its
+//! messages.
 
 use crate::frames::frames;
 use tegmen::address::Address;
@@ -11,20 +12,20 @@ pub struct Rekeying {
     pub evictions: Vec<Eviction>,
     /// The admission of a member to the smallest of these groups.
     pub joining: Joining,
-    /// Members that need help after an eviction, by the share of messages that are lost.
+    /// Evictions after which some members need help, for several shares of lost messages.
     pub repairs: Vec<Repair>,
-    /// The answer to a member of that group that asks for what it missed.
+    /// The answer to a member of the smallest group that requests the messages that it missed.
     pub answer: Vec<u8>,
 }
 
 /// The messages of one eviction.
 #[derive(Clone, Debug)]
 pub struct Eviction {
-    /// Members before it.
+    /// Number of members before the eviction.
     pub members: u32,
-    /// The messages of a key tree, all of them to the group; that of the epoch is the last one.
+    /// The messages of a key tree, which all go to the group. The last message is that of the epoch.
     pub key_tree: Change,
-    /// Messages for each member alone, and last that of the epoch to the group.
+    /// A separate message for each member, and then the message of the epoch to the group.
     pub point_to_point: Change,
 }
 
@@ -33,7 +34,7 @@ pub struct Eviction {
 pub struct Change {
     /// The messages.
     pub messages: Vec<Vec<u8>>,
-    /// Milliseconds of one thread to plan a change and to make its messages: the mean of several.
+    /// Mean time of one thread to plan the change and to make its messages, in milliseconds.
     pub milliseconds: f64,
 }
 
@@ -42,7 +43,7 @@ impl Change {
         self.messages.iter().map(Vec::len).sum()
     }
 
-    /// Frames of messages to the group.
+    /// Returns the number of frames of the messages to the group.
     pub(super) fn frames(&self) -> usize {
         self.messages.iter().map(|message| in_frames(message)).sum()
     }
@@ -51,7 +52,7 @@ impl Change {
 /// The messages of an admission.
 #[derive(Clone, Debug)]
 pub struct Joining {
-    /// The payloads of the request of the member and of the answer (RFC 9594).
+    /// The payloads of the member's request and of the answer (RFC 9594).
     pub session: [Vec<u8>; 2],
     /// The messages to the group that begin the next epoch.
     pub messages: Vec<Vec<u8>>,
@@ -60,19 +61,20 @@ pub struct Joining {
 /// An eviction from a group whose members lose messages.
 #[derive(Clone, Debug)]
 pub struct Repair {
-    /// Percent of messages to the group that a member loses.
+    /// The share of messages to the group that a member loses, in percent.
     pub loss: u8,
-    /// Members that remain.
+    /// Number of members that remain.
     pub members: u32,
-    /// Messages of the key tree.
+    /// Number of messages of the key tree.
     pub messages: u32,
-    /// The number of members that do not get the next epoch, by the number of times that each message is sent.
+    /// Number of members that do not get the next epoch, for each number of times that each message is sent.
     pub missed: Vec<(u8, u32)>,
-    /// The same if each member gets its message alone, once and with retransmissions of the MAC, and the message of the epoch once.
+    /// Number of members that do not get the next epoch if each member gets a separate message, once and with
+    /// retransmissions of the MAC, and the message of the epoch once.
     pub missed_point_to_point: u32,
 }
 
-/// Frames of a message to the group, in the star of the paper.
+/// Returns the number of frames of a message to the group, in the star of the paper.
 pub(super) fn in_frames(message: &[u8]) -> usize {
     let group = Address { ip: [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xfd], port: PORT, scope: 0 };
     let sender = Address { ip: [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], port: PORT, scope: 0 };

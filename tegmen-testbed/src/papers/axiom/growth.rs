@@ -1,4 +1,4 @@
-//! Groups of other sizes, links that lose frames, and members that come and go.
+//! Groups of other sizes, links that lose frames, and members that join and leave.
 
 use super::controller::{Rekeying, in_frames};
 use super::transaction::{ACKNOWLEDGES, Case, LOSSES, QUANTITIES, Quantity, Transaction};
@@ -14,7 +14,7 @@ pub(super) fn figures(results: &Results, rekeying: &Rekeying, unicast: &Unicast,
     figures
 }
 
-/// Figures by the number of members, which includes the sender.
+/// Returns the figures for each number of members, including the sender.
 fn sizes(results: &Results, effort: Effort) -> Vec<Figure> {
     let mut figures = Vec::new();
     let why = "first transaction; the leisure grows with the group, and a receiver hears each frame of the star";
@@ -47,7 +47,7 @@ fn sizes(results: &Results, effort: Effort) -> Vec<Figure> {
     figures
 }
 
-/// Figures by the share of lost frames.
+/// Returns the figures for each share of lost frames.
 fn losses(results: &Results) -> Vec<Figure> {
     let mut figures = Vec::new();
     let why = "two requests to three listeners; nothing repeats a request to a group";
@@ -67,7 +67,7 @@ fn losses(results: &Results) -> Vec<Figure> {
     figures
 }
 
-/// The share of responses that came.
+/// Returns the share of responses that arrived.
 fn answered(results: &Results, id: String, case: Case, why: &str) -> Option<Figure> {
     let runs = results.of(case);
     let share = interval::share(&runs.iter().map(|run| run.answered).collect::<Vec<_>>());
@@ -76,14 +76,14 @@ fn answered(results: &Results, id: String, case: Case, why: &str) -> Option<Figu
     (n > 0).then(|| Figure::shown(id, None, percent.mean, "percent", why).sampled(n, runs.len() as u64, &percent))
 }
 
-/// Frames on the air when a listener joins a group with a number of senders, and when one is evicted.
+/// Number of frames on the air when a listener joins a group with a number of senders, and when a listener is evicted.
 pub(super) struct Churn {
-    /// A handshake of a sender with the listener.
+    /// Frames of a handshake between a sender and the listener.
     handshake: f64,
-    /// Until the listener has the keys of the group: a handshake with the controller, a request and its answer, and the messages to
-    /// the group that begin the next epoch.
+    /// Frames until the listener has the keys of the group: a handshake with the controller, a request and its answer,
+    /// and the messages to the group that begin the next epoch.
     join: f64,
-    /// The messages to the group that begin the epoch after an eviction.
+    /// Frames of the messages to the group that begin the epoch after an eviction.
     evict: f64,
 }
 
@@ -109,7 +109,7 @@ impl Churn {
     }
 }
 
-/// Members that come and go. The paper leaves the controller out.
+/// Returns the figures of members that join and leave. The paper leaves the controller out.
 fn churn(results: &Results, rekeying: &Rekeying, unicast: &Unicast) -> Vec<Figure> {
     let churn = Churn::of(results, rekeying, unicast);
     let joins = "handshakes with the senders; with keys of a group also the session with the controller and the messages of the next epoch";

@@ -1,7 +1,7 @@
-//! Memory: images of the firmware with the ends of each scheme, and the state of each scheme in a node (figures 7 to 9).
+//! Memory: firmware images with the ends of each scheme, and the state of each scheme in a node (figures 7 to 9).
 //!
-//! Sizes of types without a pointer are the same here and on a Cortex-M3; those of images, of DTLS and of exchanges are in the budget of
-//! the firmware.
+//! Types without a pointer have the same size on this machine and on a Cortex-M3. The sizes of images, of DTLS and of
+//! exchanges come from the budget of the firmware.
 
 use super::{Paper, Scheme};
 use crate::cost::Image;
@@ -9,13 +9,13 @@ use crate::figure::{Figure, Source};
 use tegmen::address::Address;
 use tegmen::axiom::Member;
 
-/// Bytes of the state of a member of a group.
+/// Sizes of the state of a group member, in bytes.
 struct Sizes {
     /// The state of a group, without the states of other members.
     group: usize,
-    /// The state of a listener at a sender: numbers and key of its responses.
+    /// The state of a listener at a sender: the numbers and the key of the listener's responses.
     listener: usize,
-    /// The state of a sender at a listener: the numbers of its requests, and the key of the responses to it.
+    /// The state of a sender at a listener: the numbers of the sender's requests, and the key of the responses.
     sender: usize,
 }
 
@@ -27,13 +27,13 @@ impl Sizes {
     }
 }
 
-/// Bytes of DTLS and CoAP on a mote.
+/// Sizes of the state of DTLS and CoAP on a mote, in bytes.
 struct Mote {
     /// A peer with its session.
     peer: usize,
-    /// The state of its handshakes: one at a time.
+    /// The state of handshakes, of which one can run at a time.
     handshake: usize,
-    /// The exchanges of a peer that is asked alone.
+    /// The exchanges with a peer that gets a separate request.
     exchanges: usize,
 }
 
@@ -51,10 +51,10 @@ impl Mote {
     }
 }
 
-/// Bytes that a request to a group keeps of each listener that answered.
+/// Number of bytes that a request to a group stores for each listener that answered.
 const NOTED: usize = size_of::<Option<Address>>();
 
-/// Bytes of a scheme's state at the sender, with this number of listeners.
+/// Returns the size of a scheme's state at the sender with this number of listeners, in bytes.
 fn at_sender(scheme: Scheme, listeners: usize) -> usize {
     let (axiom, mote) = (Sizes::of::<16>(), Mote::of_budget());
     listeners
@@ -68,7 +68,7 @@ fn at_sender(scheme: Scheme, listeners: usize) -> usize {
         + if scheme.protection().is_in_group() { axiom.group } else { 0 }
 }
 
-/// Bytes of a scheme's state at a listener, with one sender.
+/// Returns the size of a scheme's state at a listener with one sender, in bytes.
 fn at_listener(scheme: Scheme) -> usize {
     let (axiom, mote) = (Sizes::of::<16>(), Mote::of_budget());
     mote.peer
@@ -81,11 +81,11 @@ fn at_listener(scheme: Scheme) -> usize {
         }
 }
 
-/// One end of a scheme as an image of the firmware.
+/// One end of a scheme, as an image of the firmware.
 struct End {
     name: &'static str,
     image: Image,
-    /// Listeners that the image has space for, and the bytes of each: 0 at a listener.
+    /// Number of listeners for which the image has space, and the bytes of each listener. Both are 0 at a listener.
     listeners: (usize, i64),
 }
 
@@ -121,18 +121,18 @@ impl End {
         self.image.size(name).expect("the budget is part of the program, and a test reads it") as i64
     }
 
-    /// Bytes of ROM, without the datagrams that the image compares with.
+    /// Returns the size of the ROM in bytes, without the datagrams with which the image compares.
     fn rom(&self) -> i64 {
         self.image.memory.rom as i64 - self.size("datagrams")
     }
 
-    /// Bytes of RAM without the stack, with this number of listeners.
+    /// Returns the size of the RAM in bytes without the stack, for this number of listeners.
     fn ram(&self, listeners: usize) -> i64 {
         let (space, state) = self.listeners;
         self.image.memory.ram as i64 + (listeners as i64 - space as i64) * state
     }
 
-    /// The listeners whose states fill the RAM of a mote, with the stack.
+    /// Returns the number of listeners whose states fill the RAM of a mote, together with the stack.
     fn most_listeners(&self) -> i64 {
         (RAM as i64 - self.image.stack as i64 - self.ram(0)) / self.listeners.1
     }
@@ -145,7 +145,7 @@ pub(super) fn figures(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// States, and the aims for them.
+/// Returns the figures of the sizes of states, with their aims.
 fn sizes() -> Vec<Figure> {
     let (axiom, without_cipher, mote) = (Sizes::of::<16>(), Sizes::of::<32>(), Mote::of_budget());
     let at_most = |id: &str, ours: usize, bound: f64| {
@@ -174,7 +174,7 @@ fn sizes() -> Vec<Figure> {
     ]
 }
 
-/// ROM and RAM: images of the five schemes, and the state of each scheme.
+/// Returns the figures of ROM and RAM: images of the five schemes, and the state of each scheme.
 fn figures7and8(paper: &Paper) -> Vec<Figure> {
     let mut figures = Vec::new();
     for scheme in Scheme::ALL {
@@ -212,7 +212,7 @@ fn figures7and8(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// RAM of the sender by the number of listeners.
+/// Returns the figures of the sender's RAM for each number of listeners.
 fn figure9(paper: &Paper) -> Vec<Figure> {
     let mut figures = Vec::new();
     for scheme in Scheme::ALL {
@@ -241,7 +241,7 @@ fn figure9(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// The conclusion of section 8.2.1.
+/// Returns the conclusion of section 8.2.1.
 pub(super) fn least_memory() -> Figure {
     let [uni_uni, mul_uni, axiom] = [Scheme::UniUni, Scheme::MulUni, Scheme::MulMul]
         .map(|scheme| [at_sender(scheme, super::LISTENERS), at_listener(scheme)]);
@@ -255,7 +255,7 @@ pub(super) fn least_memory() -> Figure {
     Figure::conclusion("conclusion/axiom_takes_the_least_memory".into(), least, &what)
 }
 
-/// Bytes of RAM of the paper's mote.
+/// Size of the RAM of the paper's mote, in bytes.
 const RAM: usize = 32 << 10;
 pub(super) const FIGURE9: [usize; 7] = [1, 3, 12, 40, 100, 200, 254];
 

@@ -1,4 +1,5 @@
-//! Tables I and II, and figures 10 to 12: three listeners, acknowledgements of the MAC, and tags of 8 bytes, as in the paper.
+//! Tables I and II, and figures 10 to 12, with three listeners, acknowledgements of the MAC, and tags of 8 bytes, as in
+//! the paper.
 
 use super::transaction::{Case, Part, ROLES, Transaction};
 use super::{Longer, Paper, Results, Scheme};
@@ -13,7 +14,7 @@ pub(super) fn figures(paper: &Paper, results: &Results) -> Vec<Figure> {
     figures
 }
 
-/// Seconds of each handshake and of the exchange.
+/// Returns the seconds of each handshake and of the exchange.
 fn table1(paper: &Paper, results: &Results) -> Vec<Figure> {
     let mut figures = Vec::new();
     for scheme in Scheme::ALL {
@@ -34,7 +35,7 @@ fn table1(paper: &Paper, results: &Results) -> Vec<Figure> {
     figures
 }
 
-/// Seconds of the first transaction, with the paper's leisure and with none.
+/// Returns the seconds of the first transaction, with the paper's leisure and without leisure.
 fn figure10(paper: &Paper, results: &Results) -> Vec<Figure> {
     let mut figures = Vec::new();
     let seconds = |run: &Transaction| run.first().map(|part| part.seconds);
@@ -61,7 +62,7 @@ fn figure10(paper: &Paper, results: &Results) -> Vec<Figure> {
     figures
 }
 
-/// Millijoules of processor, sending and receiving, for keys and for the exchange.
+/// Returns the millijoules of the processor, of sending and of receiving, for the keys and for the exchange.
 fn table2(paper: &Paper, results: &Results) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (role, of_role) in ROLES {
@@ -84,7 +85,7 @@ fn table2(paper: &Paper, results: &Results) -> Vec<Figure> {
     figures
 }
 
-/// Millijoules of the first transaction, at the sender and at a listener.
+/// Returns the millijoules of the first transaction, at the sender and at a listener.
 fn figures11and12(paper: &Paper, results: &Results) -> Vec<Figure> {
     let mut figures = Vec::new();
     for ((role, of_role), figure) in ROLES.into_iter().zip(["figure11", "figure12"]) {

@@ -3,7 +3,7 @@ use super::*;
 use crate::figure::{DIFFERS, MISSED, table};
 use std::sync::LazyLock;
 
-/// About what the controller of the product does.
+/// Returns messages similar to those of the product's controller.
 fn rekeying() -> Rekeying {
     let change = |others: usize, len: usize| {
         let mut messages = vec![vec![1; len]; others];
@@ -30,7 +30,7 @@ fn rekeying() -> Rekeying {
     }
 }
 
-/// The figures of a smaller plan, which several tests look at.
+/// The figures of a smaller plan, which several tests use.
 pub(crate) static FIGURES: LazyLock<Vec<Figure>> = LazyLock::new(|| figures(&rekeying(), SMALL, |_, _| {}));
 const SMALL: Effort = Effort { seeds: 2, seeds_of_large: 1, listeners: &[1, 3, 9] };
 
@@ -62,7 +62,7 @@ fn the_plan_has_no_handshake_in_axiom_and_misses_only_what_is_explained() {
     assert!(ids.windows(2).all(|two| two[0] != two[1]), "{ids:?}");
 }
 
-/// The introduction of the report has these bounds.
+/// Checks the bounds that the introduction of the report states.
 #[test]
 fn energies_are_within_a_quarter_of_the_paper_and_handshakes_take_a_third_of_its_time() {
     let figures = &*FIGURES;

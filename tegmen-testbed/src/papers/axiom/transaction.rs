@@ -15,11 +15,11 @@ use crate::sim::{Activity, Captured, Micros};
 pub(super) struct Case {
     pub(super) scheme: Scheme,
     pub(super) load: Load,
-    /// Bytes of the tags of records of the group.
+    /// Length of the tags in records of the group, in bytes.
     pub(super) tag: u8,
-    /// The MAC acknowledges frames to one node.
+    /// True if the MAC acknowledges frames to one node.
     pub(super) acknowledges: bool,
-    /// Listeners wait before they answer, as in the paper.
+    /// True if listeners wait before they answer, as in the paper.
     pub(super) leisure: bool,
     pub(super) listeners: usize,
     /// The share of frames that links lose, in percent.
@@ -29,9 +29,9 @@ pub(super) struct Case {
 /// The payloads of request and response.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Load {
-    /// As long as those of the paper seem to be: see `plans/axiom.toml`.
+    /// Payloads with the lengths that those of the paper probably have (`plans/axiom.toml`).
     Paper,
-    /// A lamp is switched: `on`, and an empty response.
+    /// Payloads that switch a lamp: `on`, and an empty response.
     Light,
 }
 
@@ -47,18 +47,18 @@ impl Load {
 }
 
 impl Case {
-    /// The experiment of the paper with a scheme.
+    /// Returns the experiment of the paper with a scheme.
     pub(super) const fn paper(scheme: Scheme) -> Self {
         let load = Load::Paper;
         Self { scheme, load, tag: 8, acknowledges: true, leisure: true, listeners: LISTENERS, loss: 0 }
     }
 
-    /// The case with this tag, if its scheme has records of the group.
+    /// Returns the case with this tag length, if its scheme has records of the group.
     const fn with_tag(self, tag: u8) -> Self {
         if self.scheme.protection().is_in_group() { Self { tag, ..self } } else { self }
     }
 
-    /// All cases of the plan, each once.
+    /// Returns all cases of the plan. Each case is in the list once.
     pub(super) fn all(effort: Effort) -> Vec<Self> {
         let mut cases = Vec::new();
         for scheme in Scheme::ALL {
@@ -81,7 +81,7 @@ impl Case {
         if self.listeners == LISTENERS { effort.seeds } else { effort.seeds_of_large }
     }
 
-    /// Runs the case once: two requests, of which the first needs the sessions.
+    /// Runs the case once with two requests. The first request needs the sessions.
     pub(super) fn run(&self, seed: u64) -> Transaction {
         let mut deployment = deployment();
         deployment.network.nodes = Some(self.listeners);
@@ -98,15 +98,15 @@ impl Case {
     }
 }
 
-/// A part of a run: until the sessions are open, or from there to the last response.
+/// A part of a run: the time until the sessions are open, or the time from then to the last response.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Part {
     pub(super) seconds: f64,
     pub(super) frames: f64,
     pub(super) bytes: f64,
-    /// Energy of the sender.
+    /// The energy of the sender.
     pub(super) sender: Energy,
-    /// Mean energy of a listener.
+    /// The mean energy of a listener.
     pub(super) listener: Energy,
 }
 
@@ -115,15 +115,15 @@ pub(super) struct Part {
 pub(super) struct Transaction {
     /// Seconds of each handshake.
     pub(super) handshakes: Vec<f64>,
-    /// Keys: handshakes, or keys that are derived.
+    /// The part for the keys: handshakes, or the derivation of keys.
     pub(super) keys: Part,
-    /// The first exchange of request and responses, without the keys; `None` if a response is missing.
+    /// The first request and its responses, without the keys; `None` if a response is missing.
     pub(super) exchange: Option<Part>,
-    /// The second exchange; `None` if a response is missing, in either.
+    /// The second request and its responses; `None` if a response to either request is missing.
     pub(super) later: Option<Part>,
-    /// Responses, and how many there are if each listener answers both requests.
+    /// Number of responses, and number of responses if each listener answers both requests.
     pub(super) answered: (u64, u64),
-    /// Frames, bytes and the energies of sender and listener of both, whether all responses came or not.
+    /// Frames, bytes and the energies of sender and listener in the whole run, also if responses are missing.
     pub(super) total: Part,
     pub(super) sessions: u64,
     pub(super) handshake_datagrams: u64,
@@ -188,7 +188,7 @@ impl Transaction {
         }
     }
 
-    /// Keys and exchange together; `None` if a response is missing.
+    /// Returns the keys and the first exchange together; `None` if a response is missing.
     pub(super) fn first(&self) -> Option<Part> {
         let Part { seconds, frames, bytes, sender, listener } = self.exchange.as_ref()?;
         Some(Part {
@@ -201,7 +201,7 @@ impl Transaction {
     }
 }
 
-/// The part between a milestone, whose time counts from `since`, and another.
+/// Returns the part between two milestones. The time counts from `since`.
 fn part(frames: &[Captured], (from, since): (&Noted, Micros), to: &Noted) -> Part {
     // The acknowledgement of the last frame comes within a millisecond: see `Noted`.
     let start = if from.at == 0 { 0 } else { from.begun + 1000 };
@@ -233,7 +233,8 @@ fn part(frames: &[Captured], (from, since): (&Noted, Micros), to: &Noted) -> Par
     }
 }
 
-/// The keys that Axiom derives in the first exchange, which are taken out of it.
+/// Moves the energy of the keys that Axiom derives in the first exchange out of that exchange. Returns the part for the
+/// keys.
 fn derived(case: &Case, exchange: Option<&mut Part>) -> Part {
     let mut keys = Part::default();
     let Some(exchange) = exchange.filter(|_| case.scheme == Scheme::MulMul) else { return keys };
@@ -279,7 +280,7 @@ fn platform() -> Platform {
 pub(super) struct Quantity {
     pub(super) name: &'static str,
     pub(super) unit: &'static str,
-    /// The least ratio of a scheme with handshakes to Axiom.
+    /// The minimum ratio of a scheme with handshakes to Axiom.
     pub(super) aim: f64,
     pub(super) of: fn(&Part) -> f64,
 }
@@ -298,7 +299,7 @@ impl Results {
         (interval::mean(&values), values.len() as u64)
     }
 
-    /// A figure of a case, from the runs that have it.
+    /// Makes a figure of a case from the runs that have its value.
     pub(super) fn figure(
         &self,
         (id, case): (String, Case),
@@ -312,7 +313,7 @@ impl Results {
     }
 }
 
-/// The first transaction and the exchange after it, of every scheme, and how many times less Axiom takes.
+/// Returns the figures of the first transaction and of the next exchange of every scheme, and the ratios to Axiom.
 pub(super) fn figures(results: &Results) -> Vec<Figure> {
     let mut figures = Vec::new();
     for load in Load::ALL {
@@ -332,7 +333,7 @@ pub(super) fn figures(results: &Results) -> Vec<Figure> {
     figures
 }
 
-/// Frames, bytes, energies and times of a scheme.
+/// Returns the frames, bytes, energies and times of a scheme.
 fn amounts(results: &Results, group: &str, case: Case) -> Vec<Figure> {
     let name = case.scheme.name();
     let why = "runs in which each listener answered; energy of processor and radio, which receives for frames alone";
@@ -357,7 +358,7 @@ fn amounts(results: &Results, group: &str, case: Case) -> Vec<Figure> {
     figures
 }
 
-/// Ratios of the first transaction with handshakes to that with Axiom.
+/// Returns the ratios of the first transaction with handshakes to the first transaction with Axiom.
 fn ratios(results: &Results, group: &str, other: Case, axiom: Case) -> Vec<Figure> {
     let amount = |case, of: fn(&Part) -> f64| results.mean(case, |run| run.first().as_ref().map(of));
     QUANTITIES
@@ -373,7 +374,8 @@ fn ratios(results: &Results, group: &str, other: Case, axiom: Case) -> Vec<Figur
         .collect()
 }
 
-/// The differences of a case from the one in which Axiom saves most, each with the ratio that there is without it.
+/// Describes the differences between this case and the case in which Axiom saves most. Each difference comes with the
+/// ratio without it.
 fn causes(axiom: Case, ratio: impl Fn(fn(Case) -> Case) -> f64) -> String {
     let mut causes = Vec::new();
     if axiom.load == Load::Paper {
@@ -399,17 +401,17 @@ fn no_handshake(results: &Results) -> Figure {
     Figure::holds("handshakes/mul_mul/none".into(), none, &what).of(crate::figure::Source::Simulated)
 }
 
-/// The energy of one of the two ends.
+/// Selects the energy of one of the two ends.
 pub(super) type OfRole = fn(&Part) -> Energy;
 pub(super) const ROLES: [(&str, OfRole); 2] = [("sender", |part| part.sender), ("listener", |part| part.listener)];
 
-/// The part of a run that is shown.
+/// Selects the part of a run that is shown.
 type Shown = fn(&Transaction) -> Option<Part>;
 const PARTS: [(&str, Shown); 2] = [("first", Transaction::first), ("later", |run| run.later.clone())];
 pub(super) const ACKNOWLEDGES: [(bool, &str); 2] = [(true, "acknowledged"), (false, "unacknowledged")];
-/// Bytes of payload of request and response with [`Load::Light`].
+/// Payload lengths of request and response with [`Load::Light`], in bytes.
 const LIGHT: [usize; 2] = [2, 0];
-/// Bytes of the tags of records of the group: those of the paper, and the default.
+/// Lengths of the tags in records of the group, in bytes: that of the paper, and the default.
 const TAGS: [u8; 2] = [8, 16];
-/// Percent of frames that are lost.
+/// The shares of lost frames, in percent.
 pub(super) const LOSSES: [u8; 3] = [5, 10, 20];

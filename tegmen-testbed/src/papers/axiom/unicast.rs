@@ -1,5 +1,5 @@
-//! Exchanges of one node with the controller. Two ends make their datagrams, and the simulator carries them over the star of the
-//! paper.
+//! Exchanges of one node with the controller. Two ends make the datagrams, and the simulator carries them over the star
+//! of the paper.
 
 use super::controller::Rekeying;
 use super::deployment;
@@ -15,14 +15,14 @@ use std::collections::BTreeMap;
 use tegmen::coap::Code;
 use tegmen::time::Duration;
 
-/// The exchanges of one node, each by the percentage of frames that the link loses.
+/// The exchanges of one node, for each percentage of frames that the link loses.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unicast {
     /// A member opens a session with the controller and joins.
     pub(super) join: BTreeMap<u8, Flow>,
-    /// A member asks for what it missed in a session that is open.
+    /// A member requests the messages that it missed, in an open session.
     pub(super) repair: BTreeMap<u8, Flow>,
-    /// A member opens a session before it asks.
+    /// A member opens a session, and then requests the messages that it missed.
     pub(super) repair_in_new_session: BTreeMap<u8, Flow>,
     /// A rekey message for one member.
     pub(super) message: BTreeMap<u8, Flow>,
@@ -31,16 +31,16 @@ pub(super) struct Unicast {
 /// The runs of an exchange.
 #[derive(Clone, Debug)]
 pub(super) struct Flow {
-    /// Frames, with acknowledgements of the MAC.
+    /// Number of frames, including acknowledgements of the MAC.
     pub(super) frames: Mean,
     /// Bytes of these frames.
     pub(super) bytes: Mean,
-    /// Runs.
+    /// Number of runs.
     pub(super) runs: u64,
 }
 
 impl Unicast {
-    /// Simulates all exchanges without losses, and with those of the repairs.
+    /// Simulates all exchanges without losses, and with the losses of the repairs.
     pub(super) fn of(rekeying: &Rekeying, seeds: u64) -> Self {
         let [request_to_join, admission] = &rekeying.joining.session;
         let join = in_session(Code::POST, request_to_join, admission);
@@ -61,7 +61,7 @@ impl Unicast {
         }
     }
 
-    /// Frames and bytes of each exchange.
+    /// Returns the frames and bytes of each exchange.
     pub(super) fn figures(&self) -> Vec<Figure> {
         let why = "until the last datagram has come; the MAC and the sender of a turn send again";
         let mut figures = Vec::new();
@@ -81,16 +81,16 @@ impl Unicast {
         figures
     }
 
-    /// The exchange in which a member joins, if no frame is lost.
+    /// Returns the exchange in which a member joins without lost frames.
     pub(super) fn joining(&self) -> Option<&Flow> {
         self.join.get(&0)
     }
 }
 
-/// A datagram: true if the node that begins sends it, and the time that its sender needs before.
+/// True if the node that begins sends the datagram, the datagram, and the time that its sender needs before it.
 type Datagram = (bool, Vec<u8>, u64);
 
-/// A handshake of a member with the controller, a request and its answer.
+/// Returns the datagrams of a handshake between a member and the controller, followed by a request and its answer.
 fn in_session(code: Code, payload: &[u8], answer: &[u8]) -> Vec<Datagram> {
     let mut session = Session::open(b"lamp-17", &[7; 16]);
     session.send(true, &request(code, GROUP, Some(GROUPCOMM_CBOR).filter(|_| !payload.is_empty()), payload));
@@ -116,7 +116,7 @@ fn flow(exchange: &Exchange, loss: u8, seeds: u64) -> Flow {
 const GROUP: &str = "ace-group/lamps";
 /// The Content-Format application/ace-groupcomm+cbor (RFC 9594, section 11.2).
 pub(super) const GROUPCOMM_CBOR: u16 = 261;
-/// A request and its answer.
+/// Number of messages of an exchange: a request and its answer.
 const MESSAGES_OF_AN_EXCHANGE: usize = 2;
-/// Time until CoAP sends a message again (RFC 7252, section 4.8: ACK_TIMEOUT).
+/// Time after which CoAP sends a message again (RFC 7252, section 4.8: ACK_TIMEOUT).
 const TIMEOUT: Duration = Duration::from_secs(2);

@@ -1,7 +1,8 @@
-//! The plan `blink`: the whole Blink paper, figure by figure, compared with this stack.
+//! The plan `blink`: all figures of the Blink paper, compared with this stack.
 //!
-//! Bytes are measured on frames that the stack writes. Of time and energy two things are asked: whether the paper's own
-//! model of its board gives the energies that it prints, and what this stack's instructions would take on that board.
+//! Bytes are measured on frames that the stack writes. For time and energy there are two comparisons: the energies that
+//! the paper prints with those of the paper's own model of its board, and the paper with this stack's instructions on
+//! that board.
 
 use super::{ORDER, Profile, Run, plan};
 use crate::cost::{self, CYCLES_PER_INSTRUCTION, Costs, Memory};
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 use tegmen::address::Address;
 use tegmen_lowpan::frame::LinkAddress;
 
-/// All figures of the paper.
+/// Returns all figures of the paper.
 pub fn figures() -> Vec<Figure> {
     let paper = paper();
     let mut figures = bytes(&paper);
@@ -23,7 +24,7 @@ pub fn figures() -> Vec<Figure> {
     figures
 }
 
-/// Tables II and III: UDP payloads and frames.
+/// Returns tables II and III: UDP payloads and frames.
 fn bytes(paper: &Paper) -> Vec<Figure> {
     let printed = plan();
     let minimal = Run::new(Profile::Minimal);
@@ -43,8 +44,8 @@ fn bytes(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Bytes of the frame that carries a datagram between two motes with short addresses, link-local addresses and ports of
-/// four bits.
+/// Returns the length of the frame that carries a datagram between two motes with short addresses, link-local addresses
+/// and ports of four bits, in bytes.
 fn frame_len(datagram: &[u8], by_client: bool) -> usize {
     let address = |node: u16, port| {
         let mut ip = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, 0];
@@ -57,7 +58,7 @@ fn frame_len(datagram: &[u8], by_client: bool) -> usize {
     frames(from, to, 64, datagram).first().map_or(0, Vec::len)
 }
 
-/// Table I beside the firmware of this stack, on another processor.
+/// Compares table I with the firmware of this stack, which runs on another processor.
 fn memory(paper: &Paper) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (name, image) in [("secured", "blink_server"), ("unsecured", "coap")] {
@@ -71,7 +72,7 @@ fn memory(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Tables IV and V: does power times time give the energy that is printed?
+/// Checks in tables IV and V whether power times time is the printed energy.
 fn energy_model(paper: &Paper) -> Vec<Figure> {
     let milliwatts = behind_resistor(paper.supply.active_volts, paper.supply.volts, paper.supply.ohms);
     let mut figures = Vec::new();
@@ -112,7 +113,7 @@ fn energy_model(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Time and energy of this stack's instructions on the paper's board.
+/// Returns the time and energy of this stack's instructions on the paper's board.
 fn ours(paper: &Paper) -> Vec<Figure> {
     let costs = Costs::of_budget();
     let milliwatts = behind_resistor(paper.supply.active_volts, paper.supply.volts, paper.supply.ohms);
@@ -163,7 +164,7 @@ fn ours(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Largest difference of a number of the paper from what follows from its others.
+/// Maximum difference between a number of the paper and the value that follows from its other numbers, in percent.
 const PERCENT: f64 = 0.5;
 
 #[derive(Deserialize)]

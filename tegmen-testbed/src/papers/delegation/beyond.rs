@@ -1,5 +1,5 @@
-//! Cases beyond the paper: the return of all peers after an epoch reset, a fleet of devices, and devices whose radio sleeps. They differ
-//! from `plans/delegation.toml` in topology, traffic and sleep.
+//! Cases beyond the paper: the return of all peers after an epoch reset, a fleet of devices, and devices whose radio
+//! sleeps. They differ from `plans/delegation.toml` in topology, traffic and sleep.
 
 mod fleet;
 mod sleepy;
@@ -15,13 +15,13 @@ use std::ops::Range;
 /// A run of a case with one seed.
 type Job = Box<dyn Fn() -> Measured + Send + Sync>;
 
-/// The readings of one run, by their names.
+/// The measured values of one run, with their names.
 type Measured = Vec<(&'static str, f64)>;
 
 /// Makes the figures of a scenario from its runs.
 type Figures = Box<dyn Fn(&Runs) -> Vec<Figure>>;
 
-/// A case: its runs, and the figures of them.
+/// A case: its runs, and the function that makes its figures.
 struct Case {
     jobs: Vec<Job>,
     figures: Figures,
@@ -36,12 +36,12 @@ impl Runs {
         self.0.iter().filter_map(of_run).collect()
     }
 
-    /// The mean of a reading over the runs that have it.
+    /// Returns the mean of a value over the runs that have this value.
     fn mean(&self, what: &str) -> Mean {
         interval::mean(&self.values(what))
     }
 
-    /// Figures without a bound for these readings, of `n` exchanges. A reading that no run has gives none.
+    /// Makes figures without a bound for these values, from `n` exchanges. A value that no run has gives no figure.
     fn shown(&self, name: &str, n: u64, readings: &[(&str, &'static str, &str)]) -> Vec<Figure> {
         let known = readings.iter().filter(|(what, ..)| !self.values(what).is_empty());
         let shown = known.map(|(what, unit, why)| {
@@ -51,7 +51,7 @@ impl Runs {
         shown.collect()
     }
 
-    /// The share of a reading that must be complete.
+    /// Makes the figure of a share that must be 100 %.
     fn complete(&self, name: &str, n: u64, what: &str) -> Figure {
         let mean = self.mean(what);
         let id = format!("{name}/{what}");
@@ -63,7 +63,7 @@ impl Runs {
     }
 }
 
-/// All figures. Calls `done` with the number of finished runs and of all runs.
+/// Returns all figures. Calls `done` with the number of finished runs and the number of all runs.
 pub(super) fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure> {
     let cases = storm::cases(effort).into_iter().chain(fleet::cases(effort)).chain(sleepy::cases(effort));
     let mut figures = of_cases(cases.collect(), done);
@@ -84,19 +84,19 @@ fn of_cases(cases: Vec<Case>, done: impl Fn(usize, usize) + Sync) -> Vec<Figure>
     figures
 }
 
-/// The deployment of the file.
+/// Returns the deployment of the file.
 fn deployment() -> Deployment {
     let plan = Plan::parse("delegation", include_str!("../../../plans/delegation.toml"));
     let plan = plan.expect("the plan is part of the program, and a test reads it");
     plan.cases.into_iter().next().expect("a plan has a case").deployment
 }
 
-/// The seeds of a number of runs.
+/// Returns the seeds for a number of runs.
 const fn seeds(runs: u64) -> Range<u64> {
     1..runs + 1
 }
 
-/// Seconds of a time in microseconds.
+/// Converts microseconds to seconds.
 fn seconds(micros: u64) -> f64 {
     micros as f64 / 1e6
 }

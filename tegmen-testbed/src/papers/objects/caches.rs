@@ -1,8 +1,8 @@
-//! The plan `objects-cache`: figures 12 and 13, requests over a row of forwarders, which are caching proxies, forward IP alone, or are nodes
-//! of Named Data Networking.
+//! The plan `objects-cache`: figures 12 and 13, requests over a row of forwarders. The forwarders are caching proxies,
+//! forward only IP packets, or are nodes of Named Data Networking.
 //!
-//! One number is fitted: the share of frames that every link loses. It is in `plans/objects-cache.toml`, and chosen so that plain CoAP
-//! has the paper's share of responses in the largest topology.
+//! One number is fitted: the share of frames that every link loses. It is in `plans/objects-cache.toml`. With this
+//! share plain CoAP has the paper's share of responses in the largest topology.
 
 use super::{Fig13, delay, deployment, paper};
 use crate::deployment::Deployment;
@@ -18,16 +18,16 @@ use tegmen::address::Address;
 /// The number of requests and runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Requests of each consumer for each producer.
+    /// Number of requests of each consumer to each producer.
     pub requests: u32,
-    /// Runs of each case.
+    /// Number of runs of each case.
     pub seeds: u64,
 }
 
-/// The effort of the command and the report.
+/// The number of requests and runs of the command and of the report.
 pub const FULL: Effort = Effort { requests: 100, seeds: 5 };
 
-/// Returns all figures of the plan. Calls `done` with the number of finished runs and of all runs.
+/// Returns all figures of the plan. Calls `done` with the number of finished runs and the number of all runs.
 pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure> {
     let stack_us = delay::stack_us();
     let mut jobs = Vec::new();
@@ -48,18 +48,18 @@ pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure
     fig13(&results)
 }
 
-/// The way of a request, and its protection.
+/// The system that carries requests, and its protection.
 #[derive(Clone, Copy, Debug)]
 struct System {
     name: &'static str,
     protection: Protection,
-    /// Forwarders are proxies.
+    /// True if forwarders are proxies.
     has_proxies: bool,
-    /// Forwarders store responses.
+    /// True if forwarders store responses.
     stores: bool,
 }
 
-/// A row of forwarders, with producers after the last one and consumers before the first one.
+/// A row of forwarders. The producers follow the last forwarder, and the consumers precede the first one.
 #[derive(Clone, Copy, Debug)]
 struct Topology {
     forwarders: usize,
@@ -68,7 +68,7 @@ struct Topology {
 }
 
 impl Topology {
-    /// Figure 12 with this number of forwarders.
+    /// Returns the topology of figure 12 with this number of forwarders.
     const fn of_paper(forwarders: usize) -> Self {
         Self { forwarders, producers: 2 * forwarders, consumers: 3 }
     }
@@ -81,15 +81,15 @@ impl Topology {
         row.chain(producers).chain((0..consumers).map(|place| [0, first + place])).collect()
     }
 
-    /// The name of the topology in figures.
+    /// Returns the name of the topology in figures.
     fn name(self) -> String {
         let Self { forwarders, producers, .. } = self;
         let part = if producers == 2 * forwarders { "fig13" } else { "beyond" };
         format!("{part}/{forwarders}_forwarders_{producers}_producers")
     }
 
-    /// The deployment of the plan with this topology. Each consumer asks each producer every 2.5 s, or as often as the load of the
-    /// largest topology of the paper allows.
+    /// Returns the deployment of the plan with this topology. Each consumer sends a request to each producer every 2.5
+    /// s, or less often if the load would exceed that of the paper's largest topology.
     fn deployment(self, requests: u32, stack_us: u32) -> Deployment {
         let mut deployment = deployment(include_str!("../../../plans/objects-cache.toml"));
         let Self { forwarders, producers, consumers } = self;
@@ -127,7 +127,7 @@ impl Topology {
     }
 }
 
-/// The share of requests that were answered, in percent.
+/// Returns the share of answered requests, in percent.
 fn success(outcomes: &[Outcome]) -> Mean {
     let share = interval::share(&outcomes.iter().map(|run| (run.answered, run.made)).collect::<Vec<_>>());
     Mean { mean: share.mean * 100.0, interval: share.interval.map(|bounds| bounds.map(|bound| bound * 100.0)) }
@@ -158,7 +158,7 @@ fn fig13(results: &Results) -> Vec<Figure> {
     figures
 }
 
-/// The shares of NDN in the largest topology beside those of figure 9, whose topology is another one.
+/// Compares the shares of NDN in the largest topology with those of figure 9, which has another topology.
 fn fig9(results: &Results) -> Vec<Figure> {
     let largest = Topology::of_paper(LARGEST).name();
     let [least, most] = paper().fig9.success_percent["ndn_family"];
@@ -173,7 +173,7 @@ fn fig9(results: &Results) -> Vec<Figure> {
     ["ndn", "ndn_protected"].iter().map(row).collect()
 }
 
-/// The conclusions of the section, in the largest topology.
+/// Returns the conclusions of the section for the largest topology.
 fn conclusions(results: &Results, paper: &Fig13) -> Vec<Figure> {
     let largest = Topology::of_paper(LARGEST).name();
     let ours = |name: &str| success(&results[&(largest.clone(), system(name))]).mean;
@@ -240,12 +240,12 @@ fn conclusions(results: &Results, paper: &Fig13) -> Vec<Figure> {
     figures.into_iter().map(without_interval).collect()
 }
 
-/// A figure of these runs, with the interval of the share that was answered.
+/// Adds to a figure the interval of the share of answered requests in these runs.
 fn sampled(figure: Figure, outcomes: &[Outcome]) -> Figure {
     figure.sampled(outcomes.iter().map(|run| run.made).sum(), outcomes.len() as u64, &success(outcomes))
 }
 
-/// The runs of a topology and a system, by their names.
+/// The runs of each topology and system, by their names.
 type Results = BTreeMap<(String, &'static str), Vec<Outcome>>;
 
 fn system(name: &str) -> &'static str {
@@ -264,13 +264,14 @@ const SYSTEMS: [System; 8] = [
     System { name: "ndn_without_stores", stores: false, ..NDN },
     System { name: "ndn_protected", protection: Protection::NdnProtected, ..NDN },
 ];
-/// Forwarders of the largest topology of the paper.
+/// Number of forwarders in the largest topology of the paper.
 const LARGEST: usize = 5;
-/// Forwarders of its topologies in which nearly all requests are answered.
+/// Numbers of forwarders in the paper's topologies in which nearly all requests are answered.
 const SIMPLE: [usize; 2] = [1, 2];
-/// The percent of requests by which a share may be below the paper's.
+/// Maximum number of percentage points by which a share may be below the paper's.
 const TOLERANCE: f64 = 10.0;
-/// A hundred producers, about as many as the table of peers of the last forwarder takes, with the load of the largest topology.
+/// A topology with a hundred producers, which nearly fill the peer table of the last forwarder, and with the load of
+/// the largest topology.
 const BEYOND: Topology = Topology { producers: 100, ..Topology::of_paper(LARGEST) };
 const PERCENT: &str = "percent";
 

@@ -1,4 +1,4 @@
-//! The plan `objects-creation`: figure 11, the cost of creating a request, the first time and for a retransmission.
+//! The plan `objects-creation`: figure 11, the cost of creating a request for the first time, and for a retransmission.
 
 use super::{paper, request};
 use crate::cost::{self, CYCLES_PER_INSTRUCTION, Costs};
@@ -6,7 +6,7 @@ use crate::figure::{Figure, Source};
 use crate::platform::Platform;
 use tegmen::buf::Frame;
 
-/// All figures of the plan.
+/// Returns all figures of the plan.
 pub fn figures() -> Vec<Figure> {
     let costs = Costs::of_budget();
     let clock = Platform::find("iotlab-m3").expect("a platform of the file").clock_hz;
@@ -45,7 +45,7 @@ pub fn figures() -> Vec<Figure> {
     figures
 }
 
-/// The statements of the section.
+/// Returns the statements of the section.
 fn conclusions(ours: impl Fn(&str) -> [u64; 2]) -> impl Iterator<Item = Figure> {
     let [first, again] = [0, 1].map(|place| {
         let ours = &ours;

@@ -1,9 +1,9 @@
 //! The plan `objects-delay`: figure 9 and table III, the time from a request to its answer, over a single hop and over
 //! several, and the cost of a loss of memory.
 //!
-//! The time that the paper's operating system takes is not known. One number replaces it: microseconds for each
-//! datagram that a node sends, receives or forwards, chosen so that plain CoAP has the paper's median. Everything else
-//! follows from the bytes on the air and the instructions of each protocol.
+//! The time of the paper's operating system is not known. One number replaces it: the microseconds for each datagram
+//! that a node sends, receives or forwards. With this number plain CoAP has the paper's median. All other results
+//! follow from the bytes on the air and the instructions of each protocol.
 
 use super::{Paper, Spread, deployment, paper};
 use crate::deployment::{Deployment, Loss, Rebooted, Reboots, Weather};
@@ -18,16 +18,16 @@ use std::collections::BTreeMap;
 /// The number of requests and runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Requests of each sensor over a single hop. Over several hops each sensor sends a fifth of it.
+    /// Number of requests of each sensor over a single hop. Over several hops each sensor sends a fifth of this number.
     pub readings: u32,
-    /// Runs of each case.
+    /// Number of runs of each case.
     pub seeds: u64,
 }
 
-/// The effort of the command and the report.
+/// The number of requests and runs of the command and of the report.
 pub const FULL: Effort = Effort { readings: 300, seeds: 3 };
 
-/// Returns all figures of the plan. Calls `done` with the number of finished runs and of all runs.
+/// Returns all figures of the plan. Calls `done` with the number of finished runs and the number of all runs.
 pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure> {
     let paper = paper();
     let mut single = deployment(SINGLE_HOP);
@@ -59,7 +59,7 @@ pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure
     figures
 }
 
-/// The cost of the operating system for each datagram, in microseconds, as in the full plan.
+/// Returns the time of the operating system for each datagram in microseconds, as in the full plan.
 pub(super) fn stack_us() -> u32 {
     let mut single = deployment(SINGLE_HOP);
     single.traffic.readings = FULL.readings;
@@ -67,7 +67,7 @@ pub(super) fn stack_us() -> u32 {
     parallel::each(&[single], |single| calibrated(single, paper().table3["coap"].median), |_| {})[0]
 }
 
-/// The cost of the operating system for each datagram with which plain CoAP has this median, in microseconds.
+/// Returns the time of the operating system for each datagram with which plain CoAP has this median, in microseconds.
 fn calibrated(single: &Deployment, median_ms: f64) -> u32 {
     let mut deployment = single.clone();
     for _ in 0..2 {
@@ -80,7 +80,7 @@ fn calibrated(single: &Deployment, median_ms: f64) -> u32 {
     deployment.mote.stack_us
 }
 
-/// A deployment under a protection.
+/// A deployment with a protection.
 struct Case {
     name: &'static str,
     protection: Protection,
@@ -89,17 +89,17 @@ struct Case {
 
 type Key = (&'static str, Protection);
 
-/// Results of all runs of a case.
+/// The results of all runs of a case.
 #[derive(Default)]
 struct Result {
     made: u64,
     sessions: u64,
     challenges: u64,
     answered: u64,
-    /// The delays of requests that were answered at the first try, within a second. A single one more, at two seconds and
-    /// in a thousand, would be a deviation of 60 ms, so the paper's contain none.
+    /// The delays of requests that were answered at the first try, within a second. One request among a thousand that
+    /// is answered after two seconds would add 60 ms to the deviation, so the paper's results contain none.
     first_try: Vec<Micros>,
-    /// The same of each run.
+    /// The result of each run.
     runs: Vec<Result>,
 }
 
@@ -112,7 +112,7 @@ impl Result {
         self.first_try.extend(outcome.first_try.iter().filter(|delay| **delay < SECOND));
     }
 
-    /// A figure of this result, which `of` computes: with the interval over its runs.
+    /// Adds to a figure the interval over the runs of the value that `of` computes.
     fn sampled(&self, figure: Figure, of: impl Fn(&Self) -> f64) -> Figure {
         figure.sampled(
             self.made,
@@ -121,7 +121,7 @@ impl Result {
         )
     }
 
-    /// The same of a share of the requests, in percent.
+    /// Adds to a figure the interval of a share of the requests, in percent.
     fn sampled_share(&self, figure: Figure, hits: impl Fn(&Self) -> u64) -> Figure {
         let share = interval::share(&self.runs.iter().map(|run| (hits(run), run.made)).collect::<Vec<_>>());
         let percent = Mean { interval: share.interval.map(|bounds| bounds.map(|bound| bound * 100.0)), ..share };
@@ -144,12 +144,12 @@ impl Result {
         Spread { mean, sd, q1: quartile(0.25), median: quartile(0.5), q3: quartile(0.75) }
     }
 
-    /// Requests that were answered at the first try, and at all.
+    /// Returns the number of requests that were answered at the first try, and of all answered requests.
     fn hits(&self) -> [u64; 2] {
         [self.first_try.len() as u64, self.answered]
     }
 
-    /// The same in percent of the requests.
+    /// Returns the numbers of [`Self::hits`] in percent of the requests.
     fn percent(&self) -> [f64; 2] {
         self.hits().map(|count| count as f64 / self.made as f64 * 100.0)
     }
@@ -183,7 +183,8 @@ fn cases(single: &Deployment, multi: &Deployment) -> Vec<Case> {
     cases
 }
 
-/// Losses by sender and receiver, from those of each node and its parent, which are the same both ways.
+/// Makes the losses for each sender and receiver from the losses between each node and its parent. Both directions have
+/// the same loss.
 fn matrix(deployment: &Deployment, losses: [f64; 15]) -> Loss {
     let mut rows = vec![vec![0.0; losses.len() + 1]; losses.len() + 1];
     for [parent, child] in deployment.network.links.iter().flatten() {
@@ -231,13 +232,13 @@ fn table3(paper: &Paper, results: &BTreeMap<Key, Result>, stack_us: u32) -> Vec<
     figures
 }
 
-/// The protection with this name in the tables of the paper.
+/// Returns the protection with this name in the tables of the paper.
 fn protection(name: &str) -> Protection {
     let known = PROTOCOLS.iter().find(|(_, known)| *known == name);
     known.map(|(protection, _)| *protection).expect("a test reads the file")
 }
 
-/// Figure 9, left.
+/// Returns the left part of figure 9.
 fn single_hop(paper: &Paper, results: &BTreeMap<Key, Result>) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (name, printed) in &paper.fig9.single_hop_median_ms {
@@ -260,14 +261,14 @@ fn single_hop(paper: &Paper, results: &BTreeMap<Key, Result>) -> Vec<Figure> {
     figures
 }
 
-/// A figure that all results of this name have part in; it has no interval of its own.
+/// Adds the sample of all results with this name to a figure, which has no interval.
 fn all_runs(figure: Figure, results: &BTreeMap<Key, Result>, name: &str) -> Figure {
     let of_it = || results.iter().filter(|((known, _), _)| *known == name).map(|(_, result)| result);
     let seeds = of_it().map(|result| result.runs.len() as u64).max().unwrap_or(0);
     figure.sampled(of_it().map(|result| result.made).sum(), seeds, &Mean { mean: 0.0, interval: None })
 }
 
-/// Additional time of the first request after a loss of memory.
+/// Returns the additional time of the first request after a loss of memory.
 fn recovery(results: &BTreeMap<Key, Result>) -> Vec<Figure> {
     let cost = |protection: Protection, count: fn(&Result) -> u64| {
         let (steady, rebooting) = (&results[&(STEADY, protection)], &results[&(REBOOTING, protection)]);
@@ -303,7 +304,7 @@ fn recovery(results: &BTreeMap<Key, Result>) -> Vec<Figure> {
     figures.into_iter().map(|figure| all_runs(figure, results, REBOOTING)).collect()
 }
 
-/// Figure 9, right.
+/// Returns the right part of figure 9.
 fn multi_hop(paper: &Paper, results: &BTreeMap<Key, Result>) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (place, what, unit, printed) in [
@@ -346,7 +347,7 @@ fn multi_hop(paper: &Paper, results: &BTreeMap<Key, Result>) -> Vec<Figure> {
     figures
 }
 
-/// The reason for the share of NDN over these links.
+/// Returns the reason for the share of NDN over these links.
 fn why_of_ndn(links: &str) -> &'static str {
     match links {
         "equal" => "Each hop repeats an Interest at most four times",
@@ -361,7 +362,7 @@ fn why_of_ndn(links: &str) -> &'static str {
     }
 }
 
-/// In the order of the paper's medians over a single hop, with the names of its tables.
+/// The protections in the order of the paper's medians over a single hop, with their names in its tables.
 const PROTOCOLS: [(Protection, &str); 6] = [
     (Protection::Ndn, "ndn"),
     (Protection::Coap, "coap"),
@@ -370,15 +371,15 @@ const PROTOCOLS: [(Protection, &str); 6] = [
     (Protection::Oscore, "oscore"),
     (Protection::CoapDtls, "coap_dtls"),
 ];
-/// Why the median of NDN need not be that of figure 9.
+/// The reason why the median of NDN may differ from that of figure 9.
 const ROUNDED: &str = "the text has 11 ms where table III has 11.95, and 13 where that has 13.48, for which the time of the operating \
                        system is chosen; ours is within 10 % of table III";
-/// Largest difference of predicted medians from the paper's.
+/// Maximum difference between predicted medians and those of the paper, in percent.
 const MEDIAN_PERCENT: f64 = 10.0;
 const STEADY: &str = "steady";
 const REBOOTING: &str = "rebooting";
-/// Losses of frames between each node and its parent, forwarders first, and bad times of every link: three guesses, all
-/// with about the paper's share of requests that are answered at the first try.
+/// Three guesses of the losses between each node and its parent, forwarders first, and of the bad times of every link.
+/// With each guess about the paper's share of requests is answered at the first try.
 const LINKS: [(&str, [f64; 15], Option<Weather>); 3] = [
     ("equal", [0.525; 15], None),
     ("unequal", UNEQUAL, None),
@@ -386,7 +387,8 @@ const LINKS: [(&str, [f64; 15], Option<Weather>); 3] = [
 ];
 const UNEQUAL: [f64; 15] = [0.3, 0.3, 0.4, 0.4, 0.4, 0.45, 0.45, 0.45, 0.93, 0.45, 0.45, 0.93, 0.45, 0.45, 0.93];
 const MILD: [f64; 15] = [0.2, 0.2, 0.3, 0.3, 0.3, 0.3, 0.5, 0.3, 0.5, 0.3, 0.5, 0.3, 0.5, 0.3, 0.5];
-/// Maximum time of an answer at the first try. For later answers, the request or its handshake was retransmitted.
+/// Maximum time of an answer at the first try, in microseconds. For later answers, the request or its handshake was
+/// retransmitted.
 const SECOND: Micros = 1_000_000;
 const MS: &str = "ms";
 const SINGLE_HOP: &str = include_str!("../../../plans/objects-single-hop.toml");

@@ -1,5 +1,5 @@
-//! The plan `objects-discovery`: Equation 1 and section V-B, the discovery of a server by a multicast request that only the owner of
-//! the context can open.
+//! The plan `objects-discovery`: Equation 1 and section V-B, the discovery of a server with a multicast request that
+//! only the owner of the context can open.
 
 use super::paper;
 use crate::figure::{Figure, Source};
@@ -8,19 +8,19 @@ use tegmen::buf::Frame;
 use tegmen::crypto::{Crypto as _, RustCrypto};
 use tegmen::oscore::{Aead, Context, OVERHEAD, Parameters, Unprotected, discovery_address};
 
-/// The work of a run.
+/// The size of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Links whose contexts are drawn.
+    /// Number of random links, whose nodes have random contexts.
     pub links: u32,
-    /// Servers that receive one request.
+    /// Number of servers that receive one request.
     pub servers: u32,
 }
 
-/// The work of a command.
+/// The size of a run of the command.
 pub const FULL: Effort = Effort { links: 5_000, servers: 575 };
 
-/// All figures of the plan.
+/// Returns all figures of the plan.
 pub fn figures(effort: Effort) -> Vec<Figure> {
     let paper = paper().discovery;
     let addresses = 2f64.powi(paper.address_bits);
@@ -66,13 +66,13 @@ pub fn figures(effort: Effort) -> Vec<Figure> {
     figures
 }
 
-/// Equation 1: the probability that two of `n` addresses are the same.
+/// Returns the result of Equation 1: the probability that two of `n` addresses are the same.
 fn collision(n: u32, addresses: f64) -> f64 {
     1.0 - (1..n).map(|k| (addresses - f64::from(k)) / addresses).product::<f64>()
 }
 
-/// Draws a link of `n` nodes with one context each. Returns the number of their addresses, and of the nodes that take a request to
-/// the first of them.
+/// Makes a random link of `n` nodes with one context each. Returns the number of their different addresses, and the
+/// number of nodes that receive a request to the first address.
 fn link(crypto: &mut RustCrypto, n: u32) -> (u32, u32) {
     let mut kid = [0; 7];
     let mut seen = HashSet::new();
@@ -86,7 +86,8 @@ fn link(crypto: &mut RustCrypto, n: u32) -> (u32, u32) {
     (seen.len() as u32, taking)
 }
 
-/// Sends one request to servers whose contexts have the same identifiers, and other secrets. Returns the number of those that open it.
+/// Sends one request to servers whose contexts have the same identifiers but different secrets. Returns the number of
+/// servers that open it.
 fn openings(servers: u32) -> u32 {
     let crypto = &mut RustCrypto::new([0xd2; 32]);
     let parameters = |secret: &'static [u8], sender_id: &'static [u8], recipient_id: &'static [u8]| Parameters {

@@ -1,9 +1,10 @@
-//! The plan `two-way-architecture`: the exchanges of the architecture between a publisher and its access control server or
-//! subscriber, over one hop and four, and the handshakes of the paper beside ours.
+//! The plan `two-way-architecture`: the exchanges between a publisher and its access control server or subscriber, over
+//! one hop and over four, and the handshakes of the paper compared with those of Tegmen.
 //!
-//! An exchange is a list of datagrams, which two ends make in this process with the messages of the product. The simulator then
-//! carries them over the radio: each turn goes when the previous turn is complete, and again after a timeout. The other ends are
-//! on the Internet behind the last hop: what passes there is counted in bytes and is not simulated, and takes 20 ms.
+//! An exchange is a list of datagrams. Two ends in this process make it with the messages of the product. The simulator
+//! then carries the datagrams over the radio: each turn is sent when the previous turn is complete, and again after a
+//! timeout. The other ends are on the Internet behind the last hop. The traffic on the Internet is counted in bytes but
+//! not simulated. It takes 20 ms.
 
 mod rsa;
 
@@ -22,7 +23,7 @@ use crate::sim::Micros;
 use tegmen::coap::{Code, MessageType, OptionNumber};
 use tegmen::time::Duration;
 
-/// The messages of access control, as the product writes them. This crate does not depend on that part of the product.
+/// The messages of access control that the product writes. This crate does not depend on that part of the product.
 #[derive(Clone, Debug)]
 pub struct Messages {
     /// Identity and key of the session in which a publisher enrols.
@@ -50,10 +51,10 @@ pub struct Effort {
     pub seeds: u64,
 }
 
-/// The effort of the command.
+/// The number of runs of the command.
 pub const FULL: Effort = Effort { seeds: 60 };
 
-/// Returns all figures of the plan. Calls `done` with the number of finished runs and of all runs.
+/// Returns all figures of the plan. Calls `done` with the number of finished runs and the number of all runs.
 pub fn figures(messages: &Messages, effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure> {
     let paper = paper();
     let mut flows = exchanges(messages);
@@ -81,16 +82,17 @@ pub fn figures(messages: &Messages, effort: Effort, done: impl Fn(usize, usize) 
     figures
 }
 
-/// A datagram on its way over the radio.
+/// A datagram of an exchange over the radio.
 struct Step {
     by_publisher: bool,
     bytes: Vec<u8>,
-    /// The time that its sender needs before, in microseconds.
+    /// The time that the sender needs before the datagram, in microseconds.
     pause: Micros,
 }
 
 impl Step {
-    /// The datagrams of a session in which the publisher is the client or the server. It needs `work` for each of its turns.
+    /// Makes the steps of a session. The publisher is the client if `is_client` is true, or otherwise the server. It
+    /// needs `work` for each of its turns.
     fn all(sent: Vec<Sent>, is_client: bool, work: Micros) -> impl Iterator<Item = Self> {
         sent.into_iter().map(move |Sent { by_client, bytes }| {
             let by_publisher = by_client == is_client;
@@ -118,7 +120,7 @@ impl Flow {
     }
 }
 
-/// The exchanges of access control.
+/// Returns the exchanges of access control.
 fn exchanges(messages: &Messages) -> Vec<Flow> {
     let client = handshake_micros("dtls_psk", "client") / CLIENT_TURNS;
     let server = handshake_micros("dtls_psk", "server") / SERVER_TURNS;
@@ -169,7 +171,7 @@ fn exchanges(messages: &Messages) -> Vec<Flow> {
     ]
 }
 
-/// Our handshake with certificates of the publisher and its peer, in which the publisher computes on its processor.
+/// Returns Tegmen's handshake with certificates of the publisher and its peer. The publisher computes on its processor.
 fn certificates() -> Flow {
     let mut steps: Vec<_> = Step::all(ends::certificate_chains(), true, 0).collect();
     // It computes nearly all of it after flight 4: one flight of the client follows.
@@ -179,7 +181,7 @@ fn certificates() -> Flow {
     Flow::new(P256, &steps, Duration::from_secs(1))
 }
 
-/// The time that the paper's mote takes for a handshake in this image of ours.
+/// Returns the time that the paper's mote needs for the handshake in this firmware image.
 fn handshake_micros(image: &str, end: &str) -> Micros {
     let opal = Platform::find("opal").expect("a platform of the file");
     let instructions = super::instructions(image, &format!("handshake {end}"));
@@ -193,7 +195,7 @@ fn response(code: Code, max_age: Option<u32>) -> Vec<u8> {
     })
 }
 
-/// One run of a flow. In the simulation the end that begins is the last node of the chain.
+/// Runs a flow once. In the simulation the last node of the chain begins the flow.
 fn run(flow: &Flow, hops: usize, seed: u64) -> Outcome {
     let plan = Plan::parse("two-way", include_str!("../../../plans/two-way.toml"));
     let plan = plan.expect("the plan is part of the program, and a test reads it");
@@ -204,7 +206,7 @@ fn run(flow: &Flow, hops: usize, seed: u64) -> Outcome {
     scenario::run_exchange(&deployment, &flow.exchange, seed)
 }
 
-/// The figures that follow from the datagrams alone.
+/// Returns the figures that follow from the datagrams alone.
 fn counted(flow: &Flow) -> Vec<Figure> {
     let why = if flow.by_publisher { "the publisher begins" } else { "the other end begins" };
     let count = |what: &str, ours: usize, unit| {
@@ -218,7 +220,7 @@ fn counted(flow: &Flow) -> Vec<Figure> {
     ]
 }
 
-/// The messages that pass on the Internet.
+/// Returns the figures of the messages on the Internet.
 fn internet(messages: &Messages) -> Vec<Figure> {
     let coap = |path, payload: &[u8]| request(Code::POST, path, Some(ACE_CBOR), payload).len();
     let answer = |payload: &[u8]| messages::answer(Code::CREATED, ACE_CBOR, payload).len();
@@ -251,7 +253,7 @@ impl Result {
         self.mean(|run| run.delays.first().map(|delay| *delay as f64 / 1e3))
     }
 
-    /// The share of runs that came to the last datagram.
+    /// Returns the share of runs that reached the last datagram.
     fn ended(&self) -> f64 {
         self.runs.iter().filter(|run| run.answered == 1).count() as f64 / self.runs.len() as f64
     }
@@ -310,7 +312,7 @@ fn verdicts(results: &[Result]) -> Vec<Figure> {
     ]
 }
 
-/// Figure 8: the current of the mote during a handshake in which both ends are authenticated, from table I.
+/// Returns figure 8: the current of the mote during a handshake with authentication of both ends, from table I.
 fn figure8(paper: &Paper) -> Vec<Figure> {
     let row = |name: &str| &paper.table1.minimum[name];
     let (twi, operations) = (row("tpm_twi"), ["tpm_start", "tpm_verify", "tpm_encrypt", "tpm_sign"]);
@@ -338,15 +340,15 @@ fn figure8(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Microseconds from the last hop to a server on the Internet and back.
+/// Time from the last hop to a server on the Internet and back, in microseconds.
 const INTERNET: Micros = 20_000;
-/// The flights of a handshake that each end sends, over which its work is spread.
+/// Numbers of flights that each end sends in a handshake. The work of the end is divided among them.
 const CLIENT_TURNS: Micros = 3;
 const SERVER_TURNS: Micros = 3;
 const HOPS: [(usize, &str); 2] = [(1, "one_hop"), (4, "four_hops")];
 const READING: &[u8] = b"21.5";
 const ENDED: &str = "of the runs, each of which ends 93 s after its begin";
-/// Content-Formats.
+/// Content-Formats of CoAP.
 const CBOR: u16 = 60;
 const ACE_CBOR: u16 = 19;
 const ENROLMENT: &str = "enrolment";

@@ -1,4 +1,4 @@
-//! Figure 6: round trips of plain text and of records, over one hop and four, by size.
+//! Figure 6: round trips of plain text and of records, over one hop and over four, for several sizes.
 
 use super::{Increase, Increases, Paper, Protection};
 use crate::deployment::{Deployment, Plan};
@@ -13,13 +13,13 @@ use std::collections::BTreeMap;
 /// The number of round trips and runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Round trips of each size.
+    /// Number of round trips of each size.
     pub readings: u32,
-    /// Runs of each case.
+    /// Number of runs of each case.
     pub seeds: u64,
 }
 
-/// The effort of the command and the report.
+/// The number of round trips and runs of the command and of the report.
 pub const FULL: Effort = Effort { readings: 60, seeds: 3 };
 
 /// One case of a round trip: the number of hops, the protection, and the bytes in each direction.
@@ -73,7 +73,7 @@ pub(super) fn figures(paper: &Paper, effort: Effort, done: impl Fn(usize, usize)
     figures
 }
 
-/// Additional time of a round trip with each protection.
+/// Returns the additional time of a round trip with each protection.
 fn increases(
     hops: &str,
     printed: &Increases,
@@ -116,15 +116,15 @@ fn increases(
     figures
 }
 
-/// The first size at which the time grows more than twice as much as at the size where it grows least; the largest of all if
-/// there is none.
+/// Returns the first size at which the time grows more than twice as much as at the size with the least growth; the
+/// largest size if there is none.
 fn first_jump(ms: impl Fn(usize) -> f64) -> usize {
     let step = |size: &usize| ms(*size) - ms(size - STEP);
     let least = sizes().skip(1).map(|size| step(&size)).fold(f64::INFINITY, f64::min);
     sizes().skip(1).find(|size| step(size) > 2.0 * least).unwrap_or(LARGEST)
 }
 
-/// The round trips of a case, without its ciphers.
+/// Returns the times of the round trips of a case, without the time of its ciphers.
 fn run(case: Case, effort: Effort, seed: u64) -> Vec<Micros> {
     let mut deployment = deployment();
     deployment.network.hops = Some(case.hops);
@@ -135,7 +135,7 @@ fn run(case: Case, effort: Effort, seed: u64) -> Vec<Micros> {
     scenario::run(&deployment, mote::Protection::Coap, seed, false).0.first_try
 }
 
-/// Time of the mote's ciphers, in milliseconds: they protect the request, and open the response.
+/// Returns the time of the mote's ciphers in milliseconds. They protect the request, and open the response.
 fn cipher_ms(paper: &Paper, case: Case) -> f64 {
     let of_255 = match case.protection {
         Protection::None => 0.0,
@@ -151,7 +151,7 @@ fn deployment() -> Deployment {
     plan.cases.into_iter().next().expect("a plan has a case").deployment
 }
 
-/// Bytes of plain text.
+/// Returns the lengths of plain text, in bytes.
 fn sizes() -> impl Iterator<Item = usize> {
     (STEP..=LARGEST).step_by(STEP)
 }

@@ -1,8 +1,8 @@
-//! The epochs of 1,000 devices end. Of each device the server opens a session and begins the epoch; then one peer of the device comes with
-//! the ticket of the previous epoch, is refused, gets another ticket at the server, and resumes. Server and peers are on the Internet
-//! behind node 0.
+//! The epochs of 1,000 devices end. For each device the server opens a session and begins the epoch. Then one peer of
+//! the device tries the ticket of the previous epoch, is refused, gets another ticket from the server, and resumes.
+//! Server and peers are on the Internet behind node 0.
 //!
-//! The datagrams are those of two ends in this process, and the simulator carries each turn when the previous turn is complete.
+//! Two ends in this process make the datagrams. The simulator carries each turn when the previous turn is complete.
 
 use super::super::BYTES;
 use super::storm::REISSUE;
@@ -20,7 +20,7 @@ use tegmen::coap::{Code, MessageType};
 use tegmen::time::Duration;
 use tegmen_delegation::PSK_LEN;
 
-/// Cells and a tree, within each span; and the work of the server.
+/// Returns the cases of cells and of a tree within each span, and the work of the server.
 pub(super) fn cases(effort: Effort) -> Vec<Case> {
     let mut cases = vec![Case { jobs: Vec::new(), figures: Box::new(move |_| counted(effort.devices)) }];
     for network in [CELLS, TREE].map(|network| network.of_at_most(effort.devices)) {
@@ -42,7 +42,7 @@ pub(super) fn cases(effort: Effort) -> Vec<Case> {
 struct Network {
     name: &'static str,
     topology: Shape,
-    /// Devices around one node 0, at most.
+    /// Maximum number of devices around one node 0.
     devices: usize,
     /// The spans in which the server begins the epochs.
     spans: [(&'static str, f64); 2],
@@ -81,7 +81,7 @@ fn run(network: Network, within_s: f64, seed: u64) -> Measured {
     measured
 }
 
-/// The datagrams that one device exchanges with the Internet: with its server, and with a peer.
+/// The datagrams that one device exchanges over the Internet: with its server, and with a peer.
 struct Steps {
     session: Vec<Sent>,
     refused: Vec<Sent>,
@@ -106,7 +106,8 @@ fn changed() -> Vec<u8> {
     message(MessageType::Acknowledgement, Code::CHANGED, |_| Ok(()))
 }
 
-/// The exchange of one device. The device computes before each of its turns, and the other end is 20 ms away.
+/// Returns the exchange of one device. The device computes before each of its turns, and a turn on the Internet takes
+/// 20 ms.
 fn exchange() -> Exchange {
     let (steps, costs) = (Steps::new(), Costs::of_budget());
     let server = |[_, of_server]: [HandshakeCosts; 2]| of_server;
@@ -126,7 +127,7 @@ fn exchange() -> Exchange {
     Exchange::of(datagrams, Duration::from_secs(1))
 }
 
-/// The time that a device needs before it sends this datagram.
+/// Returns the time that a device needs before it sends this datagram.
 fn work(costs: &Costs, handshake: HandshakeCosts, datagram: &[u8]) -> Micros {
     let z1 = Platform::find("z1").expect("a platform of the file");
     let instructions = match datagram.first() {
@@ -137,7 +138,7 @@ fn work(costs: &Costs, handshake: HandshakeCosts, datagram: &[u8]) -> Micros {
     cost::micros(instructions, cost::CYCLES_PER_INSTRUCTION[1], z1.clock_hz)
 }
 
-/// The figures that follow from the datagrams alone, and the work of the server.
+/// Returns the figures that follow from the datagrams alone, and the work of the server.
 fn counted(devices: usize) -> Vec<Figure> {
     let steps = Steps::new();
     let len = |part: &[Sent]| part.iter().map(|sent| sent.bytes.len()).sum::<usize>() as f64;
@@ -181,18 +182,20 @@ fn counted(devices: usize) -> Vec<Figure> {
     figures.into_iter().map(|figure| figure.of(Source::Counted)).collect()
 }
 
-/// True for an alert.
+/// Returns true for an alert.
 fn is_alert(datagram: &[u8]) -> bool {
     datagram.first() == Some(&ALERT)
 }
 
-/// True for a flight that begins with ClientKeyExchange, of which a full handshake has one (RFC 5246, section 7.4.7).
+/// Returns true for a flight that begins with ClientKeyExchange. A full handshake has one such flight (RFC 5246,
+/// section 7.4.7).
 fn is_key_exchange(datagram: &[u8]) -> bool {
     const CLIENT_KEY_EXCHANGE: u8 = 16;
     datagram.first() == Some(&HANDSHAKE) && datagram.get(RECORD_HEADER) == Some(&CLIENT_KEY_EXCHANGE)
 }
 
-/// True for a datagram that begins with a message about public keys (RFC 5246, section 7.4; RFC 8422, section 5.4).
+/// Returns true for a datagram that begins with a Certificate or CertificateVerify message (RFC 5246, section 7.4; RFC
+/// 8422, section 5.4).
 fn has_public_keys(datagram: &[u8]) -> bool {
     const CERTIFICATE: u8 = 11;
     const CERTIFICATE_VERIFY: u8 = 15;
@@ -216,10 +219,10 @@ fn figures(name: &str, devices: u64, runs: &Runs) -> Vec<Figure> {
     figures
 }
 
-/// Cells of 50 devices with a border router each, which do not hear each other.
+/// Cells of 50 devices, each with its own border router. The cells do not hear each other.
 const CELLS: Network =
     Network { name: "cells_of_50", topology: Shape::Star, devices: 50, spans: [IN_A_SECOND, IN_AN_HOUR] };
-/// One border router for all, over three hops.
+/// One border router for all devices, over three hops.
 const TREE: Network =
     Network { name: "tree", topology: Shape::Tree, devices: 1000, spans: [("in_five_minutes", 300.0), IN_AN_HOUR] };
 const FANOUT: usize = 10;
@@ -227,9 +230,9 @@ const IN_A_SECOND: (&str, f64) = ("in_a_second", 1.0);
 const IN_AN_HOUR: (&str, f64) = ("in_an_hour", 3600.0);
 /// The time of a turn on the Internet.
 const INTERNET: Micros = 20_000;
-/// The payload of the request that begins an epoch: number, time and check.
+/// Length of the payload of the request that begins an epoch, in bytes: number, time and check.
 const BEGIN: usize = 2 + 4 + 8;
-/// Content types (RFC 5246, section 6.2.1).
+/// The content type alert (RFC 5246, section 6.2.1). Further content types follow.
 const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
 const APPLICATION_DATA: u8 = 23;

@@ -1,5 +1,6 @@
-//! A device whose radio sleeps: it asks its parent for packets after each interval. The server, after the parent, opens a session and
-//! sends a request every 10 minutes in the mean: the state of a session with its ticket, or a revocation.
+//! A device whose radio sleeps. It asks its parent for packets after each interval. The server is reached through the
+//! parent. It opens a session and sends a request every 10 minutes on average: the state of a session with its ticket,
+//! or a revocation.
 
 use super::super::PERCENT;
 use super::{Case, Effort, Job, Measured, Runs, deployment, seconds, seeds};
@@ -10,7 +11,7 @@ use crate::platform::Platform;
 use crate::scenario;
 use tegmen_delegation::{LONGEST_TICKET, STATE_LEN};
 
-/// Each request, by each interval.
+/// Returns a case for each request and each interval.
 pub(super) fn cases(effort: Effort) -> Vec<Case> {
     let mut cases = Vec::new();
     for (name, interval_s) in INTERVALS {
@@ -68,17 +69,18 @@ fn figures(name: &str, has_energy: bool, interval_s: f64, runs: &Runs) -> Vec<Fi
     figures
 }
 
-/// The time from one request to the parent to the next, in seconds; 0 for a radio that is always on.
+/// The time between two requests to the parent, in seconds; 0 for a radio that is always on.
 const INTERVALS: [(&str, f64); 5] =
     [("always_on", 0.0), ("1_s", 1.0), ("10_s", 10.0), ("60_s", 60.0), ("300_s", 300.0)];
-/// The payloads of `/dlg/ctx`, with flags, state and ticket, and of `/dlg/rl`, with a connection.
+/// Payload lengths in bytes: of `/dlg/ctx` with flags, state and ticket, and of `/dlg/rl` with a connection.
 const REQUESTS: [(&str, usize); 2] = [("context", 1 + STATE_LEN + LONGEST_TICKET), (REVOCATION, 4)];
 const DELIVERED: &str = "delivered";
 const REVOCATION: &str = "revocation";
-/// The server speaks with each device every 10 minutes.
+/// The mean time between two requests of the server to a device, in seconds.
 const PERIOD_S: f64 = 600.0;
 const REQUESTS_OF_A_RUN: u32 = 36;
-/// The longest interval at which the first request of a device is still answered in time: a handshake is given up after 60 s.
+/// The longest interval at which the first request to a device is still answered in time, in seconds, because a
+/// handshake is given up after 60 s.
 const REACHABLE_S: f64 = 10.0;
 const TOO_LONG: &str = "the server gives a handshake up after 60 s, and a request after 45 to 93 s, and tries again in its next conversation";
 const ENERGY: &str = "of a Z1 with a conversation every 10 minutes: processor, radio while it is on, and 5 uA of sleep";

@@ -1,4 +1,5 @@
-//! The epoch of one device ends, and its peers return over the radio. The device is node 0 of a star, and its peers are the others.
+//! The epoch of one device ends, and its peers return over the radio. The device is node 0 of a star. Its peers are the
+//! other nodes.
 
 use super::super::PERCENT;
 use super::{Case, Effort, Job, Measured, Runs, deployment, seconds, seeds};
@@ -7,7 +8,7 @@ use crate::mote::Protection;
 use crate::scenario;
 use tegmen::time::Duration;
 
-/// Each way of return, by each number of peers, within each span.
+/// Returns a case for each protection, each number of peers and each span.
 pub(super) fn cases(effort: Effort) -> Vec<Case> {
     let mut cases = Vec::new();
     for &peers in effort.peers {
@@ -80,7 +81,7 @@ fn figures(name: &str, is_delegated: bool, peers: u64, runs: &Runs) -> Vec<Figur
     figures
 }
 
-/// The time and the frames of delegation, as a share of those of certificates.
+/// Compares delegation with certificates: its time and its frames as a share of those with certificates.
 pub(super) fn verdicts(effort: Effort, figures: &[Figure]) -> Vec<Figure> {
     let mut verdicts = Vec::new();
     for peers in effort.peers {
@@ -100,10 +101,10 @@ pub(super) fn verdicts(effort: Effort, figures: &[Figure]) -> Vec<Figure> {
     verdicts
 }
 
-/// The span in which the peers notice that their session is over: the time of their next message.
+/// The span in which the peers notice the end of their sessions, because they send their next message.
 const SPANS: [(&str, f64); 3] = [("in_100_ms", 0.1), ("in_a_second", 1.0), ("in_a_minute", 60.0)];
-/// The time in which a peer gets a ticket of the present epoch from the server: three turns of 20 ms on the Internet, which are not on the
-/// air here.
+/// The time in which a peer gets a ticket of the current epoch from the server: three turns of 20 ms on the Internet,
+/// which are not on the air.
 pub(super) const REISSUE: Duration = Duration::from_millis(60);
 const OF_CERTIFICATES: &str = "percent of certificates";
 const NO_RANDOM_PART: &str =

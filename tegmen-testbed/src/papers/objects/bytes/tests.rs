@@ -36,7 +36,7 @@ fn a_packet_without_its_signature_and_its_tag_is_the_unprotected_one() {
     assert_eq!(unprotected.datagram.len(), protected.unprotected + EMPTY_SIGNATURE);
 }
 
-/// SignatureInfo with its type alone, and SignatureValue.
+/// Length of a SignatureInfo that contains only its type, and of an empty SignatureValue, in bytes.
 const EMPTY_SIGNATURE: usize = 5 + 2;
 
 #[test]

@@ -1,11 +1,12 @@
-//! The handshakes of the paper, TLS_RSA_WITH_AES_128_CBC_SHA, as datagrams of the lengths of their messages. No mote here has the
-//! suite, and the product refuses keys below 2048 bits.
+//! The handshakes of the paper, TLS_RSA_WITH_AES_128_CBC_SHA, as datagrams with the lengths of their messages. No mote
+//! of this program supports the suite, and the product refuses keys below 2048 bits.
 
 use super::{Flow, INTERNET, Paper, Step};
 use crate::sim::Micros;
 use tegmen::time::Duration;
 
-/// RSA of 1024 and 2048 bits, each with both ends authenticated and with the server alone.
+/// Names of the handshakes with RSA keys of 1024 and 2048 bits, each with authentication of both ends and of the server
+/// alone.
 pub(super) const NAMES: [&str; 4] = [
     "handshake_rsa_1024_mutual",
     "handshake_rsa_1024_server",
@@ -13,7 +14,7 @@ pub(super) const NAMES: [&str; 4] = [
     "handshake_rsa_2048_server",
 ];
 
-/// The first byte of these datagrams, which is no content type of DTLS. The second one is the number of records.
+/// The first byte of these datagrams, which is no content type of DTLS. The second byte is the number of records.
 const MARK: u8 = 0xff;
 
 /// Returns the number of records of a datagram.
@@ -32,7 +33,8 @@ pub(super) fn handshakes(paper: &Paper) -> impl Iterator<Item = Flow> {
     })
 }
 
-/// The flights of a handshake with RSA keys whose modulus has this number of bytes (RFC 5246, section 7.4; RFC 6347, section 4.2).
+/// Returns the flights of a handshake with RSA keys (RFC 5246, section 7.4; RFC 6347, section 4.2). `modulus` is the
+/// length of the modulus in bytes.
 fn steps(paper: &Paper, modulus: usize, mutual: bool) -> Vec<Step> {
     let hello = 2 + 32 + 1 + 2 + 2 + 1 + 1;
     let certificate = 3 + 3 + modulus + modulus + CERTIFICATE;
@@ -82,24 +84,25 @@ fn steps(paper: &Paper, modulus: usize, mutual: bool) -> Vec<Step> {
     steps
 }
 
-/// The record of a handshake message with a body of this length.
+/// Returns the length of the record of a handshake message with this body length.
 const fn handshake(body: usize) -> usize {
     RECORD + MESSAGE + body
 }
 
-/// Header of a record, and of a handshake message.
+/// Lengths of the headers of a record and of a handshake message, in bytes.
 const RECORD: usize = 13;
 const MESSAGE: usize = 12;
-/// ChangeCipherSpec.
+/// Length of a ChangeCipherSpec record, in bytes.
 const CHANGE: usize = RECORD + 1;
-/// Initialization vector of AES-128 in CBC mode.
+/// Length of the initialization vector of AES-128 in CBC mode, in bytes.
 const IV: usize = 16;
-/// HMAC-SHA-1.
+/// Length of an HMAC-SHA-1, in bytes.
 const HMAC: usize = 20;
 const COOKIE: usize = 20;
-/// A certificate without its key and signature: names, times and algorithms. The paper prints no length of its certificates.
+/// Length of a certificate in bytes, without its key and signature: names, times and algorithms. The paper does not
+/// print the length of its certificates.
 const CERTIFICATE: usize = 250;
-/// The distinguished name of a CA.
+/// Length of the distinguished name of a CA, in bytes.
 const NAME: usize = 50;
-/// UDP payload of a datagram of 1280 bytes.
+/// Maximum UDP payload in a packet of 1280 bytes, in bytes.
 const MTU: usize = 1232;

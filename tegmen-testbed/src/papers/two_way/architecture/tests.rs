@@ -1,7 +1,7 @@
 use super::*;
 use crate::figure::DIFFERS;
 
-/// Messages of about the lengths of the product's.
+/// Returns messages with approximately the lengths of the product's messages.
 pub(crate) fn messages() -> Messages {
     let named = |name: &str| (name.as_bytes().to_vec(), vec![7; 32]);
     Messages {
