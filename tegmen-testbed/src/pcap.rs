@@ -1,5 +1,5 @@
-//! Captures: frames of the simulated radio in a file that tshark and Wireshark decode, link type 283 (IEEE 802.15.4 TAP),
-//! which keeps channel and signal strength.
+//! Writes captures: frames of the simulated radio in a file that tshark and Wireshark decode. The link type 283 (IEEE
+//! 802.15.4 TAP) includes channel and signal strength.
 
 use crate::sim::Captured;
 use std::io::{self, Write};
@@ -30,7 +30,8 @@ pub fn write(frames: &[Captured], out: &mut impl Write) -> io::Result<()> {
 const MAGIC_MICROSECONDS: u32 = 0xa1b2_c3d4;
 const SNAP_LEN: u32 = 256;
 const LINKTYPE_IEEE802_15_4_TAP: u32 = 283;
-/// Version 0 and the length of 28; FCS of 16 bits; -60 dBm, as a float; channel 26 of page 0.
+/// The TAP header of each frame: version 0, length 28, FCS of 16 bits, signal strength of -60 dBm as a float, channel
+/// 26 of page 0.
 const TAP: [u8; 28] = [
     0, 0, 28, 0, //
     0, 0, 1, 0, 1, 0, 0, 0, //

@@ -1,16 +1,16 @@
-//! The plans of the laboratory, one file each.
+//! The plans of the laboratory. Each plan is a file.
 
 use crate::deployment::{Plan, Wrong};
 
 /// A plan's name and its file.
 #[derive(Clone, Copy, Debug)]
 pub struct Named {
-    /// The name for `tegmen lab run`.
+    /// The name of the plan for `tegmen lab run`.
     pub name: &'static str,
     text: &'static str,
 }
 
-/// All of them, in the order of the report.
+/// All plans, in the order of the report.
 pub const ALL: &[Named] = &[
     Named { name: "greenhouse", text: include_str!("../../examples/greenhouse.toml") },
     Named { name: "loss", text: include_str!("../plans/loss.toml") },
@@ -20,10 +20,10 @@ pub const ALL: &[Named] = &[
 ];
 
 impl Named {
-    /// Reads it.
+    /// Reads the plan.
     ///
     /// # Errors
-    /// [`Wrong`], which a test excludes.
+    /// [`Wrong`]. A test checks that no plan has an error.
     pub fn plan(&self) -> Result<Plan, Wrong> {
         Plan::parse(self.name, self.text)
     }

@@ -1,26 +1,27 @@
-//! The currents of the motes in the papers, and energy from time.
+//! The currents of the motes in the papers, and the energies that follow from times.
 
 use crate::sim::{Activity, Micros};
 use serde::{Deserialize, Serialize};
 
-/// A mote, as a paper describes it.
+/// A mote with the values that a paper prints.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Platform {
-    /// The mote and the paper.
+    /// A description of the mote, and the paper.
     pub about: String,
-    /// Cycles of the processor in a second.
+    /// Clock frequency of the processor, in Hz.
     pub clock_hz: u64,
-    /// Power of the processor at work, in milliwatts.
+    /// Power of the working processor, in milliwatts.
     pub cpu_active_mw: f64,
-    /// Power of the board while it only waits, in milliwatts; part of what the Blink paper measured, 0 elsewhere.
+    /// Power of the board while it only waits, in milliwatts. The measurements of the Blink paper include it. It is 0
+    /// for other papers.
     #[serde(default)]
     pub board_idle_mw: f64,
-    /// Current of the radio that sends, in milliamperes.
+    /// Current of the sending radio, in milliamperes.
     pub tx_ma: f64,
-    /// Current of the radio that receives.
+    /// Current of the receiving radio, in milliamperes.
     pub rx_ma: f64,
-    /// Supply.
+    /// Supply voltage, in volts.
     pub volts: f64,
 }
 
@@ -40,29 +41,30 @@ pub struct Energy {
 }
 
 impl Energy {
-    /// With a radio that listens only while something comes: the least there can be.
+    /// Returns the energy with a radio that receives only during frames for this node, which is the minimum.
     pub fn radio_by_frame(&self) -> f64 {
         self.cpu_uj + self.tx_uj + self.rx_uj
     }
 
-    /// With a radio that is always on.
+    /// Returns the energy with a radio that is always on.
     pub fn radio_always_on(&self) -> f64 {
         self.cpu_uj + self.tx_uj + self.rx_always_on_uj
     }
 }
 
 impl Platform {
-    /// The mote of this name.
+    /// Returns the mote with this name.
     pub fn find(name: &str) -> Option<Self> {
         all().into_iter().find(|(known, _)| known == name).map(|(_, platform)| platform)
     }
 
-    /// The names of all.
+    /// Returns the names of all motes.
     pub fn names() -> Vec<String> {
         all().into_iter().map(|(name, _)| name).collect()
     }
 
-    /// Energy of a node with this activity of its radio in the time `elapsed`, and with its processor active for `cpu`.
+    /// Returns the energy of a node whose radio had this activity in the time `elapsed`, and whose processor worked for
+    /// the time `cpu`.
     pub fn energy(&self, activity: &Activity, cpu: Micros, elapsed: Micros) -> Energy {
         let uj = |ma: f64, micros: Micros| self.volts * ma * micros as f64 / 1e3;
         Energy {
@@ -75,8 +77,8 @@ impl Platform {
     }
 }
 
-/// Power of a board behind a resistor in its supply, from the voltage over the resistor (Blink paper, section IV.C), in
-/// milliwatts.
+/// Returns the power of a board behind a resistor in its supply, in milliwatts. It follows from the voltage over the
+/// resistor (Blink paper, section IV.C).
 pub fn behind_resistor(volts: f64, supply: f64, ohms: f64) -> f64 {
     volts / ohms * (supply - volts) * 1e3
 }

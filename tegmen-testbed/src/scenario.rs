@@ -28,48 +28,49 @@ use tegmen_lowpan::{Arrived, Interface};
 /// The result of one run.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Outcome {
-    /// Readings that were made.
+    /// Number of readings that were made.
     pub made: u64,
-    /// Readings that were answered.
+    /// Number of readings that were answered.
     pub answered: u64,
-    /// From a reading to its answer, in microseconds, sorted.
+    /// Times from a reading to its answer in microseconds, sorted.
     pub delays: Vec<Micros>,
     /// The times of answered readings that waited for no other reading of their node and were sent once, in the order
     /// of the answers.
     pub first_try: Vec<Micros>,
-    /// All, of each node for itself.
+    /// The delays of the answered readings of each node.
     pub by_node: Vec<Vec<Micros>>,
-    /// Bytes on the air, all frames of all nodes: PSDUs.
+    /// Number of bytes on the air: the PSDUs of all frames of all nodes.
     pub bytes: u64,
-    /// Frames on the air.
+    /// Number of frames on the air.
     pub frames: u64,
-    /// Sessions that were opened.
+    /// Number of sessions that were opened.
     pub sessions: u64,
-    /// Requests that node 0 answered with a challenge, as it had lost what it knew by OSCORE.
+    /// Number of requests that node 0 answered with a challenge, because it had lost its OSCORE state.
     pub challenges: u64,
-    /// Changes of address.
+    /// Number of changes of addresses.
     pub moves: u64,
-    /// For each change of address: the time from when the node wants to send to the next answer that it received, in
+    /// For each change of an address, the time from the node's next reading to the next answer that it received, in
     /// microseconds, in the order of the answers.
     pub recoveries: Vec<Micros>,
     /// The time of the last answer.
     pub last_answer: Micros,
     /// Virtual time of the run.
     pub elapsed: Micros,
-    /// Events of the simulation.
+    /// Number of events of the simulation.
     pub events: u64,
-    /// The energy of the mote that used most, in microjoules.
+    /// The energy of the mote with the highest consumption, in microjoules.
     pub hungriest: Energy,
-    /// The mean energy of all motes that make readings.
+    /// The mean energy of all motes that make readings, in microjoules.
     pub energy: Energy,
-    /// Instructions of the motes that make readings, all together.
+    /// Sum of the instructions of all motes that make readings.
     pub instructions: u64,
 }
 
-/// Runs a deployment with one protection and one seed; returns the frames that were on the air too, if `capture`.
+/// Runs a deployment with one protection and one seed. Also returns the frames that were on the air, if `capture` is
+/// true.
 ///
 /// # Panics
-/// If the deployment was not checked: [`crate::deployment::Plan::parse`] does.
+/// If the deployment was not checked. [`crate::deployment::Plan::parse`] checks deployments.
 pub fn run(deployment: &Deployment, protection: Protection, seed: u64, capture: bool) -> (Outcome, Vec<Captured>) {
     let (mut world, mut frames) = (world_of(deployment, protection, seed), Vec::new());
     if capture {
@@ -82,7 +83,7 @@ pub fn run(deployment: &Deployment, protection: Protection, seed: u64, capture: 
     (world.outcome(), frames)
 }
 
-/// The run of a deployment in which node 0 asks a group.
+/// A run of a deployment in which node 0 sends requests to a group.
 #[derive(Clone, PartialEq, Debug)]
 pub struct GroupRun {
     /// The result.
@@ -91,16 +92,16 @@ pub struct GroupRun {
     pub noted: Vec<Noted>,
     /// The frames that were on the air.
     pub frames: Vec<Captured>,
-    /// Datagrams of DTLS handshakes that were sent.
+    /// Number of datagrams of DTLS handshakes that were sent.
     pub handshakes: u64,
     /// The energy of node 0.
     pub sender: Energy,
 }
 
-/// Runs a deployment in which node 0 asks a group.
+/// Runs a deployment in which node 0 sends requests to a group.
 ///
 /// # Panics
-/// If the deployment was not checked: [`crate::deployment::Plan::parse`] does.
+/// If the deployment was not checked. [`crate::deployment::Plan::parse`] checks deployments.
 pub fn run_group(deployment: &Deployment, protection: Protection, seed: u64) -> GroupRun {
     let mut world = world_of(deployment, protection, seed);
     world.network.start_capture();
@@ -110,7 +111,7 @@ pub fn run_group(deployment: &Deployment, protection: Protection, seed: u64) -> 
     GroupRun { handshakes: world.handshakes, sender, noted, frames, outcome: world.outcome() }
 }
 
-/// The nodes of a deployment, with their stacks.
+/// Makes the nodes of a deployment, with their stacks.
 fn world_of(deployment: &Deployment, protection: Protection, seed: u64) -> World<'_> {
     if protection.is_named() {
         return named::world_of(deployment, protection, seed);
@@ -132,8 +133,8 @@ fn world_of(deployment: &Deployment, protection: Protection, seed: u64) -> World
     })
 }
 
-/// A milestone of the node that asks a group, and the account of all nodes then. The radio's part is counted a millisecond
-/// later, so that the acknowledgement of the last frame is in it.
+/// A milestone of the node that sends requests to a group, with the account of all nodes at that time. The radio is
+/// counted a millisecond later, so that the account includes the acknowledgement of the last frame.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Noted {
     /// The milestone.
@@ -146,10 +147,10 @@ pub struct Noted {
     pub nodes: Vec<(Activity, Micros, u64)>,
 }
 
-/// Runs an exchange once, between the node of a deployment that makes readings, which begins, and node 0.
+/// Runs an exchange once between node 0 and the node of a deployment that makes readings, which begins.
 ///
 /// # Panics
-/// If the deployment was not checked: [`crate::deployment::Plan::parse`] does.
+/// If the deployment was not checked. [`crate::deployment::Plan::parse`] checks deployments.
 pub fn run_exchange(deployment: &Deployment, exchange: &Exchange, seed: u64) -> Outcome {
     let began = Rc::default();
     let mut world =
@@ -158,11 +159,11 @@ pub fn run_exchange(deployment: &Deployment, exchange: &Exchange, seed: u64) -> 
     world.outcome()
 }
 
-/// Runs an exchange once with each node of a deployment that makes readings. Node 0 begins each, at the time of the reading, and the run
-/// ends with the last one.
+/// Runs an exchange once with each node of a deployment that makes readings. Node 0 begins each exchange at the time of
+/// the reading. The run ends with the last exchange.
 ///
 /// # Panics
-/// If the deployment was not checked: [`crate::deployment::Plan::parse`] does.
+/// If the deployment was not checked. [`crate::deployment::Plan::parse`] checks deployments.
 pub fn run_exchanges(deployment: &Deployment, exchange: &Exchange, seed: u64) -> Outcome {
     let mut world = World::new(deployment, Protection::Coap, seed, |node, _, _| match node {
         0 => Box::new(Scripts::new(exchange)),
@@ -173,11 +174,11 @@ pub fn run_exchanges(deployment: &Deployment, exchange: &Exchange, seed: u64) ->
     world.outcome()
 }
 
-/// Runs a network of content objects once. `part` returns the part of a node, of nodes with these addresses. The nodes that make
-/// readings are the consumers: a reading is a request.
+/// Runs a network of content objects once. `part` returns the role of a node; its arguments are the node and the
+/// addresses of all nodes. The nodes that make readings are the consumers, and a reading is a request.
 ///
 /// # Panics
-/// If the deployment was not checked: [`crate::deployment::Plan::parse`] does.
+/// If the deployment was not checked. [`crate::deployment::Plan::parse`] checks deployments.
 pub fn run_objects(
     deployment: &Deployment,
     part: impl Fn(NodeId, &[Address]) -> Part,
@@ -195,26 +196,28 @@ pub fn run_objects(
     world.outcome()
 }
 
-/// The return of all peers to a device after its sessions ended.
+/// The return of all peers to a device after the device ended its sessions.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Storm {
     /// The result. A peer has returned when its reading is answered.
     pub outcome: Outcome,
-    /// Frames that were on the air at the same time as another one.
+    /// Number of frames that were on the air at the same time as another frame.
     pub collisions: u64,
-    /// Alerts with which the device refused a handshake.
+    /// Number of alerts with which the device refused a handshake.
     pub refusals: u64,
-    /// Answers of the peers about public keys: verifications of a certificate or a raw key with its proof, and signatures.
+    /// Number of public-key answers of the peers: verifications of a certificate or a raw key with its proof, and
+    /// signatures.
     pub public_key_answers: u64,
 }
 
-/// Runs the return of all nodes that make readings to node 0, each at its first reading, until all have returned or an hour has passed.
-/// With [`Protection::Delegation`] each node has the ticket of an epoch of node 0 that has ended, and with
-/// [`Protection::Certificate`] none. A node whose handshake fails, or whose request has no response, begins again after `pause`, and after
-/// twice that the next time. In this time a node with a ticket gets one of the present epoch from the server.
+/// Runs the return of all nodes that make readings to node 0. Each node returns at its first reading. The run ends when
+/// all nodes have returned, or after an hour. With [`Protection::Delegation`] each node has a ticket of an ended epoch
+/// of node 0. With [`Protection::Certificate`] a node has no ticket. A node whose handshake fails, or whose request has
+/// no response, tries again after `pause`. Each further pause is twice as long. During the pause a node with a ticket
+/// gets a ticket of the current epoch from the server.
 ///
 /// # Panics
-/// If the deployment was not checked: [`crate::deployment::Plan::parse`] does.
+/// If the deployment was not checked. [`crate::deployment::Plan::parse`] checks deployments.
 pub fn run_storm(deployment: &Deployment, protection: Protection, pause: Duration, seed: u64) -> Storm {
     let mut world = World::new(deployment, protection, seed, |node, addresses, setup| match node {
         0 => mote::node(seed, node, addresses.len() - 1, setup),
@@ -228,7 +231,7 @@ pub fn run_storm(deployment: &Deployment, protection: Protection, pause: Duratio
     Storm { collisions: collisions(&frames), refusals, public_key_answers, outcome: world.outcome() }
 }
 
-/// The number of frames that were on the air at the same time as another one.
+/// Returns the number of frames that were on the air at the same time as another frame.
 fn collisions(frames: &[Captured]) -> u64 {
     let mut collided = vec![false; frames.len()];
     // The frame that ends last of those before.
@@ -256,32 +259,32 @@ struct World<'s> {
     makers: Vec<NodeId>,
     costs: Costs,
     cycles: f64,
-    /// Nodes compute for seconds, and act upon their clock when they are done.
+    /// True if nodes compute for seconds, so that their timers are handled only when they are done.
     computes_long: bool,
     platform: Platform,
-    /// Milestones, of which the last ones wait for the account of the radio.
+    /// Milestones. The last milestones wait for the account of the radios.
     noted: Vec<Noted>,
     is_accounted: usize,
     handshakes: u64,
-    /// Alerts in clear that node 0 sent.
+    /// Number of unencrypted alerts that node 0 sent.
     refusals: u64,
     public_key_answers: u64,
-    /// Node 0 begins at the time of a reading, with the node that would make it.
+    /// True if node 0 begins at the time of a reading, with the node that would make the reading.
     begins_at_hub: bool,
-    /// The run ends when all readings are answered.
+    /// True if the run ends when all readings are answered.
     ends_with_last: bool,
-    /// Packets of NDN travel in frames, without IPv6.
+    /// True if NDN packets are in frames without IPv6.
     is_named: bool,
     outcome: Outcome,
 }
 
-/// A node: its stack, its end of the link, and the time of its processor.
+/// A node: its stack, its end of the link, and the time until which its processor is busy.
 struct Station {
     mote: Box<dyn Mote>,
     interface: Interface<4, 1280>,
-    /// Packets of NDN that are being put together; `None` where IPv6 is used.
+    /// The reassembly of NDN packets; `None` for IPv6.
     packets: Option<Box<named::Packets>>,
-    /// The tag of the last packet of NDN.
+    /// The tag of the last NDN packet.
     next_tag: u16,
     address: Address,
     link: LinkAddress,
@@ -289,29 +292,29 @@ struct Station {
     traffic: Stream,
     relaying: Stream,
     reboots: Stream,
-    /// True if another node reaches node 0 over this one, which then relays flooded frames.
+    /// True if another node reaches node 0 through this one. Such a node relays flooded frames.
     relays: bool,
     later: Vec<(Micros, Later)>,
-    /// Readings of its own; for node 0, requests to the group.
+    /// Number of readings that the node has still to make; for node 0, of requests to the group.
     readings_left: u32,
     reboots_at: Option<u32>,
     busy_until: Micros,
     cpu: Micros,
     instructions: u64,
-    /// Datagrams that leave when the processor is done with them.
+    /// Datagrams that are sent when the processor is done.
     leaving: VecDeque<(Address, Vec<u8>)>,
-    /// The time for which the clock of the stack is set.
+    /// The time for which the timer of the stack is set.
     alarm: Option<Micros>,
-    /// Changes of address, and when the last was, until an answer came.
+    /// Number of changes of the address. The next field is the time of the last change, until an answer arrives.
     moves: u8,
     moved_at: Option<Micros>,
     radio: sleep::Sleeping,
 }
 
-/// The addresses of all nodes, and the ways between them.
+/// The addresses of all nodes, and the paths between them.
 struct Layout<'s> {
     stack: &'s Stack,
-    /// The neighbour of each node on its way to node 0.
+    /// The neighbour of each node on its path to node 0.
     parents: Vec<NodeId>,
     addresses: Vec<LinkAddress>,
 }
@@ -326,7 +329,8 @@ impl Layout<'_> {
         ip
     }
 
-    /// The routes of a node: down to every node below it over the child that leads there, up over its parent.
+    /// Returns the routes of a node: to every node below it through the child on that path, and to all others through
+    /// its parent.
     fn routes(&self, node: NodeId) -> Vec<Route> {
         let Self { parents, addresses, .. } = self;
         let mut routes: Vec<_> = (1..parents.len())
@@ -343,7 +347,7 @@ impl Layout<'_> {
     }
 }
 
-/// The address of a node on its links.
+/// Returns the link-layer address of a node.
 fn link_of(stack: &Stack, node: NodeId) -> LinkAddress {
     match stack.link_addresses {
         Addresses::Short => LinkAddress::Short(node as u16 + 1),
@@ -404,14 +408,15 @@ impl Station {
 
 /// A frame or packet that a node sends later.
 enum Later {
-    /// Somebody else's packet, to this neighbour, when the processor is done with it.
+    /// A packet of another node, which is sent to this neighbour when the processor is done.
     Forward(LinkAddress, Vec<u8>),
-    /// Somebody else's flooded frame.
+    /// A flooded frame of another node.
     Relay(Vec<u8>),
 }
 
 impl<'s> World<'s> {
-    /// `made` makes the stack of a node, of nodes with these addresses.
+    /// Makes a world. `made` makes the stack of a node; its arguments are the node, the addresses of all nodes, and the
+    /// settings.
     fn new(
         deployment: &'s Deployment,
         protection: Protection,
@@ -528,7 +533,7 @@ impl<'s> World<'s> {
         self.fulfil(begins, wishes);
     }
 
-    /// The node gets another address, and all know the way to it at once.
+    /// Gives a node another address. All routes change immediately.
     fn move_to(&mut self, node: NodeId, number: u64) {
         let Some(moves) = self.deployment.moves.get(number as usize) else { return };
         let (now, to) = (self.instant(), self.stations[0].address);
@@ -568,8 +573,8 @@ impl<'s> World<'s> {
         self.fulfil(node, wishes);
     }
 
-    /// Occupies the processor of a node until `busy_until`: the instructions of the stack, and the time of the
-    /// operating system for this number of datagrams.
+    /// Occupies the processor of a node for the instructions of the stack, and for the time of the operating system for
+    /// this number of datagrams.
     fn work(&mut self, node: NodeId, instructions: u64, datagrams: u64) {
         let system = datagrams * Micros::from(self.deployment.mote.stack_us);
         let cpu = cost::micros(instructions, self.cycles, self.platform.clock_hz) + system;
@@ -579,7 +584,7 @@ impl<'s> World<'s> {
         station.busy_until = station.busy_until.max(self.network.now()) + cpu;
     }
 
-    /// Does what a node wishes, when its processor is done.
+    /// Carries out the wishes of a node when its processor is done.
     fn fulfil(&mut self, node: NodeId, wishes: Vec<Wish>) {
         let now = self.instant();
         let sent = wishes.iter().filter_map(|wish| match wish {
@@ -656,7 +661,7 @@ impl<'s> World<'s> {
         }
     }
 
-    /// A datagram leaves the node.
+    /// Sends the first datagram that waited for the processor of the node.
     fn leave(&mut self, node: NodeId) {
         let Some((to, datagram)) = self.stations[node].leaving.pop_front() else { return };
         if self.is_named {
@@ -731,13 +736,13 @@ impl<'s> World<'s> {
         }
     }
 
-    /// Something is sent at a later time.
+    /// Plans to send a frame or packet at a later time.
     fn send_later(&mut self, node: NodeId, at: Micros, later: Later) {
         self.stations[node].later.push((at, later));
         self.network.alarm(node, at, LATER);
     }
 
-    /// Sends the messages that are due.
+    /// Sends a frame or packet that is due.
     fn now_due(&mut self, node: NodeId) {
         let now = self.network.now();
         let later = &mut self.stations[node].later;
@@ -783,34 +788,34 @@ impl<'s> World<'s> {
 }
 
 const PREFIX: [u8; 16] = [0xfd, 0x00, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-/// A reading is due.
+/// The alarm for a reading.
 const READ: u64 = 1;
-/// A datagram leaves.
+/// The alarm for a datagram that leaves a node.
 const LEAVE: u64 = 2;
-/// The clock of the stack.
+/// The alarm for the timer of a stack.
 const POLL: u64 = 3;
-/// Something is due that was to be sent later.
+/// The alarm for a frame or packet that was planned with [`World::send_later`].
 const LATER: u64 = 4;
-/// The radio has acknowledged the last frame before a milestone.
+/// The alarm after the acknowledgement of the last frame before a milestone.
 const ACCOUNT: u64 = 5;
-/// A node whose radio sleeps asks its parent for packets.
+/// The alarm after which a node with a sleeping radio asks its parent for packets.
 const ASK_PARENT: u64 = 6;
-/// A change of address: the first in the deployment's list.
+/// The alarm for the first change of an address in the deployment's list. The next numbers are for the other changes.
 const MOVE: u64 = 7;
-/// The longest time from the end of a frame to the end of its acknowledgement, rounded up.
+/// Maximum time from the end of a frame to the end of its acknowledgement in microseconds, rounded up.
 const ACKNOWLEDGED_AFTER: Micros = 1000;
-/// Time of a run after the last reading: longer than CoAP retransmits a message (RFC 7252, section 4.8.2:
-/// MAX_TRANSMIT_WAIT).
+/// Time of a run after the last reading in microseconds. It is longer than the time in which CoAP retransmits a message
+/// (RFC 7252, section 4.8.2: MAX_TRANSMIT_WAIT).
 const AFTERWARDS: Micros = 93_000_000;
-/// Maximum time after the last reading, if the run ends when all readings are answered.
+/// Maximum time after the last reading in microseconds, if the run ends when all readings are answered.
 const LONGEST_RETURN: Micros = 3_600_000_000;
 
-/// True for an alert of epoch 0 (RFC 6347, section 4.1).
+/// Returns true for an alert of epoch 0 (RFC 6347, section 4.1).
 fn is_alert_in_clear(datagram: &[u8]) -> bool {
     matches!(datagram, [21, _, _, 0, 0, ..])
 }
 
-/// The network as a station knows it.
+/// Returns the network configuration of a station.
 fn view<'n>(
     link: LinkAddress,
     address: &'n Address,

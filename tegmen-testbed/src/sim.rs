@@ -1,13 +1,14 @@
 //! A radio network in virtual time: IEEE 802.15.4 at 2.4 GHz, unslotted CSMA/CA, in whole microseconds.
 //!
-//! [`Network`] owns the clock, the air and a station per node; the caller owns what runs on the nodes:
+//! [`Network`] owns the clock, the air and a station for each node. The caller owns the programs of the nodes:
 //!
-//! * [`Network::send`] hands a payload to a station, [`Network::alarm`] sets a clock for a node;
+//! * [`Network::send`] passes a payload to a station, and [`Network::alarm`] sets a timer for a node.
 //! * [`Network::next`] lets time pass until the next event that a node receives ([`Told`]).
 //!
-//! Everything that is drawn comes from one ChaCha8 stream per node and purpose ([`random`]), events at the same
-//! microsecond happen in the order in which they were planned, and nothing iterates over a hash map: the same seed gives
-//! the same bytes on every machine. How it was made to agree with ns-3, and where it does not, is in `docs/lab.md`.
+//! All random numbers come from one ChaCha8 stream for each node and purpose ([`random`]). Events at the same
+//! microsecond happen in the order in which they were planned, and no code iterates over a hash map. So the same seed
+//! gives the same bytes on every machine. `docs/lab.md` describes how the simulator was compared with ns-3, and where
+//! they differ.
 mod air;
 pub mod links;
 mod mac;
@@ -29,13 +30,13 @@ use tegmen_lowpan::frame::{self, LinkAddress, PanId};
 /// A point or a span of virtual time, in microseconds.
 pub type Micros = u64;
 
-/// Names a node: its place in the list, from 0.
+/// The number of a node, which is its index in the list, from 0.
 pub type NodeId = usize;
 
 /// An event that a node receives.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Told {
-    /// A data frame for it was received.
+    /// The node received a data frame.
     Received {
         /// The node.
         node: NodeId,
@@ -53,7 +54,7 @@ pub enum Told {
         /// The result.
         outcome: Outcome,
     },
-    /// An alarm that it set.
+    /// An alarm that the node set.
     Alarm {
         /// The node.
         node: NodeId,
@@ -67,39 +68,39 @@ pub enum Told {
 pub enum Outcome {
     /// The frame was acknowledged, or needed no acknowledgement.
     Done,
-    /// All retransmissions went without acknowledgement.
+    /// No retransmission was acknowledged.
     NoAcknowledgement,
     /// The channel was busy each time.
     ChannelBusy,
 }
 
-/// The activity of a station, for accounts of energy and time.
+/// The activity of a station, from which energy and time are computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Activity {
-    /// Frames sent, acknowledgements included.
+    /// Number of sent frames, including acknowledgements.
     pub frames: u64,
-    /// Time on air as the sender, preamble included.
+    /// Time on air as the sender, including preambles.
     pub sending: Micros,
-    /// The time of acknowledgements, part of the time above.
+    /// Time on air of sent acknowledgements, which is part of [`Self::sending`].
     pub acknowledging: Micros,
-    /// Time on air of the frames that it received whole and that were for it, acknowledgements included.
+    /// Time on air of the frames for this station that it received completely, including acknowledgements.
     pub receiving: Micros,
-    /// Time on air of the frames that it followed to their end and that were for others.
+    /// Time on air of the frames for other stations that this station received to their end.
     pub overhearing: Micros,
-    /// Frames given up because the channel was busy.
+    /// Number of frames that were given up because the channel was busy.
     pub busy: u64,
-    /// Frames given up without acknowledgement.
+    /// Number of frames that were given up without acknowledgement.
     pub unacknowledged: u64,
 }
 
-/// A frame as it was on the air, for a capture.
+/// A captured frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Captured {
     /// The time at which the first bit was sent.
     pub at: Micros,
     /// The sender of the frame.
     pub from: NodeId,
-    /// The frame, FCS included.
+    /// The frame, including its FCS.
     pub psdu: Vec<u8>,
 }
 
@@ -119,14 +120,14 @@ pub struct Network {
 }
 
 impl Network {
-    /// Nodes with the addresses 1, 2, ... in one network, as many as `links` connects.
+    /// Makes a network of nodes with the addresses 1, 2, ..., with one node for each node of `links`.
     pub fn new(seed: u64, radio: Radio, links: Links) -> Self {
         let address = |node: NodeId| LinkAddress::Short(node as u16 + 1);
         let addresses: Vec<_> = (0..links.nodes()).map(address).collect();
         Self::with_addresses(seed, radio, links, &addresses)
     }
 
-    /// Nodes with these addresses in one network.
+    /// Makes a network of nodes with these addresses.
     ///
     /// # Panics
     /// If there is not one address for each node.
@@ -151,7 +152,7 @@ impl Network {
         }
     }
 
-    /// The time.
+    /// Returns the current time.
     pub const fn now(&self) -> Micros {
         self.now
     }
@@ -166,35 +167,35 @@ impl Network {
         self.stations.get(node).map_or(Activity::default(), |station| station.activity)
     }
 
-    /// Bytes of all PSDUs that were on the air, and how many those were.
+    /// Returns the number of bytes of all PSDUs that were on the air, and the number of these PSDUs.
     pub fn traffic(&self) -> (u64, u64) {
         let frames: u64 = self.stations.iter().map(|station| station.activity.frames).sum();
         let sending: Micros = self.stations.iter().map(|station| station.activity.sending).sum();
         (sending / radio::BYTE - frames * radio::PHY_HEADER_LEN, frames)
     }
 
-    /// Keeps every frame from now on.
+    /// Captures every frame from now on.
     pub fn start_capture(&mut self) {
         self.capture = Some(Vec::new());
     }
 
-    /// The frames that were kept, by the time at which they began.
+    /// Returns the captured frames, sorted by the time at which they began.
     pub fn take_capture(&mut self) -> Vec<Captured> {
         self.capture.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// The address of a node.
+    /// Returns the address of a node.
     pub fn address(&self, node: NodeId) -> LinkAddress {
         self.stations.get(node).map_or(LinkAddress::Absent, |station| station.address)
     }
 
-    /// Bytes of payload that fit a frame from `node` to `to`.
+    /// Returns the maximum payload of a frame from `node` to `to`, in bytes.
     pub fn room(&self, node: NodeId, to: LinkAddress) -> usize {
         let header = frame::Header::data(PAN, self.address(node), to, 0);
         frame::MAX_LEN - frame::FCS_LEN - header.len()
     }
 
-    /// Hands a payload to the station of `node`, and returns its ticket. [`Told::Sent`] reports the outcome. Returns
+    /// Passes a payload to the station of `node`, and returns its ticket. [`Told::Sent`] reports the outcome. Returns
     /// `None` if the payload does not fit a frame.
     pub fn send(&mut self, node: NodeId, to: LinkAddress, payload: &[u8]) -> Option<u64> {
         let station = self.stations.get_mut(node)?;
@@ -215,8 +216,8 @@ impl Network {
         self.queue.plan(at.max(self.now), Event::Alarm { node: node as u32, token });
     }
 
-    /// Lets time pass until the next event that a node receives, at most until `end`. Returns `None` if there is none
-    /// before.
+    /// Lets time pass until the next event that a node receives, but at most until `end`. Returns `None` if there is no
+    /// event before `end`.
     pub fn next(&mut self, end: Micros) -> Option<Told> {
         loop {
             if let Some(told) = self.told.pop_front() {
@@ -237,5 +238,5 @@ impl Network {
     }
 }
 
-/// The network that all nodes are in.
+/// The identifier of the network that contains all nodes.
 pub const PAN: PanId = PanId(0xabcd);

@@ -1,7 +1,8 @@
-//! A node of Named Data Networking: the real forwarder over its tables in arrays, and an application that asks for readings or has them.
+//! A node of Named Data Networking: the real forwarder, with its tables in arrays, and an application that requests
+//! readings or has readings.
 //!
-//! Each node sends an Interest again on its own hop, as in the paper on content objects. Only nodes that forward have a content store.
-//! Forwarders verify no signature; a consumer does.
+//! Each node sends an Interest again on its own hop, as in the paper on content objects. Only nodes that forward have a
+//! content store. Forwarders verify no signature. Consumers verify signatures.
 
 pub mod packets;
 mod tables;
@@ -27,27 +28,27 @@ pub struct NamedNode {
     forwarder: Box<Forwarder<Hops, FixedPit<WAITING, NAME, ASKED, SENT, DEAD>, Shelf>>,
     crypto: Compact,
     random: Stream,
-    /// The neighbours, in the order of their faces.
+    /// The addresses of the neighbours, in the order of their faces.
     neighbours: Vec<Address>,
     /// The producers of this node, by their prefixes.
     producers: BTreeMap<Vec<u8>, Producer>,
     asks: Asks,
-    /// Interests that were made.
+    /// Number of Interests that the node has made.
     made: u64,
-    /// The names that a consumer waits for, the numbers of their producers, and the times of the Interests.
+    /// The pending requests of a consumer: the name, the number of its producer, and the time of the Interest.
     asked: Vec<(Vec<u8>, u16, Instant)>,
     sent: Sent,
     alarm: Option<Instant>,
     instructions: u64,
 }
 
-/// The readings that a consumer asks for.
+/// The readings that a consumer requests.
 enum Asks {
-    /// None.
+    /// No readings.
     Nothing,
-    /// Those of one producer, in order.
+    /// The readings of one producer, in order.
     Each(u16),
-    /// Any of the readings of producers, which it asks in turn.
+    /// Random readings of the producers, one producer after the other.
     Any { producers: usize },
 }
 
@@ -58,7 +59,7 @@ struct Sent(VecDeque<(FaceId, Packet)>);
 enum Packet {
     Interest(Vec<u8>),
     Data(Vec<u8>),
-    /// A Nack, with its Interest. No neighbour is sent one: the frames of RFC 9139 have none.
+    /// A Nack with its Interest. It never goes to a neighbour, because the frames of RFC 9139 have no Nack.
     Nack(Vec<u8>),
 }
 
@@ -104,8 +105,8 @@ impl NamedNode {
         }
     }
 
-    /// The node of a deployment whose neighbour towards node 0 is `parent`. Node 0 has the readings of all `makers`, each of which asks for
-    /// its own. `forwards` is true for a node that is on the way of another one.
+    /// Makes the node of a deployment. `parent` is its neighbour towards node 0. Node 0 has the readings of all
+    /// `makers`, and each maker requests its own readings. `forwards` is true for a node on the path of another node.
     pub fn of_deployment(
         seed: u64,
         number: usize,
@@ -133,7 +134,7 @@ impl NamedNode {
         node
     }
 
-    /// A node of a network of content objects. The proxy of a consumer is its next hop.
+    /// Makes a node of a network of content objects. The proxy of a consumer is its next hop.
     pub fn of_part(seed: u64, number: usize, setup: Setup, part: &Part) -> Self {
         let mut node = Self::empty(seed, number, setup);
         match part {
@@ -173,7 +174,7 @@ impl NamedNode {
         FaceId(place as u16 + 1)
     }
 
-    /// The name of the next reading, and the number of its producer.
+    /// Returns the name of the next reading, and the number of its producer.
     fn next_name(&mut self) -> Option<(Vec<u8>, u16)> {
         let made = self.made;
         self.made += 1;
@@ -190,7 +191,7 @@ impl NamedNode {
         }
     }
 
-    /// Sends what the forwarder left, and lets the application act on its own packets.
+    /// Sends the packets that the forwarder made, and passes those for the application to it.
     fn settle(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         while let Some((face, packet)) = self.sent.0.pop_front() {
             match packet {
@@ -221,7 +222,7 @@ impl NamedNode {
         let _ = self.forwarder.on_data::<Compact>(now, APPLICATION, &packet, |_| true, &mut self.sent);
     }
 
-    /// Takes a reading that this node asked for, perhaps more than once.
+    /// Processes a Data packet for this node. It answers all pending requests for its name.
     fn take(&mut self, now: Instant, packet: &[u8], wishes: &mut Vec<Wish>) {
         let Ok(received) = ReceivedData::parse(packet) else { return };
         let Setup { protection, response, .. } = self.setup;
@@ -297,7 +298,7 @@ impl Mote for NamedNode {
         std::mem::take(&mut self.instructions)
     }
 
-    /// Deletes the Interests that wait, and the content store. The numbers of readings are those of the producers.
+    /// Deletes the pending Interests and the content store. The numbering of readings continues.
     fn reboot(&mut self, _: Instant) {
         let is_on = self.forwarder.store.is_on;
         self.forwarder.pit = FixedPit::default();
@@ -312,18 +313,20 @@ impl Mote for NamedNode {
     fn moved(&mut self, _: Instant, _: Address, _: Address, _: &mut Vec<Wish>) {}
 }
 
-/// The names of the readings of a node that makes readings.
+/// Returns the prefix of the readings of a node that makes readings.
 fn prefix_of_maker(maker: u16) -> Vec<u8> {
     let number = maker.to_be_bytes();
     prefix(&[super::RESOURCE.as_bytes(), if maker <= 0xff { &number[1..] } else { &number }])
 }
 
-/// The names of the readings of a producer of a network of content objects, which has the names of its CoAP resources.
+/// Returns the prefix of the readings of a producer in a network of content objects. It contains the names of the
+/// producer's CoAP resources.
 fn prefix_of_producer(producer: usize) -> Vec<u8> {
     prefix(&[super::caching::RESOURCE.as_bytes(), super::caching::name(producer).as_bytes()])
 }
 
-/// The milliseconds by which a timer of the forwarder may be early, whose clock has units of a millisecond.
+/// Maximum number of milliseconds by which a timer of the forwarder may be early, because its clock counts
+/// milliseconds.
 const EARLY_MS: u64 = 3;
 /// The face of the application.
 const APPLICATION: FaceId = FaceId(0);
@@ -331,16 +334,16 @@ const APPLICATION: FaceId = FaceId(0);
 const INTEREST: u8 = 5;
 /// The first byte of a Data packet.
 const DATA: u8 = 6;
-/// Interests that wait, at most. One face may have three quarters of the places: as many as three consumers send in the lifetime of an
-/// Interest, each four in a second.
+/// Maximum number of pending Interests. One face may use three quarters of them: as many as three consumers send in the
+/// lifetime of an Interest, each four in a second.
 const WAITING: usize = 160;
-/// Bytes of a name.
+/// Maximum length of a name, in bytes.
 const NAME: usize = 40;
-/// Faces that wait for one name: three consumers, and the application.
+/// Maximum number of faces that wait for one name: three consumers, and the application.
 const ASKED: usize = 4;
-/// Next hops of an Interest.
+/// Number of next hops of an Interest.
 const SENT: usize = 1;
-/// Nonces of Interests that ended.
+/// Number of stored nonces of Interests that ended.
 const DEAD: usize = 64;
 
 #[cfg(test)]

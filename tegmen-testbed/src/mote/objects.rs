@@ -1,6 +1,6 @@
 //! Message protection of one node: OSCORE contexts, and the keys of protected payloads.
 //!
-//! The ends of leases survive a restart, because a mote keeps them in its flash memory.
+//! The ends of leases survive a restart, because a mote stores them in its flash memory.
 
 use super::MESSAGE;
 use crate::coap_protected::{MAX_MESSAGES, Resource};
@@ -17,8 +17,8 @@ use tegmen::oscore::{
 };
 use tegmen::secret::Secret;
 
-/// The contexts of a node, one for each pair of nodes. The number of a pair is that of the node that makes readings; where several
-/// consumers share a producer, each consumer and producer have a number of their own.
+/// The OSCORE contexts of a node, one for each pair of nodes. The number of a pair is that of the node that makes
+/// readings. If several consumers share a producer, each pair of a consumer and a producer has its own number.
 pub(super) struct Contexts {
     /// The pair whose context protects requests.
     pub(super) pair: u16,
@@ -27,9 +27,9 @@ pub(super) struct Contexts {
     /// The requests that wait for their responses.
     asked: Vec<(PeerId, RequestId, u16, Pending)>,
     kept: BTreeMap<u16, u64>,
-    /// Challenges since they were asked for.
+    /// Number of challenges that were sent and are not yet counted.
     pub(super) challenges: u32,
-    /// Instructions since they were asked for.
+    /// Number of instructions that are not yet counted.
     pub(super) instructions: u64,
 }
 
@@ -39,20 +39,20 @@ pub(super) struct Payloads {
     costs: Costs,
     resource: Option<(u16, Resource)>,
     kept: (u16, u64),
-    /// Instructions since they were asked for.
+    /// Number of instructions that are not yet counted.
     pub(super) instructions: u64,
 }
 
-/// The content of the flash memory: the ends of leases.
+/// The content of the flash memory, which are the ends of leases.
 #[derive(Clone, Default)]
 pub(super) struct Kept {
     contexts: BTreeMap<u16, u64>,
-    /// The key of the protected payloads, and the end of its numbers.
+    /// The number of the key of protected payloads, and the end of the lease of its message numbers.
     resource: (u16, u64),
 }
 
 impl Kept {
-    /// The state that a restart leaves.
+    /// Returns the state that survives a restart.
     pub(super) fn of(contexts: &Contexts, payloads: &Payloads) -> Self {
         Self { contexts: contexts.kept.clone(), resource: payloads.kept }
     }
@@ -69,8 +69,8 @@ impl Contexts {
         self.contexts.remove(&maker);
     }
 
-    /// The context that node `maker` shares with node 0, as the one or the other. It is derived at the start of a node, before
-    /// anything is asked, and not counted.
+    /// Returns the context that the node `maker` shares with node 0. `is_maker` selects the end of the context. The
+    /// context is derived when a node starts, before any request, so the derivation is not counted.
     fn context(&mut self, maker: u16, is_maker: bool) -> &mut Context {
         let kept = &mut self.kept;
         let context = self.contexts.entry(maker).or_insert_with(|| {
@@ -207,7 +207,7 @@ impl Payloads {
         Self { crypto: Compact::new(seed), costs, resource: None, kept: kept.resource, instructions: 0 }
     }
 
-    /// Protects a payload alone.
+    /// Protects a payload without its message.
     pub(super) fn seal(&mut self, payload: &[u8]) -> Vec<u8> {
         let (mut key, mut end) = self.kept;
         if end >= MAX_MESSAGES && self.resource.as_ref().is_none_or(|(_, known)| known.left() == 0) {
@@ -225,7 +225,7 @@ impl Payloads {
         resource.seal(&mut self.crypto, payload, &mut out).map(<[u8]>::to_vec).unwrap_or_default()
     }
 
-    /// True if the payload is one that was protected.
+    /// Returns true if the payload was protected with the key that it names.
     pub(super) fn open(&mut self, payload: &[u8]) -> bool {
         let Some(key) = payload.first_chunk().map(|key| u16::from_be_bytes(*key)) else { return false };
         self.instructions += self.costs.payload_of(payload.len());
@@ -239,8 +239,8 @@ fn payload_key(key_id: u16, kept: u64) -> Resource {
     Resource::new::<Compact>(Secret::new(key), key_id, super::RESOURCE.as_bytes(), kept)
 }
 
-/// The ID of a node in its context with node 0, with zeros in front, and its length: one byte up to 255, two bytes
-/// above.
+/// Returns the ID of a node in its context with node 0, with leading zeros, and the length of the ID: one byte up to
+/// 255, two bytes above.
 fn id_of(maker: u16) -> ([u8; 2], usize) {
     (maker.to_be_bytes(), if maker <= 0xff { 1 } else { 2 })
 }
@@ -255,22 +255,22 @@ fn maker_of(datagram: &[u8]) -> Option<u16> {
     }
 }
 
-/// Bytes of a message that are enciphered: its code, options and payload.
+/// Returns the number of bytes of a message that OSCORE encrypts: its code, options and payload.
 fn enciphered(message: &[u8]) -> usize {
     let token = MessageRef::parse(message).map_or(0, |message| message.token().len());
     (message.len() + 1).saturating_sub(4 + token)
 }
 
-/// Bytes that are enciphered of a protected message.
+/// Returns the number of encrypted bytes in a protected message.
 fn ciphertext(datagram: &[u8]) -> usize {
     MessageRef::parse(datagram).map_or(0, |message| message.payload().len().saturating_sub(TAG))
 }
 
-/// The ID of node 0 in every context; those of others begin with 1.
+/// The ID of node 0 in every context. The IDs of other nodes begin with 1.
 const TAKER: u8 = 0;
-/// Numbers that are leased at once. A node writes to flash memory once for this number of messages.
+/// Number of message numbers that are leased at once. A node writes to flash memory once for this number of messages.
 const LEASE: u64 = 64;
-/// Bytes that are enciphered of a challenge: code, and an Echo option with a number of a byte.
+/// Number of encrypted bytes of a challenge: the code, and an Echo option with a number of one byte.
 const CHALLENGE: usize = 4;
-/// Bytes of the tag of AES-CCM-16-64-128.
+/// Length of the tag of AES-CCM-16-64-128, in bytes.
 const TAG: usize = 8;

@@ -2,13 +2,13 @@
 
 use crate::cost::{HandshakeCosts, Handshakes};
 
-/// The protection of the readings.
+/// The protection of the readings of a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Protection {
-    /// Nothing.
+    /// No protection.
     #[serde(rename = "coap")]
     Coap,
-    /// The payload of responses alone, under AES-128-CCM: see [`crate::coap_protected`].
+    /// AES-128-CCM for the payload of responses alone. [`crate::coap_protected`] describes the format.
     #[serde(rename = "coap-protected")]
     CoapProtected,
     /// DTLS 1.2 with a pre-shared key and AES-128-CCM-8.
@@ -26,20 +26,21 @@ pub enum Protection {
     /// DTLS 1.2 with certificates on secp256r1, which a CA below the root issued.
     #[serde(rename = "certificate")]
     Certificate,
-    /// DTLS 1.2 with sessions of a delegation server, which are resumed with tickets.
+    /// DTLS 1.2 with sessions of a delegation server, which nodes resume with tickets.
     #[serde(rename = "delegation")]
     Delegation,
     /// OSCORE with AES-CCM-16-64-128 and IDs of one byte.
     #[serde(rename = "oscore")]
     Oscore,
-    /// Requests to a group with the keys of the group, and responses with keys that Axiom derives from these.
+    /// Requests to a group with the keys of the group, and responses with keys that Axiom derives from the keys of the
+    /// group.
     #[serde(rename = "axiom")]
     Axiom,
     /// Requests to a group with the keys of the group, and responses over a DTLS session with each member
     /// (draft-keoh-dice-multicast-security).
     #[serde(rename = "axiom+dtls")]
     AxiomDtls,
-    /// Nothing, over Named Data Networking: node 0 is the producer, and nodes ask it by the names of readings.
+    /// No protection, over Named Data Networking. Node 0 is the producer, and nodes request readings by name.
     #[serde(rename = "ndn")]
     Ndn,
     /// Named Data Networking with content under AES-128-CCM and packets signed by HMAC-SHA256.
@@ -48,7 +49,7 @@ pub enum Protection {
 }
 
 impl Protection {
-    /// The protections of readings.
+    /// The protections of readings that nodes send.
     pub const ALL: [Self; 9] = [
         Self::Coap,
         Self::CoapProtected,
@@ -60,11 +61,12 @@ impl Protection {
         Self::Certificate,
         Self::Delegation,
     ];
-    /// The protections of a group that is asked.
+    /// The protections of requests to a group.
     pub const OF_GROUPS: [Self; 4] = [Self::Coap, Self::CoapDtls, Self::AxiomDtls, Self::Axiom];
-    /// The same over Named Data Networking.
+    /// The protections of readings over Named Data Networking.
     pub const NAMED: [Self; 2] = [Self::Ndn, Self::NdnProtected];
-    /// The protections of a plan that names none. A protection that leaves readings unprotected has to be named.
+    /// The protections of a plan that names no protection. A plan must name a protection that leaves readings
+    /// unprotected.
     pub const USUAL: [Self; 3] = [Self::Coap, Self::CoapDtls, Self::Oscore];
 
     /// Returns the name of the protection in plans.
@@ -86,37 +88,38 @@ impl Protection {
         }
     }
 
-    /// True if readings go over a session, a group is asked over a session with each member, or its members answer over one.
+    /// Returns true if there are sessions: for readings, for requests to each member of a group, or for the responses
+    /// of members.
     pub const fn has_sessions(self) -> bool {
         matches!(self, Self::CoapDtls | Self::AxiomDtls) || self.has_extensions()
     }
 
-    /// True if handshakes need extensions, which the minimal profile does not have.
+    /// Returns true if handshakes need extensions, which the minimal profile does not have.
     pub const fn has_extensions(self) -> bool {
         matches!(self, Self::ConnectionId | Self::Ticket | Self::Delegation) || self.has_public_keys()
     }
 
-    /// True if both ends do public-key operations in a handshake, which take a mote seconds.
+    /// Returns true if both ends do public-key operations in a handshake. These take a mote seconds.
     pub const fn has_public_keys(self) -> bool {
         matches!(self, Self::RawKey | Self::Certificate)
     }
 
-    /// True if the keys of a group protect requests.
+    /// Returns true if the keys of a group protect requests.
     pub const fn is_in_group(self) -> bool {
         matches!(self, Self::Axiom | Self::AxiomDtls)
     }
 
-    /// True if readings have names, and go over Named Data Networking.
+    /// Returns true if readings have names, and go over Named Data Networking.
     pub const fn is_named(self) -> bool {
         matches!(self, Self::Ndn | Self::NdnProtected)
     }
 
-    /// True if readings are protected, and requests with them unless readings have names.
+    /// Returns true if readings are protected. Requests are protected too, unless readings have names.
     pub const fn protects_readings(self) -> bool {
         self.has_sessions() || matches!(self, Self::Oscore | Self::Axiom | Self::NdnProtected)
     }
 
-    /// The instructions of one end in a handshake, which resumes a session or not.
+    /// Returns the instructions of one end in a handshake, which may resume a session.
     pub const fn handshake(self, costs: &Handshakes, is_client: bool, is_resumed: bool) -> HandshakeCosts {
         let [of_client, of_server] = match self {
             Self::Certificate => costs.certificate,
@@ -129,7 +132,8 @@ impl Protection {
         if is_client { of_client } else { of_server }
     }
 
-    /// The firmware image that shows what a client of this protection takes of a mote's memory. The budget has none with NDN yet.
+    /// Returns the firmware image that shows the memory of a client with this protection. The budget has no image with
+    /// NDN yet.
     pub const fn image(self) -> &'static str {
         match self {
             // There is none with coap-protected, which also needs AES.

@@ -1,4 +1,4 @@
-//! The roles of simulated nodes in DTLS, by the protection of their readings.
+//! The DTLS roles of simulated nodes, which depend on the protection of their readings.
 
 use super::credentials::Shown;
 use super::delegated::{delegation, first_epoch, in_epoch, seal, second_epoch};
@@ -11,9 +11,9 @@ use tegmen::dtls::{Both, Config, ConnectionIdConfig, Extended, Handle, PublicKey
 use tegmen::time::{Duration, Instant};
 use tegmen_delegation::{Delegation, Epoch, Issuer, PSK_LEN};
 
-/// The roles of a node, which can be made with the keys that they need.
+/// Roles of a node that can be created together with their keys.
 pub trait Provisioned: Roles {
-    /// The roles of the node with this number. `seed` is random.
+    /// Creates the roles of the node with this number. `seed` is random.
     fn provisioned(number: usize, setup: &Setup, config: &Config, seed: [u8; 32]) -> Self;
 }
 
@@ -50,7 +50,8 @@ impl Provisioned for Resuming<Both, OfDevice> {
     }
 }
 
-/// The settings of DTLS. Node 0 gives connection ids. The other nodes have one peer, and need no ids for its records.
+/// Returns the settings of DTLS. Node 0 gives connection ids. The other nodes have one peer, and need no ids for its
+/// records.
 pub(super) fn config(number: usize, setup: &Setup) -> Config {
     let len = if number == 0 { CONNECTION_ID } else { 0 };
     let connection_id = ConnectionIdConfig { len, ..ConnectionIdConfig::default() };
@@ -58,12 +59,13 @@ pub(super) fn config(number: usize, setup: &Setup) -> Config {
     Config { profile: setup.profile, connection_id: has_ids.then_some(connection_id), ..Config::default() }
 }
 
-/// The session with node 0 that the delegation server hands over to a node, with a ticket of the present epoch of node 0.
+/// Makes the session with node 0 that the delegation server hands over to a node. Its ticket belongs to the current
+/// epoch of node 0.
 pub(super) fn handed_over(number: usize, seed: [u8; 32]) -> Resumed {
     with_ticket(number, second_epoch(device_key(0)), seed)
 }
 
-/// The session of a node with node 0, with a ticket of the epoch of node 0 that has ended.
+/// Makes the session of a node with node 0, with a ticket of an ended epoch of node 0.
 pub(super) fn of_earlier_epoch(number: usize, seed: [u8; 32]) -> Resumed {
     with_ticket(number, first_epoch(device_key(0)), seed)
 }
@@ -73,7 +75,7 @@ fn with_ticket(number: usize, epoch: Epoch, seed: [u8; 32]) -> Resumed {
     Resumed::new(connection(number).session, Handle::Ticket(&ticket))
 }
 
-/// The connection of a node at node 0, which lasts longer than the longest run.
+/// Makes the connection of a node at node 0, which lasts longer than the longest run.
 fn connection(number: usize) -> Delegation {
     delegation(number as u32, TIME, TIME + LASTS)
 }
@@ -84,7 +86,7 @@ fn device_key(number: usize) -> [u8; PSK_LEN] {
     key
 }
 
-/// The node with this number of a deployment in which `makers` nodes make readings, and node 0 takes them.
+/// Makes the node with this number of a deployment in which `makers` nodes make readings, and node 0 receives them.
 pub fn node(seed: u64, number: usize, makers: usize, setup: Setup) -> Box<dyn Mote> {
     match setup.protection {
         Protection::Certificate | Protection::RawKey => {
@@ -97,7 +99,7 @@ pub fn node(seed: u64, number: usize, makers: usize, setup: Setup) -> Box<dyn Mo
     }
 }
 
-/// A node of which `LEAF_IDS` peers, or `HUB_IDS` at node 0, may have connection ids.
+/// Makes a node. `LEAF_IDS` of its peers may have connection ids, or `HUB_IDS` at node 0.
 fn of_size<
     R: Provisioned + 'static,
     const OUTGOING: usize,
@@ -117,8 +119,8 @@ fn of_size<
     }
 }
 
-/// A node that begins again `pause` after a handshake that failed. With [`Protection::Delegation`] it first resumes the session of an
-/// epoch of node 0 that has ended, and has a ticket of the present epoch after the pause.
+/// Makes a node that tries again `pause` after a failed handshake. With [`Protection::Delegation`] it first resumes a
+/// session of an ended epoch of node 0, and has a ticket of the current epoch after the pause.
 pub fn returning(seed: u64, number: usize, setup: Setup, pause: Duration) -> Box<dyn Mote> {
     match setup.protection {
         Protection::Certificate => returning_in::<PublicKeys<Both, Shown>, LONG, LONGEST>(seed, number, setup, pause),
@@ -137,13 +139,13 @@ fn returning_in<R: Provisioned + 'static, const OUTGOING: usize, const INCOMING:
     Box::new(node)
 }
 
-/// Bytes of a connection id.
+/// Length of a connection id, in bytes.
 pub(super) const CONNECTION_ID: u8 = 8;
-/// Bytes for the outgoing texts of a handshake that resumes, or has public keys.
+/// Buffer for the sent messages of a handshake that resumes or has public keys, in bytes.
 const LONG: usize = 400;
-/// Bytes for the longest message, which has certificates.
+/// Buffer for the longest message, which contains certificates, in bytes.
 const LONGEST: usize = 1400;
 /// The time of the delegation server at the beginning, in seconds since 1970.
 const TIME: u32 = 1_700_000_000;
-/// Seconds for which a delegated session is valid.
+/// Lifetime of a delegated session, in seconds.
 const LASTS: u32 = 200_000_000;

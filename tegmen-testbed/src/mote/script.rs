@@ -1,9 +1,9 @@
-//! A node that plays its part of a fixed exchange of datagrams.
+//! A node that sends and receives its datagrams of a fixed exchange.
 //!
 //! The exchange is a list of turns, which two nodes have alternately. A turn is complete when all its datagrams have
-//! arrived; then the other node sends its next turn. As with the flights of DTLS (RFC 6347, section 4.2.4), a node
+//! arrived. Then the other node sends its next turn. As with the flights of DTLS (RFC 6347, section 4.2.4), a node
 //! sends its turn again in two cases: its timer ends before the next turn arrives, or the previous turn arrives again.
-//! The time doubles with each retransmission.
+//! The timeout doubles with each retransmission.
 
 use super::{Mote, Wish};
 use crate::sim::Micros;
@@ -14,27 +14,29 @@ use std::sync::Arc;
 use tegmen::address::Address;
 use tegmen::time::{Duration, Instant};
 
-/// Datagrams that one node sends before it is the turn of the other.
+/// The datagrams that one node sends before the turn of the other node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Turn {
-    /// The datagrams. No two of an exchange are the same.
+    /// The datagrams. All datagrams of an exchange are different.
     pub datagrams: Vec<Vec<u8>>,
-    /// The time from when the previous turn was complete until the node sends, in microseconds: it computes, or waits for others.
+    /// The time between the end of the previous turn and this turn, in microseconds. In this time the node computes, or
+    /// waits for other nodes.
     pub pause: Micros,
 }
 
 /// An exchange of two nodes.
 #[derive(Clone, Debug)]
 pub struct Exchange {
-    /// The turns, the first one by the node that makes the reading.
+    /// The turns. The node that makes the reading has the first turn.
     pub turns: Arc<[Turn]>,
     /// The time after which a turn is sent again for the first time.
     pub timeout: Duration,
 }
 
 impl Exchange {
-    /// The exchange of these datagrams: those that one node sends one after the other are a turn. Each comes with a mark that
-    /// differs for the two nodes, and with the time that its sender needs before, of which the longest one of a turn counts.
+    /// Makes the exchange of these datagrams. Successive datagrams of one node are a turn. Each datagram comes with a
+    /// value that differs for the two nodes, and with the time that its sender needs before it. The longest of these
+    /// times is the pause of the turn.
     pub fn of(datagrams: Vec<(bool, Vec<u8>, Micros)>, timeout: Duration) -> Self {
         let turns = datagrams.chunk_by(|one, next| one.0 == next.0).map(|turn| Turn {
             datagrams: turn.iter().map(|(_, bytes, _)| bytes.clone()).collect(),
@@ -47,21 +49,21 @@ impl Exchange {
 /// One node of an exchange.
 pub struct Script {
     exchange: Exchange,
-    /// The next turn of the other node. All before are complete.
+    /// The index of the next turn of the other node. All turns before it are complete.
     hears: usize,
-    /// True for each datagram of that turn that came.
+    /// True for each datagram of this turn that has arrived.
     came: Vec<bool>,
-    /// The time at which the previous turn that one is to be sent, for the first time or again.
+    /// The time at which the node sends its previous turn, for the first time or again.
     due: Option<Instant>,
-    /// The time after which it is sent again.
+    /// The time after which the node sends its turn again.
     timeout: Duration,
     peer: Option<Address>,
-    /// The begin of the exchange, which both nodes know.
+    /// The time when the exchange began, which both nodes know.
     began: Rc<Cell<Option<Instant>>>,
 }
 
 impl Script {
-    /// The node that begins, if `begins`, or the other one. Both have the same `began`.
+    /// Makes the node that begins if `begins` is true, or otherwise the other node. Both nodes share `began`.
     pub fn new(exchange: &Exchange, begins: bool, began: &Rc<Cell<Option<Instant>>>) -> Self {
         let (exchange, timeout) = (exchange.clone(), exchange.timeout);
         let mut script =
@@ -76,12 +78,12 @@ impl Script {
         self.timeout = self.exchange.timeout;
     }
 
-    /// The turn that this node sent last, or is to send.
+    /// Returns the turn that this node sent last, or will send next.
     fn own(&self) -> Option<&Turn> {
         self.exchange.turns.get(self.hears.checked_sub(1)?)
     }
 
-    /// Plans to send the turn before the one that is awaited.
+    /// Plans to send the turn before the one for which the node waits.
     fn send_after_pause(&mut self, now: Instant) {
         let pause = self.own().map_or(0, |turn| turn.pause);
         self.due = Some(now.after(Duration::from_micros(pause)));
@@ -96,7 +98,7 @@ impl Script {
     }
 }
 
-/// The longest time until a turn is sent again (RFC 6347, section 4.2.4.1).
+/// Maximum time until a turn is sent again (RFC 6347, section 4.2.4.1).
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Mote for Script {
@@ -155,14 +157,14 @@ impl Mote for Script {
     fn moved(&mut self, _: Instant, _: Address, _: Address, _: &mut Vec<Wish>) {}
 }
 
-/// A node that has the same exchange with each of many others, and begins each.
+/// A node that begins the same exchange with each of many other nodes.
 pub struct Scripts {
     exchange: Exchange,
     others: BTreeMap<Address, Script>,
 }
 
 impl Scripts {
-    /// The node, which has not begun.
+    /// Makes a node that has begun no exchange.
     pub fn new(exchange: &Exchange) -> Self {
         Self { exchange: exchange.clone(), others: BTreeMap::new() }
     }
@@ -206,8 +208,8 @@ mod tests {
         Exchange { turns: (0..turns).map(turn).collect(), timeout: Duration::from_secs(1) }
     }
 
-    /// Delivers all but the datagrams that `is_lost` chooses, by their number. Returns whether the exchange ended, and the number
-    /// of datagrams.
+    /// Delivers all datagrams except those whose number `is_lost` selects. Returns true if the exchange ended, and the
+    /// number of datagrams.
     fn play(turns: usize, is_lost: impl Fn(usize) -> bool) -> (bool, usize) {
         let (exchange, began) = (exchange(turns), Rc::default());
         let mut nodes = [true, false].map(|begins| Script::new(&exchange, begins, &began));

@@ -1,4 +1,5 @@
-//! The sessions that a simulated node can resume: a server's tickets and ids, and those of a device of a delegation server.
+//! The sessions that a simulated node can resume: those of a server with tickets or ids, and those of a device of a
+//! delegation server.
 
 use super::delegated::{NotKept, Simulated};
 use std::cell::RefCell;
@@ -12,7 +13,7 @@ use tegmen::time::Instant;
 use tegmen_delegation::Sessions;
 use tegmen_tickets::TicketKeys;
 
-/// A session that a client can resume, and its ticket or id.
+/// A session that a client can resume, with its ticket or session id.
 pub(crate) struct Resumed {
     pub(crate) session: SessionState,
     is_ticket: bool,
@@ -20,7 +21,7 @@ pub(crate) struct Resumed {
 }
 
 impl Resumed {
-    /// The session with this ticket or id.
+    /// Makes a session with this ticket or session id.
     pub(crate) fn new(session: SessionState, handle: Handle<'_>) -> Self {
         let (is_ticket, handle) = match handle {
             Handle::Ticket(bytes) => (true, bytes.to_vec()),
@@ -29,12 +30,12 @@ impl Resumed {
         Self { session, is_ticket, handle }
     }
 
-    /// The ticket or the id.
+    /// Returns the ticket or the session id.
     pub(crate) fn handle(&self) -> Handle<'_> {
         if self.is_ticket { Handle::Ticket(&self.handle) } else { Handle::Id(&self.handle) }
     }
 
-    /// Bytes of the ticket or the id.
+    /// Returns the length of the ticket or the session id, in bytes.
     pub(crate) fn handle_len(&self) -> usize {
         self.handle.len()
     }
@@ -55,7 +56,7 @@ impl Resumption for OfDevice {
     }
 }
 
-/// The store of a server: the keys of its tickets, or the last session with its id.
+/// The store of a server: the keys of its tickets, or the last session with its session id.
 pub(crate) struct Memory {
     tickets: bool,
     keys: RefCell<TicketKeys>,
@@ -63,7 +64,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// A server that gives tickets, or ids.
+    /// Makes the store of a server that gives tickets if `tickets` is true, or otherwise session ids.
     pub(crate) fn new(tickets: bool, seed: [u8; 32]) -> Self {
         Self { tickets, keys: RefCell::new(TicketKeys::draw(&mut Compact::new(seed))), known: RefCell::default() }
     }

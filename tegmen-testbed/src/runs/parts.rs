@@ -1,7 +1,8 @@
-//! A plan in parts: machines run different seeds, and the parts merge into one file of all runs.
+//! Parts of a plan. Several machines run different seeds, and the parts are merged into one file of all runs.
 //!
-//! A part is CSV: a line that names plan and program, a header, and a line for each run, by case, protection and seed.
-//! The parts of a plan that are merged give, byte for byte, the file of the plan that was run whole.
+//! A part is CSV: a line that names plan and program, a header, and a line for each run. The runs are sorted by case,
+//! protection and seed. The merged parts of a plan are byte for byte the same file as that of a plan that one machine
+//! ran.
 
 use super::{Kept, Run, fnv, program, text_of};
 use crate::deployment::{Case, MAX_SEED, MAX_SEEDS, Plan};
@@ -18,10 +19,10 @@ pub fn set_seeds(plan: &mut Plan, seeds: &RangeInclusive<u64>) {
     }
 }
 
-/// Reads `first..last`, both included.
+/// Reads a range `first..last` that includes both seeds.
 ///
 /// # Errors
-/// The text is not a range, or exceeds the limits. The message has the correct form and the limits.
+/// The text is not a range, or exceeds the limits. The message contains the correct form and the limits.
 pub fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
     let range = text.split_once("..").and_then(|(first, last)| Some(first.parse().ok()?..=last.parse().ok()?));
     let range = range.filter(|range: &RangeInclusive<u64>| {
@@ -32,10 +33,10 @@ pub fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
     })
 }
 
-/// The file of these runs.
+/// Returns the text of the file with these runs.
 ///
 /// # Errors
-/// If the program's own file cannot be read.
+/// The program's own file cannot be read.
 pub fn write(plan: &Plan, runs: &[Run]) -> std::io::Result<String> {
     let mut text = first_line(plan, program()?);
     let columns = columns();
@@ -108,7 +109,7 @@ fn read(plan: &Plan, program: u64, name: &str, text: &str) -> Result<Vec<Run>, S
     rows.collect()
 }
 
-/// A number as it is; of a list of pairs each as `a/b`, with spaces between them.
+/// Formats a number as it is, and a list of pairs as `a/b` for each pair, with spaces between them.
 fn cell(value: &Value) -> String {
     match value {
         Value::Array(values) if values.iter().all(Value::is_array) => {
@@ -137,7 +138,7 @@ fn values(case: &Case) -> String {
     case.values.iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join("; ")
 }
 
-/// The fields of a run, by name.
+/// Returns the names of the fields of a run.
 fn columns() -> Vec<String> {
     let kept = serde_json::to_value(Kept::default()).unwrap_or_default();
     kept.as_object().map(|fields| fields.keys().cloned().collect()).unwrap_or_default()
@@ -146,7 +147,7 @@ fn columns() -> Vec<String> {
 const MARK: &str = "# runs of tegmen lab, plan";
 /// The column that is a list.
 const LIST: &str = "by_node";
-/// The line of the first run.
+/// Number of the line of the first run.
 const FIRST_RUN: usize = 3;
 
 #[cfg(test)]

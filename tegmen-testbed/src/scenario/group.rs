@@ -1,5 +1,5 @@
-//! Datagrams to a group: 6LoWPAN floods them (RFC 4944, section 11.1). In a star all hear the first frame, and nothing is
-//! flooded.
+//! Datagrams to a group, which 6LoWPAN floods (RFC 4944, section 11.1). In a star all nodes hear the first frame, so no
+//! frame is flooded.
 
 use super::{Later, World, view};
 use crate::deployment::Group;
@@ -23,7 +23,7 @@ impl From<Group> for Asking {
 }
 
 impl World<'_> {
-    /// Sends a packet to all.
+    /// Sends a packet to all nodes.
     pub(super) fn flood(&mut self, node: NodeId, packet: &[u8]) {
         if !self.stations.iter().skip(1).any(|station| station.relays) {
             return self.send(node, LinkAddress::BROADCAST, packet);
@@ -58,7 +58,7 @@ impl World<'_> {
     }
 }
 
-/// Maximum delay of a relayed frame.
+/// Maximum delay of a relayed frame, in microseconds.
 const RELAY_SPREAD: Micros = 20_000;
-/// Bytes of the longest frame.
+/// Maximum length of a frame, in bytes.
 const FRAME: usize = 127;

@@ -1,4 +1,4 @@
-//! Packets of Named Data Networking between neighbours: in frames of the link, without IPv6.
+//! NDN packets between neighbours, which are in frames of the link without IPv6.
 
 use super::World;
 use crate::deployment::Deployment;
@@ -10,7 +10,7 @@ use tegmen_lowpan::fragment::{Fragments, Reassembly};
 use tegmen_lowpan::frame::LinkAddress;
 use tegmen_lowpan::iphc::Hop;
 
-/// The nodes of a deployment, each with the forwarder of NDN. Node 0 is the producer of all readings.
+/// Makes the nodes of a deployment, each with an NDN forwarder. Node 0 is the producer of all readings.
 pub(super) fn world_of(deployment: &Deployment, protection: Protection, seed: u64) -> World<'_> {
     let links = deployment.links().expect("a checked deployment");
     let parents = deployment.parents(&links).expect("a checked deployment");
@@ -22,7 +22,7 @@ pub(super) fn world_of(deployment: &Deployment, protection: Protection, seed: u6
     })
 }
 
-/// Packets of neighbours that are put together.
+/// The reassembly of packets of neighbours.
 pub(super) type Packets = Reassembly<4, 1280>;
 
 impl World<'_> {

@@ -1,30 +1,30 @@
-//! Nodes whose radio sleeps (IEEE 802.15.4-2006, section 7.5.6.3): node 0 is their parent, keeps their packets, and sends them when they
-//! ask.
+//! Nodes whose radio sleeps (IEEE 802.15.4-2006, section 7.5.6.3). Node 0 is their parent. It stores their packets, and
+//! sends the packets when a node asks for them.
 
 use super::{ASK_PARENT, World};
 use crate::sim::{Micros, NodeId};
 use std::collections::VecDeque;
 use tegmen_lowpan::frame::LinkAddress;
 
-/// The radio of a node that sleeps.
+/// The radio of a node, which may sleep.
 #[derive(Default)]
 pub(super) struct Sleeping {
-    /// It receives until then.
+    /// The time until which the radio receives.
     awake_until: Micros,
-    /// The time for which it has been on, and will be until then.
+    /// The total time for which the radio is on, up to [`Self::awake_until`].
     on: Micros,
-    /// Packets that its parent keeps for it.
+    /// Packets that the parent stores for the node.
     held: VecDeque<Vec<u8>>,
 }
 
 impl World<'_> {
-    /// The time from one request to the parent to the next; `None` if radios are always on.
+    /// Returns the time between two requests to the parent; `None` if radios are always on.
     fn sleep_interval(&self) -> Option<Micros> {
         let micros = (self.deployment.mote.polls_s * 1e6) as Micros;
         (micros > 0).then_some(micros)
     }
 
-    /// Lets each node ask its parent, from a random time on.
+    /// Lets each node ask its parent for packets, beginning at a random time.
     pub(super) fn plan_polls(&mut self) {
         let Some(interval) = self.sleep_interval() else { return };
         for node in 1..self.stations.len() {
@@ -33,7 +33,7 @@ impl World<'_> {
         }
     }
 
-    /// A node asks its parent for packets, and does so again after the interval.
+    /// Lets a node ask its parent for packets, and plans the next request after the interval.
     pub(super) fn ask_parent(&mut self, node: NodeId) {
         let Some(interval) = self.sleep_interval() else { return };
         self.stay_awake(node, AFTER_REQUEST);
@@ -42,7 +42,7 @@ impl World<'_> {
         self.network.alarm(node, self.network.now() + interval, ASK_PARENT);
     }
 
-    /// The radio of a node is on for this time at least, if it sleeps at all.
+    /// Keeps the radio of a node on for at least this time, if radios sleep.
     pub(super) fn stay_awake(&mut self, node: NodeId, time: Micros) {
         if node == 0 || self.sleep_interval().is_none() {
             return;
@@ -54,7 +54,7 @@ impl World<'_> {
         radio.awake_until = until;
     }
 
-    /// Keeps a packet for a node whose radio sleeps. Returns false if the packet can be sent.
+    /// Stores a packet for a node whose radio sleeps. Returns false if the packet can be sent now.
     pub(super) fn holds(&mut self, to: LinkAddress, packet: &[u8]) -> bool {
         if self.sleep_interval().is_none() {
             return false;
@@ -72,7 +72,7 @@ impl World<'_> {
         sleeps
     }
 
-    /// Sends the packets that are kept for a node, which asked for them.
+    /// Sends the stored packets of a node that asked for them.
     pub(super) fn release(&mut self, node: NodeId, child: LinkAddress) {
         let asked = self.stations.iter_mut().find(|station| station.link == child);
         let held = asked.map(|station| std::mem::take(&mut station.radio.held)).unwrap_or_default();
@@ -81,7 +81,7 @@ impl World<'_> {
         }
     }
 
-    /// The time for which the radio of a node was on in a run of this length.
+    /// Returns the time for which the radio of a node was on in a run of this length.
     pub(super) fn radio_on(&self, node: NodeId, elapsed: Micros) -> Micros {
         match self.sleep_interval() {
             Some(_) if node != 0 => self.stations[node].radio.on,
@@ -90,11 +90,13 @@ impl World<'_> {
     }
 }
 
-/// The payload of a request to the parent: the command of IEEE 802.15.4, which no frame of 6LoWPAN begins with (RFC 4944, section 5.1).
+/// The payload of a request to the parent: the command of IEEE 802.15.4. No 6LoWPAN frame begins with this byte (RFC
+/// 4944, section 5.1).
 pub(super) const DATA_REQUEST: &[u8] = &[4];
-/// The radio is on for this time after a request: channel access, the frame, its acknowledgement, and the begin of a packet.
+/// Time for which the radio is on after a request, in microseconds: channel access, the frame, its acknowledgement, and
+/// the beginning of a packet.
 const AFTER_REQUEST: Micros = 10_000;
-/// The radio is on for this time after a datagram. A later answer waits for the next request.
+/// Time for which the radio is on after a datagram, in microseconds. A later answer waits for the next request.
 pub(super) const AFTER_DATAGRAM: Micros = 250_000;
-/// Packets that a parent keeps for a node.
+/// Maximum number of packets that a parent stores for a node.
 const PLACES: usize = 4;

@@ -3,12 +3,12 @@ use crate::deployment::Plan;
 use crate::parallel;
 use tegmen_lowpan::frame::Frame;
 
-/// As [`super::run`], on a thread with the stack that the table of node 0 needs.
+/// Runs [`super::run`] on a thread with the stack that the table of node 0 needs.
 fn run(deployment: &Deployment, protection: Protection, seed: u64, capture: bool) -> (Outcome, Vec<Captured>) {
     parallel::each(&[()], |()| super::run(deployment, protection, seed, capture), |_| {}).remove(0)
 }
 
-/// As [`super::run_storm`], in the same way.
+/// Runs [`super::run_storm`] on a thread with the stack that the table of node 0 needs.
 fn run_storm(deployment: &Deployment, protection: Protection, seed: u64) -> Storm {
     let pause = Duration::from_millis(60);
     parallel::each(&[()], |()| super::run_storm(deployment, protection, pause, seed), |_| {}).remove(0)
@@ -40,7 +40,7 @@ fn every_reading_is_answered_where_nothing_is_lost() {
     }
 }
 
-/// A deployment whose nodes ask for readings, which NDN needs.
+/// Returns a deployment whose nodes request readings, which NDN needs.
 fn asking(network: &str) -> Deployment {
     let mut deployment = deployment(network, "");
     (deployment.traffic.payload, deployment.traffic.response) = (0, 2);
@@ -297,7 +297,7 @@ fn without_leisure_answers_collide() {
     assert!(hurried.answered + 50 < leisurely.answered, "{} and {}", hurried.answered, leisurely.answered);
 }
 
-/// Instructions and bytes of two nodes, without a restart and with one each.
+/// Returns the outcomes of two nodes without a restart, and with one restart of each.
 fn with_restarts(protection: Protection) -> [Outcome; 2] {
     let mut deployment = deployment("topology = \"star\"\nnodes = 2", "");
     let without = run(&deployment, protection, 1, false).0;

@@ -1,7 +1,7 @@
 //! The air: the frames on it, the listeners of each frame, and the effect of interference.
 //!
-//! A radio that listens locks on to the frame whose preamble it finds, and receives it to its end, even if other frames
-//! begin meanwhile. Bit errors are drawn for each part of a reception between two changes on the air.
+//! A listening radio locks on to the frame whose preamble it finds, and receives this frame to its end, even if other
+//! frames begin meanwhile. A reception is divided at each change on the air, and bit errors are random for each part.
 
 use super::links::Links;
 use super::mac::State;
@@ -12,14 +12,15 @@ use std::sync::Arc;
 use tegmen_lowpan::frame::Header;
 
 pub(super) struct Air {
-    /// Frames on the air, by slot.
+    /// The frames on the air, each in its slot.
     slots: Vec<Option<Flying>>,
     flying: usize,
     noise: f64,
     busy: f64,
     audiences: Vec<Box<[u32]>>,
     receivers: Vec<Receiver>,
-    /// Streams of the receivers. They are apart from them because every frame reads all receivers, and few draw errors.
+    /// The random streams of the receivers. They are not in [`Receiver`], because every frame reads all receivers, and
+    /// few receivers need random bit errors.
     errors: Vec<Stream>,
     weather: Weather,
 }
@@ -28,20 +29,20 @@ struct Flying {
     from: NodeId,
     header: Header,
     psdu: Arc<[u8]>,
-    /// The node it is for, if it is for one.
+    /// The receiver of the frame, if it is for one node.
     to: Option<NodeId>,
 }
 
 /// The receiving side of a radio.
 struct Receiver {
-    /// The time from which it can lock; never while it sends or turns around.
+    /// The time from which the receiver can lock on to a frame. It cannot lock while the radio sends or turns around.
     listens_from: Micros,
     lock: Option<Lock>,
 }
 
 struct Lock {
     slot: usize,
-    /// Up to when bit errors were drawn.
+    /// The time up to which bit errors were decided.
     judged: Micros,
     intact: bool,
 }
@@ -68,23 +69,23 @@ impl Air {
         self.receivers[node].lock = None;
     }
 
-    /// Lets the receiver of `node` lock from this time on.
+    /// Lets the receiver of `node` lock on to frames from this time on.
     pub(super) fn listen(&mut self, node: NodeId, from: Micros) {
         self.receivers[node].listens_from = from;
     }
 
-    /// The time from which the receiver of `node` listens.
+    /// Returns the time from which the receiver of `node` listens.
     pub(super) fn listens_from(&self, node: NodeId) -> Micros {
         self.receivers[node].listens_from
     }
 
-    /// Power at `node` of all frames on the air except the one in the slot `without`.
+    /// Returns the power at `node` of all frames on the air except the one in the slot `without`.
     fn power(&self, links: &Links, node: NodeId, without: usize) -> f64 {
         let others = self.slots.iter().enumerate().filter(|(slot, _)| *slot != without);
         others.filter_map(|(_, flying)| flying.as_ref()).map(|flying| links.power(flying.from, node)).sum()
     }
 
-    /// Draws the bit errors of the frame that `node` receives, up to now.
+    /// Decides the bit errors of the frame that `node` receives, up to now.
     fn judge(&mut self, links: &Links, now: Micros, node: NodeId) {
         let Some(lock) = &self.receivers[node].lock else { return };
         let (slot, judged) = (lock.slot, lock.judged);
@@ -104,7 +105,7 @@ impl Air {
 }
 
 impl Network {
-    /// The channel is busy for `node`: it receives, or there is energy.
+    /// Returns true if the channel is busy for `node`: the node receives a frame, or detects energy.
     pub(super) fn is_busy(&self, node: NodeId) -> bool {
         self.air.receivers[node].lock.is_some()
             || (self.air.flying > 0 && self.air.power(&self.links, node, usize::MAX) >= self.air.busy)
@@ -192,14 +193,14 @@ impl Network {
     }
 }
 
-/// Losses of the links, which nothing on the air explains.
+/// Losses of the links that other frames on the air do not cause.
 struct Weather {
     losses: Vec<Stream>,
     links: Vec<Option<Box<Sky>>>,
     nodes: usize,
 }
 
-/// Good and bad times of one link.
+/// The good and bad times of one link.
 struct Sky {
     bad: bool,
     until: Micros,
@@ -240,12 +241,12 @@ impl Weather {
     }
 }
 
-/// A span of exponential distribution, at least a microsecond.
+/// Returns a random span with exponential distribution, of at least a microsecond.
 fn span(times: &mut Stream, mean: Micros) -> Micros {
     (-(1.0 - times.unit()).ln() * mean as f64) as Micros + 1
 }
 
-/// At 250 kbit/s.
+/// Number of bits in a millisecond at 250 kbit/s.
 const BITS_PER_MILLISECOND: u64 = 250;
-/// A ratio at which a frame of 127 bytes is lost less than once in ten million times.
+/// A signal ratio at which a frame of 127 bytes is lost less than once in ten million times.
 const CLEAN_SINR: f64 = 4.0;

@@ -7,26 +7,27 @@ use super::{Micros, NodeId};
 #[derive(Clone, PartialEq, Debug)]
 pub struct Links {
     nodes: usize,
-    /// By sender, then receiver: milliwatts at the receiver, 0 where nothing arrives.
+    /// For each sender and receiver, the power at the receiver in milliwatts; 0 if the receiver does not hear the
+    /// sender.
     power: Vec<f64>,
-    /// By sender, then receiver: the share of frames that are lost without regard to other frames on the air.
+    /// For each sender and receiver, the share of frames that are lost independently of other frames on the air.
     loss: Vec<f64>,
     bursts: Vec<Option<Bursts>>,
 }
 
-/// Losses that come together (Gilbert and Elliott): a link is good or bad for a while, and loses frames accordingly.
+/// Losses in bursts (the model of Gilbert and Elliott). A link has good and bad times, and loses frames accordingly.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bursts {
-    /// The mean length of good times.
+    /// The mean length of good times, in microseconds.
     pub good: Micros,
-    /// The mean length of bad times.
+    /// The mean length of bad times, in microseconds.
     pub bad: Micros,
-    /// The share of frames that are lost in bad times; in good ones it is the link's.
+    /// The share of frames that are lost in bad times. In good times it is the loss of the link.
     pub loss: f64,
 }
 
 impl Bursts {
-    /// The share of frames that are lost in the long run on a link that loses `good_loss` in good times.
+    /// Returns the mean share of lost frames of a link that loses `good_loss` in good times.
     pub fn mean_loss(&self, good_loss: f64) -> f64 {
         let (good, bad) = (self.good as f64, self.bad as f64);
         (good * good_loss + bad * self.loss) / (good + bad)
@@ -34,7 +35,7 @@ impl Bursts {
 }
 
 impl Links {
-    /// Creates this number of nodes, none of which hears another.
+    /// Makes links for this number of nodes, none of which hears another.
     pub fn none(nodes: usize) -> Self {
         Self {
             nodes,
@@ -44,7 +45,7 @@ impl Links {
         }
     }
 
-    /// All nodes hear each other equally well.
+    /// Makes links with which all nodes hear each other equally well.
     pub fn all(nodes: usize) -> Self {
         let mut links = Self::none(nodes);
         for a in 0..nodes {
@@ -53,7 +54,7 @@ impl Links {
         links
     }
 
-    /// Each node hears the one before and the one behind.
+    /// Makes links with which each node hears the previous and the next node.
     pub fn chain(nodes: usize) -> Self {
         let mut links = Self::none(nodes);
         (1..nodes).for_each(|node| links.connect(node - 1, node, STRONG_DBM));
@@ -65,13 +66,13 @@ impl Links {
         self.nodes
     }
 
-    /// Lets two nodes hear each other with this power.
+    /// Lets two nodes hear each other with this power, in dBm.
     pub fn connect(&mut self, a: NodeId, b: NodeId, dbm: f64) {
         self.set_power(a, b, dbm);
         self.set_power(b, a, dbm);
     }
 
-    /// Lets `to` hear `from` with this power.
+    /// Lets `to` hear `from` with this power, in dBm.
     pub fn set_power(&mut self, from: NodeId, to: NodeId, dbm: f64) {
         let index = self.index(from, to);
         self.power[index] = milliwatts(dbm);
@@ -88,23 +89,23 @@ impl Links {
         self.loss[index] = loss;
     }
 
-    /// Lets the link have bad times.
+    /// Sets or removes the bad times of a link.
     pub fn set_bursts(&mut self, from: NodeId, to: NodeId, bursts: Option<Bursts>) {
         let index = self.index(from, to);
         self.bursts[index] = bursts;
     }
 
-    /// Milliwatts that arrive at `to` while `from` sends.
+    /// Returns the power at `to` while `from` sends, in milliwatts.
     pub fn power(&self, from: NodeId, to: NodeId) -> f64 {
         self.power[self.index(from, to)]
     }
 
-    /// The share of frames that the link loses, in its good times if it has bad ones.
+    /// Returns the share of frames that the link loses. If the link has bad times, this is the share in good times.
     pub fn loss(&self, from: NodeId, to: NodeId) -> f64 {
         self.loss[self.index(from, to)]
     }
 
-    /// The link's bad times.
+    /// Returns the bad times of the link.
     pub fn bursts(&self, from: NodeId, to: NodeId) -> Option<Bursts> {
         self.bursts[self.index(from, to)]
     }
@@ -120,5 +121,5 @@ impl Links {
     }
 }
 
-/// A link without noise that matters.
+/// The power of a link on which noise has no effect, in dBm.
 pub const STRONG_DBM: f64 = -60.0;

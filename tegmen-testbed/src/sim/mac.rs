@@ -1,8 +1,8 @@
 //! The MAC of a station: unslotted CSMA/CA, acknowledgements, retransmissions (IEEE 802.15.4-2006, section 7.5).
 //!
 //! Idle -> Contends (backoff, assessment, again while busy) -> TurnsToSend -> Sends -> AwaitsAcknowledgement -> Idle.
-//! A frame that asks for an acknowledgement interrupts all but sending: Acknowledges -> Idle, and what was contended for
-//! begins again.
+//! A frame that requests an acknowledgement interrupts every state except sending: Acknowledges -> Idle. The
+//! interrupted medium access then begins again.
 
 use super::radio::{
     ACKNOWLEDGEMENT_WAIT, ASSESSMENT, BACKOFF, LONG_SPACING, SHORT_FRAME_LEN, SHORT_SPACING, TURNAROUND, airtime,
@@ -25,10 +25,10 @@ pub(super) struct Outgoing {
 pub(super) enum State {
     Idle,
     Contends,
-    /// Turns around, then sends the first of the queue.
+    /// The radio turns around, and then sends the first frame of the queue.
     Sends,
     AwaitsAcknowledgement,
-    /// Turns around, then sends the acknowledgement of this sequence number.
+    /// The radio turns around, and then sends the acknowledgement with this sequence number.
     Acknowledges(u8),
 }
 
@@ -38,14 +38,14 @@ pub(super) struct Station {
     pub(super) sequence: u8,
     pub(super) activity: Activity,
     queue: VecDeque<Outgoing>,
-    /// Counted up when a medium access or a wait ends, so that its events are known to be of the past.
+    /// A counter that increases when a medium access or a wait ends, so that its outdated events are recognized.
     turn: u32,
     backoffs: u8,
     exponent: u8,
     retries: u8,
     spacing_until: Micros,
     random: Stream,
-    /// For each sender of a received frame, the sequence number of its last one.
+    /// For each sender of received frames, the sequence number of its last frame.
     last: Vec<(LinkAddress, u8)>,
 }
 
@@ -67,7 +67,7 @@ impl Station {
         }
     }
 
-    /// True if the frame is the one that came before from the same sender.
+    /// Returns true if the frame has the same sequence number as the previous frame of its sender.
     fn repeats(&mut self, header: &Header) -> bool {
         match self.last.iter_mut().find(|(from, _)| *from == header.source) {
             Some((_, sequence)) => std::mem::replace(sequence, header.sequence) == header.sequence,
@@ -85,7 +85,7 @@ impl Network {
         self.on_ready(node);
     }
 
-    /// Begins a medium access if there is something to send and nothing in its way.
+    /// Begins a medium access if a frame waits and the station can send it.
     pub(super) fn on_ready(&mut self, node: NodeId) {
         let station = &self.stations[node];
         if station.state == State::Idle && !station.queue.is_empty() && self.now >= station.spacing_until {
@@ -93,7 +93,7 @@ impl Network {
         }
     }
 
-    /// CSMA/CA from its beginning, as soon as the receiver is on.
+    /// Begins CSMA/CA as soon as the receiver is on.
     fn contend(&mut self, node: NodeId) {
         let begin = self.now.max(self.air.listens_from(node));
         let exponent = self.radio.min_exponent;
@@ -113,8 +113,8 @@ impl Network {
         self.queue.plan(begin + delay + ASSESSMENT, event);
     }
 
-    /// Ends a clear channel assessment. Only frames that are on the air at its end count: over its eight symbols, a
-    /// frame that ended earlier is too weak a signal.
+    /// Ends a clear channel assessment. Only frames that are on the air at its end count, because a frame that ended
+    /// earlier is too weak a signal over the eight symbols of the assessment.
     pub(super) fn on_assessed(&mut self, node: NodeId, turn: u32) {
         if self.stations[node].turn != turn {
             return;
@@ -161,7 +161,7 @@ impl Network {
         }
     }
 
-    /// The last bit of this station's frame was sent.
+    /// Handles the end of a frame that this station sent.
     pub(super) fn on_sent(&mut self, node: NodeId, header: &Header, len: usize) {
         let listens_from = self.now + TURNAROUND;
         self.air.listen(node, listens_from);
@@ -183,7 +183,7 @@ impl Network {
         }
     }
 
-    /// A frame that was meant for this station, or an acknowledgement while it waits for one, was received whole.
+    /// Handles a completely received frame for this station, or an acknowledgement for which the station waits.
     pub(super) fn on_received(&mut self, node: NodeId, header: &Header, psdu: &[u8]) {
         let station = &mut self.stations[node];
         if header.frame_type == FrameType::Acknowledgement {
@@ -232,7 +232,7 @@ impl Network {
         }
     }
 
-    /// Sends the frame again, or gives it up and continues with the next.
+    /// Sends the frame again, or gives it up and continues with the next frame.
     fn retry(&mut self, node: NodeId) {
         self.stations[node].state = State::Idle;
         if self.count_retry(node) {
@@ -242,7 +242,7 @@ impl Network {
         }
     }
 
-    /// Counts a failure; false if it was one too many, and the frame is given up.
+    /// Counts a failed transmission. Returns false if the maximum is exceeded and the frame is given up.
     fn count_retry(&mut self, node: NodeId) -> bool {
         let max_retries = self.radio.max_retries;
         let station = &mut self.stations[node];
@@ -255,7 +255,7 @@ impl Network {
         false
     }
 
-    /// The first frame of the queue is done with.
+    /// Removes the first frame of the queue, and reports its outcome.
     fn finish(&mut self, node: NodeId, outcome: Outcome) {
         let station = &mut self.stations[node];
         station.state = State::Idle;
@@ -266,7 +266,7 @@ impl Network {
         }
     }
 
-    /// Keeps silence after a frame of this length.
+    /// Keeps the station silent after a frame of this length.
     fn space(&mut self, node: NodeId, len: usize) {
         let until = self.now + if len <= SHORT_FRAME_LEN { SHORT_SPACING } else { LONG_SPACING };
         self.stations[node].spacing_until = until;

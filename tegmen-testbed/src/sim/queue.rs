@@ -1,4 +1,5 @@
-//! The queue of future events: a heap by time, and by the order of scheduling within a microsecond.
+//! The queue of future events: a heap that is sorted by time. Events of the same microsecond are in the order in which
+//! they were planned.
 
 use super::Micros;
 use std::cmp::Reverse;
@@ -6,17 +7,17 @@ use std::collections::BinaryHeap;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Event {
-    /// A clear channel assessment ends. `turn` is that of its medium access, which may have ended.
+    /// A clear channel assessment ends. `turn` belongs to its medium access, which may have ended.
     Assessed { node: u32, turn: u32 },
     /// The radio has turned from receiving to sending.
     TurnedAround { node: u32 },
-    /// The last bit of a frame was sent; the frame's place in the air.
+    /// The last bit of a frame was sent. `slot` is the frame's slot on the air.
     FrameEnds { slot: u32 },
-    /// No acknowledgement came in time.
+    /// No acknowledgement arrived in time.
     AcknowledgementMissing { node: u32, turn: u32 },
     /// The station can send its next frame.
     Ready { node: u32 },
-    /// A node set its clock.
+    /// The alarm of a node.
     Alarm { node: u32, token: u64 },
 }
 
@@ -32,7 +33,7 @@ impl Queue {
         self.planned += 1;
     }
 
-    /// The next event, if it is not later than `end`.
+    /// Returns the next event, if it is not later than `end`.
     pub(super) fn take(&mut self, end: Micros) -> Option<(Micros, Event)> {
         if self.heap.peek()?.0.0 > end {
             return None;

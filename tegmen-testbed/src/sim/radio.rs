@@ -14,15 +14,15 @@ pub struct Radio {
     pub max_backoffs: u8,
     /// macMaxFrameRetries.
     pub max_retries: u8,
-    /// A frame that comes again, because its acknowledgement was lost, is not handed up twice. The standard does not ask
-    /// for it, and ns-3 does not do it.
+    /// True if a frame that is received again, because its acknowledgement was lost, is reported only once. The
+    /// standard does not require it, and ns-3 does not do it.
     pub rejects_duplicates: bool,
-    /// Interference that ends before the frame that is received does no damage, as in ns-3, which draws bit errors only
-    /// when another frame begins and when the received frame ends.
+    /// True if interference that ends before the end of the received frame does no damage, as in ns-3, which decides
+    /// bit errors only when another frame begins and when the received frame ends.
     pub forgets_interference: bool,
-    /// The radio hears nothing from the start of a medium access to its end, as the AT86RF231 in its extended mode.
+    /// True if the radio receives nothing during a medium access, like the AT86RF231 in its extended mode.
     pub deaf: bool,
-    /// Frames to one node ask for an acknowledgement.
+    /// True if frames to one node request an acknowledgement.
     pub acknowledges: bool,
 }
 
@@ -39,7 +39,7 @@ impl Radio {
         acknowledges: true,
     };
 
-    /// The defaults of the standard, and bit errors as the model lr-wpan of ns-3 draws them.
+    /// The defaults of the standard, with the bit errors of ns-3's model lr-wpan.
     pub const NS3: Self = Self { forgets_interference: true, ..Self::STANDARD };
 }
 
@@ -49,18 +49,18 @@ impl Default for Radio {
     }
 }
 
-/// Time on air of a frame: preamble, start of frame and length, then the PSDU, at 250 kbit/s.
+/// Returns the time on air of a frame at 250 kbit/s: preamble, start of frame and length, and then the PSDU.
 pub const fn airtime(psdu_len: usize) -> Micros {
     (PHY_HEADER_LEN + psdu_len as u64) * BYTE
 }
 
-/// The probability that `bits` bits all survive at this ratio of signal to noise and interference (IEEE 802.15.4,
-/// annex E.4.1.8).
+/// Returns the probability that `bits` bits have no error at this ratio of signal to noise and interference (IEEE
+/// 802.15.4, annex E.4.1.8).
 pub fn survival(sinr: f64, bits: u64) -> f64 {
     (1.0 - bit_error_rate(sinr)).powf(bits as f64)
 }
 
-/// The bit error rate of O-QPSK with 16 orthogonal symbols.
+/// Returns the bit error rate of O-QPSK with 16 orthogonal symbols.
 pub fn bit_error_rate(sinr: f64) -> f64 {
     let mut binomial = 16.0; // of 16 over k
     let mut sum = 0.0;
@@ -75,7 +75,7 @@ pub fn bit_error_rate(sinr: f64) -> f64 {
 
 /// The time of one byte at 250 kbit/s.
 pub const BYTE: Micros = 32;
-/// Bytes before the PSDU.
+/// Number of bytes before the PSDU.
 pub const PHY_HEADER_LEN: u64 = 6;
 /// aUnitBackoffPeriod.
 pub const BACKOFF: Micros = 320;
@@ -91,14 +91,14 @@ pub const LONG_SPACING: Micros = 640;
 pub const SHORT_SPACING: Micros = 192;
 /// aMaxSIFSFrameSize, in bytes.
 pub const SHORT_FRAME_LEN: usize = 18;
-/// The thermal noise of the receiver, over 2 MHz at 290 K.
+/// The thermal noise of the receiver over 2 MHz at 290 K, in dBm.
 pub const NOISE_DBM: f64 = -110.97;
-/// The threshold of the energy detector for a busy channel: 10 dB over a sensitivity of -106.58 dBm.
+/// The threshold of the energy detector for a busy channel, in dBm: 10 dB over a sensitivity of -106.58 dBm.
 pub const BUSY_DBM: f64 = -96.58;
-/// The least ratio of signal to noise and interference at which a preamble is found: -5 dB.
+/// The minimum ratio of signal to noise and interference at which a receiver finds a preamble: -5 dB.
 pub const LOCK_SINR: f64 = 0.316_227_766;
 
-/// A power in milliwatts.
+/// Converts a power from dBm to milliwatts.
 pub fn milliwatts(dbm: f64) -> f64 {
     10f64.powf(dbm / 10.0)
 }

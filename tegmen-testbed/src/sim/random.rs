@@ -1,5 +1,5 @@
-//! Random numbers: a stream of ChaCha8 for each node and purpose. So an additional node, or an additional draw for one
-//! purpose, does not change the other streams.
+//! Random numbers: a stream of ChaCha8 for each node and purpose. So an additional node, or an additional random number
+//! for one purpose, does not change the other streams.
 
 use chacha20::ChaCha8Rng;
 use chacha20::rand_core::{Rng as _, SeedableRng as _};
@@ -20,7 +20,7 @@ pub enum Purpose {
     Bursts = 5,
     /// Times of requests.
     Traffic = 6,
-    /// Keys, nonces and cookies of the node's crypto.
+    /// Keys, nonces and cookies of the node's cryptographic provider.
     Crypto = 7,
     /// Message IDs, tokens and timeouts of CoAP.
     Messages = 8,
@@ -30,34 +30,34 @@ pub enum Purpose {
     Reboots = 10,
 }
 
-/// Numbers for one node and one purpose.
+/// A stream of random numbers for one node and one purpose.
 pub struct Stream(ChaCha8Rng);
 
 impl Stream {
-    /// The stream of `node` for `purpose` in the run with this seed.
+    /// Makes the stream of `node` for `purpose` in the run with this seed.
     pub fn new(seed: u64, node: usize, purpose: Purpose) -> Self {
         Self::of_pair(seed, node, 0, purpose)
     }
 
-    /// The stream of the way from `peer - 1` to `node`.
+    /// Makes the stream of the link from `peer - 1` to `node`.
     pub(super) fn of_pair(seed: u64, node: usize, peer: usize, purpose: Purpose) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream((purpose as u64) << 48 | (peer as u64) << 24 | node as u64);
         Self(rng)
     }
 
-    /// A number below `bound`, which is not 0.
+    /// Returns a number below `bound`, which must not be 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         // Multiply and shift: the bias is below 2^-32 for the bounds in use here.
         ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number from 0 to 1, without 1.
+    /// Returns a number from 0 to 1, excluding 1.
     pub fn unit(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// 32 bytes, to seed another generator.
+    /// Returns 32 bytes that seed another generator.
     pub fn seed(&mut self) -> [u8; 32] {
         let mut seed = [0; 32];
         self.0.fill_bytes(&mut seed);

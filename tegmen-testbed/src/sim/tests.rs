@@ -1,6 +1,6 @@
 use super::*;
 
-/// Sends `payload` from one node to another, and lets everything happen.
+/// Sends `payload` from one node to another, and runs all events.
 fn send(network: &mut Network, from: NodeId, to: NodeId, payload: &[u8]) -> Vec<(Micros, Told)> {
     let to = network.address(to);
     assert!(network.send(from, to, payload).is_some());

@@ -1,7 +1,7 @@
-//! Readings as Data packets of NDN: in clear, or encrypted and signed.
+//! Readings as Data packets of NDN: without protection, or encrypted and signed.
 //!
-//! The name of a reading is the prefix of its producer, and its number as a version. So a consumer knows the name of each reading, and no
-//! name has two contents.
+//! The name of a reading is the prefix of its producer, followed by the number of the reading as a version. So a
+//! consumer knows the name of each reading, and no name has two contents.
 
 use super::super::Protection;
 use std::collections::VecDeque;
@@ -14,25 +14,26 @@ use tegmen_ndn::signature::{HmacWithSha256, KeyLocator, SignatureInfo, Signature
 use tegmen_ndn::tlv::{self, Type};
 use tegmen_ndn::{Component, Data, Interest, MAX_HEAD, Name, ReceivedData};
 
-/// A producer, of which there are as many as numbers.
+/// A producer of readings. Its number selects its keys.
 pub struct Producer {
     number: u16,
     prefix: Vec<u8>,
     publisher: Publisher,
-    /// The end of the lease of versions, which flash memory has.
+    /// The end of the lease of versions, which is stored in flash memory.
     kept: u64,
     signature: HmacKey,
     is_protected: bool,
     /// The number of the next reading.
     next: u64,
-    /// The newest packets, by the numbers of their readings.
+    /// The newest packets, with the numbers of their readings.
     made: VecDeque<(u64, Vec<u8>)>,
-    /// Packets that were made since they were counted.
+    /// Number of packets that were made and are not yet counted.
     pub created: u64,
 }
 
 impl Producer {
-    /// The producer of this number, whose names begin with `prefix`. With [`Protection::NdnProtected`] it encrypts and signs its readings.
+    /// Makes the producer with this number. Its names begin with `prefix`. With [`Protection::NdnProtected`] it
+    /// encrypts and signs its readings.
     pub fn new<C: Crypto>(number: u16, prefix: Vec<u8>, protection: Protection) -> Self {
         Self {
             number,
@@ -47,13 +48,13 @@ impl Producer {
         }
     }
 
-    /// Returns the beginning of the names.
+    /// Returns the prefix of the producer's names.
     pub fn prefix(&self) -> Name<'_> {
         Name::of_checked(&self.prefix)
     }
 
-    /// Returns the packet with a reading. Readings are made in the order of their numbers, and the last [`READINGS`] packets are kept.
-    /// `None` for others.
+    /// Returns the packet with a reading. Readings are made in the order of their numbers, and the last [`READINGS`]
+    /// packets are stored. Returns `None` for an older reading.
     pub fn packet<C: Crypto>(&mut self, crypto: &mut C, reading: u64, content: &[u8]) -> Option<&[u8]> {
         if self.next <= reading {
             self.created += 1;
@@ -97,8 +98,8 @@ impl Producer {
     }
 }
 
-/// True if the packet has a reading of `len` bytes of this producer: with [`Protection::NdnProtected`] its signature is verified, and its
-/// content is decrypted.
+/// Returns true if the packet contains a reading of `len` bytes of this producer. With [`Protection::NdnProtected`] the
+/// signature is verified and the content is decrypted.
 pub fn is_reading<C: Crypto>(
     crypto: &mut C,
     number: u16,
@@ -117,7 +118,7 @@ pub fn is_reading<C: Crypto>(
     is_signed && content_key(number).open(crypto, &data.data.name, &mut content.to_vec()) == Ok(len)
 }
 
-/// The Interest for a name. During its lifetime each node sends it again [`RETRANSMISSIONS`] times.
+/// Writes the Interest for a name. During its lifetime each node sends it again [`RETRANSMISSIONS`] times.
 pub fn interest<C: Crypto>(name: &Name<'_>, nonce: [u8; 4]) -> Vec<u8> {
     let mut storage = [0; LONGEST];
     let mut frame = Frame::new(&mut storage, MAX_HEAD);
@@ -126,7 +127,7 @@ pub fn interest<C: Crypto>(name: &Name<'_>, nonce: [u8; 4]) -> Vec<u8> {
     frame.bytes().to_vec()
 }
 
-/// The prefix with these components.
+/// Returns the prefix with these components.
 pub fn prefix(components: &[&[u8]]) -> Vec<u8> {
     let mut bytes = [0; LONGEST];
     let mut out = Writer::new(&mut bytes);
@@ -136,7 +137,7 @@ pub fn prefix(components: &[&[u8]]) -> Vec<u8> {
     out.written().to_vec()
 }
 
-/// The name of a reading.
+/// Returns the name of a reading.
 pub fn name_of(prefix: &[u8], reading: u64) -> Vec<u8> {
     let mut bytes = [0; LONGEST];
     let mut out = Writer::new(&mut bytes);
@@ -146,7 +147,7 @@ pub fn name_of(prefix: &[u8], reading: u64) -> Vec<u8> {
     out.written().to_vec()
 }
 
-/// Bytes of the name of the key.
+/// Returns the length of the key name in a signed packet, in bytes.
 pub fn key_len(data: &ReceivedData<'_>) -> usize {
     match data.signed.info.key {
         Some(KeyLocator::Digest(digest)) => digest.len(),
@@ -155,8 +156,8 @@ pub fn key_len(data: &ReceivedData<'_>) -> usize {
     }
 }
 
-/// The signature of a packet without one: a digest without bytes, as CCN-lite sends it, the program of the paper. The format has no packet
-/// without a signature, and verifiers refuse this one.
+/// The signature of an unsigned packet: a digest without bytes, as in CCN-lite, the program of the paper. The format
+/// has no packet without a signature, and verifiers refuse this one.
 struct NoSignature;
 
 impl<C: Crypto> Signer<C> for NoSignature {
@@ -179,15 +180,15 @@ fn signature_key<C: Crypto>(number: u16) -> HmacKey {
     HmacKey::new::<C>(&[&[0x5d; 30], &number.to_be_bytes()])
 }
 
-/// Packets that a producer keeps.
+/// Number of packets that a producer stores.
 pub const READINGS: usize = 16;
 /// The number of times that a node sends an Interest again, as in the paper on content objects.
 pub const RETRANSMISSIONS: u8 = 4;
-/// The time after which it does so.
+/// The time after which a node sends an Interest again, in milliseconds.
 pub const RETRANSMISSION_MS: u64 = 2000;
-/// The lifetime of an Interest: the time for which a node tries.
+/// The lifetime of an Interest in milliseconds, in which a node sends it again.
 pub const LIFETIME_MS: u64 = RETRANSMISSION_MS * (RETRANSMISSIONS as u64 + 1);
-/// Versions that are leased at once.
+/// Number of versions that are leased at once.
 const LEASE: u64 = 64;
-/// Bytes of the longest packet.
+/// Maximum length of a packet, in bytes.
 const LONGEST: usize = 1280;

@@ -1,4 +1,4 @@
-//! Next hops that do not change, and a content store that is on or off.
+//! A FIB whose next hops do not change, and a content store that can be disabled.
 
 use tegmen::time::Instant;
 use tegmen_ndn::fixed::FixedStore;
@@ -27,7 +27,7 @@ impl Fib for Hops {
 #[derive(Default)]
 pub(super) struct Shelf {
     pub(super) is_on: bool,
-    /// Packets in the store.
+    /// Number of packets in the store.
     pub(super) len: usize,
     store: FixedStore<STORED, PACKET>,
 }
@@ -45,7 +45,7 @@ impl Store for Shelf {
     }
 }
 
-/// Packets of the store, as in the paper.
+/// Maximum number of packets in the store, as in the paper.
 const STORED: usize = 30;
-/// Bytes of a packet: those of a frame.
+/// Maximum length of a stored packet, in bytes. A packet fits one frame.
 const PACKET: usize = 127;

@@ -16,7 +16,7 @@ fn setup(node: u8, protection: Protection) -> Setup {
 struct Row {
     nodes: Vec<NamedNode>,
     now: Instant,
-    /// Packets on the way: the sender, the receiver, and the bytes.
+    /// Packets that are not yet delivered: the sender, the receiver, and the bytes.
     sent: Vec<(u8, u8, Vec<u8>)>,
     reports: Vec<Wish>,
 }
@@ -50,7 +50,7 @@ impl Row {
         self.keep(0, wishes);
     }
 
-    /// Delivers all packets but those that `is_lost` chooses. Returns those that were sent.
+    /// Delivers all packets except those that `is_lost` selects. Returns the packets that were sent.
     fn deliver(&mut self, is_lost: impl Fn(u8, u8, &[u8]) -> bool) -> Vec<(u8, u8, u8)> {
         let mut log = Vec::new();
         while !self.sent.is_empty() {
