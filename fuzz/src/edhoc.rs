@@ -8,9 +8,15 @@ use tegmen_edhoc::{
     ConnectionId, Credential, Identity, Initiator, MAX_CREDENTIAL, PeerError, Responder, Transfer, combined,
 };
 
-/// Reads a byte that selects the reader, and then the input of the reader: message_1, the plaintext of message_2 or of
-/// message_3 under keys that the sender has, or a message without changes. The sender has no private key of a known
-/// credential, so no session ends with success.
+/// Runs one of five cases, which the first byte selects, with the other bytes as its input:
+///
+/// * 0: the input is message_1.
+/// * 1: the input is the plaintext of message_2, which the case encrypts.
+/// * 2: the input is the plaintext of message_3. The provider does not decrypt it, and accepts any tag.
+/// * 3: the input is the whole message_2, and also the whole message_3.
+/// * 4: the parsers of credentials, error messages, transfers and combined requests read the input.
+///
+/// The sender has no private key of a known credential, so no session may end with success.
 pub fn edhoc(data: &[u8]) {
     let Some((&form, bytes)) = data.split_first() else { return };
     let mut crypto = Gullible(RustCrypto::new([5; 32]));
@@ -80,7 +86,7 @@ fn string(content: &[u8]) -> Vec<u8> {
     [&head, content].concat()
 }
 
-/// Makes message_2 with this plaintext (RFC 9528, sections 4 and 5.3.2). Its sender has only an ephemeral key.
+/// Makes message_2 with this plaintext (RFC 9528, sections 4 and 5.3.2), by a sender that has only an ephemeral key.
 fn sealed_2(crypto: &mut Gullible, message_1: &[u8], plaintext: &[u8]) -> Vec<u8> {
     let (mut private, mut share) = ([0; 32], [0; MAX_SHARE]);
     crypto.key_pair(NamedGroup::SECP256R1, &mut private, &mut share).expect("P-256");

@@ -47,7 +47,7 @@ impl By {
 pub(crate) const SESSION_TICKET: (&str, u16) = ("session_ticket", 35);
 
 /// Runs `tegmen put` of `a blink` to the server at `address` twice, with the credentials of `words` and `psk`. `part`
-/// plays the server in each session. Its argument is the number of the session.
+/// plays the server in each session. The argument of `part` is the number of the session, 0 or 1.
 pub(crate) fn server(
     scene: &Scene,
     by: By,
@@ -71,8 +71,9 @@ pub(crate) fn server(
     resumed(&relay, by)
 }
 
-/// Runs a client of the peer at `served` twice. `part` opens a session, gets a value in it, and checks that the peer
-/// reports the second session as resumed. Its arguments are the number of the session and the address.
+/// Checks a client of the peer, which opens two sessions with the `tegmen serve` in `served`. Calls `part` for each
+/// session: `part` opens the session, gets a value over it, and checks that the client reports only the second session
+/// as resumed. The arguments of `part` are the number of the session, 0 or 1, and the address of the server.
 pub(crate) fn client(served: &Served, by: By, mut part: impl FnMut(u8, SocketAddr) -> Result<(), String>) -> Check {
     let relay = Capture::start((LOOPBACK, served.port).into())?;
     for number in 0..2 {

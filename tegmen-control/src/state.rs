@@ -56,7 +56,8 @@ pub struct Bounds {
     pub revoked: revocation::Bounds,
     /// Seconds for which a subscriber may use the result of an introspection.
     pub lifetime: u64,
-    /// Time for which a server may decide without new changes from a store that it shares with other servers.
+    /// The duration of the lease of the view, if several servers share the store. If the server could not confirm for
+    /// this time that its view has all changes of the store, it grants nothing until it can.
     pub lease: Duration,
 }
 
@@ -71,7 +72,8 @@ impl Default for Bounds {
 /// An event in the background, for the server and its operator.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// The revocation list changed for these devices. The server must notify those that observe the list.
+    /// The revocation list changed for these devices. The server must notify the devices among them that observe the
+    /// list.
     Revocations(&'a BTreeSet<String>),
     /// A row cannot be read, and is ignored.
     Fault(&'a StateFault),
@@ -145,7 +147,7 @@ pub enum StateError {
     /// There is no one-time key for a device of this name.
     #[error("there is no one-time key for {0}: it was used, or withdrawn, or has expired; or correct the name")]
     NoOneTimeKey(String),
-    /// The name or a tag is not valid, or a name is not the name of the device.
+    /// A name or a tag is not valid, or a change of a device gives it a new credential under another name.
     #[error("{0}")]
     Party(String),
     /// A policy has a mistake.
@@ -172,7 +174,7 @@ pub enum StateError {
     /// A row cannot be read.
     #[error(transparent)]
     Fault(#[from] StateFault),
-    /// The store refused, or failed.
+    /// The store refused the transaction, or failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The system has no thread, or no randomness.
@@ -403,7 +405,7 @@ impl<S: Store> State<S> {
         self.commit(transaction).await.map_err(|error| changed(error, "the policy in force"))
     }
 
-    /// Makes it durable that a session identity was accepted on these [grounds](View::grounds). The key of the session
+    /// Stores durably that a session identity was accepted, on these [grounds](View::grounds). The key of the session
     /// may leave the server only after this function returns. `now` is in seconds since 1970.
     ///
     /// # Errors

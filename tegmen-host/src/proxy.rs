@@ -94,7 +94,8 @@ struct Route<'a> {
     scheme: TargetScheme,
     host: &'a str,
     port: u16,
-    /// The Uri-Host option for an origin whose address is not a name.
+    /// The name of the virtual host that the client requested, if the URI of the origin contains an IP address. The
+    /// proxy sends this name to the origin as the Uri-Host option.
     name: Option<&'a str>,
     /// The number of leading path segments that are not part of the origin's path.
     skipped: usize,

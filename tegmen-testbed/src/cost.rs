@@ -34,11 +34,11 @@ pub struct Costs {
     pub client: u64,
     /// A server's part of a handshake with a pre-shared key.
     pub server: u64,
-    /// The parts of each kind of handshake, by their steps.
+    /// Each kind of handshake, divided into the steps of the client and of the server.
     pub handshakes: Handshakes,
     /// Deriving the key of one listener for one sender of a group (Axiom, section 5.5). No image counts this operation.
-    /// It is the share of a client's handshake that its runs of the compression function of SHA-256 would take if
-    /// nothing else took time.
+    /// The value is an upper bound: `client` times 7 / 41, because the derivation runs the compression function of
+    /// SHA-256 7 times, and the client's handshake runs it 41 times.
     pub derive: u64,
     /// Building a request and protecting it with OSCORE.
     pub create_oscore: u64,

@@ -45,8 +45,8 @@ static NOTES: [Note; 11] = [
     Note::size("datagrams", DATAGRAMS),
 ];
 
-/// The first record of the flash memory: the numbers begin with 0. The installer of the image must write the same
-/// record into the device.
+/// The first record of the flash memory. It contains the number 0, because the member has used no record number yet.
+/// The installer of the image must write the same record into the device.
 #[used]
 #[unsafe(link_section = ".numbers")]
 static FIRST: [u8; tegmen_flash::RECORD_LEN] = tegmen_flash::record(0);

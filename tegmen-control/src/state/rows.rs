@@ -4,9 +4,9 @@
 //! access/device/NAME          a device: its tags and its credential, sealed if it has a secret
 //! access/digest/HEX           the name of the device with this certificate or raw public key
 //! access/policy               the policy in force: its file, who applied it, and its number of parts
-//! access/policy/part/NN       a part of its text
+//! access/policy/part/NN       a part of the text of the policy
 //! access/session/IDENTITY     a session identity that was accepted: for whom, until when, with which token
-//! access/session/+HEX         many of them, in a store that one server has alone (CBOR); HEX is the number of the row
+//! access/session/+HEX         many session identities (CBOR), in a store of one server; HEX is the number of the row
 //! access/revoked/HEX          a revoked token, by its hash: until when, whom it concerns
 //! access/enrolment/NAME       a device that may enrol: its one-time key as hash and derived key, sealed
 //! access/beat                 nothing; servers that share the store write it so that each knows the age of its view
@@ -32,8 +32,9 @@ const DIGESTS: &str = "access/digest/";
 pub(super) const POLICY: &str = "access/policy";
 const PARTS: &str = "access/policy/part/";
 const SESSIONS: &str = "access/session/";
-/// The first character of a number that replaces an identity in a key. No identity begins with it. An earlier version
-/// of the program does not ignore such a row: it refuses to start.
+/// In the key of a row with many session identities, this character and a number replace the identity. No identity
+/// begins with this character. A version of the program that does not know rows with many identities refuses to start
+/// if the store has one.
 const MANY: char = '+';
 const REVOKED: &str = "access/revoked/";
 const ENROLMENTS: &str = "access/enrolment/";
@@ -162,9 +163,9 @@ pub(super) struct Revocation {
 /// Maximum number of bytes that [`add_session`] adds.
 pub(super) const LONGEST_SESSION: usize = 512;
 
-/// Appends a session identity to the content of a row with many identities. It is an array of the identity, the
-/// subscriber, the time until which the identity is remembered in seconds since 1970, and the hash of the access token
-/// if there is one.
+/// Appends a session identity to the content of a row with many identities. The entry is an array of the identity, the
+/// subscriber, the time until which the identity is remembered (in seconds since 1970), and the hash of the access
+/// token if there is one.
 pub(super) fn add_session(row: &mut Vec<u8>, session: &AcceptedSession) {
     let AcceptedSession { identity, subscriber, until, token } = session;
     let mut encoder = Encoder::new(row);

@@ -6,19 +6,20 @@ use std::net::IpAddr;
 use tegmen::coap::cache::{self, Treatment};
 use tegmen::coap::{Code, MessageRef, OptionNumber};
 
-/// A request in the form in which it is sent to its origin.
+/// A request as the proxy sends it to the origin.
 pub(super) struct Upstream {
     pub(super) method: Code,
     options: Vec<(OptionNumber, Vec<u8>)>,
     pub(super) payload: Vec<u8>,
-    /// The Uri-Host option for an origin whose address is not a name.
+    /// The name of the virtual host that the client requested, if the URI of the origin contains an IP address. The
+    /// proxy sends this name to the origin as the Uri-Host option.
     name: Option<String>,
     /// The entity tag of the stored response that may still be valid.
     pub(super) etag: Option<Vec<u8>>,
 }
 
 impl Upstream {
-    /// Returns the request for this route to its origin.
+    /// Returns the request that the proxy sends to the origin of this route.
     pub(super) fn new(message: &MessageRef<'_>, route: &Route<'_>, hops: u8, etag: Option<Vec<u8>>) -> Self {
         let (mut left, name) = (route.skipped, route.name.map(str::to_owned));
         let is_forwarded = |(number, _): &(OptionNumber, &[u8])| {
@@ -32,7 +33,7 @@ impl Upstream {
         Self { method: message.code(), options, payload: message.payload().to_vec(), name, etag }
     }
 
-    /// Returns the options for this origin.
+    /// Returns the options of the request, with the entity tag and the Uri-Host option for this origin.
     pub(super) fn options(&self, origin: &Origin) -> Vec<(OptionNumber, Vec<u8>)> {
         let mut options = self.options.clone();
         options.extend(self.etag.iter().map(|etag| (OptionNumber::ETAG, etag.clone())));

@@ -49,13 +49,13 @@ impl Exchange {
 /// One node of an exchange.
 pub struct Script {
     exchange: Exchange,
-    /// The index of the next turn of the other node. All turns before it are complete.
+    /// The index of the turn of the other node for which this node waits.
     hears: usize,
-    /// True for each datagram of this turn that has arrived.
+    /// For each datagram of the turn in `hears`: true if the datagram has arrived.
     came: Vec<bool>,
-    /// The time at which the node sends its previous turn, for the first time or again.
+    /// The time at which the node sends its [own turn](Self::own), for the first time or again.
     due: Option<Instant>,
-    /// The time after which the node sends its turn again.
+    /// The time after which the node sends its own turn again.
     timeout: Duration,
     peer: Option<Address>,
     /// The time when the exchange began, which both nodes know.
@@ -83,7 +83,8 @@ impl Script {
         self.exchange.turns.get(self.hears.checked_sub(1)?)
     }
 
-    /// Plans to send the turn before the one for which the node waits.
+    /// Sets the alarm for the node's [own turn](Self::own): the pause of this turn begins now, and the node sends the
+    /// turn when the pause ends.
     fn send_after_pause(&mut self, now: Instant) {
         let pause = self.own().map_or(0, |turn| turn.pause);
         self.due = Some(now.after(Duration::from_micros(pause)));

@@ -6,11 +6,11 @@ use super::option::{self, OptionNumber};
 use super::request::Request;
 use super::{BuildError, Builder, MessageRef};
 
-/// The response under construction: first the options by rising number, then the payload.
+/// A response that a handler writes: first the options by rising number, then the payload.
 ///
 /// The handler writes the whole representation each time. The response to a GET or FETCH keeps only the requested
-/// block of the representation, or the first block if the whole does not fit (RFC 7959). So no state is held between
-/// the requests for blocks.
+/// block of the representation, or the first block if the whole representation does not fit (RFC 7959). So the server
+/// keeps no state between the requests for blocks.
 pub struct Response<'f, 't> {
     pub(super) builder: Builder<'f, 't>,
     pub(super) token_len: usize,
@@ -71,7 +71,7 @@ impl<'f, 't> Response<'f, 't> {
         }
     }
 
-    /// Sets the code of the response. Without this call, it is 2.05 (Content).
+    /// Sets the code of the response. Without this call, the code is 2.05 (Content).
     pub fn set_code(&mut self, code: Code) {
         self.builder.set_code(code);
     }
@@ -79,7 +79,8 @@ impl<'f, 't> Response<'f, 't> {
     /// Adds an option.
     ///
     /// # Errors
-    /// 5.00 if the option does not fit, or if an option with a higher number or payload was written before.
+    /// 5.00 if the option does not fit. 5.00 also if the response already has an option with a higher number, or a
+    /// payload.
     pub fn option(&mut self, number: OptionNumber, value: &[u8]) -> Result<(), Code> {
         if number == OptionNumber::ETAG {
             // The handler's ETag identifies the representation, so no fingerprint is necessary.
@@ -91,7 +92,8 @@ impl<'f, 't> Response<'f, 't> {
     /// Adds an option of format `uint`.
     ///
     /// # Errors
-    /// 5.00 if the option does not fit, or if an option with a higher number or payload was written before.
+    /// 5.00 if the option does not fit. 5.00 also if the response already has an option with a higher number, or a
+    /// payload.
     pub fn uint(&mut self, number: OptionNumber, value: u32) -> Result<(), Code> {
         self.builder.uint(number, value).map_err(failed)
     }
@@ -108,7 +110,7 @@ impl<'f, 't> Response<'f, 't> {
         self.payload_in_block(bytes)
     }
 
-    /// Appends those of the bytes that are within the requested block.
+    /// Appends the bytes that are within the requested block, and leaves out the other bytes.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn payload_in_block(&mut self, bytes: &[u8]) -> Result<(), Code> {
         if self.written == 0 {
@@ -143,7 +145,7 @@ impl<'f, 't> Response<'f, 't> {
     }
 
     /// Returns the range of the payload that goes into this message. A handler may [skip](Self::skip) the bytes before
-    /// and after it.
+    /// and after this range.
     pub fn wanted(&self) -> core::ops::Range<usize> {
         let window = if self.written == 0 { self.fitting().unwrap_or(self.window) } else { self.window };
         window.start()..window.start().saturating_add(window.len())
@@ -180,7 +182,7 @@ impl<'f, 't> Response<'f, 't> {
         })
     }
 
-    /// Adds the options that depend on the length of the whole payload: those of the block, and Observe.
+    /// Adds the options that depend on the length of the whole payload: the options of the block, and Observe.
     #[inline]
     pub(super) fn finish(&mut self, message: &MessageRef<'_>, in_blocks: bool) -> Result<(), Code> {
         if in_blocks {
@@ -192,7 +194,7 @@ impl<'f, 't> Response<'f, 't> {
         Ok(())
     }
 
-    /// Adds the options of the block, and those that acknowledge the blocks of a request body.
+    /// Adds the options of the block, and the Block1 option that acknowledges a block of the request.
     fn finish_block(&mut self, message: &MessageRef<'_>) -> Result<(), Code> {
         let block = match self.window {
             Window::Asked(block) if block.number > 0 && block.offset() >= self.written => {

@@ -13,17 +13,18 @@ use tegmen_store::clock::now;
 use tegmen_store::store::MAX_OPERATIONS;
 use tokio::sync::oneshot;
 
-/// Maximum number of members that join in one epoch. The transaction has two rows for each member, requires the head,
-/// and writes it.
+/// Maximum number of members that join in one epoch. The transaction has two operations for each member, and two for
+/// the head of the group: it requires the revision of the head, and writes the head.
 const AT_ONCE: usize = (MAX_OPERATIONS - 2) / 2;
 
-/// The members that wait.
+/// The members that wait for their admission to one group, in the order of the calls.
 pub(super) type Waiting = Mutex<VecDeque<Joining>>;
 
 /// A member that waits for its admission.
 pub(super) struct Joining {
     new: NewMember,
-    /// True if an existing member of this name gets new secrets; false if the controller refuses the admission then.
+    /// Decides on a name that the group already has: if true, the existing member gets new secrets; if false, the
+    /// controller refuses the admission.
     again: bool,
     answer: oneshot::Sender<Result<Rekeying, GroupError>>,
 }
@@ -33,8 +34,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// group already has a member of this name, the member gets new secrets. Send the messages, and then give the
     /// member its [parameters](Self::parameters).
     ///
-    /// Members that are admitted while another change is made join in one epoch. The messages are then in the result of
-    /// one of these calls.
+    /// Calls that wait for the end of an earlier change admit their members in the same epoch. Only one of these calls
+    /// then returns the messages.
     ///
     /// # Errors
     /// [`GroupError::NoGroup`], [`GroupError::Restored`], [`GroupError::Fault`] as in [`Self::show`];
@@ -49,7 +50,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// Admits a member as [`Self::admit`] does, but refuses a member whose name the group already has.
     ///
     /// # Errors
-    /// Those of [`Self::admit`], and [`GroupError::MemberTaken`].
+    /// The errors of [`Self::admit`], and [`GroupError::MemberTaken`].
     pub async fn add(&self, group: &str, new: &NewMember) -> Result<Rekeying, GroupError> {
         self.join(group, new, false).await
     }
@@ -70,7 +71,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         }
     }
 
-    /// Plans the admission of these members, makes the change durable, and seals the messages.
+    /// Plans the admission of the members in `waiting`, makes the change durable, and seals the messages.
     async fn admit_waiting(&self, name: &str, place: &mut Option<Group>, mut waiting: Vec<Joining>) {
         for attempt in 0..PLANS {
             let group = match self.to_plan(attempt, place, name).await {
@@ -102,7 +103,8 @@ impl Place {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes from the queue the members that join next. No name occurs twice.
+    /// Removes the members that join in the next epoch from the queue, and returns them. No two of them have the same
+    /// name.
     fn next(&self) -> Vec<Joining> {
         let mut waiting = self.waiting();
         // A member whose call was dropped is not admitted: nobody would take its keys.
@@ -119,8 +121,8 @@ impl Place {
 }
 
 impl Group {
-    /// Plans the admission of members. A member that the group already has gets new secrets. Returns the refused
-    /// members by their positions.
+    /// Plans the admission of the members in `waiting`, in one epoch. A member that the group already has gets new
+    /// secrets. Returns the planned step, and each refused member as its position in `waiting` with the error.
     fn plan_admissions<C: Crypto>(&self, waiting: &[Joining], crypto: &mut C) -> (Step, Vec<(usize, GroupError)>) {
         let (mut members, mut refused) = (Vec::<(String, Member)>::new(), Vec::new());
         let mut leaves = self.tree.free_leaves();
@@ -143,7 +145,8 @@ impl Group {
         }
     }
 
-    /// Plans the admission of one member, together with the members before it.
+    /// Plans the admission of one member, in the same epoch as the members in `others`, which are already planned. The
+    /// member gets a leaf and a SenderID that none of `others` has. An address that one of `others` has is an error.
     fn plan_admission(
         &self,
         new: &NewMember,
@@ -178,7 +181,7 @@ impl Group {
     }
 }
 
-/// Gives each waiting member the result of the change. One of them gets the messages.
+/// Gives the result of the change to each waiting call. Only one of the calls gets the messages.
 fn share(waiting: Vec<Joining>, result: Result<Rekeying, GroupError>) {
     let mut rekeying = match result {
         Ok(rekeying) => rekeying,
