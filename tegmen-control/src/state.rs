@@ -69,7 +69,7 @@ impl Default for Bounds {
     }
 }
 
-/// An event in the background, for the server and its operator.
+/// An event that no call returns, and that the state reports to the server and its operator.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// The revocation list changed for these devices. The server must notify the devices among them that observe the

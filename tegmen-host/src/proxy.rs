@@ -117,7 +117,7 @@ impl Proxy {
         Ok(Self { shared, jobs, key: Vec::new(), rewritten: Vec::new() })
     }
 
-    /// True if this request is for the proxy: it names another target, or `path` belongs to an origin. `path` has no
+    /// Returns true if this request is for the proxy: it names another target, or `path` belongs to an origin. `path` has no
     /// leading slash.
     pub fn has(&self, message: &MessageRef<'_>, path: &str) -> bool {
         self.shared.hosts.named(message).is_some() || self.shared.config.reverse_of(path).is_some()

@@ -4,7 +4,7 @@
 //! An exchange is a list of datagrams. Two ends in this process make it with the messages of the product. The simulator
 //! then carries the datagrams over the radio: each turn is sent when the previous turn is complete, and again after a
 //! timeout. The other ends are on the Internet behind the last hop. The traffic on the Internet is counted in bytes but
-//! not simulated. It takes 20 ms.
+//! not simulated: each turn of another end is assumed to take 20 ms.
 
 mod rsa;
 
