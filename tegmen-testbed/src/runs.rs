@@ -4,6 +4,7 @@
 //! program stops halfway, only the runs in progress are lost. [`parts`] combines the results of seeds that ran on
 //! different machines.
 
+pub mod distribution;
 pub mod parts;
 
 use crate::cost::Memory;
@@ -15,6 +16,8 @@ use crate::parallel;
 use crate::platform::{Energy, Platform};
 use crate::scenario::{self, Outcome};
 use crate::sim::{Micros, NodeId};
+use distribution::Distribution;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -73,6 +76,8 @@ pub struct Summary {
     pub ram: u64,
     /// Each mote that makes readings, or is asked, for itself.
     pub by_node: Vec<OfNode>,
+    /// The delays of all runs: pairs of milliseconds and the share of readings that were answered within them.
+    pub delays: Vec<(f64, f64)>,
     /// Virtual time of a run over the CPU time of its computation; `None` if it was not computed.
     #[serde(skip)]
     pub speed: Option<f64>,
@@ -131,6 +136,8 @@ struct Kept {
     hungriest_always_on: u64,
     /// Of each mote that makes readings, or is asked: readings that were answered, and the median delay.
     by_node: Vec<(u64, Micros)>,
+    /// All delays, in steps.
+    delays: Distribution,
 }
 
 impl Kept {
@@ -164,6 +171,7 @@ impl Kept {
             hungriest_by_frame,
             hungriest_always_on,
             by_node: makers.iter().filter_map(|node| outcome.by_node.get(*node)).map(of_node).collect(),
+            delays: Distribution::of(&outcome.delays),
         }
     }
 }
@@ -191,8 +199,50 @@ impl Store {
     }
 
     fn file(&self, deployment: &Deployment, protection: Protection, seed: u64) -> Option<PathBuf> {
-        let key = format!("{} {protection:?} {seed} {}", self.program, text_of(deployment));
+        self.file_of(&format!("{protection:?} {seed} {}", text_of(deployment)))
+    }
+
+    fn file_of(&self, inputs: &str) -> Option<PathBuf> {
+        let key = format!("{} {inputs}", self.program);
         Some(self.folder.as_ref()?.join(format!("{:016x}.json", fnv(key.as_bytes()))))
+    }
+
+    /// The result with this name, which says all that it depends on but this program; `None` if none is kept.
+    pub fn kept<R: DeserializeOwned>(&self, name: &str) -> Option<R> {
+        read(self.file_of(name)?)
+    }
+
+    /// The result with this name: the kept one, or a new one, which is kept.
+    ///
+    /// # Errors
+    /// Those of `compute`.
+    pub fn keep<R: Serialize + DeserializeOwned, E>(
+        &self,
+        name: &str,
+        compute: impl FnOnce() -> Result<R, E>,
+    ) -> Result<R, E> {
+        if let Some(kept) = self.kept(name) {
+            return Ok(kept);
+        }
+        let result = compute()?;
+        if let Some(file) = self.file_of(name) {
+            write(&file, &result);
+        }
+        Ok(result)
+    }
+}
+
+/// Reads a kept result.
+fn read<R: DeserializeOwned>(file: PathBuf) -> Option<R> {
+    serde_json::from_str(&fs::read_to_string(file).ok()?).ok()
+}
+
+/// Keeps a result: whole or not at all, because another process may read it. If it cannot be kept, it is computed again.
+fn write(file: &Path, result: &impl Serialize) {
+    let Ok(text) = serde_json::to_string(result) else { return };
+    let half = file.with_extension(format!("{}.part", std::process::id()));
+    if fs::write(&half, text).is_ok() {
+        let _ = fs::rename(&half, file);
     }
 }
 
@@ -218,19 +268,34 @@ pub fn run(plan: &Plan, store: &Store, done: impl Fn(usize, usize) + Sync) -> Ve
 
 /// Runs a plan: every case under every protection with every seed.
 pub fn all(plan: &Plan, store: &Store, done: impl Fn(usize, usize) + Sync) -> Vec<Run> {
-    let mut jobs: Vec<(usize, Protection, u64)> = Vec::new();
-    for (number, case) in plan.cases.iter().enumerate() {
-        let seeds = &case.deployment.run;
-        for protection in &case.deployment.stack.protections {
-            jobs.extend((0..seeds.seeds).map(|seed| (number, *protection, seeds.first_seed + seed)));
-        }
-    }
+    let jobs = jobs(plan);
     let all = jobs.len();
     let once = |(number, protection, seed): &(usize, Protection, u64)| {
         let (kept, speed) = once(&plan.cases[*number], *protection, *seed, store);
         Run { case: *number, protection: *protection, seed: *seed, kept, speed }
     };
     parallel::each(&jobs, once, |n| done(n, all))
+}
+
+/// The runs of a plan, if all of them are kept.
+pub fn kept(plan: &Plan, store: &Store) -> Option<Vec<Run>> {
+    let run = |(case, protection, seed): (usize, Protection, u64)| {
+        let kept = read(store.file(&plan.cases[case].deployment, protection, seed)?)?;
+        Some(Run { case, protection, seed, kept, speed: None })
+    };
+    jobs(plan).into_iter().map(run).collect()
+}
+
+/// The runs of a plan by case, protection and seed.
+fn jobs(plan: &Plan) -> Vec<(usize, Protection, u64)> {
+    let mut jobs = Vec::new();
+    for (number, case) in plan.cases.iter().enumerate() {
+        let seeds = &case.deployment.run;
+        for protection in &case.deployment.stack.protections {
+            jobs.extend((0..seeds.seeds).map(|seed| (number, *protection, seeds.first_seed + seed)));
+        }
+    }
+    jobs
 }
 
 /// Summarizes the runs of a plan, case by case.
@@ -264,8 +329,7 @@ fn spent() -> Duration {
 
 fn once(case: &Case, protection: Protection, seed: u64, store: &Store) -> (Kept, Option<f64>) {
     let file = store.file(&case.deployment, protection, seed);
-    let kept = file.as_ref().and_then(|file| fs::read_to_string(file).ok());
-    if let Some(kept) = kept.and_then(|text| serde_json::from_str(&text).ok()) {
+    if let Some(kept) = file.clone().and_then(read) {
         return (kept, None);
     }
     let begin = spent();
@@ -273,12 +337,8 @@ fn once(case: &Case, protection: Protection, seed: u64, store: &Store) -> (Kept,
     let speed = outcome.elapsed as f64 / 1e6 / spent().saturating_sub(begin).as_secs_f64();
     let nodes = case.deployment.links().map_or(1, |links| links.nodes());
     let kept = Kept::of(&outcome, &case.deployment.makers(nodes));
-    if let (Some(file), Ok(text)) = (file, serde_json::to_string(&kept)) {
-        // Whole or not at all: another process may look. What cannot be kept is computed again.
-        let half = file.with_extension(format!("{}.part", std::process::id()));
-        if fs::write(&half, text).is_ok() {
-            let _ = fs::rename(&half, &file);
-        }
+    if let Some(file) = file {
+        write(&file, &kept);
     }
     (kept, Some(speed))
 }
@@ -309,14 +369,17 @@ fn summary(case: &Case, protection: Protection, runs: &[(Kept, Option<f64>)]) ->
             delay_p50_ms: mean(&delays.map(|(_, p50)| p50 as f64 / 1e3).collect::<Vec<_>>()),
         }
     });
+    let (mut delays, made) = (Distribution::default(), runs.iter().map(|(run, _)| run.made).sum());
+    runs.iter().for_each(|(run, _)| delays.add(&run.delays));
     Summary {
         by_node: by_node.collect(),
+        delays: delays.shares(made),
         case: case.values.clone(),
         protection,
         source: Source::Simulated,
         hops,
         seeds: runs.len() as u64,
-        readings: runs.iter().map(|(run, _)| run.made).sum(),
+        readings: made,
         delivered: of_made(&|run| run.answered),
         first_try: of_made(&|run| run.first_try),
         delay_mean_ms: mean(

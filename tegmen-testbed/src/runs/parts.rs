@@ -122,7 +122,7 @@ fn cell(value: &Value) -> String {
 
 fn field(column: &str, cell: &str) -> Option<Value> {
     let number = |text: &str| text.parse::<u64>().ok().map(Value::from);
-    if column != LIST {
+    if !LISTS.contains(&column) {
         return number(cell);
     }
     let pair = |pair: &str| Some(Value::Array(pair.split('/').map(number).collect::<Option<_>>()?));
@@ -145,8 +145,8 @@ fn columns() -> Vec<String> {
 }
 
 const MARK: &str = "# runs of tegmen lab, plan";
-/// The column that is a list.
-const LIST: &str = "by_node";
+/// The columns that are lists.
+const LISTS: [&str; 2] = ["by_node", "delays"];
 /// Number of the line of the first run.
 const FIRST_RUN: usize = 3;
 
