@@ -7,6 +7,7 @@ use crate::output::{Failure, Output};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::json;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -14,8 +15,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tegmen_testbed::advice::Advice;
 use tegmen_testbed::figure::{self, Figure};
 use tegmen_testbed::mote::Protection;
-use tegmen_testbed::papers::two_way::{self, architecture};
-use tegmen_testbed::papers::{agreement, axiom, blink, delegation, handshakes, objects, report};
+use tegmen_testbed::papers::plans::Inputs;
+use tegmen_testbed::papers::{self, agreement, report};
 use tegmen_testbed::runs::{self, Run, Store, parts};
 use tegmen_testbed::{deployment, footprint, parallel, pcap, plans, scenario};
 
@@ -68,11 +69,14 @@ enum Command {
     },
     /// Run every plan and write the report: one HTML file that opens from disk, SVG and CSV beside it.
     #[command(
-        after_help = "Examples:\n  tegmen lab report && xdg-open target/lab/index.html\n  tegmen lab report my-deployment.toml"
+        after_help = "Examples:\n  tegmen lab report && xdg-open target/lab/index.html\n  tegmen lab report my-deployment.toml\n  tegmen lab report --finished"
     )]
     Report {
         /// Files that describe your own deployments; the report shows them before the plans of the laboratory.
         deployments: Vec<PathBuf>,
+        /// Compute nothing: show the plans of which finished runs are kept, and name the command of each other plan.
+        #[arg(long)]
+        finished: bool,
         /// Directory for the report.
         #[arg(long, default_value = "target/lab")]
         folder: PathBuf,
@@ -144,161 +148,23 @@ impl Kept {
     }
 }
 
-struct Plan {
-    name: &'static str,
-    about: &'static str,
-    run: fn(Output) -> ExitCode,
-}
+/// The comparison with ns-3, which has rows of its own.
+const NS3: &str = "ns3-agreement";
+const ABOUT_NS3: &str = "the radio and MAC of the simulator beside the model lr-wpan of ns-3, case by case";
 
-const PLANS: &[Plan] = &[
-    Plan {
-        name: "blink",
-        about: "the Blink paper whole: bytes, frames, memory, time and energy (BlinkToSCoAP, tables I to V)",
-        run: run_blink,
-    },
-    Plan {
-        name: "blink-bytes",
-        about: "bytes of the Blink exchange and its handshake (BlinkToSCoAP, tables II and III), and what extensions cost",
-        run: run_blink_bytes,
-    },
-    Plan {
-        name: "objects-bytes",
-        about: "content objects: bytes of a protected request and its response under CoAP, DTLS, OSCORE and NDN (table II, figure 3)",
-        run: run_objects_bytes,
-    },
-    Plan {
-        name: "objects-delay",
-        about: "content objects: from request to answer over one hop and several, and what a reboot costs (figure 9, table III)",
-        run: run_objects_delay,
-    },
-    Plan {
-        name: "objects-creation",
-        about: "content objects: what creating a request costs, the first time and when it is sent again (figure 11)",
-        run: run_objects_creation,
-    },
-    Plan {
-        name: "objects-cache",
-        about: "content objects: requests over forwarders that are caching proxies or nodes of NDN, beside plain CoAP and OSCORE (figures 12 and 13)",
-        run: run_objects_cache,
-    },
-    Plan {
-        name: "objects-discovery",
-        about: "content objects: finding a server by a protected multicast request, and how rarely addresses collide (equation 1)",
-        run: run_objects_discovery,
-    },
-    Plan {
-        name: "handshakes",
-        about: "handshakes with certificates, raw public keys, a pre-shared key and a ticket, flight by flight, beside the baselines of the delegation paper",
-        run: run_handshakes,
-    },
-    Plan {
-        name: "delegation",
-        about: "delegated handshakes: what they save of a handshake with certificates, tickets, memory, time and bytes (figures 4 to 8); and storms, a fleet and sleep",
-        run: run_delegation,
-    },
-    Plan {
-        name: "two-way",
-        about: "two-way authentication: energy of a handshake with a TPM, battery life, records, round trips and memory (tables I and II, figures 6 and 7)",
-        run: run_two_way,
-    },
-    Plan {
-        name: "two-way-architecture",
-        about: "two-way authentication: enrolment, first contact, ticket, refusal and revocation over one hop and four, and the paper's handshakes beside ours (figures 7 and 8)",
-        run: run_architecture,
-    },
-    Plan {
-        name: "axiom",
-        about: "secure groups: five schemes, the first transaction and later ones, memory, sizes, losses and rekeying (Axiom, tables I and II, figures 7 to 12)",
-        run: run_axiom,
-    },
-    Plan {
-        name: "ns3-agreement",
-        about: "the radio and MAC of the simulator beside the model lr-wpan of ns-3, case by case",
-        run: run_agreement,
-    },
-];
+/// Inputs of plans that this program makes.
+const INPUTS: Inputs<'static> = Inputs {
+    messages: &messages::messages,
+    rekeying: &|| rekeying::rekeying().map_err(|failure| io::Error::other(failure.message)),
+};
 
-fn run_blink_bytes(out: Output) -> ExitCode {
-    let rows = blink::blink_bytes();
-    let differs = rows.iter().any(|row| row.paper.is_some_and(|paper| paper != row.ours));
-    print_rows(out, &rows, || blink::table(&rows));
-    if differs { ExitCode::from(1) } else { ExitCode::SUCCESS }
-}
-
-fn run_blink(out: Output) -> ExitCode {
-    print_figures(out, &blink::paper::figures())
-}
-
-fn run_objects_bytes(out: Output) -> ExitCode {
-    print_figures(out, &objects::bytes::figures())
-}
-
-fn run_objects_delay(out: Output) -> ExitCode {
+/// Runs a plan of a paper, or takes its kept figures.
+fn run_paper(out: Output, plan: &papers::plans::Plan, kept: &Kept) -> Result<ExitCode, Failure> {
+    let store = kept.store()?;
     let progress = Progress::new();
-    let figures = objects::delay::figures(objects::delay::FULL, |done, all| progress.set(done, all));
+    let figures = plan.figures(&store, &INPUTS, u64::MAX, &|done, all| progress.set(done, all));
     progress.end();
-    print_figures(out, &figures)
-}
-
-fn run_objects_creation(out: Output) -> ExitCode {
-    print_figures(out, &objects::creation::figures())
-}
-
-fn run_objects_cache(out: Output) -> ExitCode {
-    let progress = Progress::new();
-    let figures = objects::caches::figures(objects::caches::FULL, |done, all| progress.set(done, all));
-    progress.end();
-    print_figures(out, &figures)
-}
-
-fn run_objects_discovery(out: Output) -> ExitCode {
-    print_figures(out, &objects::discovery::figures(objects::discovery::FULL))
-}
-
-fn run_handshakes(out: Output) -> ExitCode {
-    print_figures(out, &handshakes::figures())
-}
-
-fn run_delegation(out: Output) -> ExitCode {
-    let progress = Progress::new();
-    let figures = delegation::figures(delegation::FULL, |done, all| progress.set(done, all));
-    progress.end();
-    print_figures(out, &figures)
-}
-
-fn run_two_way(out: Output) -> ExitCode {
-    let progress = Progress::new();
-    let figures = two_way::figures(two_way::FULL, |done, all| progress.set(done, all));
-    progress.end();
-    print_figures(out, &figures)
-}
-
-fn run_architecture(out: Output) -> ExitCode {
-    let messages = match messages::messages() {
-        Ok(messages) => messages,
-        Err(error) => {
-            out.failure(&Failure::io(error));
-            return ExitCode::from(2);
-        }
-    };
-    let progress = Progress::new();
-    let figures = architecture::figures(&messages, architecture::FULL, |done, all| progress.set(done, all));
-    progress.end();
-    print_figures(out, &figures)
-}
-
-fn run_axiom(out: Output) -> ExitCode {
-    let rekeying = match rekeying::rekeying() {
-        Ok(rekeying) => rekeying,
-        Err(failure) => {
-            out.failure(&failure);
-            return ExitCode::from(2);
-        }
-    };
-    let progress = Progress::new();
-    let figures = axiom::figures(&rekeying, axiom::FULL, |done, all| progress.set(done, all));
-    progress.end();
-    print_figures(out, &figures)
+    Ok(print_figures(out, &figures.map_err(Failure::io)?))
 }
 
 /// Figures of a paper beside ours; 1 if some should agree and do not.
@@ -308,13 +174,14 @@ fn print_figures(out: Output, figures: &[Figure]) -> ExitCode {
     if differs { ExitCode::from(1) } else { ExitCode::SUCCESS }
 }
 
-fn run_agreement(out: Output) -> ExitCode {
+fn run_agreement(out: Output, kept: &Kept) -> Result<ExitCode, Failure> {
+    let store = kept.store()?;
     let progress = Progress::new();
-    let rows = agreement::rows(u64::MAX, |done, all| progress.set(done, all));
+    let rows = agreement::kept_or_new(&store, u64::MAX, |done, all| progress.set(done, all));
     progress.end();
     let differs = rows.iter().any(|row| row.verdict == agreement::DIFFERS);
     print_rows(out, &rows, || agreement::table(&rows));
-    if differs { ExitCode::from(1) } else { ExitCode::SUCCESS }
+    Ok(if differs { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
 /// A plan that comes with the laboratory, or a file.
@@ -422,11 +289,14 @@ fn run(
     file: Option<PathBuf>,
     kept: &Kept,
 ) -> Result<ExitCode, Failure> {
-    if let Some(found) = PLANS.iter().find(|known| known.name == plan) {
-        return match seeds.is_some() || file.is_some() {
-            true => Err(Failure::usage(format!("{plan} is run whole: without --seeds and --out"))),
-            false => Ok((found.run)(out)),
-        };
+    let of_paper = papers::plans::ALL.iter().find(|known| known.name == plan);
+    if (of_paper.is_some() || plan == NS3) && (seeds.is_some() || file.is_some()) {
+        return Err(Failure::usage(format!("{plan} is run whole: without --seeds and --out")));
+    }
+    match of_paper {
+        Some(known) => return run_paper(out, known, kept),
+        None if plan == NS3 => return run_agreement(out, kept),
+        None => {}
     }
     let mut plan = find_plan(&plan)?;
     if let Some(seeds) = seeds {
@@ -484,10 +354,10 @@ fn capture(out: Output, deployment: &str, protection: &str, file: &Path) -> Resu
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs every plan and writes the report.
-fn write_report(out: Output, deployments: &[PathBuf], folder: &Path, kept: &Kept) -> Result<ExitCode, Failure> {
-    let mut plans = Vec::new();
-    for path in deployments {
+/// The deployments of the reader, with names that no other section has.
+fn own_deployments(files: &[PathBuf]) -> Result<Vec<(String, deployment::Plan)>, Failure> {
+    let mut plans: Vec<(String, deployment::Plan)> = Vec::new();
+    for path in files {
         let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
         let name = format!("own-{}", stem.chars().map(plain).collect::<String>());
@@ -497,15 +367,26 @@ fn write_report(out: Output, deployments: &[PathBuf], folder: &Path, kept: &Kept
         }
         plans.push((name, read_file(path)?));
     }
-    for named in plans::ALL {
-        plans.push((named.name.to_owned(), named.plan().map_err(Failure::new)?));
-    }
+    Ok(plans)
+}
+
+/// Runs every plan, or takes those that are finished, and writes the report.
+fn write_report(
+    out: Output,
+    deployments: &[PathBuf],
+    finished: bool,
+    folder: &Path,
+    kept: &Kept,
+) -> Result<ExitCode, Failure> {
+    let own = own_deployments(deployments)?;
+    let named = |named: &plans::Named| Ok((named.name.to_owned(), named.plan().map_err(Failure::new)?));
+    let plans = plans::ALL.iter().map(named).collect::<Result<Vec<_>, Failure>>()?;
     let store = kept.store()?;
     let progress = Progress::new();
     kept.say_when_stopped(out, &progress.done, &progress.all);
-    let messages = messages::messages().map_err(Failure::io)?;
-    let inputs = (&plans[..], &messages, &rekeying::rekeying()?);
-    let file = report::write(folder, &store, &commit(), u64::MAX, inputs, |what, done, all| {
+    let (commit, inputs) = (commit(), if finished { None } else { Some(&INPUTS) });
+    let content = report::Content { commit: &commit, seeds: u64::MAX, deployments: [&own, &plans], inputs };
+    let file = report::write(folder, &store, &content, |what, done, all| {
         progress.begin(what);
         progress.set(done, all);
     });
@@ -520,11 +401,9 @@ impl Lab {
     pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
         match self.command {
             Command::List => {
-                for plan in PLANS {
-                    out.line(
-                        || format!("{:16} {}", plan.name, plan.about),
-                        || json!({ "plan": plan.name, "about": plan.about }),
-                    );
+                let of_papers = papers::plans::ALL.iter().map(|plan| (plan.name, plan.about));
+                for (name, about) in of_papers.chain([(NS3, ABOUT_NS3)]) {
+                    out.line(|| format!("{name:16} {about}"), || json!({ "plan": name, "about": about }));
                 }
                 for named in plans::ALL {
                     let about = named.plan().map_err(Failure::new)?.about;
@@ -541,7 +420,9 @@ impl Lab {
                 Ok(ExitCode::SUCCESS)
             }
             Command::Pcap { deployment, protection, out: file } => capture(out, &deployment, &protection, &file),
-            Command::Report { deployments, folder, kept } => write_report(out, &deployments, &folder, &kept),
+            Command::Report { deployments, finished, folder, kept } => {
+                write_report(out, &deployments, finished, &folder, &kept)
+            }
             Command::Footprint { update, project } => {
                 let options = footprint::Options { json: out.json, update };
                 if !project.join("firmware/budget.toml").exists() {

@@ -1,11 +1,12 @@
 //! A figure of a paper, and our value for it.
 
 use crate::interval::Mean;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 /// The source of our value.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
     /// Arithmetic on numbers of the paper itself: nothing is measured.
@@ -37,7 +38,7 @@ impl Source {
 }
 
 /// The sample behind a number.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Sample {
     /// Exchanges of all runs.
     pub n: u64,
@@ -48,7 +49,7 @@ pub struct Sample {
 }
 
 /// One figure.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Figure {
     /// The name of the figure.
     pub id: String,
@@ -59,20 +60,23 @@ pub struct Figure {
     /// The value that follows from other numbers of the paper; `ours` is empty then.
     pub derived: Option<f64>,
     /// In what.
-    pub unit: &'static str,
+    pub unit: Cow<'static, str>,
     /// The source of our value; empty if there is none.
     pub source: Option<Source>,
     /// The sample after it, if there is one.
     #[serde(flatten)]
     pub sample: Option<Sample>,
+    /// The distribution after the figure, if there is one: pairs of a value in milliseconds, and the share of the sample up to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub distribution: Vec<(f64, f64)>,
     /// The verdict: see [`EQUAL`], [`CONSISTENT`], [`DIFFERS`], [`MISPRINT`]; or why they need not agree.
     pub verdict: String,
 }
 
 impl Figure {
     fn new(id: String, paper: Option<f64>, ours: Option<f64>, unit: &'static str, verdict: String) -> Self {
-        let source = ours.map(|_| Source::Built);
-        Self { id, paper, ours, derived: None, unit, source, sample: None, verdict }
+        let (source, unit) = (ours.map(|_| Source::Built), Cow::Borrowed(unit));
+        Self { id, paper, ours, derived: None, unit, source, sample: None, distribution: Vec::new(), verdict }
     }
 
     /// A figure that must be the paper's.
@@ -158,6 +162,11 @@ impl Figure {
     pub fn sampled(self, n: u64, seeds: u64, mean: &Mean) -> Self {
         let sample = Some(Sample { n, seeds, interval: mean.interval });
         Self { sample, ..self.of(Source::Simulated) }
+    }
+
+    /// Our value with the bounds of its interval, if there is one.
+    pub fn value(&self) -> Option<(f64, Option<[f64; 2]>)> {
+        Some((self.ours?, self.sample.and_then(|sample| sample.interval)))
     }
 
     /// The paper and the table or figure of this number: the part of its name before the first slash.

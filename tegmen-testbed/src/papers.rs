@@ -12,7 +12,9 @@ mod ends;
 pub mod handshakes;
 mod messages;
 pub mod objects;
+pub mod plans;
 pub mod report;
+mod sections;
 pub mod two_way;
 
 use tegmen::dtls::Records;

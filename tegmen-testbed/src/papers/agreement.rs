@@ -9,9 +9,12 @@
 use crate::figure::Source;
 use crate::interval;
 use crate::parallel;
+use crate::runs::Store;
 use crate::sim::random::{Purpose, Stream};
 use crate::sim::{Links, Micros, Network, NodeId, Radio, Told};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::convert::Infallible;
 use std::fmt::Write as _;
 
 /// The topology, and the direction of requests.
@@ -53,7 +56,7 @@ pub struct Case {
 }
 
 /// The result of a case. Over several seeds it is the mean of the results of all runs.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Figures {
     /// The share of requests that were answered.
     pub delivered: f64,
@@ -68,12 +71,12 @@ pub struct Figures {
 }
 
 /// One row of the comparison.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// The name of the case.
     pub id: String,
     /// The file of the case: `given`, or `measured`.
-    pub file: &'static str,
+    pub file: Cow<'static, str>,
     /// The source of the simulator's figures.
     pub source: Source,
     /// Number of requests of all runs of the simulator.
@@ -93,7 +96,7 @@ pub struct Row {
     /// True if a queue grows for the whole run.
     pub saturated: bool,
     /// `agrees` or `differs`.
-    pub verdict: &'static str,
+    pub verdict: Cow<'static, str>,
 }
 
 /// Maximum difference of two figures that agree.
@@ -106,7 +109,7 @@ pub struct Tolerance {
 }
 
 /// The difference of two figures.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Difference {
     /// The difference of the shares of answered requests, in percentage points.
     pub delivered_points: f64,
@@ -251,6 +254,21 @@ impl<'c> Run<'c> {
     }
 }
 
+/// The rows of [`rows`], if they are kept.
+pub(super) fn kept(store: &Store, seeds: u64) -> Option<Vec<Row>> {
+    store.kept(&key(seeds))
+}
+
+/// The rows of [`rows`]: kept ones, or new ones, which are kept.
+pub fn kept_or_new(store: &Store, seeds: u64, done: impl Fn(usize, usize) + Sync) -> Vec<Row> {
+    let Ok(rows) = store.keep(&key(seeds), || Ok::<_, Infallible>(rows(seeds, done)));
+    rows
+}
+
+fn key(seeds: u64) -> String {
+    format!("plan ns3-agreement {seeds}")
+}
+
 /// Runs every case with enough seeds for [`REQUESTS`] requests, but at most `seeds`. Calls `done` with the number of
 /// finished runs and the number of all runs.
 pub fn rows(seeds: u64, done: impl Fn(usize, usize) + Sync) -> Vec<Row> {
@@ -288,9 +306,9 @@ fn compare(reference: &Reference, ours: Figures) -> Row {
     let agrees = difference.delivered_points.abs() <= points
         && difference.mean_percent.abs() <= percent
         && (difference.p50_percent.abs() <= percent || (ours.p50_ms - ns3.p50_ms).abs() <= STEP_MS);
-    let verdict = if agrees { AGREES } else { DIFFERS };
+    let verdict = Cow::Borrowed(if agrees { AGREES } else { DIFFERS });
     let (n, seeds, delivered_interval, mean_ms_interval) = (0, 0, None, None);
-    let (file, source, saturated) = (*source, Source::Simulated, *saturated);
+    let (file, source, saturated) = (Cow::Borrowed(*source), Source::Simulated, *saturated);
     let id = id.clone();
     Row {
         id,

@@ -7,10 +7,9 @@
 
 pub mod paper;
 
-use crate::figure::{DIFFERS, EQUAL, Source};
-use serde::{Deserialize, Serialize};
+use crate::figure::Figure;
+use serde::Deserialize;
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt::Write as _;
 use tegmen::address::{Address, Path};
 use tegmen::buf::Frame;
 use tegmen::coap::handler::{Anybody, Policy};
@@ -24,31 +23,26 @@ use tegmen::node::{Application, Node, Reply, RequestHead};
 use tegmen::time::Instant;
 
 /// One row of the comparison.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Row {
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Row {
     /// The name of the quantity.
-    pub id: String,
+    id: String,
     /// The value in the paper, if it prints one.
-    pub paper: Option<u64>,
+    paper: Option<u64>,
     /// The value measured here.
-    pub ours: u64,
+    ours: u64,
     /// The unit of the values.
-    pub unit: String,
-    /// The source of the measured value.
-    pub source: Source,
-    /// `equal` or `differs`; `None` if the paper prints no value.
-    pub verdict: Option<&'static str>,
+    unit: String,
 }
 
 impl Row {
     fn new(id: String, paper: Option<u64>, ours: u64, unit: String) -> Self {
-        let verdict = paper.map(|paper| if paper == ours { EQUAL } else { DIFFERS });
-        Self { id, paper, ours, unit, source: Source::Built, verdict }
+        Self { id, paper, ours, unit }
     }
 }
 
 /// Measures all rows of the plan: first tables II and III of the paper, then the cost of the default profile.
-pub fn blink_bytes() -> Vec<Row> {
+fn blink_bytes() -> Vec<Row> {
     let plan = plan();
     let minimal = Run::new(Profile::Minimal);
     let default = Run::new(Profile::Default);
@@ -87,17 +81,17 @@ pub fn blink_bytes() -> Vec<Row> {
     rows
 }
 
-/// Formats the rows as a table for people.
-pub fn table(rows: &[Row]) -> String {
-    let width = rows.iter().map(|row| row.id.len()).max().unwrap_or(0);
-    let mut text = format!("{:width$}  {:>6}  {:>6}\n", "", "paper", "ours");
-    for row in rows {
-        let paper = row.paper.map_or("-".into(), |paper| paper.to_string());
-        let differs = if row.paper.is_some_and(|paper| paper != row.ours) { "  differs" } else { "" };
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "{:width$}  {paper:>6}  {:>6}  {}{differs}", row.id, row.ours, row.unit);
-    }
-    text
+/// Returns all figures of the plan.
+pub fn figures() -> Vec<Figure> {
+    let figure = |row: Row| {
+        let (id, ours) = (row.id, row.ours as f64);
+        let figure = match row.paper {
+            Some(paper) => Figure::equal(id, paper as f64, ours, ""),
+            None => Figure::shown(id, None, ours, "", "the paper has no such profile or does not print it"),
+        };
+        Figure { unit: row.unit.into(), ..figure }
+    };
+    blink_bytes().into_iter().map(figure).collect()
 }
 
 /// The figures of a table, by the names of their rows.

@@ -11,6 +11,7 @@ use crate::figure::Figure;
 use crate::interval::{self, Mean};
 use crate::mote::Protection;
 use crate::parallel;
+use crate::runs::distribution::Distribution;
 use crate::scenario::{self, Outcome};
 use crate::sim::Micros;
 use std::collections::BTreeMap;
@@ -99,6 +100,8 @@ struct Result {
     /// The delays of requests that were answered at the first try, within a second. One request among a thousand that
     /// is answered after two seconds would add 60 ms to the deviation, so the paper's results contain none.
     first_try: Vec<Micros>,
+    /// The delays of all requests that were answered.
+    delays: Distribution,
     /// The result of each run.
     runs: Vec<Result>,
 }
@@ -109,6 +112,7 @@ impl Result {
         self.sessions += outcome.sessions;
         self.challenges += outcome.challenges;
         self.answered += outcome.answered;
+        self.delays.add(&Distribution::of(&outcome.delays));
         self.first_try.extend(outcome.first_try.iter().filter(|delay| **delay < SECOND));
     }
 
@@ -119,6 +123,11 @@ impl Result {
             self.runs.len() as u64,
             &interval::mean(&self.runs.iter().map(of).collect::<Vec<_>>()),
         )
+    }
+
+    /// A figure with the delays of all requests of this result.
+    fn with_delays(&self, figure: Figure) -> Figure {
+        Figure { distribution: self.delays.shares(self.made), ..figure }
     }
 
     /// Adds to a figure the interval of a share of the requests, in percent.
@@ -252,7 +261,7 @@ fn single_hop(paper: &Paper, results: &BTreeMap<Key, Result>) -> Vec<Figure> {
             }
             _ => Figure::near(id, *printed, ours.median_ms(), MS, MEDIAN_PERCENT),
         };
-        figures.push(ours.sampled(figure, Result::median_ms));
+        figures.push(ours.with_delays(ours.sampled(figure, Result::median_ms)));
     }
     let medians = PROTOCOLS.map(|(protection, _)| results[&(STEADY, protection)].median_ms());
     let order = "ndn, coap, coap-protected, ndn-protected, oscore, coap+dtls: in this order, as in the paper";
@@ -324,7 +333,8 @@ fn multi_hop(paper: &Paper, results: &BTreeMap<Key, Result>) -> Vec<Figure> {
                 let why = format!("{compared} the paper's {least} to {most} of {of_all}");
                 let id = format!("fig9/multi_hop/{links}/{name}/{what}");
                 let figure = Figure::shown(id, Some((least + most) / 2.0), ours, unit, &why);
-                figures.push(result.sampled_share(figure, |run| run.hits()[place]));
+                let figure = result.sampled_share(figure, |run| run.hits()[place]);
+                figures.push(if what == "success" { result.with_delays(figure) } else { figure });
             }
         }
     }
