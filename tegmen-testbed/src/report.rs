@@ -72,7 +72,7 @@ impl<'f> Report<'f> {
         fs::write(self.folder.join(format!("{}.csv", self.section)), csv)?;
         let cells = |tag: &str, cells: &[String]| {
             // The parts of a name may stand on lines of their own.
-            let text = |cell: &String| escape(cell).replace('/', "/<wbr>");
+            let text = |cell: &String| escape(cell).replace('/', "/<wbr>").replace('_', "_<wbr>");
             cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", text(cell))).collect::<String>()
         };
         let header: Vec<String> = header.iter().map(|cell| cell.replace('_', " ")).collect();

@@ -97,7 +97,7 @@ fn write(folder: &Path) -> PathBuf {
         parts::set_seeds(&mut plan, &(1..=2));
         (name.to_owned(), plan)
     };
-    // Too many nodes for their numbers, and all settings in one name.
+    // A map of many nodes.
     let own = "about = \"A barn of forty sensors around a gateway\"\n[network]\ntopology = \"star\"\nnodes = 40\nloss = 0.3\n\
                [traffic]\nperiod_s = 10.0\nreadings = 5\npayload = 12\n[run]\nseeds = 2\n";
     let own = [("own-barn".to_owned(), Plan::parse("barn.toml", own).expect("a plan"))];
