@@ -5,7 +5,7 @@ use crate::advice::Advice;
 use crate::deployment::{Case, Plan};
 use crate::interval::Mean;
 use crate::plot::{self, Bars, Node, Series};
-use crate::runs::Summary;
+use crate::runs::{OfNode, Summary};
 use std::collections::BTreeMap;
 use std::io;
 
@@ -93,17 +93,17 @@ fn nodes(case: &Case, summary: &Summary) -> Vec<Node> {
 
 /// The nodes with the fewest answers and with the longest median.
 fn extremes(summary: &Summary) -> String {
-    let fewest = summary.by_node.iter().min_by(|a, b| a.delivered.mean.total_cmp(&b.delivered.mean));
+    let answered = |node: &OfNode| node.delivered.mean;
+    let fewest = summary.by_node.iter().min_by(|a, b| answered(a).total_cmp(&answered(b)));
     let slowest = summary.by_node.iter().max_by(|a, b| a.delay_p50_ms.mean.total_cmp(&b.delay_p50_ms.mean));
     let (Some(fewest), Some(slowest)) = (fewest, slowest) else { return String::new() };
-    format!(
-        "{}: node {} has the fewest answers ({:.1} % of its readings), node {} the longest median ({:.1} ms).",
-        summary.protection.name(),
-        fewest.node,
-        fewest.delivered.mean * 100.0,
-        slowest.node,
-        slowest.delay_p50_ms.mean
-    )
+    let percent = answered(fewest) * 100.0;
+    let answers = match summary.by_node.iter().all(|node| answered(node) == answered(fewest)) {
+        true => format!("all nodes have {percent:.1} % of their readings answered"),
+        false => format!("node {} has the fewest answers ({percent:.1} % of its readings)", fewest.node),
+    };
+    let (name, node, median) = (summary.protection.name(), slowest.node, slowest.delay_p50_ms.mean);
+    format!("{name}: {answers}, node {node} has the longest median ({median:.1} ms).")
 }
 
 /// The settings of a case.

@@ -1,7 +1,7 @@
 //! The report in a real browser, at the width of a phone and of a desk, light and dark: every plot is drawn, no label is cut or
 //! covers another, all can be read, and the console stays silent.
 //!
-//! Without chromium the tests report that they are skipped, and pass; `./ci.sh lab` installs it and so runs them. About a minute.
+//! Without chromium the tests report that they are skipped, and pass; `./ci.sh lab` installs it and so runs them. A few minutes.
 
 mod chromium;
 
