@@ -21,9 +21,10 @@ use tokio::task::JoinSet;
 use tokio_rustls::rustls::ClientConfig;
 use zeroize::Zeroizing;
 
-/// Time for a request and its response.
+/// Longest time for a request and its response.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Bytes that are reserved for a body: the buffer of one with a secret never grows, and leaves no copy in memory.
+/// Number of bytes that are reserved for a request body, so that a buffer with a secret never grows, and leaves no
+/// copy in memory.
 const SECRET: usize = 64 << 10;
 /// Longest body of a response in bytes.
 const MAX_BODY: usize = 8 << 20;
@@ -39,7 +40,7 @@ pub(crate) struct Interface {
     ca: PathBuf,
 }
 
-/// The interface of an access control server, and the key that it accepts.
+/// A client of the interface of an access control server, with the key that the server accepts.
 #[derive(Args)]
 pub(crate) struct Admin {
     #[command(flatten)]
@@ -47,7 +48,8 @@ pub(crate) struct Admin {
     /// Read the API key, or the bootstrap token, from this file, which only its owner can read.
     #[arg(long, value_name = "FILE", env = "TEGMEN_KEY_FILE", required_unless_present = "client_cert")]
     key_file: Option<PathBuf>,
-    /// Show this client certificate (PEM, with those of its authorities), which the server may accept in place of a key.
+    /// Authenticate with this client certificate (PEM, followed by the certificates of its authorities). A server may
+    /// accept it in place of a key.
     #[arg(long, value_name = "FILE", env = "TEGMEN_CLIENT_CERT", requires = "client_cert_key")]
     client_cert: Option<PathBuf>,
     /// The private key of --client-cert in PEM. Only its owner can read the file.
@@ -55,7 +57,7 @@ pub(crate) struct Admin {
     client_cert_key: Option<PathBuf>,
 }
 
-/// A client without a key, for what anybody may do.
+/// Makes a client without a key, for requests that need no key.
 impl From<Interface> for Admin {
     fn from(interface: Interface) -> Self {
         Self { interface, key_file: None, client_cert: None, client_cert_key: None }
@@ -63,19 +65,19 @@ impl From<Interface> for Admin {
 }
 
 impl Admin {
-    /// Sends a request without a body. Returns the body of the response; null if it has none.
+    /// Sends a request without a body. Returns the body of the response, or null if the response has none.
     pub(crate) fn send(&self, method: Method, path: &str) -> Result<Value, Failure> {
         self.exchange(method, path, Zeroizing::default())
     }
 
-    /// Sends a request with a body, which is wiped afterwards.
+    /// Sends a request with a body. The body is wiped afterwards.
     pub(crate) fn send_body(&self, method: Method, path: &str, body: &impl Serialize) -> Result<Value, Failure> {
         let mut bytes = Zeroizing::new(Vec::with_capacity(SECRET));
         serde_json::to_writer(&mut *bytes, body).map_err(Failure::new)?;
         self.exchange(method, path, bytes)
     }
 
-    /// Calls a function with each page of what the server gives in pages.
+    /// Requests a list that the server gives in pages, and calls a function with each page.
     pub(crate) fn pages(&self, path: &str, mut each: impl FnMut(Value)) -> Result<(), Failure> {
         let mut after = String::new();
         loop {
@@ -89,7 +91,7 @@ impl Admin {
         }
     }
 
-    /// Begins a request with the key.
+    /// Begins a request that contains the key.
     fn request(&self, method: &Method, path: &str) -> Result<Builder, Failure> {
         let (_, authority) = self.host()?;
         let request = Request::builder().method(method).uri(path).header(HOST, authority);
@@ -111,7 +113,7 @@ impl Admin {
         runtime()?.block_on(self.exchange_on(method, path, body))
     }
 
-    /// Reads what is at a path. The inner failure is that of a server that refuses it.
+    /// Reads the resource at a path. The inner error is the refusal of the server.
     pub(crate) async fn read(&self, path: &str) -> Result<Value, Failure> {
         self.exchange_on(Method::GET, path, Zeroizing::default()).await
     }
@@ -137,7 +139,7 @@ impl Admin {
         }
     }
 
-    /// The failure of a request that the server refuses.
+    /// Makes the error for a request that the server refuses, from the status and the body of the response.
     fn refused(&self, status: StatusCode, body: &[u8]) -> Failure {
         let problem: Value = serde_json::from_slice(body).unwrap_or_default();
         match (problem["detail"].as_str(), problem["code"].as_str()) {
@@ -146,7 +148,7 @@ impl Admin {
         }
     }
 
-    /// The host of the URL, and the value of the header Host.
+    /// Returns the host of the URL, and the value of the header Host.
     fn host(&self) -> Result<(String, &str), Failure> {
         let path = self.interface.server.path_and_query().map_or("", |path| path.as_str());
         match (self.interface.server.scheme_str(), self.interface.server.authority(), path) {
@@ -169,7 +171,7 @@ impl Admin {
         builder.with_client_auth_cert(chain, own).map_err(wrong)
     }
 
-    /// Sends a request on a connection of its own. Returns the whole response.
+    /// Sends a request on a new connection. Returns the whole response.
     async fn ask(&self, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), Failure> {
         let method = request.method().clone();
         let (_connection, response) = self.open(request).await?;
@@ -178,8 +180,8 @@ impl Admin {
         Ok((status, body.map_err(|error| self.unanswered(&method, &error))?.to_bytes()))
     }
 
-    /// Sends a request on a connection of its own. Returns the connection, which ends when it is dropped, and the response up
-    /// to its body.
+    /// Sends a request on a new connection. Returns the connection, which ends when it is dropped, and the response
+    /// up to its body.
     async fn open(&self, request: Request<Full<Bytes>>) -> Result<(JoinSet<()>, Response<Incoming>), Failure> {
         let ((host, _), config) = (self.host()?, self.tls()?);
         let port = self.interface.server.port_u16().unwrap_or(https::PORT);
@@ -198,8 +200,8 @@ impl Admin {
         })
     }
 
-    /// Asks for the events after the one with this ID, or from now on. Returns the connection and the body of the response;
-    /// the inner failure is that of a server that refuses it.
+    /// Asks for the events after the event with this ID, or for events from now on. Returns the connection and the
+    /// body of the response. The inner error is the refusal of the server.
     pub(crate) async fn follow(
         &self,
         after: Option<&str>,
@@ -220,7 +222,7 @@ impl Admin {
         Ok(Err(self.refused(status, &body.to_bytes())))
     }
 
-    /// The failure of a request whose response did not come.
+    /// Makes the error for a request that got no response.
     fn unanswered(&self, method: &Method, why: &dyn Display) -> Failure {
         let next_step = match method.is_safe() {
             true => "try again",
@@ -248,13 +250,13 @@ pub(crate) fn segment(name: &str) -> String {
     utf8_percent_encode(name, NON_ALPHANUMERIC).to_string()
 }
 
-/// Does the same as [`read_secret`], for the file of an option.
+/// Reads a secret from the file of an option with [`read_secret`]. The error names the option.
 pub(crate) fn secret(file: &Path, option: &str) -> Result<Zeroizing<String>, Failure> {
     read_secret(file).map_err(|why| Failure::usage(format!("{option}: {why}")))
 }
 
-/// Creates what the server shows once, and writes the secrets to files that must not exist, one each. `undo` names the command
-/// that takes back what was created, in case that a secret cannot be written.
+/// Creates keys that the server shows only once, and writes each key to one file of `outputs`. None of these files
+/// may exist. If a key cannot be written, the error contains the command of `undo`, which removes the created entry.
 pub(crate) fn save_once<T, K: AsRef<[u8]>>(
     outputs: &[PathBuf],
     create: impl FnOnce() -> Result<(T, Vec<K>), Failure>,
@@ -275,7 +277,7 @@ pub(crate) fn save_once<T, K: AsRef<[u8]>>(
     }
 }
 
-/// The name and the key in the answer of a server that shows a key once.
+/// Returns the name and the key in the response of a server that shows a key once.
 pub(crate) fn shown_once(mut created: Value, name: &str) -> Result<(String, Vec<Zeroizing<String>>), Failure> {
     match (created[name].take(), created["key"].take()) {
         (Value::String(name), Value::String(key)) => Ok((name, vec![Zeroizing::new(key)])),
@@ -288,19 +290,19 @@ pub(crate) fn pages(admin: &Admin, list: &str, mut each: impl FnMut(&Value)) -> 
     admin.pages(&format!("/v1/{list}"), |page| page[list].as_array().into_iter().flatten().for_each(&mut each))
 }
 
-/// A time in seconds since 1970, as text.
+/// Formats a time in seconds since 1970 as text (RFC 3339).
 pub(crate) fn rfc3339_of(seconds: &Value) -> String {
     let time = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds.as_u64().unwrap_or_default()));
     time.map_or_else(String::new, rfc3339)
 }
 
-/// The time after this number of seconds from now, in seconds since 1970.
+/// Returns the time after this number of seconds from now, in seconds since 1970.
 pub(crate) fn after(seconds: u64) -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     now.as_secs().saturating_add(seconds)
 }
 
-/// The event of a change that was made.
+/// Returns the JSON object that reports a change.
 pub(crate) fn done(event: &str, name: &str) -> Value {
     json!({ "event": event, "name": name })
 }

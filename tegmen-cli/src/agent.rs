@@ -1,4 +1,5 @@
-//! `tegmen agent`: gives the programs of one user of this machine the keys of publishers, over a Unix socket.
+//! `tegmen agent`: an agent that gives keys of publishers to the programs of one user of this machine, over a Unix
+//! socket.
 
 use crate::connect::Connect;
 use clap::{Args, Subcommand};
@@ -34,7 +35,7 @@ struct Serve {
     /// The access control server: coaps://host[:port].
     #[arg(required = true)]
     uri: Option<String>,
-    /// Path of the socket. No other user may be able to write to its directory, or to one above it.
+    /// Path of the socket. Other users must not be able to write to its directory, or to a directory above it.
     #[arg(long, value_name = "PATH", required = true)]
     socket: Option<PathBuf>,
     /// Number of the user who may ask, instead of the user who runs the agent. Only root can name another user.
@@ -53,17 +54,17 @@ struct Ask {
     key: Key,
 }
 
-/// The key that is asked for.
+/// The key that a program asks for.
 #[derive(Subcommand)]
 enum Key {
     /// Print the key of a session in hexadecimal.
     Session {
-        /// The session identity that the publisher shows in its handshake, as `oven;AAECAwQFBgcI`.
+        /// The session identity that the publisher shows in its handshake, such as `oven;AAECAwQFBgcI`.
         identity: String,
     },
     /// Print a fresh session identity for a handshake with a publisher, and its key in hexadecimal.
     Publisher {
-        /// Name of the publisher, as `oven`.
+        /// Name of the publisher, such as `oven`.
         name: String,
     },
 }
@@ -137,7 +138,7 @@ mod unix {
         }
     }
 
-    /// Writes the answers of an agent to its log. No key is in an answer that it takes.
+    /// Returns a function that logs each answer of an agent. The log contains no key.
     fn sink(log: Log, server: Session) -> impl Fn(Event) + Send + Sync {
         let reconnects = AtomicU32::new(0);
         move |Event { code, identity, process, text }| {

@@ -39,7 +39,7 @@ pub(crate) struct Get {
 pub(crate) struct WithPayload {
     #[command(flatten)]
     request: RequestArgs,
-    /// The payload as text; '' is an empty one. Only POST works without a payload.
+    /// The payload as text; '' is an empty payload. Only POST works without a payload.
     #[arg(conflicts_with_all = ["file", "hex"])]
     payload: Option<String>,
     /// Read the payload from this file; - is standard input.
@@ -62,8 +62,8 @@ pub(crate) struct RequestArgs {
     /// Content-Format to request for the response (Accept): a number, a name such as json, or a media type.
     #[arg(long, value_parser = content_format)]
     accept: Option<u16>,
-    /// Ask the proxy at this URI, coap://host[:port] or coaps; keys and certificates are for the session with it. A request that OSCORE
-    /// protects stays protected until the server.
+    /// Send the request to the proxy at this URI, coap://host[:port] or coaps. Keys and certificates are then for the
+    /// session with the proxy. OSCORE protects a request on the whole path to the server.
     #[arg(long, value_name = "URI", env = "TEGMEN_PROXY")]
     proxy: Option<String>,
     /// Add a CoAP option by its number, with a value in hexadecimal (0x...) or text; may be repeated. If-Match is 1,
@@ -139,7 +139,7 @@ impl RequestArgs {
         Uri::parse(&self.uri).map_err(Failure::usage)
     }
 
-    /// Returns the URI of the server that is asked: of the proxy, if there is one.
+    /// Returns the URI of the server that receives the request. This is the proxy, if there is one.
     pub(crate) fn server(&self) -> Result<Uri, Failure> {
         let Some(proxy) = &self.proxy else { return self.uri() };
         let uri = Uri::parse(proxy).map_err(Failure::usage)?;
@@ -149,7 +149,8 @@ impl RequestArgs {
         }
     }
 
-    /// Returns the other options of the request, with those that name the target to a proxy (RFC 7252, section 5.10.2).
+    /// Returns the options of the command line and, for a proxy, the options that name the target of the request (RFC
+    /// 7252, section 5.10.2).
     pub(crate) fn options(&self, uri: &Uri) -> Vec<(OptionNumber, Vec<u8>)> {
         let mut options = self.options.clone();
         if self.proxy.is_some() {
@@ -163,7 +164,7 @@ impl RequestArgs {
         options
     }
 
-    /// Returns the request; `options` is what [`Self::options`] returns.
+    /// Returns the request. `options` is the list that [`Self::options`] returns.
     pub(crate) fn ask<'a>(
         &self,
         (uri, options): (&'a Uri, &'a [(OptionNumber, Vec<u8>)]),
@@ -242,7 +243,7 @@ fn show_member(out: Output, name: Option<&str>, from: SocketAddr, reply: &Respon
 }
 
 impl RequestArgs {
-    /// Asks all members of a group that Group OSCORE protects.
+    /// Sends a request to all members of a group that Group OSCORE protects, and prints their responses.
     fn ask_oscore_group(
         &self,
         out: Output,
@@ -261,7 +262,7 @@ impl RequestArgs {
         Ok(if asked.responded.is_empty() { ExitCode::from(1) } else { ExitCode::SUCCESS })
     }
 
-    /// Asks all of a group.
+    /// Sends a request to all members of a multicast group, and prints their responses.
     fn ask_group(&self, out: Output, uri: &Uri, request: &Request<'_>) -> Result<ExitCode, Failure> {
         if uri.scheme == Scheme::Coaps {
             return Err(Failure::usage("DTLS has no groups: ask with coap://, or each server by its own address"));
@@ -285,7 +286,7 @@ impl RequestArgs {
     }
 }
 
-/// A bar for what takes several blocks, where people look on.
+/// Returns a function that shows a progress bar for a transfer of several blocks, if the output is a terminal.
 fn progress(out: Output) -> Option<impl Fn(Progress) + Sync> {
     if out.json || !std::io::stderr().is_terminal() {
         return None;
@@ -305,7 +306,7 @@ fn progress(out: Output) -> Option<impl Fn(Progress) + Sync> {
     })
 }
 
-/// An option with its name and its value as its format has it (RFC 7252, section 5.10).
+/// Formats an option with its name and its value, in the format that the option has (RFC 7252, section 5.10).
 fn option_text(number: OptionNumber, value: &[u8]) -> String {
     let uint = || uint(value).map(|number| number.to_string());
     let text = || std::str::from_utf8(value).ok().map(|text| text.escape_debug().to_string());
@@ -336,7 +337,7 @@ fn millis(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
-/// The response as an object.
+/// Returns the response as a JSON object.
 pub(crate) fn object(reply: &Response) -> Value {
     let options: Vec<Value> = reply
         .options()
@@ -356,7 +357,7 @@ pub(crate) fn object(reply: &Response) -> Value {
     })
 }
 
-/// The payload as people read it; `None` if it is not text.
+/// Returns the payload as readable text, or `None` if the payload is not text.
 pub(crate) fn readable(reply: &Response) -> Option<String> {
     let plain = || {
         let text = std::str::from_utf8(&reply.payload).ok()?;

@@ -18,7 +18,7 @@ pub(crate) struct Audit {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Find out whether a log is as the server wrote it, and name the line that was touched first.
+    /// Check that a log is unchanged since the server wrote it, and name the first line that was changed.
     #[command(after_help = "Example:\n  tegmen audit verify audit.log --head copy-of-audit.log.head --key 5f3c...\n\n\
         Take the head from another machine: a person who can change the log can also change the head beside it.\n\n\
         Exit codes: 0 if the log is whole, 1 if a line was changed, moved or removed, 2 if a file cannot be read.")]
@@ -29,7 +29,7 @@ enum Command {
 struct Verify {
     /// The log.
     file: PathBuf,
-    /// A signed head of the log. Without it, lines that are missing at the end are not found.
+    /// A signed head of the log. Without a head, the command does not find that lines are missing at the end.
     #[arg(long)]
     head: Option<PathBuf>,
     /// SHA-256 of the public key that must have signed the head, 64 hexadecimal digits (`tegmen keys show`).

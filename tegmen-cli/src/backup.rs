@@ -1,4 +1,4 @@
-//! `tegmen backup`: backups of a database, while no server has it.
+//! `tegmen backup`: backups of a database. No server may have the database open.
 
 use crate::log::rfc3339;
 use crate::output::{Failure, Output};
@@ -21,11 +21,11 @@ pub(crate) struct Backup {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Write a backup of a database. The server that has the database must have ended.
+    /// Write a backup of a database. The server that uses the database must have ended.
     #[command(after_help = "Example:\n  systemctl stop tegmen\n  \
         tegmen backup create --state /var/lib/tegmen-state/state.db state.backup\n  systemctl start tegmen")]
     Create(Target),
-    /// Check that a backup is whole, and with --sealing-key that it was made under this key.
+    /// Check that a backup is complete and, with --sealing-key, that it was made under this key.
     #[command(after_help = "Example:\n  tegmen backup verify state.backup")]
     Verify {
         /// The backup.
@@ -34,8 +34,8 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         sealing_key: Option<PathBuf>,
     },
-    /// Make a database from a backup. All numbers move forward, past all that may have been used; sessions are forgotten, so that
-    /// clients perform new handshakes. Changes after the backup are lost, revocations among them.
+    /// Make a database from a backup. All sequence numbers skip the numbers that may have been used. Sessions are
+    /// removed, so that clients perform new handshakes. Changes after the backup are lost, also revocations.
     #[command(after_help = "Example:\n  tegmen backup restore --state /var/lib/tegmen-state/state.db state.backup")]
     Restore(Target),
 }
@@ -63,7 +63,7 @@ impl Target {
     }
 }
 
-/// Returns the failure of a backup, which has code 2 if the command could not begin.
+/// Makes the error for a backup that failed. The exit code is 2 if the command could not begin.
 fn failure(error: BackupError) -> Failure {
     match error {
         BackupError::Exists { .. } | BackupError::State(StateError::InUse { .. }) => Failure::usage(error),

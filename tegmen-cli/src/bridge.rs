@@ -30,7 +30,7 @@ pub(crate) struct Bridge {
     /// IPv6 address to assign to the mote.
     #[arg(long, value_name = "ADDRESS", default_value_t = DEFAULT_MOTE)]
     mote: Ipv6Addr,
-    /// Longest UDP payload that the mote's buffers take, in bytes; longer ones are dropped.
+    /// Longest UDP payload that fits into the mote's buffers, in bytes. Longer payloads are dropped.
     #[arg(long, value_name = "BYTES", default_value_t = 320)]
     max_datagram: usize,
     /// Maximum number of remembered remote addresses.

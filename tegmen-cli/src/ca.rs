@@ -1,4 +1,4 @@
-//! `tegmen ca`: a certification authority in a directory, for users without one.
+//! `tegmen ca`: a certification authority in a directory, for users who have no other authority.
 
 mod authority;
 mod logins;
@@ -44,13 +44,14 @@ enum Command {
     Revoke {
         /// Directory of the CA.
         dir: PathBuf,
-        /// The certificate's file, or its serial number in hexadecimal.
+        /// The file of the certificate, or its serial number in hexadecimal.
         which: String,
         /// Days until the revocation list expires.
         #[arg(long, default_value_t = CRL_DAYS, value_parser = clap::value_parser!(u32).range(1..=36_500))]
         crl_days: u32,
     },
-    /// Write a new revocation list before the old one expires; peers refuse every certificate once it has.
+    /// Write a new revocation list before the old one expires. With an expired list, peers refuse every certificate
+    /// of the CA.
     #[command(after_help = "Example:\n  tegmen ca crl ca --crl-days 7")]
     Crl {
         /// Directory of the CA.
@@ -94,10 +95,10 @@ struct Issue {
     /// Common name of the subject; NAME.pem and NAME.key are written.
     #[arg(long)]
     name: String,
-    /// A DNS name that peers connect to; may be repeated.
+    /// A DNS name at which peers reach the subject; may be repeated.
     #[arg(long)]
     dns: Vec<String>,
-    /// An address that peers connect to; may be repeated.
+    /// An address at which peers reach the subject; may be repeated.
     #[arg(long)]
     ip: Vec<IpAddr>,
     /// Issue the certificate for a client.
@@ -118,7 +119,7 @@ struct Issue {
     /// Create an RSA key of 2048 bits instead of ECDSA P-256.
     #[arg(long)]
     rsa: bool,
-    /// Directory for certificate and key; by default that of the CA.
+    /// Directory for the certificate and the key. Default: the directory of the CA.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -246,14 +247,16 @@ pub(crate) fn init(dir: &Path, name: &str, valid: Duration) -> Result<(), Failur
     Authority::init(dir, name, KeyType::P256, SystemTime::now(), valid).map(drop)
 }
 
-/// The files of the certificate and the key of a delegated device, in a directory of their own in that of a CA.
+/// Returns the paths of the certificate and of the key of a delegated device. Both are in a subdirectory of the
+/// directory of a CA.
 pub(crate) fn device_files(dir: &Path, device: &str) -> (PathBuf, PathBuf) {
     let dir = dir.join("delegated");
     (dir.join(format!("{device}.pem")), dir.join(format!("{device}.key")))
 }
 
-/// Issues a certificate for a delegated device, for a new key or for that of its certificate before, and writes both to the
-/// [files](device_files). The certificate ends with the CA at the latest.
+/// Issues a certificate for a delegated device, and writes the certificate and its key to the [files](device_files).
+/// Uses the key of the previous certificate, or makes a new key if there is none. The certificate ends with the CA at
+/// the latest.
 pub(crate) fn issue_for_device(dir: &Path, device: &str, valid: Duration) -> Result<(), Failure> {
     let (certificate_file, key_file) = device_files(dir, device);
     let now = SystemTime::now();
@@ -326,7 +329,7 @@ fn list(dir: &Path, out: Output) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A certificate from a file, PEM or DER.
+/// Reads a certificate from a file, PEM or DER.
 pub(crate) fn read_certificate(file: &Path) -> Result<CertificateInfo, Failure> {
     use rustls_pki_types::{CertificateDer, pem::PemObject as _};
     let name = file.display();

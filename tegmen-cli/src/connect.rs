@@ -16,7 +16,7 @@ use tegmen_host::pcapng::Capture;
 use tegmen_host::uri::{Scheme, Uri};
 use zeroize::Zeroizing;
 
-/// Options that reach the server and prove an identity to it.
+/// Options for the connection to a server, and for the identity that the client proves to it.
 #[derive(Args)]
 pub(crate) struct Connect {
     /// PSK identity for coaps.
@@ -28,15 +28,15 @@ pub(crate) struct Connect {
     /// PSK as text, in the form that coap-client takes with -k.
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["key", "credentials"])]
     key_text: Option<String>,
-    /// Credentials file; takes its only identity, or the one that --identity names.
+    /// Credentials file. The client uses its only identity, or the identity that --identity names.
     #[arg(long, env = "TEGMEN_CREDENTIALS")]
     credentials: Option<PathBuf>,
-    /// Directory of an OSCORE context (made with `tegmen oscore new`, or `new-group`). Requests are always protected with it, over coap
-    /// and coaps.
+    /// Directory of an OSCORE context (made with `tegmen oscore new`, or `new-group`). This context protects all
+    /// requests, over coap and coaps.
     #[arg(long, value_name = "DIR", env = "TEGMEN_OSCORE")]
     oscore: Option<PathBuf>,
-    /// Member of the group to ask, where --oscore has the context of a group and the URI names one server. Only this member can read
-    /// the request.
+    /// Name of the member that gets the request, if --oscore has the context of a group and the URI names one server.
+    /// Only this member can read the request.
     #[arg(long, value_name = "NAME", requires = "oscore")]
     member: Option<String>,
     /// Map from URIs to OSCORE contexts, in the format of aiocoap; a request to a URI that no pattern matches is not
@@ -79,8 +79,8 @@ pub(crate) struct Connect {
     /// Append the secrets of the session to this file (RFC 9850). Secret: anyone with this file can decrypt the traffic.
     #[arg(long, env = "SSLKEYLOGFILE")]
     key_log: Option<PathBuf>,
-    /// Write a capture to this file, with the secrets of the session in it: Wireshark opens it decrypted. Secret: anyone
-    /// with this file can decrypt the traffic.
+    /// Write a capture to this file, together with the secrets of the session, so that Wireshark decrypts the
+    /// capture. Secret: anyone with this file can decrypt the traffic.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
     /// Largest block to send and to request (RFC 7959): 16, 32, 64, 128, 256, 512 or 1024 bytes.
@@ -96,8 +96,8 @@ pub(crate) struct Connect {
     /// Longest datagram to send, 128 to 2048 bytes: longer handshake messages are fragmented, and blocks become smaller.
     #[arg(long, value_name = "BYTES", default_value_t = 1232, value_parser = clap::value_parser!(u16).range(128..=2048))]
     mtu: u16,
-    /// Ask for connection IDs (RFC 9146), so that the session survives a change of our address. BYTES is the length of
-    /// our own ID in what the server sends, 0 by default.
+    /// Ask for connection IDs (RFC 9146), so that the session survives a change of the client's address. BYTES is the
+    /// length of the client's own ID, which is in the records of the server. The default is 0.
     #[arg(long, value_name = "BYTES", num_args = 0..=1, require_equals = true, default_missing_value = "0",
         value_parser = clap::value_parser!(u8).range(0..=20))]
     connection_id: Option<u8>,
@@ -122,7 +122,7 @@ pub(crate) fn only_key(file: &Path) -> Result<ClientKey, String> {
     Ok(ClientKey { identity: identity.clone(), key: keys.current.key })
 }
 
-/// A time of at most an hour, in seconds.
+/// Reads a time in seconds, of at most an hour.
 pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.0..=3600.0).contains(seconds));
     seconds.ok_or_else(|| "a number of seconds, 0 to 3600".to_owned())
@@ -177,7 +177,7 @@ impl Connect {
         Ok(Some(capture.tap(move |error| eprintln!("tegmen: the capture {name} ends here: {error}"))))
     }
 
-    /// The context that requests to `uri` are protected with.
+    /// Returns the directory of the OSCORE context that protects requests to `uri`, if there is one.
     pub(crate) fn context(&self, uri: &Uri) -> Result<Option<PathBuf>, Failure> {
         let Some(map) = &self.credentials_map else { return Ok(self.oscore.clone()) };
         Ok(match map::find(map, uri)? {
@@ -223,7 +223,7 @@ impl Connect {
     }
 }
 
-/// The address of coaps://host[:port].
+/// Resolves the address of coaps://host[:port].
 ///
 /// # Errors
 /// A malformed URI, or the error of the resolver.

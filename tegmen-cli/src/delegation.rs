@@ -21,7 +21,7 @@ pub(crate) struct Delegation {
 
 #[derive(Subcommand)]
 enum Command {
-    /// List the delegated devices, their epochs, and those that the server does not reach.
+    /// List the delegated devices and their epochs, and show which devices the server does not reach.
     Devices {
         #[command(flatten)]
         admin: Admin,
@@ -30,11 +30,13 @@ enum Command {
     Show(Named),
     /// Give a device another configuration. Other scopes end its connections with the next epoch.
     Configure(Configure),
-    /// Disable a device: peers get no session in its name from the server. Sessions that it has stay until they are revoked.
+    /// Disable a device: the server gives peers no more sessions in its name. Existing sessions of the device stay
+    /// until they are revoked.
     Disable(Named),
     /// Enable a device again.
     Enable(Named),
-    /// Let a device open a session with another device of the server. The policy gives the rights of each at the other one.
+    /// Let a device open a session with another device of the server. The policy decides which rights each device has
+    /// at the other device.
     #[command(after_help = "Example:\n  tegmen delegation create switch.example lamp.example")]
     Create {
         /// Name of the device that opens the session.
@@ -44,8 +46,8 @@ enum Command {
         #[command(flatten)]
         admin: Admin,
     },
-    /// Open a session of a device with a server elsewhere, by the certificate of the device. The device resumes the session there. The
-    /// server of the device trusts the authorities in its option --delegation-trust.
+    /// Open a session of a device with a server elsewhere. The device proves itself with its certificate, and resumes
+    /// the session at that server. The delegation server trusts the authorities in its option --delegation-trust.
     #[command(
         after_help = "Example:\n  tegmen delegation connect lamp.example '[2001:db8::5]:5684' --server-name hub.example"
     )]
@@ -63,12 +65,12 @@ enum Command {
     List {
         #[command(flatten)]
         named: Named,
-        /// List the connections that a server which was killed may have given to peers, and that have no entry.
+        /// List only the connections without an entry, which a server that was killed may have given to peers.
         #[arg(long)]
         unaccounted: bool,
     },
-    /// Revoke connections of a device, written as EPOCH-NUMBER. The server takes no ticket of them any more, and the device learns it
-    /// at once, or when it wakes.
+    /// Revoke connections of a device, each written as EPOCH-NUMBER. The server then accepts no ticket of these
+    /// connections, and informs the device at once, or when the device wakes.
     #[command(after_help = "Example:\n  tegmen delegation revoke lamp.example 3-17 3-18")]
     Revoke {
         /// Name of the device.
@@ -79,8 +81,8 @@ enum Command {
         #[command(flatten)]
         admin: Admin,
     },
-    /// Begin the next epoch of a device: all its sessions and tickets end. Peers with a ticket get another one when they return to the
-    /// server, with the same rights and the same end.
+    /// Begin the next epoch of a device: all its sessions and tickets end. A peer with a ticket gets a new ticket
+    /// when it returns to the server, with the same rights and the same end.
     Reset {
         #[command(flatten)]
         named: Named,
@@ -88,17 +90,18 @@ enum Command {
         #[arg(long)]
         preview: bool,
     },
-    /// Show how the connections of the previous epoch continue in the present one, and give the sessions of the device with other devices
-    /// of the server again. No connection gets another scope, another time of authentication or another end.
+    /// Continue connections of the previous epoch in the current epoch: show how each connection continues, and open
+    /// the sessions of the device with other devices of the server again. No connection gets another scope, another
+    /// time of authentication or another end.
     Reissue {
         #[command(flatten)]
         named: Named,
-        /// Show what would be given, and change nothing.
+        /// Show which sessions would be opened, and change nothing.
         #[arg(long)]
         preview: bool,
     },
-    /// Treat the server as compromised: draw other device keys, and list which connections were reachable. The keys are written to
-    /// files NAME.key that only you can read. Bring them to the devices.
+    /// Treat the server as compromised: draw new device keys, and list the connections that an intruder could reach.
+    /// The keys are written to files NAME.key that only you can read. Bring them to the devices.
     #[command(
         after_help = "Example:\n  tegmen delegation server-compromised lamp.example valve.example --output-dir keys"
     )]
@@ -128,14 +131,14 @@ struct Configuration {
     /// The address and port at which the device takes requests of its server.
     #[arg(long, value_name = "IP:PORT")]
     address: Option<SocketAddr>,
-    /// A scope that the device knows: rules with a comma between them, as 'GET /temp,PUT /light'; may be repeated. A peer gets the
-    /// first scope of which the policy allows every rule.
+    /// A scope that the device knows: rules with a comma between them, such as 'GET /temp,PUT /light'; may be
+    /// repeated. A peer gets the first scope whose rules are all allowed by the policy.
     #[arg(long = "scope", value_name = "RULES")]
     scopes: Vec<String>,
     /// A tag, by which rules of the policy name the device; may be repeated.
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
-    /// Places of the list of refused connections at the device.
+    /// Number of entries in the list of refused connections at the device.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
     places: u32,
     /// Hours for which a delegation lasts.
@@ -144,7 +147,7 @@ struct Configuration {
 }
 
 impl Configuration {
-    /// The configuration as the server reads it.
+    /// Returns the configuration in the form that the server reads.
     fn body(&self) -> Result<Value, Failure> {
         let Self { address, scopes, tags, places, hours } = self;
         let Some(address) = address else {
@@ -168,14 +171,14 @@ struct Configure {
     configuration: Configuration,
 }
 
-/// `tegmen device imprint`.
+/// The options of `tegmen device imprint`.
 #[derive(Args)]
 pub(crate) struct Imprint {
     #[command(flatten)]
     named: Named,
     #[command(flatten)]
     configuration: Configuration,
-    /// Draw another device key for a known device. All its connections end.
+    /// Draw a new device key for a known device. All its connections end.
     #[arg(long, conflicts_with_all = ["address", "scopes", "tags", "places", "hours"])]
     again: bool,
     /// Write the device key to this file, which must not exist: 64 hexadecimal digits.
@@ -352,7 +355,7 @@ fn revoke(named: &Named, connections: &[String], out: Output) -> Result<(), Fail
     if failures.is_empty() { Ok(()) } else { Err(Failure::new(failures.join("\n"))) }
 }
 
-/// Draws other device keys, and prints what was reachable.
+/// Draws new device keys, and prints the connections that an intruder could reach.
 fn server_compromised(admin: &Admin, names: &[String], dir: &Path, out: Output) -> Result<(), Failure> {
     let wrong = |error| Failure::usage(format!("--output-dir: {}: {error}: correct the path", dir.display()));
     std::fs::create_dir_all(dir).map_err(wrong)?;
@@ -395,7 +398,7 @@ fn server_compromised(admin: &Admin, names: &[String], dir: &Path, out: Output) 
     Ok(())
 }
 
-/// A device in one line.
+/// Describes a device in one line.
 fn describe(device: &Value) -> String {
     let text = |field: &str| device[field].as_str().unwrap_or_default().to_owned();
     let epoch = match (device["epoch"].as_u64(), device["pending"].as_u64()) {
@@ -435,7 +438,7 @@ fn describe(device: &Value) -> String {
     printable(&line)
 }
 
-/// A connection in one line.
+/// Describes a connection in one line.
 fn describe_connection(connection: &Value) -> String {
     let text = |field: &str| connection[field].as_str().unwrap_or_default().to_owned();
     let (since, until) = (rfc3339_of(&connection["since"]), rfc3339_of(&connection["expires"]));

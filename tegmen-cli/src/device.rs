@@ -51,7 +51,7 @@ enum Command {
         tegmen device imprint lamp.example --address '[fd00::17]:5684' --scope 'GET /temp' --output lamp.key\n  \
         tegmen device imprint lamp.example --again --output lamp.key")]
     Imprint(Imprint),
-    /// Disable a device: it may do nothing, and the keys of its sessions are revoked.
+    /// Disable a device: it has no rights, and the keys of its sessions are revoked.
     Disable(Named),
     /// Enable a device again.
     Enable(Named),
@@ -71,19 +71,19 @@ struct Named {
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Kind {
-    /// An X.509 certificate, by its SHA-256.
+    /// An X.509 certificate, identified by its SHA-256.
     Certificate,
-    /// A raw public key, by its SHA-256.
+    /// A raw public key, identified by its SHA-256.
     PublicKey,
     /// A pre-shared key with the server.
     SharedKey,
     /// A secret from which the device derives the keys of its sessions.
     Protokey,
-    /// The same, derived as in the paper: a key is then not bound to one subscriber.
+    /// A protokey with the derivation of the paper: a session key is not bound to one subscriber.
     ProtokeyPaper,
     /// A key of 32 bytes under which the server seals tokens of the OSCORE profile for the device.
     Oscore,
-    /// The same for tokens of the profile of EDHOC and OSCORE.
+    /// A key of 32 bytes under which the server seals tokens of the profile of EDHOC and OSCORE for the device.
     Edhoc,
 }
 
@@ -103,8 +103,8 @@ struct Add {
     /// The certificate (PEM or DER), or, with --kind public-key, a certificate with this key.
     #[arg(long, value_name = "FILE", conflicts_with = "secret_file")]
     certificate: Option<PathBuf>,
-    /// Read the shared key or protokey from this file, in hexadecimal: 16 to 64 bytes; with --kind oscore or edhoc 32 bytes. Only its
-    /// owner can read the file.
+    /// Read the shared key or protokey from this file, in hexadecimal. It has 16 to 64 bytes, and exactly 32 bytes
+    /// with --kind oscore or edhoc. Only the owner of the file may be able to read it.
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
     /// The address and port at which a publisher with a protokey takes tokens from the server.
@@ -122,10 +122,10 @@ struct Expect {
     /// A tag, by which rules of the policy name the device; may be repeated.
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
-    /// The lifetime of the key in hours, 1 to 720.
+    /// The lifetime of the one-time key in hours, 1 to 720.
     #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u64).range(1..=720))]
     hours: u64,
-    /// Write the key to this file, which must not exist.
+    /// Write the one-time key to this file, which must not exist.
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
 }
@@ -248,7 +248,7 @@ impl Expect {
     }
 }
 
-/// A device in one line.
+/// Describes a device in one line.
 pub(crate) fn describe(device: &Value) -> String {
     let text = |field: &str| device[field].as_str().unwrap_or_default().to_owned();
     let tags = device["tags"].as_array().into_iter().flatten().filter_map(Value::as_str);

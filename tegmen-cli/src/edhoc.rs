@@ -19,11 +19,11 @@ pub(crate) struct Edhoc {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Create a key and its credential. The file is a secret, and the credential is for the other ends.
+    /// Create a key and its credential. The file is a secret. Give the credential to the other ends.
     #[command(after_help = "Examples:\n  tegmen edhoc new meter.edhoc --name meter-7\n  \
         tegmen edhoc new gateway.edhoc --name gateway.example --by-value")]
     New(New),
-    /// Show the credential of a key, as the other ends need it.
+    /// Show the credential of a key, in the form that the other ends need.
     Show {
         /// File of the key.
         file: PathBuf,
@@ -37,10 +37,10 @@ struct New {
     /// Name of the owner, the subject of the credential.
     #[arg(long)]
     name: String,
-    /// Short name of the key, 1 to 16 bytes in hexadecimal, by which messages name it; two random bytes by default.
+    /// Short name that identifies the key in messages, 1 to 16 bytes in hexadecimal. Default: two random bytes.
     #[arg(long, value_name = "HEX")]
     kid: Option<String>,
-    /// Send the whole credential, and not its short name. The other end must have the credential all the same.
+    /// Send the whole credential instead of its short name. The other end must have the credential in both cases.
     #[arg(long)]
     by_value: bool,
 }
@@ -82,21 +82,22 @@ fn show(credential: &Credential, out: Output) {
 /// Options of requests that agree on an OSCORE context.
 #[derive(Args)]
 pub(crate) struct Agreeing {
-    /// Agree on an OSCORE context with the server by EDHOC (RFC 9528), with the key of this file (made with `tegmen edhoc new`).
-    /// Requests are always protected with it, over coap and coaps.
+    /// Agree on an OSCORE context with the server by EDHOC (RFC 9528), with the key in this file (made with `tegmen
+    /// edhoc new`). This context protects all requests, over coap and coaps.
     #[arg(long, value_name = "FILE", env = "TEGMEN_EDHOC", requires = "edhoc_server",
           conflicts_with_all = ["oscore", "credentials_map"])]
     edhoc: Option<PathBuf>,
-    /// Credential of a server that is trusted: hexadecimal digits, or a file with them; may be repeated.
+    /// Credential of a server to trust: hexadecimal digits, or a file with them; may be repeated.
     #[arg(long, value_name = "CREDENTIAL", env = "TEGMEN_EDHOC_SERVER")]
     edhoc_server: Vec<String>,
-    /// Send message_3 by itself, for servers that do not take it in the first request (RFC 9668).
+    /// Send message_3 in a separate request, for servers that do not accept it in the first protected request (RFC
+    /// 9668).
     #[arg(long, requires = "edhoc")]
     edhoc_separate: bool,
 }
 
 impl Agreeing {
-    /// Returns the keys; `None` without the option.
+    /// Returns the keys, or `None` without the option.
     pub(crate) fn keys(&self) -> Result<Option<Arc<EdhocKeys>>, Failure> {
         let Some(file) = &self.edhoc else { return Ok(None) };
         let identity = read_key(file).map_err(Failure::usage)?;

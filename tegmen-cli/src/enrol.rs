@@ -33,7 +33,7 @@ pub(crate) struct Enrol {
     credential: Own,
 }
 
-/// The credential by which the server is to know this device.
+/// The credential with which the server identifies this device later.
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 struct Own {

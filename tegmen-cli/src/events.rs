@@ -1,4 +1,4 @@
-//! `tegmen events`: what happens at an access control server, over its HTTPS interface.
+//! `tegmen events`: prints changes at an access control server as they happen, over its HTTPS interface.
 
 mod stream;
 
@@ -15,16 +15,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 use stream::{Event, Events};
 
-/// Time without a byte after which a connection is lost. The server sends a comment every 15 seconds.
+/// Time without a byte after which a connection counts as lost. The server sends a comment every 15 seconds.
 const SILENCE: Duration = Duration::from_secs(60);
-/// The longest pause before another connection.
+/// The longest pause before a new connection.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tegmen events\n  tegmen events --json --after 28480000000000 --count 10\n\n\
     The command connects again when the connection is lost, and continues behind the last event. Ctrl-C ends it.")]
 pub(crate) struct Follow {
-    /// Begin after the event of this ID, which --json shows as `id`; otherwise now.
+    /// Begin after the event with this ID, which --json shows as `id`. Default: begin now.
     #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u64))]
     after: Option<u64>,
     /// Stop after N changes.
@@ -34,41 +34,41 @@ pub(crate) struct Follow {
     admin: Admin,
 }
 
-/// The reason why a connection is over.
+/// The reason why a connection ended.
 enum Over {
-    /// All changes were printed that are wanted.
+    /// All requested changes were printed.
     Enough,
-    /// It was lost.
+    /// The connection was lost.
     Lost(String),
-    /// The server ends it, and lets the client connect again.
+    /// The server ended the connection, and lets the client connect again.
     Resume,
 }
 
-/// The output so far.
+/// The state of the output.
 struct Printed {
     out: Output,
     /// The ID of the last event.
     last: Option<String>,
     left: Option<u64>,
-    /// True if the server has answered.
+    /// True if the server has sent an event.
     began: bool,
-    /// The group whose changes alone are wanted.
+    /// The group to watch. Changes of other groups are not printed.
     watched: Option<Watched>,
 }
 
-/// A group that is followed.
+/// A group that is watched.
 struct Watched {
     name: String,
-    /// True if something has happened since the group was read.
+    /// True if a change has arrived since the group was read.
     is_stale: bool,
     /// True if the group has been shown.
     is_shown: bool,
-    /// Its shortages when it was read.
+    /// The shortages of the group when it was read.
     lacks: Vec<String>,
 }
 
 impl Watched {
-    /// Notes a change. Returns false for one of something else.
+    /// Notes a change of this group. Returns false for a change of something else.
     fn takes(&mut self, change: &Value) -> bool {
         let is_its = change["group"] == self.name.as_str();
         if is_its {
@@ -77,7 +77,7 @@ impl Watched {
         is_its
     }
 
-    /// Reads the group, and prints it the first time. Later it prints what the group has begun to lack.
+    /// Reads the group. Prints the whole group at the first call, and at later calls each new shortage of the group.
     async fn refresh(&mut self, admin: &Admin, out: Output) -> Result<(), Failure> {
         let mut group = admin.read(&format!("{}?limit=1", path(&self.name))).await?;
         self.is_stale = false;
@@ -105,7 +105,7 @@ impl Watched {
 }
 
 impl Printed {
-    /// Prints what an event has.
+    /// Prints the content of an event. Returns the reason if the connection is over.
     fn take(&mut self, event: Event) -> Result<Option<Over>, Failure> {
         self.began = true;
         let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
@@ -143,7 +143,8 @@ impl Printed {
         Ok(is_over.then_some(Over::Enough))
     }
 
-    /// Forgets where the events ended, if a group is watched that can be read again. Returns true then.
+    /// Forgets the ID of the last event if a group is watched, because the group can be read again. Returns true in
+    /// this case.
     fn forget(&mut self) -> bool {
         let Some(watched) = self.watched.as_mut().filter(|_| self.last.take().is_some()) else { return false };
         (watched.is_stale, watched.is_shown) = (true, false);
@@ -151,12 +152,12 @@ impl Printed {
         true
     }
 
-    /// True if the watched group has been shown.
+    /// Returns true if the watched group has been shown.
     fn has_shown(&self) -> bool {
         self.watched.as_ref().is_some_and(|watched| watched.is_shown)
     }
 
-    /// Reads the watched group again, if something has happened.
+    /// Reads the watched group again, if a change has arrived.
     async fn refresh(&mut self, admin: &Admin) -> Result<(), Failure> {
         match self.watched.as_mut().filter(|watched| watched.is_stale) {
             Some(watched) => watched.refresh(admin, self.out).await,
@@ -165,7 +166,7 @@ impl Printed {
     }
 }
 
-/// A change in one line.
+/// Describes a change in one line.
 fn text(change: &Value) -> String {
     let field = |name: &str| change[name].as_str().unwrap_or_default();
     let kind = field("change");
@@ -197,7 +198,7 @@ impl Follow {
     }
 }
 
-/// Prints a group, and then its changes, at most `count`.
+/// Prints a group, and then at most `count` of its changes.
 pub(crate) fn watch(admin: &Admin, name: String, count: Option<u64>, out: Output) -> Result<ExitCode, Failure> {
     let watched = Some(Watched { name, is_stale: true, is_shown: false, lacks: Vec::new() });
     until_the_end(admin, Printed { out, last: None, left: count, began: false, watched })
@@ -212,7 +213,7 @@ fn until_the_end(admin: &Admin, mut printed: Printed) -> Result<ExitCode, Failur
     })
 }
 
-/// Follows the events over one connection after the other.
+/// Follows the events, and connects again after each end of a connection.
 async fn follow(admin: &Admin, printed: &mut Printed) -> Result<(), Failure> {
     let mut pause = Duration::from_secs(1);
     loop {

@@ -1,4 +1,5 @@
-//! Writes files whole or not at all, so that they survive a power cut, and reads secrets from files that nobody else can read.
+//! Writes files completely or not at all, so that they survive a power cut, and reads secrets from files that nobody
+//! else can read.
 
 use crate::output::Failure;
 use std::fs::File;
@@ -9,7 +10,7 @@ pub(crate) use tegmen_store::files::Readers;
 use tegmen_store::files::replace;
 use zeroize::Zeroizing;
 
-/// Writes a file whole and durably, and replaces an existing one.
+/// Writes a file completely and durably, and replaces an existing file.
 pub(crate) fn write(file: &Path, bytes: &[u8], readers: Readers) -> Result<(), Failure> {
     let wrong = |error| {
         let file = file.display();
@@ -18,7 +19,8 @@ pub(crate) fn write(file: &Path, bytes: &[u8], readers: Readers) -> Result<(), F
     replace(file, bytes, readers).map_err(wrong)
 }
 
-/// The text of a file that only its owner can read, without spaces around it; the reason if there is none.
+/// Returns the text of a file that only its owner can read, without surrounding spaces. The error is the reason why
+/// there is no text.
 pub(crate) fn read_secret(file: &Path) -> Result<Zeroizing<String>, String> {
     let name = file.display();
     let wrong = |error| format!("{name}: {error}; correct the path, or the permissions there");

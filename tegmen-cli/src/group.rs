@@ -1,5 +1,6 @@
-//! `tegmen group`: groups that Axiom protects. An operator creates groups at their controller, and adds and evicts members. A member
-//! joins a group at its controller, sends requests to the group, and leaves. `tegmen serve --member` answers them.
+//! `tegmen group`: groups that Axiom protects. An operator creates groups at their controller, and adds and evicts
+//! members. A member joins a group at its controller, sends requests to the group, and leaves. `tegmen serve
+//! --member` answers these requests.
 
 mod answers;
 mod join;
@@ -27,7 +28,7 @@ enum Command {
     Operator(operator::Command),
     /// Join a group at its controller, and keep the membership in a directory.
     Join(join::Join),
-    /// Send a request to a group, and print the answer of each member, and who is missing.
+    /// Send a request to a group, print the answer of each member, and name the members that did not answer.
     Send(send::Send),
     /// Send a firmware image to all members of a group, in blocks, and send again the blocks that a member lacks.
     SendImage(send_image::SendImage),

@@ -1,4 +1,4 @@
-//! A request over HTTPS, on a connection of its own.
+//! Sends a request over HTTPS, on a new connection.
 
 use hyper::body::{Body, Incoming};
 use hyper::{Request, Response};
@@ -15,7 +15,7 @@ use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{self, ClientConfig, ConfigBuilder, RootCertStore};
 
-/// The port of a URL without one.
+/// The port of a URL that names no port.
 pub(crate) const PORT: u16 = 443;
 
 /// The reason why a request has no response.
@@ -23,11 +23,11 @@ pub(crate) const PORT: u16 = 443;
 pub(crate) enum Unanswered {
     /// The host is neither a name nor an address.
     Name,
-    /// There is no connection.
+    /// The connection could not be opened.
     Unreached(io::Error),
     /// The TLS handshake failed.
     Tls(io::Error),
-    /// The server sent something other than a response, or nothing.
+    /// The server sent no response, or bytes that are no response.
     Http(hyper::Error),
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for Unanswered {
 
 impl Error for Unanswered {}
 
-/// Begins the configuration of a client that trusts these authorities.
+/// Begins the configuration of a client that trusts these roots.
 pub(crate) fn trusting(roots: RootCertStore) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, rustls::Error> {
     let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
     Ok(builder.with_safe_default_protocol_versions()?.with_root_certificates(roots))

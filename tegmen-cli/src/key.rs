@@ -40,10 +40,10 @@ enum Command {
 struct Create {
     /// Name of the key, for the audit log.
     name: String,
-    /// A part of the interface that the key opens; may be repeated.
+    /// A scope of the key, which opens a part of the interface; may be repeated.
     #[arg(long = "scope", required = true, value_name = "SCOPE", value_parser = Scope::ALL.map(Scope::name))]
     scopes: Vec<String>,
-    /// Days until the key ends; not later than the end of the key that creates it.
+    /// Days until the key ends. It cannot end later than the key that creates it.
     #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u64).range(1..=366))]
     days: u64,
     /// Write the key to this file, which must not exist.
@@ -87,7 +87,7 @@ impl Create {
     }
 }
 
-/// A key in one line.
+/// Describes a key in one line.
 pub(crate) fn describe(key: &Value) -> String {
     let text = |field: &str| key[field].as_str().unwrap_or_default();
     let scopes: Vec<&str> = key["scopes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();

@@ -29,7 +29,8 @@ enum Command {
     #[command(after_help = "Examples:\n  tegmen keys new --identity sensor-17\n  \
         tegmen keys new --identity gateway --file /etc/tegmen/keys.toml --allow 'GET /*'")]
     New(New),
-    /// Show a certificate or a private key, with the digests that lists of allowed keys and of revoked certificates use.
+    /// Show a certificate or a private key, with the digests that are used in lists of allowed keys and of revoked
+    /// certificates.
     #[command(after_help = "Examples:\n  tegmen keys show device1.pem\n  tegmen keys show device1.key --json")]
     Show {
         /// A certificate (PEM or DER) or a private key (PEM).
@@ -57,7 +58,7 @@ struct New {
     /// Length of the key in bytes.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u8).range(16..=64))]
     bytes: u8,
-    /// Allow this to the owner of the key, as "METHOD /path"; may be repeated. Default: everything.
+    /// Right of the owner of the key, as "METHOD /path"; may be repeated. Default: all rights.
     #[arg(long)]
     allow: Vec<String>,
 }

@@ -38,7 +38,8 @@ enum Command {
     Run {
         /// Name of the plan, from `tegmen lab list`, or a file that describes a deployment.
         plan: String,
-        /// First and last seed, as 1..50, instead of those in the file; other machines can run the other seeds.
+        /// First and last seed, such as 1..50, instead of the seeds in the file. Other machines can run the other
+        /// seeds.
         #[arg(long)]
         seeds: Option<String>,
         /// Write every run to this file, as CSV: a part for `tegmen lab merge`.
@@ -109,7 +110,7 @@ enum Command {
     },
 }
 
-/// The directory of finished runs.
+/// The option for the directory of finished runs.
 #[derive(Args)]
 struct Kept {
     /// Directory that keeps finished runs; the same program does not compute a kept run again.
@@ -132,7 +133,7 @@ impl Kept {
         Ok(store)
     }
 
-    /// Ends the program on an interrupt or a termination signal, and prints which runs are kept and where.
+    /// After an interrupt or a termination signal, prints how many runs are kept and where, and ends the program.
     fn say_when_stopped(&self, out: Output, done: &Arc<AtomicUsize>, all: &Arc<AtomicUsize>) {
         let (folder, done, all) = (self.runs.display().to_string(), done.clone(), all.clone());
         std::thread::spawn(move || {
@@ -167,7 +168,8 @@ fn run_paper(out: Output, plan: &papers::plans::Plan, kept: &Kept) -> Result<Exi
     Ok(print_figures(out, &figures.map_err(Failure::io)?))
 }
 
-/// Figures of a paper beside ours; 1 if some should agree and do not.
+/// Prints the figures of a paper beside the measured figures. Returns the exit code 1 if figures that should agree do
+/// not agree.
 fn print_figures(out: Output, figures: &[Figure]) -> ExitCode {
     let differs = figures.iter().any(|figure| figure.verdict == figure::DIFFERS);
     print_rows(out, figures, || figure::table(figures));
@@ -184,7 +186,7 @@ fn run_agreement(out: Output, kept: &Kept) -> Result<ExitCode, Failure> {
     Ok(if differs { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-/// A plan that comes with the laboratory, or a file.
+/// Finds a plan of the laboratory by its name, or reads a plan from a file.
 fn find_plan(name: &str) -> Result<deployment::Plan, Failure> {
     match plans::ALL.iter().find(|named| named.name == name) {
         Some(named) => named.plan().map_err(Failure::new),
@@ -195,7 +197,7 @@ fn find_plan(name: &str) -> Result<deployment::Plan, Failure> {
     }
 }
 
-/// The commit that this is run from, where there is one.
+/// Returns the commit of the checkout from which the program runs, or a text that there is no checkout.
 fn commit() -> String {
     let git = std::process::Command::new("git").args(["rev-parse", "--short", "HEAD"]).output();
     let text = git.ok().filter(|git| git.status.success()).and_then(|git| String::from_utf8(git.stdout).ok());
@@ -232,7 +234,7 @@ fn write_runs(file: &Path, plan: &deployment::Plan, runs: &[Run]) -> Result<(), 
     written.map_err(|error| Failure::new(format!("{}: {error}", file.display())))
 }
 
-/// Rows as JSON, one object a line, or as a table.
+/// Prints rows as JSON, one object per line, or as a table.
 fn print_rows<R: Serialize>(out: Output, rows: &[R], table: impl FnOnce() -> String) {
     for row in rows.iter().filter(|_| out.json) {
         out.line(String::new, || serde_json::to_value(row).unwrap_or_default());
@@ -242,7 +244,7 @@ fn print_rows<R: Serialize>(out: Output, rows: &[R], table: impl FnOnce() -> Str
     }
 }
 
-/// A bar with the time left, where somebody looks, and how many of how many runs are done.
+/// A progress bar with the remaining time, which is shown on a terminal, and the counts of finished and of all runs.
 struct Progress {
     bar: indicatif::ProgressBar,
     done: Arc<AtomicUsize>,
@@ -265,7 +267,7 @@ impl Progress {
         self.all.store(all, Ordering::Relaxed);
     }
 
-    /// The runs of another plan are counted from here.
+    /// Begins a new count of finished runs if `what` is the name of another plan.
     fn begin(&self, what: &str) {
         if self.bar.message() != what {
             self.bar.set_message(what.to_owned());
@@ -278,7 +280,7 @@ impl Progress {
     }
 }
 
-/// The exit code of a program that an interrupt ended: 128 and the number of the signal.
+/// The exit code of a program that an interrupt ended: 128 plus the number of the signal.
 const STOPPED: u8 = 130;
 
 /// Runs a plan, of a paper or from a file.

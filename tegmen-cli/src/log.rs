@@ -17,13 +17,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tegmen_host::server::Severity;
 
-/// Lines that wait for the writer at most; more are dropped and counted.
+/// Maximum number of lines that wait for the writer. Further lines are dropped and counted.
 const WAITING: usize = 1024;
-/// Bytes that are written at once.
+/// Bytes that the writer writes at once.
 const BATCH: usize = 64 << 10;
-/// Interval at which the writer sums up repeated events.
+/// Interval at which the writer reports the counts of repeated events.
 const TICK: Duration = Duration::from_secs(1);
-/// Maximum time that the end of the program waits for a reader of the last lines.
+/// Maximum time for which the end of the program waits until the last lines are read.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// The severity of a line.
@@ -88,7 +88,7 @@ struct Shared {
 
 enum Job {
     Line(String),
-    /// Write the lines that wait, then send a message.
+    /// Write the waiting lines, then send a message.
     End(mpsc::Sender<()>),
 }
 
@@ -103,12 +103,12 @@ impl Log {
         Ok(Self { jobs, shared })
     }
 
-    /// Writes the events that the libraries emit by the crate `tracing`, too.
+    /// Also writes the events that the libraries emit through the crate `tracing`.
     pub(crate) fn take_traces(&self) {
         traces::write_to(self.clone());
     }
 
-    /// Leaves out events of less severe levels than `level` from now on.
+    /// Sets the least severe level that is written from now on.
     pub(crate) fn set_level(&self, level: Level) {
         self.shared.level.store(level as u8, Ordering::Relaxed);
     }
@@ -117,7 +117,7 @@ impl Log {
         level as u8 <= self.shared.level.load(Ordering::Relaxed)
     }
 
-    /// Writes an event whatever the level: how the server started and ended.
+    /// Writes an event of any level. Used for the start and the end of the server.
     pub(crate) fn always(&self, text: impl FnOnce() -> String, object: impl FnOnce() -> Value) {
         self.write(Level::Info, text, object);
     }
@@ -129,8 +129,8 @@ impl Log {
         }
     }
 
-    /// Writes an event that unauthenticated peers can cause without limit: at most one of a kind per second for each network
-    /// prefix (/24 or /56). The next line contains the number of the others.
+    /// Writes an event that unauthenticated peers can cause without limit. At most one event of a kind is written per
+    /// second for each network prefix (/24 or /56). The next line contains the number of events that were left out.
     pub(crate) fn limited(
         &self,
         kind: &'static str,
@@ -159,7 +159,7 @@ impl Log {
         }
     }
 
-    /// Waits for a limited time until all lines are written, because the reader may be stuck.
+    /// Waits until all lines are written. The wait is limited, because the reader may be stuck.
     pub(crate) fn end(self) {
         let (done, written) = mpsc::channel();
         let deadline = Instant::now() + LAST_LINES;
@@ -225,7 +225,7 @@ impl Shared {
         }
     }
 
-    /// Writes the counts of events that did not get a line.
+    /// Writes the counts of events that were left out.
     fn sum_up(&self, end: bool, batch: &mut String) {
         let mut add = |text: String, object: Value| {
             let _ = writeln!(batch, "{}", self.line(Level::Warn, || text, || object));
@@ -243,7 +243,7 @@ impl Shared {
     }
 }
 
-/// A moment in UTC, to the millisecond (RFC 3339).
+/// Formats a moment in UTC, to the millisecond (RFC 3339).
 pub(crate) fn rfc3339(moment: SystemTime) -> String {
     let since = moment.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let at = time::OffsetDateTime::from_unix_timestamp(since.as_secs() as i64);

@@ -18,18 +18,19 @@ use tegmen_host::x509::signer::SoftwareKey;
 pub(crate) struct Login {
     /// Name of the user.
     name: String,
-    /// Write the key and the certificate to this directory, as NAME.key and NAME.pem, and the certificate of the authority as
-    /// authority.pem. They replace those of an earlier login.
+    /// Write the key and the certificate to this directory, as NAME.key and NAME.pem, and the certificate of the
+    /// authority as authority.pem. These files replace the files of an earlier login.
     #[arg(long, value_name = "DIR")]
     output: PathBuf,
-    /// Read the password from this file, which only its owner can read. Without it the command asks for the password.
+    /// Read the password from this file, which only its owner can read. Without this option the command asks for the
+    /// password.
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
     #[command(flatten)]
     interface: Interface,
 }
 
-/// The body of a login.
+/// The body of the login request.
 #[derive(Serialize)]
 struct Body<'b> {
     name: &'b str,

@@ -94,7 +94,8 @@ enum Command {
     Ipatch(ask::WithPayload),
     /// Observe a resource: print its representation whenever it changes (RFC 7641).
     Observe(observe::Observe),
-    /// Examine a server: its handshake flight by flight, what it negotiated, and what it lacks.
+    /// Examine a server: show each flight of its handshake, the parameters that it negotiates, and the features that
+    /// it lacks.
     Probe(probe::Probe),
     /// Create keys, and show the digests of public keys.
     Keys(keys::Keys),
@@ -110,7 +111,8 @@ enum Command {
     Device(device::Devices),
     /// Register this device at an access control server, with a one-time key.
     Enrol(enrol::Enrol),
-    /// Ask an access control server for an access token, and post it at a resource server: OSCORE with the rights of the token.
+    /// Get an access token from an access control server, and post it at a resource server. OSCORE requests then have
+    /// the rights of the token.
     Token(token::Token),
     /// Create protected groups, add and evict their members; join a group, send requests to all its members, and leave it.
     Group(Box<group::Group>),
@@ -130,7 +132,7 @@ enum Command {
     Backup(backup::Backup),
     /// Verify the audit log of an access control server.
     Audit(audit::Audit),
-    /// Give the programs of one user of this machine the keys of publishers, over a Unix socket.
+    /// Run an agent that gives keys of publishers to the programs of one user of this machine, over a Unix socket.
     Agent(Box<agent::Agent>),
     /// Connect a mote on a serial line to real sockets.
     Bridge(bridge::Bridge),
@@ -208,7 +210,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// One page with every command.
+/// Prints one manual page that describes every command.
 fn manual() -> Result<(), output::Failure> {
     let mut page = Vec::new();
     let mut command = Cli::command();

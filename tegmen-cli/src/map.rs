@@ -17,11 +17,11 @@ use tegmen_host::uri::Uri;
 pub(crate) enum Credential {
     /// The directory of a context.
     Oscore(PathBuf),
-    /// The map allows requests to this URI in clear.
+    /// The map allows unprotected requests to this URI.
     Unprotected,
 }
 
-/// Looks a URI up; the longest pattern that matches counts.
+/// Finds the entry for a URI: the entry of the longest pattern that matches.
 pub(crate) fn find(file: &Path, uri: &Uri) -> Result<Credential, Failure> {
     let name = file.display();
     let wrong = |why: String| Failure::usage(format!("{name}: {why}"));
@@ -48,7 +48,7 @@ pub(crate) fn find(file: &Path, uri: &Uri) -> Result<Credential, Failure> {
     Ok(Credential::Oscore(file.parent().unwrap_or(Path::new("")).join(dir)))
 }
 
-/// A URI without and with its port.
+/// Returns a URI without its default port, and with its port.
 fn spellings(uri: &Uri) -> (String, String) {
     let scheme = uri.scheme;
     let host = if uri.host.contains(':') { format!("[{}]", uri.host) } else { uri.host.clone() };
@@ -58,7 +58,7 @@ fn spellings(uri: &Uri) -> (String, String) {
     (short, explicit)
 }
 
-/// True if `text` is `pattern`, where a star stands for anything.
+/// Returns true if `text` matches `pattern`. A star matches any characters.
 fn matches(pattern: &str, text: &str) -> bool {
     let Some((head, tail)) = pattern.split_once('*') else { return pattern == text };
     let Some(rest) = text.strip_prefix(head) else { return false };

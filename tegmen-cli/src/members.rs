@@ -1,15 +1,15 @@
-//! Groups of a controller and their members, as text.
+//! Describes groups of a controller and their members as text.
 
 use crate::admin::segment;
 use crate::output::printable;
 use serde_json::Value;
 
-/// The path of a group.
+/// Returns the path of a group in the interface.
 pub(crate) fn path(name: &str) -> String {
     format!("/v1/groups/{}", segment(name))
 }
 
-/// A group with its members and what it lacks, a line each.
+/// Describes a group: its members and its shortages, one per line.
 pub(crate) fn describe(group: &Value) -> String {
     let (name, config) = (group["name"].as_str().unwrap_or_default(), &group["config"]);
     let text = |field: &str| config[field].as_str().unwrap_or_default();
@@ -46,7 +46,7 @@ pub(crate) fn describe(group: &Value) -> String {
     lines.iter().map(|line| printable(line)).collect::<Vec<_>>().join("\n")
 }
 
-/// A group of a list, and its warning.
+/// Describes a group of a list, with its warning.
 pub(crate) fn describe_listed(group: &Value) -> String {
     let name = group["name"].as_str().unwrap_or_default();
     let first = match group["epoch"].as_u64() {
@@ -57,12 +57,12 @@ pub(crate) fn describe_listed(group: &Value) -> String {
     lines.map(|line| printable(&line)).collect::<Vec<_>>().join("\n")
 }
 
-/// A line with a warning about a group.
+/// Returns a line with a warning about a group.
 pub(crate) fn warning(text: &str) -> String {
     format!("  warning: {text}")
 }
 
-/// A member in one line.
+/// Describes a member in one line.
 pub(crate) fn describe_member(member: &Value) -> String {
     let address = member["address"].as_str().map_or_else(String::new, |address| format!(" at {address},"));
     let sends = member["sender_id"].as_u64().map_or_else(String::new, |id| format!(" SenderID {id},"));

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use tegmen_ndn_host::client::{Client, ClientError, name_bytes};
 use tegmen_ndn_host::uri::FaceUri;
 
-/// The Unix socket of a forwarder, unless another is named.
+/// The Unix socket of the default forwarder.
 const SOCKET: &str = "/run/nfd/nfd.sock";
 
 #[derive(Args)]
@@ -32,7 +32,7 @@ pub(crate) struct Ndn {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Pass packets on between faces over UDP, TCP and Unix sockets, and store them.
+    /// Forward packets between faces over UDP, TCP and Unix sockets, and store Data packets.
     Forward(forward::Forward),
     /// Fetch an object, or one packet, and print its content.
     Get(consume::Get),
@@ -42,11 +42,11 @@ enum Command {
     Serve(produce::Serve),
     /// Measure the round-trip times to a producer that answers pings.
     Ping(consume::Ping),
-    /// Key pairs and certificates.
+    /// Make, sign, list, import and export key pairs and certificates.
     Key(key::Key),
     /// Sign a packet, and write it to a file.
     Sign(sign::Sign),
-    /// Verify the packet of a file.
+    /// Verify the packet in a file.
     Verify(sign::Verify),
     /// Check and test trust schemas in LVS.
     Trust(trust::Trust),
@@ -74,7 +74,7 @@ impl Ndn {
     }
 }
 
-/// The forwarder of a consumer or a producer.
+/// The option for the forwarder of a consumer or a producer.
 #[derive(Args)]
 struct At {
     /// The forwarder: unix://PATH, tcp://HOST:PORT or udp://HOST:PORT.
@@ -96,7 +96,7 @@ fn failure(error: ClientError) -> Failure {
     }
 }
 
-/// Reads a name of the command line.
+/// Reads a name from the command line.
 fn name_of(text: &str) -> Result<Vec<u8>, Failure> {
     name_bytes(text).map_err(|error| Failure::usage(format!("{text}: {error}")))
 }

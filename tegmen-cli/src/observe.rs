@@ -19,8 +19,8 @@ use tegmen_host::hex::to_hex;
 pub(crate) struct Observe {
     #[command(flatten)]
     request: RequestArgs,
-    /// Register again after this many seconds of silence, whatever Max-Age is: a restarted server may have forgotten the
-    /// observation.
+    /// Register again after this many seconds of silence, whatever Max-Age is. A restarted server may have forgotten
+    /// the observation.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     alive: Option<u64>,
     /// Stop after N representations, including the first.
@@ -80,7 +80,7 @@ impl Observe {
     }
 }
 
-/// Reports that a new session replaced one that had ended.
+/// Reports that a new session replaced a session that had ended.
 fn say_reconnected(out: Output, since: Duration) {
     if out.json {
         out.line(String::new, || json!({ "event": "reconnected", "after_ms": since.as_secs_f64() * 1e3 }));

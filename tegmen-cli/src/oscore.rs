@@ -40,7 +40,8 @@ enum Command {
         Bring each directory to the device of this member. `--allow` sets the rights of a member at all others. To change the group, make \
         a new one.")]
     NewGroup(member::NewGroup),
-    /// Show a context, of two ends or of a member of a group: its IDs and the sequence numbers it used. Secrets are not shown.
+    /// Show the IDs of a context, and the sequence numbers that it used. The context belongs to one of two ends, or
+    /// to a member of a group. Secrets are not shown.
     Show {
         /// Directory of the context.
         dir: PathBuf,
@@ -57,7 +58,7 @@ enum Command {
         /// Directory to create.
         dir: PathBuf,
     },
-    /// Export the other end of a context for aiocoap (a directory) or libcoap (a file).
+    /// Export the context of the other end for aiocoap (a directory) or libcoap (a file).
     #[command(after_help = "Examples:\n  tegmen oscore export --to libcoap client server.conf\n  \
         tegmen oscore export --to libcoap --recover client server.conf   # then: coap-server -E server.conf,server.conf.seq\n  \
         tegmen oscore export --to wireshark client ~/.config/wireshark/oscore_contexts")]
@@ -69,17 +70,18 @@ enum Command {
         dir: PathBuf,
         /// The directory or file to write; it must not exist.
         target: PathBuf,
-        /// Export a context that was used: the other end begins past every number that may have been used (aiocoap:
-        /// sequence.json, libcoap: a second file TARGET.seq).
+        /// Export a context that was used before. The sequence numbers of the exported end then begin after all
+        /// numbers that may have been used (aiocoap: sequence.json, libcoap: a second file TARGET.seq).
         #[arg(long)]
         recover: bool,
     },
-    /// Find the server of a context on a link, by a protected multicast request that only this server can open.
+    /// Find the server of a context on a link, by a protected multicast request that only this server can decrypt.
     #[command(after_help = "Example:\n  tegmen oscore find client --interface eth0\n\n\
         The server joins the address of the context with `tegmen serve --oscore DIR --oscore-discovery eth0`.")]
     Find(Find),
-    /// Move a context, of two ends or of a member of a group, past every number that may have been used, after it was restored, copied or
-    /// damaged. The other end, or each other member, then has to prove that its next request is fresh, which costs one round trip.
+    /// Skip all sequence numbers that a context may have used, after it was restored, copied or damaged. The context
+    /// belongs to one of two ends, or to a member of a group. The other end, or each other member, then has to prove
+    /// that its next request is fresh, which costs one round trip.
     Recover {
         /// Directory of the context, or a database of `serve --state`. In a database this also deletes the DTLS
         /// sessions.
@@ -112,8 +114,8 @@ struct New {
     /// backup, instead of refusing the context.
     #[arg(long)]
     rederivation: bool,
-    /// Allow this to the owner of the first directory at the other end, as "METHOD /path"; may be repeated. Default:
-    /// everything.
+    /// Right of the owner of the first directory at the other end, as "METHOD /path"; may be repeated. Default: all
+    /// rights.
     #[arg(long)]
     allow: Vec<String>,
 }
@@ -128,10 +130,10 @@ struct Find {
     /// Port of the server.
     #[arg(long, default_value_t = 5683)]
     port: u16,
-    /// Path that the server is asked for, with GET.
+    /// Path of the resource that the command reads with GET.
     #[arg(long, default_value = "/")]
     path: String,
-    /// Seconds to wait for a response. The request is sent three times meanwhile.
+    /// Seconds to wait for a response. In this time the request is sent three times.
     #[arg(long, value_name = "SECONDS", default_value_t = 6.0, value_parser = seconds)]
     wait: f64,
 }
@@ -213,7 +215,7 @@ impl From<Algorithm> for Aead {
     }
 }
 
-/// Bytes on the command line.
+/// Bytes that the command line gives in hexadecimal.
 #[derive(Clone)]
 struct Bytes(Vec<u8>);
 

@@ -1,4 +1,4 @@
-//! Output: for people by default, `--json` for machines; errors name the cause and the next step.
+//! Output of the commands: text by default, JSON with `--json`. Errors name the cause and the next step.
 
 use serde_json::{Value, json};
 use std::io::Write as _;
@@ -11,7 +11,7 @@ pub(crate) struct Output {
     pub(crate) json: bool,
 }
 
-/// Why a command failed, in words for people, and its exit code.
+/// The error of a command: a text for the user, and the exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) message: String,
@@ -19,18 +19,19 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// A failure of the work itself, which began: exit code 1.
+    /// Makes the error of a command that failed after it began its work: exit code 1.
     pub(crate) fn new(message: impl ToString) -> Self {
         Self { message: message.to_string(), code: 1 }
     }
 
-    /// The command cannot do its work as it was called, and did not begin: wrong arguments, or a file, a key or a port that
-    /// they name and that cannot be used. Exit code 2, as clap's.
+    /// Makes the error of a command that could not begin its work: wrong arguments, or a file, a key or a port that
+    /// the arguments name and that cannot be used. The exit code is 2, as for errors of clap.
     pub(crate) fn usage(message: impl ToString) -> Self {
         Self { message: message.to_string(), code: 2 }
     }
 
-    /// A request that got no response: 2 if nothing was sent because of how the command was called, 1 otherwise.
+    /// Makes the error for a request that got no response. The exit code is 2 if the arguments prevented the request
+    /// from being sent, and 1 otherwise.
     pub(crate) fn request(error: ClientError) -> Self {
         match error {
             ClientError::State(error) => Self::usage(format!("--session: {error}")),
@@ -59,7 +60,7 @@ impl Output {
         let _ = writeln!(std::io::stdout(), "{line}");
     }
 
-    /// Text that machines have no use for.
+    /// Prints text that machines do not need. Prints nothing with `--json`.
     pub(crate) fn text(self, text: impl AsRef<str>) {
         if !self.json {
             let _ = writeln!(std::io::stdout(), "{}", text.as_ref());
@@ -78,12 +79,12 @@ impl Output {
     }
 }
 
-/// A runtime for the commands that wait for the network.
+/// Starts a runtime for the commands that wait for the network.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::io)
 }
 
-/// Does the same as [`printable`], and keeps line breaks and tabs.
+/// Does the same as [`printable`], but keeps line breaks and tabs.
 pub(crate) fn printable_lines(text: &str) -> String {
     let parts: Vec<String> = text
         .split_inclusive(['\n', '\t'])

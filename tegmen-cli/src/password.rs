@@ -5,7 +5,8 @@ use crate::output::Failure;
 use std::path::Path;
 use zeroize::Zeroizing;
 
-/// Reads a password from a file that only its owner can read, or asks for it on the terminal. Spaces around it do not belong to it.
+/// Reads a password from a file that only its owner can read, or asks for it on the terminal. Spaces around the
+/// password are removed.
 pub(crate) fn read(file: Option<&Path>, name: &str) -> Result<Zeroizing<String>, Failure> {
     match file {
         Some(file) => read_secret(file).map_err(|why| Failure::usage(format!("--password-file: {why}"))),
@@ -13,7 +14,7 @@ pub(crate) fn read(file: Option<&Path>, name: &str) -> Result<Zeroizing<String>,
     }
 }
 
-/// Does the same for a password that is chosen: asks for it twice.
+/// Reads a new password from a file, or asks for it twice on the terminal.
 pub(crate) fn choose(file: Option<&Path>, name: &str) -> Result<Zeroizing<String>, Failure> {
     let password = read(file, name)?;
     if file.is_none() && *ask("The same again: ")? != *password {

@@ -31,14 +31,14 @@ enum Command {
         /// The policy.
         file: PathBuf,
     },
-    /// Explain whether a request is allowed: which rule decides, and which rules come near.
+    /// Explain whether a request is allowed: show the rule that decides, and the rules that almost match.
     #[command(
         after_help = "Example:\n  tegmen policy explain policy.toml --subject display-3 --subject tag:display \\\n      \
         --publisher oven --publisher tag:kitchen GET /sensors/1\n\n\
         Exit codes: 0 if the request is allowed, 3 if it is refused, 2 if the file has a mistake."
     )]
     Explain(Explain),
-    /// Compare two policy files: which rules differ, and which requests are then allowed or refused.
+    /// Compare two policy files: show which rules differ, and which requests are allowed or refused after the change.
     #[command(after_help = "Example:\n  tegmen policy diff policy.toml new.toml\n\n\
         The order of rules has no meaning and makes no difference. Decisions are compared for the parties in the tests of \
         both files and for examples of each pattern in them.")]
@@ -48,7 +48,8 @@ enum Command {
         /// The new policy.
         new: PathBuf,
     },
-    /// Apply a policy at an access control server. The server runs the tests in it, and applies no policy that fails one.
+    /// Apply a policy at an access control server. The server runs the tests in the policy, and does not apply it if
+    /// a test fails.
     #[command(
         after_help = "Example:\n  tegmen policy apply policy.toml --server https://localhost:8443 --ca ca.pem \\\n      \
         --key-file operator.key"
@@ -71,9 +72,9 @@ struct Explain {
     /// Name of the party that has the resource, and `tag:TAG` for each of its tags; may be repeated.
     #[arg(long, required = true, value_name = "NAME|tag:TAG")]
     publisher: Vec<String>,
-    /// The method, as GET.
+    /// The method, such as GET.
     method: String,
-    /// The path, as /sensors/1.
+    /// The path, such as /sensors/1.
     path: String,
 }
 
@@ -94,7 +95,7 @@ fn read(path: &Path) -> Result<policy::Policy, Failure> {
     policy::Policy::parse(&file, &text).map_err(Failure::usage)
 }
 
-/// The name of a policy file, and its text.
+/// Returns the name of a policy file, and its text.
 fn text_of(path: &Path) -> Result<(String, String), Failure> {
     let file = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| {

@@ -15,14 +15,15 @@ use tegmen_host::x509::{
     self, AllowedKey, Digest, Files, LoadError, PeerVerifier, Purpose, RawKeys, Refusal, Settings, Verified, Verifier,
 };
 
-/// The certificate and private key that prove our own identity.
+/// The certificate and private key that prove the identity of this end.
 #[derive(Args)]
 pub(crate) struct Own {
     /// Own certificate in PEM, followed by the certificates that issued it, up to a certificate that the peer trusts.
     #[arg(long, value_name = "FILE", requires = "cert_key")]
     cert: Option<PathBuf>,
     /// Private key of --cert in PEM, readable by its owner only; or a key in a TPM: tpm:0x81010001, or the file of a
-    /// wrapped key (TEGMEN_TPM names the TPM). Without --cert its public key is sent as a raw public key (RFC 7250).
+    /// wrapped key (TEGMEN_TPM names the TPM). Without --cert the public key of this private key is sent as a raw
+    /// public key (RFC 7250).
     #[arg(long, value_name = "FILE", env = "TEGMEN_CERT_KEY")]
     cert_key: Option<PathBuf>,
 }
@@ -30,10 +31,11 @@ pub(crate) struct Own {
 /// Options that name the servers to trust.
 #[derive(Args)]
 pub(crate) struct Servers {
-    /// Certificates of authorities in PEM. Servers with a certificate that one of these issued are accepted.
+    /// Certificates of authorities in PEM. Servers with a certificate that one of these authorities issued are
+    /// accepted.
     #[arg(long, value_name = "FILE")]
     ca: Vec<PathBuf>,
-    /// Revocation list of one of these authorities, PEM or DER.
+    /// Revocation list of one of the authorities in --ca, PEM or DER.
     #[arg(long, value_name = "FILE", requires = "ca")]
     crl: Vec<PathBuf>,
     /// Plain list of revoked certificates: lines of SHA-256 digests, or of `serial HEX issuer NAME`.
@@ -42,7 +44,7 @@ pub(crate) struct Servers {
     /// Accept the server with this raw public key: SHA-256 of its SubjectPublicKeyInfo, as `tegmen keys show` prints it.
     #[arg(long, value_name = "DIGEST")]
     server_key: Vec<String>,
-    /// Name expected in the server's certificate, if it differs from the one in the URI.
+    /// Name expected in the server's certificate, if it differs from the name in the URI.
     #[arg(long, value_name = "NAME", requires = "ca")]
     server_name: Option<String>,
     #[command(flatten)]
@@ -64,16 +66,17 @@ pub(crate) struct Clients {
     /// Plain list of revoked certificates: lines of SHA-256 digests, or of `serial HEX issuer NAME`.
     #[arg(long, value_name = "FILE")]
     client_revoked: Vec<PathBuf>,
-    /// Accept the client with this raw public key under this name: SHA-256 of its SubjectPublicKeyInfo.
+    /// Accept the client with this raw public key, and give it this name. DIGEST is the SHA-256 of its
+    /// SubjectPublicKeyInfo.
     #[arg(long, value_name = "DIGEST=NAME")]
     client_key: Vec<String>,
-    /// Also accept clients with neither a certificate nor a raw public key; they have no identity.
+    /// Also accept clients with neither a certificate nor a raw public key. These clients have no identity.
     #[arg(long)]
     client_may_be_nobody: bool,
 }
 
 impl Servers {
-    /// The public keys that the options name; `None` if they name none.
+    /// Returns the public keys that the options name, or `None` if they name none.
     pub(crate) fn keys(&self, suites: Option<Suites>) -> Result<Option<PublicKeys>, Failure> {
         if self.ca.is_empty() && self.server_key.is_empty() {
             return match self.own.cert_key {
@@ -93,13 +96,14 @@ impl Servers {
 }
 
 impl Clients {
-    /// Returns true if the server has a key of its own.
+    /// Returns true if the options give the server a private key.
     pub(crate) const fn is_given(&self) -> bool {
         self.own.cert_key.is_some()
     }
 
-    /// The public keys that the options name; `None` if they name none. Certificates of clients are kept in `kept`. `devices`
-    /// accepts further raw public keys. `revoked` is a further plain list of revoked certificates.
+    /// Returns the public keys that the options name, or `None` if they name none. Certificates of clients are kept
+    /// in the file `kept`. `devices` accepts further raw public keys. `revoked` is a further plain list of revoked
+    /// certificates.
     pub(crate) fn keys(
         &self,
         suites: Option<Suites>,
@@ -136,7 +140,7 @@ impl Clients {
         Files { anchors: self.client_ca.clone(), crls: self.client_crl.clone(), revoked: self.client_revoked.clone() }
     }
 
-    /// Returns what is wrong with these options: the name of each wrong option, and the reason.
+    /// Returns the mistakes in these options: the name of each wrong option, and the reason.
     pub(crate) fn mistakes(&self) -> Vec<(&'static str, String)> {
         let mut mistakes = Vec::new();
         let mut need = |is_given: bool, option, is_there: bool, needed: &str| {
@@ -160,20 +164,20 @@ impl Clients {
         mistakes
     }
 
-    /// `keys` with certificate and key as they are in the files now.
+    /// Returns `keys` with the certificate and the key that are in the files now.
     pub(crate) fn renewed(&self, keys: &PublicKeys) -> Result<PublicKeys, Failure> {
         self.own.add_to(keys.clone().without_own())
     }
 }
 
-/// The servers with a certificate that one of these authorities issued, unless one of these lists revokes it; none without an
-/// authority.
+/// Returns a verifier that accepts servers with a certificate that one of these authorities issued, unless one of
+/// these lists revokes it. Without an authority, it accepts no server.
 pub(crate) fn servers_of(anchors: &[PathBuf], crls: &[PathBuf]) -> Result<Arc<dyn PeerVerifier>, Failure> {
     let files = Files { anchors: anchors.to_vec(), crls: crls.to_vec(), revoked: Vec::new() };
     Ok(Believed::new(files, Vec::new(), None)?)
 }
 
-/// Refuses suites named with --suites that the key cannot serve.
+/// Refuses cipher suites of --suites that the key cannot be used with.
 pub(crate) fn check_suites(keys: &PublicKeys, named: Suites) -> Result<(), Failure> {
     let unusable = named.0.iter().find(|suite| suite.encrypts_to_server() && !keys.can_serve(**suite));
     match unusable {
@@ -195,7 +199,7 @@ impl Own {
     }
 }
 
-/// A signer with the key at `place`: a PEM file, or a TPM.
+/// Returns a signer with the key at `place`: a PEM file, or a TPM.
 pub(crate) fn signer(place: &Path) -> Result<Arc<dyn Signer>, Failure> {
     let handle = place.to_str().and_then(|text| text.strip_prefix("tpm:"));
     let wrapped = || std::fs::read_to_string(place).is_ok_and(|text| text.contains("BEGIN TSS2 PRIVATE KEY"));
@@ -247,7 +251,7 @@ fn allowed(digest: &str, name: &str) -> Result<AllowedKey, Failure> {
     Ok(AllowedKey { digest, name: name.to_owned() })
 }
 
-/// Trusts certificates of authorities, raw public keys of a list, and those of devices.
+/// A verifier that trusts certificates of authorities, raw public keys of a list, and raw public keys of devices.
 struct Believed {
     certificates: Option<Verifier>,
     raw: RawKeys,
@@ -319,7 +323,7 @@ impl PeerVerifier for Believed {
     }
 }
 
-/// `--suites`, of those who ask and of those who serve.
+/// Reads the value of `--suites`, for clients and for servers.
 pub(crate) fn suites(text: &str) -> Result<Suites, String> {
     let named = |word: &str| {
         Ok(match word {

@@ -2,7 +2,7 @@
 
 use crate::output::Failure;
 
-/// Fills the bytes.
+/// Fills `bytes` with random bytes.
 ///
 /// # Errors
 /// The system gives no randomness.
@@ -10,10 +10,10 @@ pub(crate) fn fill(bytes: &mut [u8]) -> Result<(), Failure> {
     getrandom::fill(bytes).map_err(|error| Failure::new(format!("the system gives no randomness: {error}")))
 }
 
-/// An array of random bytes.
+/// Returns an array of random bytes.
 ///
 /// # Errors
-/// As of [`fill`].
+/// The same as for [`fill`].
 pub(crate) fn bytes<const N: usize>() -> Result<[u8; N], Failure> {
     let mut bytes = [0; N];
     fill(&mut bytes)?;

@@ -12,16 +12,17 @@ use std::process::ExitCode;
     tegmen revoke --hash 01ba78... --concerned oven --concerned display\n\n\
     To revoke all keys of a device: tegmen device disable NAME")]
 pub(crate) struct Revoke {
-    /// Identity of a session that the server accepted, as the audit log has it. The server notifies publisher and subscriber.
+    /// Identity of a session that the server accepted, as in the audit log. The server notifies publisher and
+    /// subscriber.
     #[arg(required_unless_present = "hash")]
     session: Option<String>,
-    /// Hash of an access token, 66 hexadecimal digits, as the audit log has it.
+    /// Hash of an access token as in the audit log, 66 hexadecimal digits.
     #[arg(long, value_name = "HASH", conflicts_with = "session", requires = "concerned")]
     hash: Option<String>,
-    /// Name of a device that the server notifies of the token: its publisher or its client; may be repeated.
+    /// Name of a device that the server notifies of the revoked token: its publisher or its client; may be repeated.
     #[arg(long, value_name = "NAME", conflicts_with = "session")]
     concerned: Vec<String>,
-    /// Seconds for which the server lists the token: at least as long as the token would be valid.
+    /// Seconds for which the server lists the revoked token. Choose at least the remaining lifetime of the token.
     #[arg(long, value_name = "SECONDS", default_value_t = 86_400, conflicts_with = "session")]
     expires_in: u64,
     #[command(flatten)]

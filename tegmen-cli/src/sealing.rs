@@ -12,7 +12,8 @@ pub(crate) fn open(place: &Path) -> Result<SealingKey, Failure> {
     }
 }
 
-/// Opens the key of a database. If `is_first`, there is no database yet, and a key of a TPM that does not exist is drawn.
+/// Opens the key of a database. If `is_first` is true, there is no database yet. A key of a TPM that does not exist
+/// is then made.
 pub(crate) fn open_or_draw(place: &Path, is_first: bool) -> Result<SealingKey, Failure> {
     match sealed(place) {
         Some(file) if is_first && !file.exists() => tpm::draw(file),
@@ -20,7 +21,7 @@ pub(crate) fn open_or_draw(place: &Path, is_first: bool) -> Result<SealingKey, F
     }
 }
 
-/// Checks the key as [`open_or_draw`] would take it, and changes nothing.
+/// Checks the key that [`open_or_draw`] would open, and changes nothing.
 pub(crate) fn check(place: &Path, is_first: bool) -> Result<(), Failure> {
     match sealed(place) {
         Some(file) if is_first && !file.exists() => tpm::can_draw(),
@@ -28,7 +29,7 @@ pub(crate) fn check(place: &Path, is_first: bool) -> Result<(), Failure> {
     }
 }
 
-/// The file of a key that a TPM sealed.
+/// Returns the path of the file with a key that a TPM sealed.
 fn sealed(place: &Path) -> Option<&Path> {
     place.to_str()?.strip_prefix("tpm:").map(Path::new)
 }

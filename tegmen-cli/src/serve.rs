@@ -59,8 +59,9 @@ use tokio::sync::watch;
     tegmen serve --command '/uptime=uptime -p' --blink /blink --listen 127.0.0.1\n  \
     tegmen serve --config /etc/tegmen/tegmen.toml --check-config")]
 pub(crate) struct Serve {
-    /// Read settings from this file (TOML). A key is the name of an option, in the section under which this help lists the
-    /// option. Options on the command line and in the environment override it. SIGHUP reads it again.
+    /// Read settings from this file (TOML). A key is the name of an option, in the section under which this help
+    /// lists the option. Options on the command line and in the environment override the file. SIGHUP reads the file
+    /// again.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Check the settings and end: print "ok", or all mistakes.
@@ -71,7 +72,7 @@ pub(crate) struct Serve {
 }
 
 impl Sections {
-    /// True if the server has OSCORE contexts, or makes some.
+    /// Returns true if the server has OSCORE contexts, or can make OSCORE contexts.
     const fn have_oscore(&self) -> bool {
         self.keys.have_oscore() || self.resource_server.resource_server.is_some()
     }
@@ -93,7 +94,7 @@ impl Sections {
         listen
     }
 
-    /// Returns the settings that need no file: all limits are among them.
+    /// Returns the settings that are known without reading a file. These include all limits.
     fn plain_config(&self) -> ServerConfig {
         let Self { limits, dtls, sessions, .. } = self;
         let mut config = ServerConfig::default();
@@ -156,8 +157,8 @@ impl Sections {
         Ok(config)
     }
 
-    /// Returns the file that keeps certificates of clients over a restart: beside the ticket keys, otherwise beside
-    /// the state.
+    /// Returns the path of the file that keeps certificates of clients over a restart. The file is beside the ticket
+    /// keys, or beside the state if there are no ticket keys.
     fn clients_file(&self) -> Option<PathBuf> {
         let sessions = &self.sessions;
         let mut file = sessions.ticket_keys.as_ref().or(sessions.state.as_ref())?.clone().into_os_string();
@@ -165,7 +166,7 @@ impl Sections {
         Some(file.into())
     }
 
-    /// Writes to the log at which addresses and in which groups the server is, and the number of its contexts.
+    /// Logs the addresses and the groups of the server, and the number of its contexts.
     fn announce(&self, server: &Server, contexts: usize, log: &Log) {
         for listen in server.addresses() {
             log.always(
@@ -300,7 +301,8 @@ fn run(
     outcome
 }
 
-/// Listens at the address of the pages, if there is one. Takes `listener` if it was inherited.
+/// Listens at the address of the HTTP pages, if there is such an address. Uses `listener` if the process inherited
+/// one.
 async fn listen(
     listener: Option<std::net::TcpListener>,
     address: Option<SocketAddr>,
@@ -322,7 +324,7 @@ async fn listen(
     Ok(Some(listener))
 }
 
-/// Serves the pages, if they are served. Ends with a failure alone.
+/// Serves the HTTP pages, if the process listens for them. Returns only after a failure.
 async fn pages(listener: Option<TcpListener>, shown: Shown) -> Failure {
     let Some(listener) = listener else { return std::future::pending().await };
     match page::serve(listener, shown).await {
@@ -331,7 +333,7 @@ async fn pages(listener: Option<TcpListener>, shown: Shown) -> Failure {
     }
 }
 
-/// Informs the service manager, at half of its watchdog time, that each shard answers. Never ends.
+/// Informs the service manager, at half of its watchdog time, that each shard answers. Never returns.
 async fn keep_alive(shown: &Shown, manager: &Manager) {
     let Some(interval) = systemd::watchdog() else { return std::future::pending().await };
     let mut ticks = tokio::time::interval(interval);
@@ -343,13 +345,13 @@ async fn keep_alive(shown: &Shown, manager: &Manager) {
     }
 }
 
-/// The SIGHUPs that come from now on.
+/// The SIGHUP signals that arrive after the call of [`hangups`].
 pub(crate) struct Hangups {
     #[cfg(unix)]
     signals: Option<tokio::signal::unix::Signal>,
 }
 
-/// Listens to SIGHUP. Called in the context of a runtime.
+/// Begins to listen to SIGHUP. Call this in the context of a runtime.
 pub(crate) fn hangups() -> Hangups {
     Hangups {
         #[cfg(unix)]
@@ -358,7 +360,7 @@ pub(crate) fn hangups() -> Hangups {
 }
 
 impl Hangups {
-    /// Waits for the next one. Several that come together may be one.
+    /// Waits for the next SIGHUP. Several SIGHUPs that arrive together may count as one.
     pub(crate) async fn next(&mut self) -> Option<()> {
         #[cfg(unix)]
         if let Some(signals) = &mut self.signals {
@@ -368,7 +370,8 @@ impl Hangups {
     }
 }
 
-/// Ends with an interrupt or a termination signal that comes from now on. Called in the context of a runtime.
+/// Returns a future that ends at the first interrupt or termination signal after this call. Call this in the context
+/// of a runtime.
 pub(crate) fn ended() -> impl Future<Output = ()> {
     #[cfg(unix)]
     let mut signals = {
@@ -385,7 +388,7 @@ pub(crate) fn ended() -> impl Future<Output = ()> {
     }
 }
 
-/// Writes the events of a server to its log.
+/// Returns a function that writes the events of a server to its log.
 pub(crate) fn event_sink(log: Log) -> impl Fn(Event) + Send + Sync {
     move |event: Event| {
         let (text, object) = (|| event.to_string(), || serde_json::to_value(&event).unwrap_or_default());

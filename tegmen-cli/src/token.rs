@@ -1,4 +1,5 @@
-//! `tegmen token`: access tokens for OSCORE (RFC 9203), and for EDHOC with OSCORE, from an access control server for a resource server.
+//! `tegmen token`: gets access tokens from an access control server for a resource server. The tokens are for OSCORE
+//! (RFC 9203), or for EDHOC with OSCORE.
 
 use crate::connect::{Connect, access_control};
 use crate::files::{Readers, read_secret, write};
@@ -28,13 +29,14 @@ pub(crate) struct Token {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Ask an access control server for a token, and write it to a file that only you can read.
+    /// Request a token from an access control server, and write it to a file that only you can read.
     #[command(after_help = "Examples:\n  \
         tegmen token request coaps://access.example -u display -k 00ff --audience oven --allow 'GET /temp' --output oven.token\n  \
         tegmen token request coaps://access.example -u display -k 00ff --update oven.token --allow 'PUT /light' --output more.token\n  \
         tegmen token request coaps://access.example -u display -k 00ff --audience lock --own-key display.edhoc --allow 'GET /state' --output lock.token")]
     Request(Box<Request>),
-    /// Post a token at its resource server: write the OSCORE context that both ends derive, or change the rights of one.
+    /// Post a token at its resource server: write the OSCORE context that both ends derive, or change the rights of
+    /// an existing context.
     #[command(after_help = "Examples:\n  \
         tegmen token post oven.token coap://oven.example --context oven && tegmen get --oscore oven coap://oven.example/temp\n  \
         tegmen token post more.token coap://oven.example --context oven     # a token that updates the rights of this context\n  \
@@ -50,13 +52,14 @@ struct Request {
     /// The name of the resource server.
     #[arg(long, value_name = "NAME", required_unless_present = "update")]
     audience: Option<String>,
-    /// A right, as 'GET /temp'; may be repeated.
+    /// A right, such as 'GET /temp'; may be repeated.
     #[arg(long, value_name = "RULE", required = true, value_parser = right)]
     allow: Vec<Right>,
-    /// Ask for other rights for the OSCORE context of the token in this file, at the same resource server.
+    /// Request other rights for the OSCORE context of the token in this file, at the same resource server.
     #[arg(long, value_name = "FILE", conflicts_with = "audience")]
     update: Option<PathBuf>,
-    /// Bind the token to the key in this file, made with `tegmen edhoc new`, for a resource server of the kind edhoc.
+    /// Bind the token to the key in this file, made with `tegmen edhoc new`. The resource server must be of the kind
+    /// edhoc.
     #[arg(long, value_name = "FILE", conflicts_with = "update")]
     own_key: Option<PathBuf>,
     /// Write the token to this file.
@@ -72,20 +75,20 @@ struct Post {
     token: PathBuf,
     /// The resource server: coap://host[:port].
     uri: String,
-    /// Directory of the OSCORE context: a new one, or with a token that updates the rights the one that is in use. None with a token that
-    /// is bound to a key of your own.
+    /// Directory of the OSCORE context. The command creates it. For a token that updates the rights, name the
+    /// directory of the context in use. Do not give this option for a token that is bound to a key of your own.
     #[arg(long, value_name = "DIR")]
     context: Option<PathBuf>,
 }
 
-/// The file of a token.
+/// The content of the file of a token.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TokenFile {
     audience: String,
-    /// Seconds since 1970.
+    /// The end of the token, in seconds since 1970.
     expires: u64,
-    /// The payload of the response, in hexadecimal.
+    /// The payload of the response of the access control server, in hexadecimal.
     response: String,
 }
 
@@ -201,7 +204,7 @@ fn own_key(file: &Path) -> Result<Confirmation, Failure> {
     public_key(identity.credential()).ok_or_else(wrong)
 }
 
-/// Reads a right: a rule on one path.
+/// Reads a right, which is a rule for one path.
 fn right(text: &str) -> Result<Right, String> {
     let rule = Rule::parse(text).filter(|rule| !rule.path.contains('*'));
     let rule = rule.ok_or_else(|| format!("a method and the path of one resource, as 'GET /temp'; not '{text}'"))?;
@@ -220,7 +223,7 @@ fn read(file: &Path) -> Result<(TokenFile, TokenResponse), Failure> {
     if response.access_token.is_some() { Ok((parsed, response)) } else { Err(wrong()) }
 }
 
-/// The input material that came with a token; the reason if there is none.
+/// Returns the input material that came with a token. The error is the reason why there is none.
 fn input_material(response: &TokenResponse) -> Result<&InputMaterial, &'static str> {
     match &response.cnf {
         Some(Confirmation::Osc(material)) => Ok(material),

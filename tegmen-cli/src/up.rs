@@ -34,7 +34,7 @@ use tegmen_host::uri::Scheme;
 use tour::Tour;
 use zeroize::Zeroizing;
 
-/// The identity of the paper's client.
+/// The identity of the client in the paper.
 const IDENTITY: &str = "Client_identity";
 
 #[derive(Args)]
@@ -43,7 +43,7 @@ pub(crate) struct Up {
     /// Stop after the tour and N exchanges, with a summary; the exit code is 0 if all of them succeeded.
     #[arg(long, value_name = "N")]
     once: Option<u64>,
-    /// Port of the server for others to join; 0 takes any free one.
+    /// Port of the server, which other clients can also use; 0 takes any free port.
     #[arg(long, default_value_t = 5684)]
     port: u16,
     /// Milliseconds from one blink to the next.
@@ -56,7 +56,7 @@ struct Tally {
     sent: u64,
     answered: u64,
     round_trips: Vec<Duration>,
-    /// Flights of handshakes that either end sent again.
+    /// Number of handshake flights that either end sent again.
     retransmitted: u32,
 }
 
@@ -91,7 +91,7 @@ impl Up {
         Ok(self.summarize(out, &tally))
     }
 
-    /// Walks through the tour, then blinks. The parties of the tour stay, for the commands that it prints.
+    /// Walks through the tour, then blinks. The parties of the tour run on, for the commands that the tour prints.
     async fn show(
         &self,
         out: Output,
@@ -213,11 +213,11 @@ impl Up {
     }
 }
 
-/// Ends with the signal that ends the program.
+/// A future that ends with the signal that ends the program.
 type Ending = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Returns a future that ends with an interrupt, a termination signal or a hangup. Signals count from this call on.
-/// Must be called in the context of a runtime.
+/// Returns a future that ends with an interrupt, a termination signal or a hangup after this call. Must be called in
+/// the context of a runtime.
 fn ending() -> Ending {
     let (ended, mut hangups) = (ended(), hangups());
     Box::pin(async move {
@@ -225,18 +225,18 @@ fn ending() -> Ending {
     })
 }
 
-/// The low three bits of the counter, as the paper's motes show them.
+/// Shows the low three bits of the counter as LEDs, as the motes of the paper do.
 fn leds(counter: u8) -> String {
     [4, 2, 1].map(|bit| if counter & bit > 0 { '●' } else { '○' }).iter().collect()
 }
 
-/// A fresh key of letters and digits, 130 bits: some clients take a key only as text.
+/// Makes a new key of letters and digits with 130 random bits, because some clients accept a key only as text.
 fn fresh_text_key() -> Result<String, Failure> {
     const LETTERS: &[u8; 32] = b"abcdefghijkmnopqrstuvwxyz2345678";
     Ok(random::bytes::<26>()?.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect())
 }
 
-/// Logs events of other clients; our own client reports its own requests.
+/// Returns a function that logs events of other clients. The client of this program reports its own requests.
 fn guests(log: Log) -> impl Fn(Event) + Send + Sync {
     let print = event_sink(log);
     move |event| match event {

@@ -21,29 +21,31 @@ pub(crate) struct Users {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Add a user, who can log in with a password. The policy gives the rights to CN=NAME.
+    /// Add a user, who can log in with a password. The policy gives rights to the user under the name CN=NAME.
     #[command(after_help = "Example:\n  tegmen user add alice --hours 8")]
     Add {
         #[command(flatten)]
         named: Named,
-        /// Read the password from this file, which only its owner can read. Without it the command asks for the password.
+        /// Read the password from this file, which only its owner can read. Without this option the command asks for
+        /// the password.
         #[arg(long, value_name = "FILE")]
         password_file: Option<PathBuf>,
-        /// Hours of a login.
+        /// Hours for which a login is valid.
         #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=720))]
         hours: u32,
     },
-    /// List the users, never with their passwords.
+    /// List the users, without their passwords.
     List {
         #[command(flatten)]
         admin: Admin,
     },
-    /// Change a user. Another password, and --disable, end the logins before: the certificates and the connections with devices.
+    /// Change a user. A new password, or --disable, ends the earlier logins of the user: their certificates, and
+    /// their connections with devices.
     #[command(
         after_help = "Examples:\n  tegmen user change alice --disable\n  tegmen user change alice --new-password"
     )]
     Change(Change),
-    /// Remove a user, and end what the user logged in with.
+    /// Remove a user, and end the user's logins: their certificates, and their connections with devices.
     Remove(Named),
 }
 
@@ -66,13 +68,13 @@ struct Change {
 #[derive(Args)]
 #[group(required = true, multiple = true)]
 struct Changes {
-    /// Ask for another password.
+    /// Ask for a new password.
     #[arg(long, conflicts_with = "password_file")]
     new_password: bool,
-    /// Read another password from this file, which only its owner can read.
+    /// Read the new password from this file, which only its owner can read.
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
-    /// Hours of later logins.
+    /// Hours for which later logins are valid.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=720))]
     hours: Option<u32>,
     /// Disable the user.
@@ -153,7 +155,7 @@ impl Named {
         format!("{USERS}/{}", segment(&self.name))
     }
 
-    /// Reports a change, and what ended with it.
+    /// Reports a change, and the logins that ended with it.
     fn report(&self, event: &str, ended: &Value, out: Output) {
         let name = &self.name;
         let mut text = format!("The user {name} is {event}.");
@@ -177,7 +179,7 @@ fn with_event(event: &str, mut object: Value) -> Value {
     object
 }
 
-/// A user in one line.
+/// Describes a user in one line.
 fn describe(user: &Value) -> String {
     let hours = user["lifetime"].as_f64().unwrap_or_default() / 3600.0;
     let disabled = if user["disabled"] == true { ", disabled" } else { "" };

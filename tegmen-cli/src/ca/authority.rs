@@ -20,7 +20,7 @@ use tegmen_host::x509::signer::{SignatureScheme, Signer, SoftwareKey};
 use tegmen_host::x509::{CertificateInfo, KeyKind, PublicKey};
 use zeroize::Zeroizing;
 
-/// A CA in a directory, held by this process alone.
+/// A CA in a directory. Only this process can change it.
 pub(crate) struct Authority {
     dir: PathBuf,
     index: Index,
@@ -36,24 +36,24 @@ struct Index {
     name: String,
     not_before: u64,
     not_after: u64,
-    /// Of the last revocation list.
+    /// The number of the last revocation list.
     crl_number: u64,
     issued: Vec<Issued>,
 }
 
-/// A certificate that was issued; times in seconds since 1970.
+/// A certificate that the CA issued. Times are in seconds since 1970.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Issued {
-    /// In hexadecimal.
+    /// The serial number in hexadecimal.
     pub(crate) serial: String,
-    /// RFC 4514.
+    /// The subject, in the notation of RFC 4514.
     pub(crate) subject: String,
     pub(crate) names: Vec<String>,
     pub(crate) usage: Usage,
     pub(crate) not_before: u64,
     pub(crate) not_after: u64,
-    /// SHA-256 of its SubjectPublicKeyInfo, in hexadecimal.
+    /// SHA-256 of the SubjectPublicKeyInfo of the certificate, in hexadecimal.
     pub(crate) key_digest: String,
     pub(crate) revoked: Option<u64>,
     /// SHA-256 of the certificate of a user who logged in, in hexadecimal; `None` for other certificates.
@@ -68,14 +68,14 @@ pub(crate) struct Usage {
     pub(crate) server: bool,
 }
 
-/// The requested content of a certificate.
+/// The content of a certificate that is to be issued.
 pub(crate) struct Want {
     pub(crate) name: String,
     pub(crate) dns: Vec<String>,
     pub(crate) ip: Vec<IpAddr>,
     pub(crate) usage: Usage,
     pub(crate) spki: Vec<u8>,
-    /// True if a user logged in.
+    /// True if the certificate is for a user who logged in.
     pub(crate) login: bool,
 }
 
@@ -86,7 +86,7 @@ pub(crate) enum KeyType {
     Rsa3072,
 }
 
-/// Certificates are valid an hour before they are made, for peers whose clocks are behind.
+/// Time between the begin of validity of a certificate and its issue, for peers whose clocks are behind.
 const CLOCK_SLACK: Duration = Duration::from_secs(3600);
 
 impl Authority {
@@ -151,7 +151,7 @@ impl Authority {
         &self.index.issued
     }
 
-    /// Issues a certificate, and gives its entry and its PEM.
+    /// Issues a certificate. Returns its entry in the index, and the certificate in PEM.
     pub(crate) fn issue(&mut self, want: Want, now: SystemTime, valid: Duration) -> Result<(Issued, String), Failure> {
         let (not_before, not_after) = (seconds(now - CLOCK_SLACK).max(self.index.not_before), seconds(now + valid));
         if not_after > self.index.not_after {
@@ -201,7 +201,7 @@ impl Authority {
         Ok((issued, certificate.pem()))
     }
 
-    /// Notes that a certificate is revoked, and gives its subject.
+    /// Marks a certificate as revoked in the index. Returns its subject.
     pub(crate) fn revoke(&mut self, serial: &str, now: SystemTime) -> Result<String, Failure> {
         let wanted = serial.trim_start_matches('0');
         let found = self.index.issued.iter_mut().find(|issued| issued.serial.trim_start_matches('0') == wanted);
@@ -217,7 +217,8 @@ impl Authority {
         Ok(subject)
     }
 
-    /// Notes that the valid certificates of a user are revoked. Returns the ends of all that are revoked and have not ended.
+    /// Marks the valid login certificates of a user as revoked in the index. Returns the times at which the revoked
+    /// login certificates of the user end.
     pub(crate) fn revoke_logins(&mut self, subject: &str, now: SystemTime) -> Result<Vec<u64>, Failure> {
         let mut has_changed = false;
         for issued in self.index.issued.iter_mut().filter(|issued| issued.is_of_login(subject) && issued.is_valid(now))
@@ -233,13 +234,13 @@ impl Authority {
         Ok(revoked.map(|issued| issued.not_after).collect())
     }
 
-    /// Forgets the certificates of users that have ended. The index loses them with the next certificate.
+    /// Removes the login certificates that have ended. The file of the index changes with the next certificate.
     pub(crate) fn forget_ended_logins(&mut self, now: SystemTime) {
         let now = seconds(now);
         self.index.issued.retain(|issued| issued.login.is_none() || now <= issued.not_after);
     }
 
-    /// Writes `crl.pem` with everything that is revoked, and gives the time at which the next one is due.
+    /// Writes `crl.pem` with all revoked certificates. Returns the time at which the next list is due.
     pub(crate) fn write_crl(&mut self, now: SystemTime, valid: Duration) -> Result<SystemTime, Failure> {
         let next_update = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds(now + valid));
         self.index.crl_number += 1;
@@ -290,22 +291,23 @@ impl Issued {
         SystemTime::UNIX_EPOCH + Duration::from_secs(self.not_after)
     }
 
-    /// True if it is valid for 30 days more at the most, and not of a user, whose certificates are short.
+    /// Returns true if the certificate ends within 30 days. Returns false for login certificates, because they are
+    /// always short.
     pub(crate) fn ends_soon(&self, now: SystemTime) -> bool {
         self.is_valid(now) && self.login.is_none() && self.not_after <= seconds(now) + 30 * 86_400
     }
 
-    /// True if it can be used now.
+    /// Returns true if the certificate is valid at this time.
     pub(crate) fn is_valid(&self, now: SystemTime) -> bool {
         self.state(now) == "valid"
     }
 
-    /// True if a user with this subject got it by a login.
+    /// Returns true if the certificate was issued for a login of the user with this subject.
     pub(crate) fn is_of_login(&self, subject: &str) -> bool {
         self.login.is_some() && self.subject == subject
     }
 
-    /// True if it is of a user, was revoked and has not ended.
+    /// Returns true if the certificate was issued for a login, was revoked, and has not ended.
     pub(crate) fn is_revoked_login(&self, now: SystemTime) -> bool {
         self.login.is_some() && self.revoked.is_some() && seconds(now) <= self.not_after
     }
@@ -319,7 +321,7 @@ impl Issued {
     }
 }
 
-/// A new private key as PKCS #8 in PEM.
+/// Makes a new private key, as PKCS #8 in PEM.
 pub(crate) fn draw_key(kind: KeyType) -> Result<Zeroizing<String>, Failure> {
     let pair = match kind {
         KeyType::P256 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256),
@@ -329,7 +331,7 @@ pub(crate) fn draw_key(kind: KeyType) -> Result<Zeroizing<String>, Failure> {
     pair.map(|pair| Zeroizing::new(pair.serialize_pem())).map_err(Failure::new)
 }
 
-/// A request for a certificate with this common name, in PEM (RFC 2986).
+/// Makes a certificate request with this common name, in PEM (RFC 2986).
 pub(crate) fn request<S: Signer>(name: &str, key: &CertificateKey<S>) -> Result<String, Failure> {
     let mut params = CertificateParams::default();
     params.distinguished_name = common_name(name);
@@ -342,7 +344,7 @@ fn common_name(name: &str) -> DistinguishedName {
     names
 }
 
-/// A time as the library for certificates has it.
+/// Converts seconds since 1970 into the type of the library for certificates.
 fn moment(seconds: u64) -> time::OffsetDateTime {
     rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(seconds)
 }
@@ -355,7 +357,7 @@ fn make_private_dir(dir: &Path) -> Result<(), Failure> {
     builder.create(dir).map_err(|error| Failure::new(format!("{}: {error}", dir.display())))
 }
 
-/// One process at a time changes a CA.
+/// Locks the directory, so that only one process at a time changes the CA.
 fn lock(dir: &Path) -> Result<File, Failure> {
     let file = dir.join("lock");
     let wrong = |error| Failure::new(format!("{}: {error}", file.display()));
@@ -364,7 +366,7 @@ fn lock(dir: &Path) -> Result<File, Failure> {
     Ok(lock)
 }
 
-/// A key that signs certificates or requests, as the library for them asks for one.
+/// A key that signs certificates or certificate requests, in the form that the library for certificates needs.
 pub(crate) struct CertificateKey<S = SoftwareKey> {
     key: S,
     subject: Subject,
@@ -394,7 +396,7 @@ impl<S: Signer> SigningKey for CertificateKey<S> {
     }
 }
 
-/// A public key that a certificate is for.
+/// The public key of the subject of a certificate.
 struct Subject {
     scheme: SignatureScheme,
     bytes: Vec<u8>,

@@ -7,21 +7,22 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tegmen_admin::{LoginAuthority, LoginCertificate, NotCertified};
 
-/// Valid certificates of a user.
+/// Maximum number of valid certificates of a user.
 const MOST: usize = 64;
 
-/// The list of the revoked certificates of users in the directory of a CA, as `--client-revoked` reads it.
+/// Returns the path of the list of revoked login certificates in the directory of a CA. `--client-revoked` reads this
+/// list.
 pub(crate) fn revoked_logins(dir: &Path) -> PathBuf {
     dir.join("revoked-logins")
 }
 
-/// The CA of a directory, for users who log in.
+/// The CA of a directory, which issues certificates to users who log in.
 pub(crate) struct Logins {
     dir: PathBuf,
 }
 
 impl Logins {
-    /// Takes the CA of a directory. Makes the list of revoked certificates if there is none.
+    /// Opens the CA of a directory. Makes the list of revoked certificates if there is none.
     pub(crate) fn open(dir: &Path) -> Result<Self, Failure> {
         if !revoked_logins(dir).exists() {
             write_list(dir, &Authority::open(dir)?, SystemTime::now())?;

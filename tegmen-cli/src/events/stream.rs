@@ -1,4 +1,4 @@
-//! Server-sent events, as they come in pieces (WHATWG HTML, section 9.2.6).
+//! A parser for server-sent events that arrive in pieces (WHATWG HTML, section 9.2.6).
 
 /// Maximum number of bytes of an event that is not complete.
 const LONGEST: usize = 8 << 20;
@@ -6,24 +6,24 @@ const LONGEST: usize = 8 << 20;
 /// An event.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Event {
-    /// The ID; also of a block that has nothing else.
+    /// The ID. A block that contains only an ID also sets it.
     pub(super) id: Option<String>,
-    /// The type.
+    /// The type of the event.
     pub(super) kind: String,
     pub(super) data: String,
 }
 
-/// The part of a stream that has arrived.
+/// The part of a stream that is not yet parsed.
 #[derive(Default)]
 pub(super) struct Events {
-    /// A line without its end.
+    /// A line whose end has not arrived.
     line: Vec<u8>,
-    /// The block so far.
+    /// The fields of the block that has not ended.
     block: Event,
 }
 
 impl Events {
-    /// Takes further bytes. Returns the blocks that are complete.
+    /// Reads further bytes of the stream. Returns the blocks that are complete.
     pub(super) fn read(&mut self, bytes: &[u8]) -> Result<Vec<Event>, &'static str> {
         let mut complete = Vec::new();
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {

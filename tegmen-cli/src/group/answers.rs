@@ -1,4 +1,4 @@
-//! The lines about the answers of the members of a group.
+//! Prints the answers of the members of a group.
 
 use crate::ask::{object, readable};
 use crate::output::{Output, printable_lines};
@@ -23,7 +23,8 @@ pub(super) fn summary(out: Output, event: &str, asked: &AskedMembers) {
     );
 }
 
-/// Prints the answer of a member. `since` is the time since the observation began, if it is a representation of one.
+/// Prints the answer of a member. For a notification of an observation, `since` is the time since the observation
+/// began.
 pub(super) fn print(out: Output, from: IpAddr, reply: &Response, since: Option<Duration>) {
     let text = || printable_lines(&readable(reply).unwrap_or_else(|| to_hex(&reply.payload)));
     let is_observed = reply.option(OptionNumber::OBSERVE).is_some();

@@ -26,17 +26,18 @@ pub(crate) struct Join {
     /// The group at its controller: coaps://host[:port]/ace-group/NAME.
     #[arg(required_unless_present = "file")]
     uri: Option<String>,
-    /// Take the keys of the member from this file, which the operator of the controller made, and do not ask the controller.
+    /// Read the keys of the member from this file, which the operator of the controller made, and do not ask the
+    /// controller.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["uri", "address", "send", "no_listen"])]
     file: Option<PathBuf>,
     /// Keep the membership in this directory. Secret: anyone who reads it can read and forge messages of the group.
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
-    /// The address of this machine that responses come from. Default: the one from which the controller is reached.
+    /// The source address of the responses. Default: the address from which this machine reaches the controller.
     #[arg(long, value_name = "IP")]
     address: Option<IpAddr>,
-    /// The network interface of the group, such as eth0. Default: the interface of the multicast route; for IPv4 the
-    /// interface with the own address.
+    /// The network interface of the group, such as eth0. Default: the interface of the multicast route, or for IPv4
+    /// the interface that has --address.
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
     /// Also send requests to the group.
@@ -45,7 +46,7 @@ pub(crate) struct Join {
     /// Do not answer requests.
     #[arg(long, requires = "send")]
     no_listen: bool,
-    /// Allow this to the members of the group, as 'PUT /light'; may be repeated. Default: everything.
+    /// Right of the members of the group, such as 'PUT /light'; may be repeated. Default: all rights.
     #[arg(long, value_name = "RULE")]
     allow: Vec<String>,
     #[command(flatten)]
@@ -62,7 +63,7 @@ pub(crate) struct Leave {
     connect: Connect,
 }
 
-/// The failure of a controller to do what was asked: exit code 2 if nothing was sent.
+/// Makes the error for a failure at the controller. The exit code is 2 if no request was sent.
 pub(super) fn failure(error: ControllerError) -> Failure {
     match error {
         ControllerError::Name(_) | ControllerError::Uri(_) | ControllerError::Membership(_) => Failure::usage(error),
@@ -102,8 +103,8 @@ impl Join {
     }
 }
 
-/// Makes the membership of a file of the operator. The file gets another name first, so that no second run finds it, and is then
-/// removed, because a second member with its keys would repeat nonces.
+/// Makes the membership from a file of the operator. Renames the file first, so that no second run finds it, and then
+/// removes it. A second member with the same keys would repeat nonces.
 fn provisioned(file: &PathBuf, state: &Path, settings: MemberSettings) -> Result<Membership, Failure> {
     let failed = |at: &Path, error: io::Error, next: &str| Failure::new(format!("{}: {error}; {next}", at.display()));
     let member = MemberFile::open(file).map_err(|error| Failure::usage(format!("--file: {error}")))?;

@@ -15,14 +15,15 @@ use tokio::sync::Notify;
 
 #[derive(Args)]
 pub(super) struct Observing {
-    /// Observe the resource at all members: print each new representation with its member, until Ctrl-C cancels the observation.
+    /// Observe the resource at all members: print each new representation with the name of its member, until Ctrl-C
+    /// cancels the observation.
     #[arg(long)]
     pub(super) observe: bool,
-    /// Register again after this many seconds at the latest, whatever Max-Age is: a restarted member may have forgotten the observation,
-    /// and another one may have joined.
+    /// Register again after this many seconds at the latest, whatever Max-Age is. A restarted member may have
+    /// forgotten the observation, and a new member may have joined.
     #[arg(long, value_name = "SECONDS", requires = "observe", value_parser = clap::value_parser!(u64).range(1..))]
     alive: Option<u64>,
-    /// Stop after N representations, including the first of each member.
+    /// Stop after N representations. The first representation of each member counts, too.
     #[arg(long, value_name = "N", requires = "observe", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Stop after this many seconds.

@@ -1,4 +1,4 @@
-//! The groups of a controller, over the HTTPS interface of its server.
+//! Commands for the groups of a controller, over the HTTPS interface of its server.
 
 use crate::admin::{Admin, done, pages, save_once, segment};
 use crate::events::watch;
@@ -22,14 +22,14 @@ pub(super) enum Command {
         tegmen group create lamps --address '[ff15::1]:5684' --sender switch --listener hall=fd00::1 --listener porch=fd00::2 \\\n      \
         --controller coaps://controller.example --output-dir members")]
     Create(Create),
-    /// Admit a member whose keys you carry to it, and write them to a file that only you can read. The server cannot show them
-    /// again.
+    /// Add a member whose keys you carry to it, and write the keys to a file that only you can read. The server
+    /// cannot show them again.
     #[command(
         after_help = "Example:\n  tegmen group add lamps hall --address fd00::1 --controller coaps://controller.example \
         --output hall.member"
     )]
     Add(Add),
-    /// Evict members: they read nothing that is sent from the next epoch on. Each eviction begins an epoch.
+    /// Evict members: they cannot read messages of the next epoch or of later epochs. Each eviction begins an epoch.
     Remove {
         /// Name of the group.
         name: String,
@@ -41,14 +41,14 @@ pub(super) enum Command {
     },
     /// Begin the next epoch with the same members.
     Rekey(Named),
-    /// List all groups, and warn of those with few epochs left.
+    /// List all groups, and print a warning for each group with few epochs left.
     List {
         #[command(flatten)]
         admin: Admin,
     },
     /// Show a group, its members, and warnings. Its secrets are never shown.
     Show(Named),
-    /// Print a group, and then its changes as they come. Ctrl-C ends it.
+    /// Print a group, and then its changes as they happen. Ctrl-C ends the command.
     #[command(after_help = "The key needs the scopes groups:read and audit:read.")]
     Watch {
         #[command(flatten)]
@@ -57,7 +57,7 @@ pub(super) enum Command {
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
         count: Option<u64>,
     },
-    /// Delete a group. Its members get no further keys; a group of the same name has other secrets.
+    /// Delete a group. Its members get no further keys. A later group of the same name has other secrets.
     Delete(Named),
 }
 
@@ -69,7 +69,7 @@ pub(super) struct Named {
     admin: Admin,
 }
 
-/// A first member: its name, and the address of one that listens.
+/// A first member: its name, and its address if it answers requests.
 #[derive(Clone)]
 pub(super) struct First {
     name: String,
@@ -86,7 +86,7 @@ impl FromStr for First {
     }
 }
 
-/// A first member that listens.
+/// A first member that answers requests.
 #[derive(Clone)]
 pub(super) struct Listener(First);
 
@@ -106,7 +106,7 @@ impl FromStr for Listener {
 pub(super) struct Create {
     #[command(flatten)]
     named: Named,
-    /// The multicast address and the port of the group, as [ff15::1]:5684.
+    /// The multicast address and the port of the group, such as [ff15::1]:5684.
     #[arg(long, value_name = "IP:PORT", value_parser = address)]
     address: SocketAddr,
     /// Protection of the records: ccm and gcm encrypt with tags of 16 bytes, ccm-8 with tags of 8 bytes; mac-only does not encrypt.
@@ -115,22 +115,24 @@ pub(super) struct Create {
     /// The group has space for 2^N members.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=23))]
     levels: u8,
-    /// The most members that send at the same time. They share the records that one key may seal.
+    /// Maximum number of members that send at the same time. They share the number of records that one key may
+    /// protect.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     senders: u16,
-    /// The last epoch. Each change begins an epoch.
+    /// The last epoch of the group. Each change begins an epoch.
     #[arg(long, value_name = "N", default_value_t = u16::MAX, value_parser = clap::value_parser!(u16).range(2..))]
     last_epoch: u16,
-    /// The signatures of records, which prove their member to all others. Members of a group with signatures join by themselves.
+    /// The signatures of records, which prove to all members which member sent a record. In a group with signatures,
+    /// members must join by themselves.
     #[arg(long, value_name = "KIND", value_parser = ["none", "p256", "ed25519"], default_value = "none")]
     signature: String,
-    /// The number of the group in the header of a response: another one for each group of a member.
+    /// The number of the group in the header of a response. Each group of a member needs a different number.
     #[arg(long, value_name = "N", default_value_t = 1)]
     group_id: u8,
-    /// A first member that answers requests, as NAME=IP with the address that its responses come from; may be repeated.
+    /// A first member that answers requests, as NAME=IP with the source address of its responses; may be repeated.
     #[arg(long = "listener", value_name = "NAME=IP", requires = "output_dir")]
     listeners: Vec<Listener>,
-    /// A first member that sends requests, as NAME, or NAME=IP if it answers requests, too; may be repeated.
+    /// A first member that sends requests, as NAME, or as NAME=IP if it also answers requests; may be repeated.
     #[arg(long = "sender", value_name = "NAME[=IP]", requires = "output_dir")]
     first_senders: Vec<First>,
     #[command(flatten)]
@@ -146,10 +148,11 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 
 #[derive(Args)]
 pub(super) struct Provision {
-    /// The member checks no signatures: it gets each rekey message alone.
+    /// The member checks no signatures, so the controller sends each rekey message to it separately.
     #[arg(long)]
     without_signatures: bool,
-    /// Write this URI of the server, as coaps://HOST, into the file: there a member gets the keys of an epoch that it missed.
+    /// Write this URI of the server, such as coaps://HOST, into the file. The member gets the keys of a missed epoch
+    /// at this URI.
     #[arg(long, value_name = "URI")]
     controller: Option<String>,
 }
@@ -160,7 +163,7 @@ pub(super) struct Add {
     name: String,
     /// Name of the member.
     member: String,
-    /// The address that its responses come from, if it answers requests. No other member has it.
+    /// The source address of the member's responses, if it answers requests. No other member has this address.
     #[arg(long, value_name = "IP", required_unless_present = "send")]
     address: Option<IpAddr>,
     /// The member sends requests.
@@ -213,7 +216,7 @@ impl Named {
         path(&self.name)
     }
 
-    /// The group with all its members.
+    /// Requests the group with all its members.
     fn show(&self) -> Result<Value, Failure> {
         let mut group = Value::Null;
         self.admin.pages(&self.path(), |mut page| match group["members"].as_array_mut() {
@@ -225,7 +228,7 @@ impl Named {
     }
 }
 
-/// The object of a change of this name, with the group.
+/// Returns the change as a JSON object with the name of the event and the group.
 fn with(change: &Value, event: &str, group: &str) -> Value {
     let mut object = change.clone();
     if let Some(fields) = object.as_object_mut() {
@@ -242,7 +245,7 @@ fn warn(rekeyed: &Value, out: Output) {
 }
 
 impl Create {
-    /// The first members as the server reads them.
+    /// Returns the first members in the form that the server reads.
     fn members(&self) -> Vec<Value> {
         let checks_signatures = !self.provision.without_signatures;
         let member = |sends: bool| move |First { name, address }: &First| json!({ "name": name, "address": address, "sends": sends, "checks_signatures": checks_signatures });
@@ -316,7 +319,7 @@ impl Add {
 }
 
 impl Provision {
-    /// Reminds the operator of the URI, if files have none.
+    /// Reminds the operator of the option for the URI of the controller, if the written files have no URI.
     fn remind(&self, has_files: bool, out: Output) {
         if has_files && self.controller.is_none() {
             out.text("A file without --controller names no server: a member with it cannot get the keys of an epoch that it missed.");
@@ -328,7 +331,7 @@ fn wrote(file: &Path) -> String {
     printable(&format!("Wrote {} (mode 600).", file.display()))
 }
 
-/// Evicts members one after the other. After a failure it continues with the others.
+/// Evicts members one after the other. After a failure it continues with the next member.
 fn remove(admin: &Admin, group: &str, members: &[String], out: Output) -> Result<(), Failure> {
     let mut failures = Vec::new();
     for member in members {
@@ -346,7 +349,7 @@ fn remove(admin: &Admin, group: &str, members: &[String], out: Output) -> Result
     if failures.is_empty() { Ok(()) } else { Err(Failure::new(failures.join("\n"))) }
 }
 
-/// The files of members in a directory, which is made if it is not there.
+/// Returns the paths of the files of members in a directory. Makes the directory if it does not exist.
 fn outputs(dir: &Path, names: &[&str]) -> Result<Vec<PathBuf>, Failure> {
     if names.is_empty() {
         return Ok(Vec::new());
@@ -361,7 +364,7 @@ fn outputs(dir: &Path, names: &[&str]) -> Result<Vec<PathBuf>, Failure> {
     Ok(names.iter().map(|name| dir.join(format!("{name}.member"))).collect())
 }
 
-/// Takes the files of these members from an answer, in this order.
+/// Takes the contents of the files of these members from an answer, in the order of `members`.
 fn files(answer: &mut Value, members: &[&str]) -> Result<Vec<Zeroizing<Vec<u8>>>, Failure> {
     let mut files = Vec::with_capacity(members.len());
     for (number, member) in members.iter().enumerate() {

@@ -25,16 +25,16 @@ use tegmen_host::uri::Uri;
 pub(crate) struct SendImage {
     #[command(flatten)]
     sender: Sender,
-    /// The image.
+    /// The file with the image.
     #[arg(long, value_name = "FILE")]
     file: PathBuf,
-    /// Bytes of a block: 64, 128, 256, 512 or 1024. Over a radio, small blocks are lost less often.
+    /// Bytes per block: 64, 128, 256, 512 or 1024. Over a radio, small blocks are lost less often.
     #[arg(long, value_name = "BYTES", default_value_t = 1024)]
     block: usize,
     /// Milliseconds between two blocks.
     #[arg(long, value_name = "MS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=60_000))]
     interval: u64,
-    /// Send the blocks that members lack in at most N passes.
+    /// Send the blocks that members lack again, at most N times.
     #[arg(long, value_name = "N", default_value_t = 20)]
     rounds: u32,
 }
@@ -53,7 +53,8 @@ impl SendImage {
         Ok(summarize(out, &transfer, &expected))
     }
 
-    /// Asks and sends, until all members have the image, or get no further.
+    /// Sends blocks and asks the members for missing blocks, until all members have the image, or make no more
+    /// progress.
     async fn send(
         &self,
         out: Output,
@@ -95,7 +96,7 @@ impl SendImage {
     }
 }
 
-/// Returns the members that are expected, and that have not answered.
+/// Returns the expected members that have not answered.
 fn missing(transfer: &ImageTransfer<'_>, expected: &[IpAddr]) -> Vec<IpAddr> {
     expected.iter().copied().filter(|member| !transfer.members().contains_key(member)).collect()
 }
@@ -111,7 +112,8 @@ fn progress(out: Output, blocks: usize) -> ProgressBar {
     }
 }
 
-/// Bytes of the units in a report, of which the last may be shorter.
+/// Returns the number of bytes of the missing units in a report. The last unit of an image counts in full, although
+/// it may be shorter.
 fn lacks(gaps: &[std::ops::Range<u32>]) -> u64 {
     gaps.iter().map(|gap| u64::from(gap.end - gap.start) * u64::from(UNIT)).sum()
 }
@@ -144,7 +146,7 @@ fn object_of(member: IpAddr, report: &ImageReport, digest: &[u8; 32]) -> Value {
     json!({ "event": "member", "from": member, "state": state, "detail": detail })
 }
 
-/// Prints who has the image, and who does not.
+/// Prints which members have the image, and which members do not.
 fn summarize(out: Output, transfer: &ImageTransfer<'_>, expected: &[IpAddr]) -> ExitCode {
     let (complete, incomplete): (BTreeSet<_>, BTreeSet<_>) = transfer
         .members()

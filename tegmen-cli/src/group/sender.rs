@@ -1,4 +1,4 @@
-//! The options of the commands that send to a group, and what they do first.
+//! The common options of the commands that send to a group, and the steps before their first request.
 
 use super::join::failure;
 use super::open;
@@ -22,7 +22,7 @@ pub(super) struct Sender {
     /// Seconds to wait for responses; members answer within 5 seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 7.0, value_parser = seconds)]
     group_wait: f64,
-    /// Do not ask the controller first whether there is a new epoch.
+    /// Do not ask the controller before the request whether there is a new epoch.
     #[arg(long)]
     no_catch_up: bool,
     #[command(flatten)]
@@ -30,7 +30,7 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// Opens the membership, and reads the URI.
+    /// Opens the membership, and reads the URI of the request.
     pub(super) fn open(&self) -> Result<(Membership, Uri), Failure> {
         let membership = open(&self.state)?;
         let uri = self.uri_of(&membership)?;
@@ -54,7 +54,7 @@ impl Sender {
         );
     }
 
-    /// Reads the URI, which names the group of the membership.
+    /// Reads the URI. It must name the group of the membership.
     fn uri_of(&self, membership: &Membership) -> Result<Uri, Failure> {
         let uri = Uri::parse(&self.uri).map_err(Failure::usage)?;
         let (group, host) = (membership.group(), uri.host.split('%').next().unwrap_or_default());
@@ -67,8 +67,8 @@ impl Sender {
         Err(Failure::usage(format!("{uri}: {state} is the membership in the group {name}, coap://{group}/")))
     }
 
-    /// Gets the keys of epochs that begin, as long as the member sends: after a record of a later epoch, and when nobody answered. Ends
-    /// when the member is evicted, or its keys are not its own any more.
+    /// Gets the keys of new epochs while the member sends: after a record of a later epoch, and after a request that
+    /// nobody answered. Returns when the member is evicted, or after an error of the membership.
     pub(super) async fn keep_up(&self, membership: &Membership, unanswered: &Notify) -> Result<(), Failure> {
         let follow = async {
             match self.controller(membership)? {
@@ -86,14 +86,15 @@ impl Sender {
         tokio::select! { failed = follow => failed, failed = catch_up => failed }
     }
 
-    /// Returns the controller, unless it is not to be asked.
+    /// Returns the controller, unless the options forbid a request to it.
     fn controller(&self, membership: &Membership) -> Result<Option<Controller>, Failure> {
         let Some(uri) = membership.settings().controller.filter(|_| !self.no_catch_up) else { return Ok(None) };
         let config = self.connect.config(&Uri::parse(&uri).map_err(Failure::usage)?)?;
         Controller::of_group(&uri, config).map(Some).map_err(failure)
     }
 
-    /// Gets the keys of the current epoch, unless that is not wanted. A controller that is not reached does not prevent the request.
+    /// Gets the keys of the current epoch, unless the options forbid it. If the controller is not reached, the
+    /// request is still sent.
     pub(super) async fn catch_up(&self, membership: &Membership) -> Result<(), Failure> {
         let Some(controller) = self.controller(membership)? else { return Ok(()) };
         match controller.catch_up(membership).await {

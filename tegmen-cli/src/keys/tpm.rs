@@ -30,7 +30,7 @@ enum Command {
     Create {
         #[command(flatten)]
         at: At,
-        /// Create an RSA key of 2048 bits, which signs and decrypts, instead of ECDSA P-256.
+        /// Create an RSA key of 2048 bits, which signs and decrypts. The default is an ECDSA key on P-256.
         #[arg(long)]
         rsa: bool,
     },
@@ -52,7 +52,7 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
-    /// Seal the sealing key of a database to the TPM. The file is useless on any other machine.
+    /// Seal the sealing key of a database to the TPM. The written file is useless on any other machine.
     #[command(after_help = "Example:\n  tegmen keys tpm seal --key sealing.key --file sealing.tpm\n  \
         tegmen serve --sealing-key tpm:sealing.tpm ...\n\n\
         Keep the key itself apart from this machine: if the TPM is lost, the file does not open the database again.")]
@@ -159,7 +159,7 @@ fn csr(key: TpmKey, name: &str, file: Option<PathBuf>, out: Output) -> Result<()
     Ok(())
 }
 
-/// The number of a persistent handle.
+/// Reads the number of a persistent handle.
 pub(crate) fn handle(text: &str) -> Result<u32, String> {
     let number = match text.strip_prefix("0x") {
         Some(hex) => u32::from_str_radix(hex, 16),

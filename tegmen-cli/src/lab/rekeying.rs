@@ -1,4 +1,4 @@
-//! The rekeying of groups by the controller of the product, for the laboratory.
+//! Measures for the laboratory how the controller of Tegmen rekeys groups.
 
 use crate::output::Failure;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use tegmen_host::provider::HostCrypto;
 use tegmen_host::x509::signer::{Signer, SoftwareKey};
 use tegmen_testbed::papers::axiom::{Change, Eviction, Joining, Rekeying, Repair};
 
-/// Evicts members from groups of several sizes, admits one, and lets members lose messages.
+/// Measures evictions in groups of several sizes, a join, and the repair after members lost messages.
 pub(super) fn rekeying() -> Result<Rekeying, Failure> {
     let pair = rcgen::KeyPair::generate().map_err(Failure::new)?;
     let signer = SoftwareKey::from_pem(pair.serialize_pem().as_bytes()).map_err(Failure::new)?;
@@ -18,7 +18,7 @@ pub(super) fn rekeying() -> Result<Rekeying, Failure> {
     controller.rekeying().map_err(Failure::new)
 }
 
-/// The key of a controller.
+/// A controller with its key for signatures.
 struct Controller<'s> {
     signer: &'s dyn Signer,
     public_key: Vec<u8>,
@@ -63,7 +63,7 @@ impl Controller<'_> {
         })
     }
 
-    /// Evicts a member of a group whose other members lose this share of the messages, in percent.
+    /// Evicts a member of a group. The other members lose this share of the messages, in percent.
     fn repair(&self, loss: u8) -> Result<Repair, Refused> {
         let mut crypto = HostCrypto::new([loss; 32], 0);
         let mut tree = tree(&mut crypto, WITH_LOSS);
@@ -114,8 +114,8 @@ impl Controller<'_> {
     }
 }
 
-/// Evicts members from a group one after the other, and returns the messages of the first eviction. Without `signer` each remaining
-/// member gets its messages alone.
+/// Evicts members from a group one after the other, and returns the messages of the first eviction. Without `signer`,
+/// each remaining member gets separate messages.
 fn evict(members: u32, signer: Option<&dyn Signer>, rounds: u32) -> Result<Change, Refused> {
     let mut crypto = HostCrypto::new([7; 32], 0);
     let mut tree = tree(&mut crypto, members);
@@ -136,14 +136,15 @@ fn evict(members: u32, signer: Option<&dyn Signer>, rounds: u32) -> Result<Chang
 /// Members that receive messages over links with losses.
 struct Members<'m> {
     admitted: &'m [Admitted],
-    /// The epoch that the messages begin.
+    /// The epoch that begins with the messages.
     epoch: u16,
     public_key: &'m [u8],
     link: Link,
 }
 
 impl Members<'_> {
-    /// The number of members that are not in the epoch after these messages, each of which is sent `copies` times.
+    /// Returns the number of members that are not in the epoch after these messages. Each message is sent `copies`
+    /// times.
     fn missed(&mut self, messages: &[RekeyMessage], copies: impl Fn(&RekeyMessage) -> u8) -> u32 {
         let mut crypto = HostCrypto::new([1; 32], 0);
         let mut missed = 0;
@@ -165,12 +166,12 @@ impl Members<'_> {
 /// A link that loses messages.
 struct Link {
     crypto: HostCrypto,
-    /// Percent.
+    /// The share of lost messages in percent.
     loss: u8,
 }
 
 impl Link {
-    /// True if one of several copies comes.
+    /// Returns true if at least one of several copies arrives.
     fn carries(&mut self, copies: u8) -> bool {
         let mut drawn = [0; 2];
         (0..copies).any(|_| {
@@ -192,21 +193,23 @@ fn levels(members: u32) -> u8 {
     members.next_power_of_two().ilog2() as u8
 }
 
-/// Members of groups that evict one after the other.
+/// Numbers of members of the groups in which members are evicted one after the other.
 const SIZES: [u32; 8] = [4, 10, 30, 100, 255, 1000, 10_000, 100_000];
-/// Evictions of which the mean is taken.
+/// Number of evictions over which the mean is computed.
 const ROUNDS: u32 = 20;
-/// Elements of the hash chain.
+/// Number of elements of the hash chain.
 const EPOCHS: u16 = 1000;
-/// Percent of messages that members lose.
+/// Shares of messages that members lose, in percent.
 const LOSSES: [u8; 3] = [1, 5, 20];
-/// Members of the group whose members lose messages.
+/// Number of members of the group whose members lose messages.
 const WITH_LOSS: u32 = 1000;
-/// Keys on the path of such a member.
+/// Number of keys on the path of a member of this group.
 const PATH: usize = 11;
-/// The number of times that each message to the group is sent; the last one is that of the product (`rekey-repetitions`).
+/// The number of times that each message to the group is sent. The last number is the default of Tegmen
+/// (`rekey-repetitions`).
 const COPIES: [u8; 3] = [1, 2, 4];
-/// The first transmission of a frame by the MAC, and its retransmissions (IEEE 802.15.4: macMaxFrameRetries).
+/// Number of transmissions of a frame by the MAC: the first transmission and its retransmissions (IEEE 802.15.4:
+/// macMaxFrameRetries).
 const MAC_ATTEMPTS: u8 = 4;
 
 #[cfg(test)]

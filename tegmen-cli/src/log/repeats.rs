@@ -1,16 +1,18 @@
-//! Counts of events of one kind from one network.
+//! Counts events of one kind from one network.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-/// A second may have one line of a kind and prefix.
+/// Time in which at most one line is written for a kind and a prefix.
 const EVERY: Duration = Duration::from_secs(1);
-/// Kinds and prefixes that are told apart; more of them share one line a second.
+/// Maximum number of pairs of kind and prefix that are counted separately. All further pairs of a kind share one line
+/// per second.
 const TOLD_APART: usize = 1024;
 
-/// A network prefix: /24 of IPv4, /56 of IPv6; all networks together where too many are told apart.
+/// A network prefix: /24 of IPv4, or /56 of IPv6. One value represents all networks, and is used when there are too
+/// many pairs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Prefix {
     V4(Ipv4Addr),
@@ -38,13 +40,13 @@ impl fmt::Display for Prefix {
 }
 
 struct Repeat {
-    /// When the last line was written.
+    /// The time of the last line.
     written: Instant,
-    /// Events since.
+    /// The number of events after the last line.
     more: u64,
 }
 
-/// Events by kind and prefix, of bounded size.
+/// Counts of events for each kind and prefix. The number of pairs is limited.
 #[derive(Default)]
 pub(super) struct Repeats(HashMap<(&'static str, Prefix), Repeat>);
 
@@ -70,8 +72,8 @@ impl Repeats {
         }
     }
 
-    /// Takes the counts of repeated events that no later event has reported; at the end (`now` is `None`) all of them.
-    /// Events that were not repeated are forgotten.
+    /// Returns the counts of repeated events that no later event has reported. If `now` is `None`, at the end,
+    /// returns all such counts. Removes the entries of events that were not repeated.
     pub(super) fn due(&mut self, now: Option<Instant>) -> Vec<(&'static str, Prefix, u64)> {
         let mut due = Vec::new();
         self.0.retain(|(kind, prefix), repeat| {

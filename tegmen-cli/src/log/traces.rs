@@ -1,4 +1,4 @@
-//! The events of libraries that use the crate `tracing`, as lines of the log.
+//! Writes the events of libraries that use the crate `tracing` to the log.
 
 use super::{Level, Log};
 use serde_json::json;
@@ -8,10 +8,10 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 
-/// The libraries whose events are written: those of this project.
+/// The prefix of the libraries whose events are written: the crates of this project.
 const LIBRARIES: &str = "tegmen";
 
-/// Writes the events of all threads to a log from now on. A log before it keeps them.
+/// Writes the events of all threads to this log from now on. A log that was set earlier keeps receiving them.
 pub(super) fn write_to(log: Log) {
     let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(Traces(log)));
 }

@@ -25,35 +25,35 @@ use tegmen_ndn_host::trust::Trust;
     An object has segments and a version. Without a version in the name the newest one is asked for.\n\
     With an anchor the certificates of its producer are fetched, too, and nothing is printed that they do not prove.")]
 pub(super) struct Get {
-    /// The name, as /house/temp.
+    /// The name of the object, such as /house/temp.
     name: String,
     #[command(flatten)]
     at: At,
-    /// Fetch one packet, not an object of segments.
+    /// Fetch one packet instead of an object that consists of segments.
     #[arg(long)]
     packet: bool,
     /// Accept a packet with a longer name.
     #[arg(long, requires = "packet")]
     prefix: bool,
-    /// Accept from caches only what is fresh.
+    /// Accept a packet from a cache only if it is fresh.
     #[arg(long, requires = "packet")]
     fresh: bool,
-    /// Milliseconds after which a packet is asked for again.
+    /// Milliseconds after which the Interest for a packet is sent again.
     #[arg(long, value_name = "MS", default_value_t = 4000, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     lifetime: u64,
     #[command(flatten)]
     trusted: Trusted,
 }
 
-/// The verification of packets.
+/// The verification that the command applies to packets.
 pub(super) enum Verification {
-    /// Digests alone.
+    /// The digests of packets are checked, but no signatures by keys.
     Digest,
     Trust(Box<Trust>),
 }
 
 impl Verification {
-    /// Digests alone, unless an anchor is given.
+    /// Returns the verification with anchors, or the check of digests if no anchor is given.
     pub(super) fn of(trusted: &Trusted) -> Result<Self, Failure> {
         Ok(trusted.trust()?.map_or(Self::Digest, |trust| Self::Trust(Box::new(trust))))
     }
@@ -116,7 +116,8 @@ impl Get {
     }
 }
 
-/// False if the packet has a digest for a signature, and the digest is wrong. Signatures by keys are not verified.
+/// Returns false if the packet has a digest in place of a signature, and the digest is wrong. Signatures by keys are
+/// not verified.
 fn is_intact(received: &ReceivedData<'_>) -> bool {
     received.signed.info.kind != SignatureType::DIGEST_SHA256
         || received.signed.verify(&mut RustCrypto::new([0; 32]), &DigestSha256).is_ok()
@@ -135,7 +136,7 @@ pub(super) struct Ping {
     /// Milliseconds between pings.
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     interval: u64,
-    /// Milliseconds after which a ping is lost.
+    /// Milliseconds after which a ping counts as lost.
     #[arg(long, value_name = "MS", default_value_t = 4000, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     lifetime: u64,
 }
@@ -181,7 +182,7 @@ impl Ping {
     }
 }
 
-/// The name of a ping: the prefix, `ping` and a sequence number.
+/// Returns the name of a ping: the prefix, `ping` and a sequence number.
 fn ping_name(prefix: &[u8], number: u64) -> Vec<u8> {
     let mut bytes = vec![0; prefix.len() + 40];
     let mut out = tegmen_base::buf::Writer::new(&mut bytes);

@@ -31,13 +31,13 @@ pub(super) struct Forward {
     /// Next hop of a prefix, with its cost: PREFIX=udp://HOST:PORT[,COST]. May be given several times.
     #[arg(long, value_name = "PREFIX=URI[,COST]")]
     route: Vec<String>,
-    /// Prefix whose Interests go to all next hops instead of the best one. May be given several times.
+    /// Prefix whose Interests go to all next hops instead of only the best next hop. May be given several times.
     #[arg(long, value_name = "PREFIX")]
     multicast: Vec<String>,
     /// Maximum number of Interests that wait for their Data packets.
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(1..))]
     waiting: u32,
-    /// Maximum number of these for one face; a quarter of --waiting unless given.
+    /// Maximum number of Interests of one face that wait for their Data packets. Default: a quarter of --waiting.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     waiting_of_face: Option<u32>,
     /// Size of the content store in bytes; 0 stores nothing.
@@ -46,13 +46,14 @@ pub(super) struct Forward {
     /// Maximum number of faces.
     #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u16).range(1..))]
     faces: u16,
-    /// Bytes of the longest UDP datagram. Longer packets are sent in fragments.
+    /// Longest UDP datagram in bytes. Longer packets are sent in fragments.
     #[arg(long, value_name = "BYTES", default_value_t = 1_400, value_parser = clap::value_parser!(u16).range(512..))]
     mtu: u16,
-    /// Acknowledge packets at UDP faces, and send again those that the neighbour does not acknowledge (NDNLPv2). Both ends need it.
+    /// Acknowledge packets at UDP faces, and retransmit packets that the neighbour does not acknowledge (NDNLPv2).
+    /// Both neighbours need this option.
     #[arg(long)]
     reliable: bool,
-    /// Let neighbours register prefixes, too. They can then attract the Interests for any name.
+    /// Let neighbours register prefixes, too. A neighbour can then attract the Interests for any name.
     #[arg(long)]
     neighbours_register: bool,
     /// Seconds after which a silent UDP neighbour is forgotten.
@@ -98,7 +99,7 @@ impl Forward {
     }
 }
 
-/// Reads PREFIX=URI[,COST]. A prefix may have `=`, as in `/v=1`.
+/// Reads PREFIX=URI[,COST]. The prefix may contain `=`, as in `/v=1`.
 fn route(text: &str) -> Result<(Vec<u8>, FaceUri, u16), Failure> {
     const FORM: &str = "write PREFIX=udp://HOST:PORT, tcp or unix, and a cost behind a comma";
     let refused = |why: &dyn std::fmt::Display| Failure::usage(format!("--route {text}: {why}"));

@@ -1,4 +1,4 @@
-//! `tegmen ndn from-coap`: the resources of a CoAP server as named objects.
+//! `tegmen ndn from-coap`: publishes the resources of a CoAP server as named objects.
 
 use super::produce::{certificate_for, microseconds, register_keys};
 use super::sign::PacketSigner;
@@ -23,11 +23,13 @@ use tegmen_ndn_host::object::{Object, SEGMENT};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-/// The objects whose segments are kept, and the bytes of their contents. The last object is always kept.
+/// Maximum number of objects whose segments are kept, and maximum number of bytes of their contents. The last object
+/// is always kept.
 const OBJECTS: usize = 64;
 const OBJECT_BYTES: usize = 64 << 20;
 
-/// The requests to the server that may wait at a time. Further Interests are dropped, and their consumers ask again.
+/// Maximum number of requests that wait for the CoAP server at a time. Further Interests are dropped, and their
+/// consumers ask again.
 const REQUESTS: usize = 64;
 
 #[derive(Args)]
@@ -37,20 +39,22 @@ const REQUESTS: usize = 64;
     The protection of the CoAP resource ends here: consumers trust this bridge, whose key signs. A resource whose content is a Data\n\
     packet with the name that was asked for keeps its signature: the packet is passed on as it is.")]
 pub(super) struct FromCoap {
-    /// The prefix of the names.
+    /// The prefix of the names of the objects.
     prefix: String,
-    /// The resource whose paths follow the prefix: coap://HOST[/PATH] or coaps://HOST[/PATH].
+    /// The URI of the resources: coap://HOST[/PATH] or coaps://HOST[/PATH]. The components of a name after the prefix
+    /// are appended to this URI.
     uri: String,
     #[command(flatten)]
     at: At,
-    /// Sign with this key pair of `tegmen ndn key`. Without it, packets carry a digest, which proves no origin.
+    /// Sign with this key pair of `tegmen ndn key`. Without a key pair, packets carry a digest, which proves no
+    /// origin.
     #[arg(long, value_name = "FOLDER/NAME")]
     key_pair: Option<PathBuf>,
     #[command(flatten)]
     connect: Connect,
 }
 
-/// An Interest, and the response of the server to its request.
+/// An Interest, and the response of the CoAP server to the request for it.
 type Answered = (Vec<u8>, Result<Response, String>);
 
 impl FromCoap {
@@ -85,7 +89,7 @@ struct Bridge<'b> {
     base: String,
     client: Client,
     signer: PacketSigner,
-    /// The objects with the bytes of their contents, the newest one first.
+    /// The kept objects, each with the number of bytes of its content. The newest object is first.
     objects: VecDeque<(Object, usize)>,
 }
 
@@ -117,7 +121,7 @@ impl Bridge<'_> {
         }
     }
 
-    /// Answers an Interest for what is known. Returns the path of the resource for another one.
+    /// Answers an Interest for an object that is kept. For any other Interest, returns the path of its resource.
     async fn answer_or_path(&mut self, packet: &[u8]) -> Result<Option<String>, Failure> {
         let Ok(received) = ReceivedInterest::parse(packet) else { return Ok(None) };
         let interest = &received.interest;
@@ -134,7 +138,7 @@ impl Bridge<'_> {
         Ok(None)
     }
 
-    /// Publishes the content of a resource, for which the Interest asked.
+    /// Publishes the content of the resource that the Interest names.
     async fn publish(&mut self, packet: &[u8], response: &Response) -> Result<(), Failure> {
         let Ok(received) = ReceivedInterest::parse(packet) else { return Ok(()) };
         let interest = &received.interest;
@@ -170,17 +174,18 @@ impl Bridge<'_> {
     }
 }
 
-/// The components in front of the first one that is not generic: a version, a segment or the keyword of metadata.
+/// Returns the components before the first component that is not generic, such as a version, a segment number or the
+/// keyword of metadata.
 fn object_name<'n>(name: &Name<'n>) -> Name<'n> {
     name.prefix(name.components().take_while(|component| component.kind == Type::GENERIC).count())
 }
 
-/// True for a name with a version.
+/// Returns true if the name has a version.
 fn has_version(name: &Name<'_>) -> bool {
     name.components().any(|component| component.kind == Type::VERSION)
 }
 
-/// Returns the path and the query of the resource of a name; `None` if a component is not text.
+/// Returns the path and the query of the resource that a name denotes, or `None` if a component is not text.
 fn path_of(prefix: &Name<'_>, base: &str, name: &Name<'_>) -> Option<String> {
     let rest = Name::of_checked(object_name(name).as_bytes().strip_prefix(prefix.as_bytes())?);
     let mut path = base.to_owned();

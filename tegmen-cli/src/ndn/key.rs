@@ -1,4 +1,4 @@
-//! `tegmen ndn key`: key pairs and certificates in a folder.
+//! `tegmen ndn key`: makes and manages key pairs and certificates in a folder.
 
 use super::name_of;
 use super::pem::{self, Pair, contents, crypto, date, encode, place};
@@ -29,21 +29,21 @@ pub(super) struct Key {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Make a key pair, and a certificate that it signs itself.
+    /// Make a key pair, and a certificate that is signed with the same key.
     New(New),
     /// Sign a certificate for the key of another certificate.
     Certify(Certify),
     /// List the keys of a folder with their certificates.
     List {
-        /// The folder.
+        /// The folder with the key pairs.
         folder: PathBuf,
     },
-    /// Take a key, its certificates, or both from a file of `tegmen ndn key export` or `ndnd sec`.
+    /// Import a key, its certificates, or both from a file of `tegmen ndn key export` or `ndnd sec`.
     Import {
-        /// The new key pair.
+        /// The path of the new key pair, without an extension.
         #[arg(value_name = "FOLDER/NAME")]
         at: PathBuf,
-        /// PEM, or one packet.
+        /// The file to import: PEM, or one packet.
         file: PathBuf,
     },
     /// Print the certificates of a key, or write its private key to a file.
@@ -59,10 +59,10 @@ enum Kind {
 
 #[derive(Args)]
 struct New {
-    /// The new key pair.
+    /// The path of the new key pair, without an extension.
     #[arg(value_name = "FOLDER/NAME")]
     at: PathBuf,
-    /// The name of the owner, as /house/temp.
+    /// The name of the owner, such as /house/temp.
     identity: String,
     /// The kind of the key.
     #[arg(long, value_enum, default_value_t = Kind::P256)]
@@ -74,31 +74,31 @@ struct New {
 
 #[derive(Args)]
 struct Certify {
-    /// The key pair of the issuer.
+    /// The path of the key pair of the issuer, without an extension.
     #[arg(value_name = "FOLDER/NAME")]
     issuer: PathBuf,
-    /// A certificate of the key, usually one that the key signed itself.
+    /// A certificate of the key to certify, usually the certificate that the key signed itself.
     certificate: PathBuf,
-    /// The issuer in the name of the new certificate.
+    /// The component in the name of the new certificate that identifies the issuer.
     #[arg(long, value_name = "TEXT", default_value = "NA")]
     issuer_id: String,
     /// Days until the new certificate expires.
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u64).range(1..=36_500))]
     days: u64,
-    /// Write the new certificate here, not to the standard output.
+    /// Write the new certificate to this file instead of the standard output.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 #[derive(Args)]
 struct Export {
-    /// The key pair.
+    /// The path of the key pair, without an extension.
     #[arg(value_name = "FOLDER/NAME")]
     at: PathBuf,
     /// Write the private key to this file, which must not exist.
     #[arg(long, value_name = "FILE")]
     secret: Option<PathBuf>,
-    /// Print the packet of the certificate in use, not PEM.
+    /// Print the certificate in use as a packet instead of PEM.
     #[arg(long, conflicts_with = "secret")]
     packet: bool,
 }
@@ -116,18 +116,18 @@ impl Key {
     }
 }
 
-/// The time from now on for days.
+/// Returns a validity period of this number of days from now on.
 fn validity(days: u64) -> Validity {
     let not_before = now();
     Validity { not_before, not_after: not_before + days * 86_400 }
 }
 
-/// The version of a new certificate: the time in milliseconds.
+/// Returns the version of a new certificate: the current time in milliseconds.
 fn version() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
-/// The certificate that a key signs itself.
+/// Makes the certificate that a key signs itself.
 fn self_signed(key: &PrivateKey, days: u64) -> Result<Vec<u8>, Failure> {
     let subject = Subject {
         key_name: key.name(),

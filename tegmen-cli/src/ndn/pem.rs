@@ -1,4 +1,4 @@
-//! Files of keys and certificates: PEM as `ndnd sec` has it, or packets.
+//! Reads and writes files of keys and certificates, as PEM in the format of `ndnd sec`, or as packets.
 
 use crate::files::{self, Readers, read_secret};
 use crate::output::Failure;
@@ -12,13 +12,13 @@ use tegmen_ndn::{ContentType, ReceivedData};
 use tegmen_ndn_host::keys::Key;
 use zeroize::Zeroizing;
 
-/// The first byte of a packet, which no PEM has.
+/// The first byte of a packet. PEM never begins with this byte.
 const DATA: u8 = 6;
 
 const CERTIFICATE: &str = "NDN CERT";
 const PRIVATE_KEY: &str = "NDN KEY";
 
-/// A certificate or a private key in PEM.
+/// Encodes a certificate or a private key in PEM.
 pub(super) fn encode(packet: &[u8]) -> Result<Zeroizing<String>, Failure> {
     let received = ReceivedData::parse(packet).map_err(Failure::new)?;
     let label = match received.data.content_type {
@@ -52,14 +52,14 @@ pub(super) fn encode(packet: &[u8]) -> Result<Zeroizing<String>, Failure> {
     Ok(whole)
 }
 
-/// A time as text: 2026-11-29 06:13:36 UTC.
+/// Formats a time as text, such as 2026-11-29 06:13:36 UTC.
 pub(super) fn date(time: u64) -> String {
     let text = String::from_utf8_lossy(&time_bytes(time)).into_owned();
     let part = |from: usize, to: usize| text.get(from..to).unwrap_or_default().to_owned();
     format!("{}-{}-{} {}:{}:{} UTC", part(0, 4), part(4, 6), part(6, 8), part(9, 11), part(11, 13), part(13, 15))
 }
 
-/// The packets of a file: one, or those of all blocks of PEM.
+/// Returns the packets of a file: its only packet, or the packets of all blocks of PEM.
 fn decode(bytes: &[u8]) -> Result<Vec<Zeroizing<Vec<u8>>>, String> {
     if bytes.first() == Some(&DATA) {
         return Ok(vec![Zeroizing::new(bytes.to_vec())]);
@@ -84,13 +84,13 @@ fn decode(bytes: &[u8]) -> Result<Vec<Zeroizing<Vec<u8>>>, String> {
     }
 }
 
-/// The keys and the certificates of a file.
+/// The keys and the certificates in a file.
 pub(super) struct Contents {
     pub(super) keys: Vec<Key>,
     pub(super) certificates: Vec<Vec<u8>>,
 }
 
-/// Reads the keys and the certificates of bytes. `name` is that of their file.
+/// Reads the keys and the certificates in `bytes`. `name` is the name of the file.
 pub(super) fn contents(name: &str, bytes: &[u8]) -> Result<Contents, Failure> {
     let wrong = |reason: String| Failure::usage(format!("{name}: {reason}"));
     let mut contents = Contents { keys: Vec::new(), certificates: Vec::new() };
@@ -107,7 +107,7 @@ pub(super) fn contents(name: &str, bytes: &[u8]) -> Result<Contents, Failure> {
     Ok(contents)
 }
 
-/// Reads the only certificate of a file, or its first one.
+/// Reads the first certificate of a file.
 pub(super) fn certificate(file: &Path) -> Result<Vec<u8>, Failure> {
     let name = file.display().to_string();
     let bytes = read(file)?;
@@ -125,24 +125,25 @@ pub(super) fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     })
 }
 
-/// Cryptography with a seed of the system.
+/// Returns cryptography whose random numbers have a seed of the system.
 pub(super) fn crypto() -> Result<RustCrypto, Failure> {
     Ok(RustCrypto::new(crate::random::bytes()?))
 }
 
-/// A key pair in a folder: FOLDER/NAME.key, and FOLDER/NAME.cert with its certificates, of which the first one is in use.
+/// A key pair in a folder: FOLDER/NAME.key, and FOLDER/NAME.cert with its certificates. The first certificate is in
+/// use.
 pub(super) struct Pair {
     pub(super) key: Key,
     pub(super) certificates: Vec<Vec<u8>>,
 }
 
-/// FOLDER/NAME with an extension, whatever points the name has.
+/// Appends an extension to the path FOLDER/NAME. Dots in the name do not matter.
 pub(super) fn place(at: &Path, extension: &str) -> PathBuf {
     tegmen_store::files::beside(at, extension)
 }
 
 impl Pair {
-    /// Reads FOLDER/NAME.
+    /// Reads the key pair FOLDER/NAME.
     pub(super) fn read(at: &Path) -> Result<Self, Failure> {
         let (file, beside) = (place(at, "key"), place(at, "cert"));
         let text = read_secret(&file).map_err(Failure::usage)?;
@@ -157,7 +158,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Refuses a first certificate of another key.
+    /// Returns an error if the first certificate belongs to another key.
     pub(super) fn check(&self, name: &str) -> Result<(), Failure> {
         let first = self.certificates.first().and_then(|first| Certificate::parse(first).ok());
         match first {
@@ -171,13 +172,13 @@ impl Pair {
         }
     }
 
-    /// The name of the certificate in use, which packets name as that of their key.
+    /// Returns the name of the certificate in use, which is the key locator of packets.
     pub(super) fn locator(&self) -> tegmen_ndn::Name<'_> {
         let first = self.certificates.first().and_then(|first| ReceivedData::parse(first).ok());
         first.map_or_else(|| self.key.name(), |first| first.data.name)
     }
 
-    /// Writes FOLDER/NAME: the key for its owner alone.
+    /// Writes the key pair FOLDER/NAME. Only the owner can read the key.
     pub(super) fn write(&self, at: &Path) -> Result<(), Failure> {
         let secret = encode(&self.key.to_packet(&mut crypto()?).map_err(Failure::new)?)?;
         let folder = tegmen_store::files::directory_of(at);

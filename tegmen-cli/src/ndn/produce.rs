@@ -22,14 +22,14 @@ use tegmen_ndn_host::object::Object;
 pub(super) struct Put {
     /// The name of the object, without a version.
     name: String,
-    /// The file; the standard input unless given.
+    /// The file with the content. Default: the standard input.
     file: Option<PathBuf>,
     #[command(flatten)]
     at: At,
-    /// The version. It must be higher than those of earlier contents of the name.
+    /// The version of the object. It must be higher than the versions of earlier contents of the name.
     #[arg(long, value_name = "N")]
     version_number: Option<u64>,
-    /// Milliseconds for which caches take a segment for fresh.
+    /// Milliseconds for which caches consider a segment fresh.
     #[arg(long, value_name = "MS", default_value_t = 4000)]
     freshness: u64,
     #[command(flatten)]
@@ -72,7 +72,7 @@ impl Put {
     }
 }
 
-/// Registers the names of the keys, whose certificates this producer publishes.
+/// Registers the names of the keys whose certificates this producer publishes.
 pub(super) async fn register_keys(client: &mut Client, signer: &PacketSigner) -> Result<(), Failure> {
     for prefix in signer.prefixes() {
         client.register(&Name::of_checked(&prefix)).await.map_err(failure)?;
@@ -80,7 +80,7 @@ pub(super) async fn register_keys(client: &mut Client, signer: &PacketSigner) ->
     Ok(())
 }
 
-/// The certificate that answers an Interest.
+/// Returns the certificate that answers an Interest, if there is one.
 pub(super) fn certificate_for<'s>(signer: &'s PacketSigner, interest: &Interest<'_>) -> Option<&'s [u8]> {
     let answers = |packet: &&Vec<u8>| {
         ReceivedData::parse(packet).is_ok_and(|found| {
@@ -113,20 +113,20 @@ pub(super) fn microseconds() -> u64 {
 pub(super) struct Serve {
     #[command(flatten)]
     at: At,
-    /// Packet with this content: NAME=TEXT. May be given several times.
+    /// Publish a packet with this name and content: NAME=TEXT. May be given several times.
     #[arg(long, value_name = "NAME=TEXT", required_unless_present = "ping")]
     value: Vec<String>,
     /// Answer pings below this prefix. May be given several times.
     #[arg(long, value_name = "PREFIX")]
     ping: Vec<String>,
-    /// Milliseconds for which caches take a value for fresh.
+    /// Milliseconds for which caches consider a value fresh.
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     freshness: u64,
     #[command(flatten)]
     signing: Signing,
 }
 
-/// Names and contents.
+/// Pairs of a name and a content.
 type Values = Vec<(Vec<u8>, Vec<u8>)>;
 
 impl Serve {
@@ -158,7 +158,7 @@ impl Serve {
     }
 }
 
-/// Reads NAME=TEXT, whose name may have `=` in front of the last one.
+/// Reads NAME=TEXT. The name ends at the last `=`.
 fn value(text: &str) -> Result<(Vec<u8>, Vec<u8>), Failure> {
     let refused = || Failure::usage(format!("--value {text}: write NAME=TEXT, as /house/temp=21.5"));
     let (name, value) = text.rsplit_once('=').ok_or_else(refused)?;

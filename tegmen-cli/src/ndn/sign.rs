@@ -1,4 +1,4 @@
-//! `tegmen ndn sign` and `tegmen ndn verify`: packets in files. The options that name keys and anchors.
+//! `tegmen ndn sign` and `tegmen ndn verify` for packets in files, and the options that name keys and anchors.
 
 use super::name_of;
 use super::pem::{self, Pair, crypto};
@@ -17,10 +17,10 @@ use tegmen_ndn::{Data, MAX_HEAD, Name, ReceivedData};
 use tegmen_ndn_host::schema::Schema;
 use tegmen_ndn_host::trust::{Trust, TrustError, Verdict, now};
 
-/// The key of a producer.
+/// The option for the key of a producer.
 #[derive(Args)]
 pub(super) struct Signing {
-    /// Sign with this key pair of `tegmen ndn key`; a digest, which proves no origin, unless given.
+    /// Sign with this key pair of `tegmen ndn key`. Without it, packets carry a digest, which proves no origin.
     #[arg(long, value_name = "FOLDER/NAME")]
     key: Option<PathBuf>,
 }
@@ -31,16 +31,16 @@ impl Signing {
     }
 }
 
-/// A signer with a key, or with a digest.
+/// A signer with a key pair. Without a key pair it adds a digest.
 pub(super) struct PacketSigner(pub(super) Option<Pair>);
 
 impl PacketSigner {
-    /// The certificates of the key, for consumers.
+    /// Returns the certificates of the key, which the producer publishes for consumers.
     pub(super) fn certificates(&self) -> &[Vec<u8>] {
         self.0.as_ref().map_or(&[], |pair| &pair.certificates)
     }
 
-    /// The names of the keys of these certificates, which a producer registers.
+    /// Returns the names of the keys of these certificates. A producer registers these names.
     pub(super) fn prefixes(&self) -> Vec<Vec<u8>> {
         let parsed = self.certificates().iter().filter_map(|wire| Certificate::parse(wire).ok());
         let mut prefixes: Vec<Vec<u8>> = parsed.map(|parsed| parsed.key_name().as_bytes().to_vec()).collect();
@@ -74,20 +74,21 @@ fn locator(pair: &Pair) -> tegmen_ndn::signature::KeyLocator<'_> {
     tegmen_ndn::signature::KeyLocator::Name(pair.locator())
 }
 
-/// The anchors and the schema of a consumer.
+/// The options for the anchors and the schema of a consumer.
 #[derive(Args)]
 pub(super) struct Trusted {
-    /// Certificate that you trust: content is used only if a chain of certificates leads from its key to this one. May be given several times.
+    /// Certificate that you trust, an anchor: content is used only if a chain of certificates connects its key to an
+    /// anchor. May be given several times.
     #[arg(long, value_name = "CERT")]
     anchor: Vec<PathBuf>,
-    /// Trust schema in LVS, which names the keys that may sign a name: a model, or its text. Without one a key signs names that begin
-    /// with its identity.
+    /// Trust schema in LVS, which defines the keys that may sign a name: a model, or its text. Without a schema, a
+    /// key may sign names that begin with its identity.
     #[arg(long, value_name = "FILE", requires = "anchor")]
     schema: Option<PathBuf>,
 }
 
 impl Trusted {
-    /// The anchors and the schema; `None` without an anchor.
+    /// Returns the anchors and the schema, or `None` without an anchor.
     pub(super) fn trust(&self) -> Result<Option<Trust>, Failure> {
         if self.anchor.is_empty() {
             return Ok(None);
@@ -108,14 +109,14 @@ impl Trusted {
 pub(super) struct Sign {
     /// The name of the packet.
     name: String,
-    /// The content.
+    /// The file with the content.
     file: PathBuf,
     #[command(flatten)]
     signing: Signing,
-    /// Milliseconds for which caches take the packet for fresh.
+    /// Milliseconds for which caches consider the packet fresh.
     #[arg(long, value_name = "MS")]
     freshness: Option<u64>,
-    /// Write the packet here, not to the standard output.
+    /// Write the packet to this file instead of the standard output.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -158,11 +159,11 @@ impl Sign {
     tegmen ndn verify packet.data --anchor keys/house.cert --schema house.tlv\n\n\
     Exit codes: 0 if the chain of certificates leads to an anchor, 1 if it does not, 2 if a file has a mistake.")]
 pub(super) struct Verify {
-    /// The packet.
+    /// The file with the packet.
     file: PathBuf,
     #[command(flatten)]
     trusted: Trusted,
-    /// Certificate between the packet and an anchor. May be given several times.
+    /// Certificate in the chain between the packet and an anchor. May be given several times.
     #[arg(long, value_name = "CERT")]
     certificate: Vec<PathBuf>,
 }
@@ -187,7 +188,7 @@ impl Verify {
     }
 }
 
-/// Verifies a packet with these certificates.
+/// Verifies a packet. The chain of its key may contain these certificates.
 fn verify(trust: &mut Trust, packet: &ReceivedData<'_>, certificates: &[Vec<u8>]) -> Result<(), TrustError> {
     let mut crypto = RustCrypto::new([0; 32]);
     loop {

@@ -1,4 +1,4 @@
-//! `tegmen ndn to-coap`: named objects as the resources of a CoAP server.
+//! `tegmen ndn to-coap`: serves named objects as the resources of a CoAP server.
 
 use super::consume::Verification;
 use super::sign::Trusted;
@@ -19,7 +19,7 @@ use tegmen_ndn_host::client::ClientError;
 use tegmen_ndn_host::object::{FetchError, fetch};
 use tokio::sync::Semaphore;
 
-/// The requests that may wait for NDN at a time. Further ones are refused with 5.03.
+/// Maximum number of requests that wait for NDN at a time. Further requests are refused with 5.03.
 const REQUESTS: usize = 64;
 
 #[derive(Args)]
@@ -29,13 +29,13 @@ const REQUESTS: usize = 64;
     With ?packet the response is the signed Data packet itself, which the client verifies: tegmen ndn verify. Without it the client\n\
     trusts this bridge.")]
 pub(super) struct ToCoap {
-    /// A resource, and the name of its object: PATH=NAME. May be given several times.
+    /// The path of a resource, and the name of its object: PATH=NAME. May be given several times.
     #[arg(long, value_name = "PATH=NAME", required = true)]
     resource: Vec<String>,
     /// The address of the CoAP server. Anyone who reaches a coap:// address may read the resources.
     #[arg(long, value_name = "URI", default_value = "coap://127.0.0.1:5683")]
     listen: String,
-    /// The keys and rights of the clients of a coaps:// address: a credentials file.
+    /// The credentials file with the keys and rights of the clients of a coaps:// address.
     #[arg(long, value_name = "FILE")]
     credentials: Option<PathBuf>,
     /// Content-Format of the contents.
@@ -44,7 +44,7 @@ pub(super) struct ToCoap {
     /// Seconds for which clients may store a response.
     #[arg(long, value_name = "SECONDS", default_value_t = 4)]
     max_age: u64,
-    /// Milliseconds after which a packet is asked for again.
+    /// Milliseconds after which the Interest for a packet is sent again.
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     lifetime: u64,
     #[command(flatten)]
@@ -53,7 +53,7 @@ pub(super) struct ToCoap {
     trusted: Trusted,
 }
 
-/// Content-Format of bytes.
+/// The Content-Format of application/octet-stream.
 const OCTET_STREAM: u16 = 42;
 
 impl ToCoap {
@@ -113,7 +113,7 @@ impl ToCoap {
         }
     }
 
-    /// Fetches an object, or a packet. Returns the content, and an ETag of its name.
+    /// Fetches an object, or one packet. Returns the content, and an ETag that is computed from its name.
     async fn fetch(&self, name: &Name<'_>, is_whole: bool) -> Result<(Vec<u8>, [u8; 8]), (Code, String)> {
         let gateway = |error: String| (Code::BAD_GATEWAY, error);
         let mut client = self.at.connect().await.map_err(|failure: Failure| gateway(failure.message))?;
@@ -135,7 +135,7 @@ impl ToCoap {
     }
 }
 
-/// The response for an Interest that has no answer.
+/// Returns the response to a request whose Interest got no Data packet.
 fn refused(error: &ClientError) -> (Code, String) {
     let code = match error {
         ClientError::TimedOut => Code::GATEWAY_TIMEOUT,
@@ -145,7 +145,7 @@ fn refused(error: &ClientError) -> (Code, String) {
     (code, error.to_string())
 }
 
-/// The front of the SHA-256 digest of bytes.
+/// Returns the first 8 bytes of the SHA-256 digest of `bytes`.
 fn tag(bytes: &[u8]) -> [u8; 8] {
     let digest = tegmen_base::crypto::digest::<tegmen_base::crypto::RustCrypto, 32>(&[bytes]);
     std::array::from_fn(|place| digest.get(place).copied().unwrap_or(0))

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use tegmen_ndn::Name;
 use tegmen_ndn_host::schema::{self, Schema};
 
-/// Exit code of a key that must not sign a packet.
+/// Exit code if a key must not sign a packet.
 const REFUSED: u8 = 3;
 
 #[derive(Args)]
@@ -22,17 +22,17 @@ pub(super) struct Trust {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Check a schema, and whether a key may sign a packet.
+    /// Check a schema, and check whether a key may sign a packet.
     #[command(after_help = "Examples:\n  tegmen ndn trust check house.tlv\n  \
         tegmen ndn trust check house.tlv --packet /house/temp/v=1 --key /house/temp/KEY/1/house/v=7\n\n\
         Exit codes: 0 if the key may sign the packet, 3 if it must not, 2 if the file has a mistake.")]
     Check(Check),
-    /// Compile the text of a schema to a model, which python-ndn and ndnd read, too.
+    /// Compile the text of a schema to a model, which python-ndn and ndnd can read, too.
     #[command(after_help = "Example:\n  tegmen ndn trust compile house.lvs house.tlv")]
     Compile {
-        /// The text.
+        /// The file with the text of the schema.
         file: PathBuf,
-        /// The model.
+        /// The file for the model.
         output: PathBuf,
     },
     /// Run the tests of a schema.
@@ -42,14 +42,14 @@ enum Command {
         expect = \"allow\"\n\n\
         Exit codes: 0 if all tests pass, 1 if one fails, 2 if a file has a mistake.")]
     Test {
-        /// The tests.
+        /// The file with the tests.
         file: PathBuf,
     },
 }
 
 #[derive(Args)]
 struct Check {
-    /// The schema: a model, or the text of LVS.
+    /// The file with the schema: a model, or the text of LVS.
     file: PathBuf,
     /// The name of a packet.
     #[arg(long, value_name = "NAME")]
@@ -69,10 +69,10 @@ impl Trust {
     }
 }
 
-/// The first byte of a model, which no text has: it is the type of its version.
+/// The type of the version of a model, which is the first byte of each model. No text begins with this byte.
 const MODEL: u8 = 0x61;
 
-/// Reads a schema: a model, or its text.
+/// Reads a schema from a file with a model, or with its text.
 pub(super) fn read_schema(file: &Path) -> Result<Schema, Failure> {
     let bytes = pem::read(file)?;
     let model = if bytes.first() == Some(&MODEL) { bytes } else { compile_text(file, bytes)? };
@@ -148,7 +148,7 @@ impl Check {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Tests {
-    /// The schema, beside this file.
+    /// The file with the schema. A relative path begins at the folder of the tests.
     schema: PathBuf,
     #[serde(default)]
     test: Vec<Test>,

@@ -23,7 +23,8 @@ pub(super) struct NewGroup {
     /// Time after which the contexts must not be used, such as 2027-12-31T00:00:00Z.
     #[arg(long, value_name = "TIME")]
     expires: Option<String>,
-    /// Allow this to a member at all others, as "NAME=METHOD /path"; may be repeated. Default for each member: everything.
+    /// Right of a member at all other members, as "NAME=METHOD /path"; may be repeated. Default for each member: all
+    /// rights.
     #[arg(long, value_name = "NAME=RULE", value_parser = right)]
     allow: Vec<(String, String)>,
 }

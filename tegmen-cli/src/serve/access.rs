@@ -35,15 +35,16 @@ pub(crate) struct Files<'a> {
     pub(crate) audit_key: &'a Path,
 }
 
-/// An access control server that is open.
+/// The role of an access control server, with its open files.
 pub(crate) struct Role {
     service: Arc<Service<Rows>>,
     rows: Rows,
     revocations: Revocations,
 }
 
-/// The application of a server: a resource server with tokens, a delegated device, a resource directory, groups and access control where they have the path,
-/// otherwise the proxy and the resources. A device of the access control server has neither.
+/// The application of a server. A request to a path of one of the roles goes to that role: a resource server with
+/// tokens, a delegated device, a resource directory, groups, or access control. Other requests go to the proxy and
+/// the resources. A device of the access control server has neither.
 #[derive(Clone)]
 pub(crate) struct Roles {
     pub(crate) tokens: Option<Tokens>,
@@ -112,7 +113,7 @@ impl Application for Roles {
 }
 
 impl Access {
-    /// Returns all mistakes.
+    /// Returns all mistakes in the settings of access control.
     pub(super) fn mistakes(&self) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         let options = [
@@ -141,7 +142,7 @@ impl Access {
         mistakes
     }
 
-    /// Returns the files; `None` if the server has no such role.
+    /// Returns the files, or `None` if the server has no such role.
     fn files(&self) -> Option<Files<'_>> {
         Some(Files {
             store: self.store.as_ref()?,
@@ -152,7 +153,7 @@ impl Access {
         })
     }
 
-    /// Opens the role and writes so to the log; `None` if the server has no such role.
+    /// Opens the role, and logs it. Returns `None` if the server has no such role.
     pub(super) fn open(&self, log: &Log) -> Result<Option<Role>, Failure> {
         let Some(files) = self.files() else { return Ok(None) };
         let role = Role::open(&files, log)?;
@@ -169,7 +170,7 @@ impl Access {
 }
 
 impl Role {
-    /// Opens store and audit log, and applies the policy. Writes later faults to the log.
+    /// Opens the store and the audit log, and applies the policy. Writes later faults to the log.
     pub(crate) fn open(files: &Files<'_>, log: &Log) -> Result<Self, Failure> {
         let key = sealing::open_or_draw(files.sealing_key, files.store.is_absent())?;
         let rows = files.store.open(key).map_err(Failure::usage)?;
@@ -191,14 +192,14 @@ impl Role {
     /// Applies the policy of a file, unless it is in force.
     ///
     /// # Errors
-    /// The reason, for the operator. The policy in force stays.
+    /// The reason, as a text for the operator. The policy in force does not change.
     pub(super) async fn apply(&self, file: &Path) -> Result<(), String> {
         let text = policy(file)?;
         let name = file.display().to_string();
         self.service.configure_policy(&name, &text).await.map(drop).map_err(|error| format!("{name}: {error}"))
     }
 
-    /// Returns the server and the store of its state.
+    /// Returns the access control server, and the store of its state.
     pub(crate) fn shared(&self) -> (Arc<Service<Rows>>, Rows) {
         (Arc::clone(&self.service), self.rows.clone())
     }
@@ -219,7 +220,7 @@ impl Role {
     }
 }
 
-/// Reads a policy that passes its own tests; the reason if it is none.
+/// Reads a policy, and runs its tests. The error is the reason why it cannot be applied.
 fn policy(file: &Path) -> Result<String, String> {
     let name = file.display().to_string();
     let text = std::fs::read_to_string(file)
@@ -233,7 +234,7 @@ fn policy(file: &Path) -> Result<String, String> {
     }
 }
 
-/// Writes the events of the state to the log, and notifies observers of the revocation list.
+/// Returns a watcher that logs changes of the state, and notifies observers of the revocation list.
 fn watcher(revocations: Revocations, log: Log) -> Watcher {
     Box::new(move |event| {
         revocations.take(&event);

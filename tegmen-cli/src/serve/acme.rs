@@ -1,7 +1,8 @@
-//! Certificates of devices from an authority with ACME (RFC 8555).
+//! Obtains certificates of devices from an authority with ACME (RFC 8555).
 //!
-//! A task obtains and renews the certificates one after the other, and handshakes read them from memory. The directory has the
-//! account, and for each device a file with its private key and its certificate. Each file is durable before its content is used.
+//! A task obtains and renews the certificates one after the other, and handshakes read them from memory. The
+//! directory contains the account and, for each device, a file with its private key and its certificate. Each file is
+//! durable before its content is used.
 
 mod answers;
 mod authority;
@@ -28,32 +29,33 @@ use tegmen_store::files::{beside, rename};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// Time before the end of a certificate in which another one is obtained, unless its whole time is shorter than three times this.
+/// A certificate is renewed this time before its end. A certificate that is valid for less than three times this time
+/// is renewed after two thirds of its validity.
 const RENEW: Duration = Duration::from_secs(30 * 86_400);
 /// The pause after the first failure for a device. Each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(300);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(12 * 3600);
-/// Time for one certificate.
+/// Longest time to obtain one certificate.
 const PATIENCE: Duration = Duration::from_secs(240);
-/// The clock of the system is read again after this time, because it may jump.
+/// Interval at which the clock of the system is read again, because it may jump.
 const LOOK: Duration = Duration::from_secs(600);
 
 /// The certificates of devices, which an authority issues.
 pub(super) struct OfAcme {
     authority: Authority,
     dir: PathBuf,
-    /// The servers with which devices open sessions.
+    /// A verifier for the servers with which devices open sessions.
     servers: Arc<dyn PeerVerifier>,
     devices: Mutex<BTreeMap<String, Device>>,
     answers: Arc<Answers>,
     wanted: Notify,
 }
 
-/// A device.
+/// The state of a device.
 struct Device {
     keys: Option<Arc<PublicKeys>>,
-    /// The time at which a certificate is to be obtained.
+    /// The time at which the next certificate is obtained.
     due: SystemTime,
     failures: u32,
     problem: Option<String>,
@@ -66,7 +68,8 @@ impl OfAcme {
         Self { authority: Authority::new(settings), dir, servers, devices, answers, wanted }
     }
 
-    /// Obtains certificates on the runtime, and answers the challenges at this listener. Both end when `tasks` is dropped.
+    /// Starts to obtain certificates on the runtime, and to answer the challenges at this listener. Both end when
+    /// `tasks` is dropped.
     pub(super) fn start(self: &Arc<Self>, listener: TcpListener, tasks: &mut JoinSet<()>) {
         tasks.spawn(answers::serve(listener, Arc::clone(&self.answers)));
         let certificates = Arc::clone(self);
@@ -103,7 +106,7 @@ impl OfAcme {
         }
     }
 
-    /// Obtains a certificate for a device, for a new key.
+    /// Obtains a certificate of a device, for a new private key.
     async fn obtain(&self, account: &mut Option<Account>, device: &str) -> Result<Held, String> {
         let account = match account {
             Some(account) => account,
@@ -128,7 +131,7 @@ impl OfAcme {
         self.load(&file, device)
     }
 
-    /// Notes the outcome for a device.
+    /// Stores the result of an attempt for a device, and sets the time of the next attempt.
     fn note(&self, name: &str, obtained: Result<Held, String>) {
         let now = SystemTime::now();
         let mut devices = self.devices();
@@ -154,7 +157,7 @@ impl OfAcme {
         }
     }
 
-    /// The file with the private key and the certificate of a device.
+    /// Returns the path of the file with the private key and the certificate of a device.
     fn file(&self, device: &str) -> PathBuf {
         self.dir.join(format!("{device}.pem"))
     }
@@ -178,7 +181,7 @@ struct Held {
     due: SystemTime,
 }
 
-/// The time at which a certificate that is valid from `begin` to `end` is renewed.
+/// Returns the time at which a certificate that is valid from `begin` to `end` is renewed.
 fn renewal(begin: SystemTime, end: SystemTime) -> SystemTime {
     let third = end.duration_since(begin).unwrap_or_default() / 3;
     end.checked_sub(third.min(RENEW)).unwrap_or(begin)

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio_rustls::rustls;
 
 impl Admin {
-    /// Returns all mistakes.
+    /// Returns all mistakes in the settings of the interface.
     pub(super) fn mistakes(&self, has_store: bool) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         let files = [
@@ -48,7 +48,7 @@ impl Admin {
         mistakes
     }
 
-    /// Reads certificates, key and authorities; `None` if no interface is wanted.
+    /// Reads certificates, key and authorities. Returns `None` if the interface is not configured.
     ///
     /// # Errors
     /// All mistakes.
@@ -72,7 +72,7 @@ impl Admin {
         if mistakes.is_empty() { Ok(None) } else { Err(mistakes) }
     }
 
-    /// The reason why certificate and key cannot be used together.
+    /// Returns the reason why certificate and key cannot be used together.
     fn unusable(&self, error: &rustls::Error) -> String {
         let name = |file: &Option<PathBuf>| file.as_deref().unwrap_or(Path::new("")).display().to_string();
         let (cert, key) = (name(&self.admin_cert), name(&self.admin_cert_key));
@@ -82,7 +82,8 @@ impl Admin {
         }
     }
 
-    /// The client certificates of these authorities.
+    /// Returns the client certificates that the interface accepts: certificates of these authorities, with the scopes
+    /// of their roles.
     fn clients(&self, ca: &Path) -> Result<ClientCertificates, Mistake> {
         let wrong = |why: String| Mistake::new("admin-ca", why);
         let roots = authorities(ca).map_err(wrong)?;
@@ -95,8 +96,9 @@ impl Admin {
         Ok(ClientCertificates { roots, scopes, others: Scopes::new() })
     }
 
-    /// Serves the interface on the runtime, if it is wanted, also for `groups` if the server controls some, and for delegated sessions. Returns after its
-    /// listener is bound, with the end that changes its certificates.
+    /// Serves the interface on the runtime, if it is configured. It includes `groups` if the server controls groups,
+    /// and delegated sessions if the server delegates. Returns after its listener is bound. The returned sender
+    /// changes the certificates.
     pub(super) async fn start(
         &self,
         role: &access::Role,

@@ -1,4 +1,4 @@
-//! The check of settings whose form is right.
+//! Checks settings whose syntax is right.
 
 use super::config_file::Mistake;
 use super::options::{Sections, Served};
@@ -11,11 +11,13 @@ use tegmen_host::clock;
 use tegmen_host::credentials::{Credentials, is_rule};
 use tegmen_host::resources::{Image, Resource, Resources};
 
-/// The resources that options made: by name and text of the option the path and the resource.
+/// The resources that options made. The key is the name and the text of the option, the value is the path and the
+/// resource.
 pub(super) type Made = BTreeMap<(&'static str, String), (String, Resource)>;
 
 impl Sections {
-    /// Returns all mistakes. `made` are the resources that exist, which are not made again.
+    /// Returns all mistakes in the settings. `made` contains the resources that exist already, which are not made
+    /// again.
     pub(super) fn mistakes(&self, made: &Made) -> Vec<Mistake> {
         let mut mistakes = match self.served.make(made) {
             Ok(made) if made.is_empty() && !self.has_role() => vec![nothing_to_serve()],
@@ -70,7 +72,7 @@ impl Sections {
         mistakes
     }
 
-    /// True if the server serves something beside resources.
+    /// Returns true if the server serves more than resources.
     const fn has_role(&self) -> bool {
         self.access.store.is_some() || self.directory.directory || self.proxy.is_given()
     }
@@ -81,7 +83,7 @@ impl Sections {
         resources.with_others([self.directory.paths(), self.keys.edhoc_paths()].concat())
     }
 
-    /// Returns the options that are given and that a delegated device excludes.
+    /// Returns the given options that a delegated device excludes.
     fn not_of_a_device(&self) -> Vec<&'static str> {
         let options = [
             ("store", self.access.store.is_some()),
@@ -92,7 +94,7 @@ impl Sections {
         options.into_iter().filter(|(_, is_given)| *is_given).map(|(key, _)| key).collect()
     }
 
-    /// Reads the credentials; `None` if the server needs none.
+    /// Reads the credentials. Returns `None` if the server needs none.
     pub(super) fn credentials(&self) -> Result<Option<Credentials>, Mistake> {
         let file = &self.keys.credentials;
         // A server with public keys, or with the keys of devices, needs no others.
@@ -105,7 +107,8 @@ impl Sections {
 }
 
 impl Served {
-    /// Makes the resources. One whose option has the text of one in `before` is that resource, with its content.
+    /// Makes the resources. If an option with the same text is in `before`, its existing resource is used, with its
+    /// content.
     ///
     /// # Errors
     /// All mistakes.

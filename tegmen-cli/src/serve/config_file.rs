@@ -1,5 +1,5 @@
-//! The configuration file: TOML, whose keys are the options of `tegmen serve`. Each key becomes the option of its name, so both
-//! have one definition.
+//! The configuration file: TOML, whose keys are options of `tegmen serve`. Each key is converted to the option of its
+//! name, so key and option have one definition.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
@@ -14,7 +14,7 @@ use toml::de::{DeTable, DeValue};
 /// A setting that is wrong: the name of the option, and the reason.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Mistake {
-    /// The option without its dashes; empty if the mistake is in no single one.
+    /// The option without its dashes. Empty if the mistake does not belong to one option.
     pub(super) key: String,
     pub(super) why: String,
 }
@@ -61,8 +61,8 @@ struct Entry<'c> {
     options: Vec<OsString>,
 }
 
-/// Reads a file and returns the options that it sets, with their places. Options that `given` has from the command line or the
-/// environment are left out, and so are those that exclude them.
+/// Reads a file and returns the options that it sets, with their places. Leaves out the options that the command line
+/// or the environment gives in `given`, and the options that exclude these.
 ///
 /// # Errors
 /// All mistakes of the file, each with file, line and key.
@@ -120,7 +120,7 @@ fn sections(serve: &Command) -> String {
     names.iter().map(|name| format!("[{name}]")).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the reason why a key outside of its section is wrong.
+/// Returns the reason why a key outside of a section is wrong.
 fn why_outside(serve: &Command, key: &str) -> String {
     match keys(serve).find(|arg| long(arg) == key).and_then(section) {
         Some(section) => format!("it belongs to the section [{section}]"),
@@ -128,7 +128,7 @@ fn why_outside(serve: &Command, key: &str) -> String {
     }
 }
 
-/// True if the command line or the environment gives this option, or another that excludes it.
+/// Returns true if the command line or the environment gives this option, or another option that excludes it.
 fn is_overridden(serve: &Command, arg: &Arg, given: &ArgMatches) -> bool {
     let is_given = |arg: &Arg| {
         let source = given.value_source(arg.get_id().as_str());
@@ -144,7 +144,7 @@ fn is_overridden(serve: &Command, arg: &Arg, given: &ArgMatches) -> bool {
 /// Reads one key.
 ///
 /// # Errors
-/// The reason why it is wrong, and what would be right.
+/// The reason why the key is wrong, and the correction.
 fn entry<'c>(
     serve: &'c Command,
     section_name: &str,
@@ -164,7 +164,7 @@ fn entry<'c>(
     Ok(Entry { arg, line, options: values.iter().map(option).collect() })
 }
 
-/// Checks values as the command line does, without the relations of the option to others.
+/// Checks values as the command line checks them, except for conflicts with other options.
 fn check(arg: &Arg, values: &[String]) -> Result<(), String> {
     if matches!(arg.get_action(), ArgAction::SetTrue) || values.is_empty() {
         return Ok(());
@@ -190,7 +190,7 @@ fn why_unknown(serve: &Command, section_name: &str, key: &str) -> String {
     format!("no such key; [{section_name}] has {}", own.collect::<Vec<_>>().join(", "))
 }
 
-/// Returns the values that the file gives an option. One that is a switch has a value if it is set.
+/// Returns the values that the file gives an option. A switch has a value if it is set.
 fn values(arg: &Arg, value: &DeValue<'_>) -> Result<Vec<String>, String> {
     let expected = |what: &str| format!("{what} is expected, and here is {}", article(value.type_str()));
     let (list, what) = match (arg.get_action(), value) {
@@ -211,7 +211,7 @@ fn article(kind: &str) -> String {
     format!("{} {kind}", if vowel { "an" } else { "a" })
 }
 
-/// Returns a text or a number as the command line has it.
+/// Returns a text or a number in the form that the command line has.
 fn text(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.clone().into_owned()),
@@ -221,7 +221,7 @@ fn text(value: &DeValue<'_>) -> Option<String> {
     }
 }
 
-/// Returns the reason why the command line refuses a value, and what the option is for.
+/// Returns the reason why the command line refuses a value, and the purpose of the option.
 fn why_wrong(arg: &Arg, error: &clap::Error) -> String {
     let value = match error.get(ContextKind::InvalidValue) {
         Some(ContextValue::String(value)) => value.as_str(),
@@ -237,7 +237,7 @@ fn why_wrong(arg: &Arg, error: &clap::Error) -> String {
     }
 }
 
-/// Returns the mistakes of options that are right alone and wrong together.
+/// Returns the mistakes of options that are right separately, but wrong together.
 pub(super) fn together(error: &clap::Error) -> Vec<Mistake> {
     let key = |kind| match error.get(kind) {
         Some(ContextValue::String(option)) => {

@@ -13,7 +13,8 @@ use tegmen_host::resources::ListedPath;
 use tegmen_host::server::ServerConfig;
 use tegmen_host::state::Database;
 
-/// The OSCORE contexts of a server, the responder that makes further ones, and the groups in which clients look for the server.
+/// The OSCORE contexts of a server, the EDHOC responder that makes further contexts, and the groups in which clients
+/// look for the server.
 pub(super) struct ServedContexts {
     contexts: Contexts,
     edhoc: Option<EdhocServer>,
@@ -26,7 +27,7 @@ impl ServedContexts {
         self.contexts.len()
     }
 
-    /// Returns the contexts that are made while the server runs.
+    /// Returns the store of the contexts that EDHOC makes while the server runs.
     pub(super) fn agreed(&mut self) -> AgreedContexts {
         match &self.edhoc {
             Some(edhoc) => edhoc.contexts(),
@@ -38,14 +39,14 @@ impl ServedContexts {
         }
     }
 
-    /// Lets the clients of a resource server run EDHOC, if the server has it.
+    /// Lets the clients of a resource server run EDHOC, if the server has EDHOC.
     pub(super) fn accept_tokens(&self, tokens: &Tokens) {
         if let Some(edhoc) = &self.edhoc {
             tokens.accept_edhoc(edhoc);
         }
     }
 
-    /// Adds all to the settings of the server.
+    /// Adds the contexts, the responder and the groups to the settings of the server.
     pub(super) fn configure(self, config: &mut ServerConfig) {
         (config.oscore, config.edhoc) = (self.contexts, self.edhoc);
         config.groups.extend(self.groups);
@@ -53,7 +54,7 @@ impl ServedContexts {
 }
 
 impl Keys {
-    /// Opens the contexts, and the means to make and to find them.
+    /// Opens the contexts, the EDHOC responder, and the groups for discovery.
     pub(super) fn open_contexts(
         &self,
         state: Option<&Database>,
@@ -73,7 +74,8 @@ impl Keys {
         groups.collect::<Result<_, _>>().map_err(|error| Failure::usage(format!("--oscore-discovery: {error}")))
     }
 
-    /// Returns all mistakes in the files of EDHOC. `has_tokens` is true for a resource server, whose clients come with tokens.
+    /// Returns all mistakes in the files of EDHOC. `has_tokens` is true for a resource server, whose clients present
+    /// tokens.
     pub(super) fn edhoc_mistakes(&self, has_tokens: bool) -> Vec<Mistake> {
         if self.edhoc.is_some() && self.edhoc_clients.is_none() && !has_tokens {
             return vec![Mistake::new("edhoc", "it needs --edhoc-clients, or --resource-server")];
@@ -95,7 +97,7 @@ impl Keys {
         self.edhoc.iter().map(|_| listed()).collect()
     }
 
-    /// Returns the responder of EDHOC, if a key is given. `learn` takes the name of a client and its rights.
+    /// Returns the responder of EDHOC, if a key is given. `learn` receives the name of a client and its rights.
     fn edhoc_server(
         &self,
         learn: impl FnMut(&str, Option<&[String]>) -> Principal,

@@ -17,7 +17,7 @@ use tegmen_host::server::SessionList;
 use tokio::task::JoinSet;
 
 impl Delegated {
-    /// Returns all mistakes. `others` are the options that a device excludes, and that are given.
+    /// Returns all mistakes in the settings of the device. `others` are the given options that a device excludes.
     pub(super) fn mistakes(&self, others: &[&str]) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         let needs = |key: &str, other: &str| Mistake::new(key, format!("it needs --{other}"));
@@ -53,7 +53,7 @@ impl Delegated {
         mistakes
     }
 
-    /// Opens the device, and writes so to the log; `None` if the server is none.
+    /// Opens the device, and logs it. Returns `None` if the server is not a delegated device.
     pub(super) fn open(&self, credentials: &Credentials, log: &Log) -> Result<Option<DelegatedDevice>, Failure> {
         let (Some(name), Some(state)) = (&self.delegated, &self.device_state) else { return Ok(None) };
         let key = self.device_key.as_deref().filter(|file| file.exists());
@@ -92,14 +92,14 @@ impl Delegated {
     }
 }
 
-/// Starts the task of a device on the runtime. It ends when the value is dropped.
+/// Starts the task of a device on the runtime. The task ends when the returned value is dropped.
 pub(super) fn start(device: &DelegatedDevice, sessions: SessionList, resources: Resources) -> JoinSet<()> {
     let (mut tasks, device) = (JoinSet::new(), device.clone());
     tasks.spawn(async move { device.run(sessions, resources).await });
     tasks
 }
 
-/// Reads a device key; the reason if there is none.
+/// Reads a device key. The error is the reason why there is none.
 fn device_key(file: &Path) -> Result<DeviceKey, String> {
     let text = read_secret(file)?;
     let bytes = from_hex(&text).map(zeroize::Zeroizing::new);

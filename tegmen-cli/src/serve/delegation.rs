@@ -23,25 +23,25 @@ use tokio::task::JoinSet;
 
 /// Time for which the certificate of a device is valid.
 const VALID: Duration = Duration::from_secs(90 * 86_400);
-/// Time before the end of a certificate in which another one is issued.
+/// A certificate is renewed this time before its end.
 const RENEW: Duration = Duration::from_secs(30 * 86_400);
 
-/// A server of delegated sessions that is open.
+/// The role of a server of delegated sessions, with its open store.
 pub(crate) struct Role {
     pub(crate) server: Arc<Delegations<Rows>>,
-    /// The authority of users who log in, if the server has a CA of its own.
+    /// The authority for users who log in, if the server has its own CA.
     pub(crate) logins: Option<Arc<dyn LoginAuthority>>,
     acme: Option<Acme>,
 }
 
-/// The certificates of devices by ACME, and the listener for the challenges.
+/// The certificates of devices from ACME, and the listener for the challenges.
 struct Acme {
     certificates: Arc<OfAcme>,
     listener: TcpListener,
 }
 
 impl Delegation {
-    /// Returns all mistakes.
+    /// Returns all mistakes in the settings of delegated sessions.
     pub(super) fn mistakes(&self, has_store: bool) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         let needs = |key: &str, other: &str| Mistake::new(key, format!("it needs --{other}"));
@@ -99,7 +99,7 @@ impl Delegation {
         mistakes
     }
 
-    /// Returns the settings of ACME, if certificates come from there.
+    /// Returns the settings of ACME, if the certificates of devices come from ACME.
     fn acme(&self) -> Option<Settings> {
         Some(Settings {
             directory: self.delegation_acme.clone()?,
@@ -110,7 +110,8 @@ impl Delegation {
         })
     }
 
-    /// Returns the certificates of devices by ACME, and the listener for the challenges, if certificates come from there.
+    /// Opens the certificates of devices from ACME, and the listener for the challenges, if the certificates of
+    /// devices come from ACME.
     fn open_acme(&self, servers: &Arc<dyn PeerVerifier>, log: &Log) -> Result<Option<Acme>, Failure> {
         let Some(settings) = self.acme() else { return Ok(None) };
         let address = self.delegation_acme_listen;
@@ -128,7 +129,7 @@ impl Delegation {
         Ok(Some(Acme { certificates: Arc::new(OfAcme::new(settings, Arc::clone(servers))), listener }))
     }
 
-    /// Opens the server on the store of access control, and writes so to the log; `None` if the server has no such role.
+    /// Opens the server on the store of access control, and logs it. Returns `None` if the server has no such role.
     pub(super) fn open(&self, access: Option<&access::Role>, log: &Log) -> Result<Option<Role>, Failure> {
         let Some(access) = access else { return Ok(None) };
         let servers = servers_of(&self.delegation_trust, &self.delegation_crl)?;
@@ -161,7 +162,7 @@ impl Role {
         Ok(Self { server: Arc::new(server), logins: None, acme: None })
     }
 
-    /// Starts the tasks of the server on the runtime. They end when the value is dropped.
+    /// Starts the tasks of the server on the runtime. They end when the returned value is dropped.
     pub(crate) fn start(&self) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         let server = Arc::clone(&self.server);
@@ -176,18 +177,18 @@ impl Role {
     }
 }
 
-/// The certificates of devices from the CA in a directory. The devices open sessions with `servers`.
+/// Returns the certificates of devices that the CA in a directory issues. The devices open sessions with `servers`.
 pub(crate) fn of_ca(dir: &Path, servers: Arc<dyn PeerVerifier>) -> Arc<dyn Certificates> {
     Arc::new(OfCa { dir: dir.to_owned(), servers, known: Mutex::default(), problems: Mutex::default() })
 }
 
-/// The certificates of devices in the directory of a CA, which issues them.
+/// The certificates of devices in the directory of the CA that issues them.
 struct OfCa {
     dir: PathBuf,
-    /// The servers with which devices open sessions.
+    /// A verifier for the servers with which devices open sessions.
     servers: Arc<dyn PeerVerifier>,
     known: Mutex<HashMap<String, Arc<PublicKeys>>>,
-    /// The devices whose certificate was not made at the last attempt.
+    /// The devices whose certificate could not be made at the last attempt, each with the reason.
     problems: Mutex<HashMap<String, String>>,
 }
 
@@ -218,7 +219,7 @@ impl Certificates for OfCa {
 }
 
 impl OfCa {
-    /// Makes the certificate of a device, if there is none yet or the one that there is ends soon.
+    /// Makes the certificate of a device, if there is none yet or if the existing certificate ends soon.
     fn make(&self, device: &str) -> Result<(), String> {
         let renewed_before = SystemTime::now().checked_add(RENEW).unwrap_or(SystemTime::now());
         let is_fresh = |keys: &PublicKeys| keys.certificate_expires().is_some_and(|end| end > renewed_before);

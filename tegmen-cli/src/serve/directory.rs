@@ -1,4 +1,4 @@
-//! The resource directory as a part of `tegmen serve`, and the registration at another one.
+//! The resource directory as a part of `tegmen serve`, and the registration of this server at another directory.
 
 use super::config_file::Mistake;
 use super::options::Directory;
@@ -14,13 +14,13 @@ use tegmen_host::uri::{Scheme, Uri};
 use tokio::task::JoinSet;
 
 impl Directory {
-    /// Returns all mistakes.
+    /// Returns all mistakes in the settings of the directory and of the registration.
     pub(super) fn mistakes(&self) -> Vec<Mistake> {
         let registering = self.registering().err();
         registering.map(|why| Mistake::new("register", why)).into_iter().collect()
     }
 
-    /// Opens the directory; `None` if the server is none.
+    /// Opens the directory. Returns `None` if the server is not a directory.
     pub(super) fn open(&self, credentials: &Credentials) -> Result<Option<DirectoryServer>, Failure> {
         if !self.directory {
             return Ok(None);
@@ -30,12 +30,13 @@ impl Directory {
         DirectoryServer::new(settings, credentials.clone()).map(Some).map_err(Failure::io)
     }
 
-    /// Returns the paths that a directory has, for `/.well-known/core`.
+    /// Returns the paths of a directory, for `/.well-known/core`.
     pub(super) fn paths(&self) -> Vec<ListedPath> {
         if self.directory { DirectoryServer::paths() } else { Vec::new() }
     }
 
-    /// Returns the registration at another directory; `None` if there is none. The error is a text for the operator.
+    /// Returns the registration at another directory, or `None` if there is none. The error is a text for the
+    /// operator.
     fn registering(&self) -> Result<Option<Registering>, String> {
         let Some(text) = &self.register else { return Ok(None) };
         let directory = Uri::parse(text).map_err(|error| error.to_string())?;
@@ -55,7 +56,8 @@ impl Directory {
         Ok(Some(Registering { directory, config, name, base, lifetime }))
     }
 
-    /// Registers on the runtime, if a directory is given. The task ends when the value is dropped.
+    /// Starts the registration on the runtime, if a directory is given. The task ends when the returned value is
+    /// dropped.
     pub(super) fn start(&self, resources: &Resources, log: &Log) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         // The settings were checked before.

@@ -19,20 +19,20 @@ use tegmen_host::credentials::Credentials;
 use tegmen_host::x509::signer::{SignatureScheme, Signer};
 use tokio::task::JoinSet;
 
-/// A controller that is open.
+/// The role of a controller of groups, with its open store.
 pub(crate) struct Role {
     pub(crate) controller: Arc<Controller<Rows>>,
     pub(super) outbox: Outbox,
-    /// The publisher in rules of the policy.
+    /// The publisher that represents the controller in rules of the policy.
     party: OwnedParty,
     sending: Sending,
-    /// The longest time of an epoch.
+    /// The longest time of an epoch, if there is a limit.
     period: Option<Duration>,
     join_interval: Duration,
 }
 
 impl Groups {
-    /// Returns all mistakes.
+    /// Returns all mistakes in the settings of groups.
     pub(super) fn mistakes(&self, (plain, oscore): (bool, bool), has_store: bool) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         if !self.group.is_empty() && !plain && !oscore {
@@ -67,7 +67,8 @@ impl Groups {
         mistakes
     }
 
-    /// Opens the controller on the store of access control, and writes so to the log; `None` if the server has no such role.
+    /// Opens the controller on the store of access control, and logs it. Returns `None` if the server has no such
+    /// role.
     pub(super) fn open(&self, access: Option<&access::Role>, log: &Log) -> Result<Option<Role>, Failure> {
         let (Some(name), Some(access)) = (&self.group_controller, access) else { return Ok(None) };
         let key = self.group_key.as_deref().map(group_key).transpose()?;
@@ -125,8 +126,8 @@ impl Role {
             .with_join_interval(self.join_interval)
     }
 
-    /// Starts the tasks of the controller on the runtime: they send its messages, begin periodic epochs, and evict the members whose
-    /// devices are disabled or removed. They end when the value is dropped.
+    /// Starts the tasks of the controller on the runtime: they send its messages, begin periodic epochs, and evict
+    /// the members whose devices are disabled or removed. They end when the returned value is dropped.
     pub(crate) fn start(&self, access: &access::Role) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         let (controller, sending) = (Arc::clone(&self.controller), self.sending.clone());

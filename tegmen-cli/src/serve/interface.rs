@@ -1,6 +1,6 @@
-//! The outgoing interfaces of rekey messages, as options write them.
+//! Reads the options for the outgoing interfaces of rekey messages.
 
-/// An outgoing interface: of the group, or of all others.
+/// The outgoing interface of a group, or of all groups without their own interface.
 #[derive(Clone, Debug)]
 pub(super) struct GroupInterface {
     pub(super) group: Option<String>,

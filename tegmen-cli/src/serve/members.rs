@@ -9,14 +9,14 @@ use tegmen_host::controller::{Controller, Pace};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::group::Membership;
 
-/// Memberships that are open, and the key with which they ask their controllers.
+/// The open memberships, and the key with which the members ask their controllers.
 pub(super) struct Members {
     pub(super) memberships: Vec<Membership>,
     key: Option<ClientKey>,
 }
 
 impl Groups {
-    /// Returns the key with which members ask their controllers; `None` if there is none.
+    /// Returns the key with which members ask their controllers, or `None` if there is none.
     ///
     /// # Errors
     /// A text for the operator.
@@ -33,7 +33,7 @@ impl Groups {
         Ok(Some(ClientKey { identity: identity.clone(), key: keys.current.key }))
     }
 
-    /// Opens the memberships.
+    /// Opens the memberships of the options.
     pub(super) fn members(&self) -> Result<Members, Failure> {
         let open = |dir: &std::path::PathBuf| {
             let opened = Membership::open(dir).map_err(|error| Failure::usage(format!("--member: {error}")))?;
@@ -51,7 +51,7 @@ impl Groups {
 }
 
 impl Members {
-    /// Writes the memberships to the log, and begins to keep their keys up to date. Called in the context of a runtime.
+    /// Logs the memberships, and starts to keep their keys up to date. Call this in the context of a runtime.
     pub(super) fn follow(&self, log: &Log) {
         for membership in &self.memberships {
             let (name, group, epoch) = (membership.name(), membership.group(), membership.epoch());

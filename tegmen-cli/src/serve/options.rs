@@ -1,5 +1,5 @@
-//! The options of `tegmen serve`, a struct for each section of the configuration file. A key of the file is the option of the
-//! same name; its section is the heading of the option in the help.
+//! The options of `tegmen serve`: one struct for each section of the configuration file. A key of the file has the
+//! name of an option. A section of the file has the name of a heading under which the help lists options.
 
 use super::interface::{GroupInterface, group_interface};
 use super::roles::{Certified, Role, certified, role};
@@ -18,7 +18,7 @@ use tegmen_host::proxy::{Pattern, ProxyConfig, Reverse, VirtualHost};
 use tegmen_host::server::{HelloLimits, ServerConfig};
 use tegmen_host::slab::Capacity;
 
-/// Every setting of a server.
+/// All settings of a server, one field for each section.
 #[derive(Args)]
 pub(super) struct Sections {
     #[command(flatten, next_help_heading = "Addresses")]
@@ -81,20 +81,20 @@ pub(super) struct Keys {
     /// Credentials file; reloaded when it changes.
     #[arg(long, env = "TEGMEN_CREDENTIALS", value_name = "FILE", default_value = "credentials.toml")]
     pub(super) credentials: PathBuf,
-    /// Allow requests by this rule to clients without a certificate or key, such as 'GET /*'; may be repeated.
-    /// Default: nothing.
+    /// Give the right of this rule, such as 'GET /*', to clients without a certificate or key; may be repeated.
+    /// Default: no right.
     #[arg(long, value_name = "RULE")]
     pub(super) anonymous: Vec<String>,
     /// Serve OSCORE with the context in this directory, or with all contexts in its subdirectories; may be repeated.
-    /// Requests arrive at the port of plain CoAP, which serves nothing else without --plain.
+    /// Requests arrive at the port of plain CoAP. Without --plain, that port accepts only protected requests.
     #[arg(long, value_name = "DIR")]
     pub(super) oscore: Vec<PathBuf>,
-    /// Let clients find this server by their context: join the multicast address ff02::3:ffXX:XXXX of each context at this network
-    /// interface; may be repeated.
+    /// Let clients find this server on a link by an OSCORE context: at this network interface, join the multicast
+    /// address ff02::3:ffXX:XXXX of each context; may be repeated.
     #[arg(long, value_name = "INTERFACE", requires = "oscore")]
     pub(super) oscore_discovery: Vec<String>,
-    /// Agree on OSCORE contexts with clients by EDHOC (RFC 9528), with the key of this file (made with `tegmen edhoc
-    /// new`). Requests arrive at the same port as with `--oscore`.
+    /// Agree on OSCORE contexts with clients by EDHOC (RFC 9528), with the key in this file (made with `tegmen edhoc
+    /// new`). Requests arrive at the port of plain CoAP, as with `--oscore`.
     #[arg(long, value_name = "FILE")]
     pub(super) edhoc: Option<PathBuf>,
     /// File with the credentials and rights of EDHOC clients: a table [[peer]] for each client, with name, credential
@@ -104,7 +104,7 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// True if the server has OSCORE contexts, or makes some.
+    /// Returns true if the server has OSCORE contexts, or can make OSCORE contexts.
     pub(super) const fn have_oscore(&self) -> bool {
         !self.oscore.is_empty() || self.edhoc.is_some()
     }
@@ -161,16 +161,18 @@ pub(super) struct Served {
 
 #[derive(Args)]
 pub(super) struct Access {
-    /// Serve access control (ACE, RFC 9200) with the devices, policy and revocations of this database, created if it does
-    /// not exist, or of a cluster of etcd, written as etcd://HOST:PORT,HOST:PORT,HOST:PORT/NAME. Several servers may share a
-    /// cluster. It needs --sealing-key, --audit and --audit-key.
+    /// Serve access control (ACE, RFC 9200) with the devices, policy and revocations in this store: the path of a
+    /// database, which is created if it does not exist, or a cluster of etcd, written as
+    /// etcd://HOST:PORT,HOST:PORT,HOST:PORT/NAME. Several servers may share a cluster. The option needs
+    /// --sealing-key, --audit and --audit-key.
     #[arg(long, value_name = "PLACE")]
     pub(super) store: Option<Place>,
     /// Seal the secrets of the database under this key: a file of 64 hexadecimal digits, readable by its owner only; a
     /// credential of systemd; or tpm:FILE, a key that the TPM sealed (TEGMEN_TPM names the TPM). The first start makes FILE.
     #[arg(long, value_name = "FILE")]
     pub(super) sealing_key: Option<PathBuf>,
-    /// Apply this policy at the start, unless it is in force already. Without it the policy of the database stays in force.
+    /// Apply this policy at the start, unless it is in force already. Without this option the policy of the database
+    /// stays in force.
     #[arg(long, value_name = "FILE")]
     pub(super) policy: Option<PathBuf>,
     /// Append each decision to this audit log. Signed heads of the log are in FILE.head.
@@ -183,8 +185,9 @@ pub(super) struct Access {
 
 #[derive(Args)]
 pub(super) struct ResourceServer {
-    /// Take access tokens of the OSCORE profile of ACE (RFC 9203) at /authz-info, as the resource server of this name: a client has the
-    /// rights of its token. Requests arrive as those of --oscore. It needs --token-key. With --edhoc it takes tokens with public keys, too.
+    /// Take access tokens of the OSCORE profile of ACE (RFC 9203) at /authz-info, as the resource server of this
+    /// name: a client has the rights of its token. Requests arrive at the port of plain CoAP, as with --oscore. The
+    /// option needs --token-key. With --edhoc the server also takes tokens that are bound to public keys.
     #[arg(long, value_name = "NAME")]
     pub(super) resource_server: Option<String>,
     /// The key under which the access control server seals tokens for this server: a file of 64 hexadecimal digits, readable by its owner
@@ -194,19 +197,21 @@ pub(super) struct ResourceServer {
     /// Maximum number of tokens at the same time.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) tokens_max: u32,
-    /// Give clients without a token the URI of the access control server, as coaps://access.example/token. It excludes --plain.
+    /// Give clients without a token this URI of the access control server, such as coaps://access.example/token. The
+    /// option excludes --plain.
     #[arg(long, value_name = "URI")]
     pub(super) access_server: Option<String>,
-    /// Read the list of revoked tokens (RFC 9770) from the access control server at this URI, as coaps://access.example: a revoked token
-    /// ends, and is not taken again. The key of the session is derived from --token-key.
+    /// Read the list of revoked tokens (RFC 9770) from the access control server at this URI, such as
+    /// coaps://access.example. A revoked token loses its rights, and the server does not accept it again. The key of
+    /// the session with the access control server is derived from --token-key.
     #[arg(long, value_name = "URI")]
     pub(super) revocations: Option<String>,
 }
 
 #[derive(Args)]
 pub(super) struct Admin {
-    /// Serve the interface for administrators of access control at https://ADDRESS:PORT/v1/. It needs --store, --admin-cert,
-    /// --admin-cert-key and --bootstrap.
+    /// Serve the interface for administrators of access control at https://ADDRESS:PORT/v1/. The option needs
+    /// --store, --admin-cert, --admin-cert-key and --bootstrap.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(super) admin: Option<SocketAddr>,
     /// The certificate of the interface for administrators in PEM, followed by the certificates of its authorities.
@@ -215,70 +220,72 @@ pub(super) struct Admin {
     /// The private key of --admin-cert in PEM, readable by its owner only.
     #[arg(long, value_name = "FILE")]
     pub(super) admin_cert_key: Option<PathBuf>,
-    /// Write the bootstrap token, which creates the first API key, to this file, readable by its owner only. Each start writes
-    /// another token while no valid key has the scope keys:write.
+    /// Write the bootstrap token, which creates the first API key, to this file, readable by its owner only. While no
+    /// valid API key has the scope keys:write, each start of the server writes another token.
     #[arg(long, value_name = "FILE")]
     pub(super) bootstrap: Option<PathBuf>,
     /// Also accept client certificates of these authorities (PEM) instead of API keys.
     #[arg(long, value_name = "FILE")]
     pub(super) admin_ca: Option<PathBuf>,
-    /// A name for scopes: ROLE=SCOPE,SCOPE; may be repeated.
+    /// Define a role, which is a name for scopes: ROLE=SCOPE,SCOPE; may be repeated.
     #[arg(long, value_name = "ROLE=SCOPES", value_parser = role)]
     pub(super) admin_role: Vec<Role>,
-    /// The role of a client certificate, by the SHA-256 of the certificate: DIGEST=ROLE; may be repeated. A certificate without
-    /// a role is refused.
+    /// Give a role to a client certificate with this SHA-256: DIGEST=ROLE; may be repeated. The server refuses a
+    /// certificate without a role.
     #[arg(long, value_name = "DIGEST=ROLE", value_parser = certified)]
     pub(super) admin_client: Vec<Certified>,
 }
 
 #[derive(Args)]
 pub(super) struct Groups {
-    /// Join a multicast group. Requests to it are in clear, which needs --plain, or protected with Group OSCORE, which needs --oscore with
-    /// the context of a member. May be repeated. 224.0.1.187%eth0 and ff02::fd%eth0 are all CoAP nodes on eth0; an address can name an
-    /// IPv4 interface, as in 224.0.1.187%127.0.0.1.
+    /// Join a multicast group; may be repeated. Unprotected requests to the group need --plain. Requests that Group
+    /// OSCORE protects need --oscore with the context of a member. 224.0.1.187%eth0 and ff02::fd%eth0 are the groups
+    /// of all CoAP nodes on eth0. For IPv4, an address of the interface can replace its name, as in
+    /// 224.0.1.187%127.0.0.1.
     #[arg(long, value_name = "ADDRESS[%INTERFACE]")]
     pub(super) group: Vec<Group>,
     /// Delay answers to a request to a group by a random time, at most by this number of seconds, so that not all
     /// members answer at once.
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
     pub(super) leisure: f64,
-    /// Control groups after Axiom: admit devices over coaps (RFC 9594), evict them, and rekey. Rules of the policy give the
-    /// rights at the publisher of this name. It needs --store, which keeps the groups.
+    /// Control groups after Axiom: admit devices over coaps (RFC 9594), evict them, and rekey. The rights are given
+    /// by rules of the policy for the publisher of this name. The option needs --store, which keeps the groups.
     #[arg(long, value_name = "NAME")]
     pub(super) group_controller: Option<String>,
     /// Sign rekey messages with this private key on secp256r1 in PEM, or a key in a TPM as for --cert-key. Without it
     /// the server sends separate rekey messages to each member.
     #[arg(long, value_name = "FILE")]
     pub(super) group_key: Option<PathBuf>,
-    /// Send rekey messages by this network interface, or those of one group with GROUP=INTERFACE; may be repeated.
-    /// The interface is a name such as eth0, or for IPv4 an address of the interface. Default: the choice of the
-    /// system.
+    /// Send rekey messages from this network interface; GROUP=INTERFACE sets the interface of one group; may be
+    /// repeated. The interface is a name such as eth0, or for IPv4 an address of the interface. Default: the choice
+    /// of the system.
     #[arg(long, value_name = "[GROUP=]INTERFACE", value_parser = group_interface)]
     pub(super) group_interface: Vec<GroupInterface>,
     /// Milliseconds between two rekey messages, so that a radio network can carry them.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=60_000))]
     pub(super) rekey_interval: u64,
-    /// Send the rekey messages of a change N times again, so that members get lost messages.
+    /// Repeat the rekey messages of a change N times, for members that missed a message.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=16))]
     pub(super) rekey_repetitions: u8,
-    /// Seconds before rekey messages are sent again for the first time; each later wait is twice as long.
+    /// Seconds before the first repetition of rekey messages; each later wait is twice as long.
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
     pub(super) rekey_wait: f64,
     /// Rekey each group when its epoch is this number of seconds old; 0 rekeys only at a change.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub(super) rekey_period: u64,
-    /// A device joins a group four times at once, and then once in this number of seconds; 0 sets no limit. Each join begins an epoch.
+    /// Seconds between two joins of a device to a group, after four joins without a wait; 0 sets no limit. Each join
+    /// begins an epoch.
     #[arg(long, value_name = "SECONDS", default_value_t = JOIN_INTERVAL.as_secs(), value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub(super) join_interval: u64,
-    /// Answer requests to a group after Axiom with the membership in this directory, which `tegmen group join` made; may be
-    /// repeated.
+    /// Answer requests to a group after Axiom, with the membership that `tegmen group join` stored in this directory;
+    /// may be repeated.
     #[arg(long, value_name = "DIR")]
     pub(super) member: Vec<PathBuf>,
     /// Ask the controllers of groups for the keys of a missed epoch, with the pre-shared key in this credentials
     /// file.
     #[arg(long, value_name = "FILE")]
     pub(super) member_credentials: Option<PathBuf>,
-    /// The identity in --member-credentials. Default: the only identity there.
+    /// The identity in --member-credentials. Default: the only identity in that file.
     #[arg(long, value_name = "NAME", requires = "member_credentials")]
     pub(super) member_identity: Option<String>,
 }
@@ -286,13 +293,13 @@ pub(super) struct Groups {
 #[derive(Args)]
 pub(super) struct Delegation {
     /// Be a delegation server with the CA in this directory: open sessions in the name of devices, which resume them.
-    /// `tegmen ca init` makes the CA, which issues the certificates of the devices. It needs --store, which keeps the
-    /// devices.
+    /// `tegmen ca init` makes the CA, which issues the certificates of the devices. The option needs --store, which
+    /// keeps the devices.
     #[arg(long, value_name = "DIR")]
     pub(super) delegation_ca: Option<PathBuf>,
     /// Be a delegation server, with certificates of the authority whose ACME directory (RFC 8555) is at this URL. The
-    /// server proves the names of devices with the challenge http-01, and you agree to the terms of the authority. It
-    /// needs --store and --delegation-acme-dir.
+    /// server proves the names of devices with the challenge http-01, and you agree to the terms of the authority.
+    /// The option needs --store and --delegation-acme-dir.
     #[arg(long, value_name = "URL", conflicts_with = "delegation_ca")]
     pub(super) delegation_acme: Option<Uri>,
     /// Keep the account at the authority, the certificates of devices and their private keys in this directory.
@@ -304,15 +311,15 @@ pub(super) struct Delegation {
     /// URL at which the authority can reach you, such as mailto:ops@example.org.
     #[arg(long, value_name = "URL")]
     pub(super) delegation_acme_contact: Option<String>,
-    /// Trust the server of the directory if one of these authorities (PEM) issued its certificate.
+    /// Trust the ACME server if one of these authorities (PEM) issued its certificate.
     #[arg(long, value_name = "FILE", default_value = "/etc/ssl/certs/ca-certificates.crt")]
     pub(super) delegation_acme_trust: PathBuf,
     /// Bind the new ACME account to an account that you have at the authority (RFC 8555, section 7.3.4): a file with
     /// the identifier of its key, a space, and the key in base64url, readable by its owner only.
     #[arg(long, value_name = "FILE")]
     pub(super) delegation_acme_binding: Option<PathBuf>,
-    /// Open sessions between devices and servers elsewhere whose certificates these authorities (PEM) issued. Without
-    /// this option a device has sessions only with its peers.
+    /// Open sessions between devices and servers outside this installation, if these authorities (PEM) issued the
+    /// certificates of those servers. Without this option a device has sessions only with its peers.
     #[arg(long, value_name = "FILE")]
     pub(super) delegation_trust: Vec<PathBuf>,
     /// Revocation list of one of the authorities in --delegation-trust, PEM or DER.
@@ -326,7 +333,8 @@ pub(super) struct Directory {
     /// /rd-lookup/res and /rd-lookup/ep. The policy decides which client may send requests to these paths.
     #[arg(long)]
     pub(super) directory: bool,
-    /// Let this identity register other endpoints, at any address: it is a commissioning tool. May be repeated.
+    /// Let this identity register other endpoints, at any address, because it is a commissioning tool. May be
+    /// repeated.
     #[arg(long, value_name = "NAME", requires = "directory")]
     pub(super) directory_tool: Vec<String>,
     /// Maximum number of registrations.
@@ -340,7 +348,7 @@ pub(super) struct Directory {
     #[arg(long, value_name = "NAME", requires = "register")]
     pub(super) register_name: Option<String>,
     /// Clients of the directory find this server at this URI, such as coaps://[2001:db8::1]:5684. Default: the
-    /// address and port from which the registration is sent, and this port is not the port of this server.
+    /// address and port from which the registration is sent. That port differs from the port of this server.
     #[arg(long, value_name = "URI", requires = "register")]
     pub(super) register_base: Option<String>,
     /// Seconds for which a registration is valid.
@@ -353,20 +361,22 @@ pub(super) struct Directory {
 
 #[derive(Args)]
 pub(super) struct Delegated {
-    /// Be the device of this name, whose sessions a delegation server opens: peers resume them here. The device has no certificate and
-    /// no private key. It needs --device-state and --device-scope, and at the first start --device-key.
+    /// Be the device of this name, in whose name a delegation server opens sessions, and let peers resume these
+    /// sessions. The device has no certificate and no private key. The option needs --device-state and
+    /// --device-scope, and at the first start --device-key.
     #[arg(long, value_name = "NAME")]
     pub(super) delegated: Option<String>,
     /// The device key that `tegmen device imprint` wrote, readable by its owner only. The first start copies the key
-    /// to the state. Remove the file then, because the keys of all epochs can be derived from it.
+    /// to --device-state. Remove this file then, because the keys of all epochs can be derived from it.
     #[arg(long, value_name = "FILE")]
     pub(super) device_key: Option<PathBuf>,
-    /// Keep the epoch, its keys and the refused connections of the device in this file, which the first start makes. It is a secret.
+    /// Keep the epoch, its keys and the refused connections of the device in this file, which the first start makes.
+    /// The file is a secret.
     #[arg(long, value_name = "FILE")]
     pub(super) device_state: Option<PathBuf>,
     /// A scope, as in `tegmen device imprint --scope`: rules with a comma between them, such as 'GET /temp,PUT
-    /// /light'. May be repeated, in the same order as there. A peer has the rights of the scope in its ticket, and no
-    /// others.
+    /// /light'. May be repeated, in the same order as at `tegmen device imprint`. A peer has the rights of the scope
+    /// in its ticket, and no others.
     #[arg(long, value_name = "RULES")]
     pub(super) device_scope: Vec<String>,
 }
@@ -382,26 +392,27 @@ pub(super) struct ProxyOptions {
     /// /house=coap://sensor.local; may be repeated.
     #[arg(long, value_name = "PATH=URI")]
     pub(super) proxy_reverse: Vec<Reverse>,
-    /// Be a reverse proxy for requests with this Uri-Host: their origin is at this URI, such as
-    /// sensor.example=coap://192.0.2.1. NAME= is a name of this server itself. A request with another Uri-Host that
-    /// is not an address is then refused with 4.04. A client needs the right to the path /proxy/host/NAME/PATH. May
-    /// be repeated.
+    /// Be a reverse proxy for requests with this Uri-Host, and forward them to the origin at this URI, such as
+    /// sensor.example=coap://192.0.2.1; may be repeated. NAME= without a URI is a name of this server itself. A
+    /// request with another Uri-Host that is not an address is then refused with 4.04. A client needs the right to
+    /// the path /proxy/host/NAME/PATH.
     #[arg(long, value_name = "NAME=URI")]
     pub(super) proxy_host: Vec<VirtualHost>,
     /// Let HTTP clients use the forward proxy at http://ADDRESS:PORT/hc/ followed by the URI of a resource, such as
     /// http://127.0.0.1:8080/hc/coap://sensor.local/temp. HTTP clients count as unprotected clients, so the option
-    /// needs --plain: anyone who can reach the address has the rights of unprotected clients. Give an address of this
-    /// machine or of a network that you trust.
+    /// needs --plain: anyone who can reach the address has the rights of unprotected clients. Choose an address of
+    /// this machine or of a network that you trust.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(super) proxy_http: Option<SocketAddr>,
     /// Maximum number of bytes of stored responses; 0 stores nothing.
     #[arg(long, value_name = "BYTES", default_value_t = ProxyConfig::default().cache)]
     pub(super) proxy_cache: usize,
-    /// Maximum number of bytes of stored responses to the requests of one client. Clients without a name count by
-    /// address.
+    /// Maximum number of bytes of stored responses to the requests of one client. Clients without a name are
+    /// distinguished by address.
     #[arg(long, value_name = "BYTES", default_value_t = ProxyConfig::default().cache_of_client)]
     pub(super) proxy_cache_client: usize,
-    /// Requests that may wait for one origin at the same time (NSTART, RFC 7252). Others wait in a queue.
+    /// Maximum number of requests that wait for a response of one origin at the same time (NSTART, RFC 7252). Further
+    /// requests wait in a queue.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) proxy_nstart: u16,
     /// Open sessions with coaps origins with the pre-shared key in this credentials file, which has one identity.
@@ -427,11 +438,11 @@ pub(super) struct Limits {
     /// ClientHellos are not answered; clients repeat them.
     #[arg(long, value_name = "N", default_value_t = Capacity::default().handshakes)]
     pub(super) max_handshakes: usize,
-    /// Longest request body in bytes; a longer one is answered with 4.13 and this limit.
+    /// Longest request body in bytes; a longer body is answered with 4.13 and this limit.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20, value_parser = body_size)]
     pub(super) max_body: usize,
-    /// Total bytes of bodies held at once for all clients, at least four times --max-body; a request beyond that
-    /// is answered with 5.03. Clients without DTLS can use half of it.
+    /// Total bytes of bodies held at once for all clients, at least four times --max-body; a request that would
+    /// exceed this total is answered with 5.03. Clients without DTLS can use half of it.
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20, value_parser = body_size)]
     pub(super) max_bodies: usize,
     /// Total bytes of replies and messages that are kept to be sent again, for all clients. A reply is kept for 247
@@ -447,15 +458,15 @@ pub(super) struct Limits {
     /// Clients without Echo support are not served.
     #[arg(long)]
     pub(super) verify_addresses: bool,
-    /// Answer at most N requests per peer and second, further ones with 4.29; 0 sets no limit.
+    /// Answer at most N requests per peer and second, and further requests with 4.29; 0 sets no limit.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) requests_per_second: u32,
-    /// ClientHellos answered per second, for each network prefix (/24 or /56) and in total; twice as many may come in a
-    /// burst. 0 sets no limit.
+    /// Maximum number of ClientHellos answered per second, for each network prefix (/24 or /56) and in total; a burst
+    /// may be twice as large. 0 sets no limit.
     #[arg(long, value_name = "N,N", value_parser = hello_limits, default_value = "2000,20000")]
     pub(super) hello_limits: HelloLimits,
-    /// Signatures and decryptions per second with an RSA key or a key in a TPM, for unauthenticated clients; 0 sets
-    /// no limit. Further handshakes wait; their clients start again if that takes too long.
+    /// Maximum number of signatures and decryptions per second with an RSA key or a key in a TPM, for unauthenticated
+    /// clients; 0 sets no limit. Further handshakes wait, and a client begins again if it waits too long.
     #[arg(long, value_name = "N", default_value_t = ServerConfig::default().sessions.signatures_per_second)]
     pub(super) signatures_per_second: u32,
 }
@@ -463,8 +474,8 @@ pub(super) struct Limits {
 #[derive(Args)]
 pub(super) struct Dtls {
     /// Accepted cipher suites in order of preference, separated by commas: ccm8, gcm (the default), ecdhe-psk-ccm8,
-    /// ecdhe-psk-chacha20, ecdhe-ecdsa-gcm, ecdhe-ecdsa-ccm8, ecdhe-rsa-gcm (with --cert-key these three come first by
-    /// default). Only if named, for peers that support nothing better: psk-cbc, rsa-cbc.
+    /// ecdhe-psk-chacha20, ecdhe-ecdsa-gcm, ecdhe-ecdsa-ccm8, ecdhe-rsa-gcm (with --cert-key the last three come
+    /// first by default). For peers that support nothing better, this option can also name psk-cbc and rsa-cbc.
     #[arg(long, value_name = "SUITES", value_parser = suites)]
     pub(super) suites: Option<Suites>,
     /// Longest content of a received DTLS record, 64 to 16384 bytes; announced to clients that send a record_size_limit
@@ -478,8 +489,8 @@ pub(super) struct Dtls {
     /// Disable connection IDs (RFC 9146); clients must reconnect when their address changes.
     #[arg(long)]
     pub(super) no_connection_id: bool,
-    /// Follow a client to a new address even if it does not support the return routability check (RFC 9853). Anyone who
-    /// can forward its records faster than the network can then redirect the answers.
+    /// Follow a client to a new address even if it does not support the return routability check (RFC 9853). An
+    /// attacker who forwards records of the client faster than the network does can then redirect the answers.
     #[arg(long, conflicts_with = "no_connection_id")]
     pub(super) follow_unchecked: bool,
     /// Pad records to clients with a connection ID to a multiple of this many bytes.
@@ -508,10 +519,10 @@ pub(super) struct LogOptions {
 #[derive(Args)]
 pub(super) struct Service {
     /// Serve counters as OpenMetrics at http://ADDRESS:PORT/metrics, and the health of the server at /live and
-    /// /ready, on at most 16 connections at once. Anyone who can reach the address can read both.
+    /// /ready, on at most 16 connections at once. Anyone who can reach the address can read all three pages.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(super) metrics: Option<SocketAddr>,
-    /// Seconds for which a server that is stopping waits for the responses of commands that still run.
+    /// Maximum number of seconds that a server waits at its end for the responses of commands that still run.
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
     pub(super) drain: f64,
 }

@@ -1,5 +1,5 @@
-//! The pages of a server over HTTP, for those who watch it: `/metrics`, `/live` and `/ready`. Few connections, each for one
-//! request and a short time.
+//! The pages of a server over HTTP, for monitoring: `/metrics`, `/live` and `/ready`. The number of connections is
+//! small. Each connection serves one request and has a time limit.
 
 use super::store::Rows;
 use axum::http::{StatusCode, header};
@@ -21,14 +21,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Sleep;
 
-/// Connections at once; others wait outside the process, where they take none of its descriptors.
+/// Maximum number of connections at once. Others wait outside the process, where they use none of its descriptors.
 const CONNECTIONS: usize = 16;
-/// Time limit for a request to arrive, and then for its answer to be read.
+/// Time limit for a request to arrive, and then for the client to read the response.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Time limit for a shard that works to answer.
+/// Time limit in which a working shard answers.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
-/// The parts of a server that its pages show.
+/// The parts of a server that its HTTP pages show.
 #[derive(Clone)]
 pub(super) struct Shown {
     pub(super) counts: Counts,
@@ -38,12 +38,12 @@ pub(super) struct Shown {
     pub(super) outbox: Option<Outbox>,
     /// The server of delegated sessions, if there is one.
     pub(super) delegations: Option<Arc<Delegations<Rows>>>,
-    /// The proxy, if the server is one.
+    /// The proxy, if the server is a proxy.
     pub(super) proxy: Option<Proxy>,
 }
 
 impl Shown {
-    /// The operation of the service now.
+    /// Returns the current operation of the service.
     fn operation(&self) -> Operation {
         let totals = |GroupCounts { epochs, messages, failures }| GroupTotals { epochs, messages, failures };
         let groups = self.outbox.as_ref().map(|outbox| totals(outbox.counts()));
@@ -52,13 +52,13 @@ impl Shown {
         Operation { groups, delegation, proxy, ..*self.operation.borrow() }
     }
 
-    /// True if each shard answers soon.
+    /// Returns true if each shard answers within the time limit.
     pub(super) async fn is_live(&self) -> bool {
         tokio::time::timeout(ANSWER_WITHIN, self.pulse.beats()).await == Ok(true)
     }
 }
 
-/// The counts of a server of delegated sessions, and of its devices now.
+/// Returns the counts of a server of delegated sessions, and the current counts of its devices.
 fn delegation_totals(server: &Delegations<Rows>) -> DelegationTotals {
     let counts: DelegationCounts = server.counts();
     let devices = server.list(None, usize::MAX);
@@ -84,13 +84,13 @@ fn delegation_totals(server: &Delegations<Rows>) -> DelegationTotals {
     }
 }
 
-/// A word, with 200 for yes and 503 for no.
+/// Returns one of two words: the first with status 200 if `yes`, otherwise the second with status 503.
 fn answer(yes: bool, words: [&'static str; 2]) -> impl axum::response::IntoResponse {
     let (status, word) = if yes { (StatusCode::OK, words[0]) } else { (StatusCode::SERVICE_UNAVAILABLE, words[1]) };
     (status, [(header::CONNECTION, "close")], format!("{word}\n"))
 }
 
-/// Serves the pages until it is dropped.
+/// Serves the pages until the future is dropped.
 pub(super) async fn serve(listener: TcpListener, shown: Shown) -> io::Result<()> {
     let (live, ready) = (shown.clone(), shown.clone());
     let metrics = move || async move {
@@ -107,7 +107,7 @@ pub(super) async fn serve(listener: TcpListener, shown: Shown) -> io::Result<()>
     axum::serve(Few::new(listener), router).await
 }
 
-/// Accepts a connection when there is a place for it.
+/// A listener that accepts a connection only if the number of connections is below the limit.
 pub(super) struct Few {
     listener: TcpListener,
     places: Arc<Semaphore>,
@@ -136,7 +136,7 @@ impl Listener for Few {
     }
 }
 
-/// A connection that fails when its time is over.
+/// A connection that fails after its time limit.
 pub(super) struct Brief {
     stream: TcpStream,
     end: Pin<Box<Sleep>>,

@@ -18,12 +18,12 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 impl ProxyOptions {
-    /// True if the server is a proxy.
+    /// Returns true if the options make the server a proxy.
     pub(super) const fn is_given(&self) -> bool {
         !self.proxy_to.is_empty() || !self.proxy_reverse.is_empty() || !self.proxy_host.is_empty()
     }
 
-    /// Returns all mistakes. `plain` is true if the server has clients in clear.
+    /// Returns all mistakes in the settings of the proxy. `plain` is true if the server has unprotected clients.
     pub(super) fn mistakes(&self, plain: bool) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         let mut check = |key, wrong: Option<String>| mistakes.extend(wrong.map(|why| Mistake::new(key, why)));
@@ -48,7 +48,7 @@ impl ProxyOptions {
         mistakes
     }
 
-    /// Starts the proxy; `None` if the server is none.
+    /// Starts the proxy. Returns `None` if the server is not a proxy.
     pub(super) fn open(&self) -> Result<Option<Proxy>, Failure> {
         if !self.is_given() {
             return Ok(None);
@@ -79,8 +79,8 @@ impl ProxyOptions {
         Proxy::new(config).map(Some).map_err(Failure::usage)
     }
 
-    /// Takes requests of HTTP clients on the runtime, if they may use the proxy of the server at these addresses. It takes none any more when
-    /// the value is dropped.
+    /// Serves HTTP clients on the runtime, if the options allow them to use the proxy of the server at these
+    /// addresses. Ends when the returned value is dropped.
     pub(super) async fn serve_http(
         &self,
         addresses: &[Listen],
@@ -105,7 +105,7 @@ impl ProxyOptions {
     }
 }
 
-/// Returns the address at which this machine reaches a socket that is bound to this one.
+/// Returns the address at which this machine reaches a socket that is bound to `address`.
 fn reached(address: SocketAddr) -> SocketAddr {
     match address.ip().is_unspecified() {
         // A socket of [::] takes IPv4, too.

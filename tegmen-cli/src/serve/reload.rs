@@ -1,4 +1,4 @@
-//! A server that runs, and changes of its settings.
+//! A running server, and changes of its settings.
 
 use super::access::{Role, Roles};
 use super::check::Made;
@@ -28,7 +28,7 @@ use tegmen_host::state::Database;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// The options that a running server can change. The others take effect at the next start.
+/// The options that a running server can change. The other options take effect at the next start.
 pub(super) const CHANGEABLE: &[&str] = &[
     "admin-ca",
     "admin-cert",
@@ -59,15 +59,15 @@ pub(super) const CHANGEABLE: &[&str] = &[
     "verify-addresses",
 ];
 
-/// A server, and what it was started with or changed to.
+/// A running server, and the settings that it was started with or changed to.
 pub(super) struct Running {
     pub(super) server: Server,
     pub(super) log: Log,
     file: Option<PathBuf>,
-    /// Those that were read last. Options that need a restart are as in `started`.
+    /// The settings that were read last. Options that need a restart have the values of `started`.
     settings: Settings,
     started: Values,
-    /// True if the server was started with a key of its own.
+    /// True if the server was started with its own private key.
     has_key: bool,
     made: Made,
     application: Resources,
@@ -78,13 +78,14 @@ pub(super) struct Running {
     tokens: Option<Tokens>,
     proxy: Option<Proxy>,
     pub(super) members: Members,
-    /// The certificates of the interface for administrators, while it is served.
+    /// A sender for new certificates of the interface for administrators, while the interface is served.
     admin: Option<watch::Sender<Arc<Tls>>>,
     credentials: Credentials,
     keys: Option<PublicKeys>,
 }
 
-/// Gives a server the policy of a delegated device or of a resource server, if it is one. A server is not both.
+/// Gives a server the policy of a delegated device or of a resource server, if it has one of these roles. A server
+/// has at most one of them.
 fn with_policy(
     builder: ServerBuilder,
     credentials: &Credentials,
@@ -100,7 +101,7 @@ fn with_policy(
     }
 }
 
-/// A change of settings, all of it read without a mistake.
+/// A change of settings. All settings were read without a mistake.
 struct Change {
     settings: Settings,
     made: Made,
@@ -110,7 +111,8 @@ struct Change {
 }
 
 impl Running {
-    /// Starts a server. Returns it with the number of its OSCORE contexts, and the listener of its pages if that is inherited.
+    /// Starts a server. Returns the server with the number of its OSCORE contexts, and the listener of its HTTP pages
+    /// if the process inherited it.
     pub(super) fn start(
         file: Option<PathBuf>,
         settings: Settings,
@@ -196,7 +198,7 @@ impl Running {
         &self.settings.sections
     }
 
-    /// Serves the interface for administrators, if it is wanted.
+    /// Serves the interface for administrators, if it is configured.
     pub(super) async fn administer(&mut self) -> Result<(), Failure> {
         if let Some(role) = &self.access {
             self.admin =
@@ -205,8 +207,8 @@ impl Running {
         Ok(())
     }
 
-    /// Sends the rekey messages of groups, and evicts members, on the runtime, if the server controls groups. The tasks end when the
-    /// value is dropped.
+    /// Starts the tasks of the controller on the runtime, if the server controls groups: they send rekey messages and
+    /// evict members. The tasks end when the returned value is dropped.
     pub(super) fn control_groups(&self) -> JoinSet<()> {
         let both = self.groups.as_ref().zip(self.access.as_ref());
         both.map(|(groups, access)| groups.start(access)).unwrap_or_default()
@@ -217,24 +219,27 @@ impl Running {
         self.groups.as_ref().map(|role| role.outbox.clone())
     }
 
-    /// Speaks with delegated devices on the runtime, if the server delegates sessions. The task ends when the value is dropped.
+    /// Starts the connections with delegated devices on the runtime, if the server delegates sessions. The task ends
+    /// when the returned value is dropped.
     pub(super) fn delegate(&self) -> JoinSet<()> {
         self.delegation.as_ref().map(delegation::Role::start).unwrap_or_default()
     }
 
-    /// Does the work of the delegated device on the runtime, if the server is one. The task ends when the value is dropped.
+    /// Starts the task of the delegated device on the runtime, if the server is a delegated device. The task ends
+    /// when the returned value is dropped.
     pub(super) fn run_device(&self) -> JoinSet<()> {
         let start = |device| delegated::start(device, self.server.session_list(), self.application.clone());
         self.device.as_ref().map(start).unwrap_or_default()
     }
 
-    /// Registers the resources at a resource directory on the runtime, if one is given. The task ends when the value is dropped.
+    /// Starts the registration of the resources at a resource directory on the runtime, if a directory is given. The
+    /// task ends when the returned value is dropped.
     pub(super) fn register(&self) -> JoinSet<()> {
         self.sections().directory.start(&self.application, &self.log)
     }
 
-    /// Reads the list of revoked tokens on the runtime, if the server is a resource server that does. The task ends when the value is
-    /// dropped.
+    /// Starts to read the list of revoked tokens on the runtime, if the server is a resource server with such a list.
+    /// The task ends when the returned value is dropped.
     pub(super) fn follow_revocations(&self) -> JoinSet<()> {
         self.sections().resource_server.start(self.tokens.as_ref(), &self.log)
     }
@@ -244,12 +249,13 @@ impl Running {
         self.delegation.as_ref().map(|role| Arc::clone(&role.server))
     }
 
-    /// Returns the proxy, if the server is one.
+    /// Returns the proxy, if the server is a proxy.
     pub(super) fn proxy(&self) -> Option<Proxy> {
         self.proxy.clone()
     }
 
-    /// Takes requests of HTTP clients of the proxy on the runtime, if they are wanted, until the value is dropped.
+    /// Serves HTTP clients of the proxy on the runtime, if the options allow them, until the returned value is
+    /// dropped.
     pub(super) async fn serve_http(&self) -> Result<JoinSet<()>, Failure> {
         let Sections { proxy, limits, .. } = self.sections();
         proxy.serve_http(self.server.addresses(), limits.max_body, &self.log).await
@@ -260,8 +266,8 @@ impl Running {
         self.made.len()
     }
 
-    /// Reads the settings and the files that they name again, and takes what a running server can change. If anything is
-    /// wrong, all stays as it was. Returns true if the settings were taken.
+    /// Reads the settings and the files that they name again, and changes the options that a running server can
+    /// change. After any mistake, all settings stay as they were. Returns true if the settings were changed.
     pub(super) async fn reload(&mut self) -> bool {
         let changed = match self.read_again() {
             Ok(change) => self.take(change).await.map_err(|error| vec![error]),
@@ -304,7 +310,7 @@ impl Running {
         Ok(Change { made, credentials, keys, admin, settings })
     }
 
-    /// Takes new settings. Returns the previous values.
+    /// Applies new settings. Returns the previous values.
     async fn take(&mut self, change: Change) -> Result<Values, String> {
         let Change { settings, made, credentials, keys, admin } = change;
         let sections = &settings.sections;
@@ -330,7 +336,7 @@ impl Running {
         Ok(before)
     }
 
-    /// Writes to the log which options have other values than `before`, and which of them need a restart.
+    /// Logs which options have other values than `before`, and which of them need a restart.
     fn report(&self, before: &Values) {
         let own_key = |key: &str| key == "cert" || key == "cert-key";
         let changes_own_key = self.has_key == self.sections().clients.is_given();

@@ -18,7 +18,8 @@ use tegmen_host::uri::{Scheme, Uri};
 use tokio::task::JoinSet;
 
 impl ResourceServer {
-    /// Returns all mistakes. `is_plain` is true for a server that serves requests in clear.
+    /// Returns all mistakes in the settings of the resource server. `is_plain` is true for a server that serves
+    /// unprotected requests.
     pub(super) fn mistakes(&self, is_plain: bool) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         let Some(name) = &self.resource_server else {
@@ -48,7 +49,8 @@ impl ResourceServer {
         mistakes
     }
 
-    /// Opens the resource server, and writes so to the log; `None` if the server is none. `contexts` are those of the server.
+    /// Opens the resource server, and logs it. Returns `None` if the server is not a resource server. `contexts` are
+    /// the OSCORE contexts of the server.
     pub(super) fn open(
         &self,
         credentials: &Credentials,
@@ -71,8 +73,8 @@ impl ResourceServer {
         Ok(Some(tokens))
     }
 
-    /// Returns the access control server that has the list of revoked tokens; `None` if none is given. The error is a text for the
-    /// operator.
+    /// Returns the URI of the access control server that has the list of revoked tokens, or `None` if no such server
+    /// is given. The error is a text for the operator.
     fn list_server(&self) -> Result<Option<Uri>, String> {
         let Some(text) = &self.revocations else { return Ok(None) };
         let uri = Uri::parse(text).map_err(|error| error.to_string())?;
@@ -83,7 +85,8 @@ impl ResourceServer {
         }
     }
 
-    /// Reads the list of revoked tokens on the runtime, if a server of it is given. The task ends when the value is dropped.
+    /// Starts to read the list of revoked tokens on the runtime, if the options name a server for it. The task ends
+    /// when the returned value is dropped.
     pub(super) fn start(&self, tokens: Option<&Tokens>, log: &Log) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         // The settings were checked before.
@@ -112,7 +115,7 @@ impl ResourceServer {
     }
 }
 
-/// Reads a key for tokens; the reason if there is none.
+/// Reads a key for tokens. The error is the reason why there is none.
 fn token_key(file: &Path) -> Result<Secret<LONG_KEY_LEN>, String> {
     let text = read_secret(file)?;
     let bytes = from_hex(&text).map(zeroize::Zeroizing::new);

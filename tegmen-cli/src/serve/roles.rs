@@ -1,9 +1,9 @@
-//! The roles of client certificates of the interface for administrators, as options write them.
+//! Reads the options for the roles of client certificates of the interface for administrators.
 
 use tegmen_admin::{Scope, Scopes};
 use tegmen_base::hex::from_hex;
 
-/// A name for scopes.
+/// A role, which is a name for scopes.
 #[derive(Clone, Debug)]
 pub(super) struct Role {
     pub(super) name: String,
@@ -25,12 +25,12 @@ pub(super) fn role(text: &str) -> Result<Role, String> {
 /// A client certificate, and the name of its role.
 #[derive(Clone, Debug)]
 pub(super) struct Certified {
-    /// Lower-case hexadecimal digits.
+    /// The SHA-256 of the certificate in lower-case hexadecimal digits.
     pub(super) digest: String,
     pub(super) role: String,
 }
 
-/// Reads DIGEST=ROLE, where the digest may have colons, as `openssl x509 -fingerprint -sha256` prints it.
+/// Reads DIGEST=ROLE. The digest may contain colons, as `openssl x509 -fingerprint -sha256` prints it.
 pub(super) fn certified(text: &str) -> Result<Certified, String> {
     let (digest, role) = text.split_once('=').ok_or("write it as DIGEST=ROLE")?;
     let digest = digest.trim().replace(':', "").to_ascii_lowercase();

@@ -8,7 +8,7 @@ use clap::{ArgMatches, Command, CommandFactory as _, FromArgMatches as _};
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Settings, and where each comes from.
+/// Settings, and the source of each setting.
 pub(super) struct Settings {
     pub(super) sections: Sections,
     matches: ArgMatches,
@@ -31,7 +31,7 @@ impl Settings {
     /// Reads the command line of this process again, and the configuration file if there is one.
     ///
     /// # Errors
-    /// All mistakes, as lines of text.
+    /// All mistakes, one line of text for each mistake.
     pub(super) fn read(file: Option<&Path>) -> Result<Self, Vec<String>> {
         let mut arguments: Vec<OsString> = std::env::args_os().collect();
         let mut places = Places::default();
@@ -49,7 +49,7 @@ impl Settings {
         Ok(Self { sections: serve.sections, matches, places })
     }
 
-    /// Returns the text of mistakes, each with its place.
+    /// Returns the text of mistakes. The text of each mistake contains its place.
     pub(super) fn describe(&self, mistakes: &[Mistake]) -> Vec<String> {
         mistakes.iter().map(|mistake| self.places.describe(mistake)).collect()
     }
@@ -59,7 +59,7 @@ impl Settings {
         Values(self.matches.clone())
     }
 
-    /// Returns the names of the options that had other values then.
+    /// Returns the names of the options whose values differ from `before`.
     pub(super) fn differences(&self, before: &Values) -> Vec<String> {
         let values = |matches: &ArgMatches, id: &str| {
             matches.get_raw(id).map(|values| values.map(OsString::from).collect::<Vec<_>>())

@@ -8,7 +8,7 @@ use tegmen_store::etcd::Address;
 use tegmen_store::store::{Changes, Found, LeaseId, Page, Scan};
 use tegmen_store::{Answer, Database, Etcd, Options, Revision, SealingKey, StateError, Store, Transaction};
 
-/// The place of a store, as an operator writes it.
+/// The place of a store, as the operator writes it.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
     File(PathBuf),
@@ -27,7 +27,7 @@ impl FromStr for Place {
 }
 
 impl Place {
-    /// The path, if the store is a file.
+    /// Returns the path, if the store is a file.
     pub(crate) fn file(&self) -> Option<&Path> {
         match self {
             Self::File(file) => Some(file),
@@ -35,12 +35,12 @@ impl Place {
         }
     }
 
-    /// True if the store is a file that does not exist.
+    /// Returns true if the store is a file that does not exist.
     pub(crate) fn is_absent(&self) -> bool {
         self.file().is_some_and(|file| !file.exists())
     }
 
-    /// Opens the store, whose secrets are sealed under this key.
+    /// Opens the store. `key` seals the secrets in it.
     ///
     /// # Errors
     /// [`StateError`].
@@ -55,7 +55,7 @@ impl Place {
     }
 }
 
-/// A store that is open.
+/// An open store.
 #[derive(Clone)]
 pub(crate) enum Rows {
     File(Database),

@@ -1,5 +1,5 @@
-//! The interface to a service manager such as systemd: it passes sockets (sd_listen_fds), and receives the state of the service
-//! (sd_notify) and the sign that the server works (the watchdog).
+//! The interface to a service manager such as systemd. The service manager passes sockets (sd_listen_fds). It
+//! receives the state of the service (sd_notify), and regular signs that the server works (the watchdog).
 
 use crate::output::Failure;
 use std::io;
@@ -14,7 +14,8 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// Takes the sockets that LISTEN_FDS and LISTEN_PID name for this process. Call it before there are other threads.
+    /// Takes the sockets that LISTEN_FDS and LISTEN_PID name for this process. Call this function before the process
+    /// has other threads.
     pub(super) fn inherited() -> Result<Self, Failure> {
         let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
         let mut passed = listenfd::ListenFd::from_env();
@@ -36,7 +37,7 @@ impl Sockets {
         Ok(sockets)
     }
 
-    /// Takes the listener for the page of metrics at `address`.
+    /// Takes the listener for the HTTP pages at `address`.
     pub(super) fn take_listener(
         &mut self,
         address: Option<std::net::SocketAddr>,
@@ -53,7 +54,7 @@ impl Sockets {
     }
 }
 
-/// The service manager, which receives the state of the service; nothing if there is none.
+/// The connection to the service manager, if there is one.
 pub(crate) struct Manager {
     #[cfg(unix)]
     socket: Option<std::os::unix::net::UnixDatagram>,
@@ -90,7 +91,7 @@ impl Manager {
         Ok(Self {})
     }
 
-    /// Reports the state, as lines of assignments. A manager that is gone or does not read receives nothing.
+    /// Reports the state, as lines of assignments. If the manager has ended or does not read, the report is lost.
     pub(crate) fn report(&self, state: &str) {
         #[cfg(unix)]
         if let Some(socket) = &self.socket {
@@ -100,7 +101,8 @@ impl Manager {
         let _ = state;
     }
 
-    /// Reports that the server reads its configuration again. [`Self::report`] with READY=1 ends that.
+    /// Reports that the server reads its configuration again. [`Self::report`] with READY=1 reports the end of the
+    /// reload.
     pub(super) fn report_reload(&self) {
         self.report(&format!("RELOADING=1\nMONOTONIC_USEC={}", monotonic_micros()));
     }
@@ -117,8 +119,8 @@ fn monotonic_micros() -> i64 {
     0
 }
 
-/// Returns half of the time after which the service manager takes a silent server for stuck, if it watches this process
-/// (WATCHDOG_USEC, WATCHDOG_PID).
+/// Returns half of the time after which the service manager considers a silent server stuck, if it watches this
+/// process (WATCHDOG_USEC, WATCHDOG_PID).
 pub(super) fn watchdog() -> Option<Duration> {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
     let of_other = std::env::var("WATCHDOG_PID").is_ok_and(|pid| pid.parse() != Ok(std::process::id()));

@@ -1,5 +1,5 @@
-//! The tour of delegated sessions: a server opens sessions in the name of a meter, which has no certificate, and peers resume them
-//! there.
+//! The tour of delegated sessions. A server opens sessions in the name of a meter, which has no certificate. Peers
+//! resume these sessions at the meter.
 
 use super::folder::Folder;
 use super::parties::{AccessControl, OPERATOR};
@@ -28,19 +28,19 @@ use tegmen_host::server::{Application, Listen, Request, Server, ServerConfig};
 use tegmen_host::uri::Scheme;
 use tokio::task::JoinSet;
 
-/// The name of the device, for which peers ask.
+/// The name of the device. Peers ask for a session with this name.
 const METER: &str = "meter.example";
-/// The peer, by the name in its certificate.
+/// The common name in the certificate of the peer.
 const READER: &str = "reader";
-/// The rights of the only scope.
+/// The rule of the only scope.
 const SCOPE: &str = "GET /energy";
 const PATH: &str = "/energy";
 const VALUE: &str = "1027 Wh";
-/// The longest time of each wait.
+/// The longest time of each wait for a result.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The time between two looks.
+/// The time between two checks during a wait.
 const LOOK: Duration = Duration::from_millis(10);
-/// The time for which the CA is valid, and the certificate of the reader with it.
+/// The time for which the certificates of the CA and of the reader are valid.
 const VALID: Duration = Duration::from_secs(60 * 86_400);
 
 /// The parties: the delegation server, and the device.
@@ -49,11 +49,11 @@ pub(super) struct Delegated {
     device: Server,
     /// The directory of the CA, with the certificate of the reader.
     ca: PathBuf,
-    /// The work of both.
+    /// The tasks of the delegation server and of the device.
     tasks: JoinSet<()>,
 }
 
-/// The resources of the device, after those for its delegation server.
+/// The application of the device: the requests of its delegation server, and the resources for peers.
 #[derive(Clone)]
 struct Meter {
     device: DelegatedDevice,
@@ -69,7 +69,7 @@ impl Application for Meter {
     }
 }
 
-/// The settings of a server with one thread at a free port.
+/// Returns the settings of a server with one thread at a free port, after `change`.
 fn at_free_port(change: impl FnOnce(&mut ServerConfig)) -> ServerConfig {
     ServerConfig::default().with(|config| {
         config.listen = vec![Listen { address: SocketAddr::from(([127, 0, 0, 1], 0)), scheme: Scheme::Coaps }];
@@ -85,10 +85,10 @@ fn address(server: &Server) -> Result<SocketAddr, Failure> {
 }
 
 impl Delegated {
-    /// Walks through the steps, of which the first has the number `first`. Returns the parties, which run on.
+    /// Walks through the steps. The first step has the number `first`. Returns the parties, which continue to run.
     ///
     /// # Errors
-    /// The step whose outcome is another than the one that it proves.
+    /// The first step with an unexpected result.
     pub(super) async fn walk(
         access: &AccessControl,
         folder: &Folder,
@@ -155,7 +155,8 @@ impl Delegated {
         Ok((Self { server, device: of_device, ca, tasks }, device))
     }
 
-    /// The commands of OpenSSL: one opens a session with the server, and the other one resumes it at the device.
+    /// Returns two commands of OpenSSL: the first opens a session with the server, and the second resumes it at the
+    /// device.
     pub(super) fn commands(&self, folder: &Folder) -> Result<[String; 2], Failure> {
         let (certificate, key) = ca::device_files(&self.ca, READER);
         let session = folder.path("reader.session");
@@ -170,7 +171,7 @@ impl Delegated {
         Ok([client(address(&self.server)?, "-sess_out"), client(address(&self.device)?, "-sess_in")])
     }
 
-    /// Ends both. Returns the number of flights that they sent again.
+    /// Ends the server and the device. Returns the number of flights that they retransmitted.
     pub(super) async fn stop(self) -> u32 {
         let Self { server, device, mut tasks, .. } = self;
         tasks.shutdown().await;
@@ -178,7 +179,7 @@ impl Delegated {
     }
 }
 
-/// The steps.
+/// The state during the steps.
 struct Story<'a> {
     out: Output,
     delegations: &'a Arc<Delegations<Rows>>,
@@ -291,7 +292,7 @@ impl Story<'_> {
         Ok(())
     }
 
-    /// The last connection of the reader.
+    /// Returns the last connection of the reader.
     async fn connection(&self) -> Result<ConnectionId, Failure> {
         let listed = async || {
             let page = self.delegations.connections(METER, None, 10).await.map_err(Failure::new)?;
@@ -332,7 +333,7 @@ impl Story<'_> {
     }
 }
 
-/// Waits until something is there.
+/// Calls a function again and again until it returns a value, or until the longest time is over.
 async fn wait<T>(
     step: &str,
     missing: &str,

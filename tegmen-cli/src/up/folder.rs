@@ -1,4 +1,4 @@
-//! The folder of one run.
+//! The folder for the files of one run.
 
 use crate::files::{self, Readers};
 use crate::output::Failure;
@@ -10,7 +10,7 @@ use tegmen_host::hex::to_hex;
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
-    /// Makes a folder that did not exist.
+    /// Makes a new folder.
     pub(super) fn new() -> Result<Self, Failure> {
         let path = std::env::temp_dir().join(format!("tegmen-up-{}", to_hex(&random::bytes::<8>()?)));
         let mut builder = std::fs::DirBuilder::new();

@@ -18,14 +18,14 @@ const LAMPS: [Words; 3] = [Words(&["hall", "tag:lamp"]), Words(&["porch", "tag:l
 const SWITCH: Words = Words(&["switch", "tag:switch"]);
 /// A device to which no rule gives a right.
 const VISITOR: Words = Words(&["visitor"]);
-/// The lamps that stay members, and the one that is evicted.
+/// The names of the lamps that stay members.
 const REST: [&str; 2] = ["hall", "porch"];
 const EVICTED: &str = "attic";
-/// The last parts of addresses. Those of the lamps are 1 to 3.
+/// The last byte of the address of the switch. The lamps have 1 to 3.
 const OF_SWITCH: u8 = 9;
 const OF_VISITOR: u8 = 10;
 const OF_OUTSIDER: u8 = 66;
-/// The number of the first step of this part.
+/// The number of the first step of this part of the tour.
 const FIRST: usize = 6;
 
 /// The members.
@@ -36,8 +36,8 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Walks through the steps. Returns the members, which run on; `None` if this machine has no multicast at its loopback interface,
-    /// which is then printed.
+    /// Walks through the steps. Returns the members, which continue to run. If this machine has no multicast at its
+    /// loopback interface, prints the cause and returns `None`.
     ///
     /// # Errors
     /// The first step with an unexpected result.
@@ -62,7 +62,7 @@ impl Group {
         Ok(Some(group))
     }
 
-    /// Creates the group, which its members join. Returns it with the membership of the switch.
+    /// Creates the group, and lets the members join it. Returns the group with the membership of the switch.
     async fn gather(
         addresses: Addresses,
         access: &AccessControl,
@@ -119,7 +119,7 @@ impl Group {
         Ok((group, membership))
     }
 
-    /// Waits until these lamps are in the epoch, by the messages of the controller.
+    /// Waits until these lamps are in the epoch, because they received the messages of the controller.
     async fn in_epoch(&self, step: &str, names: &[&str], epoch: u16) -> Result<(), Failure> {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -139,13 +139,13 @@ impl Group {
         self.lamps.iter().map(|lamp| (lamp.device.name, lamp.light())).collect()
     }
 
-    /// Ends the lamps. Returns the number of flights that they sent again.
+    /// Ends the lamps. Returns the number of flights that they retransmitted.
     pub(super) fn stop(self) -> u32 {
         self.lamps.into_iter().map(Lamp::stop).sum()
     }
 }
 
-/// Prints that the tour has no group, with the cause.
+/// Prints that the tour has no group, and the cause.
 fn leave_out(out: Output, why: &str) {
     out.line(
         || format!("The tour leaves out a group of lamps: there is no multicast at the loopback interface of this machine: {why}."),
@@ -153,16 +153,16 @@ fn leave_out(out: Output, why: &str) {
     );
 }
 
-/// The steps after the members have joined.
+/// The state during the steps after the members have joined.
 struct Story<'a> {
     out: Output,
     group: &'a Group,
     /// The membership of the switch.
     membership: Membership,
     outsider: Outsider,
-    /// The requests of the switch, as the outsider heard them.
+    /// The requests of the switch that the outsider received.
     recorded: Vec<Vec<u8>>,
-    /// The records that each lamp has dropped.
+    /// The numbers of records that each lamp has dropped, in the order of the lamps.
     dropped: Vec<Dropped>,
 }
 
@@ -222,7 +222,7 @@ impl Story<'_> {
         Ok(())
     }
 
-    /// An outsider repeats what it heard.
+    /// An outsider sends the received requests again.
     async fn replayed(&mut self) -> Result<(), Failure> {
         let recorded = self.recorded.clone();
         self.ask("replayed", "on", &REST).await?;
@@ -281,7 +281,8 @@ impl Story<'_> {
         Ok(())
     }
 
-    /// The switch sends a request, which is one datagram. The lamps of these names answer that they are so, and no others.
+    /// Sends a request of the switch, which is one datagram. Checks that exactly the lamps of these names answer, and
+    /// that each has the state `value`.
     async fn ask(&mut self, step: &str, value: &str, names: &[&str]) -> Result<Vec<Answer>, Failure> {
         let answers = switch(&self.membership, value, names.len()).await.map_err(|why| unproved(step, &why))?;
         let heard = self.outsider.requests(1).await.map_err(|error| unproved(step, &error))?;
@@ -302,7 +303,7 @@ impl Story<'_> {
         }
     }
 
-    /// The outsider sends datagrams to the group, and hears them there.
+    /// Sends datagrams of the outsider to the group, and checks that they arrive at the group.
     async fn attack(&mut self, step: &str, datagrams: &[Vec<u8>]) -> Result<(), Failure> {
         for datagram in datagrams {
             self.outsider.send(datagram).map_err(|error| unproved(step, &error))?;
@@ -322,7 +323,7 @@ impl Story<'_> {
         all
     }
 
-    /// Waits until each lamp has dropped these records more, and no others.
+    /// Waits until each lamp has dropped exactly these additional records.
     async fn drop(&mut self, step: &str, more: impl Fn(&str) -> Dropped) -> Result<(), Failure> {
         for (lamp, dropped) in self.group.lamps.iter().zip(&mut self.dropped) {
             *dropped = dropped.and(more(lamp.device.name));
@@ -348,12 +349,12 @@ impl Story<'_> {
         }
     }
 
-    /// The states of the lamps, for machines.
+    /// Returns the states of the lamps as JSON.
     fn lights(&self) -> Value {
         self.group.lights().into_iter().map(|(name, light)| (name.to_owned(), json!(light.is))).collect()
     }
 
-    /// The states of the lamps, for people.
+    /// Returns the states of the lamps as text.
     fn states(&self) -> String {
         let states: Vec<_> =
             self.group.lights().iter().map(|(name, light)| format!("{name} is {}", light.is)).collect();
@@ -361,7 +362,7 @@ impl Story<'_> {
     }
 }
 
-/// The answers, for people.
+/// Returns the answers as text.
 fn shown(answers: &[Answer]) -> Vec<String> {
     let show = |Answer { from, text, after }: &Answer| {
         format!("{text}: the answer from {from} comes after {:.1} ms.", after.as_secs_f64() * 1e3)
@@ -369,7 +370,7 @@ fn shown(answers: &[Answer]) -> Vec<String> {
     answers.iter().map(show).collect()
 }
 
-/// The answers, for machines.
+/// Returns the answers as JSON.
 fn listed(answers: &[Answer]) -> Vec<Value> {
     let list = |Answer { from, text, after }: &Answer| json!({ "from": from.to_string(), "text": text, "ms": after.as_secs_f64() * 1e3 });
     answers.iter().map(list).collect()

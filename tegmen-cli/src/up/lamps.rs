@@ -24,12 +24,13 @@ pub(super) const GROUP: &str = "lights";
 pub(super) const LIGHT: &str = "/light";
 /// The port of the group.
 const PORT: u16 = 20792;
-/// The longest time that a lamp waits with its answer.
+/// The longest random delay of the answer of a lamp.
 const LEISURE: Duration = Duration::from_millis(100);
-/// The longest time for something to happen that is waited for.
+/// The longest time of each wait for a result.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The addresses of the group and of its members at the loopback interface. Another run has others.
+/// The addresses of the group and of its members at the loopback interface. Another run of the program has other
+/// addresses.
 #[derive(Clone, Copy)]
 pub(super) struct Addresses([u8; 2]);
 
@@ -46,7 +47,7 @@ impl Addresses {
         ([239, 255, high, low], PORT).into()
     }
 
-    /// An address of this machine.
+    /// Returns the address of this machine with this last byte.
     pub(super) fn own(self, number: u8) -> IpAddr {
         let Self([high, low]) = self;
         [127, high, low, number].into()
@@ -58,7 +59,7 @@ pub(super) struct Device {
     pub(super) name: &'static str,
     pub(super) key: Zeroizing<[u8; 32]>,
     pub(super) address: IpAddr,
-    /// The directory of its membership.
+    /// The directory of the membership of the device.
     pub(super) dir: PathBuf,
     controller: Controller,
 }
@@ -93,23 +94,23 @@ impl Device {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Light {
     pub(super) is: String,
-    /// The number of requests that set it.
+    /// The number of requests that set the state.
     pub(super) switched: u32,
 }
 
-/// The records that a lamp has dropped.
+/// The numbers of records that a lamp has dropped, for each reason.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Dropped {
-    /// Those that came before.
+    /// Records that were received before.
     pub(super) replayed: u32,
-    /// Those with a wrong tag.
+    /// Records with a wrong tag.
     pub(super) forged: u32,
-    /// Those for whose epoch it has no keys, and any other.
+    /// Records of an epoch whose keys the lamp does not have, and all other dropped records.
     pub(super) other: u32,
 }
 
 impl Dropped {
-    /// The records of both.
+    /// Returns the sums of two counts.
     pub(super) const fn and(self, more: Self) -> Self {
         Self {
             replayed: self.replayed.saturating_add(more.replayed),
@@ -128,7 +129,7 @@ pub(super) struct Lamp {
 }
 
 impl Lamp {
-    /// Starts the server of a member. It prints each change of its state once `walked` is true.
+    /// Starts the server of a member. The server prints each change of its state once `walked` is true.
     pub(super) fn start(
         device: Device,
         membership: Membership,
@@ -157,12 +158,12 @@ impl Lamp {
         Ok(Self { device, membership, light, server: server.map_err(Failure::new)? })
     }
 
-    /// Its state.
+    /// Returns the state of the lamp.
     pub(super) fn light(&self) -> Light {
         self.light.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The records that it has dropped until now.
+    /// Returns the numbers of records that the lamp has dropped until now.
     pub(super) async fn dropped(&self) -> Dropped {
         let _ = tokio::time::timeout(PATIENCE, self.server.pulse().beats()).await;
         let counters = self.server.totals().counters;
@@ -170,7 +171,7 @@ impl Lamp {
         Dropped { replayed: counters.replayed, forged: counters.not_authentic, other: other.iter().sum() }
     }
 
-    /// Ends it.
+    /// Ends the lamp. Returns the number of flights that it retransmitted.
     pub(super) fn stop(self) -> u32 {
         self.server.stop().counters.retransmitted
     }
@@ -183,10 +184,10 @@ pub(super) struct Answer {
     pub(super) after: Duration,
 }
 
-/// Sends one request to the group, and waits until `expected` members have answered, or until the patience ends.
+/// Sends one request to the group. Waits until `expected` members have answered, or until the longest time is over.
 ///
 /// # Errors
-/// A text.
+/// A text that describes the cause.
 pub(super) async fn switch(membership: &Membership, value: &str, expected: usize) -> Result<Vec<Answer>, String> {
     let (answers, all) = (Mutex::new(Vec::new()), Notify::new());
     let request = Request::new(Code::PUT, LIGHT).payload(value.as_bytes());

@@ -8,14 +8,15 @@ use tegmen::dtls::ContentType;
 use tegmen_host::group::Group;
 use tegmen_host::udp::{Inbound, Socket};
 
-/// Time after which a datagram to the group does not come any more.
+/// Time after which a datagram to the group counts as lost.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The bytes of the header of a record (RFC 6347, section 4.1).
+/// The length of the header of a record in bytes (RFC 6347, section 4.1).
 const HEADER: usize = 13;
-/// The bytes of the number of a record, which the header has behind type and version, and the record again after the header.
+/// The length of the number of a record in bytes. The number is in the header after type and version, and again in
+/// the record after the header.
 const NUMBER: usize = 8;
 
-/// An outsider: it hears all that the group is sent, and sends to the group. It has no keys.
+/// An outsider without keys: it receives all datagrams to the group, and sends datagrams to the group.
 pub(super) struct Outsider {
     hears: Socket,
     inbound: Inbound,
@@ -24,7 +25,8 @@ pub(super) struct Outsider {
 }
 
 impl Outsider {
-    /// Joins the multicast address at the interface, and sends from `own`. It hears its own datagram then, so there is multicast.
+    /// Joins the multicast address at the interface, and sends a datagram from the address `own`. If the outsider
+    /// receives its own datagram, there is multicast.
     ///
     /// # Errors
     /// The reason why there is no multicast.
@@ -48,7 +50,8 @@ impl Outsider {
         self.sends.send_to(datagram, self.group).map(drop)
     }
 
-    /// Returns the requests that the group was sent since the last call: at least `least`, if they come in time.
+    /// Returns the requests that were sent to the group since the last call. Waits a limited time for `least`
+    /// requests.
     pub(super) async fn requests(&mut self, least: usize) -> io::Result<Vec<Vec<u8>>> {
         self.hear(least, |datagram| datagram.first() == Some(&ContentType::APPLICATION_DATA.0)).await
     }
@@ -72,8 +75,8 @@ impl Outsider {
     }
 }
 
-/// Forges the next request of the sender of `request`: with the next number, and a content of other bytes. `None` if `request` is
-/// too short.
+/// Forges the next request of the sender of `request`, with the next number and changed content. Returns `None` if
+/// `request` is too short.
 pub(super) fn forge(request: &[u8]) -> Option<Vec<u8>> {
     let (header, body) = request.split_first_chunk::<HEADER>()?;
     let (kind, rest) = header.split_first_chunk::<3>()?;
@@ -83,7 +86,7 @@ pub(super) fn forge(request: &[u8]) -> Option<Vec<u8>> {
     Some([&kind[..], &next, len, &next].concat().into_iter().chain(content).collect())
 }
 
-/// The number in the header of a record.
+/// Returns the number in the header of a record.
 pub(super) fn number(record: &[u8]) -> Option<&[u8]> {
     record.get(3..3 + NUMBER)
 }

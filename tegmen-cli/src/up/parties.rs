@@ -1,4 +1,5 @@
-//! The parties of the tour: an access control server, which also controls a group, a publisher, and subscribers.
+//! The parties of the tour: an access control server, which is also the controller of a group, a publisher, and
+//! subscribers.
 
 use super::folder::Folder;
 use crate::log::Log;
@@ -37,22 +38,23 @@ use zeroize::Zeroizing;
 
 /// The policy in force.
 const POLICY: &str = include_str!("policy.toml");
-/// The operator of the tour, in the audit log.
+/// The name of the operator of the tour in the audit log.
 pub(super) const OPERATOR: &str = "the tour";
-/// The path of a reading at a subscriber.
+/// The path at which a subscriber takes readings.
 pub(super) const READING: &str = "/temp";
-/// The interface of the group.
+/// The address of the interface for multicast of the group.
 pub(super) const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
-/// Events that wait for a step of the tour. Further ones are lost: nobody waits for them after the tour.
+/// Maximum number of events that wait for a step of the tour. Further events are dropped, because no step waits for
+/// them after the tour.
 const WAITING: usize = 16;
 
-/// The access control server: service and CoAP server.
+/// The access control server: its service and its CoAP server.
 pub(super) struct AccessControl {
     pub(super) service: Arc<Service<Rows>>,
     pub(super) server: Server,
     pub(super) policy: PathBuf,
     pub(super) audit: PathBuf,
-    /// True after the last step. From then on, the log has the events that the steps report themselves.
+    /// True after the last step. Before, the log leaves out the events that the steps report themselves.
     pub(super) walked: Arc<AtomicBool>,
     role: Role,
     groups: groups::Role,
@@ -63,15 +65,15 @@ pub(super) struct AccessControl {
 /// The interface for administrators, while it is served.
 pub(super) struct Administration {
     pub(super) url: String,
-    /// The certificate that its clients trust.
+    /// The certificate that clients of the interface trust.
     pub(super) ca: PathBuf,
-    /// The token that creates the first key.
+    /// The file with the token that creates the first API key.
     pub(super) bootstrap: PathBuf,
     serving: tokio::task::JoinHandle<()>,
 }
 
 impl Administration {
-    /// Ends it.
+    /// Ends the interface.
     pub(super) async fn stop(self) {
         self.serving.abort();
         let _ = self.serving.await;
@@ -79,7 +81,7 @@ impl Administration {
 }
 
 impl AccessControl {
-    /// Starts one with fresh keys and the policy. It has no devices.
+    /// Starts an access control server with new keys and the policy. It has no devices.
     pub(super) fn start(folder: &Folder, log: &Log) -> Result<Self, Failure> {
         let sealing_key =
             folder.write("sealing.key", &Zeroizing::new(to_hex(&Zeroizing::new(random::bytes::<32>()?)[..])))?;
@@ -132,7 +134,7 @@ impl AccessControl {
         self.tasks = self.groups.start(&self.role);
     }
 
-    /// Opens a server of delegated sessions, which has its devices in the store.
+    /// Opens a server of delegated sessions. Its devices are in the store of access control.
     pub(super) async fn delegate(&self, ca: &std::path::Path) -> Result<delegation::Role, Failure> {
         delegation::Role::open(delegation::of_ca(ca, servers_of(&[], &[])?), &self.role).await
     }
@@ -142,13 +144,13 @@ impl AccessControl {
         &self.groups.controller
     }
 
-    /// The address at which it listens.
+    /// Returns the address at which the server listens.
     pub(super) fn address(&self) -> Result<SocketAddr, Failure> {
         let at = self.server.addresses().first().map(|listen| listen.address);
         at.ok_or_else(|| Failure::new("the access control server has no address"))
     }
 
-    /// Serves the interface for administrators with a fresh certificate and a fresh bootstrap token.
+    /// Serves the interface for administrators with a new certificate and a new bootstrap token.
     pub(super) async fn administer(&self, folder: &Folder) -> Result<Administration, Failure> {
         let pair = rcgen::KeyPair::generate().map_err(Failure::new)?;
         let names = vec![Ipv4Addr::LOCALHOST.to_string()];
@@ -168,7 +170,8 @@ impl AccessControl {
         Ok(Administration { url, ca, bootstrap, serving })
     }
 
-    /// Ends it, and closes its store and its log. Returns the number of flights that its server sent again.
+    /// Ends the server, and closes its store and its log. Returns the number of flights that the server
+    /// retransmitted.
     pub(super) async fn stop(mut self) -> u32 {
         self.tasks.shutdown().await;
         self.server.stop().counters.retransmitted
@@ -180,14 +183,14 @@ impl AccessControl {
         self.service.add(OPERATOR, &device).await.map(drop).map_err(Failure::new)
     }
 
-    /// Adds a device with a fresh shared key, and returns the key.
+    /// Adds a device with a new shared key, and returns the key.
     pub(super) async fn enrol(&self, words: &Words) -> Result<Zeroizing<[u8; 32]>, Failure> {
         let key = Zeroizing::new(random::bytes()?);
         self.add(words.party()?, Credential::SharedKey, &*key).await?;
         Ok(key)
     }
 
-    /// The decision on a request by the policy in force, with its reason.
+    /// Returns the decision on a request by the policy in force, with its reason.
     pub(super) fn explain(
         &self,
         subject: &Words,
@@ -200,14 +203,14 @@ impl AccessControl {
         Ok(self.service.state().view().in_force().policy.explain(&question))
     }
 
-    /// True if the server gave a subscriber the key of this session.
+    /// Returns true if the server gave a subscriber the key of this session.
     pub(super) fn gave_key(&self, identity: &str, subscriber: &str) -> bool {
         let view = self.service.state().view();
         !view.sessions(|known, of| known.as_str() == identity && of == subscriber).is_empty()
     }
 }
 
-/// The words by which rules and commands name a party: its name, then its tags.
+/// The words by which rules and commands identify a party: its name, then its tags.
 pub(super) struct Words(pub(super) &'static [&'static str]);
 
 impl Words {
@@ -226,7 +229,7 @@ impl Words {
     }
 }
 
-/// A publisher that has its protokey alone.
+/// A publisher whose only secret is its protokey.
 pub(super) struct Oven {
     protokey: Zeroizing<[u8; 32]>,
 }
@@ -251,31 +254,34 @@ impl Oven {
     }
 }
 
-/// Opens a session of the oven. It does not begin again when it ends: each session needs another identity.
+/// Opens a session of the oven. The session does not reconnect when it ends, because each session needs a new
+/// identity.
 pub(super) async fn connect(at: SocketAddr, identity: &str, key: &[u8]) -> Result<Session, ClientError> {
     Session::connect_to(at, Scheme::Coaps, once(identity, key)).await
 }
 
-/// The settings of one session of the oven.
+/// Returns the settings of one session of the oven.
 fn once(identity: &str, key: &[u8]) -> ClientConfig {
     ClientConfig::psk(identity, key).with(|config| config.recovery.reconnect = false)
 }
 
-/// A subscriber: it takes the readings of publishers, and asks the access control server for the key of each session.
+/// A subscriber: it receives the readings of publishers, and asks the access control server for the key of each
+/// session.
 pub(super) struct Subscriber {
     pub(super) address: SocketAddr,
     reading: Arc<Mutex<Option<String>>>,
     access: Session,
     server: Arc<Server>,
-    /// The sessions that were ended because their keys are revoked.
+    /// The sessions that ended because their keys were revoked.
     pub(super) revoked: mpsc::Receiver<server::Session>,
-    /// The identities of handshakes that failed, with the reason.
+    /// The identities of handshakes that failed, each with the reason.
     failed: mpsc::Receiver<(String, String)>,
     following: tokio::task::JoinHandle<()>,
 }
 
 impl Subscriber {
-    /// Registers a subscriber with a fresh shared key, and starts it. Clients with `credentials` have the rights there.
+    /// Registers a subscriber with a new shared key, and starts it. Clients in `credentials` have rights at the
+    /// subscriber.
     pub(super) async fn start(
         words: &Words,
         access: &AccessControl,
@@ -328,10 +334,11 @@ impl Subscriber {
         Ok(Self { address, reading, access: session, server, revoked, failed, following })
     }
 
-    /// Opens a session of the oven that this subscriber refuses. Returns the reason, as the first of the two ends learns it.
+    /// Opens a session of the oven that this subscriber refuses. Returns the reason from the end that reports it
+    /// first.
     ///
     /// # Errors
-    /// The session is not refused.
+    /// The subscriber accepts the session.
     pub(super) async fn refuses(&mut self, identity: &str, key: &[u8]) -> Result<String, &'static str> {
         // A server takes a key for a wrong one when its client sends the last flight once more.
         let config = once(identity, key).with(|config| config.dtls.retransmit_first = Duration::from_millis(100));
@@ -354,12 +361,13 @@ impl Subscriber {
         }
     }
 
-    /// The last reading that came.
+    /// Returns the last reading that arrived.
     pub(super) fn reading(&self) -> Option<String> {
         self.reading.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Ends the subscriber. Returns the number of flights that it, or its session with the access control server, sent again.
+    /// Ends the subscriber. Returns the number of flights that it, or its session with the access control server,
+    /// retransmitted.
     pub(super) async fn stop(self) -> u32 {
         self.following.abort();
         let _ = self.following.await;

@@ -3,19 +3,19 @@
 use crate::output::{Failure, Output, printable_lines};
 use serde_json::{Value, json};
 
-/// A step that was proved.
+/// A step of the tour that had the expected result.
 pub(super) struct Step {
     pub(super) name: &'static str,
     pub(super) title: &'static str,
-    /// The values of this run, for people.
+    /// The values of this run, as text.
     pub(super) facts: Vec<String>,
     pub(super) proved: &'static str,
-    /// The same values, as fields for machines.
+    /// The same values, as JSON fields.
     pub(super) more: Value,
 }
 
 impl Step {
-    /// Prints it under this number.
+    /// Prints the step with this number.
     pub(super) fn print(self, out: Output, number: usize) {
         let Self { name, title, facts, proved, more } = self;
         out.line(
@@ -34,7 +34,7 @@ impl Step {
     }
 }
 
-/// The failure of a step.
+/// Makes the error for a step that did not have the expected result.
 pub(super) fn unproved(step: &str, why: &impl std::fmt::Display) -> Failure {
     Failure::new(format!(
         "the step '{step}' has another outcome than the one that it proves: {why}; report this as a fault"

@@ -1,4 +1,4 @@
-//! The tour of access control and of a group: each step does something over real sockets, and prints what that proves.
+//! The tour of access control and of a group. Each step acts over real sockets, and prints the result that it proves.
 
 use super::delegated::Delegated;
 use super::folder::Folder;
@@ -24,37 +24,38 @@ use tokio::time::MissedTickBehavior;
 /// Longest time for a revocation to reach the subscriber.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The number of the step after those of the group, and where the group is left out.
+/// The number of the first step after the steps of the group. It is the same if the steps of the group are left out.
 const WITH_GROUP: usize = 11;
 const WITHOUT_GROUP: usize = 6;
 
-/// The parties and their folder. They live as long as the program, for the commands that it prints.
+/// The parties and their folder. They exist as long as the program runs, for the commands that it prints.
 pub(super) struct Tour {
     oven: Oven,
     display: Subscriber,
     panel: Subscriber,
     access: AccessControl,
     administration: Administration,
-    /// Flights that sessions of the oven sent again.
+    /// Number of flights that sessions of the oven retransmitted.
     retransmitted: u32,
     /// The group, after its steps.
     group: Option<Group>,
     /// The device with delegated sessions, after its steps.
     delegated: Option<Delegated>,
-    /// Removed last.
+    /// The folder. It is removed last.
     folder: Folder,
 }
 
-/// A command to try.
+/// A command that the tour prints for the user.
 struct Try {
     about: &'static str,
     command: String,
-    /// Its exit code.
+    /// The exit code that the command has.
     exit: u8,
 }
 
 impl Tour {
-    /// Starts all parties. The display reports `events` of its clients after the last step, since a step reports its own.
+    /// Starts all parties. After the last step, the display passes events of its clients to `events`. Before, the
+    /// steps report these events.
     pub(super) async fn start(
         mut access: AccessControl,
         folder: Folder,
@@ -91,7 +92,7 @@ impl Tour {
     /// Walks through the steps.
     ///
     /// # Errors
-    /// The step whose outcome is another than the one that it proves.
+    /// The first step with an unexpected result.
     pub(super) async fn walk(&mut self, out: Output) -> Result<(), Failure> {
         self.introduce(out);
         let (identity, key) = self.oven.session_key(Words::DISPLAY.name())?;
@@ -146,7 +147,7 @@ impl Tour {
         Ok(session)
     }
 
-    /// The display gets a reading.
+    /// The display gets a reading of the oven.
     async fn allowed(&self, out: Output, session: &Session) -> Result<(), Failure> {
         let reading = "21.5";
         let response = session.put(READING, reading.as_bytes()).await.map_err(|error| unproved("allowed", &error))?;
@@ -172,7 +173,7 @@ impl Tour {
         Ok(())
     }
 
-    /// The panel gets none.
+    /// The panel gets no reading.
     async fn refused(&mut self, out: Output) -> Result<(), Failure> {
         let (identity, key) = self.oven.session_key(Words::PANEL.name())?;
         let error = self.panel.refuses(&identity, &key).await.map_err(|why| unproved("refused", &why))?;
@@ -224,7 +225,7 @@ impl Tour {
         Ok(())
     }
 
-    /// The oven uses the identity of the session once more.
+    /// The oven uses the identity of the revoked session again.
     async fn used(&mut self, out: Output, identity: &str, key: &[u8]) -> Result<(), Failure> {
         let error = self.display.refuses(identity, key).await.map_err(|why| unproved("used", &why))?;
         let step = Step {
@@ -238,12 +239,13 @@ impl Tour {
         Ok(())
     }
 
-    /// The decision on the reading.
+    /// Returns the decision of the policy on the reading.
     fn explain(&self, subject: &Words) -> Result<Explanation, Failure> {
         self.access.explain(subject, &Words::OVEN, Code::GET, READING)
     }
 
-    /// Sends a reading each second, in one session after the other, and reports when a session begins or ends. It does not end.
+    /// Sends a reading each second, opens a new session when one ends, and reports each begin and end of a session.
+    /// Does not return without an error.
     ///
     /// # Errors
     /// The system gives no randomness.
@@ -358,7 +360,7 @@ impl Tour {
         Ok(tries)
     }
 
-    /// The commands for the group, with these options for an operator.
+    /// Returns the commands for the group. `admin` contains the options of an operator.
     fn tries_of(&self, group: &Group, admin: &str) -> Result<[Try; 4], Failure> {
         let Device { name, key, dir, .. } = &group.switch;
         let credentials = self.folder.write("switch.toml", &credentials_file(name, &key[..], "GET /*"))?;
@@ -381,7 +383,7 @@ impl Tour {
         ])
     }
 
-    /// Ends all parties, and removes the folder. Returns the number of flights that were sent again.
+    /// Ends all parties, and removes the folder. Returns the number of retransmitted flights.
     pub(super) async fn stop(self) -> u32 {
         let Self { display, panel, access, administration, retransmitted, group, delegated, folder, .. } = self;
         administration.stop().await;
@@ -398,12 +400,12 @@ impl Tour {
     }
 }
 
-/// The credentials of a client that reads at the display.
+/// The file with the credentials of a client that reads at the display.
 const GUEST: &str = "guest.toml";
-/// The identity and key of one session of the oven.
+/// The file with the identity and the key of one session of the oven.
 const SESSION: &str = "session.toml";
 
-/// A credentials file with one key.
+/// Returns the text of a credentials file with one key.
 fn credentials_file(identity: &str, key: &[u8], allow: &str) -> String {
     format!("[[psk]]\nidentity = \"{identity}\"\nkey = \"{}\"\nallow = [\"{allow}\"]\n", to_hex(key))
 }

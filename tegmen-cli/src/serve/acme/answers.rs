@@ -1,4 +1,4 @@
-//! The answers to challenges http-01 (RFC 8555, section 8.3), over HTTP.
+//! Answers challenges of the type http-01 (RFC 8555, section 8.3), over HTTP.
 
 use crate::serve::page::Few;
 use axum::extract::Path;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The path of an answer.
 const PATH: &str = "/.well-known/acme-challenge/{token}";
 
-/// The answers of challenges that wait, by their tokens.
+/// The answers to pending challenges, with their tokens as keys.
 #[derive(Default)]
 pub(super) struct Answers(Mutex<HashMap<String, String>>);
 
@@ -21,14 +21,14 @@ impl Answers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives this answer until the value is dropped.
+    /// Answers the challenge of this token until the returned value is dropped.
     pub(super) fn give(self: &Arc<Self>, token: &str, answer: &str) -> Given {
         self.all().insert(token.to_owned(), answer.to_owned());
         Given { answers: Arc::clone(self), token: token.to_owned() }
     }
 }
 
-/// An answer that is given.
+/// An answer to a challenge, which is removed when this value is dropped.
 pub(super) struct Given {
     answers: Arc<Answers>,
     token: String,
@@ -40,7 +40,7 @@ impl Drop for Given {
     }
 }
 
-/// Gives the answers until it is dropped.
+/// Serves the answers until the future is dropped.
 pub(super) async fn serve(listener: TcpListener, answers: Arc<Answers>) {
     let answer = move |Path(token): Path<String>| async move {
         let headers = [(header::CONTENT_TYPE, "application/octet-stream"), (header::CONNECTION, "close")];

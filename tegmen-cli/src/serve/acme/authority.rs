@@ -1,4 +1,5 @@
-//! The authority: the account of the server there, and orders (RFC 8555, sections 7.3 and 7.4).
+//! The client of an ACME authority: the account of the server at the authority, and orders (RFC 8555, sections 7.3
+//! and 7.4).
 
 use super::answers::Answers;
 use crate::ca::CertificateKey;
@@ -26,22 +27,22 @@ use zeroize::Zeroizing;
 
 /// Longest body of a response in bytes.
 const MAX_BODY: usize = 1 << 20;
-/// Time for one request.
+/// Longest time for one request.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The pace at which an order is read until it is ready.
+/// The intervals at which the state of an order is read until it is ready.
 const READING: RetryPolicy =
     RetryPolicy::new().initial_delay(Duration::from_millis(500)).backoff(1.5).timeout(Duration::from_secs(90));
 
-/// The settings of the operator.
+/// The settings for ACME.
 #[derive(Clone)]
 pub(in crate::serve) struct Settings {
     /// The URL of the directory (RFC 8555, section 7.1.1).
     pub(in crate::serve) directory: Uri,
-    /// The directory of the files.
+    /// The directory for the files of the account and of the devices.
     pub(in crate::serve) dir: PathBuf,
     /// The URL at which the authority reaches the operator.
     pub(in crate::serve) contact: Option<String>,
-    /// Certificates of authorities in PEM, one of which issued the certificate of the directory.
+    /// Certificates of authorities in PEM, one of which issued the certificate of the ACME server.
     pub(in crate::serve) trust: PathBuf,
     /// The file with the external account binding.
     pub(in crate::serve) binding: Option<PathBuf>,
@@ -59,20 +60,20 @@ impl Settings {
         Ok(Some(ExternalAccountKey::new(id.to_owned(), &key)))
     }
 
-    /// The client of HTTPS.
+    /// Returns the configuration of the HTTPS client.
     pub(in crate::serve) fn client(&self) -> Result<Arc<ClientConfig>, String> {
         let builder = https::trusting(authorities(&self.trust)?).map_err(|error| error.to_string())?;
         Ok(Arc::new(builder.with_no_client_auth()))
     }
 }
 
-/// The host and the port of a URL of HTTPS.
+/// Returns the host and the port of an HTTPS URL.
 pub(in crate::serve) fn host_and_port(url: &Uri) -> Option<(&str, u16)> {
     let host = url.host().filter(|_| url.scheme_str() == Some("https"))?;
     Some((host.trim_matches(['[', ']']), url.port_u16().unwrap_or(https::PORT)))
 }
 
-/// An authority.
+/// The authority that these settings name.
 pub(super) struct Authority(Settings);
 
 impl Authority {
@@ -80,7 +81,7 @@ impl Authority {
         Self(settings)
     }
 
-    /// Opens the account, which the first call creates. The account is in a file before its first order.
+    /// Opens the account. The first call creates the account, and writes it to a file before the first order.
     pub(super) async fn account(&self) -> Result<Account, String> {
         let Settings { directory, dir, contact, .. } = &self.0;
         let directory = directory.to_string();
@@ -110,7 +111,8 @@ impl Authority {
         Ok(account)
     }
 
-    /// Obtains the certificate of a device for this private key, with those of its authorities: PEM.
+    /// Obtains the certificate of a device for this private key. Returns it with the certificates of its authorities,
+    /// in PEM.
     pub(super) async fn certificate(
         &self,
         account: &Account,
@@ -142,7 +144,7 @@ impl Authority {
         order.poll_certificate(&READING).await.map_err(|error| self.refused(&error))
     }
 
-    /// The reason why the authority does not accept that this server has the name of the device.
+    /// Returns the reason why the authority does not accept that this server controls the name of the device.
     async fn not_proven(&self, order: &mut Order, device: &str) -> String {
         let mut why = "it gives no reason".to_owned();
         let mut authorizations = order.authorizations();
@@ -170,7 +172,7 @@ impl Authority {
     }
 }
 
-/// The request for a certificate of a device (RFC 2986), in DER.
+/// Makes the certificate request for a device (RFC 2986), in DER.
 fn request(device: &str, key: &str) -> Result<Vec<u8>, String> {
     let key = CertificateKey::from(SoftwareKey::from_pem(key.as_bytes())?).map_err(|failure| failure.message)?;
     let mut params = CertificateParams::new(vec![device.to_owned()]).map_err(|error| error.to_string())?;
@@ -179,7 +181,7 @@ fn request(device: &str, key: &str) -> Result<Vec<u8>, String> {
     Ok(request.der().to_vec())
 }
 
-/// A client of HTTPS, as the library for ACME asks for one.
+/// An HTTPS client in the form that the library for ACME needs.
 struct Https(Arc<ClientConfig>);
 
 impl HttpClient for Https {
