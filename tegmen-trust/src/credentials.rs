@@ -19,12 +19,13 @@
 //! allow = ["GET /blink"]
 //! ```
 //!
-//! The name may be `sha256:` and the digest of the certificate or key, and `*` stands for all without an entry of their
-//! own; without that they may do everything.
+//! The name can also be `sha256:` and the digest of the certificate or key. The name `*` applies to all peers without
+//! their own entry. Without an entry `*`, such peers have all rights.
 //!
 //! Rights belong to a name together with its proof: an entry does not apply to a peer that proved the same name in
-//! another way. There is one exception, which only removes rights. A certificate or raw public key without an entry of
-//! its own, and an OSCORE context, have at most the rights of the pre-shared key of the same name.
+//! another way. There is one exception, which only removes rights. The exception applies to an OSCORE context, and to
+//! a certificate or raw public key without its own entry. They have at most the rights of the pre-shared key of the
+//! same name.
 
 mod file;
 mod key_store;
@@ -49,7 +50,7 @@ use tegmen::dtls::{Answer, CertificateType};
 use tegmen::identity::{Principal, Protection};
 use zeroize::Zeroizing;
 
-/// A pre-shared key of an identity.
+/// One pre-shared key of an identity.
 #[derive(Clone, PartialEq, Eq)]
 pub struct IdentityKey {
     /// The key, 1 to 64 bytes.
@@ -67,30 +68,30 @@ impl IdentityKey {
 /// The pre-shared keys with which an identity is accepted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct IdentityKeys {
-    /// The key, also of a client that connects as this identity.
+    /// The current key. A client that connects as this identity uses it, too.
     pub current: IdentityKey,
-    /// The key before it, while the key is replaced.
+    /// The previous key, while the key is replaced.
     pub previous: Option<IdentityKey>,
 }
 
 impl IdentityKeys {
-    /// Returns one key under which a peer is `principal`.
+    /// Returns a single key. A peer with this key is `principal`.
     pub fn single(key: Zeroizing<Vec<u8>>, principal: Principal) -> Self {
         Self { current: IdentityKey { key, principal }, previous: None }
     }
 
-    /// Returns each key.
+    /// Returns an iterator over the keys.
     pub fn iter(&self) -> impl Iterator<Item = &IdentityKey> {
         std::iter::once(&self.current).chain(&self.previous)
     }
 
-    /// Keeps the keys that `keep` accepts. `None` if it accepts none.
+    /// Keeps the keys that `keep` accepts. Returns `None` if it accepts no key.
     pub fn filter(self, keep: impl Fn(&IdentityKey) -> bool) -> Option<Self> {
         let mut kept = std::iter::once(self.current).chain(self.previous).filter(|key| keep(key));
         Some(Self { current: kept.next()?, previous: kept.next() })
     }
 
-    /// Calls `with` with the answer to the question of a handshake with this identity.
+    /// Makes the answer for a handshake that asks for the key of this identity, and calls `with` with the answer.
     pub fn answer<T>(&self, with: impl FnOnce(Answer<'_>) -> T) -> T {
         match &self.previous {
             None => with(Answer::Psk { identity: &[], key: &self.current.key, principal: self.current.principal }),
@@ -109,11 +110,11 @@ pub struct Credentials {
 struct Shared {
     table: Table,
     principals: Principals,
-    /// Rights of peers that the file does not name: keys of a store, OSCORE contexts.
+    /// Rights of peers that are not in the file: peers with keys of a store, and OSCORE contexts.
     learned: HashMap<Principal, Allow>,
-    /// Rights of peers that prove nothing, in addition to those in the file.
+    /// Rights of peers without a certificate or key, in addition to the rights in the file.
     anonymous: Vec<Rule>,
-    /// True if the operator was warned of a peer that proves nothing and has no rights.
+    /// True if the operator was warned of a peer without a certificate or key, which has no rights.
     told_of_anonymous: bool,
     /// Number of times that the table was replaced.
     version: u64,
@@ -121,7 +122,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Rights of a peer by its proof, as the file currently gives them; `None` if the peer has none.
+    /// Returns the rights that the file currently gives a peer with this proof, or `None` if the peer has no rights.
     fn rights(&self, principal: Principal, who: &Who) -> Option<&Allow> {
         match who.proof {
             // Another key of the same name is another peer.
@@ -142,8 +143,8 @@ impl Shared {
         }
     }
 
-    /// Rights of the pre-shared key of the same name. Other proofs of the name have no more rights than these, unless
-    /// they have an entry of their own.
+    /// Returns the rights of the pre-shared key of the same name. A peer with another proof of this name, and without
+    /// its own entry, has at most these rights.
     fn limit(&self, who: &Who) -> Option<&Allow> {
         self.table.psk.get(&who.name).map(|entry| &entry.allow)
     }
@@ -160,14 +161,14 @@ impl Shared {
 }
 
 impl Credentials {
-    /// Returns one identity with all rights.
+    /// Makes credentials with one identity that has all rights.
     pub fn single(identity: &str, key: &[u8]) -> Self {
         let credentials = Self::default();
         credentials.replace(Table::single(identity, key));
         credentials
     }
 
-    /// Reads a file.
+    /// Makes credentials from a file.
     ///
     /// # Errors
     /// [`CredentialsError`].
@@ -177,8 +178,8 @@ impl Credentials {
         Ok(credentials)
     }
 
-    /// Replaces the identities, keys and rights by those of a file. On an error the old ones stay in force. A peer
-    /// keeps its session if the file gives it the same key.
+    /// Replaces the identities, keys and rights by the content of a file. After an error the previous content stays
+    /// in force. A peer keeps its session if the file gives it the same key.
     ///
     /// # Errors
     /// [`CredentialsError`].
@@ -190,7 +191,8 @@ impl Credentials {
     }
 
     /// Reads the file again if it changed, or if the last attempt failed. Returns the number of its identities, or
-    /// `None` if nothing was read. On an error the old credentials stay in force. Call this each second.
+    /// `None` if nothing was read. After an error the previous credentials stay in force. Call this function each
+    /// second.
     ///
     /// # Errors
     /// [`CredentialsError`]; `Ok(None)` if it is the same error as the last time.
@@ -248,11 +250,11 @@ impl Credentials {
         })
     }
 
-    /// Lets clients without a certificate or key do this, as `"GET /*"`, in addition to the rights of the file. The rules replace
-    /// those before; without any rule such clients may do nothing.
+    /// Gives clients without a certificate or key these rights, such as `"GET /*"`, in addition to the rights of the
+    /// file. The rules replace the rules of an earlier call. Without any rule such clients have no rights.
     ///
     /// # Errors
-    /// The first text that is no rule; then nothing has changed.
+    /// The first text that is not a rule. The rights are then unchanged.
     pub fn allow_anonymous(&self, rules: &[String]) -> Result<(), String> {
         let parse = |rule: &String| Rule::parse(rule).ok_or_else(|| rule.clone());
         let rules = rules.iter().map(parse).collect::<Result<_, _>>()?;
@@ -260,7 +262,8 @@ impl Credentials {
         Ok(())
     }
 
-    /// True once: at the first call while peers that prove nothing have no rights. Such a peer then connects in vain.
+    /// Returns true at the first call while clients without a certificate or key have no rights. Such a client has
+    /// just connected, and every request of it is refused.
     pub fn is_first_in_vain(&self) -> bool {
         self.write(|shared| {
             let may = !shared.anonymous.is_empty() || !shared.table.anonymous.is_empty();
@@ -278,7 +281,7 @@ impl Credentials {
         })
     }
 
-    /// Forgets a number that [`Self::learn`] returned: no context has it any more.
+    /// Removes a number that [`Self::learn`] returned. The context of this number must have ended.
     pub fn forget(&self, principal: Principal) {
         self.write(|shared| {
             let is_of_context = |who: &Who| matches!(who.proof, Proof::Context(_));
@@ -290,8 +293,8 @@ impl Credentials {
     }
 
     /// Registers an identity that a store returned. Returns the number that identifies its requests. The rights are
-    /// those that the store returned last. They apply to each peer with a key of the store under this identity, and to
-    /// no other peer.
+    /// the rights that the store returned last. They apply to each peer with a key of the store under this identity,
+    /// and to no other peer.
     pub fn learn_stored(&self, identity: &str, allow: Option<&[String]>) -> Principal {
         self.write(|shared| {
             let principal = shared.principals.number(Proof::Stored, identity, Instant::now());
@@ -300,25 +303,26 @@ impl Credentials {
         })
     }
 
-    /// Returns the number of a client with a certificate, or a raw public key, of this digest. A peer with the same
-    /// name and another certificate has another number. This call grants no rights: a client that shows a certificate
-    /// has not yet proved that it has the private key. The number is forgotten after 5 minutes, unless a session
+    /// Returns the number of a client whose certificate or raw public key has this digest. A peer with the same name
+    /// and another certificate has another number. This call grants no rights: a client that sends a certificate has
+    /// not yet proved that it has the private key. The number is removed after 5 minutes, unless a session
     /// [holds](Self::hold) it.
     pub fn certified_as(&self, name: &str, kind: CertificateType, digest: Digest) -> Principal {
         self.write(|shared| shared.principals.number(Proof::certified(kind, digest), name, Instant::now()))
     }
 
-    /// Keeps the end of the certificate of a [certified](Self::certified_as) peer; `None` for a raw public key, which has none.
+    /// Stores the end of the certificate of a [certified](Self::certified_as) peer, or `None` for a raw public key,
+    /// which has no end.
     pub fn set_certificate_end(&self, principal: Principal, end: Option<SystemTime>) {
         self.write(|shared| shared.principals.set_end(principal, end));
     }
 
-    /// Returns the end of the certificate of a peer; `None` if it proved its name in another way.
+    /// Returns the end of the certificate of a peer, or `None` if it proved its name in another way.
     pub fn certificate_end(&self, principal: Principal) -> Option<SystemTime> {
         self.read(|shared| shared.principals.end(principal))
     }
 
-    /// Name and digest of a peer with a certificate or a raw public key.
+    /// Returns the certificate type and the digest of a peer with a certificate or a raw public key.
     pub fn certified(&self, principal: Principal) -> Option<(CertificateType, Digest)> {
         self.read(|shared| match shared.principals.get(principal)?.proof {
             Proof::Certified(kind, digest) => Some((CertificateType(kind), digest)),
@@ -326,9 +330,10 @@ impl Credentials {
         })
     }
 
-    /// Returns the number of the peer of a session that a delegation server opened in the name of a device. `number` is that of the
-    /// session at the device. The peer has the rights of the entry for certificates of its name, or of the entry for all
-    /// others, and without an entry none. The number is forgotten after 5 minutes, unless a session [holds](Self::hold) it.
+    /// Returns the number of the peer of a session that a delegation server opened in the name of a device. The
+    /// argument `number` is the number of the session at the device. The peer has the rights of the entry for
+    /// certificates of its name, or of the entry `*`. Without such an entry it has no rights. The returned number is
+    /// removed after 5 minutes, unless a session [holds](Self::hold) it.
     pub fn delegated_as(&self, name: &str, device: u32, number: u32) -> Principal {
         self.write(|shared| shared.principals.number(Proof::Delegated(device, number), name, Instant::now()))
     }
@@ -341,15 +346,15 @@ impl Credentials {
         })
     }
 
-    /// Keeps the number of a peer for a session, until the value is dropped with the session. When the last session of a peer with
-    /// a certificate, a raw public key or a delegated session has ended, its number is that of nobody. `None` for other peers, whose
-    /// numbers stay.
+    /// Keeps the number of a peer for a session, until the returned value is dropped with the session. After the last
+    /// session of a peer with a certificate, a raw public key or a delegated session, no peer has this number.
+    /// Returns `None` for other peers, whose numbers do not end.
     pub fn hold(&self, principal: Principal) -> Option<Held> {
         let ends = self.read(|shared| shared.principals.ends_with_sessions(principal));
         if ends { self.write(|shared| shared.principals.hold(principal, &self.shared)) } else { None }
     }
 
-    /// Forgets the numbers of handshakes that led to no session; call it each second.
+    /// Removes the numbers of handshakes that led to no session. Call this function each second.
     pub fn give_up_handshakes(&self) {
         self.write(|shared| shared.principals.give_up_handshakes(Instant::now()));
     }
@@ -359,17 +364,19 @@ impl Credentials {
         self.read(|shared| shared.principals.len())
     }
 
-    /// The number of an identity whose key a store knew.
+    /// Returns the number of an identity whose key was in a store, if there is one.
     pub fn stored(&self, identity: &str) -> Option<Principal> {
         self.read(|shared| shared.principals.find(Proof::Stored, identity))
     }
 
-    /// A number that grows with each replacement of the credentials; then [`Self::is_current`] can have another result.
+    /// Returns a number that grows with each replacement of the credentials. After a change of this number, call
+    /// [`Self::is_current`] again for each peer.
     pub fn version(&self) -> u64 {
         self.read(|shared| shared.version)
     }
 
-    /// False if the file gave this peer its key and no longer contains the key: then its session is over.
+    /// Returns false if the peer proved a key of the file, and the file no longer contains this key. The session of
+    /// the peer must then end.
     pub fn is_current(&self, principal: Principal) -> bool {
         self.read(|shared| match shared.principals.get(principal) {
             Some(who) if matches!(who.proof, Proof::Psk(_)) => shared.rights(principal, who).is_some(),
@@ -377,7 +384,7 @@ impl Credentials {
         })
     }
 
-    /// The digest of the key of the file that a peer proved; `None` if the peer proved something else.
+    /// Returns the digest of the key of the file that a peer proved, or `None` if the peer proved something else.
     pub fn fingerprint(&self, principal: Principal) -> Option<Digest> {
         self.read(|shared| match shared.principals.get(principal)?.proof {
             Proof::Psk(fingerprint) => Some(fingerprint),
@@ -385,18 +392,18 @@ impl Credentials {
         })
     }
 
-    /// Does the same as reading a file with this one identity.
+    /// Replaces the content of the file by this one identity.
     pub fn set_single(&self, identity: &str, key: &[u8]) {
         self.replace(Table::single(identity, key));
     }
 
-    /// The identity of a number.
+    /// Returns the identity that has this number.
     pub fn name_of(&self, principal: Principal) -> Option<String> {
         self.read(|shared| shared.principals.get(principal).map(|who| who.name.clone()))
     }
 
-    /// The identity of a number, true if the file has its key, and the rules that a store gives it; `None` is all
-    /// rights.
+    /// Returns the identity that has this number, true if the file contains its key, and the rules that a store gives
+    /// it. `None` for the rules is all rights.
     pub fn standing(&self, principal: Principal) -> Option<(String, bool, Option<Vec<String>>)> {
         self.read(|shared| {
             let who = shared.principals.get(principal)?;
@@ -407,20 +414,21 @@ impl Credentials {
         })
     }
 
-    /// All identities, in order.
+    /// Returns all identities in alphabetical order.
     pub fn identities(&self) -> Vec<String> {
         let mut names: Vec<String> = self.read(|shared| shared.table.psk.keys().cloned().collect());
         names.sort();
         names
     }
 
-    /// True if the file currently gives the owner of this number the right to this. A removed peer has no rights.
+    /// Returns true if the file currently gives the owner of this number the right to this method and path. A removed
+    /// peer has no rights.
     fn allows(&self, principal: Principal, code: Code, path: impl Iterator<Item = u8> + Clone) -> bool {
         self.read(|shared| shared.allows(principal, code, path))
     }
 }
 
-/// The rules that can be read; a rule that cannot be read allows nothing.
+/// Parses the rules. Leaves out a rule that cannot be parsed, so that it allows nothing.
 fn rules(texts: &[String]) -> Vec<Rule> {
     texts.iter().filter_map(|text| Rule::parse(text)).collect()
 }
@@ -431,7 +439,7 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// The rights that the credentials file gives. `plain_allowed` decides about requests without protection.
+/// A policy that applies the rights of the credentials file. `plain_allowed` decides about unprotected requests.
 #[derive(Clone)]
 pub struct FilePolicy {
     /// The credentials with the rules.

@@ -8,7 +8,7 @@ pub fn sha256(bytes: &[u8]) -> Digest {
     sha256_of(&[bytes])
 }
 
-/// Returns the SHA-256 digest of `parts`, one after the other.
+/// Returns the SHA-256 digest of the concatenated `parts`.
 pub fn sha256_of(parts: &[&[u8]]) -> Digest {
     let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
     for part in parts {

@@ -1,11 +1,14 @@
 //! Trust of Tegmen on an operating system, without sockets and without a runtime.
 //!
-//! * [`x509`] verifies certificates and raw public keys of peers, and has keys of our own, in files or in a TPM.
-//! * [`public_keys`] are the keys of one endpoint and the peers that it trusts.
-//! * [`credentials`] are identities, pre-shared keys and rights, from a file or from a key store.
-//! * [`request_uri`] reads the path and the query of a request, by one rule for rights, resources, observers and log.
-//! * [`provider`] is the crypto provider of hosts, and [`provider::public`] its public-key arithmetic.
-//! * [`hex`], [`digest`], [`private`] and [`reading`] are small tools of these modules and of the crates above.
+//! * [`x509`] verifies certificates and raw public keys of peers, and manages the keys of this end, in files or in a
+//!   TPM.
+//! * [`public_keys`] combines the public keys of one endpoint with the peers that it trusts.
+//! * [`credentials`] contains identities, pre-shared keys and rights, from a file or from a key store.
+//! * [`request_uri`] reads the path and the query of a request. Rights, resources, observers and log use this one
+//!   rule.
+//! * [`provider`] is the crypto provider of hosts, and [`provider::public`] contains its public-key arithmetic.
+//! * [`hex`], [`digest`], [`private`] and [`reading`] are small tools for these modules and for crates that depend on
+//!   this one.
 
 pub mod credentials;
 pub mod digest;

@@ -13,13 +13,14 @@ use tegmen::crypto::{
 use tegmen::secret::{Secret, wipe};
 use tegmen_accel::KeySchedule;
 
-/// AES-CCM of `tegmen-accel`, ChaCha20-Poly1305 of `aws-lc-rs`, SHA-256 of `sha2`, random bytes of `chacha20`, and a key log if one is asked for.
+/// A provider with AES-CCM of `tegmen-accel`, ChaCha20-Poly1305 of `aws-lc-rs`, SHA-256 of `sha2`, random bytes of
+/// `chacha20`, and an optional key log.
 ///
-/// A session stores its raw keys only. A cache of fixed size in this provider holds expanded key schedules. A key that
-/// is not in the cache is expanded again, which takes about as long as half a record.
+/// A session stores only its raw keys. A cache of fixed size in this provider contains expanded key schedules. A key
+/// that is not in the cache is expanded again, which takes about as long as half a record.
 pub struct HostCrypto {
     schedules: Schedules,
-    /// The random bytes, and the algorithms that have no other implementation here.
+    /// The random bytes, and the algorithms that this provider does not implement otherwise.
     software: RustCrypto,
     key_logs: Vec<Box<dyn Write + Send>>,
     key_pairs: KeyPairs,
@@ -42,8 +43,8 @@ impl HostCrypto {
         Ok(Self::new(*seed.expose(), Self::DEFAULT_CACHE_ENTRIES))
     }
 
-    /// A provider whose generator starts from `seed`, 32 unpredictable bytes, and which keeps `cache_entries` key
-    /// schedules: rounded up to a power of two, and at least one.
+    /// Makes a provider whose generator starts from `seed`, 32 unpredictable bytes. Its cache has `cache_entries` key
+    /// schedules, rounded up to a power of two, and at least one.
     pub fn new(mut seed: [u8; 32], cache_entries: usize) -> Self {
         let software = RustCrypto::new(seed);
         wipe(&mut seed);
@@ -57,7 +58,7 @@ impl HostCrypto {
         }
     }
 
-    /// Appends secrets to a key log (RFC 9850), a file that is made readable for its owner alone.
+    /// Appends secrets to a key log (RFC 9850). Makes the file readable for its owner only.
     ///
     /// # Errors
     /// The error of the system if the file cannot be written.
@@ -73,7 +74,7 @@ impl HostCrypto {
         self.key_logs.push(log);
     }
 
-    /// Bytes that the cache of key schedules takes.
+    /// Returns the size of the cache of key schedules in bytes.
     pub fn cache_bytes(&self) -> usize {
         size_of_val::<[KeySchedule]>(&self.schedules.slots)
     }
@@ -148,7 +149,7 @@ impl Crypto for HostCrypto {
         RustCrypto::sha1_compress(state, blocks);
     }
 
-    /// x25519 first: an agreement takes half the time.
+    /// x25519 comes first, because its key agreement takes half the time.
     const GROUPS: &'static [NamedGroup] = &[NamedGroup::X25519, NamedGroup::SECP256R1];
 
     fn key_pair(
@@ -216,12 +217,12 @@ impl Crypto for HostCrypto {
     }
 }
 
-/// Number of key pairs that are kept for handshakes in progress.
+/// Number of key pairs in the cache for handshakes in progress.
 const KEY_PAIRS: usize = 64;
-/// Bytes of a nonce of OSCORE; a nonce of DTLS has 12.
+/// Length of a nonce of OSCORE in bytes. A nonce of DTLS has 12 bytes.
 const OSCORE_NONCE_LEN: usize = 13;
 
-/// A direct-mapped cache: each key has one slot, found by the part of its nonce that never changes.
+/// A direct-mapped cache. Each key has one slot, which the constant part of its nonces selects.
 struct Schedules {
     slots: Box<[KeySchedule]>,
 }
@@ -233,7 +234,8 @@ impl Schedules {
         Self { slots: vec![zero; entries.max(1).next_power_of_two()].into() }
     }
 
-    /// The schedule of `key`, written over the slot's former one; `other` tells keys apart that have the same nonces.
+    /// Returns the schedule of `key`. If the slot has another key, writes the schedule over it. `other` distinguishes
+    /// keys that have the same nonces.
     #[inline]
     fn find(&mut self, key: &[u8; KEY_LEN], nonce: &[u8], other: u32) -> &KeySchedule {
         let salt = nonce.first_chunk().map_or(0, |salt| u32::from_le_bytes(*salt)) ^ other;
@@ -248,7 +250,7 @@ impl Schedules {
     }
 }
 
-/// Compares keys in constant time: all bytes at once, and one decision at the end.
+/// Compares keys in constant time: compares all bytes, and decides once at the end.
 #[inline]
 fn equal(a: &[u8; KEY_LEN], b: &[u8; KEY_LEN]) -> bool {
     std::hint::black_box(u128::from_ne_bytes(*a) ^ u128::from_ne_bytes(*b)) == 0

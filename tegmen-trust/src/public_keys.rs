@@ -9,7 +9,8 @@ use std::time::SystemTime;
 use tegmen::crypto::DIGEST_LEN;
 use tegmen::dtls::{CertificateType, CipherSuite, ClientAuthentication, Credential, Keys, Suites};
 
-/// Public keys of an endpoint. [`Default`] has no key and trusts nobody; then only suites with pre-shared keys work.
+/// The public keys of an endpoint. [`Default`] has no key and trusts nobody. It supports only cipher suites with
+/// pre-shared keys.
 #[derive(Clone)]
 pub struct PublicKeys {
     own: Vec<Own>,
@@ -24,7 +25,7 @@ pub struct PublicKeys {
 struct Own {
     certificate_type: CertificateType,
     content: Vec<u8>,
-    /// When the first certificate of the chain expires.
+    /// The time at which the first certificate of the chain expires.
     expires: Option<SystemTime>,
     signer: Arc<dyn Signer>,
 }
@@ -37,7 +38,7 @@ pub const SUITES: Suites = Suites(&[
 ]);
 
 impl PublicKeys {
-    /// Creates an empty set with these suites. They must fit the keys that are added.
+    /// Creates a value without keys, with these cipher suites. The suites must fit the keys that are added.
     pub fn new(suites: Suites) -> Self {
         Self {
             own: Vec::new(),
@@ -49,10 +50,11 @@ impl PublicKeys {
         }
     }
 
-    /// Proves itself with a chain of certificates, DER, its own first; `signer` has the key of that one.
+    /// Sets a chain of certificates in DER with which the endpoint proves itself. Its own certificate comes first,
+    /// and `signer` has the key of this certificate.
     ///
     /// # Errors
-    /// [`NotOurs`] if it has another.
+    /// [`NotOurs`] if `signer` has another key.
     pub fn with_chain(mut self, chain: &[Vec<u8>], signer: Arc<dyn Signer>) -> Result<Self, NotOurs> {
         let own = chain.first().and_then(|own| CertificateInfo::parse(own)).ok_or(NotOurs::Malformed)?;
         if own.spki != signer.public_key() {
@@ -69,14 +71,14 @@ impl PublicKeys {
         Ok(self)
     }
 
-    /// Proves itself with a raw public key (RFC 7250).
+    /// Sets a raw public key with which the endpoint proves itself (RFC 7250).
     pub fn with_raw_key(mut self, signer: Arc<dyn Signer>) -> Self {
         let content = signer.public_key().to_vec();
         self.own.push(Own { certificate_type: CertificateType::RAW_PUBLIC_KEY, content, expires: None, signer });
         self
     }
 
-    /// Accepts the peers that `verifier` accepts.
+    /// Sets the verifier that decides which peers are accepted.
     pub fn believing(mut self, verifier: Arc<dyn PeerVerifier>) -> Self {
         let types = [
             (verifier.takes_raw_keys(), CertificateType::RAW_PUBLIC_KEY),
@@ -87,29 +89,30 @@ impl PublicKeys {
         self
     }
 
-    /// A server asks clients for a certificate or raw public key.
+    /// Sets how a server requests a certificate or raw public key from clients.
     pub const fn asking(mut self, how: ClientAuthentication) -> Self {
         self.client_authentication = how;
         self
     }
 
-    /// The name that the server must have, and is asked for with server_name (RFC 6066, section 3) if it is no address.
+    /// Sets the name that the server must have. The client sends it in server_name (RFC 6066, section 3) if it is not
+    /// an address.
     pub fn expecting(mut self, name: &str) -> Self {
         self.server_name = name.to_owned();
         self
     }
 
-    /// The name that the server must have, empty if none was set.
+    /// Returns the name that the server must have. It is empty if no name was set.
     pub fn name_expected(&self) -> &str {
         &self.server_name
     }
 
-    /// True if no name was set.
+    /// Returns true if no name was set.
     pub const fn expects_no_name(&self) -> bool {
         self.server_name.is_empty()
     }
 
-    /// Verifies the certificates or the raw public key of a peer; `purpose` is the role of the peer.
+    /// Verifies the certificates or the raw public key of a peer. `purpose` is the role of the peer.
     pub fn verify<'c>(
         &self,
         kind: CertificateType,
@@ -141,12 +144,12 @@ impl PublicKeys {
         self
     }
 
-    /// Returns the earliest expiry of our certificates and of the CA certificates in their lists.
+    /// Returns the earliest expiry of the certificates of this end, and of the CA certificates in its chains.
     pub fn certificate_expires(&self) -> Option<SystemTime> {
         self.own.iter().filter_map(|own| own.expires).min()
     }
 
-    /// The time at which the first CRL is due: see [`PeerVerifier::due`].
+    /// Returns the time at which the first CRL is due: see [`PeerVerifier::due`].
     pub fn revocation_due(&self) -> Option<SystemTime> {
         self.verifier.as_ref()?.due()
     }
@@ -156,22 +159,22 @@ impl PublicKeys {
         self.verifier.as_ref().map_or(Some(Digest::default()), |verifier| verifier.trust())
     }
 
-    /// Verifies a client again that resumes a session: see [`PeerVerifier::recall`].
+    /// Verifies again a client that resumes a session: see [`PeerVerifier::recall`].
     pub fn recall(&self, kind: CertificateType, digest: &[u8]) -> Option<(String, Digest)> {
         self.verifier.as_ref()?.recall(kind, digest, SystemTime::now())
     }
 
-    /// Signs with one of our keys; none if what holds it cannot.
+    /// Signs with a key of this end. Returns no signature if the holder of the key cannot sign.
     pub fn sign(&self, credential: u8, digest: &[u8; DIGEST_LEN]) -> Option<Vec<u8>> {
         self.own.get(usize::from(credential))?.signer.sign_digest(digest).ok()
     }
 
-    /// Returns one of our private keys.
+    /// Returns a private key of this end.
     pub fn key(&self, credential: u8) -> Option<Arc<dyn Signer>> {
         Some(self.own.get(usize::from(credential))?.signer.clone())
     }
 
-    /// Returns true if a server with these keys can serve the suite.
+    /// Returns true if a server with these keys can use the cipher suite.
     pub fn can_serve(&self, suite: CipherSuite) -> bool {
         let scheme = match suite {
             CipherSuite::ECDHE_RSA_WITH_AES_128_GCM_SHA256 => SignatureScheme::RSA_PKCS1_SHA256,
@@ -198,7 +201,7 @@ impl std::fmt::Debug for PublicKeys {
     }
 }
 
-/// A chain that cannot be shown.
+/// The reason why a chain of certificates cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotOurs {
     /// There is no certificate, or it does not parse.

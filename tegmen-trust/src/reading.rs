@@ -1,10 +1,10 @@
-//! Files that are read again when they change, and after an error until this succeeds.
+//! Decides when a file is read again: after a change, and after an error until it is read without an error.
 
 use std::fs::Metadata;
 use std::path::Path;
 
-/// Identifies a file and its state: the times of its last modification and its last change (of the owner, the mode and
-/// the name, too), its length and its inode.
+/// Identifies a file and its state. Contains the time of its last modification, the time of its last change (which
+/// includes owner, mode and name), its length and its inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stamp {
     modified: (i64, i64),
@@ -35,13 +35,13 @@ impl Stamp {
         Self { modified, changed: modified, len: meta.len(), inode: 0 }
     }
 
-    /// Returns the stamp of the file at `path`; `None` if the file has no readable metadata.
+    /// Returns the stamp of the file at `path`, or `None` if the metadata of the file is not readable.
     pub fn at(path: &Path) -> Option<Self> {
         std::fs::metadata(path).ok().as_ref().map(Self::of)
     }
 }
 
-/// The stamp of the last successful read, and the last failure reported.
+/// The stamp of the last successful read, and the last reported failure.
 #[derive(Clone, Debug, Default)]
 pub struct Reading<S> {
     read: Option<S>,
@@ -49,17 +49,17 @@ pub struct Reading<S> {
 }
 
 impl<S: PartialEq> Reading<S> {
-    /// A first reading that succeeded.
+    /// Makes a reading whose first read was successful.
     pub const fn of(stamp: S) -> Self {
         Self { read: Some(stamp), said: None }
     }
 
-    /// True if nothing changed since the last read.
+    /// Returns true if the stamp has not changed since the last successful read.
     pub fn is_current(&self, stamp: &S) -> bool {
         self.read.as_ref() == Some(stamp)
     }
 
-    /// Records a successful read. The stamp was taken before it.
+    /// Records a successful read. Take the stamp before the read.
     pub fn succeeded(&mut self, stamp: S) {
         *self = Self::of(stamp);
     }
@@ -67,7 +67,7 @@ impl<S: PartialEq> Reading<S> {
     /// Records a failed read, so that the file is read again.
     ///
     /// # Errors
-    /// The failure, unless it was the last one reported.
+    /// The failure, unless it is the same as the last reported failure.
     pub fn failed<E: std::fmt::Display>(&mut self, error: E) -> Result<(), E> {
         self.read = None;
         let text = error.to_string();

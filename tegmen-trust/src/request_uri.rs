@@ -1,21 +1,21 @@
 //! The path and the query of a request (RFC 7252, sections 5.10.1, 6.4 and 6.5).
 //!
-//! Policy, handler, observers and log read both through these views, so they agree on the resource that a request names.
-//! [`MessageRef::path_is`] compares bytes and agrees with them on every valid path.
+//! Policy, handler, observers and log read path and query through these views, so they agree on the resource that a
+//! request names. [`MessageRef::path_is`] compares bytes, and agrees with the views on every valid path.
 //!
 //! A path is valid if
 //! * each segment is UTF-8 (section 3.2: options of format `string`),
 //! * no segment is `.` or `..` (section 5.10.1),
 //! * no segment contains a slash: the text of the path would not show where the segment ends,
-//! * only the last of several segments is empty: `/a/` is another path than `/a`. No segment at all is the path `/`, which a
-//!   single empty segment would name as well (section 6.5), so that one is not valid.
+//! * only the last of several segments is empty, because `/a/` and `/a` are different paths. The path `/` has no
+//!   segment. A single empty segment would name the same path (section 6.5), so it is not valid.
 //!
 //! A query is valid if each argument is UTF-8. An argument may be empty and may contain `&`.
 
 use std::fmt;
 use tegmen::coap::{MessageRef, OptionNumber, Options};
 
-/// The reason why a path or a query is not valid; the request is answered with 4.00.
+/// The reason why a path or a query is not valid. The request is answered with 4.00.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InvalidUri {
     /// A segment or an argument is not UTF-8.
@@ -41,11 +41,11 @@ impl fmt::Display for InvalidUri {
 
 impl std::error::Error for InvalidUri {}
 
-/// Reads the path and the query of a request in one pass over its options. Writes the path into `path` in place of its
-/// content, without a slash in front. The text of a path that is not valid has U+FFFD in place of bytes that are not UTF-8.
+/// Reads the path and the query of a request in one pass over its options. Replaces the content of `path` by the
+/// path, without a slash in front. In the text of an invalid path, U+FFFD replaces bytes that are not UTF-8.
 ///
 /// # Errors
-/// The [`InvalidUri`] of [`Path::of`]. If the path is valid, that of [`Query::of`].
+/// The error of [`Path::of`]. If the path is valid, the error of [`Query::of`].
 pub fn read(message: &MessageRef<'_>, path: &mut String) -> Result<(), InvalidUri> {
     path.clear();
     let (mut before, mut valid, mut separator) = (Before::Nothing, Ok(()), "");
@@ -68,7 +68,7 @@ pub fn read(message: &MessageRef<'_>, path: &mut String) -> Result<(), InvalidUr
     valid
 }
 
-/// Previous segment of the path.
+/// The previous segment of the path.
 #[derive(Clone, Copy)]
 enum Before {
     Nothing,
@@ -115,7 +115,7 @@ impl<'r> Path<'r> {
         self.segments.clone()
     }
 
-    /// Returns the bytes of the path as text, with a slash before each segment; those of `/` if there is no segment.
+    /// Returns the bytes of the path as text, with a slash before each segment. Without a segment, returns `/`.
     pub fn bytes(&self) -> impl Iterator<Item = u8> + Clone + use<'r> {
         let root = self.segments().next().map_or("/", |_| "");
         root.bytes().chain(self.segments().flat_map(|segment| std::iter::once(b'/').chain(segment.bytes())))
@@ -156,7 +156,7 @@ impl<'r> Query<'r> {
         self.arguments.clone()
     }
 
-    /// Returns the value of the first argument `name=value`; the value of an argument `name` is empty.
+    /// Returns the value of the first argument `name=value`. The value of an argument `name` without `=` is empty.
     pub fn get(&self, name: &str) -> Option<&'r str> {
         self.arguments().find_map(|argument| {
             let (found, value) = argument.split_once('=').unwrap_or((argument, ""));

@@ -1,9 +1,10 @@
-//! Trust in certificates (RFC 5280) and raw public keys (RFC 7250) of peers, and keys of our own.
+//! Trust in certificates (RFC 5280) and raw public keys (RFC 7250) of peers, and the keys of this end.
 //!
 //! * A [`Verifier`] accepts certificates whose path leads to its trust anchors and is not revoked.
 //! * [`RawKeys`] accepts the keys on its list.
-//! * [`PeerVerifier`] is the trait that both implement. Implement it for a rule of your own.
-//! * A [`Signer`](signer::Signer) proves the identity of this end; [`signer::SoftwareKey`] is one from a file.
+//! * [`PeerVerifier`] is the trait that both implement. Implement it for your own rule.
+//! * A [`Signer`](signer::Signer) proves the identity of this end. [`signer::SoftwareKey`] is a signer with a key
+//!   from a file.
 //!
 //! ```no_run
 //! use std::time::SystemTime;
@@ -50,10 +51,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tegmen::dtls::CertificateType;
 use time::OffsetDateTime;
 
-/// RSA keys with fewer bits are refused anywhere in a path.
+/// Minimum number of bits of an RSA key. A path with a smaller key is refused.
 pub const MIN_RSA_BITS: usize = 2048;
 
-/// Larger RSA keys sign no handshake; a CA may have up to 8192.
+/// Maximum number of bits of an RSA key that signs a handshake. The key of a CA may have up to 8192 bits.
 pub const MAX_RSA_BITS: usize = 4096;
 
 /// The purpose that a peer's certificate must allow (RFC 5280, section 4.2.1.12).
@@ -63,48 +64,51 @@ pub enum Purpose {
     Server,
     /// The peer is a client: id-kp-clientAuth.
     Client,
-    /// The peer is a server, and a secret is encrypted to its key, which must therefore be one of RSA. As
-    /// [`Self::Server`], but its key usage must have keyEncipherment in place of digitalSignature.
+    /// The peer is a server, and the client encrypts a secret to its key, which must therefore be an RSA key. The
+    /// rules are those of [`Self::Server`], but the KeyUsage must contain keyEncipherment in place of
+    /// digitalSignature.
     EncryptedServer,
 }
 
 /// A peer that a verifier accepts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Verified<'c> {
-    /// The SubjectPublicKeyInfo in DER, of a kind that [`verify_digest`] accepts. The
-    /// handshake must prove that the peer has the private key.
+    /// The SubjectPublicKeyInfo in DER, of a kind that [`verify_digest`] accepts. The handshake must prove that the
+    /// peer has the private key.
     pub spki: &'c [u8],
-    /// The subject of its certificate (RFC 4514: `CN=device1,O=Works`), or the name that the allow list gives its key.
+    /// The subject of the peer's certificate (RFC 4514: `CN=device1,O=Works`), or the name that the allow list gives
+    /// its key.
     pub name: String,
-    /// The DNS names, addresses and URIs of its certificate (subjectAltName).
+    /// The DNS names, addresses and URIs in the peer's certificate (subjectAltName).
     pub names: Vec<String>,
-    /// SHA-256 of its certificate in DER, or of its SubjectPublicKeyInfo if it has none.
+    /// SHA-256 of the peer's certificate in DER, or of its SubjectPublicKeyInfo if it has no certificate.
     pub digest: Digest,
-    /// The last moment at which its certificate is valid; `None` for a raw key.
+    /// The last moment at which the peer's certificate is valid, or `None` for a raw public key.
     pub not_after: Option<SystemTime>,
-    /// The last moment at which this verdict holds: no certificate of the path is expired by then and no CRL is due.
-    /// `None` if nothing ends it.
+    /// The last moment at which this verdict is valid: until then, no certificate of the path expires and no CRL is
+    /// due. `None` if the verdict has no end.
     pub until: Option<SystemTime>,
 }
 
 /// Decides whether to accept the identity of a peer.
 ///
-/// Each method has a default that refuses, so that a verifier implements only those for the proofs that it accepts.
+/// Each method has a default that refuses. So a verifier implements only the methods for the proofs that it accepts.
 pub trait PeerVerifier: Send + Sync {
-    /// True if [`Self::verify`] can accept a peer: then X.509 is offered as certificate type.
+    /// Returns true if [`Self::verify`] can accept a peer. The endpoint then offers X.509 as certificate type.
     fn takes_certificates(&self) -> bool {
         false
     }
 
-    /// True if [`Self::verify_raw`] can accept a peer: then RawPublicKey is offered as certificate type.
+    /// Returns true if [`Self::verify_raw`] can accept a peer. The endpoint then offers RawPublicKey as certificate
+    /// type.
     fn takes_raw_keys(&self) -> bool {
         false
     }
 
-    /// Verifies the certificate_list of a Certificate message (RFC 5246, section 7.4.2) without its outer length: for
-    /// each certificate three bytes of length and its DER, the end entity's first.
+    /// Verifies the certificate_list of a Certificate message (RFC 5246, section 7.4.2) without its outer length.
+    /// Each certificate has a length of three bytes before its DER. The certificate of the end entity is first.
     ///
-    /// `name` is the DNS name or address that the peer must have; `None` asks for none, as for a client.
+    /// `name` is the DNS name or address that the peer must have. `None` requires no name, as for a client.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -128,32 +132,32 @@ pub trait PeerVerifier: Send + Sync {
         Err(Refusal::NotTaken("raw public keys"))
     }
 
-    /// Reads its trust settings again if their source changed. Returns true if it did so. A server calls this each
-    /// second.
+    /// Reads the trust settings of the verifier again if their source changed. Returns true if it read them. A server
+    /// calls this function each second.
     ///
     /// # Errors
-    /// [`LoadError`], once for as long as it stays the same; the previous trust stays in force.
+    /// [`LoadError`]. While the error stays the same, it is returned only once. The previous trust stays in force.
     fn reload_if_changed(&self) -> Result<bool, LoadError> {
         Ok(false)
     }
 
-    /// The time at which the first of its CRLs must be replaced. From then on, certificates of the CA of that CRL are
-    /// refused. `None` without CRLs.
+    /// Returns the time at which the first CRL of the verifier must be replaced, or `None` without CRLs. From this
+    /// time on, certificates of the CA of that CRL are refused.
     fn due(&self) -> Option<SystemTime> {
         None
     }
 
-    /// A digest of everything that its verdicts depend on: anchors, keys, lists of revoked certificates, and the rules
-    /// for them. A client resumes a session only if the digest is the same as when the session began.
+    /// Returns a digest of everything that the verdicts depend on: anchors, keys, lists of revoked certificates, and
+    /// the rules for them. A client resumes a session only if the digest is the same as at the begin of the session.
     ///
-    /// A client whose verifier does not implement this method remembers no session.
+    /// A client whose verifier does not implement this method stores no session.
     fn trust(&self) -> Option<Digest> {
         None
     }
 
-    /// The name and the whole digest of a client that this verifier accepted earlier and that resumes a session; `None`
-    /// if the verifier does not accept it any more. `digest` is the whole digest of a certificate, or the first 16
-    /// bytes of that of a raw public key; see [`Verified::digest`].
+    /// Returns the name and the whole digest of a client that this verifier accepted earlier and that resumes a
+    /// session. Returns `None` if the verifier does not accept the client any more. `digest` is the whole digest of a
+    /// certificate, or the first 16 bytes of the digest of a raw public key; see [`Verified::digest`].
     ///
     /// A verifier that does not implement this method lets no client resume a session.
     fn recall(&self, kind: CertificateType, digest: &[u8], now: SystemTime) -> Option<(String, Digest)> {
@@ -162,7 +166,7 @@ pub trait PeerVerifier: Send + Sync {
     }
 }
 
-/// A point in time for people: `2027-01-31 12:00:00 UTC`.
+/// Formats a time as readable text: `2027-01-31 12:00:00 UTC`.
 pub fn date(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let Some(at) = i64::try_from(seconds).ok().and_then(|at| OffsetDateTime::from_unix_timestamp(at).ok()) else {

@@ -1,4 +1,4 @@
-//! The text of a credentials file.
+//! Reads the text of a credentials file.
 
 use crate::digest::{Digest, sha256};
 use crate::hex::{from_hex, to_hex};
@@ -12,11 +12,11 @@ use tegmen::dtls::{CertificateType, MAX_PSK};
 use toml::Spanned;
 use zeroize::Zeroizing;
 
-/// Longest identity in bytes, as RFC 4279, section 5.3, requires. The handshake accepts one that fits its buffer for
-/// the cookie.
+/// Longest identity in bytes, as RFC 4279, section 5.3, requires. The handshake accepts an identity only if it fits
+/// the buffer for the cookie.
 pub const MAX_IDENTITY: usize = 128;
 
-/// The next step where the system refuses a credentials file.
+/// Returns the next step for the operator after the system refused a credentials file.
 fn next_step(file: &str, refusal: &std::io::Error) -> String {
     match refusal.kind() {
         std::io::ErrorKind::NotFound => format!("make one with `tegmen keys new --identity NAME --file {file}`"),
@@ -35,12 +35,12 @@ pub enum CredentialsError {
         /// The error of the system.
         source: std::io::Error,
     },
-    /// Others on this machine can read the keys.
+    /// Other users of this machine can read the keys.
     #[error("{file}: others may read it (mode {mode:03o}), and it holds keys: chmod 600 {file}")]
     Exposed {
         /// Path of the file.
         file: String,
-        /// Its permission bits.
+        /// The permission bits of the file.
         mode: u32,
     },
     /// The file is not valid TOML of this format.
@@ -67,7 +67,7 @@ struct File {
     anonymous: Option<Anonymous>,
 }
 
-/// Rights of those who prove nothing.
+/// Rights of clients without a certificate or key.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Anonymous {
@@ -85,7 +85,7 @@ struct Psk {
     allow: Option<Vec<Spanned<String>>>,
 }
 
-/// Rights of one who proves a name with a public key.
+/// Rights of a peer that proves a name with a public key.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NamedEntry {
@@ -96,12 +96,12 @@ struct NamedEntry {
 /// The rules; `None` allows everything.
 pub(super) type Allow = Option<Vec<Rule>>;
 
-/// True if one of the rules covers this.
+/// Returns true if one of the rules covers this method and path.
 pub(super) fn covers(allow: &Allow, code: Code, path: impl Iterator<Item = u8> + Clone) -> bool {
     allow.as_ref().is_none_or(|rules| rules.iter().any(|rule| rule.covers(code, path.clone())))
 }
 
-/// One rule of `allow`.
+/// One rule of the list `allow`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Rule {
     methods: Methods,
@@ -156,7 +156,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Returns the keys that are accepted.
+    /// Returns the keys that are accepted for the entry.
     pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {
         std::iter::once(&self.key).chain(&self.previous)
     }
@@ -169,21 +169,22 @@ pub(super) struct Table {
     pub(super) psk: HashMap<String, Entry>,
     certificates: Named,
     raw_keys: Named,
-    /// Rights of peers that prove nothing.
+    /// Rights of peers without a certificate or key.
     pub(super) anonymous: Vec<Rule>,
 }
 
-/// Rights of those who prove themselves with public keys.
+/// Rights of peers with public keys, by the name or the digest that the entry contains.
 #[derive(Default)]
 pub(super) struct Named {
     names: HashMap<String, Allow>,
     digests: HashMap<Digest, Allow>,
-    /// Without an entry of their own.
+    /// Rights of peers without their own entry.
     others: Option<Allow>,
 }
 
 impl Named {
-    /// Takes an entry; false if there is one, and why not if it cannot be one.
+    /// Adds an entry. Returns false if the name has an entry already. The error is the reason why the name cannot
+    /// have an entry.
     fn insert(&mut self, name: String, allow: Allow) -> Result<bool, &'static str> {
         let old = match name.strip_prefix(DIGEST) {
             _ if name.is_empty() => return Err("the subject of a certificate, or the name of a raw key"),
@@ -198,17 +199,17 @@ impl Named {
         Ok(old.is_none())
     }
 
-    /// The entry of one of this name, with a certificate or key of this digest.
+    /// Returns the rights of a peer with this name, whose certificate or key has this digest.
     pub(super) fn find(&self, name: &str, digest: &Digest) -> Option<&Allow> {
         self.digests.get(digest).or_else(|| self.names.get(name))
     }
 
-    /// The entry of this name.
+    /// Returns the rights in the entry of this name.
     pub(super) fn named(&self, name: &str) -> Option<&Allow> {
         self.names.get(name)
     }
 
-    /// The entry for all names without one of their own.
+    /// Returns the rights of all names without their own entry.
     pub(super) const fn others(&self) -> Option<&Allow> {
         self.others.as_ref()
     }
@@ -216,22 +217,22 @@ impl Named {
 
 /// Prefix of a name that is the digest of a certificate or key.
 const DIGEST: &str = "sha256:";
-/// The name that stands for all without an entry.
+/// The name of the entry that applies to all peers without their own entry.
 const OTHERS: &str = "*";
 
-/// The name of a certificate whose subject is not usable as one.
+/// Returns the name of a certificate whose subject cannot be used as a name.
 pub(crate) fn digest_name(digest: &Digest) -> String {
     format!("{DIGEST}{}", to_hex(digest))
 }
 
 impl Table {
-    /// One identity that may do everything.
+    /// Makes a table with one identity that has all rights.
     pub(super) fn single(identity: &str, key: &[u8]) -> Self {
         let entry = Entry { key: Key::new(key.to_vec()), previous: None, allow: None };
         Self { psk: HashMap::from([(identity.to_owned(), entry)]), ..Self::default() }
     }
 
-    /// Rights of peers with public keys of this kind, by name or digest.
+    /// Returns the rights of peers with public keys of this kind, by name or digest.
     pub(super) const fn certified(&self, kind: CertificateType) -> &Named {
         if kind.0 == CertificateType::RAW_PUBLIC_KEY.0 { &self.raw_keys } else { &self.certificates }
     }
@@ -295,8 +296,8 @@ impl Table {
     }
 }
 
-/// Reads the key of a field `name` in hexadecimal digits, or of the field beside it in text. `None` if there is neither. An error
-/// is a position in the file, and a message.
+/// Reads a key from the field `name` in hexadecimal digits, or from the other field in text. Returns `None` if there
+/// is neither field. The error is a position in the file, and a message.
 fn read_key(
     name: &str,
     hex: Option<Spanned<String>>,
@@ -319,7 +320,7 @@ fn read_key(
     }
 }
 
-/// Reads a file, whose stamp is taken before.
+/// Reads a file. Takes its stamp before it reads the content.
 pub(super) fn load(path: &Path) -> Result<(Table, Stamp), CredentialsError> {
     let file = path.display().to_string();
     let unreadable = |source| CredentialsError::Unreadable { file: file.clone(), source };

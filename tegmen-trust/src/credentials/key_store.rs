@@ -4,12 +4,12 @@ use zeroize::Zeroizing;
 
 /// A key that a [`KeyStore`] found.
 pub struct StoredKey {
-    /// The name by which requests of the owner are known, in place of the PSK identity: for an owner with another identity in each
-    /// session, which all of them together are one owner.
+    /// The name that identifies requests of the owner, in place of the PSK identity. Use it for an owner that has
+    /// another identity in each session, so that all these identities are one owner.
     pub name: Option<String>,
     /// The pre-shared key, 1 to 64 bytes.
     pub key: Zeroizing<Vec<u8>>,
-    /// The key before it, with which the owner is still accepted while the key is replaced.
+    /// The previous key. The owner is still accepted with it while the key is replaced.
     pub previous: Option<Zeroizing<Vec<u8>>>,
     /// The rights of the owner, as in the credentials file: `"GET /sensors/*"`. `None` allows everything. A rule that
     /// does not parse allows nothing.
@@ -18,8 +18,8 @@ pub struct StoredKey {
 
 /// A source of keys other than a file: a database, or another server.
 pub trait KeyStore: Send + Sync + 'static {
-    /// Looks for the key of an identity. It must return at once; the answer goes to the ticket, from any thread. If there
-    /// never is one, the handshake is given up in time.
+    /// Looks for the key of an identity. It must return at once. The answer goes to the ticket later, from any
+    /// thread. Without an answer, the handshake fails after a time limit.
     fn find(&self, identity: &str, ticket: KeyTicket);
 }
 
@@ -29,13 +29,13 @@ pub struct KeyTicket {
 }
 
 impl KeyTicket {
-    /// Returns a ticket that passes its answer to `answer`, on the thread that answers.
+    /// Returns a ticket that passes its answer to the function `answer`, on the thread that answers.
     pub fn new(answer: impl FnOnce(Option<StoredKey>) + Send + 'static) -> Self {
         Self { answer: Box::new(answer) }
     }
 
-    /// Answers: the key, or that there is none for this identity. The peer sees no difference between the two, nor how
-    /// long it took to find out: answers are acted upon at fixed times.
+    /// Answers with the key, or with `None` if there is no key for this identity. The peer cannot distinguish the two
+    /// answers. It also does not learn how long the search took, because answers take effect at fixed times.
     pub fn answer(self, found: Option<StoredKey>) {
         (self.answer)(found);
     }

@@ -1,8 +1,9 @@
-//! Peers by the proof of their identity. A name alone is not enough, because a pre-shared key, a certificate and an
-//! OSCORE context may have the same name.
+//! Numbers that identify peers by their proof of identity. A name alone is not enough, because a pre-shared key, a
+//! certificate and an OSCORE context may have the same name.
 //!
-//! A pre-shared key and an OSCORE context keep their number. There are as many as an operator configures. A peer with a
-//! certificate, a raw public key or a delegated session has its number from its handshake to the end of its last session.
+//! The number of a pre-shared key or of an OSCORE context does not end. There are as many such numbers as an operator
+//! configures. A peer with a certificate, a raw public key or a delegated session has its number from its handshake
+//! to the end of its last session.
 
 use super::Shared;
 use crate::digest::Digest;
@@ -12,19 +13,20 @@ use std::time::{Duration, Instant, SystemTime};
 use tegmen::dtls::CertificateType;
 use tegmen::identity::Principal;
 
-/// Time after which a handshake that has led to no session has failed.
+/// Time after which a handshake without a session counts as failed.
 const HANDSHAKE: Duration = Duration::from_secs(300);
 
 /// The kind of proof of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Proof {
-    /// A pre-shared key of the credentials file: a digest of the key.
+    /// A pre-shared key of the credentials file, identified by a digest of the key.
     Psk(Digest),
     /// A pre-shared key of a [`KeyStore`](super::KeyStore).
     Stored,
-    /// An OSCORE context: its number, so that two contexts of one name are two principals.
+    /// An OSCORE context, identified by its number, so that two contexts with one name are two principals.
     Context(u32),
-    /// A certificate, by its SHA-256, or a raw public key, by the SHA-256 of its SubjectPublicKeyInfo.
+    /// A certificate, identified by its SHA-256, or a raw public key, identified by the SHA-256 of its
+    /// SubjectPublicKeyInfo.
     Certified(u8, Digest),
     /// A session that a delegation server opened in the name of a device: the numbers of the device and of the session.
     Delegated(u32, u32),
@@ -35,13 +37,13 @@ impl Proof {
         Self::Certified(kind.0, digest)
     }
 
-    /// True if the number of the peer ends with its last session.
+    /// Returns true if the number of the peer ends with its last session.
     const fn is_of_sessions(self) -> bool {
         matches!(self, Self::Certified(..) | Self::Delegated(..))
     }
 }
 
-/// A peer.
+/// A peer: its proof and its name.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct Who {
     pub(super) proof: Proof,
@@ -77,25 +79,25 @@ struct Numbered {
     who: Who,
     /// The sessions of the peer.
     lease: Weak<Lease>,
-    /// The begin of the last handshake that has led to no session yet.
+    /// The begin of the last handshake that has not led to a session.
     handshake: Option<Instant>,
-    /// The end of its certificate.
+    /// The end of the certificate of the peer.
     end: Option<SystemTime>,
 }
 
-/// Peers and their numbers. A peer keeps its number until it is removed, whatever the file contains later. No number is
-/// given again before all others were given.
+/// Peers and their numbers. A peer keeps its number until the peer is removed, also after changes of the credentials
+/// file. A number is reused only after all other numbers were given.
 #[derive(Default)]
 pub(super) struct Principals {
     numbers: HashMap<Who, u32>,
     all: HashMap<u32, Numbered>,
     next: u32,
-    /// The handshakes that have led to no session yet: the begin of each, and the number of its peer.
+    /// The handshakes that have not led to a session: the begin of each handshake, and the number of its peer.
     handshakes: BTreeSet<(Instant, u32)>,
 }
 
 impl Principals {
-    /// The number of a peer, which gets one if it has none.
+    /// Returns the number of a peer. Gives the peer a number if it has none.
     pub(super) fn number(&mut self, proof: Proof, name: &str, now: Instant) -> Principal {
         let who = Who { proof, name: name.to_owned() };
         let number = match self.numbers.get(&who) {
@@ -125,7 +127,7 @@ impl Principals {
         self.number(Proof::Context(self.next), name, now)
     }
 
-    /// The number of a peer that has one.
+    /// Returns the number of a peer, if it has one.
     pub(super) fn find(&self, proof: Proof, name: &str) -> Option<Principal> {
         self.numbers.get(&Who { proof, name: name.to_owned() }).copied().map(Principal)
     }
@@ -149,12 +151,13 @@ impl Principals {
         self.all.len()
     }
 
-    /// True for a peer whose number ends with its last session.
+    /// Returns true for a peer whose number ends with its last session.
     pub(super) fn ends_with_sessions(&self, principal: Principal) -> bool {
         self.get(principal).is_some_and(|who| who.proof.is_of_sessions())
     }
 
-    /// Begins a session of a peer; `None` if its number stays without one, or nobody has it.
+    /// Begins a session of a peer. Returns `None` if the number of the peer does not end with its sessions, or if no
+    /// peer has the number.
     pub(super) fn hold(&mut self, principal: Principal, shared: &Arc<RwLock<Shared>>) -> Option<Held> {
         self.set_handshake(principal.0, None);
         let numbered = self.all.get_mut(&principal.0).filter(|numbered| numbered.who.proof.is_of_sessions())?;
@@ -166,7 +169,7 @@ impl Principals {
         Some(Held(lease))
     }
 
-    /// Forgets peers whose handshakes have led to no session.
+    /// Removes peers whose handshakes have not led to a session in time.
     pub(super) fn give_up_handshakes(&mut self, now: Instant) {
         while let Some((begun, number)) = self.handshakes.first().copied()
             && now.saturating_duration_since(begun) >= HANDSHAKE
@@ -191,7 +194,7 @@ impl Principals {
         self.handshakes.extend(begun.map(|begun| (begun, number)));
     }
 
-    /// Forgets a peer that has neither a session nor a handshake.
+    /// Removes a peer if it has neither a session nor a handshake.
     fn remove_if_gone(&mut self, number: u32) {
         let is_gone = |numbered: &Numbered| numbered.handshake.is_none() && numbered.lease.strong_count() == 0;
         if let Some(numbered) = self.all.get(&number).filter(|numbered| is_gone(numbered)) {

@@ -11,10 +11,11 @@ use tegmen::crypto::ecdsa::SIGNATURE_LEN;
 use tegmen::crypto::{Curve, GroupCrypto, MemberKey, NotAuthentic, SCALAR_LEN, Unsupported, ed25519};
 use tegmen::secret::Secret;
 
-/// The key of the last signature in the library's form, which is costly to create, and a message that is put together.
+/// The key of the last signature in the form of the library, which is costly to create, and a buffer for a message
+/// that is given in parts.
 #[derive(Default)]
 pub(super) struct Signing {
-    /// By the digest of the private key.
+    /// The key of the last signature, with the digest of the private key and the curve.
     key: Option<(Digest, Curve, KeyPair)>,
     message: Vec<u8>,
 }

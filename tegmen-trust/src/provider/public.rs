@@ -12,8 +12,8 @@ use tegmen::crypto::{Crypto, NamedGroup, NotAuthentic, Unsupported};
 use tegmen::dtls::PREMASTER_LEN;
 use tegmen::secret::Secret;
 
-/// Draws a premaster secret that begins with `version`, and encrypts it to the key of a SubjectPublicKeyInfo (RFC 5246,
-/// section 7.4.7.1); `None` unless that is RSA of 2048 to 4096 bits.
+/// Draws a premaster secret that begins with `version`, and encrypts it to the key of a SubjectPublicKeyInfo (RFC
+/// 5246, section 7.4.7.1). Returns `None` unless the key is RSA of 2048 to 4096 bits.
 pub fn draw_premaster(
     crypto: &mut impl Crypto,
     spki: &[u8],
@@ -30,7 +30,7 @@ pub fn draw_premaster(
     Some((premaster, encrypted))
 }
 
-/// True if [`draw_premaster`] takes the key.
+/// Returns true if [`draw_premaster`] accepts the key.
 pub(crate) fn encrypts(spki: &[u8]) -> bool {
     matches!(PublicKey::parse(spki).map(|key| key.kind), Some(KeyKind::Rsa { bits: MIN_RSA_BITS..=MAX_RSA_BITS }))
 }
@@ -38,17 +38,17 @@ pub(crate) fn encrypts(spki: &[u8]) -> bool {
 /// A group for key agreement (RFC 8422, section 5.1.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Group {
-    /// secp256r1; a public key is a point in its uncompressed form.
+    /// secp256r1. A public key is an uncompressed point.
     Secp256r1,
     /// x25519 (RFC 7748).
     X25519,
 }
 
-/// Bytes of the longest public key of a [`Group`].
+/// Length of the longest public key of a [`Group`] in bytes.
 pub const MAX_PUBLIC_LEN: usize = 65;
 
 impl Group {
-    /// The group of a number; `None` of one that is not here.
+    /// Returns the group with this number, or `None` if this provider does not have the group.
     pub const fn of(number: NamedGroup) -> Option<Self> {
         match number {
             NamedGroup::SECP256R1 => Some(Self::Secp256r1),
@@ -57,7 +57,7 @@ impl Group {
         }
     }
 
-    /// Bytes of a public key.
+    /// Returns the length of a public key in bytes.
     pub const fn public_len(self) -> usize {
         match self {
             Self::Secp256r1 => 65,
@@ -65,7 +65,7 @@ impl Group {
         }
     }
 
-    /// The public key of a private key, into the first [`Self::public_len`] bytes of `public`.
+    /// Computes the public key of a private key. Writes it to the first [`Self::public_len`] bytes of `public`.
     ///
     /// # Errors
     /// [`InvalidKey`] if the number is zero or not below the order of secp256r1.
@@ -75,17 +75,18 @@ impl Group {
         Ok(())
     }
 
-    /// The shared secret with a peer (RFC 8422, section 5.10): the x coordinate on secp256r1, the output of x25519.
+    /// Computes the shared secret with a peer (RFC 8422, section 5.10): the x coordinate on secp256r1, or the output
+    /// of x25519.
     ///
     /// # Errors
-    /// [`InvalidKey`] if the peer's public key has another length, another form, is no point of the curve, or leads to
-    /// the point at infinity or the all-zero secret (RFC 8422, section 5.11).
+    /// [`InvalidKey`] if the peer's public key has a wrong length or form, or is not a point of the curve, or leads
+    /// to the point at infinity or to a secret of zeros (RFC 8422, section 5.11).
     pub fn agree(self, private: &Secret<32>, peer: &[u8]) -> Result<Secret<32>, InvalidKey> {
         self.check_form(peer)?;
         shared_secret(&self.private_key(private)?, peer)
     }
 
-    /// The library knows other forms of points too.
+    /// Checks that a point is uncompressed, because the library also accepts other forms.
     fn check_form(self, peer: &[u8]) -> Result<(), InvalidKey> {
         let right = peer.len() == self.public_len() && (self == Self::X25519 || peer.first() == Some(&4));
         right.then_some(()).ok_or(InvalidKey)
@@ -112,17 +113,18 @@ fn shared_secret(key: &PrivateKey, peer: &[u8]) -> Result<Secret<32>, InvalidKey
     Ok(shared)
 }
 
-/// Key pairs for one agreement each.
+/// A cache of key pairs, each for one key agreement.
 ///
-/// The state of a handshake holds the private key as raw bytes. This cache holds the library's form of the key, which
-/// is costly to create, in a place that the key's digest selects. If another key took that place, the form is created
-/// again.
+/// The state of a handshake contains the private key as raw bytes. This cache contains the form of the key that the
+/// library needs and that is costly to create. The digest of the key selects its slot. If another key took that slot,
+/// the form is created again.
 pub struct KeyPairs {
     slots: Box<[Option<(crate::digest::Digest, PrivateKey)>]>,
 }
 
 impl KeyPairs {
-    /// Space for `entries` keys of about 500 bytes: as many as there are handshakes at a time.
+    /// Makes a cache with space for `entries` keys of about 500 bytes. Choose the number of handshakes that are in
+    /// progress at a time.
     pub fn new(entries: usize) -> Self {
         Self { slots: (0..entries.max(1)).map(|_| None).collect() }
     }
@@ -152,10 +154,10 @@ impl KeyPairs {
         Ok(private)
     }
 
-    /// Implements [`Group::agree`]; a key from this cache is used up.
+    /// Does the same as [`Group::agree`], and removes the key from this cache.
     ///
     /// # Errors
-    /// [`InvalidKey`], as there.
+    /// The same as for [`Group::agree`].
     pub fn agree(&mut self, group: Group, private: &Secret<32>, peer: &[u8]) -> Result<Secret<32>, InvalidKey> {
         group.check_form(peer)?;
         self.agree_with(group, private, peer)
@@ -164,7 +166,7 @@ impl KeyPairs {
     /// Agrees on a secret with the owner of a point on secp256r1 with this x-coordinate.
     ///
     /// # Errors
-    /// [`InvalidKey`] if there is no such point, or the private key is none.
+    /// [`InvalidKey`] if there is no such point, or the private key is not valid.
     pub fn agree_by_x(&mut self, private: &Secret<32>, x: &[u8; 32]) -> Result<Secret<32>, InvalidKey> {
         // The compressed form of one of the two points (SEC 1, section 2.3.4).
         let mut point = [2; 33];
@@ -195,12 +197,12 @@ fn copy(bytes: &[u8], private: &mut Secret<32>) -> Result<(), InvalidKey> {
     Ok(())
 }
 
-/// A key that no agreement can be made with.
+/// A key with which no agreement is possible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InvalidKey;
 
-/// Encrypts `body` in place with ChaCha20-Poly1305 (RFC 8439) and writes the tag; the library takes and returns a bit of the
-/// heap for it, and is five times as fast as the RustCrypto crate that does not.
+/// Encrypts `body` in place with ChaCha20-Poly1305 (RFC 8439) and writes the tag. The library allocates and frees a
+/// small part of the heap for each call, and is five times as fast as the RustCrypto crate, which needs no heap.
 ///
 /// # Errors
 /// [`Unsupported`] if a length is wrong, or `body` is longer than the cipher allows (256 GiB).
@@ -218,7 +220,7 @@ pub(super) fn chacha20_poly1305_seal(
     Ok(())
 }
 
-/// Decrypts `sealed` to `body`, which is as long, and checks `tag` in constant time.
+/// Decrypts `sealed` to `body`, which has the same length, and checks `tag` in constant time.
 ///
 /// # Errors
 /// [`NotAuthentic`] if the tag does not match, or a length is wrong.

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, HEADER_LEN, MessageType};
 
-/// Lets `read` read a GET with these options, once in the clear and once protected; both must give the same.
+/// Lets `read` read a GET with these options, once unprotected and once protected. Both results must be the same.
 fn read<T: PartialEq + std::fmt::Debug>(
     number: OptionNumber,
     values: &[&[u8]],
@@ -118,5 +118,5 @@ proptest! {
     }
 }
 
-/// Segments and arguments, valid and not.
+/// Segments and arguments, both valid and invalid.
 const PARTS: &[&[u8]] = &[b"a", b"sensors", b"", b".", b"..", b"a/b", b"\xff", "é".as_bytes()];

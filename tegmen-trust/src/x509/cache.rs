@@ -1,12 +1,13 @@
-//! A cache of verified paths: a peer that connects again costs one hash instead of two signatures.
+//! A cache of verified paths. For a peer that connects again, it saves the verification of two signatures, and costs
+//! one hash.
 
 use crate::digest::Digest;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// A bounded set of digests, each with the time within which it holds. Digests that were not asked for recently are
-/// removed first.
+/// A bounded set of digests, each with the time in which it is valid. Digests without a recent lookup are removed
+/// first.
 pub(crate) struct Cache {
     entries: Mutex<Halves>,
     hits: AtomicU64,
@@ -25,13 +26,13 @@ struct Halves {
 /// The counts of lookups in the cache of verified paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheCounters {
-    /// A path was found and its time was not over.
+    /// Lookups that found a path that is still valid.
     pub hits: u64,
-    /// A path had to be verified.
+    /// Lookups after which the path had to be verified.
     pub misses: u64,
 }
 
-/// Seconds since 1970 from `from` to `until`, both within.
+/// A period from `from` to `until` in seconds since 1970. Both ends belong to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Span {
     pub(crate) from: u64,
@@ -51,13 +52,13 @@ impl Span {
 }
 
 impl Cache {
-    /// `capacity` in entries of about 100 bytes; less than two keep nothing.
+    /// Makes a cache of `capacity` entries of about 100 bytes. A cache of less than two entries keeps nothing.
     pub(crate) fn new(capacity: usize) -> Self {
         let half = capacity / 2;
         Self { entries: Mutex::new(Halves { half, ..Halves::default() }), hits: 0.into(), misses: 0.into() }
     }
 
-    /// The span of an entry that holds now.
+    /// Returns the span of an entry that is valid now.
     pub(crate) fn find(&self, key: &Digest, now: u64) -> Option<Span> {
         let found = self.with(|halves| halves.find(key)).filter(|span| span.has(now));
         let counter = if found.is_some() { &self.hits } else { &self.misses };
@@ -69,7 +70,7 @@ impl Cache {
         self.with(|halves| halves.insert(key, span));
     }
 
-    /// Forgets everything, because the trust has changed.
+    /// Removes all entries, because the trust has changed.
     pub(crate) fn clear(&self) {
         self.with(|halves| *halves = Halves { half: halves.half, ..Halves::default() });
     }

@@ -14,7 +14,7 @@ use tegmen_x509::der::{self, BIT_STRING, BOOLEAN, INTEGER, Malformed, OCTET_STRI
 pub(crate) struct Certificate<'a> {
     /// The whole certificate in DER.
     pub(crate) der: &'a [u8],
-    /// The bytes of the serial number, as they stand.
+    /// The bytes of the serial number, as the certificate contains them.
     pub(crate) serial: &'a [u8],
     /// The issuer's Name, with tag and length.
     pub(crate) issuer: &'a [u8],
@@ -73,7 +73,7 @@ impl<'a> Certificate<'a> {
         Ok(Self { der, serial, issuer, subject, spki, not_before, not_after, extensions })
     }
 
-    /// The value of an extension.
+    /// Returns the value of an extension.
     fn extension(&self, id: &[u8]) -> Option<&'a [u8]> {
         let mut extensions = self.extensions;
         loop {
@@ -87,7 +87,7 @@ impl<'a> Certificate<'a> {
         }
     }
 
-    /// True if the key may be used for this purpose: its bit is set, or the certificate has no key usage.
+    /// Returns true if the key may be used for this purpose: its bit is set, or the certificate has no KeyUsage.
     pub(crate) fn may(&self, bit: u8) -> bool {
         let Some(usage) = self.extension(KEY_USAGE) else { return true };
         match der::value(&mut Reader::new(usage), BIT_STRING) {
@@ -96,7 +96,7 @@ impl<'a> Certificate<'a> {
         }
     }
 
-    /// The names of subjectAltName: DNS names, addresses and URIs.
+    /// Returns the names in subjectAltName: DNS names, addresses and URIs.
     pub(crate) fn names(&self) -> Vec<String> {
         let mut names = Vec::new();
         let mut value = Reader::new(self.extension(SUBJECT_ALT_NAME).unwrap_or(&[]));
@@ -115,21 +115,21 @@ impl<'a> Certificate<'a> {
         names
     }
 
-    /// The public key.
+    /// Parses the public key.
     pub(crate) fn key(&self) -> Option<PublicKey<'a>> {
         PublicKey::parse(self.spki)
     }
 
-    /// True if its key can be broken with current means: RSA below 2048 bits.
+    /// Returns true if the key can be broken with current means, because it is RSA below 2048 bits.
     pub(crate) fn is_weak(&self) -> bool {
         matches!(self.key().map(|key| key.kind), Some(KeyKind::Rsa { bits, .. }) if bits < super::MIN_RSA_BITS)
     }
 }
 
-/// The content of a certificate, for people. It is not verified.
+/// The content of a certificate in a readable form. It is not verified.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CertificateInfo {
-    /// The serial number, without zeros before it.
+    /// The serial number, without leading zeros.
     pub serial: Vec<u8>,
     /// The issuer (RFC 4514).
     pub issuer: String,
@@ -137,9 +137,9 @@ pub struct CertificateInfo {
     pub subject: String,
     /// The DNS names, addresses and URIs of subjectAltName.
     pub names: Vec<String>,
-    /// The first moment at which it is valid.
+    /// The first moment at which the certificate is valid.
     pub not_before: SystemTime,
-    /// The last one.
+    /// The last moment at which the certificate is valid.
     pub not_after: SystemTime,
     /// SubjectPublicKeyInfo in DER.
     pub spki: Vec<u8>,
@@ -148,7 +148,7 @@ pub struct CertificateInfo {
 }
 
 impl CertificateInfo {
-    /// Reads a certificate in DER; `None` if it is none.
+    /// Parses a certificate in DER. Returns `None` if `der` is not a certificate.
     pub fn parse(der: &[u8]) -> Option<Self> {
         let certificate = Certificate::parse(der)?;
         Some(Self {
@@ -164,7 +164,7 @@ impl CertificateInfo {
     }
 }
 
-/// A number without the zeros before it.
+/// Returns a number without its leading zeros.
 pub(crate) fn significant(number: &[u8]) -> &[u8] {
     let zeros = number.iter().take_while(|byte| **byte == 0).count();
     number.get(zeros..).unwrap_or(&[])
@@ -175,7 +175,8 @@ fn printable(text: &[u8]) -> Option<String> {
     (!text.chars().any(char::is_control)).then(|| text.to_owned())
 }
 
-/// A Name as text (RFC 4514), its last part first: `CN=device1,O=Works`. `None` if it is none.
+/// Formats a Name as text (RFC 4514), with its last part first: `CN=device1,O=Works`. Returns `None` if `name` is not
+/// a Name.
 pub(crate) fn name_text(name: &[u8]) -> Option<String> {
     let mut parts = der::inside(&mut Reader::new(name), SEQUENCE).ok()?;
     let mut texts = Vec::new();
@@ -206,7 +207,7 @@ pub(crate) fn name_text(name: &[u8]) -> Option<String> {
     Some(texts.join(","))
 }
 
-/// RFC 4514, section 2.4.
+/// Escapes special characters (RFC 4514, section 2.4).
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     let last = text.chars().count().saturating_sub(1);
@@ -220,7 +221,7 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// RFC 4514, section 3.
+/// Returns the short name of an attribute type (RFC 4514, section 3).
 fn attribute(id: &[u8]) -> Option<&'static str> {
     Some(match id {
         [0x55, 4, 3] => "CN",

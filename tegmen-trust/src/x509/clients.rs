@@ -1,4 +1,4 @@
-//! Trusted certificates of clients, kept so that the server can verify them again when a client resumes a session.
+//! Keeps trusted certificates of clients, so that the server can verify them again when a client resumes a session.
 
 use crate::digest::Digest;
 use crate::hex::{from_hex, to_hex};
@@ -9,12 +9,13 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Lists of certificates by the digest of the first. A list here is no proof of trust: it is verified at each use.
+/// Certificate lists with the digest of their first certificate as key. A list in this table is no proof of trust, so
+/// it is verified at each use.
 #[derive(Default)]
 pub(super) struct Clients {
     chains: HashMap<Digest, Arc<[u8]>>,
     most: usize,
-    /// Where they are kept, a line of hexadecimal digits for each.
+    /// The file that keeps the lists: one line of hexadecimal digits for each list.
     file: Option<PathBuf>,
 }
 
@@ -74,7 +75,7 @@ impl Clients {
     }
 }
 
-/// The digest of the first certificate of a list (RFC 5246, section 7.4.2).
+/// Returns the digest of the first certificate of a list (RFC 5246, section 7.4.2).
 fn digest_of(chain: &[u8]) -> Option<Digest> {
     let (len, rest) = chain.split_first_chunk::<3>()?;
     let len = usize::from(len[0]) << 16 | usize::from(len[1]) << 8 | usize::from(len[2]);

@@ -8,7 +8,7 @@ use tegmen_x509::der::{self, Malformed, OID, SEQUENCE};
 pub struct PublicKey<'a> {
     /// The kind of the key.
     pub kind: KeyKind,
-    /// A point in its uncompressed form, an RSAPublicKey, or the 32 bytes of Ed25519.
+    /// An uncompressed point, an RSAPublicKey, or the 32 bytes of a key of Ed25519.
     pub bytes: &'a [u8],
 }
 
@@ -22,7 +22,7 @@ pub enum KeyKind {
         /// Bits of the modulus.
         bits: usize,
     },
-    /// Ed25519 (RFC 8410). Such a key signs records of a group, and no handshake.
+    /// Ed25519 (RFC 8410). Such a key signs records of a group, but no handshake.
     Ed25519,
     /// A key that may sign certificates, but not a handshake: another curve, or an unknown kind.
     Other,
@@ -33,11 +33,11 @@ const EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
 const SECP256R1: &[u8] = &[OID, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
 const RSA_ENCRYPTION: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1];
 const NULL: &[u8] = &[5, 0];
-/// Without parameters (RFC 8410, section 3).
+/// The OBJECT IDENTIFIER of Ed25519, which has no parameters (RFC 8410, section 3).
 const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
 
 impl<'a> PublicKey<'a> {
-    /// Parses a SubjectPublicKeyInfo in DER, with nothing after it; `None` if it is none.
+    /// Parses a SubjectPublicKeyInfo in DER. Returns `None` if `spki` is not valid, or contains further bytes.
     pub fn parse(spki: &'a [u8]) -> Option<Self> {
         Self::read(spki).ok()
     }

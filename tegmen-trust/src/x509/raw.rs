@@ -9,21 +9,21 @@ use tegmen::dtls::CertificateType;
 /// A key on an allow list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AllowedKey {
-    /// SHA-256 of its SubjectPublicKeyInfo in DER.
+    /// SHA-256 of the SubjectPublicKeyInfo in DER.
     pub digest: Digest,
     /// The local name of the owner.
     pub name: String,
 }
 
 impl AllowedKey {
-    /// Allows a key that is given as its SubjectPublicKeyInfo in DER.
+    /// Makes an entry for a key that is given as its SubjectPublicKeyInfo in DER.
     pub fn of(spki: &[u8], name: &str) -> Self {
         Self { digest: sha256_of(&[spki]), name: name.to_owned() }
     }
 }
 
-/// Verifies a raw public key: it is well formed, strong enough, and on the list. Keys without an order of trust have
-/// neither names of their own nor an end; remove a key from the list to end its trust.
+/// Verifies a raw public key: it must be well formed, strong enough, and on the list. A raw public key contains
+/// neither a name nor an end. To end the trust in a key, remove it from the list.
 ///
 /// # Errors
 /// [`Refusal::Malformed`], [`Refusal::UnsupportedAlgorithm`], [`Refusal::WeakKey`], [`Refusal::UnknownKey`].
@@ -41,7 +41,8 @@ pub fn verify_raw<'c>(spki: &'c [u8], allowed: &[AllowedKey]) -> Result<Verified
     Ok(Verified { spki, name: key.name.clone(), names: Vec::new(), digest, not_after: None, until: None })
 }
 
-/// The key of a list whose digest begins with `digest`: see [`PeerVerifier::recall`].
+/// Returns the name and the whole digest of the listed key whose digest begins with `digest`: see
+/// [`PeerVerifier::recall`].
 pub fn recall_raw(digest: &[u8], allowed: &[AllowedKey]) -> Option<(String, Digest)> {
     let key = allowed.iter().find(|key| digest.len() >= 16 && key.digest.starts_with(digest))?;
     Some((key.name.clone(), key.digest))

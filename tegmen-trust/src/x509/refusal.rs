@@ -4,21 +4,21 @@ use super::date;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tegmen::dtls::AlertDescription;
 
-/// The reason why a peer's certificates or its key are refused. The text is for the owner of this end, with a next
-/// step. The peer receives the same alert for every reason.
+/// The reason why the certificates or the key of a peer are refused. The text is for the operator of this end, and
+/// contains a next step. The peer receives the same alert for every reason.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
     /// A certificate of the path is past its notAfter.
     #[error("a certificate of the peer's path expired on {}: renew it, or set this machine's clock", date(*.not_after))]
     Expired {
-        /// The last moment at which it was valid.
+        /// The last moment at which the certificate was valid.
         not_after: SystemTime,
     },
     /// A certificate of the path is before its notBefore.
     #[error("a certificate of the peer's path is valid only from {}: wait, or set this machine's clock", date(*.not_before))]
     NotYetValid {
-        /// The first moment at which it is valid.
+        /// The first moment at which the certificate is valid.
         not_before: SystemTime,
     },
     /// The end entity's certificate does not carry the expected name (RFC 9525), or a CA of the path must not issue for
@@ -57,10 +57,10 @@ pub enum Refusal {
     /// A certificate of the path is on a revocation list.
     #[error("a certificate of the peer's path is revoked: issue a new one for a new key")]
     Revoked,
-    /// The revocation status of a certificate is unknown: its CA has no CRL here, or the CRL is too old.
+    /// The revocation status of a certificate is unknown: there is no CRL of its CA, or the CRL is too old.
     #[error("whether the peer's path is revoked is not known ({0}): fetch the newest CRL of each CA of the path")]
     RevocationUnknown(String),
-    /// The list, or every path in it, has more certificates than the verifier follows.
+    /// The list, or every path in it, contains more certificates than the verifier accepts.
     #[error(
         "the peer's path has too many certificates (at most {max} are followed): raise the limit, or issue from a CA nearer to the anchor"
     )]
@@ -68,28 +68,28 @@ pub enum Refusal {
         /// The limit in force.
         max: usize,
     },
-    /// An RSA key below 2048 bits.
+    /// An RSA key has fewer than 2048 bits.
     #[error("a certificate of the peer's path has a weak key (RSA below {} bits): make a new key", super::MIN_RSA_BITS)]
     WeakKey,
-    /// A signature in the path is not its issuer's.
+    /// A signature in the path was not made with the key of the issuer.
     #[error(
         "a signature in the peer's path does not verify: the certificate was changed, or another CA of the same name issued it"
     )]
     BadSignature,
-    /// Not a list of certificates, not a certificate, not a key.
+    /// The bytes are not a list of certificates, not a certificate, or not a key.
     #[error("the peer's certificate or key is not well formed ({0}): issue its certificate again")]
     Malformed(&'static str),
-    /// An algorithm that is not used here: the end entity's key is neither ECDSA P-256 nor RSA, or a signature of the
+    /// An algorithm is not supported: the key of the end entity is neither ECDSA P-256 nor RSA, or a signature in the
     /// path is of an unknown kind.
     #[error("the peer's path uses an unsupported algorithm: use ECDSA P-256 or RSA of 2048 to 4096 bits, with SHA-256")]
     UnsupportedAlgorithm,
     /// An extension is marked critical and is not understood.
     #[error("a certificate of the peer's path has a critical extension that is not understood: issue one without it")]
     UnsupportedExtension,
-    /// The verifier in force accepts no proof of this kind.
+    /// This verifier accepts no proof of this kind.
     #[error("this end takes no {0}: set up a verifier for them, or have the peer present something else")]
     NotTaken(&'static str),
-    /// A rule of the user's own refuses the peer.
+    /// A rule of the user's program refuses the peer.
     #[error("a rule of this end refuses the peer: {0}")]
     Rule(String),
 }

@@ -7,10 +7,10 @@ use crate::digest::sha256_of;
 use tegmen::buf::Reader;
 use tegmen_x509::der::{self, INTEGER, Malformed, OID, SEQUENCE, context};
 
-/// A request whose signature was verified: its maker has the private key.
+/// A request whose signature was verified: its sender has the private key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// The subject it asks for (RFC 4514).
+    /// The requested subject (RFC 4514).
     pub subject: String,
     /// The SubjectPublicKeyInfo in DER.
     pub spki: Vec<u8>,
@@ -23,7 +23,7 @@ impl Request {
     /// Reads a request in DER and verifies its signature, with SHA-256 by ECDSA on P-256 or by RSA of 2048 to 4096 bits.
     ///
     /// # Errors
-    /// A text that names the fault of the request.
+    /// A text that describes the fault of the request.
     pub fn verify(der: &[u8]) -> Result<Self, &'static str> {
         let (request, signed) = parse(der).map_err(|Malformed| "no certificate request (PKCS #10)")?;
         verify_digest(signed.scheme, &request.spki, &sha256_of(&[signed.info]), signed.signature)
@@ -32,7 +32,7 @@ impl Request {
     }
 }
 
-/// The signed bytes, the algorithm, and the signature.
+/// The signed bytes of a request, the algorithm, and the signature.
 struct Signed<'d> {
     info: &'d [u8],
     scheme: SignatureScheme,

@@ -1,7 +1,7 @@
 //! Revocation: CRLs (RFC 5280, section 5), and a plain list for users without CRLs.
 //!
-//! A line of the plain list is the SHA-256 digest of a certificate (64 hexadecimal digits), or a serial number and its
-//! issuer; what is behind `#` is a comment.
+//! A line of the plain list is the SHA-256 digest of a certificate (64 hexadecimal digits), or a serial number and
+//! its issuer. Text after `#` is a comment.
 //!
 //! ```text
 //! 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08    # lost in the field
@@ -18,13 +18,13 @@ use webpki::{BorrowedCertRevocationList, CertRevocationList};
 /// The revocation lists in force.
 #[derive(Default)]
 pub(crate) struct Revocations {
-    /// The newest of an issuer first, since the first that fits is taken.
+    /// The CRLs. The newest CRL of an issuer comes first, because the first CRL that fits is used.
     crls: Vec<(Times, CertRevocationList<'static>)>,
     digests: HashSet<Digest>,
     serials: HashSet<(Vec<u8>, String)>,
 }
 
-/// Of a CRL, in seconds since 1970.
+/// The times of a CRL, in seconds since 1970.
 #[derive(Clone, Copy)]
 struct Times {
     this_update: u64,
@@ -32,7 +32,7 @@ struct Times {
 }
 
 impl Revocations {
-    /// Adds a CRL. The error is a text that names the fault.
+    /// Adds a CRL. The error is a text that describes the fault.
     pub(crate) fn add_crl(&mut self, der: &[u8]) -> Result<(), String> {
         let times = Times::of(der).map_err(|Malformed| "no CRL with nextUpdate (RFC 5280, section 5.1)")?;
         let crl = BorrowedCertRevocationList::from_der(der).and_then(|crl| crl.to_owned()).map_err(|error| {
@@ -69,12 +69,12 @@ impl Revocations {
         self.crls.iter().map(|(_, crl)| crl).collect()
     }
 
-    /// The time until which all CRLs that are in force at `now` remain in force.
+    /// Returns the time until which all CRLs that are in force at `now` remain in force.
     pub(crate) fn next_update(&self, now: u64) -> u64 {
         self.crls.iter().map(|(times, _)| times.next_update).filter(|next| *next > now).min().unwrap_or(u64::MAX)
     }
 
-    /// The time at which the first CRL must be replaced. Only the newest CRL of each issuer counts.
+    /// Returns the time at which the first CRL must be replaced. Only the newest CRL of each issuer counts.
     pub(crate) fn due(&self) -> Option<u64> {
         let newest = |at: usize, crl: &CertRevocationList<'_>| {
             self.crls.iter().take(at).all(|(_, newer)| newer.issuer() != crl.issuer())
@@ -83,7 +83,7 @@ impl Revocations {
         crls.map(|(_, (times, _))| times.next_update).min()
     }
 
-    /// True if the plain list has this certificate.
+    /// Returns true if the plain list contains this certificate.
     pub(crate) fn lists(&self, certificate: &Certificate<'_>) -> bool {
         let by_serial = || {
             let issuer = name_text(certificate.issuer).unwrap_or_default();

@@ -1,9 +1,9 @@
 //! RSA decryption without padding, on the C library behind `aws-lc-rs`.
 //!
-//! That crate decrypts only with padding, and reports wrong padding at once. An attacker who measures the time of that
-//! report can decrypt recorded secrets with enough queries (Bleichenbacher's attack). The library itself has the bare
-//! operation, which is blinded and takes the same time for all ciphertexts. The library recommends this operation for
-//! key exchange in TLS.
+//! The crate `aws-lc-rs` decrypts only with padding, and reports wrong padding at once. An attacker who measures the
+//! time of this report can decrypt recorded secrets with enough queries (Bleichenbacher's attack). The C library has
+//! an operation without padding, which is blinded and takes the same time for all ciphertexts. The library recommends
+//! this operation for key exchange in TLS.
 #![expect(unsafe_code, reason = "aws-lc-rs has no RSA decryption without padding")]
 
 use aws_lc_sys::{RSA, RSA_NO_PADDING, RSA_decrypt, RSA_free, RSA_private_key_from_bytes};
@@ -25,7 +25,7 @@ unsafe impl Send for BareRsa {}
 unsafe impl Sync for BareRsa {}
 
 impl BareRsa {
-    /// Takes an RSAPrivateKey in DER (RFC 8017, appendix A.1.2); `None` if it is none.
+    /// Parses an RSAPrivateKey in DER (RFC 8017, appendix A.1.2). Returns `None` if `der` is not such a key.
     pub(super) fn from_der(der: &[u8]) -> Option<Self> {
         let mut parts = der::inside(&mut Reader::new(der), SEQUENCE).ok()?;
         let _version = der::value(&mut parts, INTEGER).ok()?;
@@ -35,13 +35,14 @@ impl BareRsa {
         Some(Self { key: NonNull::new(key)?, modulus })
     }
 
-    /// Bytes of the modulus, of a ciphertext and of a block.
+    /// Returns the length of the modulus in bytes, which is also the length of a ciphertext and of a block.
     pub(super) const fn modulus_len(&self) -> usize {
         self.modulus.len()
     }
 
-    /// The block with its padding, as long as the modulus; `None` of what is no ciphertext, which everybody can see in it: it
-    /// has another length, is not below the modulus, or 0, 1 or the modulus less one.
+    /// Decrypts a block. Returns it with its padding, as long as the modulus. Returns `None` if `encrypted` is not a
+    /// ciphertext. This check is public: `encrypted` has another length, is not below the modulus, or is 0, 1 or the
+    /// modulus less one.
     pub(super) fn decrypt(&self, encrypted: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         if encrypted.len() != self.modulus.len() || encrypted >= self.modulus.as_slice() {
             return None;

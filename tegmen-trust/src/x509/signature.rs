@@ -9,14 +9,14 @@ use tegmen::crypto::NotAuthentic;
 
 /// Verifies a peer's signature over a SHA-256 digest with its SubjectPublicKeyInfo in DER.
 ///
-/// The key must be of the scheme's kind: a point of secp256r1 in its uncompressed form, RSA of 2048 to 4096 bits, or Ed25519, whose
-/// message is the digest. An
-/// ECDSA signature must be in strict DER with both numbers within 1 to the order of the group less one, an RSA signature
-/// as long as the modulus and with the one padding of RFC 8017, section 9.2. Both `s` and its negative are signatures in
-/// ECDSA; nothing here takes a signature for an identity.
+/// The key must be of the scheme's kind: an uncompressed point of secp256r1, RSA of 2048 to 4096 bits, or Ed25519,
+/// which signs the digest as its message. An ECDSA signature must be in strict DER, with both numbers from 1 to the
+/// order of the group less one. An RSA signature must be as long as the modulus, and have the only padding of RFC
+/// 8017, section 9.2. In ECDSA, both `s` and its negative give valid signatures, so a signature must not be used as
+/// an identifier.
 ///
 /// # Errors
-/// [`NotAuthentic`], whatever is wrong.
+/// [`NotAuthentic`] for every fault.
 pub fn verify_digest(
     scheme: SignatureScheme,
     spki: &[u8],

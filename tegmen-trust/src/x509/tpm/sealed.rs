@@ -1,8 +1,8 @@
-//! A secret that a TPM seals: kept in a file that no other TPM opens.
+//! Seals a secret to a TPM, in a file that no other TPM can open.
 //!
-//! The file has the format of wrapped keys, with the type of sealed data (id-sealedkey of the TCG). The secret is encrypted
-//! between this process and the TPM, so that nobody reads it from the wires between the two. It has no password and depends on
-//! no measurement of the boot: anyone who has the file and can reach the TPM opens it.
+//! The file has the format of wrapped keys, with the type of sealed data (id-sealedkey of the TCG). The secret is
+//! encrypted between this process and the TPM, so that nobody can read it on the wires. The file has no password and
+//! does not depend on a measurement of the boot: anyone who has the file and can reach the TPM can open it.
 
 use super::{Place, SEALED_DATA, TpmError, connect, flush, load, parse_file, refused, storage_root, write_file};
 use std::path::Path;
@@ -17,7 +17,8 @@ use tss_esapi::structures::{
 };
 use tss_esapi::{Context, Error};
 
-/// Seals a secret of 32 bytes to a TPM, named as for [`TpmKey`](super::TpmKey), into a new file that only its owner can read.
+/// Seals a secret of 32 bytes to a TPM. `tpm` names the TPM as for [`TpmKey`](super::TpmKey). Writes a new file that
+/// only its owner can read.
 ///
 /// # Errors
 /// [`TpmError`]: a file that exists is never replaced.
@@ -37,7 +38,7 @@ pub fn seal(tpm: &str, file: &Path, secret: &Secret<32>) -> Result<(), TpmError>
     write_file(file, SEALED_DATA, &made.out_private, &made.out_public)
 }
 
-/// Opens what [`seal`] wrote.
+/// Opens the secret in a file that [`seal`] wrote.
 ///
 /// # Errors
 /// [`TpmError`]: [`TpmError::Place`] if the file has no secret, [`TpmError::Refused`] if another TPM sealed it.
@@ -79,8 +80,8 @@ fn template() -> Result<Public, Error> {
         .build()
 }
 
-/// Performs a command in a session whose key is encrypted to the storage root. The session encrypts the first parameter of the
-/// command and of the response, which are the secret.
+/// Runs a command in a session whose key is encrypted to the storage root. The session encrypts the first parameter
+/// of the command and of the response, which is the secret.
 fn encrypted<T>(
     context: &mut Context,
     root: KeyHandle,
