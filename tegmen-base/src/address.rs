@@ -5,11 +5,11 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 /// An IPv6 address (or an IPv4 address mapped into one), a UDP port, and the scope of a link-local address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Address {
-    /// The 16 bytes of the address; IPv4 as `::ffff:a.b.c.d` (RFC 4291, section 2.5.5.2).
+    /// The 16 bytes of the address. An IPv4 address is written as `::ffff:a.b.c.d` (RFC 4291, section 2.5.5.2).
     pub ip: [u8; 16],
     /// UDP port.
     pub port: u16,
-    /// Zone of a link-local address (RFC 4007), 0 elsewhere.
+    /// Zone of a link-local address (RFC 4007), 0 for any other address.
     pub scope: u32,
 }
 
@@ -32,10 +32,10 @@ impl From<Address> for SocketAddr {
     }
 }
 
-/// Both ends of a datagram's path. The local end is part of it because several addresses may share a socket.
+/// Both ends of a datagram's path. The local end is included because several addresses may share a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Path {
-    /// Our address: the destination of what we received.
+    /// The address of this end: the destination address of received datagrams.
     pub local: Address,
     /// The peer's address.
     pub remote: Address,

@@ -1,4 +1,4 @@
-//! Byte buffers: two cursors, and one datagram under construction. Nothing here can panic.
+//! Byte buffers: a reader, a writer, and a datagram under construction. No function of this module can panic.
 
 /// The input ends before the value ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,7 +11,7 @@ pub struct Full;
 /// Copies `from` to the front of `to`.
 ///
 /// # Errors
-/// [`Full`] if it does not fit; nothing is copied.
+/// [`Full`] if `from` does not fit. No byte is then copied.
 #[cfg_attr(target_pointer_width = "64", inline)]
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 pub fn copy(to: &mut [u8], from: &[u8]) -> Result<(), Full> {
@@ -19,8 +19,8 @@ pub fn copy(to: &mut [u8], from: &[u8]) -> Result<(), Full> {
     Ok(())
 }
 
-/// Moves the bytes from `from` on to `to`, which is at most `from`. Returns their number. It moves them one by one,
-/// because `copy_within` would bring a place that can panic into a mote's image.
+/// Moves the bytes from position `from` on to position `to`, which is at most `from`. Returns their number. Moves
+/// them one by one, because `copy_within` would add a place that can panic to a mote's image.
 #[inline(never)]
 pub fn shift_left(bytes: &mut [u8], from: usize, to: usize) -> usize {
     let len = bytes.len().saturating_sub(from);
@@ -52,12 +52,12 @@ impl<'r> Reader<'r> {
         self.rest
     }
 
-    /// True when everything has been read.
+    /// Returns true if all bytes have been read.
     pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// The next `N` bytes, as a reference to the input.
+    /// Reads `N` bytes, and returns them as a reference to the input.
     #[inline]
     pub fn array_ref<const N: usize>(&mut self) -> Result<&'r [u8; N], Truncated> {
         let (head, rest) = self.rest.split_first_chunk::<N>().ok_or(Truncated)?;
@@ -65,13 +65,13 @@ impl<'r> Reader<'r> {
         Ok(head)
     }
 
-    /// The next `N` bytes.
+    /// Reads `N` bytes.
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Truncated> {
         self.array_ref().copied()
     }
 
-    /// The next `len` bytes.
+    /// Reads `len` bytes.
     #[inline]
     pub fn take(&mut self, len: usize) -> Result<&'r [u8], Truncated> {
         let (head, rest) = self.rest.split_at_checked(len).ok_or(Truncated)?;
@@ -87,19 +87,19 @@ impl<'r> Reader<'r> {
         Ok(head)
     }
 
-    /// Two bytes.
+    /// Reads two bytes.
     #[inline]
     pub fn u16(&mut self) -> Result<u16, Truncated> {
         self.array().map(u16::from_be_bytes)
     }
 
-    /// Three bytes.
+    /// Reads three bytes.
     #[inline]
     pub fn u24(&mut self) -> Result<u32, Truncated> {
         self.array().map(|[a, b, c]| u32::from_be_bytes([0, a, b, c]))
     }
 
-    /// Four bytes.
+    /// Reads four bytes.
     #[inline]
     pub fn u32(&mut self) -> Result<u32, Truncated> {
         self.array().map(u32::from_be_bytes)
@@ -138,7 +138,7 @@ impl<'t> Writer<'t> {
         self.len
     }
 
-    /// True before the first byte.
+    /// Returns true before the first byte is written.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -178,20 +178,20 @@ impl<'t> Writer<'t> {
         Ok(())
     }
 
-    /// Two bytes.
+    /// Writes two bytes.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn u16(&mut self, value: u16) -> Result<(), Full> {
         self.put(&value.to_be_bytes())
     }
 
-    /// The low three bytes of `value`.
+    /// Writes the low three bytes of `value`.
     pub fn u24(&mut self, value: u32) -> Result<(), Full> {
         let [_, a, b, c] = value.to_be_bytes();
         self.put(&[a, b, c])
     }
 
-    /// Four bytes.
+    /// Writes four bytes.
     pub fn u32(&mut self, value: u32) -> Result<(), Full> {
         self.put(&value.to_be_bytes())
     }
@@ -204,7 +204,7 @@ impl<'t> Writer<'t> {
         self.put(bytes)
     }
 
-    /// Writes what `body` writes after its length in `N` bytes, of which there are one to three.
+    /// Writes a length of `N` bytes, one to three, and after it the bytes that `body` writes.
     pub fn behind_len<const N: usize>(&mut self, body: impl FnOnce(&mut Self) -> Result<(), Full>) -> Result<(), Full> {
         let at = self.len;
         self.put(&[0; N])?;
@@ -240,13 +240,13 @@ impl<'t> Writer<'t> {
 /// A buffer that is written from its end to its front.
 pub struct Headroom<'t> {
     room: &'t mut [u8],
-    /// Bytes that are still free.
+    /// Number of bytes that are still free.
     left: usize,
     full: bool,
 }
 
 impl<'t> Headroom<'t> {
-    /// Starts with the last byte of `room`.
+    /// Starts at the end of `room`.
     pub const fn new(room: &'t mut [u8]) -> Self {
         let left = room.len();
         Self { room, left, full: false }
@@ -265,7 +265,7 @@ impl<'t> Headroom<'t> {
         }
     }
 
-    /// Puts bytes in front, one by one: for short fields, where a call to copy them costs more.
+    /// Puts bytes in front, one by one. This is for short fields, where a call that copies them would cost more.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn put(&mut self, bytes: &[u8]) {
@@ -281,15 +281,15 @@ impl<'t> Headroom<'t> {
         self.left = left;
     }
 
-    /// Bytes that are still free.
+    /// Returns the number of bytes that are still free.
     pub const fn left(&self) -> usize {
         self.left
     }
 
-    /// Bytes that are still free.
+    /// Returns the number of bytes that are still free.
     ///
     /// # Errors
-    /// [`Full`] if something did not fit.
+    /// [`Full`] if some bytes did not fit.
     pub const fn finish(self) -> Result<usize, Full> {
         if self.full { Err(Full) } else { Ok(self.left) }
     }
@@ -303,20 +303,20 @@ pub struct Span {
 }
 
 impl Span {
-    /// The place of `part` in the datagram at address `datagram`.
+    /// Returns the place of `part` in the datagram that begins at address `datagram`.
     #[inline]
     pub fn within(datagram: usize, part: &[u8]) -> Self {
         Self { start: part.as_ptr().addr().wrapping_sub(datagram) as u16, len: part.len() as u16 }
     }
 
-    /// Returns the bytes of `datagram` at this place; none if the datagram is shorter.
+    /// Returns the bytes of `datagram` at this place, or no bytes if the datagram is shorter.
     #[inline]
     pub fn of(self, datagram: &[u8]) -> &[u8] {
         let (start, len) = (usize::from(self.start), usize::from(self.len));
         datagram.get(start..start.wrapping_add(len)).unwrap_or(&[])
     }
 
-    /// Returns the bytes of `datagram` at this place, to be changed; none if the datagram is shorter.
+    /// Returns the bytes of `datagram` at this place, to be changed in place, or no bytes if the datagram is shorter.
     #[inline]
     pub fn of_mut(self, datagram: &mut [u8]) -> &mut [u8] {
         let (start, len) = (usize::from(self.start), usize::from(self.len));
@@ -324,7 +324,7 @@ impl Span {
     }
 }
 
-/// A datagram under construction, with free bytes in front for headers and behind for tags.
+/// A datagram under construction, with free bytes in front for headers, and at the end for tags.
 #[derive(Debug)]
 pub struct Frame<'t> {
     storage: &'t mut [u8],
@@ -333,29 +333,29 @@ pub struct Frame<'t> {
 }
 
 impl<'t> Frame<'t> {
-    /// An empty frame whose first byte comes `headroom` bytes into `storage`.
+    /// Makes an empty frame. Its first byte comes after `headroom` bytes of `storage`.
     pub fn new(storage: &'t mut [u8], headroom: usize) -> Self {
         let start = headroom.min(storage.len());
         Self { storage, start, end: start }
     }
 
-    /// A frame around bytes that are in `storage` already, from `start` to `end`.
+    /// Makes a frame around the existing bytes of `storage` from `start` to `end`.
     pub fn around(storage: &'t mut [u8], start: usize, end: usize) -> Self {
         let end = end.min(storage.len());
         Self { storage, start: start.min(end), end }
     }
 
-    /// Bytes in the frame.
+    /// Returns the number of bytes in the frame.
     pub const fn len(&self) -> usize {
         self.end.wrapping_sub(self.start)
     }
 
-    /// True if nothing was written.
+    /// Returns true if the frame contains no byte.
     pub const fn is_empty(&self) -> bool {
         self.end == self.start
     }
 
-    /// Bytes that can still be appended.
+    /// Returns the number of bytes that can still be appended.
     pub const fn room(&self) -> usize {
         self.storage.len().wrapping_sub(self.end)
     }
@@ -385,7 +385,7 @@ impl<'t> Frame<'t> {
     /// Appends `bytes`.
     ///
     /// # Errors
-    /// [`Full`] if the storage ends; nothing is written.
+    /// [`Full`] if the storage ends. No byte is then written.
     #[inline]
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), Full> {
         let room = self.storage.get_mut(self.end..).and_then(|room| room.get_mut(..bytes.len()));
@@ -394,11 +394,11 @@ impl<'t> Frame<'t> {
         Ok(())
     }
 
-    /// Extends the frame by `before` bytes in front and `behind` bytes behind, without a change of them. Returns all
-    /// bytes of the frame.
+    /// Extends the frame by `before` bytes in front and `behind` bytes at its end, without a change of these bytes.
+    /// Returns all bytes of the frame.
     ///
     /// # Errors
-    /// [`Full`] if the storage does not have as many bytes; the frame does not change.
+    /// [`Full`] if the storage does not have as many bytes. The frame then does not change.
     #[inline]
     pub fn widen(&mut self, before: usize, behind: usize) -> Result<&mut [u8], Full> {
         let start = self.start.checked_sub(before).ok_or(Full)?;
@@ -408,10 +408,10 @@ impl<'t> Frame<'t> {
         Ok(bytes)
     }
 
-    /// Lets `write` append through a [`Writer`]; what it wrote is kept only if it succeeds.
+    /// Lets `write` append through a [`Writer`]. The appended bytes are kept only if `write` succeeds.
     ///
     /// # Errors
-    /// Those of `write`.
+    /// The errors of `write`.
     pub fn append_with<E>(&mut self, write: impl FnOnce(&mut Writer<'_>) -> Result<(), E>) -> Result<(), E> {
         let mut writer = Writer::new(self.storage.get_mut(self.end..).unwrap_or(&mut []));
         write(&mut writer)?;
@@ -420,10 +420,10 @@ impl<'t> Frame<'t> {
         Ok(())
     }
 
-    /// Puts `bytes` in place of `removed` bytes at `at`, counted from the front.
+    /// Replaces `removed` bytes at position `at`, counted from the front of the frame, by `bytes`.
     ///
     /// # Errors
-    /// [`Full`] if the storage ends, or the frame before `at + removed`; nothing is changed.
+    /// [`Full`] if the storage ends, or if the frame ends before `at + removed`. The frame then does not change.
     pub fn splice(&mut self, at: usize, removed: usize, bytes: &[u8]) -> Result<(), Full> {
         let tail = at.checked_add(removed).filter(|tail| *tail <= self.len()).ok_or(Full)?;
         let moved = self.len().wrapping_sub(tail);
@@ -451,7 +451,8 @@ impl<'t> Frame<'t> {
         Ok(())
     }
 
-    /// Returns the frame without the last `len` bytes of its free space. Its end is then the argument of [`Self::end_at`].
+    /// Returns the frame without the last `len` bytes of its free space. Pass the end of the returned frame to
+    /// [`Self::end_at`].
     pub fn reserving(&mut self, len: usize) -> Frame<'_> {
         let limit = self.storage.len().saturating_sub(len).max(self.end);
         Frame::around(self.storage.get_mut(..limit).unwrap_or(&mut []), self.start, self.end)
@@ -492,21 +493,21 @@ impl<'t> Frame<'t> {
         self.end = self.end.min(self.start.saturating_add(len));
     }
 
-    /// The bytes of the frame.
+    /// Returns the bytes of the frame.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn bytes(&self) -> &[u8] {
         self.storage.get(self.start..self.end).unwrap_or(&[])
     }
 
-    /// The bytes of the frame, to be changed in place.
+    /// Returns the bytes of the frame, to be changed in place.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.storage.get_mut(self.start..self.end).unwrap_or(&mut [])
     }
 
-    /// The bytes of the frame, with the lifetime of the storage.
+    /// Returns the bytes of the frame, with the lifetime of the storage.
     pub fn finish(self) -> &'t mut [u8] {
         let Self { storage, start, end } = self;
         storage.get_mut(start..end).unwrap_or(&mut [])

@@ -1,27 +1,27 @@
-//! The heads of CBOR (RFC 8949, section 3): numbers, strings, arrays and maps of definite length, for motes. Numbers have at most
-//! 32 bits.
+//! Reads and writes the heads of CBOR (RFC 8949, section 3) for motes: numbers, strings, arrays and maps of definite
+//! length. Numbers have at most 32 bits.
 
 use crate::buf::{Full, Reader, Writer};
 
-/// Major types (RFC 8949, section 3.1).
+/// The major type of a number that is not negative (RFC 8949, section 3.1).
 pub const UNSIGNED: u8 = 0;
-/// A negative number: -1 minus the number of the head.
+/// The major type of a negative number: -1 minus the number of the head.
 pub const NEGATIVE: u8 = 1;
-/// A string of bytes, as many as the number of the head.
+/// The major type of a string of bytes. The number of the head is its length in bytes.
 pub const BYTES: u8 = 2;
-/// A text, of as many bytes as the number of the head.
+/// The major type of a text. The number of the head is its length in bytes.
 pub const TEXT: u8 = 3;
-/// An array, of as many values as the number of the head.
+/// The major type of an array. The number of the head is its number of values.
 pub const ARRAY: u8 = 4;
-/// A map, of as many pairs of values as the number of the head.
+/// The major type of a map. The number of the head is its number of pairs.
 pub const MAP: u8 = 5;
-/// A tag of the value that follows.
+/// The major type of a tag for the value that follows.
 pub const TAG: u8 = 6;
 
-/// Writes the head of a value of this major type, in its shortest form, except that a number above 255 takes 32 bits.
+/// Writes the head of a value of this major type in its shortest form, but a number above 255 takes 32 bits.
 ///
 /// # Errors
-/// [`Full`].
+/// [`Full`] if the head does not fit.
 pub fn write_head(major: u8, value: usize, out: &mut Writer<'_>) -> Result<(), Full> {
     match value {
         0..24 => out.u8(major << 5 | value as u8),

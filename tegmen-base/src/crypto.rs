@@ -1,9 +1,9 @@
 //! The trait through which the protocols use ciphers, hashes and randomness.
 //!
-//! A provider is a type parameter, never `dyn`, so that an image which uses only pre-shared keys links no other code.
-//! Three exist: [`RustCrypto`] (constant time, the default), [`Compact`] (small, for motes whose memory has no
-//! cache) and the hardware provider of the `tegmen-host` crate. Hash constructions that use the compression
-//! function alone (running hash, HMAC, HKDF, the PRF of TLS 1.2) are written once for all providers: [`digest`], [`hmac`].
+//! A provider is a type parameter, never `dyn`, so that an image with only pre-shared keys contains no other code.
+//! There are three providers: [`RustCrypto`] (constant time, the default), [`Compact`] (small, for motes whose memory
+//! has no cache) and the hardware provider of the `tegmen-host` crate. Constructions that need only the compression
+//! function (running hash, HMAC, HKDF, the PRF of TLS 1.2) are written once for all providers: [`digest`], [`hmac`].
 
 mod compact;
 #[cfg(feature = "curves")]
@@ -29,7 +29,7 @@ pub use rustcrypto::{Algorithm, RustCrypto};
 pub const KEY_LEN: usize = 16;
 /// Length of a key of ChaCha20-Poly1305 in bytes.
 pub const CHACHA20_KEY_LEN: usize = 32;
-/// Length of a private key, and of a shared secret, in bytes: those of both groups are as long.
+/// Length of a private key, and of a shared secret, in bytes. Both groups have the same lengths.
 pub const SCALAR_LEN: usize = 32;
 /// Length of the longest public key share in bytes: an uncompressed point of secp256r1.
 pub const MAX_SHARE: usize = 65;
@@ -48,7 +48,7 @@ pub const P256_PREFIX: [u8; 26] = [
 pub struct NamedGroup(pub u16);
 
 impl NamedGroup {
-    /// NIST P-256, points uncompressed (RFC 8422, section 5.1.1).
+    /// NIST P-256 with uncompressed points (RFC 8422, section 5.1.1).
     pub const SECP256R1: Self = Self(23);
     /// Curve25519 (RFC 7748).
     pub const X25519: Self = Self(29);
@@ -62,41 +62,43 @@ pub struct SignatureScheme(pub u16);
 impl SignatureScheme {
     /// RSASSA-PKCS1-v1_5 with SHA-256.
     pub const RSA_PKCS1_SHA256: Self = Self(0x0401);
-    /// ECDSA with SHA-256; under TLS 1.2 the curve is that of the key, and is secp256r1 here.
+    /// ECDSA with SHA-256. In TLS 1.2 the key determines the curve, and this crate supports only secp256r1.
     pub const ECDSA_SECP256R1_SHA256: Self = Self(0x0403);
-    /// Ed25519 (RFC 8032), whose message is here a SHA-256 digest. No handshake uses it.
+    /// Ed25519 (RFC 8032). Its message is a SHA-256 digest. No handshake uses this scheme.
     pub const ED25519: Self = Self(0x0807);
 }
 
-/// AES-128-CCM, the only AEAD algorithm of its provider.
+/// AES-128-CCM, for a provider that has no other AEAD algorithm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ccm;
 
 /// The primitives that every provider has.
 ///
-/// Keys are passed raw at each call: a session stores 16 bytes, and a provider that gains from expanded key
-/// schedules keeps a bounded cache of them (a schedule is 176 bytes, more than a whole session may take).
+/// Keys are passed raw at each call, because a session stores 16 bytes. A provider that is faster with expanded key
+/// schedules keeps a bounded cache of them (a schedule has 176 bytes, more than a whole session may use).
 pub trait Crypto {
-    /// The AEAD algorithms of the provider (RFC 5116); a value names one of them. It is [`Ccm`], of size zero, where there
-    /// is only one.
+    /// An AEAD algorithm of the provider (RFC 5116). A provider with only one algorithm uses [`Ccm`], which has size
+    /// zero.
     type Aead: Copy;
 
     /// AES-128-CCM (RFC 3610): a nonce of 7 to 13 bytes, and a tag of an even number of bytes from 4 to 16.
     const AES_128_CCM: Self::Aead;
 
-    /// AES-128-GCM (NIST SP 800-38D): a nonce of 12 bytes, a tag of 16. `None` if the provider does not have it. It is a
-    /// constant so that an image without it links nothing of its use.
+    /// AES-128-GCM (NIST SP 800-38D): a nonce of 12 bytes, a tag of 16 bytes. `None` if the provider does not have
+    /// it. It is a constant, so that an image without it contains no code that uses it.
     const AES_128_GCM: Option<Self::Aead> = None;
 
-    /// ChaCha20-Poly1305 (RFC 8439, section 2.8): a nonce of 12 bytes, a tag of 16. `None` if the provider does not have
-    /// it. Records use it only with the feature `alloc`, because its keys do not fit into the place of AES-128 keys.
+    /// ChaCha20-Poly1305 (RFC 8439, section 2.8): a nonce of 12 bytes, a tag of 16 bytes. `None` if the provider does
+    /// not have it. Records use it only with the feature `alloc`, because its keys do not fit into the place of
+    /// AES-128 keys.
     const CHACHA20_POLY1305: Option<Self::Aead> = None;
 
     /// Encrypts `body` in place and writes the authentication tag.
     ///
-    /// The key has the length that the algorithm takes, [`KEY_LEN`] or 32 bytes of ChaCha20-Poly1305. The length of the nonce sets
-    /// the size of the length field of CCM, that of `tag` the size of the tag. The first four bytes of the nonce are
-    /// constant for a key of CCM in every protocol here, and a provider may use them to find a cached key schedule.
+    /// The key has the length of the algorithm: [`KEY_LEN`], or 32 bytes for ChaCha20-Poly1305. For CCM, the length
+    /// of the nonce sets the size of the length field, and the length of `tag` sets the size of the tag. In every
+    /// protocol of this workspace, the first four bytes of the nonce are constant for a key of CCM. A provider may
+    /// use them to find a cached key schedule.
     ///
     /// # Errors
     /// [`Unsupported`] if the provider does not have this combination of lengths; `body` is then unchanged.
@@ -110,11 +112,11 @@ pub trait Crypto {
         tag: &mut [u8],
     ) -> Result<(), Unsupported>;
 
-    /// Decrypts `body` in place and checks `tag` in constant time; the inverse of [`Self::seal`].
+    /// Decrypts `body` in place and checks `tag` in constant time. The inverse of [`Self::seal`].
     ///
     /// # Errors
-    /// [`NotAuthentic`] if the tag does not match (or the lengths are not supported); `body` then holds nothing
-    /// that may be used.
+    /// [`NotAuthentic`] if the tag does not match or the lengths are not supported. The content of `body` must then
+    /// not be used.
     fn open(
         &mut self,
         aead: Self::Aead,
@@ -125,44 +127,46 @@ pub trait Crypto {
         tag: &[u8],
     ) -> Result<(), NotAuthentic>;
 
-    /// True if the provider has AES-128-CBC, for suites of DTLS that are off unless they are
-    /// named; a constant as [`Self::AES_128_GCM`] is.
+    /// True if the provider has AES-128-CBC. Cipher suites of DTLS that need it are off by default. It is a constant
+    /// for the same reason as [`Self::AES_128_GCM`].
     const CBC: bool = false;
 
-    /// Encrypts `body`, whole blocks of 16 bytes, in place with AES-128-CBC (NIST SP 800-38A). Nothing authenticates it.
+    /// Encrypts `body`, which consists of blocks of 16 bytes, in place with AES-128-CBC (NIST SP 800-38A). This does
+    /// not authenticate `body`.
     ///
     /// # Errors
-    /// [`Unsupported`] if the provider does not have it, or `body` is not of whole blocks; it is then unchanged.
+    /// [`Unsupported`] if the provider does not have AES-128-CBC, or `body` does not consist of whole blocks. `body`
+    /// is then unchanged.
     fn cbc_encrypt(&mut self, key: &[u8; KEY_LEN], iv: &[u8; 16], body: &mut [u8]) -> Result<(), Unsupported> {
         let _ = (key, iv, body);
         Err(Unsupported)
     }
 
-    /// Decrypts `body` in place, in a time that depends on its length alone; the inverse of [`Self::cbc_encrypt`].
+    /// Decrypts `body` in place, in a time that depends only on its length. The inverse of [`Self::cbc_encrypt`].
     ///
     /// # Errors
-    /// As [`Self::cbc_encrypt`].
+    /// The same as for [`Self::cbc_encrypt`].
     fn cbc_decrypt(&mut self, key: &[u8; KEY_LEN], iv: &[u8; 16], body: &mut [u8]) -> Result<(), Unsupported> {
         let _ = (key, iv, body);
         Err(Unsupported)
     }
 
-    /// True if the provider has SHA-1, for the records of one suite of DTLS that is off unless it is
-    /// named; a constant as [`Self::CBC`] is.
+    /// True if the provider has SHA-1, for the records of one cipher suite of DTLS that is off by default. It is a
+    /// constant for the same reason as [`Self::AES_128_GCM`].
     const SHA1: bool = false;
 
-    /// The compression function of SHA-1 (FIPS 180-4, section 6.1.2), over `blocks` in order, in a time that depends on their
-    /// number alone. It is not called for a provider without [`Self::SHA1`].
+    /// The compression function of SHA-1 (FIPS 180-4, section 6.1.2), applied to `blocks` in order, in a time that
+    /// depends only on their number. It is not called if [`Self::SHA1`] is false.
     fn sha1_compress(state: &mut [u32; 5], blocks: &[[u8; 64]]) {
         let _ = (state, blocks);
     }
 
-    /// The groups of the provider, in order of preference. It is a constant so that an image without groups links no
-    /// code for them.
+    /// The groups of the provider, in order of preference. It is a constant, so that an image without groups contains
+    /// no code for them.
     const GROUPS: &'static [NamedGroup] = &[];
 
-    /// Draws a key pair for one agreement: the private key to `private`, the share for the peer to `share`. Returns how
-    /// long the share is: 65 bytes of secp256r1, 32 of x25519.
+    /// Draws a key pair for one key agreement: the private key to `private`, and the share for the peer to `share`.
+    /// Returns the length of the share: 65 bytes for secp256r1, 32 bytes for x25519.
     ///
     /// # Errors
     /// [`Unsupported`] if the provider does not have the group.
@@ -179,7 +183,8 @@ pub trait Crypto {
     /// Agrees on a secret with the owner of `share`, in constant time.
     ///
     /// # Errors
-    /// [`NotAuthentic`] if the share is not a point of the curve, or one of small order (RFC 8422, section 5.11).
+    /// [`NotAuthentic`] if the share is not a point of the curve, or is a point of small order (RFC 8422, section
+    /// 5.11).
     fn agree(
         &mut self,
         group: NamedGroup,
@@ -191,8 +196,8 @@ pub trait Crypto {
         Err(NotAuthentic)
     }
 
-    /// Agrees on a secret with the owner of a point on secp256r1 of which only the x-coordinate is known, in constant time for the
-    /// private key. Both points with that coordinate give the same secret (RFC 9528, section 3.7).
+    /// Agrees on a secret with the owner of a point on secp256r1 whose x-coordinate is `x`. The time does not depend
+    /// on the private key. Both points with this x-coordinate give the same secret (RFC 9528, section 3.7).
     ///
     /// # Errors
     /// [`NotAuthentic`] if there is no such point, or the provider does not have the operation.
@@ -209,7 +214,7 @@ pub trait Crypto {
     /// Checks a signature over a SHA-256 `digest` with the key of a SubjectPublicKeyInfo (RFC 5280, section 4.1.2.7).
     ///
     /// # Errors
-    /// [`NotAuthentic`] if it is wrong, or the key is of another kind than the scheme.
+    /// [`NotAuthentic`] if the signature is wrong, or the key does not fit the scheme.
     fn verify(
         &mut self,
         scheme: SignatureScheme,
@@ -221,11 +226,11 @@ pub trait Crypto {
         Err(NotAuthentic)
     }
 
-    /// Signs a SHA-256 `digest` with a private key on secp256r1, by ECDSA as RFC 6979 has it, in constant time. Returns how
-    /// long the signature is, which is DER.
+    /// Signs a SHA-256 `digest` with a private key on secp256r1, by deterministic ECDSA (RFC 6979), in constant time.
+    /// Returns the length of the signature, which is in DER.
     ///
     /// # Errors
-    /// [`Unsupported`] if the provider does not have it, or the number is no private key.
+    /// [`Unsupported`] if the provider cannot sign, or the number is not a private key.
     fn sign(
         &mut self,
         private: &[u8; SCALAR_LEN],
@@ -236,7 +241,7 @@ pub trait Crypto {
         Err(Unsupported)
     }
 
-    /// The compression function of SHA-256 (FIPS 180-4, section 6.2.2), over `blocks` in order.
+    /// The compression function of SHA-256 (FIPS 180-4, section 6.2.2), applied to `blocks` in order.
     fn sha256_compress(state: &mut [u32; 8], blocks: &[[u8; 64]]);
 
     /// Fills `out` with unpredictable bytes from the provider's seeded generator.
@@ -250,10 +255,10 @@ pub trait Crypto {
     }
 }
 
-/// The provider has no such combination of lengths.
+/// The error of a provider that does not have an algorithm, or this combination of lengths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unsupported;
 
-/// A tag does not match. The error has no details, so that nobody learns the reason.
+/// The error for a tag or a signature that does not match. It has no details, so that nobody learns the reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotAuthentic;

@@ -1,4 +1,4 @@
-//! Bytes as hexadecimal digits.
+//! Converts between bytes and hexadecimal digits.
 
 #[cfg(feature = "std")]
 use std::string::String;
@@ -13,7 +13,7 @@ pub const fn digits(byte: u8) -> [u8; 2] {
     [digit(byte >> 4), digit(byte & 15)]
 }
 
-/// Bytes from hexadecimal digits.
+/// Returns the bytes that hexadecimal digits denote, or `None` if `text` has other characters or an odd length.
 #[cfg(feature = "std")]
 pub fn from_hex(text: &str) -> Option<Vec<u8>> {
     let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
@@ -21,7 +21,7 @@ pub fn from_hex(text: &str) -> Option<Vec<u8>> {
     pairs.iter().map(|&[high, low]| u8::try_from(value(high)? << 4 | value(low)?).ok()).collect()
 }
 
-/// Hexadecimal digits of bytes.
+/// Returns the hexadecimal digits of bytes.
 #[cfg(feature = "std")]
 pub fn to_hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().saturating_mul(2));

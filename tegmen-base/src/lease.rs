@@ -1,11 +1,11 @@
-//! Numbers that never go back, not even across a power cut. A lease covers a chunk of them, and its end is stored
-//! before the first number of the lease is used (RFC 8613, appendix B.1.1).
+//! Numbers that never repeat, even after a power cut. A lease covers a range of numbers, and its end is stored before
+//! the first number of the lease is used (RFC 8613, appendix B.1.1).
 //!
-//! A counter in memory is lost with the power, and a counter that is written at each step wears out the memory. So
-//! only the end of the lease is stored. After a restart, numbers continue from this end, and the rest of the lease is
-//! never used.
+//! A counter in memory is lost at a power cut, and a counter that is stored at each step wears out the flash memory.
+//! Therefore only the end of the lease is stored. After a restart, numbers continue from this end, and the remaining
+//! numbers of the old lease are never used.
 
-/// Numbers that may be used: from `next` to before `end`.
+/// Numbers that may be used: from `next` up to `end - 1`.
 #[derive(Debug)]
 pub struct Lease {
     next: u64,
@@ -13,12 +13,12 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Continues after the end that was kept last; nothing may be used until [`Self::extend`].
+    /// Continues after the last stored end. No number may be used until [`Self::extend`].
     pub const fn resume(kept: u64) -> Self {
         Self { next: kept, end: kept }
     }
 
-    /// The number that is used next.
+    /// Returns the number that is used next.
     pub const fn next(&self) -> u64 {
         self.next
     }
@@ -28,12 +28,12 @@ impl Lease {
         self.end
     }
 
-    /// Returns how many numbers remain.
+    /// Returns the number of remaining numbers.
     pub const fn left(&self) -> u64 {
         self.end.saturating_sub(self.next)
     }
 
-    /// Allows all numbers before `kept`, the end that was just made durable. An end that is lower than before changes
+    /// Allows all numbers below `kept`, an end that was just stored durably. An end below the current end changes
     /// nothing.
     pub const fn extend(&mut self, kept: u64) {
         if kept > self.end {
@@ -41,13 +41,13 @@ impl Lease {
         }
     }
 
-    /// Gives up the remaining numbers: nothing may be used until [`Self::extend`].
+    /// Gives up the remaining numbers. No number may be used until [`Self::extend`].
     pub const fn stop(&mut self) {
         self.end = self.next;
     }
 
-    /// Takes the next number. Each number is returned once. Returns `None` at the end of the lease: keep a new end first, then
-    /// [`Lease::extend`] it.
+    /// Takes the next number. Each number is returned once. Returns `None` at the end of the lease. The caller then
+    /// stores a new end, and calls [`Lease::extend`] with it.
     pub const fn take(&mut self) -> Option<u64> {
         if self.next >= self.end {
             return None;

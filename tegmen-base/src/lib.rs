@@ -1,10 +1,12 @@
 //! Types that the crates of Tegmen share: [ciphers and hashes](crypto) behind one trait, [secrets](secret),
 //! [buffers](buf), [addresses](address) and the caller's [clock](time).
 //!
-//! No operating system, no heap, no `unsafe`, and no protocol: the core `tegmen`, the formats `tegmen-coap` and the crates for
-//! motes all use these types, and a crypto provider needs no other crate. The core re-exports each module under its name.
+//! The crate uses no operating system, no heap and no `unsafe`, and implements no protocol. The core `tegmen`, the
+//! formats `tegmen-coap` and the crates for motes all use these types, and a crypto provider needs no other crate.
+//! The core re-exports each module under its name.
 //!
-//! With the feature `std`, for crates of hosts: strings of [hexadecimal digits](hex) and files for secrets (`private`).
+//! The feature `std`, for crates of hosts, adds strings of [hexadecimal digits](hex) and files for secrets
+//! (`private`).
 #![no_std]
 #![forbid(unsafe_code)]
 #![cfg_attr(

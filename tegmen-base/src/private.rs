@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
 
-/// Opens a file with `options`, readable for its owner alone from then on, also if it existed.
+/// Opens a file with `options`. From then on only its owner can read it, also if the file existed.
 pub fn open(options: &mut OpenOptions, file: &Path) -> io::Result<File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
@@ -16,14 +16,14 @@ pub fn open(options: &mut OpenOptions, file: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The permission bits of a file that others than its owner may read or write.
+/// Returns the permission bits of a file that other users may read or write, or `None` for a private file.
 #[cfg(unix)]
 pub fn exposed(file: &File) -> io::Result<Option<u32>> {
     let mode = std::os::unix::fs::PermissionsExt::mode(&file.metadata()?.permissions()) & 0o777;
     Ok(Some(mode).filter(|mode| mode & 0o077 != 0))
 }
 
-/// Nothing is known of others here.
+/// Always returns `None`, because this system has no permission bits.
 #[cfg(not(unix))]
 pub fn exposed(_: &File) -> io::Result<Option<u32>> {
     Ok(None)

@@ -1,21 +1,21 @@
-//! The sliding window for every protocol that numbers its messages (RFC 6347, section 4.1.2.6; RFC 8613, section 7.4).
+//! The sliding window of protocols that number their messages (RFC 6347, section 4.1.2.6; RFC 8613, section 7.4).
 
 /// Records which of the last 64 numbers have been seen.
 #[derive(Debug, Clone)]
 pub struct ReplayWindow {
-    /// One more than the highest accepted number; everything at or past it is new.
+    /// One more than the highest accepted number. This number and all higher numbers are new.
     next: u64,
-    /// Bit `i` stands for the number `next - 1 - i`.
+    /// Bit `i` is set if the number `next - 1 - i` was accepted.
     seen: u64,
 }
 
 impl ReplayWindow {
-    /// A window that has seen nothing.
+    /// Creates a window that has accepted no number.
     pub const fn new() -> Self {
         Self { next: 0, seen: 0 }
     }
 
-    /// A window for which everything up to `number` counts as seen.
+    /// Creates a window in which all numbers up to `number` count as accepted.
     pub const fn seen_up_to(number: u64) -> Self {
         Self { next: number.saturating_add(1), seen: u64::MAX }
     }
@@ -27,18 +27,18 @@ impl ReplayWindow {
         Self { next: mark.saturating_add(1), seen: 0 }
     }
 
-    /// Both halves, to be kept at an orderly end.
+    /// Returns both fields, to be stored at an orderly end.
     pub const fn parts(&self) -> (u64, u64) {
         (self.next, self.seen)
     }
 
-    /// A window from what [`Self::parts`] gave.
+    /// Creates a window from the fields that [`Self::parts`] returned.
     pub const fn from_parts((next, seen): (u64, u64)) -> Self {
         Self { next, seen }
     }
 
-    /// Returns the mark of a window whose content was lost; `None` for any other window. Such a window does not distinguish a replay
-    /// from a new message.
+    /// Returns the mark of a window whose content was lost, or `None` for any other window. A window whose content
+    /// was lost does not distinguish a replay from a new message.
     pub const fn mark(&self) -> Option<u64> {
         match (self.next, self.seen) {
             (1.., 0) => Some(self.next.wrapping_sub(1)),
@@ -54,7 +54,7 @@ impl ReplayWindow {
     /// Proves that `sequence` was not accepted before.
     ///
     /// # Errors
-    /// [`Replayed`] if it was, or if it is too old to know.
+    /// [`Replayed`] if it was accepted before, or is too old for the window.
     pub fn fresh(&mut self, sequence: u64) -> Result<Fresh<'_>, Replayed> {
         if sequence < self.next {
             let age = self.age(sequence);
@@ -65,7 +65,7 @@ impl ReplayWindow {
         Ok(Fresh { window: self, sequence })
     }
 
-    /// The distance below the highest accepted number, which is the position of its bit.
+    /// Returns the distance below the highest accepted number, which is the position of the number's bit.
     const fn age(&self, sequence: u64) -> u64 {
         self.next.wrapping_sub(sequence).wrapping_sub(1)
     }
@@ -88,7 +88,7 @@ impl Default for ReplayWindow {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Replayed;
 
-/// A number not yet seen. Dropping it leaves the window untouched.
+/// A number that was not accepted before. If this value is dropped, the window does not change.
 #[must_use = "a record is only accepted by `accept`, after its tag was checked"]
 pub struct Fresh<'w> {
     window: &'w mut ReplayWindow,
@@ -96,7 +96,7 @@ pub struct Fresh<'w> {
 }
 
 impl Fresh<'_> {
-    /// Marks the number as seen; called after the message proved authentic.
+    /// Marks the number as accepted. Call this after the message has proved authentic.
     #[inline]
     pub fn accept(self) {
         let Self { window, sequence } = self;

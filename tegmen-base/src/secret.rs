@@ -1,4 +1,5 @@
-//! Secrets: wiped on drop, not printable, not clonable, compared in constant time. The only file that wipes and compares.
+//! Secrets that are wiped on drop, cannot be printed or cloned, and are compared in constant time. Only this file
+//! wipes and compares secrets.
 
 use core::fmt;
 use zeroize::optimization_barrier;
@@ -7,22 +8,22 @@ use zeroize::optimization_barrier;
 pub struct Secret<const N: usize>([u8; N]);
 
 impl<const N: usize> Secret<N> {
-    /// All bytes zero: a place to write a secret into with [`Self::expose_mut`].
+    /// Makes a secret of zeros, into which [`Self::expose_mut`] lets the caller write.
     pub const fn zeroed() -> Self {
         Self([0; N])
     }
 
-    /// Takes the bytes in; the caller wipes its own copy.
+    /// Makes a secret of these bytes. The caller must wipe its own copy.
     pub const fn new(bytes: [u8; N]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes, for the cipher that needs them.
+    /// Returns the bytes, for the cipher that needs them.
     pub const fn expose(&self) -> &[u8; N] {
         &self.0
     }
 
-    /// The bytes, to be written.
+    /// Returns the bytes, to be written.
     pub const fn expose_mut(&mut self) -> &mut [u8; N] {
         &mut self.0
     }
@@ -47,7 +48,7 @@ impl<const N: usize> fmt::Debug for Secret<N> {
     }
 }
 
-/// Compares two tags, cookies or verify data in a time that does not depend on the place where they differ.
+/// Compares two tags, cookies or verify data. The time does not depend on the position of a difference.
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 pub fn same(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
@@ -62,7 +63,7 @@ pub fn same(a: &[u8], b: &[u8]) -> bool {
     difference == 0
 }
 
-/// Overwrites bytes that are not needed any more, in a way the compiler keeps.
+/// Overwrites bytes with zeros, in a way that the compiler does not remove.
 #[inline(never)]
 pub fn wipe(bytes: &mut [u8]) {
     bytes.fill(0);

@@ -9,23 +9,23 @@ pub struct Instant {
 }
 
 impl Instant {
-    /// The earliest point there is: a deadline that has arrived.
+    /// The earliest point, for a deadline that has arrived.
     pub const AT_ONCE: Self = Self { micros: 0 };
 
-    /// The latest point there is: a deadline that never comes.
+    /// The latest point, for a deadline that never arrives.
     pub const NEVER: Self = Self { micros: u64::MAX };
 
-    /// From microseconds since the start of the caller's clock.
+    /// Converts microseconds since the start of the caller's clock.
     pub const fn from_micros(micros: u64) -> Self {
         Self { micros }
     }
 
-    /// Microseconds since the start of the caller's clock.
+    /// Returns the microseconds since the start of the caller's clock.
     pub const fn as_micros(self) -> u64 {
         self.micros
     }
 
-    /// This point and `delay` more; [`Self::NEVER`] where the clock would overflow.
+    /// Returns the point `delay` after this one, or [`Self::NEVER`] if the clock would overflow.
     #[must_use]
     #[inline(never)] // 64-bit arithmetic is long on a mote
     pub const fn after(self, delay: Duration) -> Self {
@@ -34,26 +34,27 @@ impl Instant {
         Self { micros: self.micros.saturating_add(micros) }
     }
 
-    /// This point and `millis` milliseconds more.
+    /// Returns the point `millis` milliseconds after this one.
     #[must_use]
     #[inline(never)]
     pub const fn after_millis(self, millis: u32) -> Self {
         Self { micros: self.micros.saturating_add((millis as u64).wrapping_mul(1000)) }
     }
 
-    /// In units of 2^20 microseconds, about a second: near enough for what takes minutes, and no division on a mote.
+    /// Returns the time in units of 2^20 microseconds, about a second. This is exact enough for times of minutes, and
+    /// needs no division on a mote.
     pub const fn coarse(self) -> u32 {
         (self.micros >> 20) as u32
     }
 
-    /// Time from `earlier` to this point, zero if `earlier` is later.
+    /// Returns the time from `earlier` to this point, or zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.micros.saturating_sub(earlier.micros))
     }
 }
 
-/// A duration in whole milliseconds, at most `u32::MAX` (49 days): the width in which timeouts are kept.
+/// Returns a duration in whole milliseconds, at most `u32::MAX` (49 days). Timeouts are stored with this width.
 pub const fn millis(duration: Duration) -> u32 {
     let millis = duration.as_secs().saturating_mul(1000).saturating_add(duration.subsec_millis() as u64);
     if millis > u32::MAX as u64 { u32::MAX } else { millis as u32 }

@@ -1,9 +1,9 @@
 //! Small ciphers for motes whose memory has no cache, such as a Cortex-M3: AES-128-CCM and SHA-256 in 4 KB.
 //!
-//! **AES here looks up a table by secret bytes.** That takes constant time only where every load from memory does: on
-//! a microcontroller without a data cache. Anything with one, a server above all, must use
-//! [`rustcrypto`](super::rustcrypto) or the provider of the `tegmen-host` crate. SHA-256, the comparison of tags and
-//! whatever else is not a table lookup takes constant time everywhere.
+//! **This AES looks up a table by secret bytes.** The look-up takes constant time only if every load from memory
+//! does, as on a microcontroller without a data cache. On a processor with a data cache, above all on a server, use
+//! [`rustcrypto`](super::rustcrypto) or the provider of the `tegmen-host` crate. SHA-256, the comparison of tags, and
+//! all other operations take constant time on every processor.
 
 use super::hash::{DIGEST_LEN, Sha256};
 use super::{Ccm, Crypto, KEY_LEN, NotAuthentic, Unsupported};
@@ -12,19 +12,20 @@ use super::{MAX_SHARE, MAX_SIGNATURE, NamedGroup, SCALAR_LEN, SignatureScheme, p
 use crate::secret::{Secret, same};
 use zeroize::optimization_barrier;
 
-/// AES-128-CCM, SHA-256 and a generator in little memory.
+/// A provider with AES-128-CCM, SHA-256 and a random generator in little memory.
 ///
 /// CCM accepts every nonce of 7 to 13 bytes, every even tag of 4 to 16, associated data below 65,280 bytes and a body
 /// below 65,536. Each call expands its key again: this costs less than one block, and keeps no schedule in memory.
 pub struct Compact {
-    /// Replaced by its own hash whenever bytes are drawn, so that earlier bytes cannot be computed again.
+    /// The key of the generator. It is replaced by its own hash whenever bytes are drawn, so that earlier bytes
+    /// cannot be computed again.
     key: Secret<DIGEST_LEN>,
 }
 
 impl Compact {
-    /// A provider whose generator starts from `seed`: 32 bytes, used once.
+    /// Makes a provider whose generator starts from `seed`: 32 bytes that are used once.
     ///
-    /// The seed is hashed, so its unpredictable bits may be anywhere in its bytes.
+    /// The seed is hashed, so its unpredictable bits may be in any of its bytes.
     pub fn new(seed: [u8; 32]) -> Self {
         let mut made = Self { key: Secret::new(seed) };
         made.replace_key();
@@ -37,7 +38,7 @@ impl Compact {
         self.key = next;
     }
 
-    /// Hashes the key with `index`.
+    /// Writes the hash of the key and `index` to `out`.
     fn draw(&self, index: u8, out: &mut [u8]) {
         let mut hash = Sha256::new();
         hash.update::<Self>(self.key.expose());
@@ -153,7 +154,7 @@ impl Crypto for Compact {
         }
     }
 
-    /// The key is replaced after each digest that it gave, before the caller sees a byte.
+    /// Fills `out` with random bytes. The key is replaced after each digest, before the caller gets a byte of it.
     fn random(&mut self, out: &mut [u8]) {
         for chunk in out.chunks_mut(DIGEST_LEN) {
             self.draw(1, chunk);
@@ -168,7 +169,7 @@ enum Direction {
     Open,
 }
 
-/// CCM (RFC 3610, section 2). Of what it leaves in `mac`, the first `tag_len` bytes are the tag.
+/// CCM (RFC 3610, section 2). The first `tag_len` bytes of `mac` are the tag afterwards.
 fn ccm(
     direction: Direction,
     key: &[u8],
@@ -226,7 +227,7 @@ fn ccm(
     Ok(())
 }
 
-/// Adds the bytes of `from` to those of `to`, in the field of AES. The shorter of the two limits the number of bytes.
+/// Adds the bytes of `from` to the bytes of `to`, in the field of AES. The shorter slice limits the number of bytes.
 #[inline(never)]
 fn add(to: &mut [u8], from: &[u8]) {
     let len = to.len().min(from.len());
@@ -240,13 +241,13 @@ fn add(to: &mut [u8], from: &[u8]) {
 
 const BLOCK_LEN: usize = 16;
 
-/// A block of AES, where a mote reads and writes words.
+/// A block of AES, with the alignment of words, because a mote reads and writes words.
 #[derive(Clone, Copy)]
 #[repr(align(4))]
 struct Block([u8; BLOCK_LEN]);
 
 impl Block {
-    /// Adds to the number in the last four bytes.
+    /// Adds `value` to the number in the last four bytes.
     fn add_to_end(&mut self, value: u32) {
         if let Some(end) = self.0.last_chunk_mut() {
             *end = u32::from_be_bytes(*end).wrapping_add(value).to_be_bytes();
@@ -296,7 +297,7 @@ impl<'r> Schedule<'r> {
         Self(rounds)
     }
 
-    /// Adds bytes to a MAC, and zeros up to a whole block after them (RFC 3610, section 2.2).
+    /// Adds bytes to a MAC, and then zeros up to a whole block (RFC 3610, section 2.2).
     #[inline(never)]
     fn authenticate(&self, mac: &mut Block, bytes: &[u8]) {
         for chunk in bytes.chunks(BLOCK_LEN) {
@@ -330,7 +331,8 @@ impl Drop for Schedule<'_> {
     }
 }
 
-/// One column after SubBytes, ShiftRows and MixColumns; row by row it comes from the columns `a`, `b`, `c` and `d`.
+/// Computes one column after SubBytes, ShiftRows and MixColumns. Its rows come from the columns `a`, `b`, `c` and
+/// `d`, in this order.
 #[inline(always)]
 #[expect(clippy::indexing_slicing, reason = "a byte indexes a table of 256")]
 fn mix(a: u32, b: u32, c: u32, d: u32) -> u32 {
@@ -338,7 +340,7 @@ fn mix(a: u32, b: u32, c: u32, d: u32) -> u32 {
     column(a).rotate_left(8) ^ column(b >> 8).rotate_left(16) ^ column(c >> 16).rotate_left(24) ^ column(d >> 24)
 }
 
-/// As [`mix`] without MixColumns.
+/// Does the same as [`mix`], but without MixColumns.
 #[inline(always)]
 #[expect(clippy::indexing_slicing, reason = "a byte indexes a table of 256")]
 fn substitute(a: u32, b: u32, c: u32, d: u32) -> u32 {
@@ -347,9 +349,10 @@ fn substitute(a: u32, b: u32, c: u32, d: u32) -> u32 {
     column(a) & 0xff | (column(b >> 8) & 0xff) << 8 | (column(c >> 16) & 0xff) << 16 | column(d >> 24) << 24
 }
 
-/// The result of SubBytes and MixColumns for each byte of the last row; those of the other rows are rotations of it.
+/// The result of SubBytes and MixColumns for each byte of the last row. The results of the other rows are rotations
+/// of it.
 ///
-/// The low byte is the S-box itself. Computed from its definition (FIPS 197, section 5.1.1).
+/// The low byte is the S-box, which is computed from its definition (FIPS 197, section 5.1.1).
 #[expect(clippy::indexing_slicing, reason = "the compiler computes it, and refuses an index that is too large")]
 static TABLE: [u32; 256] = {
     let mut table = [0; 256];
@@ -375,7 +378,7 @@ const fn spread(s: u32) -> u32 {
     s | s << 8 | (twice ^ s) << 16 | twice << 24
 }
 
-/// Twice `byte` in the field of AES (FIPS 197, section 4.2.1).
+/// Returns the double of `byte` in the field of AES (FIPS 197, section 4.2.1).
 const fn double(byte: u32) -> u32 {
     (byte << 1) ^ ((byte >> 7).wrapping_mul(0x11b))
 }
@@ -406,7 +409,8 @@ fn compress(state: &mut [u32; 8], block: &[u8; 64]) {
     state.iter_mut().zip(&before).for_each(|(to, with)| *to = to.wrapping_add(*with));
 }
 
-/// Sixteen rounds. Four rounds move each variable by four places, and no register has to move.
+/// Computes sixteen rounds. After four rounds each variable has moved by four places, so that no register has to
+/// move.
 #[inline(never)]
 fn rounds(state: &mut [u32; 8], words: &[[u32; 4]; 4], constants: &[u32; 16]) {
     let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = *state;
@@ -449,7 +453,7 @@ fn advance(words: &mut [[u32; 4]; 4]) {
     }
 }
 
-/// The word that is 16, 15, 7 and 2 places after the given ones.
+/// Returns the word of the message schedule that follows 16, 15, 7 and 2 places after the given words.
 #[inline(always)]
 fn later(w16: u32, w15: u32, w7: u32, w2: u32) -> u32 {
     let sigma0 = w15.rotate_right(7) ^ w15.rotate_right(18) ^ (w15 >> 3);

@@ -12,7 +12,7 @@ use p256::{PublicKey, SecretKey, ecdh};
 #[cfg(feature = "x25519")]
 use x25519_dalek::StaticSecret;
 
-/// Implements [`Crypto::key_pair`](super::Crypto::key_pair); `random` fills with unpredictable bytes.
+/// Implements [`Crypto::key_pair`](super::Crypto::key_pair). `random` fills a slice with unpredictable bytes.
 pub(crate) fn key_pair(
     group: NamedGroup,
     mut random: impl FnMut(&mut [u8]),
@@ -85,7 +85,7 @@ pub(crate) fn agree_by_x(
     agree_on_p256(private, &share, secret)
 }
 
-/// `share` is a point in a form of SEC 1.
+/// Agrees on a secret on secp256r1. `share` is a point in a form of SEC 1.
 fn agree_on_p256(private: &[u8; SCALAR_LEN], share: &[u8], secret: &mut [u8; SCALAR_LEN]) -> Result<(), NotAuthentic> {
     let key = SecretKey::from_slice(private).map_err(|_| NotAuthentic)?;
     // Checks that the point is on the curve; the curve has no points of small order.
@@ -109,7 +109,8 @@ pub(crate) fn verify(
     key.verify_prehash(digest, &signature).map_err(|_| NotAuthentic)
 }
 
-/// Signs a SHA-256 `digest` with a private key on secp256r1, by ECDSA as RFC 6979 has it; the length of the signature, DER.
+/// Signs a SHA-256 `digest` with a private key on secp256r1, by deterministic ECDSA (RFC 6979). Returns the length of
+/// the signature in DER.
 ///
 /// # Errors
 /// [`Unsupported`] if the number is no private key.
@@ -125,7 +126,7 @@ pub fn sign(
     Ok(bytes.len())
 }
 
-/// The SubjectPublicKeyInfo of a private key on secp256r1: a raw public key (RFC 7250).
+/// Returns the SubjectPublicKeyInfo for a private key on secp256r1: a raw public key (RFC 7250).
 ///
 /// # Errors
 /// [`Unsupported`] if the number is no private key.

@@ -1,15 +1,15 @@
-//! The two forms of an ECDSA signature on secp256r1: two numbers of 32 bytes, as COSE, Axiom and JOSE have them, and DER, as
-//! certificates and TLS have it.
+//! Converts between the two forms of an ECDSA signature on secp256r1: two numbers of 32 bytes, for COSE, Axiom and
+//! JOSE, and DER, for certificates and TLS.
 
 use crate::buf::{Full, Reader, Truncated, Writer};
 
-/// Bytes of a signature as two numbers, and of a signature of Ed25519.
+/// Length in bytes of an ECDSA signature as two numbers, and of an Ed25519 signature.
 pub const SIGNATURE_LEN: usize = 64;
 
 /// Writes a signature as ECDSA-Sig-Value (RFC 3279, section 2.2.3): at most [`MAX_SIGNATURE`](super::MAX_SIGNATURE) bytes.
 ///
 /// # Errors
-/// [`Full`].
+/// [`Full`] if the signature does not fit.
 pub fn to_der(signature: &[u8; SIGNATURE_LEN], out: &mut Writer<'_>) -> Result<(), Full> {
     out.u8(0x30)?;
     out.behind_len::<1>(|out| {
@@ -28,7 +28,7 @@ pub fn to_der(signature: &[u8; SIGNATURE_LEN], out: &mut Writer<'_>) -> Result<(
     })
 }
 
-/// The inverse of [`to_der`].
+/// Reads an ECDSA-Sig-Value that [`to_der`] can write, and returns the two numbers.
 ///
 /// # Errors
 /// [`Truncated`] if a number is longer than 32 bytes, or the input is too short.

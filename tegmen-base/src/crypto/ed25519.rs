@@ -15,7 +15,7 @@ pub fn sign(private: &[u8; SCALAR_LEN], message: &[&[u8]]) -> [u8; SIGNATURE_LEN
 /// Verifies the signature of a message, given in parts.
 ///
 /// # Errors
-/// [`NotAuthentic`] if it is wrong, or the key is not a point of the curve, or is one of small order.
+/// [`NotAuthentic`] if the signature is wrong, or the key is not a point of the curve, or is a point of small order.
 pub fn verify(public: &[u8; 32], message: &[&[u8]], signature: &[u8; SIGNATURE_LEN]) -> Result<(), NotAuthentic> {
     point(public)?.multipart_verify(message, &Signature::from_bytes(signature)).map_err(|_| NotAuthentic)
 }
@@ -34,8 +34,8 @@ pub fn private_to_x25519(private: &[u8; SCALAR_LEN]) -> Secret<SCALAR_LEN> {
 /// Returns the public key of x25519 that belongs to a public key of Ed25519: u = (1 + y) / (1 - y).
 ///
 /// # Errors
-/// [`NotAuthentic`] if the key is not a point of the curve, or is one of small order, as those with y = 1 and y = -1 are (RFC 10021,
-/// section 2.5.2.1).
+/// [`NotAuthentic`] if the key is not a point of the curve, or is a point of small order. Keys with y = 1 and y = -1
+/// are such points (RFC 10021, section 2.5.2.1).
 pub fn public_to_x25519(public: &[u8; 32]) -> Result<[u8; 32], NotAuthentic> {
     Ok(point(public)?.to_montgomery().to_bytes())
 }

@@ -16,19 +16,19 @@ use crate::secret::Secret;
 /// The curve of the keys of group members (IANA COSE Elliptic Curves registry).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Curve {
-    /// P-256: signatures of ECDSA with SHA-256, and key agreement with the same keys.
+    /// P-256: ECDSA signatures with SHA-256, and key agreement with the same keys.
     P256,
-    /// Ed25519: signatures of EdDSA, and key agreement by X25519 with the keys in Montgomery coordinates (RFC 10021, section
-    /// 2.5.2.1).
+    /// Ed25519: EdDSA signatures, and key agreement by X25519 with the keys in Montgomery coordinates (RFC 10021,
+    /// section 2.5.2.1).
     Ed25519,
-    /// X25519: key agreement alone.
+    /// X25519: only key agreement.
     X25519,
 }
 
 /// The public key of a group member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MemberKey {
-    /// A point of P-256, uncompressed.
+    /// An uncompressed point of P-256.
     P256([u8; MAX_SHARE]),
     /// A point of Ed25519 (RFC 8032, section 5.1.2).
     Ed25519([u8; 32]),
@@ -47,14 +47,15 @@ impl MemberKey {
     }
 }
 
-/// A provider for groups: it signs whole messages, and agrees on a secret with keys that do not change.
+/// A provider for groups: it signs whole messages, and agrees on a secret with static keys.
 ///
-/// The default operations have P-256 and X25519, if [`Crypto`] of the provider has them.
+/// The default methods support P-256 and X25519, if the provider's [`Crypto`] supports them.
 pub trait GroupCrypto: Crypto + Sized {
-    /// Signs a message, given in parts, with a private key: 64 bytes, for ECDSA two numbers of 32 bytes (RFC 9053, section 2.1).
+    /// Signs a message, given in parts, with a private key. The signature has 64 bytes. For ECDSA it consists of two
+    /// numbers of 32 bytes (RFC 9053, section 2.1).
     ///
     /// # Errors
-    /// [`Unsupported`] if the provider does not have the curve, or the number is no private key.
+    /// [`Unsupported`] if the provider does not have the curve, or `private` is not a private key.
     fn sign_message(
         &mut self,
         curve: Curve,
@@ -70,7 +71,7 @@ pub trait GroupCrypto: Crypto + Sized {
     /// Verifies the signature of a message, given in parts, with a key that is [valid](Self::validate).
     ///
     /// # Errors
-    /// [`NotAuthentic`] if it is wrong.
+    /// [`NotAuthentic`] if the signature is wrong.
     fn verify_message(
         &mut self,
         key: &MemberKey,
@@ -83,20 +84,22 @@ pub trait GroupCrypto: Crypto + Sized {
         }
     }
 
-    /// Validates a public key, before it is used for anything (RFC 10021, section 14.16).
+    /// Validates a public key. Call this before any other use of the key (RFC 10021, section 14.16).
     ///
     /// # Errors
-    /// [`NotAuthentic`] if the key is not a point of the curve, or is one of small order, or the provider does not have the curve.
+    /// [`NotAuthentic`] if the key is not a point of the curve, or is a point of small order, or the provider does
+    /// not have the curve.
     fn validate(&mut self, key: &MemberKey) -> Result<(), NotAuthentic> {
         // An agreement with any private key refuses the same keys.
         self.agree_static(&[1; SCALAR_LEN], key, Secret::zeroed().expose_mut())
     }
 
-    /// Agrees on a secret with the owner of `key`, in constant time. A key of Ed25519 is never used as one of X25519 directly:
-    /// both keys are converted to Montgomery coordinates before (RFC 7748, section 4.1; RFC 8032, section 5.1.5).
+    /// Agrees on a secret with the owner of `key`, in constant time. Keys of Ed25519 are not used directly as keys of
+    /// X25519: both keys are first converted to Montgomery coordinates (RFC 7748, section 4.1; RFC 8032, section
+    /// 5.1.5).
     ///
     /// # Errors
-    /// [`NotAuthentic`] if the key is not a point of the curve, or is one of small order.
+    /// [`NotAuthentic`] if the key is not a point of the curve, or is a point of small order.
     fn agree_static(
         &mut self,
         private: &[u8; SCALAR_LEN],
@@ -111,7 +114,7 @@ pub trait GroupCrypto: Crypto + Sized {
     }
 }
 
-/// Signs with P-256 as [`GroupCrypto::sign_message`] does, by [`Crypto::sign`].
+/// Signs with P-256 through [`Crypto::sign`], as [`GroupCrypto::sign_message`] requires.
 fn sign_p256<C: Crypto>(
     crypto: &mut C,
     private: &[u8; SCALAR_LEN],
@@ -122,7 +125,7 @@ fn sign_p256<C: Crypto>(
     from_der(der.get(..len).ok_or(Unsupported)?).map_err(|_| Unsupported)
 }
 
-/// Verifies with P-256 as [`GroupCrypto::verify_message`] does, by [`Crypto::verify`].
+/// Verifies with P-256 through [`Crypto::verify`], as [`GroupCrypto::verify_message`] requires.
 fn verify_p256<C: Crypto>(
     crypto: &mut C,
     point: &[u8; MAX_SHARE],

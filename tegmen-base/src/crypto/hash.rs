@@ -1,10 +1,10 @@
 //! SHA-256, HMAC (RFC 2104) and the PRF of TLS 1.2 (RFC 5246, section 5) over a provider's compression function.
 //!
-//! Hash and HMAC are written once for SHA-256 and SHA-1 (FIPS 180-4); the length of the digest selects the hash. Only
+//! Hash and HMAC are written once for SHA-256 and SHA-1 (FIPS 180-4). The length of the digest selects the hash. Only
 //! the records of one old cipher suite use SHA-1.
 //!
-//! This crate implements them itself for two reasons: a mote keeps pad states of 32 bytes each, and a provider needs
-//! to implement only its compression function.
+//! This crate does not use a library for them, for two reasons: a mote keeps pad states of 32 bytes each, and a
+//! provider has to implement only its compression function.
 
 use super::Crypto;
 use crate::buf::{Writer, copy};
@@ -19,7 +19,7 @@ pub const SHA1_LEN: usize = 20;
 
 const SHA256_INITIAL: [u32; 8] =
     [0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19];
-/// SHA-1 uses the first five of eight words.
+/// The initial state of SHA-1, which uses only the first five of eight words.
 const SHA1_INITIAL: [u32; 8] = [0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0, 0, 0, 0];
 
 const fn initial<const LEN: usize>() -> [u32; 8] {
@@ -27,7 +27,7 @@ const fn initial<const LEN: usize>() -> [u32; 8] {
     if LEN == SHA1_LEN { SHA1_INITIAL } else { SHA256_INITIAL }
 }
 
-/// The compression function of the hash with digests of `LEN` bytes.
+/// Runs the compression function of the hash with digests of `LEN` bytes.
 #[inline(always)]
 pub fn compress<C: Crypto, const LEN: usize>(state: &mut [u32; 8], blocks: &[[u8; 64]]) {
     if LEN == DIGEST_LEN {
@@ -37,8 +37,8 @@ pub fn compress<C: Crypto, const LEN: usize>(state: &mut [u32; 8], blocks: &[[u8
     }
 }
 
-/// The digest of a message, given in parts that are concatenated: SHA-256 where `LEN` is [`DIGEST_LEN`], SHA-1 where it is
-/// 20.
+/// Returns the digest of a message. The parts of the message are concatenated. The hash is SHA-256 if `LEN` is
+/// [`DIGEST_LEN`], and SHA-1 if `LEN` is 20.
 pub fn digest<C: Crypto, const LEN: usize>(message: &[&[u8]]) -> [u8; LEN] {
     let mut hash = Running::new();
     for part in message {
@@ -47,12 +47,13 @@ pub fn digest<C: Crypto, const LEN: usize>(message: &[&[u8]]) -> [u8; LEN] {
     hash.finish::<C>()
 }
 
-/// HMAC (RFC 2104) with SHA-256 or SHA-1, as in [`digest`]; key and message are given in parts that are concatenated.
+/// Computes HMAC (RFC 2104) with SHA-256 or SHA-1, as in [`digest`]. The parts of the key and of the message are
+/// concatenated.
 pub fn hmac<C: Crypto, const LEN: usize>(key: &[&[u8]], message: &[&[u8]]) -> [u8; LEN] {
     Hmac::new::<C>(key).mac::<C>(message)
 }
 
-/// A running SHA-256. Cloning it takes an intermediate digest, as a handshake transcript needs.
+/// A running SHA-256. A clone of it gives an intermediate digest, which the transcript of a handshake needs.
 pub type Sha256 = Running<DIGEST_LEN>;
 
 /// A running hash with digests of `LEN` bytes: [`DIGEST_LEN`] or [`SHA1_LEN`].
@@ -60,29 +61,29 @@ pub type Sha256 = Running<DIGEST_LEN>;
 pub struct Running<const LEN: usize> {
     state: [u32; 8],
     block: [u8; 64],
-    /// Bytes hashed so far; the last ones wait in `block` if they are no whole block of 64.
+    /// Number of bytes hashed until now. The last of them wait in `block` until it has 64 bytes.
     len: u32,
 }
 
 impl<const LEN: usize> Running<LEN> {
-    /// The empty hash.
+    /// Makes the hash of no bytes.
     pub const fn new() -> Self {
         Self { state: const { initial::<LEN>() }, block: [0; 64], len: 0 }
     }
 
-    /// A place for a hash. Call [`Self::restart`] before the first input.
+    /// Makes an empty place for a hash. Call [`Self::restart`] before the first input.
     pub const fn none() -> Self {
         Self { state: [0; 8], block: [0; 64], len: 0 }
     }
 
-    /// Resets to the empty hash.
+    /// Resets the state to the hash of no bytes.
     #[inline(never)]
     pub fn restart(&mut self) {
         self.state = const { initial::<LEN>() };
         self.len = 0;
     }
 
-    /// Adds `data`.
+    /// Adds `data` to the input.
     pub fn update<C: Crypto>(&mut self, mut data: &[u8]) {
         let filled = (self.len % 64) as usize;
         self.len = self.len.wrapping_add(data.len() as u32);
@@ -104,7 +105,7 @@ impl<const LEN: usize> Running<LEN> {
         let _ = copy(&mut self.block, rest);
     }
 
-    /// Returns the digest of all input; more input may follow.
+    /// Returns the digest of all input until now. More input may follow.
     #[inline(never)]
     pub fn digest_so_far<C: Crypto>(&self) -> [u8; LEN] {
         let mut hash = self.clone();
@@ -112,7 +113,7 @@ impl<const LEN: usize> Running<LEN> {
         hash.digest()
     }
 
-    /// The digest of everything added.
+    /// Returns the digest of all input.
     pub fn finish<C: Crypto>(mut self) -> [u8; LEN] {
         self.complete::<C>();
         self.digest()
@@ -124,7 +125,7 @@ impl<const LEN: usize> Running<LEN> {
         put(out, &self.state);
     }
 
-    /// Pads and compresses the bytes that wait, so that the state is the digest (FIPS 180-4, section 5.1.1).
+    /// Pads and compresses the waiting bytes, so that the state is the digest (FIPS 180-4, section 5.1.1).
     #[inline(never)]
     fn complete<C: Crypto>(&mut self) {
         let filled = (self.len % 64) as usize;
@@ -147,7 +148,7 @@ impl<const LEN: usize> Running<LEN> {
         compress::<C, LEN>(&mut self.state, core::slice::from_ref(&self.block));
     }
 
-    /// The state as bytes, after [`Self::complete`].
+    /// Returns the state as bytes, after [`Self::complete`].
     fn digest(&self) -> [u8; LEN] {
         let mut digest = [0; LEN];
         put(&mut digest, &self.state);
@@ -201,19 +202,19 @@ pub struct Hmac<const LEN: usize> {
 }
 
 impl<const LEN: usize> Hmac<LEN> {
-    /// A place for a key that is not known yet.
+    /// Makes an empty place for a key.
     pub const fn none() -> Self {
         Self { inner: [0; 8], outer: [0; 8] }
     }
 
-    /// Forgets the key.
+    /// Wipes the key.
     #[inline(never)]
     pub fn wipe(&mut self) {
         (self.inner, self.outer) = ([0; 8], [0; 8]);
         optimization_barrier(self);
     }
 
-    /// Prepares `key`, given in parts that are concatenated; a key above 64 bytes is hashed first (RFC 2104, section 2).
+    /// Prepares `key`, whose parts are concatenated. A key above 64 bytes is hashed first (RFC 2104, section 2).
     pub fn new<C: Crypto>(key: &[&[u8]]) -> Self {
         let mut made = Self::none();
         made.set::<C>(key);
@@ -241,14 +242,14 @@ impl<const LEN: usize> Hmac<LEN> {
         hash.wipe();
     }
 
-    /// The code of a message given in parts.
+    /// Returns the authentication code of a message, given in parts.
     pub fn mac<C: Crypto>(&self, message: &[&[u8]]) -> [u8; LEN] {
         let mut code = [0; LEN];
         self.mac_into::<C>(message, &mut code);
         code
     }
 
-    /// Fills `out` with the first bytes of the code of a message.
+    /// Fills `out` with the first bytes of the authentication code of a message.
     pub fn mac_into<C: Crypto>(&self, message: &[&[u8]], out: &mut [u8]) {
         let mut hash = Running::<LEN>::none();
         self.run::<C>(&mut hash, &[], message);
@@ -256,7 +257,8 @@ impl<const LEN: usize> Hmac<LEN> {
         hash.wipe();
     }
 
-    /// Leaves the code of `first` and `message` in the state of `hash`, whatever that held before.
+    /// Writes the authentication code of `first` and `message` to the state of `hash`. The previous content of `hash`
+    /// is lost.
     fn run<C: Crypto>(&self, hash: &mut Running<LEN>, first: &[u8], message: &[&[u8]]) {
         hash.state = self.inner;
         hash.len = 64;
@@ -268,7 +270,7 @@ impl<const LEN: usize> Hmac<LEN> {
         self.run_outer::<C>(hash);
     }
 
-    /// From the state of the inner hash to the code.
+    /// Replaces the state of the inner hash by the authentication code.
     #[inline(always)]
     fn run_outer<C: Crypto>(&self, hash: &mut Running<LEN>) {
         // The digest is the message of the outer hash.
@@ -278,12 +280,13 @@ impl<const LEN: usize> Hmac<LEN> {
         hash.complete::<C>();
     }
 
-    /// The state before a message: for one whose end must not be known to the code that hashes it.
+    /// Returns the state before a message, for code that hashes the message itself because its length must stay
+    /// secret.
     pub const fn begun(&self) -> [u32; 8] {
         self.inner
     }
 
-    /// The code of a message after whose last block the state is this.
+    /// Returns the authentication code of a message. `state` is the state after the last block of the message.
     pub fn end<C: Crypto>(&self, state: [u32; 8]) -> [u8; LEN] {
         let mut hash = Running { state, ..Running::none() };
         self.run_outer::<C>(&mut hash);
@@ -294,7 +297,8 @@ impl<const LEN: usize> Hmac<LEN> {
 }
 
 impl HmacKey {
-    /// Fills `out` with `PRF(key, label, seed)` of TLS 1.2; label and seed are given as parts that are concatenated.
+    /// Fills `out` with `PRF(key, label, seed)` of TLS 1.2. The parts of `seed` are the label and the seed, and are
+    /// concatenated.
     #[inline(never)]
     pub fn prf<C: Crypto>(&self, seed: &[&[u8]], out: &mut [u8]) {
         // P_hash of RFC 5246, section 5: A(i) = HMAC(A(i-1)), output HMAC(A(i) + label + seed); A(0) is label + seed.

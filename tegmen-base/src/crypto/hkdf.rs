@@ -8,12 +8,12 @@ use crate::secret::Secret;
 pub struct Hkdf(HmacKey);
 
 impl Hkdf {
-    /// A place for a key.
+    /// Makes an empty place for a key.
     pub const fn none() -> Self {
         Self(HmacKey::none())
     }
 
-    /// HKDF-Extract: derives the key from `secret`, given in parts, under `salt`, which may be empty.
+    /// HKDF-Extract: derives the key from `secret`, which is given in parts. `salt` may be empty.
     pub fn extract<C: Crypto>(&mut self, salt: &[u8], secret: &[&[u8]]) {
         let mut prk = Secret::<DIGEST_LEN>::zeroed();
         self.0.set::<C>(&[salt]);
@@ -21,12 +21,12 @@ impl Hkdf {
         self.0.set::<C>(&[prk.expose()]);
     }
 
-    /// HKDF-Expand for the purpose `info`, for at most one digest. Bytes of `out` after the digest do not change.
+    /// HKDF-Expand for the purpose `info`, up to the length of one digest. Does not change further bytes of `out`.
     pub fn expand<C: Crypto>(&self, info: &[u8], out: &mut [u8]) {
         self.0.mac_into::<C>(&[info, &[1]], out);
     }
 
-    /// HKDF-Expand for the purpose `info`, for two digests.
+    /// HKDF-Expand for the purpose `info`, for the length of two digests.
     pub fn expand_twice<C: Crypto>(&self, info: &[u8], out: &mut [u8; 2 * DIGEST_LEN]) {
         let (first, second) = out.split_at_mut(DIGEST_LEN);
         self.0.mac_into::<C>(&[info, &[1]], first);

@@ -1,9 +1,10 @@
 //! Key agreement on secp256r1 and ECDSA with SHA-256 in little memory, for [`Compact`](super::Compact).
 //!
-//! No branch and no address depends on a private key, on the secret number of a signature, or on what follows from them. That is
-//! constant time where the multiplication of two words takes one time. **On a Cortex-M3 it does not:** the processor ends `UMULL`
-//! and `UMLAL` early for small operands. Therefore the coordinates of each point are multiplied by a random number, and so
-//! are the numbers of a signature: the operands differ from call to call. A Cortex-M4 and later ones have no such limit.
+//! No branch and no address depends on a private key, on the secret number of a signature, or on values that are
+//! computed from them. This takes constant time on a processor that multiplies two words in constant time. **A
+//! Cortex-M3 does not:** it ends `UMULL` and `UMLAL` early for small operands. Therefore the coordinates of each
+//! point and the numbers of a signature are multiplied by a random number, so that the operands differ from call to
+//! call. A Cortex-M4 and later processors do not have this fault.
 
 mod der;
 mod modulus;
@@ -25,7 +26,7 @@ impl Number {
         Self([0; 8])
     }
 
-    /// Draws an unpredictable number that is not 0, below 2^255 and thus below both primes.
+    /// Draws an unpredictable number that is not 0 and is below 2^255, and so below both primes.
     #[inline(never)]
     fn draw<C: Crypto>(&mut self, crypto: &mut C) {
         let mut bytes = Secret::zeroed();
@@ -36,10 +37,10 @@ impl Number {
         *highest >>= 1;
     }
 
-    /// Takes a private key.
+    /// Reads a private key.
     ///
     /// # Errors
-    /// [`Unsupported`] if the number is none.
+    /// [`Unsupported`] if the number is not a private key.
     fn read_key(&mut self, private: &[u8; SCALAR_LEN], wide: &mut Wide) -> Result<(), Unsupported> {
         read(&mut self.0, private);
         if is_within(&self.0, &N, wide) { Ok(()) } else { Err(Unsupported) }
@@ -187,7 +188,7 @@ pub(crate) fn sign<C: Crypto>(
     signing.sign(&mut machine, out)
 }
 
-/// The numbers that a signature is made of.
+/// The numbers with which a signature is computed.
 struct Signing {
     key: Number,
     hash: Number,
@@ -223,7 +224,7 @@ impl Signing {
     }
 }
 
-/// Returns the SubjectPublicKeyInfo of a private key on secp256r1: a raw public key (RFC 7250).
+/// Returns the SubjectPublicKeyInfo for a private key on secp256r1: a raw public key (RFC 7250).
 ///
 /// # Errors
 /// [`Unsupported`] if the number is no private key.

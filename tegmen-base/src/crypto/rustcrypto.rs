@@ -1,4 +1,5 @@
-//! The default provider: the RustCrypto crates, constant time on every target, hardware instructions where they exist.
+//! The default provider, on the RustCrypto crates. It takes constant time on every target, and uses hardware
+//! instructions where they exist.
 
 #[cfg(feature = "cbc")]
 use super::KEY_LEN;
@@ -18,15 +19,15 @@ use chacha20::rand_core::{Rng, SeedableRng};
 #[cfg(feature = "chacha20poly1305")]
 use chacha20poly1305::ChaCha20Poly1305;
 
-/// AES and CCM of the crates `aes` and `ccm`, SHA-256 of `sha2`, random bytes of `chacha20`.
+/// A provider with AES and CCM of the crates `aes` and `ccm`, SHA-256 of `sha2`, and random bytes of `chacha20`.
 ///
-/// CCM has nonces of 12 and 13 bytes and tags of 8 and 16: what DTLS and OSCORE use.
+/// CCM supports nonces of 12 and 13 bytes and tags of 8 and 16 bytes, which DTLS and OSCORE use.
 pub struct RustCrypto {
     generator: ChaCha20Rng,
 }
 
 impl RustCrypto {
-    /// A provider whose generator starts from `seed`: 32 unpredictable bytes, used once.
+    /// Makes a provider whose generator starts from `seed`: 32 unpredictable bytes that are used once.
     pub fn new(seed: [u8; 32]) -> Self {
         Self { generator: ChaCha20Rng::from_seed(seed) }
     }
@@ -168,7 +169,7 @@ pub enum Algorithm {
 /// Implements [`Crypto::seal`].
 ///
 /// # Errors
-/// [`Unsupported`] if there is no such combination of lengths.
+/// [`Unsupported`] if the provider does not have this combination of lengths.
 #[inline(always)]
 fn seal(
     aead: Algorithm,
@@ -193,7 +194,7 @@ fn seal(
 /// Implements [`Crypto::open`].
 ///
 /// # Errors
-/// [`NotAuthentic`] if the tag does not match, or there is no such combination of lengths.
+/// [`NotAuthentic`] if the tag does not match, or the provider does not have this combination of lengths.
 #[inline(always)]
 fn open(
     aead: Algorithm,
@@ -218,7 +219,7 @@ fn open(
 /// Implements [`Crypto::cbc_encrypt`].
 ///
 /// # Errors
-/// [`Unsupported`] if `body` is not of whole blocks.
+/// [`Unsupported`] if `body` does not consist of whole blocks.
 #[cfg(feature = "cbc")]
 fn cbc_encrypt(key: &[u8; KEY_LEN], iv: &[u8; 16], body: &mut [u8]) -> Result<(), Unsupported> {
     let cipher = Aes128::new(key.into());
@@ -235,7 +236,7 @@ fn cbc_encrypt(key: &[u8; KEY_LEN], iv: &[u8; 16], body: &mut [u8]) -> Result<()
 /// Implements [`Crypto::cbc_decrypt`].
 ///
 /// # Errors
-/// [`Unsupported`] if `body` is not of whole blocks.
+/// [`Unsupported`] if `body` does not consist of whole blocks.
 #[cfg(feature = "cbc")]
 fn cbc_decrypt(key: &[u8; KEY_LEN], iv: &[u8; 16], body: &mut [u8]) -> Result<(), Unsupported> {
     let cipher = Aes128::new(key.into());

@@ -9,7 +9,7 @@ fn hex<const N: usize>(text: &str) -> [u8; N] {
     core::array::from_fn(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).unwrap())
 }
 
-/// The eight points of small order, and those encodings of them whose y is not below p.
+/// The eight points of small order, and further encodings of these points whose y is not below p.
 const SMALL_ORDER: [&str; 8] = [
     "0100000000000000000000000000000000000000000000000000000000000000",
     "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",

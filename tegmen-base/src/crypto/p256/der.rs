@@ -1,4 +1,5 @@
-//! Signatures of ECDSA in DER (RFC 3279, section 2.2.3): a sequence of two integers, in the one encoding that DER allows.
+//! ECDSA signatures in DER (RFC 3279, section 2.2.3): a sequence of two integers, in the only encoding that DER
+//! allows.
 
 use super::modulus::{self, Words};
 use crate::buf::{Full, Reader, Writer, copy};
@@ -7,7 +8,8 @@ use crate::crypto::MAX_SIGNATURE;
 const INTEGER: u8 = 2;
 const SEQUENCE: u8 = 0x30;
 
-/// Reads both integers of a signature; `None` if DER does not allow the encoding, or one has more than 256 bits.
+/// Reads both integers of a signature. Returns `None` if DER does not allow the encoding, or an integer has more than
+/// 256 bits.
 pub(super) fn read(signature: &[u8], r: &mut Words, s: &mut Words) -> Option<()> {
     let mut reader = Reader::new(signature);
     let sequence = reader.u8().ok().filter(|tag| *tag == SEQUENCE).and_then(|_| reader.with_len8().ok())?;
@@ -33,7 +35,7 @@ fn read_integer(reader: &mut Reader<'_>, to: &mut Words) -> Option<()> {
     Some(())
 }
 
-/// Writes a signature; returns its length.
+/// Writes a signature. Returns its length in bytes.
 pub(super) fn write(r: &Words, s: &Words, out: &mut [u8; MAX_SIGNATURE]) -> Result<usize, Full> {
     let mut writer = Writer::new(out);
     writer.u8(SEQUENCE)?;

@@ -1,29 +1,29 @@
-//! Arithmetic modulo the prime of the field and the order of the curve (NIST SP 800-186, section 3.2.1.3), after Montgomery: each
-//! product is divided by 2^256. No branch and no address depends on an operand.
+//! Arithmetic modulo the prime of the field and modulo the order of the curve (NIST SP 800-186, section 3.2.1.3), by
+//! the method of Montgomery: each product is divided by 2^256. No branch and no address depends on an operand.
 
 use zeroize::optimization_barrier;
 
 /// A number below 2^256, the lowest word first.
 pub(super) type Words = [u32; 8];
 
-/// Space for results before they are below the modulus.
+/// Space for intermediate results, which may be above the modulus.
 pub(super) struct Wide {
-    /// Space for a product. Its lower half is zero between two products, because a reduction leaves zeros there.
+    /// Space for a product. Its lower half is zero between two products, because a reduction sets it to zero.
     product: [Words; 2],
     difference: Words,
 }
 
 impl Wide {
-    /// All zero.
+    /// A space of zeros.
     pub(super) const ZERO: Self = Self { product: [[0; 8]; 2], difference: [0; 8] };
 
-    /// Eight words of the product, from word `i` on, and the words above them.
+    /// Returns eight words of the product, from word `i` on, and the words above them.
     #[inline(always)]
     fn eight_from(&mut self, i: usize) -> Option<(&mut Words, &mut [u32])> {
         self.product.as_flattened_mut().get_mut(i..)?.split_first_chunk_mut()
     }
 
-    /// Writes `a - b` to the space for a difference, and returns it; true if it is not negative.
+    /// Writes `a - b` to the space for a difference. Returns the difference, and true if it is not negative.
     pub(super) fn difference(&mut self, a: &Words, b: &Words) -> (&Words, bool) {
         let is_positive = difference(&mut self.difference, a, b) == 1;
         (&self.difference, is_positive)
@@ -34,7 +34,7 @@ impl Wide {
 pub(super) struct Modulus {
     /// The prime.
     pub(super) words: Words,
-    /// 2^512 modulo the prime: a product with it multiplies by 2^256.
+    /// 2^512 modulo the prime. A product with this number multiplies the other factor by 2^256.
     pub(super) square: Words,
     /// -1 divided by the prime, modulo 2^32.
     inverse: u32,
@@ -57,30 +57,31 @@ pub(super) static N: Modulus = Modulus {
 /// The number 1.
 pub(super) static ONE: Words = [1, 0, 0, 0, 0, 0, 0, 0];
 
-/// An exponent: a number from which `less` is taken, which is at most its lowest word.
+/// An exponent: a number minus `less`, which is at most the lowest word of the number.
 pub(super) struct Exponent<'a> {
     pub(super) words: &'a Words,
     pub(super) less: u32,
-    /// The index of its highest bit.
+    /// The index of the highest bit of the exponent.
     pub(super) top: usize,
 }
 
 impl Modulus {
-    /// Replaces `a` by `a · b / 2^256`, below the modulus. One of them is below it.
+    /// Replaces `a` by `a · b / 2^256`, below the modulus. At least one of `a` and `b` must be below the modulus.
     #[inline(never)]
     pub(super) fn multiply(&self, wide: &mut Wide, a: &mut Words, b: &Words) {
         let above = self.product(wide, a, b);
         self.finish(wide, above, a);
     }
 
-    /// Adds `b` to `a`, which are below the modulus.
+    /// Replaces `a` by `a + b`, below the modulus. Both must be below the modulus.
     #[inline(never)]
     pub(super) fn add(&self, wide: &mut Wide, a: &mut Words, b: &Words) {
         let above = sum(wide, a, b);
         self.finish(wide, above, a);
     }
 
-    /// Writes to `a` the number `2^256 / x` for `base = x · 2^256`, after Fermat; zero stays zero.
+    /// Writes to `a` the number `2^256 / x` for `base = x · 2^256`, by Fermat's little theorem. For zero, the result
+    /// is zero.
     #[inline(never)]
     pub(super) fn invert(&self, wide: &mut Wide, base: &Words, a: &mut Words) {
         // The exponent is the prime less 2.
@@ -102,8 +103,8 @@ impl Modulus {
         }
     }
 
-    /// Leaves `a · b / 2^256` in the upper half of the space for a product, at most once the modulus too large; returns the
-    /// word above.
+    /// Writes `a · b / 2^256` to the upper half of the space for a product. The result is too large by the modulus at
+    /// most once. Returns the word above.
     #[inline(never)]
     pub(super) fn product(&self, wide: &mut Wide, a: &Words, b: &Words) -> u32 {
         for (i, b) in (0_usize..8).step_by(2).zip(b.as_chunks().0) {
@@ -131,7 +132,7 @@ impl Modulus {
         carry.into()
     }
 
-    /// The two factors with which the modulus makes the two lowest words zero.
+    /// Returns the two factors with which a multiple of the modulus makes the two lowest words zero.
     #[inline(always)]
     fn factors(&self, [s0, s1, ..]: &Words) -> [u32; 2] {
         let [n0, n1, ..] = &self.words;
@@ -141,7 +142,8 @@ impl Modulus {
         [m0, m1]
     }
 
-    /// Writes to `to` the upper half of `wide` with the word `above`, less the modulus if it is not below it.
+    /// Writes to `to` the upper half of `wide` with the word `above`. Subtracts the modulus if the number is not
+    /// below it.
     #[inline(never)]
     pub(super) fn finish(&self, wide: &mut Wide, above: u32, to: &mut Words) {
         let Wide { product: [_, high], difference: low } = wide;
@@ -149,7 +151,8 @@ impl Modulus {
         self.fix(low, is_positive | above, to);
     }
 
-    /// Writes to `to` a difference, plus the modulus if `is_positive` is 0 and not 1.
+    /// Writes to `to` the difference `from`. Adds the modulus if `is_positive` is 0. Otherwise `is_positive` must be
+    /// 1.
     #[inline(never)]
     pub(super) fn fix(&self, from: &Words, is_positive: u32, to: &mut Words) {
         let mask = is_positive.wrapping_sub(1);
@@ -158,13 +161,13 @@ impl Modulus {
     }
 }
 
-/// The two words of a number, the lowest first.
+/// Returns the two words of a number, the lowest first.
 #[inline(always)]
 const fn two_words(number: u64) -> [u32; 2] {
     [number as u32, (number >> 32) as u32]
 }
 
-/// Adds `a · b` to `sum`; returns the two words above.
+/// Adds `a · b` to `sum`. Returns the two words above.
 #[inline(never)]
 fn rows(sum: &mut Words, a: &Words, [b0, b1]: &[u32; 2]) -> u64 {
     let [s0, s1, s2, s3, s4, s5, s6, s7] = sum;
@@ -188,8 +191,8 @@ fn rows(sum: &mut Words, a: &Words, [b0, b1]: &[u32; 2]) -> u64 {
     u64::from(w9) << 32 | u64::from(w8)
 }
 
-/// Adds to `sum` the prime of the field times the lowest word, which becomes zero, without a multiplication; returns the word
-/// above.
+/// Adds to `sum` the product of the prime of the field and the lowest word, without a multiplication. The lowest word
+/// becomes zero. Returns the word above.
 #[inline(always)]
 fn row_of_p(sum: &mut Words) -> u32 {
     // The first three words of the prime move the lowest word to the fourth place.
@@ -207,20 +210,20 @@ fn row_of_p(sum: &mut Words) -> u32 {
     (top >> 32) as u32
 }
 
-/// Leaves `a + b` in the upper half of `wide`; returns the word above.
+/// Writes `a + b` to the upper half of `wide`. Returns the word above.
 #[inline(never)]
 pub(super) fn sum(Wide { product: [_, high], .. }: &mut Wide, a: &Words, b: &Words) -> u32 {
     add(high, a, b, |word| word, u32::overflowing_add)
 }
 
-/// Writes `a - b` to `to`; returns 0 if it is negative, and 1 otherwise.
+/// Writes `a - b` to `to`. Returns 0 if the difference is negative, and 1 otherwise.
 #[inline(never)]
 pub(super) fn difference(to: &mut Words, a: &Words, b: &Words) -> u32 {
     // By the complement: a chain of borrows would be twice as long.
     add(to, a, b, |word| !word, |a, b| (a.wrapping_sub(b), a >= b))
 }
 
-/// Adds `a`, each word of `b` after `change`, and a carry. `first` adds the lowest words and gives the first carry.
+/// Adds `a`, a carry, and each word of `b` after `change`. `first` adds the lowest words and returns the first carry.
 /// Returns the word above.
 #[inline(always)]
 fn add(
@@ -246,7 +249,7 @@ fn add(
     carry.into()
 }
 
-/// Reads a number whose first byte is the highest.
+/// Reads a number whose highest byte comes first.
 #[inline(never)]
 pub(super) fn read(to: &mut Words, bytes: &[u8; 32]) {
     for (word, bytes) in to.iter_mut().rev().zip(bytes.as_chunks().0) {
@@ -254,7 +257,7 @@ pub(super) fn read(to: &mut Words, bytes: &[u8; 32]) {
     }
 }
 
-/// Writes a number, the highest byte first.
+/// Writes a number, with the highest byte first.
 #[inline(never)]
 pub(super) fn write(bytes: &mut [u8; 32], from: &Words) {
     for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(from.iter().rev()) {
@@ -262,7 +265,7 @@ pub(super) fn write(bytes: &mut [u8; 32], from: &Words) {
     }
 }
 
-/// True if the number is not 0 and below the modulus. The time depends on nothing but the result.
+/// Returns true if the number is not 0 and is below the modulus. The time depends only on the result.
 #[inline(never)]
 pub(super) fn is_within(number: &Words, modulus: &Modulus, wide: &mut Wide) -> bool {
     let any = number.iter().fold(0, |any, word| any | word);

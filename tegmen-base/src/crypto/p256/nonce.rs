@@ -11,7 +11,8 @@ struct Generator {
     v: Secret<DIGEST_LEN>,
 }
 
-/// Derives the number for the key `private` and a digest that is below the order of the curve, as bits2octets makes it.
+/// Derives the secret number for the key `private` and a digest that is already below the order of the curve
+/// (bits2octets).
 #[inline(never)]
 pub(super) fn derive<C: Crypto>(private: &[u8; SCALAR_LEN], digest: &Words, wide: &mut Wide, nonce: &mut Words) {
     let mut octets = [0; DIGEST_LEN];
@@ -31,7 +32,8 @@ pub(super) fn derive<C: Crypto>(private: &[u8; SCALAR_LEN], digest: &Words, wide
 }
 
 impl Generator {
-    /// K = HMAC_K(V || data), then V = HMAC_K(V): steps d and e, f and g, and the last of h.
+    /// Computes K = HMAC_K(V || data), then V = HMAC_K(V): steps d and e, steps f and g, and the last computation of
+    /// step h.
     #[inline(never)]
     fn update<C: Crypto>(&mut self, data: &[&[u8]; 3]) {
         let [octet, private, digest] = data;
@@ -41,7 +43,7 @@ impl Generator {
         self.next::<C>();
     }
 
-    /// V = HMAC_K(V).
+    /// Computes V = HMAC_K(V).
     #[inline(never)]
     fn next<C: Crypto>(&mut self) {
         let before = Secret::new(*self.v.expose());

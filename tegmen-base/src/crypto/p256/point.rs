@@ -1,8 +1,9 @@
-//! Multiples of points: sums of a multiple of the base point and of one other point, by one loop.
+//! Multiples of points: computes the sum of a multiple of the base point and of a multiple of one other point, in one
+//! loop.
 //!
-//! Points are projective, and each sum is the complete formula of Renes, Costello and Batina ("Complete addition formulas for
-//! prime order elliptic curves", EUROCRYPT 2016), so there is no special case. A formula is a table of [`Step`]s over
-//! [`Register`]s, which take less memory than code.
+//! Points are projective, and each addition uses the complete formula of Renes, Costello and Batina ("Complete
+//! addition formulas for prime order elliptic curves", EUROCRYPT 2016), so there is no special case. A formula is a
+//! table of [`Step`]s over [`Register`]s, which needs less memory than code.
 
 use super::modulus::{Exponent, N, ONE, P, Wide, Words, read, sum};
 use crate::crypto::{MAX_SHARE, NotAuthentic};
@@ -10,19 +11,19 @@ use zeroize::optimization_barrier;
 
 /// The memory of a computation, wiped on drop.
 pub(super) struct Machine {
-    /// The numbers of the first point, those of the second, and others: see [`Register`].
+    /// The numbers of the first point, the numbers of the second point, and other numbers: see [`Register`].
     registers: [[Words; 3]; 4],
     pub(super) wide: Wide,
 }
 
-/// A place for a number of the field.
+/// A place for an element of the field.
 #[derive(Clone, Copy)]
 enum Register {
-    /// The point so far: `X1 / Z1` and `Y1 / Z1`.
+    /// The current sum: the point `X1 / Z1` and `Y1 / Z1`.
     X1,
     Y1,
     Z1,
-    /// The point that is added.
+    /// The point that is added to the sum.
     X2,
     Y2,
     Z2,
@@ -58,7 +59,7 @@ const fn sub(to: Register, a: Register, b: Register) -> Step {
     Step(Operation::Subtract, to, a, b)
 }
 
-/// Adds the second point to the first (algorithm 4); the second is lost.
+/// Adds the second point to the first (algorithm 4). Overwrites the second point.
 static ADDITION: [Step; 43] = [
     mul(T0, X1, X2),
     mul(T1, Y1, Y2),
@@ -143,11 +144,11 @@ static DOUBLING: [Step; 34] = [
     add(Z1, Z1, Z1),
 ];
 
-/// The exponent of a square root in the field: a quarter of the prime and 1.
+/// The exponent of a square root in the field: a quarter of (the prime + 1).
 static ROOT: Words = [0, 0, 0x4000_0000, 0, 0, 0x4000_0000, 0xc000_0000, 0x3fff_ffff];
 
-/// Computes the difference of both sides of the equation of the curve, `y² = x³ - 3x + b`, for the second point with `Z2` = 1. The right
-/// side is then in `T1`.
+/// Computes the difference of both sides of the equation of the curve, `y² = x³ - 3x + b`, for the second point with
+/// `Z2` = 1. The right side is afterwards in `T1`.
 static EQUATION: [Step; 8] = [
     mul(T0, Y2, Y2),
     mul(T1, X2, X2),
@@ -160,13 +161,14 @@ static EQUATION: [Step; 8] = [
 ];
 
 impl Machine {
-    /// A machine whose registers are zero. It stays where it is, so that no copy of what it computes lies elsewhere.
+    /// A machine whose registers are zero. Do not move a machine after its use, so that there is no copy of its
+    /// secrets.
     pub(super) const ZERO: Self = Self { registers: [[[0; 8]; 3]; 4], wide: Wide::ZERO };
 
-    /// Takes an uncompressed point (SEC 1, section 2.3.4) as the second one.
+    /// Loads an uncompressed point (SEC 1, section 2.3.4) as the second point.
     ///
     /// # Errors
-    /// [`NotAuthentic`] if it is not one of the curve, which has no points of small order.
+    /// [`NotAuthentic`] if the point is not on the curve. The curve has no points of small order.
     #[inline(never)]
     pub(super) fn load(&mut self, share: &[u8]) -> Result<(), NotAuthentic> {
         let [4, coordinates @ ..] = share else { return Err(NotAuthentic) };
@@ -187,7 +189,7 @@ impl Machine {
         if *difference == [0; 8] { Ok(()) } else { Err(NotAuthentic) }
     }
 
-    /// Takes one of the two points with this first coordinate as the second one.
+    /// Loads one of the two points with this first coordinate as the second point.
     ///
     /// # Errors
     /// [`NotAuthentic`] if the curve has no such point.
@@ -210,9 +212,11 @@ impl Machine {
         if *difference == [0; 8] { Ok(()) } else { Err(NotAuthentic) }
     }
 
-    /// Computes the sum of a multiple of the base point and of one of the second point, both given by their [digits](to_digits).
+    /// Computes the sum of a multiple of the base point and a multiple of the second point. Both factors are given by
+    /// their [digits](to_digits).
     ///
-    /// `blind`, a number of the field that is not 0, sets which of the coordinates of each point the computation meets.
+    /// `blind` is a number of the field that is not 0. It selects the projective coordinates with which the
+    /// computation works.
     pub(super) fn multiply(&mut self, blind: &Words, base: Option<&Words>, second: Option<&Words>) {
         let mut multiples = const { [[[0; 8]; 3]; 8] };
         if second.is_some() {
@@ -240,7 +244,7 @@ impl Machine {
         }
     }
 
-    /// Sets the constant of the curve, and `Z2` to 1.
+    /// Sets the constant of the curve, and sets `Z2` to 1.
     #[inline(never)]
     fn set_constants(&mut self) {
         let Self { registers: [_, [_, _, z], _, [_, _, b]], .. } = self;
@@ -248,7 +252,7 @@ impl Machine {
         *b = CONSTANT;
     }
 
-    /// Writes the odd multiples of the second point, from 1 to 15.
+    /// Writes the odd multiples of the second point, from 1 to 15, to the table.
     #[inline(never)]
     fn fill(&mut self, multiples: &mut [[Words; 3]; 8]) {
         let Self { registers: [first, second, ..], .. } = self;
@@ -269,7 +273,8 @@ impl Machine {
         }
     }
 
-    /// Adds the entry of a table for a [`digit`], negated if that is negative. Every entry is read.
+    /// Adds the table entry for a [`digit`]. Negates the entry if the digit is negative. Reads every entry of the
+    /// table.
     #[inline(never)]
     fn add_entry<const LEN: usize>(&mut self, table: &[[Words; LEN]; 8], digit: u32) {
         let negative = (digit >> 3).wrapping_sub(1);
@@ -296,7 +301,8 @@ impl Machine {
         self.run(&ADDITION);
     }
 
-    /// Divides the point so far by its `Z1`, and leaves the coordinates as numbers; the point is not that at infinity.
+    /// Divides the current sum by its `Z1`. Returns both coordinates as normal numbers. The sum must not be the point
+    /// at infinity.
     #[inline(never)]
     pub(super) fn affine(&mut self) -> (&Words, &Words) {
         let Self { registers: [[x, y, z], _, [inverse, ..], _], wide } = self;
@@ -308,7 +314,7 @@ impl Machine {
         (x, y)
     }
 
-    /// True if the first coordinate of the point so far is `x` modulo the order of the curve.
+    /// Returns true if the first coordinate of the current sum is `x` modulo the order of the curve.
     pub(super) fn has_x(&mut self, x: &mut Words) -> bool {
         let Self { registers: [[x1, _, z1], _, [t0, ..], _], wide } = self;
         if *z1 == [0; 8] {
@@ -360,10 +366,11 @@ impl Drop for Machine {
     }
 }
 
-/// Replaces a number below the order by 256 signs, each worth a power of two: bit `i` is set if 2^i counts as positive, and clear if
-/// it counts as negative. Four of them are an odd digit, so no digit is zero.
+/// Replaces a number below the order by 256 signs, each for a power of two: a set bit `i` means that 2^i is added,
+/// and a clear bit that 2^i is subtracted. Four signs are an odd digit, so no digit is zero.
 ///
-/// An odd number `k` has the signs `(k - 1) / 2 + 2^255`. Of an even number, those of the order less `k` are changed.
+/// The signs of an odd number `k` are the bits of `(k - 1) / 2 + 2^255`. For an even number `k`, the signs of the
+/// order minus `k` are computed and inverted.
 #[inline(never)]
 pub(super) fn to_digits(number: &mut Words, wide: &mut Wide) {
     let (negated, _) = wide.difference(&N.words, number);
@@ -377,7 +384,7 @@ pub(super) fn to_digits(number: &mut Words, wide: &mut Wide) {
     }
 }
 
-/// Four signs, from position `at` in steps of `step`.
+/// Returns the digit of four signs, from position `at` in steps of `step`.
 #[inline(never)]
 fn digit(digits: &Words, at: usize, step: usize) -> u32 {
     let mut digit = 0;
@@ -390,17 +397,19 @@ fn digit(digits: &Words, at: usize, step: usize) -> u32 {
     digit
 }
 
-/// 2^256 modulo the prime of the field: the number 1, as products have it.
+/// The number 1 in Montgomery form: 2^256 modulo the prime of the field.
 pub(super) const ONE_OF_P: Words = [1, 0, 0, 0xffff_ffff, 0xffff_ffff, 0xffff_ffff, 0xffff_fffe, 0];
 
-/// The difference of both primes: a number below it is the remainder of two numbers of the field.
+/// The prime of the field minus the order of the curve. A number below this difference is the remainder of two
+/// elements of the field.
 const P_LESS_N: Words = [0x039c_daae, 0x0c46_353d, 0x58e8_617b, 0x4319_0553, 0, 0, 0, 0];
 
-/// The constant `b` of the curve (NIST SP 800-186, section 3.2.1.3), times 2^256.
+/// The constant `b` of the curve (NIST SP 800-186, section 3.2.1.3), multiplied by 2^256.
 const CONSTANT: Words =
     [0x29c4_bddf, 0xd89c_df62, 0x7884_3090, 0xacf0_05cd, 0xf721_2ed6, 0xe5a2_20ab, 0x0487_4834, 0xdc30_061d];
 
-/// The multiples `2^192 ± 2^128 ± 2^64 ± 1` of the base point, coordinates times 2^256: a bit of the index is set for a sum.
+/// The multiples `2^192 ± 2^128 ± 2^64 ± 1` of the base point. Coordinates are multiplied by 2^256. A set bit of the
+/// index means a plus sign.
 static BASE: [[Words; 2]; 8] = [
     [
         [0x6708_44e0, 0x52d8_a7c9, 0xef68_a29d, 0x00e3_3bdc, 0x4bdb_7361, 0x0f3d_2848, 0x91c5_304d, 0x5222_c821],

@@ -29,7 +29,7 @@ fn bytes_of(number: &Words) -> [u8; 32] {
     bytes
 }
 
-/// The modulus less a small number.
+/// Returns the modulus less a small number.
 fn below(modulus: &Modulus, less: u32) -> Words {
     let mut number = modulus.words;
     number[0] -= less;
@@ -40,7 +40,7 @@ const fn small(number: u32) -> Words {
     [number, 0, 0, 0, 0, 0, 0, 0]
 }
 
-/// Numbers below the modulus, among them those beside 0 and the modulus, and those of words at their own limits.
+/// Draws numbers below the modulus. Some are next to 0 or to the modulus, and some have words next to their limits.
 fn numbers(modulus: &'static Modulus) -> BoxedStrategy<Words> {
     let word = prop_oneof![Just(0_u32), Just(1), Just(u32::MAX), Just(u32::MAX - 1), Just(1 << 31), any::<u32>()];
     let any = prop::array::uniform8(word).prop_map(|mut number| {
@@ -53,7 +53,7 @@ fn numbers(modulus: &'static Modulus) -> BoxedStrategy<Words> {
         .boxed()
 }
 
-/// Product, sum and difference as this crate computes them.
+/// Computes product, sum and difference with this crate.
 fn own(modulus: &Modulus, a: &Words, b: &Words) -> [Words; 3] {
     let (mut wide, [mut product, mut sum, mut difference]) = (wide(), [*a, *a, [0; 8]]);
     modulus.multiply(&mut wide, &mut product, b);
@@ -63,7 +63,8 @@ fn own(modulus: &Modulus, a: &Words, b: &Words) -> [Words; 3] {
     [product, sum, difference]
 }
 
-/// Product, sum and difference modulo the prime of the field as `fiat-crypto` computes them, which is proved to be correct.
+/// Computes product, sum and difference modulo the prime of the field with `fiat-crypto`, which is proved to be
+/// correct.
 fn fiat_of_p(a: &Words, b: &Words) -> [Words; 3] {
     use fiat_p::fiat_p256_montgomery_domain_field_element as Element;
     [fiat_p::fiat_p256_mul, fiat_p::fiat_p256_add, fiat_p::fiat_p256_sub].map(|operation| {
@@ -73,7 +74,7 @@ fn fiat_of_p(a: &Words, b: &Words) -> [Words; 3] {
     })
 }
 
-/// The same modulo the order of the curve.
+/// Computes product, sum and difference modulo the order of the curve with `fiat-crypto`.
 fn fiat_of_n(a: &Words, b: &Words) -> [Words; 3] {
     use fiat_n::fiat_p256_scalar_montgomery_domain_field_element as Element;
     [fiat_n::fiat_p256_scalar_mul, fiat_n::fiat_p256_scalar_add, fiat_n::fiat_p256_scalar_sub].map(|operation| {
@@ -182,7 +183,7 @@ fn a_number_above_the_prime_is_no_coordinate() {
     assert_eq!(agree(&[u32::MAX; 8]), Err(NotAuthentic));
 }
 
-/// `base · G + second · point · G`, uncompressed, or a zero for the point at infinity.
+/// Computes `base · G + second · point · G`. Returns it uncompressed, or a zero for the point at infinity.
 fn own_sum(base: &Words, second: &Words, point: &Words, blind: &Words) -> Vec<u8> {
     let mut machine = Machine::ZERO;
     let loaded = expected_sum(point, &[0; 8], &[0; 8]);
@@ -207,7 +208,7 @@ fn own_sum(base: &Words, second: &Words, point: &Words, blind: &Words) -> Vec<u8
     }
 }
 
-/// The same sum by the crate `p256`.
+/// Computes the same sum with the crate `p256`.
 fn expected_sum(base: &Words, second: &Words, point: &Words) -> Vec<u8> {
     let [base, second, point] =
         [base, second, point].map(|number| Scalar::from_repr(FieldBytes::from(bytes_of(number))).unwrap());
@@ -215,7 +216,7 @@ fn expected_sum(base: &Words, second: &Words, point: &Words) -> Vec<u8> {
     sum.to_affine().to_sec1_point(false).as_bytes().to_vec()
 }
 
-/// Multiples of the base point that are equal, opposite, at infinity, or beside these.
+/// Checks multiples of the base point that are equal, opposite, at infinity, or next to these.
 #[test]
 fn complete_formulas_have_no_special_case() {
     let edges: Vec<Words> = (0..4).map(small).chain((1..4).map(|less| below(&N, less))).collect();
@@ -290,7 +291,7 @@ fn other_groups_schemes_and_points_are_refused() {
     }
 }
 
-/// Draws what it is given, one value after the other.
+/// A source of randomness that returns the given values, one after the other.
 struct Scripted(Vec<[u8; 32]>);
 
 impl Crypto for Scripted {
@@ -369,7 +370,8 @@ fn hex(value: &serde_json::Value) -> [u8; 32] {
     core::array::from_fn(|i| digit(2 * i) << 4 | digit(2 * i + 1))
 }
 
-/// Project Wycheproof: points that are not on the curve, of another curve, at infinity; and the right ones.
+/// Uses vectors of Project Wycheproof: points that are not on the curve, that are on another curve, or at infinity,
+/// and valid points.
 #[test]
 fn key_agreement_agrees_with_wycheproof() {
     let (mut agreed, mut refused) = (0, 0);
@@ -397,7 +399,8 @@ fn key_agreement_agrees_with_wycheproof() {
     assert_eq!((agreed, refused), (660, 307));
 }
 
-/// Project Wycheproof: numbers out of range, zeros before them, lengths in long form, bytes behind; and the right ones.
+/// Uses vectors of Project Wycheproof: numbers out of range, leading zeros, lengths in long form and trailing bytes,
+/// and valid signatures.
 #[test]
 fn signatures_agree_with_wycheproof() {
     let (mut taken, mut refused) = (0, 0);
