@@ -1,20 +1,20 @@
-//! The blocks that CCM makes from lengths, nonce and associated data (RFC 3610, sections 2.2 and 2.3).
+//! The blocks that CCM builds from lengths, nonce and associated data (RFC 3610, sections 2.2 and 2.3).
 //!
-//! A block is a `u128` whose lowest byte comes first.
+//! A block is a `u128`. Its lowest byte is the first byte of the block.
 
 use tegmen_base::crypto::{NotAuthentic, Unsupported};
 
-/// Lengths that were checked, and the blocks that follow from them.
+/// The blocks for a combination of lengths that was checked.
 pub(crate) struct Shape {
     /// Block 0 of the MAC: flags, nonce and length of the body.
     pub(crate) first: u128,
     /// Counter block 0.
     pub(crate) counter: u128,
-    /// The ones cover the bytes of the tag that count.
+    /// A mask whose one bits cover the used bytes of the tag.
     mask: u128,
 }
 
-/// Bytes of associated data that share the first block with their length.
+/// Number of bytes of associated data in the first block, which also contains the length.
 pub(crate) const HEAD: usize = 14;
 
 impl Shape {
@@ -39,7 +39,7 @@ impl Shape {
         Ok(Self { first, counter, mask: ones(tag.len()) })
     }
 
-    /// Writes the part of `made` that counts.
+    /// Writes the used bytes of the computed tag `made`.
     #[inline(always)]
     pub(crate) fn cut(&self, made: u128, tag: &mut [u8]) {
         if let Ok(tag) = <&mut [u8; 8]>::try_from(&mut *tag) {
@@ -49,7 +49,7 @@ impl Shape {
         }
     }
 
-    /// Compares in constant time: all bytes at once, and one decision at the end.
+    /// Compares tags in constant time: compares all bytes, and decides once at the end.
     #[inline(always)]
     pub(crate) fn check(&self, made: u128, tag: &[u8], body: &mut [u8]) -> Result<(), NotAuthentic> {
         if std::hint::black_box((made ^ short(tag)) & self.mask) == 0 {
@@ -60,14 +60,14 @@ impl Shape {
     }
 }
 
-/// The first block of associated data that is not empty, with its length.
+/// Returns the first block of the associated data, with its length. The associated data must not be empty.
 #[inline(always)]
 pub(crate) fn head(aad: &[u8]) -> u128 {
     let bytes = aad.get(..HEAD).unwrap_or(aad);
     u128::from((aad.len() as u16).swap_bytes()) | short(bytes) << 16
 }
 
-/// Up to 16 bytes, filled up with zeros.
+/// Returns a block of up to 16 bytes, padded with zeros.
 #[inline(always)]
 pub(crate) fn short(bytes: &[u8]) -> u128 {
     // Not put together in memory, and in the pieces in which protocols write a nonce of 12 bytes (salt and number) and
@@ -92,7 +92,7 @@ pub(crate) fn put_short(bytes: &mut [u8], block: u128) {
     bytes.iter_mut().zip(block.to_le_bytes()).for_each(|(to, from)| *to = from);
 }
 
-/// A block of which the first `len` bytes are ones.
+/// Returns a block whose first `len` bytes consist of one bits.
 #[inline(always)]
 pub(crate) fn ones(len: usize) -> u128 {
     match len {

@@ -1,13 +1,13 @@
-//! AES-128-CCM (RFC 3610) on the processor's own AES instructions.
+//! AES-128-CCM (RFC 3610) with the AES instructions of the processor.
 //!
 //! The crates `aes` and `ccm` compute MAC and key stream one after the other. The MAC is a chain in which each block
-//! waits for the previous one, so here the key stream is computed beside it, in the time that the chain waits. On a
-//! processor without these instructions [`seal`] and [`open`] do the same with the block cipher of the crate `aes`,
-//! which is constant in time everywhere.
+//! waits for the previous block. This crate computes the key stream during these waits. On a processor without AES
+//! instructions, [`seal`] and [`open`] use the block cipher of the crate `aes`, which takes constant time on every
+//! processor.
 //!
-//! This crate has `unsafe` code: loads of vectors, and calls of functions after a check of the processor. Of the other
-//! libraries of the workspace only `tegmen-trust` has some, in one file. This crate is removed if another one reaches
-//! its speed.
+//! This crate has `unsafe` code: loads of vectors, and calls of functions after a check of the processor. Of the
+//! other libraries of the workspace, only `tegmen-trust` has `unsafe` code, in one file. This crate will be removed
+//! if another crate reaches its speed.
 
 mod block;
 pub mod portable;
@@ -18,7 +18,7 @@ use tegmen_base::crypto::{KEY_LEN, NotAuthentic, Unsupported};
 
 /// The round keys of one AES-128 key (FIPS 197, section 5.2): 176 bytes, wiped on drop.
 ///
-/// The first of them is the key itself, and without AES instructions the only one that is filled in.
+/// The first round key is the key itself. Without AES instructions, only this round key is filled in.
 #[derive(Clone)]
 #[repr(C, align(16))]
 pub struct KeySchedule([[u8; KEY_LEN]; 11]);
@@ -42,14 +42,14 @@ impl KeySchedule {
         *self = Self::unexpanded(key);
     }
 
-    /// A schedule for [`portable`], which expands at each use.
+    /// Makes a schedule for [`portable`], which expands the key at each use.
     pub fn unexpanded(key: &[u8; KEY_LEN]) -> Self {
         let mut keys = [[0; KEY_LEN]; 11];
         keys[0] = *key;
         Self(keys)
     }
 
-    /// The key.
+    /// Returns the key.
     #[inline]
     pub fn key(&self) -> &[u8; KEY_LEN] {
         &self.0[0]
@@ -64,7 +64,7 @@ impl Drop for KeySchedule {
     }
 }
 
-/// True if this processor has the instructions. Without them everything here works, but slower.
+/// Returns true if this processor has AES instructions. Without them all functions of this crate work, but slower.
 pub fn is_accelerated() -> bool {
     #[cfg(target_arch = "x86_64")]
     return x86::Aes::detect().is_some();
@@ -72,7 +72,7 @@ pub fn is_accelerated() -> bool {
     false
 }
 
-/// Asks the processor to load all of `place` into its cache, and does not wait for it. Does nothing on processors other
+/// Asks the processor to load all of `place` into its cache, without waiting for it. Does nothing on processors other
 /// than x86-64.
 #[inline(always)]
 pub fn prefetch<T>(place: &T) {
@@ -86,10 +86,11 @@ pub fn prefetch<T>(place: &T) {
 
 /// Encrypts `body` in place and writes the tag (RFC 3610, section 2).
 ///
-/// The nonce has 7 to 13 bytes, the tag an even number of 4 to 16, the associated data less than 65,280.
+/// The nonce has 7 to 13 bytes. The tag has an even number of bytes from 4 to 16. The associated data has less than
+/// 65,280 bytes.
 ///
 /// # Errors
-/// [`Unsupported`] for other lengths, or if `body` is longer than the nonce allows; `body` is then unchanged.
+/// [`Unsupported`] for other lengths, or if `body` is longer than the nonce allows. `body` is then unchanged.
 #[inline]
 pub fn seal(
     schedule: &KeySchedule,
@@ -105,10 +106,11 @@ pub fn seal(
     portable::seal(schedule, nonce, aad, body, tag)
 }
 
-/// Decrypts `body` in place and compares the tag in constant time; lengths as for [`seal`].
+/// Decrypts `body` in place and compares the tag in constant time. The lengths are the same as for [`seal`].
 ///
 /// # Errors
-/// [`NotAuthentic`] if the tag does not match, `body` is then all zeros; or if the lengths are not supported.
+/// [`NotAuthentic`] if the tag does not match, or if the lengths are not supported. After a wrong tag, `body`
+/// contains only zeros.
 #[inline]
 pub fn open(schedule: &KeySchedule, nonce: &[u8], aad: &[u8], body: &mut [u8], tag: &[u8]) -> Result<(), NotAuthentic> {
     #[cfg(target_arch = "x86_64")]
@@ -118,8 +120,8 @@ pub fn open(schedule: &KeySchedule, nonce: &[u8], aad: &[u8], body: &mut [u8], t
     portable::open(schedule, nonce, aad, body, tag)
 }
 
-/// The AES rounds of one record of 64 bytes with one block of associated data, and nothing else: the least that
-/// [`seal`] and [`open`] could take. `None` without the instructions. For benchmarks.
+/// Computes only the AES rounds for one record of 64 bytes with one block of associated data, for benchmarks.
+/// [`seal`] and [`open`] cannot be faster than this. Returns `None` without AES instructions.
 #[inline]
 pub fn bare_record(schedule: &KeySchedule, block: [u8; 16]) -> Option<[u8; 16]> {
     #[cfg(target_arch = "x86_64")]
@@ -131,7 +133,8 @@ pub fn bare_record(schedule: &KeySchedule, block: [u8; 16]) -> Option<[u8; 16]> 
     }
 }
 
-/// As [`bare_record`] together with the expansion of the key, which stays on the stack: not for real keys.
+/// Does the same as [`bare_record`], and also expands the key. Do not use it for real keys, because the expanded key
+/// remains on the stack.
 #[inline]
 pub fn bare_record_expanding(key: &[u8; KEY_LEN], block: [u8; 16]) -> Option<[u8; 16]> {
     #[cfg(target_arch = "x86_64")]

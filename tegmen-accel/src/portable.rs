@@ -1,4 +1,4 @@
-//! The same cipher on any processor, over the block cipher of the crate `aes`.
+//! The same cipher for any processor, with the block cipher of the crate `aes`.
 
 use crate::KeySchedule;
 use crate::block::{self, HEAD, Shape, short};
@@ -6,10 +6,10 @@ use aes::Aes128;
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use tegmen_base::crypto::{NotAuthentic, Unsupported};
 
-/// As [`crate::seal`].
+/// Does the same as [`crate::seal`].
 ///
 /// # Errors
-/// Those of [`crate::seal`].
+/// The errors of [`crate::seal`].
 pub fn seal(
     schedule: &KeySchedule,
     nonce: &[u8],
@@ -22,10 +22,10 @@ pub fn seal(
     Ok(())
 }
 
-/// As [`crate::open`].
+/// Does the same as [`crate::open`].
 ///
 /// # Errors
-/// Those of [`crate::open`].
+/// The errors of [`crate::open`].
 pub fn open(schedule: &KeySchedule, nonce: &[u8], aad: &[u8], body: &mut [u8], tag: &[u8]) -> Result<(), NotAuthentic> {
     let shape = Shape::new(nonce, aad, body, tag).map_err(|_| NotAuthentic)?;
     let made = ccm(schedule, Direction::Open, &shape, aad, body);
@@ -38,7 +38,7 @@ enum Direction {
     Open,
 }
 
-/// CCM in one pass; returns the whole tag.
+/// Computes CCM in one pass. Returns the whole tag.
 fn ccm(schedule: &KeySchedule, direction: Direction, shape: &Shape, aad: &[u8], body: &mut [u8]) -> u128 {
     let cipher = Aes128::new(schedule.key().into());
     let encrypt = |block: u128| {

@@ -1,12 +1,12 @@
-//! CCM on AES-NI.
+//! CCM with the instructions of AES-NI.
 //!
 //! ```text
 //! MAC       first  head  P1  ...  Pn-1  Pn
 //! stream           S1    S2  ...  Sn    S0
 //! ```
 //!
-//! Each column is computed at once; a block of body is sealed or opened with the stream of the column before its own,
-//! and S0 covers the tag.
+//! All blocks of a column are computed at once. A block of the body is encrypted or decrypted with the key stream of
+//! the previous column. S0 encrypts the tag.
 
 use crate::block::{self, HEAD, Shape, short};
 use core::arch::x86_64::*;
@@ -158,7 +158,7 @@ fn counter_block(base: __m128i, low: u32) -> __m128i {
     _mm_insert_epi32(base, low.swap_bytes() as i32, 3)
 }
 
-/// Six blocks in a chain and five beside them.
+/// Encrypts six blocks one after the other, and five further blocks in parallel to them.
 #[target_feature(enable = "aes,sse4.1")]
 fn bare_record(keys: &Keys, block: [u8; 16]) -> [u8; 16] {
     let keys = &load_keys(keys);
@@ -176,7 +176,7 @@ fn bare_record(keys: &Keys, block: [u8; 16]) -> [u8; 16] {
     out
 }
 
-/// One block (FIPS 197, section 5.1).
+/// Encrypts one block (FIPS 197, section 5.1).
 #[inline]
 #[target_feature(enable = "aes,sse4.1")]
 fn encrypt(keys: &[__m128i; 11], block: __m128i) -> __m128i {
@@ -188,7 +188,7 @@ fn encrypt(keys: &[__m128i; 11], block: __m128i) -> __m128i {
     _mm_aesenclast_si128(block, *last)
 }
 
-/// Two blocks, round by round.
+/// Encrypts two blocks, round by round.
 #[inline]
 #[target_feature(enable = "aes,sse4.1")]
 fn encrypt2(keys: &[__m128i; 11], a: __m128i, b: __m128i) -> (__m128i, __m128i) {
@@ -202,8 +202,8 @@ fn encrypt2(keys: &[__m128i; 11], a: __m128i, b: __m128i) -> (__m128i, __m128i) 
     (_mm_aesenclast_si128(a, *last), _mm_aesenclast_si128(b, *last))
 }
 
-/// FIPS 197, section 5.2, without `aeskeygenassist`, which is slow: a last round over four equal columns is SubWord,
-/// since ShiftRows then changes nothing, and its round key adds the round constant.
+/// Expands the key (FIPS 197, section 5.2) without `aeskeygenassist`, which is slow. For four equal columns, the last
+/// round of AES computes SubWord, because ShiftRows does not change them, and its round key adds the round constant.
 #[target_feature(enable = "aes,sse4.1")]
 fn expand(key: &[u8; 16], keys: &mut Keys) {
     let rotated = _mm_set1_epi32(0x0c0f_0e0d);
@@ -254,7 +254,7 @@ fn integer(block: __m128i) -> u128 {
     u128::from_le_bytes(bytes)
 }
 
-/// As [`crate::prefetch`].
+/// Does the same as [`crate::prefetch`].
 #[inline]
 pub(crate) fn prefetch(place: *const i8) {
     // SAFETY: SSE belongs to x86_64, and a prefetch reads nothing: it is a hint that is ignored where it makes no sense.

@@ -1,10 +1,11 @@
 //! The rules of a response cache (RFC 7252, section 5.6) and of a caching proxy (section 5.7).
 //!
-//! The rules are functions on messages: [`in_request`] and [`in_response`] return the treatment of an option by a proxy (RFC 7252,
-//! sections 5.4.2 and 5.7.1), [`write_resource`] and [`write_variant`] write the cache key of a request (section 5.4.6),
-//! [`lifetime`] returns the time for which a response is fresh (sections 5.6.1, 5.9 and 5.10.5), [`changes`] is true for a
-//! request that makes stored responses invalid (section 5.9.1), and [`merge`] updates a stored response (section 5.6.2). [`Cache`] applies them to stored
-//! responses, whose memory the owner supplies as [`CacheStorage`]: [`FixedCache`] is an array for devices.
+//! The rules are functions on messages. [`in_request`] and [`in_response`] return the treatment of an option by a
+//! proxy (RFC 7252, sections 5.4.2 and 5.7.1). [`write_resource`] and [`write_variant`] write the cache key of a
+//! request (section 5.4.6). [`lifetime`] returns the time for which a response is fresh (sections 5.6.1, 5.9 and
+//! 5.10.5). [`changes`] is true for a request that makes stored responses invalid (section 5.9.1). [`merge`] updates
+//! a stored response (section 5.6.2). [`Cache`] applies these rules to stored responses. The owner supplies the
+//! memory for them as [`CacheStorage`]: [`FixedCache`] is an array for devices.
 
 mod fixed;
 
@@ -23,22 +24,24 @@ pub const DEFAULT_MAX_AGE: u32 = 60;
 /// The treatment of an option by a proxy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Treatment {
-    /// The option names the target. The proxy acts upon it.
+    /// The option names the target. The proxy uses it to find the origin server.
     Target,
-    /// The proxy acts upon the option. It is not forwarded, and no part of the cache key.
+    /// The proxy processes the option itself. The option is not forwarded, and is not part of the cache key.
     Taken,
-    /// The option is forwarded as it is, and a part of the cache key.
+    /// The option is forwarded unchanged, and is part of the cache key.
     Key,
-    /// The option is forwarded as it is, and no part of the cache key.
+    /// The option is forwarded unchanged, and is not part of the cache key.
     Passed,
-    /// The proxy does not know the option, which is unsafe to forward. A request is refused with 4.02, a response becomes 5.02.
+    /// The proxy does not know the option, which is unsafe to forward. A request is refused with 4.02, and a response
+    /// is replaced by 5.02.
     Refused,
 }
 
 /// Returns the treatment of an option of a request (RFC 7252, sections 5.4.2 and 5.7.1).
 ///
-/// ETag, Observe and Block-wise transfers are between a proxy and each of its neighbours, and so are the sizes (RFC 7959, section 4),
-/// No-Response, Echo, Request-Tag, and Hop-Limit (RFC 8768), which counts proxies and does not choose a response.
+/// ETag, Observe and block-wise transfers, with their size options (RFC 7959, section 4), are between a proxy and
+/// each of its neighbours. The same holds for No-Response, Echo, Request-Tag and Hop-Limit (RFC 8768), which counts
+/// proxies and does not choose a response.
 pub const fn in_request(number: OptionNumber) -> Treatment {
     match number {
         OptionNumber::URI_HOST | OptionNumber::URI_PORT | OptionNumber::PROXY_URI | OptionNumber::PROXY_SCHEME => {
@@ -78,8 +81,9 @@ pub const fn in_response(number: OptionNumber) -> Treatment {
     }
 }
 
-/// True if a stored response may answer the request, and the response to it be stored: GET, and FETCH with its payload in the
-/// key (RFC 8132, section 2). A request with OSCORE has a number of its own, except a deterministic one: FETCH with Request-Hash
+/// Returns true if a stored response may answer the request, and the response to the request may be stored. This
+/// holds for GET, and for FETCH with its payload in the key (RFC 8132, section 2). Each request with OSCORE has
+/// another number, so it is not cacheable. The exception is a deterministic request: FETCH with Request-Hash
 /// (draft-ietf-core-cacheable-oscore-02, section 3.4.2).
 pub fn is_cacheable(request: &MessageRef<'_>) -> bool {
     let has = |number| request.option(number).is_some();
@@ -88,8 +92,8 @@ pub fn is_cacheable(request: &MessageRef<'_>) -> bool {
     request.code().is_safe() && (is_deterministic || !has(OptionNumber::OSCORE))
 }
 
-/// Writes the resource that a request names: `authority`, and its path without the first `skipped` segments. The bytes of one
-/// resource never begin those of another with the same authority.
+/// Writes the resource that a request names: `authority`, and its path without the first `skipped` segments. With the
+/// same authority, the bytes of one resource are never the beginning of the bytes of another resource.
 pub fn write_resource(authority: &[u8], request: &MessageRef<'_>, skipped: usize, mut put: impl FnMut(&[u8])) {
     put(authority);
     for segment in request.values(OptionNumber::URI_PATH).skip(skipped) {
@@ -98,8 +102,8 @@ pub fn write_resource(authority: &[u8], request: &MessageRef<'_>, skipped: usize
     put(&[0; 4]);
 }
 
-/// Writes the rest of the cache key behind [`write_resource`]: the method, the options that choose a response, and the payload of a
-/// FETCH (RFC 7252, sections 5.4.2 and 5.6; RFC 8132, section 2).
+/// Writes the part of the cache key after [`write_resource`]: the method, the options that choose a response, and the
+/// payload of a FETCH (RFC 7252, sections 5.4.2 and 5.6; RFC 8132, section 2).
 pub fn write_variant(request: &MessageRef<'_>, mut put: impl FnMut(&[u8])) {
     put(&[request.code().0]);
     for (number, value) in request.options() {
@@ -120,11 +124,12 @@ fn write_value(number: OptionNumber, value: &[u8], put: &mut impl FnMut(&[u8])) 
     put(value);
 }
 
-/// Returns the time for which the response to a request that [`is_cacheable`] may answer equal requests; `None` if it must
-/// not be stored (RFC 7252, sections 5.6.1, 5.9 and 5.10.5).
+/// Returns the time for which a response may answer equal requests, or `None` if it must not be stored (RFC 7252,
+/// sections 5.6.1, 5.9 and 5.10.5). The request must be [cacheable](is_cacheable).
 ///
-/// Responses that concern one client alone are not stored: 4.01, which may hold a challenge (RFC 9175, section 2.3), 4.29
-/// (RFC 8516), and 5.08, which depends on the Hop-Limit of its request (RFC 8768). Nor are those about the blocks of one transfer.
+/// Responses that concern only one client are not stored: 4.01, which may contain a challenge (RFC 9175, section
+/// 2.3), 4.29 (RFC 8516), and 5.08, which depends on the Hop-Limit of its request (RFC 8768). Responses about the
+/// blocks of one transfer are not stored either.
 pub fn lifetime(response: &MessageRef<'_>) -> Option<Duration> {
     let of_one_client = matches!(
         response.code(),
@@ -139,7 +144,7 @@ pub fn lifetime(response: &MessageRef<'_>) -> Option<Duration> {
     (may_be && !of_one_client && !is_challenge).then(|| max_age(response)).filter(|age| !age.is_zero())
 }
 
-/// Returns the Max-Age of a response. A value that is too long for a number is taken as 0: the response is then not fresh.
+/// Returns the Max-Age of a response. A value that is too long counts as 0, so that the response is not fresh.
 pub fn max_age(response: &MessageRef<'_>) -> Duration {
     let seconds = match response.option(OptionNumber::MAX_AGE) {
         None => DEFAULT_MAX_AGE,
@@ -148,8 +153,8 @@ pub fn max_age(response: &MessageRef<'_>) -> Duration {
     Duration::from_secs(seconds.into())
 }
 
-/// Returns the Hop-Limit with which a proxy forwards a request, `default` if the request has none; `None` if it may pass no further proxy
-/// (RFC 8768, section 3).
+/// Returns the Hop-Limit with which a proxy forwards a request, or `default` if the request has none. Returns `None`
+/// if the request must not pass a further proxy (RFC 8768, section 3).
 ///
 /// # Errors
 /// 4.00 if the value is not valid.
@@ -162,14 +167,15 @@ pub fn hops(request: &MessageRef<'_>, default: u8) -> Result<Option<u8>, Code> {
     }
 }
 
-/// True if stored responses for the resource of a request are not fresh any more, because of a response to it with this code
-/// (RFC 7252, section 5.9.1): it was created, changed or deleted. An error may come after a part of the change, so each
-/// response to a method that is not safe counts, except a refusal (4.xx).
+/// Returns true if stored responses for the resource of a request are no longer fresh after a response with this
+/// code, because the resource was created, changed or deleted (RFC 7252, section 5.9.1). An error may occur after a
+/// part of the change. So each response to a method that is not safe counts, except a refusal (4.xx).
 pub const fn changes(method: Code, response: Code) -> bool {
     !method.is_safe() && response.class() != 4
 }
 
-/// Writes a response as a cache stores it: a message without token, with the options that are forwarded, and the payload.
+/// Writes a response in the form that a cache stores: a message without token, with the options that are forwarded,
+/// and the payload.
 ///
 /// # Errors
 /// [`BuildError::Full`].
@@ -186,8 +192,8 @@ pub fn write_stored<'a>(
     builder.payload(payload)
 }
 
-/// Writes the stored response with the options of `valid`, the 2.03 to the question about it: each option that is forwarded
-/// replaces the stored ones of its number (RFC 7252, section 5.6.2).
+/// Updates a stored response with the options of `valid`, the 2.03 that confirmed it. Each forwarded option of
+/// `valid` replaces the stored options of its number (RFC 7252, section 5.6.2).
 ///
 /// # Errors
 /// [`BuildError::Full`].
@@ -217,28 +223,30 @@ pub fn merge(stored: &MessageRef<'_>, valid: &MessageRef<'_>, frame: &mut Frame<
 /// A stored response.
 #[derive(Clone, Copy, Debug)]
 pub struct Stored<'a> {
-    /// As [`write_stored`] wrote it.
+    /// The response in the form of [`write_stored`].
     pub response: &'a [u8],
-    /// The time until which it is fresh.
+    /// The time until which the response is fresh.
     pub until: Instant,
 }
 
-/// The memory of a cache: responses by their keys. The storage decides which response it removes if there is no space.
+/// The memory of a cache: responses with their keys. If there is no space, the storage decides which response it
+/// removes.
 pub trait CacheStorage {
-    /// The client whose request was the cause of a stored response.
+    /// The client whose request caused a response to be stored.
     type Owner: Copy;
 
-    /// Returns the response of a key, and marks the response as used.
+    /// Returns the response with this key, and marks it as used.
     fn find(&mut self, key: &[u8]) -> Option<Stored<'_>>;
 
-    /// Stores a response in place of one with the same key. The first `resource` bytes of the key are those that
-    /// [`write_resource`] wrote. Returns false if there is no space for it; the earlier response is then gone, too.
+    /// Stores a response, and replaces an earlier response with the same key. The first `resource` bytes of the key
+    /// are the bytes that [`write_resource`] wrote. Returns false if there is no space. The earlier response is then
+    /// removed, too.
     fn put(&mut self, key: &[u8], resource: usize, owner: Self::Owner, stored: Stored<'_>) -> bool;
 
-    /// Removes the response of a key.
+    /// Removes the response with this key.
     fn remove(&mut self, key: &[u8]);
 
-    /// Removes all responses for a resource, given as [`write_resource`] writes it.
+    /// Removes all responses for a resource. `resource` contains the bytes that [`write_resource`] writes.
     fn remove_resource(&mut self, resource: &[u8]);
 }
 
@@ -252,35 +260,36 @@ pub enum Found<'a> {
         /// The value of its Max-Age option: the seconds for which it remains fresh.
         max_age: u32,
     },
-    /// A fresh response, which the client has: the response is 2.03 (RFC 7252, section 5.10.6.2).
+    /// A fresh response that the client already has. The answer is 2.03 (RFC 7252, section 5.10.6.2).
     Known {
         /// The ETag.
         etag: &'a [u8],
         /// The value of the Max-Age option.
         max_age: u32,
     },
-    /// A response that is not fresh. Its server may confirm with 2.03 that it is valid, if it is asked with this ETag.
+    /// A response that is not fresh. A request with this ETag lets the server confirm with 2.03 that the response is
+    /// valid.
     Stale {
         /// The ETag.
         etag: &'a [u8],
     },
-    /// No response that can be used.
+    /// There is no usable response.
     Nothing,
 }
 
-/// A cache over its memory.
+/// A cache that stores responses in the memory `S`.
 #[derive(Debug, Default)]
 pub struct Cache<S> {
     /// The memory.
     pub storage: S,
 }
 
-/// The response to a request that a cache could not answer, as [`Cache::take`] took it.
+/// The result of [`Cache::take`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Taken {
     /// The response is stored.
     Stored,
-    /// It is not stored: it must not be, or there is no space.
+    /// The response is not stored, because it must not be stored, or because there is no space.
     NotStored,
 }
 
@@ -304,8 +313,9 @@ impl<S: CacheStorage> Cache<S> {
         }
     }
 
-    /// Stores the response to a request that [`is_cacheable`], if it may be stored. `stored` is the response as [`write_stored`]
-    /// writes it, and `response` has all options. A response that must not be stored removes an earlier one.
+    /// Stores the response to a request that [`is_cacheable`], if it may be stored. `stored` is the response in the
+    /// form of [`write_stored`], and `response` has all options. A response that must not be stored removes an
+    /// earlier response.
     pub fn take(
         &mut self,
         now: Instant,
@@ -321,8 +331,9 @@ impl<S: CacheStorage> Cache<S> {
         if self.storage.put(key, resource, owner, stored) { Taken::Stored } else { Taken::NotStored }
     }
 
-    /// Takes a 2.03 to a request with this key and ETag: writes the stored response with its new options into `frame`, and stores
-    /// it. Returns false if there is no stored response with the ETag, or the 2.03 has another one; the 2.03 has then no effect.
+    /// Handles a 2.03 to a request with this key and ETag: writes the stored response with its new options into
+    /// `frame`, and stores it. Returns false if there is no stored response with the ETag, or if the 2.03 has another
+    /// ETag. The 2.03 then has no effect.
     pub fn revalidate(
         &mut self,
         now: Instant,

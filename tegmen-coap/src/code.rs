@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// A code: three bits of class, five of detail.
+/// A code: three bits for the class, and five bits for the detail.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Code(pub u8);
 
@@ -19,15 +19,15 @@ impl Code {
     pub const DELETE: Self = Self::new(0, 4);
     /// 0.05: read, with a payload that selects parts of the representation (RFC 8132).
     pub const FETCH: Self = Self::new(0, 5);
-    /// 0.06: change a part (RFC 8132).
+    /// 0.06: change a part of the resource (RFC 8132).
     pub const PATCH: Self = Self::new(0, 6);
-    /// 0.07: change a part; idempotent (RFC 8132).
+    /// 0.07: change a part of the resource; idempotent (RFC 8132).
     pub const IPATCH: Self = Self::new(0, 7);
     /// 2.01.
     pub const CREATED: Self = Self::new(2, 1);
     /// 2.02.
     pub const DELETED: Self = Self::new(2, 2);
-    /// 2.03: the representation that an ETag of the request names is still valid.
+    /// 2.03: the representation with the ETag of the request is still valid.
     pub const VALID: Self = Self::new(2, 3);
     /// 2.04.
     pub const CHANGED: Self = Self::new(2, 4);
@@ -53,13 +53,13 @@ impl Code {
     pub const REQUEST_ENTITY_INCOMPLETE: Self = Self::new(4, 8);
     /// 4.09: the change does not fit the state of the resource (RFC 8132).
     pub const CONFLICT: Self = Self::new(4, 9);
-    /// 4.12.
+    /// 4.12: a condition of If-Match or If-None-Match is not fulfilled.
     pub const PRECONDITION_FAILED: Self = Self::new(4, 12);
     /// 4.13.
     pub const REQUEST_ENTITY_TOO_LARGE: Self = Self::new(4, 13);
-    /// 4.15.
+    /// 4.15: the Content-Format of the request is not supported.
     pub const UNSUPPORTED_CONTENT_FORMAT: Self = Self::new(4, 15);
-    /// 4.22: the change is understood and cannot be done (RFC 8132).
+    /// 4.22: the server understands the change, but cannot perform it (RFC 8132).
     pub const UNPROCESSABLE_ENTITY: Self = Self::new(4, 22);
     /// 4.29: the client must wait for the time in Max-Age (RFC 8516).
     pub const TOO_MANY_REQUESTS: Self = Self::new(4, 29);
@@ -67,54 +67,54 @@ impl Code {
     pub const INTERNAL_SERVER_ERROR: Self = Self::new(5, 0);
     /// 5.01.
     pub const NOT_IMPLEMENTED: Self = Self::new(5, 1);
-    /// 5.02: the server that a proxy asked failed.
+    /// 5.02: the server to which a proxy forwarded the request failed.
     pub const BAD_GATEWAY: Self = Self::new(5, 2);
-    /// 5.03: the client may try again after Max-Age.
+    /// 5.03: the client may repeat the request after Max-Age.
     pub const SERVICE_UNAVAILABLE: Self = Self::new(5, 3);
-    /// 5.04: the server that a proxy asked did not answer.
+    /// 5.04: the server to which a proxy forwarded the request did not answer.
     pub const GATEWAY_TIMEOUT: Self = Self::new(5, 4);
-    /// 5.05: this is no proxy.
+    /// 5.05: the server is not a proxy.
     pub const PROXYING_NOT_SUPPORTED: Self = Self::new(5, 5);
 
     /// 5.08: the Hop-Limit of the message was exhausted, for example in a loop (RFC 8768).
     pub const HOP_LIMIT_REACHED: Self = Self::new(5, 8);
 
-    /// The code `class.detail`; only the low three and five bits count.
+    /// Makes the code `class.detail`. Only the low three bits of `class` and the low five bits of `detail` count.
     pub const fn new(class: u8, detail: u8) -> Self {
         Self(class << 5 | detail & 31)
     }
 
-    /// The digit before the point.
+    /// Returns the class, which is the digit before the point.
     pub const fn class(self) -> u8 {
         self.0 >> 5
     }
 
-    /// The two digits after it.
+    /// Returns the detail, which is the two digits after the point.
     pub const fn detail(self) -> u8 {
         self.0 & 31
     }
 
-    /// A method.
+    /// Returns true if the code is a method.
     pub const fn is_request(self) -> bool {
         self.class() == 0 && self.0 != 0
     }
 
-    /// A method that changes nothing, whose response may be asked for again.
+    /// Returns true if the code is a method that does not change a resource, so that a request can be repeated.
     pub const fn is_safe(self) -> bool {
         matches!(self, Self::GET | Self::FETCH)
     }
 
-    /// 2.xx, 4.xx or 5.xx.
+    /// Returns true if the code is 2.xx, 4.xx or 5.xx.
     pub const fn is_response(self) -> bool {
         matches!(self.class(), 2 | 4 | 5)
     }
 
-    /// 2.xx.
+    /// Returns true if the code is 2.xx.
     pub const fn is_success(self) -> bool {
         self.class() == 2
     }
 
-    /// The words of the registry, for people.
+    /// Returns the name of the code in the IANA registry.
     pub const fn name(self) -> &'static str {
         match self {
             Self::EMPTY => "Empty",

@@ -15,69 +15,70 @@ use tegmen_base::time::{Duration, Instant};
 pub(crate) const ACK_TIMEOUT: Duration = Duration::from_secs(2);
 /// MAX_RETRANSMIT.
 pub(crate) const MAX_RETRANSMIT: u8 = 4;
-/// The time that a request waits for its response after the acknowledgement, or from the start if the request is not
-/// confirmable.
+/// The time for which a request waits for its response. It begins with the acknowledgement, or with the request if
+/// the request is not confirmable.
 pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(247);
 
 /// The meaning of a received datagram for the exchanges of this peer.
 #[derive(Debug)]
 pub enum Received<'m, 'x, K> {
-    /// A request that is to be handled, and the key with which its reply is kept.
+    /// A request to handle, and the key under which its reply is kept.
     Request(MessageRef<'m>, K),
-    /// A message that was handled before: send these bytes again. They are empty if there is nothing to send.
+    /// A message that was handled before. Send these bytes again. They are empty if there is nothing to send.
     Duplicate(&'x [u8]),
-    /// The response to a request that we sent.
+    /// The response to a request of this end.
     Response {
         /// The request.
         request: RequestId,
         /// The response.
         message: MessageRef<'m>,
-        /// An acknowledgement that is to be sent.
+        /// An acknowledgement to send.
         acknowledge: Option<[u8; 4]>,
     },
-    /// Our message was received; if it is a request, its response comes separately.
+    /// The peer received a message of this end. If the message is a request, its response comes separately.
     Acknowledged(RequestId),
-    /// The peer cannot process our message; the exchange is over.
+    /// The peer cannot process a message of this end. The exchange has ended.
     Reset(RequestId),
-    /// The peer rejects a message that we sent and of which no state is kept: a non-confirmable message.
+    /// The peer rejects a non-confirmable message of this end, of which no state is kept.
     Rejected {
-        /// Its Message ID.
+        /// The Message ID of the rejected message.
         message_id: u16,
     },
-    /// Send this Reset, the answer to a ping or to a message that cannot be processed.
+    /// Send this Reset. It answers a ping, or a message that cannot be processed.
     Reject([u8; 4]),
-    /// Nothing to do.
+    /// There is nothing to do.
     Nothing,
 }
 
 /// An event of the clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Due {
-    /// Send the message again that is in the frame now. The frame is empty if the message did not fit.
+    /// Retransmit the message that is now in the frame. The frame is empty if the message did not fit.
     Retransmit,
-    /// Nobody answered; the exchange is over.
+    /// The peer did not answer. The exchange has ended.
     TimedOut(RequestId),
 }
 
 /// The exchanges of one peer.
 ///
-/// The storage `S` keeps the messages that we sent until they are answered, and the replies to messages of the peer. It is
-/// an argument of every method, and always the same one for a peer. If the peer repeats a message, its reply is sent again.
+/// The storage `S` keeps the messages of this end until they are answered, and the replies to messages of the peer.
+/// Every method takes the storage as an argument, which must always be the same storage for a peer. If the peer
+/// repeats a message, its reply is sent again.
 pub struct Exchanges<S: ExchangeStorage> {
     kept: S::Peer,
     next_message_id: u16,
-    /// The first Message ID was drawn.
+    /// True if the first Message ID was drawn.
     is_drawn: bool,
     next_request: u32,
 }
 
-/// The entry of a peer that has [`Exchanges`], from the start or from its first message on.
+/// The entry of a peer, which has [`Exchanges`] from the start or from its first message on.
 pub trait PeerExchanges {
     /// The storage of the exchanges.
     type Storage: ExchangeStorage;
-    /// The state of the peer that an application keeps beside them; `()` if there is none.
+    /// The state of the peer that an application keeps with the exchanges, or `()` if there is none.
     type State;
-    /// True if there is a [`Self::freshness`]. Otherwise a node challenges nobody.
+    /// True if there is a [`Self::freshness`]. Otherwise a node sends no challenges.
     const VERIFIES: bool = false;
 
     /// Returns the exchanges of this peer, if it has any.
@@ -89,7 +90,8 @@ pub trait PeerExchanges {
         None
     }
 
-    /// Returns the proof of the peer that it receives at its address now, if it has exchanges and [`Self::VERIFIES`].
+    /// Returns the proof that the peer receives at its address now, if it has exchanges and [`Self::VERIFIES`] is
+    /// true.
     #[inline]
     fn freshness(&mut self) -> Option<&mut Freshness> {
         None
@@ -102,14 +104,14 @@ pub trait PeerExchanges {
         false
     }
 
-    /// Notes that the peer sent a message.
+    /// Records that the peer sent a message.
     #[inline]
     fn heard(&mut self, now: Instant) {
         let _ = now;
     }
 
-    /// Forgets what is too old, when an alarm of the peer has arrived. `is_observer` is true if the peer observes a resource.
-    /// Returns the time of the next call, if one is needed.
+    /// Removes old state when an alarm of the peer has arrived. `is_observer` is true if the peer observes a
+    /// resource. Returns the time of the next call, if one is needed.
     #[inline]
     fn on_alarm(&mut self, storage: &Self::Storage, now: Instant, is_observer: bool) -> Option<Instant> {
         let _ = (storage, now, is_observer);
@@ -134,8 +136,8 @@ impl<S: ExchangeStorage> Default for Exchanges<S> {
 }
 
 impl<S: ExchangeStorage> Exchanges<S> {
-    /// No exchanges. The first message is sent with this Message ID, which is best drawn at random. A
-    /// A node draws it for the exchanges of [`Self::default`].
+    /// Makes a value without exchanges. The first message has this Message ID, which should be random. For the
+    /// exchanges of [`Self::default`], a node draws the Message ID.
     pub fn new(first_message_id: u16) -> Self {
         Self { next_message_id: first_message_id, is_drawn: true, ..Self::default() }
     }
@@ -150,14 +152,14 @@ impl<S: ExchangeStorage> Exchanges<S> {
         }
     }
 
-    /// A Message ID that was not used for the last 65,535 messages.
+    /// Returns a Message ID that was not used for the last 65,535 messages.
     pub fn message_id(&mut self) -> u16 {
         let id = self.next_message_id;
         self.next_message_id = id.wrapping_add(1);
         id
     }
 
-    /// Sorts a received datagram.
+    /// Classifies a received datagram.
     pub fn receive<'m, 'x>(
         &'x mut self,
         storage: &'x mut S,
@@ -204,7 +206,7 @@ impl<S: ExchangeStorage> Exchanges<S> {
         }
     }
 
-    /// An acknowledgement, with or without response, or a Reset.
+    /// Handles an acknowledgement, with or without a response, or a Reset.
     fn on_answer<'m>(
         &mut self,
         storage: &mut S,
@@ -242,7 +244,7 @@ impl<S: ExchangeStorage> Exchanges<S> {
         Received::Response { request: id, message, acknowledge: None }
     }
 
-    /// Ends the request that has this token, unless notifications follow.
+    /// Ends the request that has this token, unless notifications follow. Returns the request.
     fn finish(&mut self, storage: &mut S, response: &MessageRef<'_>) -> Option<RequestId> {
         let is_it = |outgoing: &Outgoing| outgoing.is_request && outgoing.token.as_bytes() == response.token();
         let outgoing = storage.find(&mut self.kept, is_it)?;
@@ -260,35 +262,37 @@ impl<S: ExchangeStorage> Exchanges<S> {
         }
     }
 
-    /// Returns false if the storage has no space to know a request for EXCHANGE_LIFETIME that must not be executed twice. It
-    /// must then be answered with 5.03, which is not kept, and not be executed.
+    /// Returns false for a request that must not be executed twice, if the storage has no space to remember it for
+    /// EXCHANGE_LIFETIME. The request must then be answered with 5.03, which is not kept, and must not be executed.
     pub fn has_room(&mut self, storage: &mut S, now: Instant, repeat: Repeat) -> bool {
         storage.has_room(now, &mut self.kept, repeat)
     }
 
-    /// Keeps the reply to the message of this key, for a repetition of the message; empty if there was none.
+    /// Keeps the reply to the message of this key, in case the peer repeats the message. The reply is empty if none
+    /// was sent.
     pub fn keep_reply(&mut self, storage: &mut S, now: Instant, key: S::Key, repeat: Repeat, reply: &[u8]) {
         storage.keep(now, &mut self.kept, key, repeat, reply);
     }
 
-    /// Keeps the reply to a message that [`Self::keep_reply`] kept without one: its acknowledgement, with or without the
-    /// response.
+    /// Keeps the reply to a message for which [`Self::keep_reply`] kept no reply: its acknowledgement, with or
+    /// without the response.
     #[inline]
     pub fn keep_late_reply(&mut self, storage: &mut S, now: Instant, late: Late, reply: &[u8]) {
         storage.keep_late(now, &mut self.kept, late, reply);
     }
 
-    /// Returns the last reply, as long as it is kept; empty if there is none. The endpoint sends it again to a peer
-    /// whose new address is proved.
+    /// Returns the last reply while it is kept, or no bytes. The endpoint sends it again to a peer whose new address
+    /// is proved.
     pub fn last_reply<'x>(&'x self, storage: &'x S, now: Instant) -> &'x [u8] {
         storage.last_reply(now, &self.kept)
     }
 
-    /// Takes a message that we send now: a request, or a separate response. A confirmable message is kept and
-    /// retransmitted until it is acknowledged; `random` spreads the first timeout over ACK_RANDOM_FACTOR (1 to 1.5).
+    /// Records a message that this end sends now: a request, or a separate response. A confirmable message is kept
+    /// and retransmitted until it is acknowledged. `random` spreads the first timeout over ACK_RANDOM_FACTOR (1 to
+    /// 1.5).
     ///
     /// # Errors
-    /// [`Busy`]; the message must then not be sent.
+    /// [`Busy`]. The message must then not be sent.
     pub fn sent(&mut self, storage: &mut S, now: Instant, message: &[u8], random: u8) -> Result<RequestId, Busy> {
         let id = RequestId(self.next_request);
         self.sent_as(storage, now, id, message, random)?;
@@ -296,17 +300,17 @@ impl<S: ExchangeStorage> Exchanges<S> {
         Ok(id)
     }
 
-    /// Returns a new name, for [`Self::sent_as`].
+    /// Returns a new identifier, for [`Self::sent_as`].
     pub const fn request_id(&mut self) -> RequestId {
         let id = RequestId(self.next_request);
         self.next_request = self.next_request.wrapping_add(1);
         id
     }
 
-    /// Does the same as [`Self::sent`], for a message that has its name already.
+    /// Does the same as [`Self::sent`], for a message that already has its identifier.
     ///
     /// # Errors
-    /// [`Busy`]; the message must then not be sent.
+    /// [`Busy`]. The message must then not be sent.
     #[inline]
     pub fn sent_as(
         &mut self,
@@ -346,7 +350,8 @@ impl<S: ExchangeStorage> Exchanges<S> {
         storage.exchanges(&self.kept).filter(|o| o.has_deadline()).map(|o| o.deadline).min()
     }
 
-    /// Does what is due; call it until it returns `None`. A message that is to be sent again is appended to `frame`.
+    /// Performs the next action that is due. Call it until it returns `None`. A message to retransmit is appended to
+    /// `frame`.
     pub fn poll(&mut self, storage: &mut S, now: Instant, frame: &mut Frame<'_>) -> Option<Due> {
         let due = storage.find(&mut self.kept, |o| o.has_deadline() && o.deadline <= now)?;
         let id = due.id;
@@ -362,8 +367,8 @@ impl<S: ExchangeStorage> Exchanges<S> {
         Some(Due::Retransmit)
     }
 
-    /// Returns the number of our messages for which nothing has been received: the number that NSTART limits (RFC 7252,
-    /// section 4.7). A request that was acknowledged does not count while its response comes separately.
+    /// Returns the number of messages of this end for which nothing has been received. NSTART limits this number (RFC
+    /// 7252, section 4.7). A request that was acknowledged does not count while its response comes separately.
     pub fn outstanding(&self, storage: &S) -> usize {
         storage.exchanges(&self.kept).filter(|o| o.is_outstanding()).count()
     }
@@ -373,17 +378,17 @@ impl<S: ExchangeStorage> Exchanges<S> {
         storage.exchanges(&self.kept).any(|o| o.is_open() && o.is_request && o.token.as_bytes() == token)
     }
 
-    /// Ends all exchanges and forgets all replies, because the peer is given up.
+    /// Ends all exchanges and removes all replies, because the peer is removed.
     pub fn forget(&mut self, storage: &mut S) {
         storage.forget(&mut self.kept);
     }
 
-    /// Returns true until the exchange ends.
+    /// Returns true until the exchange with this identifier ends.
     pub fn is_open(&self, storage: &S, id: RequestId) -> bool {
         storage.exchanges(&self.kept).any(|o| o.id == id && o.is_open())
     }
 
-    /// Returns the number of our exchanges that have not ended, observations among them.
+    /// Returns the number of exchanges of this end that have not ended, including observations.
     pub fn open(&self, storage: &S) -> usize {
         storage.exchanges(&self.kept).filter(|o| o.is_open()).count()
     }

@@ -1,10 +1,10 @@
-//! The proof that a peer receives at its address now, by the Echo option (RFC 9175, section 2).
+//! The proof that a peer receives at its address now, with the Echo option (RFC 9175, section 2).
 
 use super::message::MessageRef;
 use super::option::OptionNumber;
 use tegmen_base::secret;
 
-/// The proof that a peer is where its messages come from, and that its requests are no replays.
+/// The proof that a peer receives at the source address of its messages, and that its requests are not replays.
 #[derive(Clone, Copy, Debug)]
 pub struct Freshness {
     echo: [u8; 8],
@@ -12,23 +12,24 @@ pub struct Freshness {
     verifies_address: bool,
 }
 
-/// The most bytes that a response may have for each byte of its request, if nobody has shown to receive at the address that
-/// it goes to (RFC 9175, section 2.4).
+/// Maximum number of response bytes for each byte of the request, as long as the peer has not proved that it receives
+/// at its address (RFC 9175, section 2.4).
 const AMPLIFICATION: usize = 3;
 
 impl Freshness {
-    /// A peer that has shown nothing. It has to repeat `echo`, which is drawn at random.
+    /// Makes the state of a peer that has proved nothing. The peer must repeat `echo`, which the caller draws at
+    /// random.
     pub const fn new(echo: [u8; 8]) -> Self {
         Self { echo, is_shown: false, verifies_address: false }
     }
 
-    /// Sets whether a peer in clear has to show that it receives at its address before a request changes something, and
-    /// before it is sent more than 3 bytes for each byte of its request.
+    /// Sets whether an unprotected peer must prove its address. It must then do so before a request changes a
+    /// resource, and before a response has more than 3 bytes for each byte of its request.
     pub const fn verify_address(&mut self, verifies_address: bool) {
         self.verifies_address = verifies_address;
     }
 
-    /// Returns true once the peer has repeated the value.
+    /// Returns true after the peer has repeated the value.
     pub const fn is_shown(&self) -> bool {
         self.is_shown
     }
@@ -38,8 +39,8 @@ impl Freshness {
         &self.echo
     }
 
-    /// Returns false if the request must be answered with a challenge. `is_unverified` is true if it may be a replay, and
-    /// `is_plain` if nothing protects it.
+    /// Returns false if the request must be answered with a challenge. `is_unverified` is true if the request may be
+    /// a replay, and `is_plain` if it is unprotected.
     #[inline]
     pub fn admits(&mut self, request: &MessageRef<'_>, is_unverified: bool, is_plain: bool) -> bool {
         let is_unproven = is_plain && self.verifies_address;
@@ -50,7 +51,7 @@ impl Freshness {
         self.is_shown || !is_unverified && request.code().is_safe()
     }
 
-    /// Returns false if a response of `len` bytes is too long for an address that nobody has shown to be at.
+    /// Returns false if a response of `len` bytes is too long for a peer that has not proved its address.
     #[inline]
     pub const fn allows(&self, is_plain: bool, request_len: usize, len: usize) -> bool {
         let is_unproven = is_plain && self.verifies_address && !self.is_shown;

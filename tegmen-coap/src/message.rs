@@ -7,13 +7,13 @@ use tegmen_base::buf::{Frame, Full, Reader, Writer};
 /// The type of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MessageType {
-    /// Sent again until it is acknowledged.
+    /// The message is retransmitted until it is acknowledged.
     Confirmable,
-    /// Sent once.
+    /// The message is sent once.
     NonConfirmable,
-    /// Acknowledges a confirmable message, and may carry the response.
+    /// The message acknowledges a confirmable message, and may contain the response.
     Acknowledgement,
-    /// The message could not be processed.
+    /// The sender of this message could not process a message.
     Reset,
 }
 
@@ -28,14 +28,14 @@ impl MessageType {
     }
 }
 
-/// Longest token in bytes.
+/// Length of the longest token in bytes.
 pub const MAX_TOKEN: usize = 8;
-/// Bytes before the token.
+/// Number of bytes before the token.
 pub const HEADER_LEN: usize = 4;
 const VERSION: u8 = 1;
 const PAYLOAD_MARKER: u8 = 0xff;
 
-/// The bytes by which a client knows the response to a request.
+/// The bytes by which a client assigns a response to its request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Token {
     bytes: [u8; MAX_TOKEN],
@@ -43,12 +43,12 @@ pub struct Token {
 }
 
 impl Token {
-    /// The token of no bytes.
+    /// Makes the token without bytes.
     pub const fn new_empty() -> Self {
         Self { bytes: [0; MAX_TOKEN], len: 0 }
     }
 
-    /// A token of these bytes; bytes after the eighth are cut.
+    /// Makes a token of these bytes. Bytes after the eighth are left out.
     pub fn new(bytes: &[u8]) -> Self {
         let mut token = Self::default();
         for (to, from) in token.bytes.iter_mut().zip(bytes) {
@@ -58,7 +58,7 @@ impl Token {
         token
     }
 
-    /// The bytes.
+    /// Returns the bytes of the token.
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.len.into()).unwrap_or(&[])
     }
@@ -67,9 +67,9 @@ impl Token {
 /// The reason why bytes are not a CoAP message (RFC 7252, section 3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Malformed {
-    /// Fewer than four bytes, or another version: ignored in silence.
+    /// The datagram has fewer than four bytes, or another version. It is ignored without an answer.
     NotCoap,
-    /// A header that can be answered with Reset, and a fault after it.
+    /// The header can be answered with Reset, and an error follows the header.
     Message {
         /// The type in the header.
         message_type: MessageType,
@@ -78,9 +78,10 @@ pub enum Malformed {
     },
 }
 
-/// A received message. [`MessageRef::parse`] has walked it, so every accessor is total.
+/// A received message. [`MessageRef::parse`] has checked it, so no accessor can fail.
 ///
-/// Options come in two runs, outer and inner, because an OSCORE message has both; a plain one has only the outer.
+/// The options are in two parts, outer and inner, because an OSCORE message has both. An unprotected message has only
+/// outer options.
 #[derive(Clone, Copy, Debug)]
 pub struct MessageRef<'a> {
     message_type: MessageType,
@@ -90,9 +91,10 @@ pub struct MessageRef<'a> {
     outer: &'a [u8],
     inner: &'a [u8],
     payload: &'a [u8],
-    /// The payload is the whole body of a block-wise transfer.
+    /// True if the payload is the whole body of a block-wise transfer.
     assembled: bool,
-    /// For each option that is there a bit, that of its number modulo 32: most that are looked for are not there.
+    /// A set with one bit for each option of the message: the bit of its number modulo 32. It answers most searches
+    /// for missing options without a search.
     present: u32,
 }
 
@@ -100,7 +102,7 @@ impl<'a> MessageRef<'a> {
     /// Reads a datagram.
     ///
     /// # Errors
-    /// [`Malformed`], which shows whether a Reset is due.
+    /// [`Malformed`], which shows whether a Reset must be sent.
     pub fn parse(datagram: &'a [u8]) -> Result<Self, Malformed> {
         let (&[first, code, id0, id1], rest) = datagram.split_first_chunk::<HEADER_LEN>().ok_or(Malformed::NotCoap)?;
         if first >> 6 != VERSION {
@@ -122,8 +124,8 @@ impl<'a> MessageRef<'a> {
         Ok(Self { message_type, code, message_id, token, outer, inner: &[], payload, assembled: false, present })
     }
 
-    /// The message that an OSCORE message protects: the header and outer options of this one, the code, options and
-    /// payload of the decrypted `plaintext` (RFC 8613, section 5.3).
+    /// Returns the message that an OSCORE message protects. It has the header and outer options of this message, and
+    /// the code, options and payload of the decrypted `plaintext` (RFC 8613, section 5.3).
     ///
     /// # Errors
     /// [`Malformed`] if the plaintext does not parse.
@@ -142,7 +144,7 @@ impl<'a> MessageRef<'a> {
         Ok(())
     }
 
-    /// Writes the message again, without the protection of OSCORE if it had that.
+    /// Writes the message again. If OSCORE protected it, it is written without protection.
     ///
     /// # Errors
     /// [`BuildError::Full`].
@@ -159,47 +161,47 @@ impl<'a> MessageRef<'a> {
         Self { payload: body, assembled: true, ..self }
     }
 
-    /// True if the payload is a whole body, put together from blocks.
+    /// Returns true if the payload is a whole body that consists of several blocks.
     pub const fn is_assembled(&self) -> bool {
         self.assembled
     }
 
-    /// Type.
+    /// Returns the type of the message.
     pub const fn message_type(&self) -> MessageType {
         self.message_type
     }
 
-    /// Method or response code.
+    /// Returns the method or the response code.
     pub const fn code(&self) -> Code {
         self.code
     }
 
-    /// Message ID.
+    /// Returns the Message ID.
     pub const fn message_id(&self) -> u16 {
         self.message_id
     }
 
-    /// Token.
+    /// Returns the token.
     pub const fn token(&self) -> &'a [u8] {
         self.token
     }
 
-    /// Payload; empty if there is none.
+    /// Returns the payload, which is empty if there is none.
     pub const fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// Bytes of the options outside, as they are encoded.
+    /// Returns the number of bytes of the encoded outer options.
     pub const fn options_len(&self) -> usize {
         self.outer.len()
     }
 
-    /// All options in order.
+    /// Returns all options in order.
     pub fn options(&self) -> Options<'a> {
         Options::new(self.outer, self.inner)
     }
 
-    /// The first option of this number.
+    /// Returns the value of the first option of this number.
     pub fn option(&self, number: OptionNumber) -> Option<&'a [u8]> {
         if self.present & bit(number.0) == 0 {
             return None;
@@ -207,17 +209,18 @@ impl<'a> MessageRef<'a> {
         option::find(self.outer, number).or_else(|| option::find(self.inner, number))
     }
 
-    /// False if it has certainly no option of class U (RFC 8613, section 4.1), OSCORE not counted.
+    /// Returns false if the message certainly has no option of class U (RFC 8613, section 4.1) other than OSCORE.
     pub const fn may_have_unprotected(&self) -> bool {
         self.present & UNPROTECTED != 0
     }
 
-    /// The values of all options of this number.
+    /// Returns the values of all options of this number.
     pub fn values(&self, number: OptionNumber) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         self.options().filter(move |(n, _)| *n == number).map(|(_, value)| value)
     }
 
-    /// True if the path is `path`, whose segments are separated by slashes, without one in front.
+    /// Returns true if the path of the message is `path`. Slashes separate the segments of `path`, without a slash in
+    /// front.
     pub fn path_is(&self, path: &str) -> bool {
         // What is still to come; nothing is another path than one more segment of no bytes.
         let mut rest = Some(path.as_bytes()).filter(|path| !path.is_empty());
@@ -240,7 +243,7 @@ impl<'a> MessageRef<'a> {
         rest.is_none()
     }
 
-    /// The number of an option of format `uint`, if it is there.
+    /// Returns the number in an option of format `uint`, if the message has the option.
     pub fn uint(&self, number: OptionNumber) -> Option<u32> {
         self.option(number).and_then(option::uint)
     }
@@ -250,14 +253,15 @@ const fn bit(number: u16) -> u32 {
     1 << (number & 31)
 }
 
-/// The bits of all options of class U but OSCORE.
+/// The bits of all options of class U other than OSCORE.
 const UNPROTECTED: u32 = bit(OptionNumber::URI_HOST.0)
     | bit(OptionNumber::URI_PORT.0)
     | bit(OptionNumber::HOP_LIMIT.0)
     | bit(OptionNumber::PROXY_URI.0)
     | bit(OptionNumber::PROXY_SCHEME.0);
 
-/// Walks the options; what they take, the payload after them, and a bit for each. A marker without payload is an error.
+/// Walks the options. Returns the bytes of the options, the payload after them, and the set of bits of the options. A
+/// marker without payload is an error.
 fn split_payload(bytes: &[u8]) -> Option<(&[u8], &[u8], u32)> {
     let mut reader = Reader::new(bytes);
     let (mut number, mut present) = (0, 0);
@@ -277,7 +281,7 @@ fn split_payload(bytes: &[u8]) -> Option<(&[u8], &[u8], u32)> {
     }
 }
 
-/// The header of a message without options and payload: an empty acknowledgement or a Reset, complete.
+/// Returns a message without token, options and payload: an empty acknowledgement or a Reset.
 pub fn empty_message(message_type: MessageType, message_id: u16) -> [u8; HEADER_LEN] {
     header(message_type, 0, Code::EMPTY, message_id)
 }
@@ -302,13 +306,14 @@ impl From<Full> for BuildError {
     }
 }
 
-/// Longest option that can be inserted, with its header and that of the next.
+/// Length of the longest option that can be inserted, with its header and the header of the next option.
 const MAX_INSERTED: usize = 24;
 
-/// Writes a message into a frame, in the order of the wire: options by rising number, then the payload.
+/// A builder that writes a message into a frame, in the order of the wire: options by rising number, then the
+/// payload.
 pub struct Builder<'f, 't> {
     frame: &'f mut Frame<'t>,
-    /// Where the message begins in the frame.
+    /// The position in the frame where the message begins.
     start: usize,
     last: u16,
     has_payload: bool,
@@ -335,25 +340,25 @@ impl<'f, 't> Builder<'f, 't> {
         Ok(Self { frame, start, last: 0, has_payload: false })
     }
 
-    /// Sets the code that the message goes out with.
+    /// Sets the code of the message.
     pub fn set_code(&mut self, code: Code) {
         if let Some(byte) = self.frame.bytes_mut().get_mut(self.start.wrapping_add(1)) {
             *byte = code.0;
         }
     }
 
-    /// The code that the message goes out with.
+    /// Returns the code of the message.
     pub fn code(&self) -> Code {
         Code(self.frame.bytes().get(self.start.wrapping_add(1)).copied().unwrap_or(0))
     }
 
-    /// True if an option of this number was added.
+    /// Returns true if an option of this number was added.
     pub fn has(&self, number: OptionNumber) -> bool {
         let message = self.frame.bytes().get(self.start..).unwrap_or(&[]);
         MessageRef::parse(message).is_ok_and(|message| message.option(number).is_some())
     }
 
-    /// Takes `len` bytes of the payload away again.
+    /// Removes the last `len` bytes of the payload.
     pub fn cut(&mut self, len: usize) {
         self.frame.cut(len);
     }
@@ -386,7 +391,7 @@ impl<'f, 't> Builder<'f, 't> {
         self.option(number, option::uint_bytes(value, &mut bytes))
     }
 
-    /// Adds an option where its number belongs, before others and before the payload.
+    /// Inserts an option at the position of its number, before options with higher numbers and before the payload.
     ///
     /// # Errors
     /// [`BuildError::Full`].
@@ -425,7 +430,7 @@ impl<'f, 't> Builder<'f, 't> {
         Ok(self.frame.splice(self.start.saturating_add(at), removed, writer.written())?)
     }
 
-    /// Adds one Uri-Path option for each segment of `path`, which are separated by slashes, without one in front.
+    /// Adds one Uri-Path option for each segment of `path`. Slashes separate the segments, without a slash in front.
     ///
     /// # Errors
     /// [`BuildError`].
@@ -443,7 +448,8 @@ impl<'f, 't> Builder<'f, 't> {
         }
     }
 
-    /// Adds to the payload; the first call puts the marker before it. Nothing is added for no bytes.
+    /// Appends bytes to the payload. The first call puts the marker before them. Without bytes, the call adds
+    /// nothing.
     ///
     /// # Errors
     /// [`BuildError::Full`].
@@ -459,19 +465,19 @@ impl<'f, 't> Builder<'f, 't> {
         Ok(())
     }
 
-    /// Bytes that still fit, the payload marker not counted.
+    /// Returns the number of bytes that still fit, without the payload marker.
     pub fn room(&self) -> usize {
         self.frame.room()
     }
 
-    /// Forgets options and payload, so that another response can be written.
+    /// Removes options and payload, so that another response can be written.
     pub fn restart(&mut self, token_len: usize) {
         self.frame.truncate(self.start.wrapping_add(HEADER_LEN).wrapping_add(token_len));
         (self.last, self.has_payload) = (0, false);
     }
 }
 
-/// Appends a byte and what belongs to it, both or nothing.
+/// Appends the byte `first` and the bytes `rest`. If they do not fit, appends nothing.
 #[cfg_attr(target_pointer_width = "64", inline)]
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 fn put_behind(frame: &mut Frame<'_>, first: u8, rest: &[u8]) -> Result<(), Full> {

@@ -9,15 +9,15 @@ use super::option::OptionNumber;
 pub struct NoResponse(u32);
 
 impl NoResponse {
-    /// No response is wanted, be it of class 2, 4 or 5.
+    /// The client wants no response of any class: 2, 4 or 5.
     pub const ALL: Self = Self(0b1_1010);
 
-    /// Reads the option of a request; without it, every response is wanted.
+    /// Reads the option of a request. Without the option, the client wants every response.
     pub fn of(request: &MessageRef<'_>) -> Self {
         Self(request.uint(OptionNumber::NO_RESPONSE).unwrap_or(0))
     }
 
-    /// The value of the option.
+    /// Returns the value of the option.
     pub const fn value(self) -> u32 {
         self.0
     }
@@ -28,7 +28,7 @@ impl NoResponse {
         code.is_response() && self.0.checked_shr(class).unwrap_or(0) & 1 == 1
     }
 
-    /// Returns true if the client wants no response, whatever its code.
+    /// Returns true if the client wants no response with any code.
     pub const fn suppresses_all(self) -> bool {
         self.0 & Self::ALL.0 == Self::ALL.0
     }

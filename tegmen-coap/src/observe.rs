@@ -3,15 +3,16 @@
 use super::message::Token;
 use tegmen_base::time::{Duration, Instant};
 
-/// Value of the Observe option that registers.
+/// Value of the Observe option that registers an observation.
 pub const REGISTER: u32 = 0;
-/// Value of the Observe option that deregisters.
+/// Value of the Observe option that deregisters an observation.
 pub const DEREGISTER: u32 = 1;
-/// A notification that comes this long after another is newer, whatever its number (RFC 7641, section 3.4).
+/// A notification that arrives more than this time after another notification is newer, whatever its number (RFC
+/// 7641, section 3.4).
 const FRESH_AFTER: Duration = Duration::from_secs(128);
 const NUMBER_MASK: u32 = 0xff_ffff;
 
-/// The order of the notifications of one observation, at the client (RFC 7641, section 3.4).
+/// The state with which a client orders the notifications of one observation (RFC 7641, section 3.4).
 #[derive(Clone, Copy, Debug)]
 pub struct Order {
     number: u32,
@@ -19,12 +20,13 @@ pub struct Order {
 }
 
 impl Order {
-    /// Begins with the response to the registration.
+    /// Begins with the number of the response to the registration.
     pub const fn new(number: u32, at: Instant) -> Self {
         Self { number: number & NUMBER_MASK, at }
     }
 
-    /// True if a notification that arrives now is newer than those before; then it is the one to compare with.
+    /// Returns true if a notification that arrives now is newer than all earlier notifications. Later notifications
+    /// are then compared with this one.
     pub fn is_newer(&mut self, number: u32, now: Instant) -> bool {
         let ahead = number.wrapping_sub(self.number) & NUMBER_MASK;
         let newer = ahead != 0 && ahead < 1 << 23 || now.since(self.at) > FRESH_AFTER;
@@ -34,8 +36,9 @@ impl Order {
         newer
     }
 
-    /// True if a response is not late, of a server whose last response is `last`: `None` if that had no Observe option, as this one has
-    /// none if `number` is `None`. A server that lets nobody observe responds once; what follows is a repetition.
+    /// Returns true if a response is not older than the last response of this server. `last` is the state of the last
+    /// response, or `None` if that response had no Observe option. `number` is the Observe option of this response,
+    /// or `None`. A server that allows no observation responds once, so a later response is a repetition.
     pub fn follows(last: &mut Option<Self>, number: Option<u32>, now: Instant) -> bool {
         match (last.as_mut(), number) {
             (Some(order), Some(number)) => order.is_newer(number, now),
@@ -51,32 +54,33 @@ impl Order {
 /// One observation at the server (RFC 7641, section 4).
 #[derive(Clone, Copy, Debug)]
 pub struct Observation {
-    /// The token of the registration, which every notification carries.
+    /// The token of the registration, which every notification contains.
     pub token: Token,
     number: u32,
     unconfirmed: u8,
 }
 
 impl Observation {
-    /// A registration whose response carries `number`. If it renews an older one, that must be newer than all before.
+    /// Begins an observation whose first response has the Observe option `number`. For the renewal of an observation,
+    /// `number` must be newer than all earlier numbers.
     pub const fn new(token: Token, number: u32) -> Self {
         Self { token, number: number & NUMBER_MASK, unconfirmed: 0 }
     }
 
-    /// The Observe option of what was sent last, 24 bits.
+    /// Returns the Observe option of the last sent notification, 24 bits.
     pub const fn number(&self) -> u32 {
         self.number
     }
 
-    /// The Observe option of the next notification. One notification is made for each change at most, so 2^23 of them
-    /// take longer than the 128 seconds in which a client compares numbers.
+    /// Returns the Observe option of the next notification. Each change causes at most one notification, so 2^23
+    /// notifications take longer than the 128 seconds in which a client compares numbers.
     pub const fn next(&mut self) -> u32 {
         self.number = self.number.wrapping_add(1) & NUMBER_MASK;
         self.number
     }
 
-    /// True if the next notification must be confirmable: after `most` notifications that were not. Only an
-    /// acknowledgement shows that the client still exists (RFC 7641, section 4.5).
+    /// Returns true if the next notification must be confirmable, because `most` non-confirmable notifications
+    /// preceded it. Only an acknowledgement shows that the client still exists (RFC 7641, section 4.5).
     pub const fn confirm(&mut self, most: u8) -> bool {
         let confirm = self.unconfirmed >= most;
         self.unconfirmed = if confirm { 0 } else { self.unconfirmed.wrapping_add(1) };

@@ -9,24 +9,25 @@ pub struct OptionNumber(pub u16);
 /// The class of an option for OSCORE (RFC 8613, section 4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
-    /// Encrypted: the option goes inside. This is the class of every option without another definition.
+    /// Class E: the option is encrypted, in the inner message. This is the class of every option without another
+    /// definition.
     Encrypted,
-    /// Unprotected: stays outside, for proxies to read.
+    /// Class U: the option is unprotected, in the outer message, so that proxies can read it.
     Unprotected,
 }
 
 impl OptionNumber {
     /// The request applies only if the representation has this ETag.
     pub const IF_MATCH: Self = Self(1);
-    /// Name of the target host.
+    /// The name of the target host.
     pub const URI_HOST: Self = Self(3);
-    /// Version of a representation.
+    /// The version of a representation.
     pub const ETAG: Self = Self(4);
     /// The request applies only if the resource does not exist.
     pub const IF_NONE_MATCH: Self = Self(5);
-    /// Register for notifications (RFC 7641).
+    /// Registers for notifications in a request, and orders the notifications in responses (RFC 7641).
     pub const OBSERVE: Self = Self(6);
-    /// Port of the target host.
+    /// The port of the target host.
     pub const URI_PORT: Self = Self(7);
     /// A segment of the path of the created resource.
     pub const LOCATION_PATH: Self = Self(8);
@@ -34,15 +35,15 @@ impl OptionNumber {
     pub const OSCORE: Self = Self(9);
     /// A segment of the path.
     pub const URI_PATH: Self = Self(11);
-    /// Format of the payload.
+    /// The format of the payload.
     pub const CONTENT_FORMAT: Self = Self(12);
-    /// Seconds for which a response may be kept.
+    /// The seconds for which a response may be stored.
     pub const MAX_AGE: Self = Self(14);
     /// An argument of the query.
     pub const URI_QUERY: Self = Self(15);
-    /// Proxies that a message may still pass (RFC 8768).
+    /// The number of proxies through which a message may still pass (RFC 8768).
     pub const HOP_LIMIT: Self = Self(16);
-    /// The Content-Format that the client wants.
+    /// The Content-Format that the client wants for the response.
     pub const ACCEPT: Self = Self(17);
     /// An argument of the query of the created resource.
     pub const LOCATION_QUERY: Self = Self(20);
@@ -50,39 +51,43 @@ impl OptionNumber {
     pub const BLOCK2: Self = Self(23);
     /// A block of the request (RFC 7959).
     pub const BLOCK1: Self = Self(27);
-    /// Size of the response's representation (RFC 7959, section 4).
+    /// The size of the representation in the response (RFC 7959, section 4).
     pub const SIZE2: Self = Self(28);
-    /// The URI that a client asks a forward proxy for.
+    /// The URI of the request that a client sends to a forward proxy.
     pub const PROXY_URI: Self = Self(35);
-    /// The scheme that a forward proxy is asked to use.
+    /// The scheme of the URI that a forward proxy must use.
     pub const PROXY_SCHEME: Self = Self(39);
-    /// Size of the request's representation (RFC 7959, section 4).
+    /// The size of the representation in the request (RFC 7959, section 4).
     pub const SIZE1: Self = Self(60);
-    /// Proof that a request is fresh (RFC 9175, section 2).
+    /// A value that proves that a request is fresh (RFC 9175, section 2).
     pub const ECHO: Self = Self(252);
-    /// Responses that the client does not want (RFC 7967).
+    /// The classes of responses that the client does not want (RFC 7967).
     pub const NO_RESPONSE: Self = Self(258);
-    /// Distinguishes the blocks of one request body from those of another (RFC 9175, section 3).
+    /// A value that distinguishes the blocks of one request body from the blocks of another request body (RFC 9175,
+    /// section 3).
     pub const REQUEST_TAG: Self = Self(292);
-    /// The hash of a request that several clients send with the same bytes (draft-ietf-core-cacheable-oscore-02, section 3.3).
+    /// The hash of a request that several clients send with equal bytes (draft-ietf-core-cacheable-oscore-02, section
+    /// 3.3).
     pub const REQUEST_HASH: Self = Self(548);
 
-    /// A message with an unknown critical option must be rejected (RFC 7252, section 5.4.1).
+    /// Returns true if a message with this option must be rejected by an endpoint that does not know the option (RFC
+    /// 7252, section 5.4.1).
     pub const fn is_critical(self) -> bool {
         self.0 & 1 == 1
     }
 
-    /// True if a proxy that does not know the option must not forward it (RFC 7252, section 5.4.2).
+    /// Returns true if a proxy that does not know the option must not forward it (RFC 7252, section 5.4.2).
     pub const fn is_unsafe(self) -> bool {
         self.0 & 2 != 0
     }
 
-    /// True if a response to another value of this option must not answer the request (RFC 7252, section 5.4.2).
+    /// Returns true if the option belongs to the cache key: a stored response to a request with another value must
+    /// not answer this request (RFC 7252, section 5.4.2).
     pub const fn is_cache_key(self) -> bool {
         self.0 & 0x1e != 0x1c
     }
 
-    /// The class of options that are not both (RFC 8613, figure 5).
+    /// Returns the class of an option that has only one class (RFC 8613, figure 5).
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub const fn class(self) -> Class {
         match self {
@@ -94,7 +99,8 @@ impl OptionNumber {
     }
 }
 
-/// Reads one option after the option `previous`; the payload marker is not an option and must be looked for first.
+/// Reads one option after an option with the number `previous`. The payload marker is not an option, so the caller
+/// must check for it first.
 pub fn read<'a>(reader: &mut Reader<'a>, previous: u16) -> Result<(OptionNumber, &'a [u8]), Truncated> {
     let first = reader.u8()?;
     let (delta, len) = (first >> 4, first & 15);
@@ -104,7 +110,7 @@ pub fn read<'a>(reader: &mut Reader<'a>, previous: u16) -> Result<(OptionNumber,
     Ok((OptionNumber(number), reader.take(len.into())?))
 }
 
-/// The value of the first option of this number in a run that a parser has walked.
+/// Returns the value of the first option of this number in encoded options that a parser has checked.
 pub fn find(run: &[u8], wanted: OptionNumber) -> Option<&[u8]> {
     let (mut reader, mut previous) = (Reader::new(run), 0);
     loop {
@@ -116,7 +122,8 @@ pub fn find(run: &[u8], wanted: OptionNumber) -> Option<&[u8]> {
     }
 }
 
-/// Reads a delta or a length that does not fit its four bits: 13 announces one byte more, 14 announces two.
+/// Reads a delta or a length that does not fit into four bits: 13 means that one byte follows, 14 that two bytes
+/// follow.
 fn read_extended(reader: &mut Reader<'_>, nibble: u8) -> Result<u16, Truncated> {
     match nibble {
         13 => Ok(u16::from(reader.u8()?).wrapping_add(13)),
@@ -125,7 +132,7 @@ fn read_extended(reader: &mut Reader<'_>, nibble: u8) -> Result<u16, Truncated> 
     }
 }
 
-/// Writes one option, whose number is `delta` more than that of the previous one.
+/// Writes one option. Its number is `delta` more than the number of the previous option.
 pub fn write(writer: &mut Writer<'_>, delta: u16, value: &[u8]) -> Result<(), Full> {
     if value.len() > MAX_VALUE {
         return Err(Full);
@@ -134,18 +141,18 @@ pub fn write(writer: &mut Writer<'_>, delta: u16, value: &[u8]) -> Result<(), Fu
     writer.put(value)
 }
 
-/// Longest value that a header can announce.
+/// Longest value in bytes that a header can announce.
 const MAX_VALUE: usize = 65_804;
 
-/// The bytes before the value of an option.
+/// The bytes of an option before its value.
 pub struct Header {
-    /// The first five, of which some count.
+    /// The bytes of the header, at most five, at the beginning of the array.
     bytes: [u8; 8],
     len: usize,
 }
 
 impl Header {
-    /// For a value of `len` bytes, 65,804 at most.
+    /// Makes the header for a value of `len` bytes, at most 65,804.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn new(delta: u16, len: usize) -> Self {
         let mut header = Self { bytes: [0; 8], len: 1 };
@@ -155,7 +162,7 @@ impl Header {
         header
     }
 
-    /// A number in four bits, and what does not fit them after the header.
+    /// Returns the four bits for a number, and appends bytes for the part that does not fit into them.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn nibble(&mut self, value: usize) -> u8 {
         if value < 13 {
@@ -187,17 +194,17 @@ impl Header {
 /// The options of an OSCORE message that [`retain`] keeps (RFC 8613, section 4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
-    /// Outer options that belong there: class U, except OSCORE itself.
+    /// The outer options of class U, without OSCORE itself.
     Outside,
-    /// Inner options of a request: class E.
+    /// The inner options of a request: class E.
     InsideRequest,
-    /// Inner options of a response: class E. Observe has no value there, because the number of a message gives the
-    /// order of notifications (section 4.1.3.5.2).
+    /// The inner options of a response: class E. The inner Observe has no value, because the number of a message
+    /// gives the order of notifications (section 4.1.3.5.2).
     InsideResponse,
 }
 
 impl Part {
-    /// Bytes that are left of the value of an option; `None` if the option goes.
+    /// Returns the number of bytes that remain of the value of an option, or `None` if the option is removed.
     fn keeps(self, number: OptionNumber, len: usize) -> Option<usize> {
         let outside = number.class() == Class::Unprotected;
         let kept = if self == Self::Outside { outside && number != OptionNumber::OSCORE } else { !outside };
@@ -206,7 +213,7 @@ impl Part {
     }
 }
 
-/// Removes options from a run that a parser has validated, in place. Returns the remaining length.
+/// Removes options in place from encoded options that a parser has checked. Returns the remaining length.
 #[cfg_attr(target_pointer_width = "64", inline)]
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 pub fn retain(run: &mut [u8], part: Part) -> usize {
@@ -231,14 +238,14 @@ pub fn retain(run: &mut [u8], part: Part) -> usize {
     }
 }
 
-/// The options of a message in the order of their numbers, outer and inner together.
+/// The outer and inner options of a message, in one sequence ordered by their numbers.
 #[derive(Clone, Debug)]
 pub struct Options<'a> {
     outer: Run<'a>,
     inner: Run<'a>,
 }
 
-/// One run of encoded options, with the next one read ahead.
+/// Encoded options. The next option is already read.
 #[derive(Clone, Debug)]
 struct Run<'a> {
     rest: Reader<'a>,
@@ -265,7 +272,7 @@ impl<'a> Run<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// Both runs, already checked by a parser.
+    /// Makes the sequence of both kinds of options. A parser must have checked both.
     pub fn new(outer: &'a [u8], inner: &'a [u8]) -> Self {
         Self { outer: Run::new(outer), inner: Run::new(inner) }
     }
@@ -283,7 +290,8 @@ impl<'a> Iterator for Options<'a> {
     }
 }
 
-/// The value of an option of format `uint` (RFC 7252, section 3.2); `None` if it is longer than four bytes.
+/// Reads the value of an option of format `uint` (RFC 7252, section 3.2). Returns `None` if it is longer than four
+/// bytes.
 pub fn uint(value: &[u8]) -> Option<u32> {
     if value.len() > 4 {
         return None;
@@ -291,7 +299,7 @@ pub fn uint(value: &[u8]) -> Option<u32> {
     Some(value.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte)))
 }
 
-/// A number as the shortest `uint`: the bytes and how many of them, from the end, count.
+/// Returns a number as the shortest `uint`, which is at the end of `bytes`.
 pub fn uint_bytes(value: u32, bytes: &mut [u8; 4]) -> &[u8] {
     *bytes = value.to_be_bytes();
     let skip = (value.leading_zeros() / 8) as usize;

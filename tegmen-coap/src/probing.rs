@@ -2,7 +2,7 @@
 
 use tegmen_base::time::{Duration, Instant};
 
-/// PROBING_RATE (RFC 7252, section 4.8): bytes a second, on average.
+/// PROBING_RATE (RFC 7252, section 4.8): the average rate in bytes per second.
 const PROBING_RATE: u32 = 1;
 
 /// The time at which the next message without acknowledgement may be sent to an endpoint.
@@ -18,18 +18,19 @@ impl Default for Probing {
 }
 
 impl Probing {
-    /// Nothing was sent yet.
+    /// Makes the state of an endpoint to which nothing was sent.
     pub const fn new() -> Self {
         Self { next: Instant::AT_ONCE }
     }
 
-    /// Records that a message of `len` bytes is sent that is not confirmable and does not respond to a message.
+    /// Records that a message of `len` bytes is sent. The message is non-confirmable and does not respond to a
+    /// message.
     pub fn sent(&mut self, now: Instant, len: usize) {
         let seconds = (len as u64).div_ceil(PROBING_RATE.into());
         self.next = self.next.max(now).after(Duration::from_secs(seconds));
     }
 
-    /// Records that a message of the endpoint arrived: the next message may be sent to it at once.
+    /// Records that a message of the endpoint arrived. The next message may then be sent at once.
     pub const fn heard(&mut self) {
         self.next = Instant::AT_ONCE;
     }

@@ -1,14 +1,15 @@
-//! Rules on requests, as files and commands write them: the methods and the path, `GET /sensors/*`.
+//! Rules on requests in the notation of files and commands: the methods and the path, such as `GET /sensors/*`.
 
 use crate::code::Code;
 use core::fmt;
 
-/// A set of methods. Its low seven bits are the permissions of RFC 9237, section 3 (GET 1, POST 2, PUT 4, DELETE 8, FETCH 16,
-/// PATCH 32, iPATCH 64); bit 7 is every method without a bit of its own.
+/// A set of methods. Its low seven bits are the permissions of RFC 9237, section 3 (GET 1, POST 2, PUT 4, DELETE 8,
+/// FETCH 16, PATCH 32, iPATCH 64). Bit 7 represents all other methods.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Methods(pub u8);
 
-/// Methods with a name, and sets of them with a name. The sets come first, because [`Methods`] is written with them.
+/// Names of methods and of sets of methods. The sets come first, so that [`Methods`] is written with the name of a
+/// set where possible.
 const NAMED: [(&str, Methods); 11] = [
     ("*", Methods::ALL),
     ("read-write", Methods(Methods::READ.0 | Methods::WRITE.0)),
@@ -26,19 +27,20 @@ const NAMED: [(&str, Methods); 11] = [
 impl Methods {
     /// No method.
     pub const NONE: Self = Self(0);
-    /// Every method, also those that are not registered yet.
+    /// Every method, also methods that are not registered yet.
     pub const ALL: Self = Self(255);
-    /// GET and FETCH, which change nothing.
+    /// GET and FETCH, which do not change a resource.
     pub const READ: Self = Self(1 | 16);
-    /// POST, PUT, PATCH and iPATCH. Not DELETE: the right to write a resource is not the right to remove it.
+    /// POST, PUT, PATCH and iPATCH. DELETE is not included, because the right to write a resource is not the right to
+    /// remove it.
     pub const WRITE: Self = Self(2 | 4 | 32 | 64);
 
-    /// The set that a word names: a method, `read`, `write`, `read-write` or `*`.
+    /// Returns the set that a word names: a method, `read`, `write`, `read-write` or `*`.
     pub fn named(word: &str) -> Option<Self> {
         NAMED.iter().find(|(name, _)| *name == word).map(|(_, methods)| *methods)
     }
 
-    /// The set of one method.
+    /// Returns the set that contains one method.
     pub const fn of(code: Code) -> Self {
         match code.0 {
             1..=7 => Self(1 << (code.0.wrapping_sub(1))),
@@ -46,24 +48,24 @@ impl Methods {
         }
     }
 
-    /// The methods of the set that have a bit of their own.
+    /// Returns the methods of the set that have their own bit.
     pub fn codes(self) -> impl Iterator<Item = Code> {
         (1..=7).map(Code).filter(move |code| self.contains(Self::of(*code)))
     }
 
-    /// True if each method of `other` is in this set.
+    /// Returns true if each method of `other` is in this set.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// True if a method is in both sets.
+    /// Returns true if at least one method is in both sets.
     pub const fn meets(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 }
 
 impl fmt::Display for Methods {
-    /// Writes the name of the set; a set without a name as the names of its methods with commas between.
+    /// Writes the name of the set. Without a name, writes the names of its methods, separated by commas.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((name, _)) = NAMED.iter().find(|(_, methods)| methods == self) {
             return f.write_str(name);
@@ -77,12 +79,13 @@ impl fmt::Display for Methods {
     }
 }
 
-/// A rule on requests: methods, and a path or the beginning of one.
+/// A rule on requests: methods, and a path or the beginning of paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rule<'a> {
     /// The methods.
     pub methods: Methods,
-    /// The path, which begins with a slash. With a `*` at the end it is everything that begins so.
+    /// The path, which begins with a slash. With a `*` at the end, it means every path that begins with the text
+    /// before the `*`.
     pub path: &'a str,
 }
 
@@ -91,14 +94,15 @@ impl<'a> Rule<'a> {
     pub const EXPECTED: &'static str = "a method (GET, POST, PUT, DELETE, FETCH, PATCH, iPATCH, read, write, read-write or *) and a path, as \
          \"GET /sensors/*\"";
 
-    /// Reads a rule: the name of a method or of a set of methods, a space, and a path. `None` if the text is none.
+    /// Reads a rule: the name of a method or of a set of methods, a space, and a path. Returns `None` if the text is
+    /// not a rule.
     pub fn parse(text: &'a str) -> Option<Self> {
         let (word, path) = text.split_once(' ')?;
         let methods = Methods::named(word)?;
         path.starts_with('/').then_some(Self { methods, path })
     }
 
-    /// True if the rule is on this method at the path of these bytes.
+    /// Returns true if the rule includes this method and the path that consists of these bytes.
     pub fn covers(&self, code: Code, mut path: impl Iterator<Item = u8>) -> bool {
         self.methods.contains(Methods::of(code))
             && match self.path.strip_suffix('*') {
@@ -107,7 +111,7 @@ impl<'a> Rule<'a> {
             }
     }
 
-    /// True if this rule is on each path of the other one, whatever their methods are.
+    /// Returns true if this rule includes each path of the other rule. The methods do not matter.
     pub fn has_paths_of(&self, other: &Rule<'_>) -> bool {
         match self.path.strip_suffix('*') {
             Some(prefix) => other.path.strip_suffix('*').unwrap_or(other.path).starts_with(prefix),
@@ -115,7 +119,7 @@ impl<'a> Rule<'a> {
         }
     }
 
-    /// True if both rules are on one method at one path.
+    /// Returns true if there is a method and a path that both rules include.
     pub fn meets(&self, other: &Rule<'_>) -> bool {
         let has_path = match (self.path.strip_suffix('*'), other.path.strip_suffix('*')) {
             (Some(one), Some(two)) => one.starts_with(two) || two.starts_with(one),

@@ -1,8 +1,8 @@
-//! A number that only rises, in two pages of flash memory: the end of a lease of message numbers on a mote
-//! (`tegmen::oscore::Lease`).
+//! Stores a number that only rises in two pages of flash memory. A mote stores there the end of its lease of message
+//! numbers (`tegmen::oscore::Lease`).
 //!
-//! Each new value is appended as a record with a check; only when a page is full is the other one erased. A power cut in
-//! the middle of a record or of an erasure leaves the last complete record, whose number is the highest.
+//! Each new value is appended as a record with a checksum. Only when a page is full is the other page erased. After a
+//! power cut during a write or an erasure, the last complete record is still there, and its number is the highest.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -15,20 +15,21 @@
 #[cfg(test)]
 extern crate std;
 
-/// Memory in pages that are erased as a whole and keep what they hold without power.
+/// Flash memory of two pages. A page is erased as a whole, and keeps its content without power.
 ///
-/// Erased bytes are 0xff; programming turns bits to 0 and never back.
+/// Erased bytes are 0xff. Programming changes bits to 0, and never to 1.
 pub trait Flash {
     /// The error of the hardware.
     type Error;
 
-    /// Bytes of a page, a multiple of [`RECORD_LEN`].
+    /// Length of a page in bytes, a multiple of [`RECORD_LEN`].
     const PAGE_LEN: usize;
 
     /// Reads from one of the two pages.
     fn read(&self, page: Page, at: usize, out: &mut [u8; RECORD_LEN]);
 
-    /// Writes one record at a multiple of [`RECORD_LEN`], where nothing was written since the page was erased.
+    /// Writes one record at a multiple of [`RECORD_LEN`]. Nothing may have been written to this place since the page
+    /// was erased.
     ///
     /// # Errors
     /// The error of the hardware.
@@ -44,14 +45,14 @@ pub trait Flash {
 /// One of the two pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Page {
-    /// One.
+    /// The first page.
     A,
-    /// The other.
+    /// The second page.
     B,
 }
 
 impl Page {
-    /// The page that is not this one.
+    /// Returns the other page.
     pub const fn other(self) -> Self {
         match self {
             Self::A => Self::B,
@@ -60,26 +61,26 @@ impl Page {
     }
 }
 
-/// Bytes of a record: the number and its check.
+/// Length of a record in bytes: the number and its checksum.
 pub const RECORD_LEN: usize = 12;
 
-/// The number.
+/// The stored number, with the flash memory.
 #[derive(Debug)]
 pub struct Kept<F> {
     flash: F,
     page: Page,
-    /// Where the next record goes.
+    /// The position of the next record.
     at: usize,
     value: u64,
 }
 
-/// Both pages hold nothing: what was kept is lost, or nothing ever was. Only who knows that the keys are fresh may
-/// [`Kept::format`].
+/// Both pages contain no record: the number is lost, or none was ever stored. Call [`Kept::format`] only if the keys
+/// were never used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lost;
 
 impl<F: Flash> Kept<F> {
-    /// Begins with `value`, whatever the pages hold: for keys that were never used.
+    /// Begins with `value`, and ignores the content of the pages. Only for keys that were never used.
     ///
     /// # Errors
     /// The error of the hardware.
@@ -90,10 +91,10 @@ impl<F: Flash> Kept<F> {
         Ok(Self { flash, page: Page::A, at: RECORD_LEN, value })
     }
 
-    /// The highest number that was kept.
+    /// Reads the highest stored number.
     ///
     /// # Errors
-    /// [`Lost`].
+    /// [`Lost`] if there is none.
     pub fn open(flash: F) -> Result<Self, Lost> {
         let (in_a, in_b) = (scan(&flash, Page::A), scan(&flash, Page::B));
         let (page, (newest, at)) = if in_b.0 > in_a.0 { (Page::B, in_b) } else { (Page::A, in_a) };
@@ -101,15 +102,15 @@ impl<F: Flash> Kept<F> {
         Ok(Self { flash, page, at, value })
     }
 
-    /// The number.
+    /// Returns the stored number.
     pub const fn value(&self) -> u64 {
         self.value
     }
 
-    /// Keeps a higher number; it is durable when this returns. A lower one changes nothing.
+    /// Stores a higher number. It is durable when this function returns. A lower number changes nothing.
     ///
     /// # Errors
-    /// The error of the hardware; the old number is then still kept.
+    /// The error of the hardware. The previous number is then still stored.
     pub fn keep(&mut self, value: u64) -> Result<(), F::Error> {
         if value <= self.value {
             return Ok(());
@@ -126,7 +127,7 @@ impl<F: Flash> Kept<F> {
         Ok(())
     }
 
-    /// The memory, to be opened again.
+    /// Returns the flash memory, so that it can be opened again.
     pub fn into_flash(self) -> F {
         self.flash
     }
@@ -163,7 +164,8 @@ fn scan<F: Flash>(flash: &F, page: Page) -> (Option<u64>, usize) {
     }
 }
 
-/// CRC-32 of IEEE 802.3 over the bytes from the lowest, bit by bit: eight bytes a lease are few.
+/// Computes the CRC-32 of IEEE 802.3 over the bytes, the lowest first. It works bit by bit, because a lease needs it
+/// for only eight bytes.
 const fn crc32(value: u64) -> u32 {
     let (mut rest, mut bits) = (value ^ u32::MAX as u64, u64::BITS);
     while bits > 0 {

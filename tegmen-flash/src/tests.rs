@@ -1,7 +1,7 @@
 use super::*;
 use std::vec::Vec;
 
-/// A page of 10 records; the power goes after this number of bytes was programmed or erased.
+/// Two pages of 10 records each. The power fails after this number of bytes was programmed or erased.
 struct Model {
     pages: [Vec<u8>; 2],
     power: Option<usize>,
@@ -13,7 +13,7 @@ impl Model {
         Self { pages: [std::vec![0xff; 120], std::vec![0xff; 120]], power: None, erased: 0 }
     }
 
-    /// True if one more byte can be changed.
+    /// Returns an error if the power has failed. Otherwise, counts one more changed byte.
     fn step(&mut self) -> Result<(), ()> {
         match &mut self.power {
             Some(0) => Err(()),

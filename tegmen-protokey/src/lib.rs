@@ -1,15 +1,16 @@
-//! Keys of sessions from protokeys (T. Kothmayr and others, "A DTLS Based End-To-End Security Architecture for the Internet of
-//! Things with Two-Way Authentication", section IV).
+//! Keys of sessions that are derived from protokeys (T. Kothmayr and others, "A DTLS Based End-To-End Security
+//! Architecture for the Internet of Things with Two-Way Authentication", section IV).
 //!
-//! A publisher that cannot do public-key cryptography shares a *protokey* with the access control server alone. For each
-//! session it makes a [`SessionIdentity`], derives the pre-shared key of the session from it, and sends the identity in the
-//! handshake. The subscriber asks the server for the key of this identity, and proves with it that the server trusts the
-//! subscriber.
+//! A publisher without public-key cryptography shares a *protokey* only with the access control server. For each
+//! session it makes a [`SessionIdentity`], derives the pre-shared key of the session from it, and sends the identity
+//! in the handshake. The subscriber requests the key of this identity from the server. With this key it proves that
+//! the server trusts it.
 //!
-//! In the paper the key depends on the session identity alone, so a subscriber that has the key of a session can pose as the
-//! publisher towards every other subscriber: it shows them the same identity. By default the name of the subscriber is a part
-//! of the derivation, so that the key is useless elsewhere. [`Mode::Paper`] derives as the paper does, for publishers that
-//! cannot be changed. Then a subscriber is protected only by a server that accepts each identity once.
+//! In the paper the key depends only on the session identity. So a subscriber that has the key of a session can
+//! pretend to be the publisher, if it sends the same identity to another subscriber. By default, this crate also
+//! derives the key from the name of the subscriber, so that other subscribers do not accept it. [`Mode::Paper`]
+//! derives as the paper does, for publishers that cannot be changed. A subscriber is then protected only by a server
+//! that accepts each identity once.
 //!
 //! Publishers on motes and the server use this crate. It needs neither an operating system nor a heap.
 
@@ -35,11 +36,11 @@ use tegmen_base::secret::{Secret, same};
 pub const MAX_IDENTITY: usize = 128;
 /// Longest name of a publisher in bytes.
 pub const MAX_PUBLISHER: usize = 64;
-/// Random bytes in an identity that [`SessionIdentity::write`] writes.
+/// Number of random bytes in an identity that [`SessionIdentity::write`] writes.
 pub const NONCE_LEN: usize = 12;
-/// Least characters after the semicolon: 9 random bytes.
+/// Minimum number of characters after the semicolon. They encode 9 random bytes.
 const MIN_NONCE: usize = 12;
-/// Least bytes of a protokey.
+/// Minimum number of bytes of a protokey.
 const PROTOKEY_MIN: usize = 16;
 /// Maximum number of bytes of a protokey.
 const PROTOKEY_MAX: usize = 64;
@@ -53,8 +54,8 @@ pub struct SessionIdentity<'a> {
 }
 
 impl<'a> SessionIdentity<'a> {
-    /// Reads an identity; `None` if the bytes are not an identity. The name has 1 to 64 of the characters `0-9A-Za-z:._-`, and the
-    /// identity 128 bytes at most, so that it is text without NUL in every library.
+    /// Reads an identity. Returns `None` if the bytes are not an identity. The name has 1 to 64 of the characters
+    /// `0-9A-Za-z:._-`. The identity has at most 128 bytes, so that it is text without NUL in every library.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let text = core::str::from_utf8(bytes).ok().filter(|text| text.len() <= MAX_IDENTITY)?;
         let (publisher, nonce) = text.split_once(';')?;
@@ -68,8 +69,9 @@ impl<'a> SessionIdentity<'a> {
         right.then_some(Self { text, publisher })
     }
 
-    /// Writes the identity of a session of this publisher. The fresh random bytes follow the semicolon as hexadecimal digits,
-    /// which are characters of base64url, too. Returns `None` if `publisher` is not a name that [`Self::parse`] accepts.
+    /// Writes the identity of a session of this publisher. The random bytes `nonce` follow the semicolon as
+    /// hexadecimal digits, which are characters of base64url, too. Returns `None` if [`Self::parse`] does not accept
+    /// the name `publisher`.
     pub fn write(publisher: &str, nonce: &[u8; NONCE_LEN], buffer: &'a mut [u8; MAX_IDENTITY]) -> Option<Self> {
         let mut writer = Writer::new(buffer);
         writer.put(publisher.as_bytes()).ok()?;
@@ -81,12 +83,12 @@ impl<'a> SessionIdentity<'a> {
         Self::parse(buffer.get(..len)?)
     }
 
-    /// The name of the publisher.
+    /// Returns the name of the publisher.
     pub const fn publisher(&self) -> &'a str {
         self.publisher
     }
 
-    /// The whole identity.
+    /// Returns the whole identity.
     pub const fn as_str(&self) -> &'a str {
         self.text
     }
@@ -101,10 +103,10 @@ impl fmt::Display for SessionIdentity<'_> {
 /// The way in which a key depends on the subscriber.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Mode {
-    /// The name of the subscriber is a part of the derivation: its key is useless to others.
+    /// The key is also derived from the name of the subscriber, so that it is useless to other subscribers.
     #[default]
     Bound,
-    /// The name of the subscriber is no part of it, as in the paper. See the [module](self).
+    /// The key is not derived from the name of the subscriber, as in the paper. See the [module](self).
     Paper,
 }
 
@@ -115,7 +117,7 @@ pub struct Protokey {
 }
 
 impl Protokey {
-    /// Takes the bytes; `None` if there are fewer than 16 or more than 64.
+    /// Makes a protokey of these bytes. Returns `None` for fewer than 16 or more than 64 bytes.
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let mut protokey = Self { bytes: Secret::zeroed(), len: bytes.len() };
         protokey
@@ -127,13 +129,14 @@ impl Protokey {
         Some(protokey)
     }
 
-    /// The bytes, for a store that seals them.
+    /// Returns the bytes, for a store that encrypts them.
     pub fn expose(&self) -> &[u8] {
         self.bytes.expose().get(..self.len).unwrap_or(&[])
     }
 
-    /// The pre-shared key of a session with this subscriber: HMAC-SHA-256 under the protokey, of the session identity, a zero
-    /// byte and the name of the subscriber; in [`Mode::Paper`] of the session identity alone.
+    /// Derives the pre-shared key of a session with this subscriber. It is the HMAC-SHA-256 under the protokey of the
+    /// session identity, a zero byte and the name of the subscriber. In [`Mode::Paper`] it is the HMAC of only the
+    /// session identity.
     pub fn session_key<C: Crypto>(
         &self,
         mode: Mode,
@@ -152,8 +155,8 @@ impl Protokey {
 }
 
 impl Protokey {
-    /// The key under which access tokens for this publisher are sealed. Its message has a space, so it is none of
-    /// [`Self::session_key`].
+    /// Derives the key under which access tokens for this publisher are encrypted. The message of this HMAC contains
+    /// a space, so it is never the message of [`Self::session_key`].
     pub fn token_key<C: Crypto>(&self) -> Secret<KEY_LEN> {
         let mut digest = Secret::<DIGEST_LEN>::zeroed();
         HmacKey::new::<C>(&[self.expose()]).mac_into::<C>(&[b"tegmen access token"], digest.expose_mut());
@@ -164,8 +167,8 @@ impl Protokey {
         key
     }
 
-    /// The pre-shared key of the sessions that the access control server opens with the publisher. As that of
-    /// [`Self::token_key`], its message is no session identity.
+    /// Derives the pre-shared key of the sessions that the access control server opens with the publisher. The
+    /// message of this HMAC is not a session identity, as for [`Self::token_key`].
     pub fn server_key<C: Crypto>(&self) -> Secret<DIGEST_LEN> {
         let mut key = Secret::zeroed();
         HmacKey::new::<C>(&[self.expose()]).mac_into::<C>(&[b"tegmen access control server"], key.expose_mut());
@@ -179,32 +182,32 @@ impl fmt::Debug for Protokey {
     }
 }
 
-/// The server at the other end of a publisher's handshake is not the subscriber of its configuration. The publisher gives up
-/// the handshake; it never derives another key.
+/// The server in a publisher's handshake is not the configured subscriber. The publisher ends the handshake, and
+/// derives no other key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WrongHint {
-    /// There is no identity hint in the handshake.
+    /// The handshake contains no identity hint.
     Missing,
     /// The identity hint is another name.
     Other,
 }
 
-/// A publisher's end: its protokey, and the subscriber that it is configured for.
+/// The publisher's end of a session: its protokey, and the subscriber in its configuration.
 #[derive(Debug)]
 pub struct Publisher<'a> {
     /// The protokey.
     pub protokey: &'a Protokey,
-    /// The derivation.
+    /// The mode of derivation.
     pub mode: Mode,
     /// The name of the subscriber, as the access control server authenticates it.
     pub subscriber: &'a str,
 }
 
 impl Publisher<'_> {
-    /// The key for a handshake in which the server sent this identity hint (RFC 4279, section 5.2).
+    /// Derives the key for a handshake in which the server sent this identity hint (RFC 4279, section 5.2).
     ///
     /// # Errors
-    /// [`WrongHint`], in [`Mode::Bound`], if the hint is not the configured subscriber, or missing.
+    /// [`WrongHint`] if the mode is [`Mode::Bound`], and the hint is missing or is not the configured subscriber.
     pub fn key<C: Crypto>(
         &self,
         identity: SessionIdentity<'_>,

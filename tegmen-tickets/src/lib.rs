@@ -1,13 +1,15 @@
-//! Encrypted tickets (RFC 5077, section 4): the server's state of a session, which the client stores.
+//! Encrypted session tickets (RFC 5077, section 4). The client stores the server's state of a session in such a
+//! ticket.
 //!
 //! ```text
 //! key_name (2) | nonce (9) | sealed state | tag (16)
 //! ```
 //!
-//! AES-128-CCM with 16 bytes of tag. The nonce is a salt that belongs to the key (4) and, of an HMAC over what is drawn for
-//! each ticket and over the state, 9 bytes, so that a clone with the same random generator repeats none for another state:
-//! under one key 2^20 tickets may be sealed, and the chance that two of them share a nonce is then below 2^-32. The state is
-//! what the caller makes of it, such as a `tegmen::dtls::SessionState`.
+//! A ticket is encrypted with AES-128-CCM and a tag of 16 bytes. The nonce consists of a salt that belongs to the key
+//! (4 bytes), and of 9 bytes of an HMAC. The HMAC covers random bytes, drawn for each ticket, and the state. So a
+//! clone with the same random generator does not repeat a nonce for another state. One key may encrypt 2^20 tickets.
+//! The probability that two of them share a nonce is below 2^-32. The caller decides the content of the state, for
+//! example a `tegmen::dtls::SessionState`.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -28,27 +30,27 @@ const NAME_LEN: usize = 2;
 const SALT_LEN: usize = 4;
 const DRAWN_LEN: usize = 9;
 const TAG_LEN: usize = 16;
-/// Bytes of a ticket beyond its state.
+/// Number of bytes of a ticket in addition to its state.
 pub const OVERHEAD: usize = NAME_LEN + DRAWN_LEN + TAG_LEN;
-/// Tickets that may be sealed under one key.
+/// Maximum number of tickets that may be encrypted under one key.
 const MAX_SEALED: u32 = 1 << 20;
-/// Bytes of a ticket key where it is kept or handed on: name, key, salt.
+/// Length in bytes of a ticket key when it is stored or shared: name, key, salt.
 pub const TICKET_KEY_LEN: usize = NAME_LEN + KEY_LEN + SALT_LEN;
 
-/// One key for tickets: drawn, stored before, or that of another server of the same service.
+/// One key for tickets. It was drawn now, was stored before, or comes from another server of the same service.
 #[derive(Debug)]
 pub struct TicketKey(pub Secret<TICKET_KEY_LEN>);
 
 impl TicketKey {
-    /// Draws one.
+    /// Draws a key.
     pub fn draw<C: Crypto>(crypto: &mut C) -> Self {
         let mut bytes = Secret::zeroed();
         crypto.random(bytes.expose_mut());
         Self(bytes)
     }
 
-    /// Opens a ticket into `room`, and returns the length of its state; `None` if this key did not seal the ticket, or its state is
-    /// longer than `room`.
+    /// Decrypts a ticket into `room`, and returns the length of its state. Returns `None` if the ticket was not
+    /// encrypted under this key, or if its state is longer than `room`.
     pub fn open<C: Crypto>(&self, crypto: &mut C, ticket: &[u8], room: &mut [u8]) -> Option<usize> {
         let (_, key, salt) = self.parts();
         let mut reader = Reader::new(ticket);
@@ -74,35 +76,37 @@ impl TicketKey {
     }
 }
 
-/// The ticket keys of a server. One key seals, and all keys open. A server that shares its keys with others receives
-/// each key as its next one, before any server seals under it. So it opens the tickets of the others. [`Self::default`]
-/// has no key: it seals nothing and opens nothing.
+/// The ticket keys of a server. The current key encrypts new tickets, and each of the keys decrypts tickets. If
+/// several servers share keys, each server receives a key as its next key before any server encrypts with it. So each
+/// server can decrypt the tickets of the other servers. [`Self::default`] has no key: it encrypts nothing and
+/// decrypts nothing.
 #[derive(Debug, Default)]
 pub struct TicketKeys {
     current: Option<TicketKey>,
     next: Option<TicketKey>,
     old: [Option<TicketKey>; 2],
-    /// Tickets sealed under the current one.
+    /// Number of tickets that were encrypted under the current key.
     sealed: u32,
 }
 
-/// A ticket that was opened.
+/// A ticket that was decrypted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Opened<'t> {
     /// The state of the session.
     pub state: &'t [u8],
-    /// True if it was sealed under the key that seals now, or the next.
+    /// True if the ticket was encrypted under the current key or the next key.
     pub fresh: bool,
 }
 
 impl TicketKeys {
-    /// With two keys that are drawn now.
+    /// Draws a current key and a next key.
     pub fn draw<C: Crypto>(crypto: &mut C) -> Self {
         let (current, next) = (Some(TicketKey::draw(crypto)), Some(TicketKey::draw(crypto)));
         Self { current, next, old: [None, None], sealed: 0 }
     }
 
-    /// The next key seals from now on; `next` is the one after it. The oldest of two old ones is forgotten.
+    /// Makes the next key the current key. `next` becomes the next key. Of the two old keys, the older one is
+    /// removed.
     pub fn rotate(&mut self, next: TicketKey) {
         let [newer, older] = &mut self.old;
         *older = newer.take();
@@ -112,27 +116,28 @@ impl TicketKeys {
         self.sealed = 0;
     }
 
-    /// True if the current key has sealed as many tickets as it may: [`Self::rotate`].
+    /// Returns true if the current key has encrypted the maximum number of tickets. Then call [`Self::rotate`].
     pub const fn is_worn(&self) -> bool {
         self.sealed >= MAX_SEALED
     }
 
-    /// The keys: the current one, the next, and two old ones.
+    /// Returns the keys: the current key, the next key, and two old keys.
     pub fn keys(&self) -> [Option<&TicketKey>; 4] {
         let [newer, older] = &self.old;
         [self.current.as_ref(), self.next.as_ref(), newer.as_ref(), older.as_ref()]
     }
 
-    /// A ring of these keys, in the order of [`Self::keys`]; `sealed` is the number of tickets that the current one has sealed.
+    /// Makes a value with these keys, in the order of [`Self::keys`]. `sealed` is the number of tickets that the
+    /// current key has encrypted.
     pub fn of(keys: [Option<TicketKey>; 4], sealed: u32) -> Self {
         let [current, next, newer, older] = keys;
         Self { current, next, old: [newer, older], sealed }
     }
 
-    /// Seals a state, and writes the ticket.
+    /// Encrypts a state, and writes the ticket.
     ///
     /// # Errors
-    /// [`Full`] if the ticket does not fit, there is no key, or the key [is worn](Self::is_worn).
+    /// [`Full`] if the ticket does not fit, or there is no key, or the key [is worn](Self::is_worn).
     pub fn seal<C: Crypto>(&mut self, crypto: &mut C, state: &[u8], ticket: &mut Writer<'_>) -> Result<(), Full> {
         if self.is_worn() {
             return Err(Full);
@@ -153,7 +158,8 @@ impl TicketKeys {
         ticket.put(&tag)
     }
 
-    /// Opens a ticket into `room`; `None` if none of the keys opens it, or it is longer than `room`.
+    /// Decrypts a ticket into `room`. Returns `None` if none of the keys decrypts it, or if its state is longer than
+    /// `room`.
     pub fn open<'r, C: Crypto>(&self, crypto: &mut C, ticket: &[u8], room: &'r mut [u8]) -> Option<Opened<'r>> {
         // Two keys may have one name, by chance.
         for (place, key) in self.keys().into_iter().enumerate() {

@@ -1,11 +1,11 @@
-//! The memory of a cache in an array.
+//! The memory of a cache as an array.
 
 use super::{CacheStorage, Stored};
 use tegmen_base::buf::copy;
 use tegmen_base::time::Instant;
 
-/// The memory of a cache for `N` responses, each of which has `LEN` bytes with its key. The response that was not used for the
-/// longest time goes first.
+/// The memory of a cache for `N` responses. A response and its key have at most `LEN` bytes. If there is no space,
+/// the response that was not used for the longest time is removed.
 #[derive(Debug)]
 pub struct FixedCache<const N: usize, const LEN: usize> {
     places: [Option<Place<LEN>>; N],
@@ -15,7 +15,7 @@ pub struct FixedCache<const N: usize, const LEN: usize> {
 
 #[derive(Debug)]
 struct Place<const LEN: usize> {
-    /// The key, and the response after it.
+    /// The key, followed by the response.
     bytes: [u8; LEN],
     key: usize,
     end: usize,

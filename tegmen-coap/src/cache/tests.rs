@@ -5,7 +5,7 @@ type Options<'a> = &'a [(OptionNumber, &'a [u8])];
 
 const ETAG: (OptionNumber, &[u8]) = (OptionNumber::ETAG, b"one");
 const PATH: (OptionNumber, &[u8]) = (OptionNumber::URI_PATH, b"temp");
-/// An option that is elective, safe to forward and no part of the key; nobody has registered it.
+/// An option that is not registered. It is elective, safe to forward and not part of the cache key.
 const UNKNOWN_PASSED: OptionNumber = OptionNumber(0x2fc);
 const UNKNOWN_SAFE: OptionNumber = OptionNumber(0x2f9);
 const UNKNOWN_UNSAFE: OptionNumber = OptionNumber(0x2fa);

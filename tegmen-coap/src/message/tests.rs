@@ -6,7 +6,7 @@ use std::vec::Vec;
 
 type Opts = Vec<(u16, Vec<u8>)>;
 
-/// A message as the test writes it down.
+/// A message with owned fields, as a test writes it.
 #[derive(Clone, Debug, PartialEq)]
 struct Plain {
     first_bits: u8,
@@ -17,7 +17,7 @@ struct Plain {
     payload: Vec<u8>,
 }
 
-/// Numbers and lengths on both sides of 13 and 269, where the encoding changes.
+/// Draws options with numbers and lengths below and above 13 and 269, where the encoding changes.
 fn options() -> impl Strategy<Value = Opts> {
     let number = prop_oneof![0u16..30, 0u16..300, 250u16..600, any::<u16>(), Just(u16::MAX)];
     let value = prop_oneof![vec(any::<u8>(), 0..16), vec(any::<u8>(), 260..280), vec(any::<u8>(), 0..700)];
@@ -58,7 +58,7 @@ fn view(message: &MessageRef<'_>) -> Plain {
     }
 }
 
-/// RFC 7252, section 3, read a second time, with other means: positions and owned bytes.
+/// A second parser for RFC 7252, section 3, with other means: positions and owned bytes.
 fn model(bytes: &[u8]) -> Result<Plain, Malformed> {
     if bytes.len() < 4 || bytes[0] / 64 != 1 {
         return Err(Malformed::NotCoap);

@@ -1,14 +1,15 @@
-//! Exchanges of a peer in arrays of fixed sizes.
+//! The exchanges of a peer in arrays of fixed sizes.
 
 use super::{Busy, EXCHANGE_LIFETIME, ExchangeStorage, Outgoing, Repeat, RequestId};
 use tegmen_base::buf::{Frame, Full, copy};
 use tegmen_base::time::Instant;
 
-/// The storage of a mote, which keeps the exchanges of each peer in the peer's entry. It has no size itself.
+/// The storage of a mote, which keeps the exchanges of each peer in the entry of the peer. This type itself has size
+/// zero.
 ///
-/// An entry holds up to `OUT` open messages that we sent, each of at most `BYTES` bytes. It keeps the replies to the last
-/// `SEEN` messages of the peer, at most `REPLIES` bytes together. An older repetition of a request is executed again,
-/// which RFC 7252, section 4.5, allows for idempotent ones.
+/// An entry has space for `OUT` open messages of this end, each of at most `BYTES` bytes. It keeps the replies to the
+/// last `SEEN` messages of the peer, at most `REPLIES` bytes in total. If the peer repeats an older request, it is
+/// executed again. RFC 7252, section 4.5, allows this for idempotent requests.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Fixed<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usize>;
 
@@ -18,11 +19,11 @@ struct Slot<const BYTES: usize> {
     bytes: [u8; BYTES],
 }
 
-/// A message that was handled, and the place of its reply.
+/// A message that was handled, and the position of its reply.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     at: Instant,
-    /// Position in the ring of replies, counted from the beginning of time.
+    /// Position in the ring of replies, counted in all bytes that were ever written to it.
     reply: u32,
     len: u16,
 }

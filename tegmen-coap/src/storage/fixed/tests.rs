@@ -19,7 +19,7 @@ fn keep(peer: &mut Small, message_id: u16, reply: &[u8]) {
     Fixed.keep(START, peer, message_id, Repeat::Never, reply);
 }
 
-/// The reply to a message that was handled.
+/// Returns the reply to a message that was handled.
 fn again(peer: &Small, message_id: u16) -> Option<Vec<u8>> {
     Fixed.handled(START, peer, message_id).map(|handled| peer.reply(handled).to_vec())
 }
@@ -86,7 +86,7 @@ fn an_entry_that_is_given_up_knows_nothing() {
 }
 
 proptest! {
-    /// The ring of replies against a list that forgets nothing.
+    /// Compares the ring of replies with a list that keeps all replies.
     #[test]
     fn a_repeated_reply_is_the_right_one_or_empty(replies in vec(vec(any::<u8>(), 0..70), 0..60), turns in 0u32..3) {
         let mut peer = Small { replies_end: turns.wrapping_mul(64).wrapping_sub(64), ..Small::default() };
