@@ -16,54 +16,54 @@ use tegmen_base::secret::{self, Secret};
 pub struct Parameters<'a> {
     /// Master Secret: random, at least 16 bytes.
     pub master_secret: &'a [u8],
-    /// Master Salt; may be empty.
+    /// Master Salt, which may be empty.
     pub master_salt: &'a [u8],
-    /// Our ID.
+    /// The ID of this end.
     pub sender_id: &'a [u8],
     /// The ID of the other end.
     pub recipient_id: &'a [u8],
-    /// ID Context, where one master secret serves several contexts.
+    /// ID Context, if one master secret is used for several contexts.
     pub id_context: Option<&'a [u8]>,
     /// The AEAD algorithm.
     pub aead: Aead,
 }
 
-/// The reason why the parameters do not give a context.
+/// The reason why a context cannot be made from the parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BadParameters {
     /// An ID is longer than the algorithm's nonce allows.
     IdTooLong {
-        /// Bytes that it may have.
+        /// Maximum number of bytes of the ID.
         max: usize,
     },
-    /// The ID Context is longer than the context can hold: 16 bytes (`MAX_ID_CONTEXT`) of a
-    /// [`Context`].
+    /// The ID Context is longer than its space in the context: 16 bytes (`MAX_ID_CONTEXT`) for a [`Context`].
     IdContextTooLong,
     /// Both ends have the same ID, so that they would use the same nonces under the same key.
     SameIds,
-    /// The provider has no such algorithm.
+    /// The provider does not have the algorithm.
     Unsupported,
 }
 
 /// One end of a security context: 112 bytes.
 pub type Context = SecurityContext<AsItIs>;
 
-/// One end of a security context: a [`Context`], or a `RederivableContext`. `N` is the form in which its messages name
-/// the ID Context.
+/// One end of a security context: a [`Context`], or a `RederivableContext`. `N` is the way in which its messages
+/// identify the ID Context.
 ///
-/// Its numbers come from a [`Lease`]. A [`ReplayWindow`] records the numbers that the other end has used. After a
-/// power cut the window is lost; then requests are answered with a challenge until one repeats it (RFC 8613, appendix
+/// Its numbers come from a [`Lease`]. A [`ReplayWindow`] records the numbers that the other end has used. A power cut
+/// loses the window. Requests are then answered with a challenge until a request repeats it (RFC 8613, appendix
 /// B.1.2).
 #[repr(C)]
 pub struct SecurityContext<N: Naming> {
-    /// The numbers of our messages.
+    /// The lease of numbers for messages of this end.
     pub(super) lease: Lease,
     pub(super) window: ReplayWindow,
     pub(super) sender_id: Id,
     pub(super) recipient_id: Id,
     pub(super) sender_key: Secret<KEY_LEN>,
     pub(super) recipient_key: Secret<KEY_LEN>,
-    /// A shorter one is at the end of the array. The order of the fields aligns it, so that a mote can load words.
+    /// The common IV. A shorter IV is at the end of the array. The order of the fields aligns the array, so that a
+    /// mote can load words.
     pub(super) common_iv: [u8; MAX_NONCE],
     pub(super) aead: Aead,
     /// One more than the length of the ID Context; 0 if there is none.
@@ -73,10 +73,10 @@ pub struct SecurityContext<N: Naming> {
 }
 
 impl<N: Naming> SecurityContext<N> {
-    /// A context that both ends use for the first time: the other end has sent nothing yet.
+    /// Makes a context that both ends use for the first time: the other end has sent no message yet.
     ///
-    /// Creates a context from parameters that nobody has used before. For a context that may have been used, call
-    /// [`Self::resume`]. In both cases the lease must be [extended](Self::lease_mut) before the context can send.
+    /// The parameters must never have been used before. For a context that may have been used, call [`Self::resume`].
+    /// In both cases the lease must be [extended](Self::lease_mut) before the context can send.
     ///
     /// # Errors
     /// [`BadParameters`].
@@ -93,7 +93,8 @@ impl<N: Naming> SecurityContext<N> {
         Self::derive::<C>(parameters, Lease::resume(kept), ReplayWindow::lost(NO_CHALLENGE))
     }
 
-    /// A context whose window is known: it was kept at an orderly end, after the last message, and can be used once.
+    /// Restores a context whose window is known, because it was stored at an orderly end, after the last message. A
+    /// stored window must be used only once.
     ///
     /// # Errors
     /// [`BadParameters`].
@@ -113,7 +114,7 @@ impl<N: Naming> SecurityContext<N> {
         Self::derive_named::<C>(parameters, parameters.id_context, lease, window)
     }
 
-    /// Derives keys and common IV (RFC 8613, section 3.2.1), of a context with the ID Context `name`.
+    /// Derives keys and common IV (RFC 8613, section 3.2.1) of a context with the ID Context `name`.
     #[inline]
     pub(super) fn derive_named<C: Crypto>(
         parameters: &Parameters<'_>,
@@ -158,23 +159,24 @@ impl<N: Naming> SecurityContext<N> {
         Ok(context)
     }
 
-    /// The ID of the other end.
+    /// Returns the ID of the other end.
     pub fn recipient_id(&self) -> &[u8] {
         self.recipient_id.as_bytes()
     }
 
-    /// ID Context.
+    /// Returns the ID Context.
     pub fn id_context(&self) -> Option<&[u8]> {
         let len = usize::from(self.id_context_len).checked_sub(1)?;
         self.id_context.as_ref().get(..len)
     }
 
-    /// The lease of numbers for our messages. To extend the lease, store its new end first. No lease ends above 2^40.
+    /// Returns the lease of numbers for messages of this end. To extend the lease, store its new end first. No lease
+    /// ends above 2^40.
     pub const fn lease_mut(&mut self) -> &mut Lease {
         &mut self.lease
     }
 
-    /// The numbers of our messages.
+    /// Returns the lease of numbers for messages of this end.
     pub const fn lease(&self) -> &Lease {
         &self.lease
     }
@@ -184,26 +186,27 @@ impl<N: Naming> SecurityContext<N> {
         &self.window
     }
 
-    /// True if the option of a request names this context (RFC 8613, section 8.2, step 2).
+    /// Returns true if the option of a request identifies this context (RFC 8613, section 8.2, step 2).
     pub fn is_named_by(&self, option: &OscoreOption<'_>) -> bool {
         let id_context = option.kid_context.is_none_or(|asked| self.is_meant_by(asked));
         option.kid == Some(self.recipient_id.as_bytes()) && id_context
     }
 
-    /// The kid context of a message of ours; `wrapped` is a buffer for one that is not the ID Context itself.
+    /// Returns the kid context of a message of this end. `wrapped` is a buffer for a kid context that differs from
+    /// the ID Context.
     #[inline]
     pub(super) fn kid_context<'a>(&'a self, wrapped: &'a mut N::Wrapped) -> Option<&'a [u8]> {
         self.naming.kid_context(self.id_context(), wrapped)
     }
 
-    /// True if a kid context names the ID Context of this context.
+    /// Returns true if a kid context identifies the ID Context of this context.
     #[inline]
     pub(super) fn is_meant_by(&self, kid_context: &[u8]) -> bool {
         self.naming.is_meant_by(self.id_context(), kid_context)
     }
 
-    /// The inputs to the encryption of a message that is, or answers, the request `request`. The nonce is that of
-    /// number `own` of the end `id`; without `own` it is that of the request.
+    /// Returns the inputs to the encryption of a message that is the request `request`, or answers it. The nonce is
+    /// made from the number `own` of the end `id` or, without `own`, from the number of the request.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(super) fn inputs(&self, id: &Id, own: Option<&PartialIv>, request: (&Id, &PartialIv)) -> Inputs {
@@ -234,5 +237,5 @@ impl<N: Naming> core::fmt::Debug for SecurityContext<N> {
     }
 }
 
-/// Mark of a window that was lost before anything is known of it.
+/// The mark of a lost window for which no challenge was drawn yet.
 pub(super) const NO_CHALLENGE: u64 = 0;

@@ -5,28 +5,28 @@ use super::id::{Id, Padded};
 use super::option::PartialIv;
 use tegmen_base::crypto::Crypto;
 
-/// Longest nonce, and length of every common IV here.
+/// Length of the longest nonce, and of the array for each common IV, in bytes.
 pub(super) const MAX_NONCE: usize = 13;
-/// Longest tag.
+/// Length of the longest tag in bytes.
 pub(super) const MAX_TAG: usize = 16;
 
-/// An AEAD algorithm of COSE (RFC 9053, section 4), all with keys of 128 bits.
+/// An AEAD algorithm of COSE (RFC 9053, section 4). All have keys of 128 bits.
 ///
-/// Its value is the number in the registry of COSE, with two bits above it that give the lengths: a mote computes them,
-/// and has no tables.
+/// The value is the number in the registry of COSE, with two higher bits that give the lengths. So a mote computes
+/// the lengths, and needs no tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum Aead {
-    /// AES-CCM-16-64-128, mandatory for OSCORE: nonce of 13 bytes, tag of 8.
+    /// AES-CCM-16-64-128, which is mandatory for OSCORE: nonce of 13 bytes, tag of 8 bytes.
     #[default]
     AesCcm16_64_128 = 10,
-    /// AES-CCM-16-128-128: nonce of 13 bytes, tag of 16.
+    /// AES-CCM-16-128-128: nonce of 13 bytes, tag of 16 bytes.
     AesCcm16_128_128 = 30 | TAG_16,
-    /// AES-CCM-64-64-128: nonce of 7 bytes, tag of 8; IDs take at most one byte.
+    /// AES-CCM-64-64-128: nonce of 7 bytes, tag of 8 bytes. IDs have at most one byte.
     AesCcm64_64_128 = 12 | NONCE_7,
-    /// AES-CCM-64-128-128: nonce of 7 bytes, tag of 16; IDs take at most one byte.
+    /// AES-CCM-64-128-128: nonce of 7 bytes, tag of 16 bytes. IDs have at most one byte.
     AesCcm64_128_128 = 32 | NONCE_7 | TAG_16,
-    /// A128GCM: nonce of 12 bytes, tag of 16. Not every provider has it.
+    /// A128GCM: nonce of 12 bytes, tag of 16 bytes. Not every provider has it.
     A128Gcm = 1 | TAG_16,
 }
 
@@ -34,31 +34,31 @@ const TAG_16: u8 = 0x40;
 const NONCE_7: u8 = 0x80;
 
 impl Aead {
-    /// All of them.
+    /// All algorithms.
     pub const ALL: [Self; 5] =
         [Self::AesCcm16_64_128, Self::AesCcm16_128_128, Self::AesCcm64_64_128, Self::AesCcm64_128_128, Self::A128Gcm];
 
-    /// The number in the registry of COSE.
+    /// Returns the number in the registry of COSE.
     pub const fn cose_id(self) -> u8 {
         self as u8 & !(TAG_16 | NONCE_7)
     }
 
-    /// Bytes of the nonce.
+    /// Returns the length of the nonce in bytes.
     pub(crate) const fn nonce_len(self) -> usize {
         MAX_NONCE.wrapping_sub(self.nonce_at())
     }
 
-    /// Bytes of the tag.
+    /// Returns the length of the tag in bytes.
     pub(crate) const fn tag_len(self) -> usize {
         if self as u8 & TAG_16 == 0 { 8 } else { 16 }
     }
 
-    /// Maximum number of bytes that a Sender ID or Recipient ID may take: nonce length - 6 (RFC 8613, section 3.3).
+    /// Returns the maximum number of bytes of a Sender ID or Recipient ID: nonce length - 6 (RFC 8613, section 3.3).
     pub const fn max_id(self) -> usize {
         self.nonce_len().saturating_sub(6)
     }
 
-    /// Where the nonce begins in an array that it ends with.
+    /// Returns the position of a nonce at the end of an array of [`MAX_NONCE`] bytes.
     pub(super) const fn nonce_at(self) -> usize {
         match self {
             Self::A128Gcm => 1,
@@ -67,7 +67,7 @@ impl Aead {
         }
     }
 
-    /// The algorithm of a provider that has it.
+    /// Returns the algorithm of a provider that has it.
     pub(super) const fn of<C: Crypto>(self) -> C::Aead {
         match C::AES_128_GCM {
             Some(gcm) if matches!(self, Self::A128Gcm) => gcm,
@@ -78,13 +78,14 @@ impl Aead {
 
 /// The nonce of a message (RFC 8613, section 5.2).
 pub(super) struct Nonce {
-    /// At the end, if it is shorter.
+    /// The nonce. A shorter nonce is at the end of the array.
     bytes: [u8; MAX_NONCE],
     at: usize,
 }
 
 impl Nonce {
-    /// The nonce for a number of the endpoint `id`. The common IV is at the end of `common_iv`, if it is shorter.
+    /// Makes the nonce for a number of the endpoint `id`. A common IV that is shorter than the array is at the end of
+    /// `common_iv`.
     #[inline]
     pub(super) fn new(aead: Aead, common_iv: &[u8; MAX_NONCE], (Id(id), number): (&Id, &PartialIv)) -> Self {
         let mut nonce = Self { bytes: *common_iv, at: aead.nonce_at() };
@@ -114,14 +115,14 @@ pub(super) struct Inputs {
     aad: Cbor<AAD_LEN>,
 }
 
-/// Length of the longest additional authenticated data, and some bytes more, because [`Cbor::padded`] writes whole
+/// Maximum length of the additional authenticated data, and a few bytes more, because [`Cbor::padded`] writes whole
 /// words.
 const AAD_LEN: usize = 36;
 
 impl Inputs {
-    /// Additional authenticated data is the Enc_structure of COSE (RFC 8613, section 5.4): `["Encrypt0", h'',
-    /// external_aad]`. This is what comes before external_aad, whose length is not known, and the beginning of that up to
-    /// the algorithm: version 1 and a list of one.
+    /// The constant beginning of the additional authenticated data, which is the Enc_structure of COSE (RFC 8613,
+    /// section 5.4): `["Encrypt0", h'', external_aad]`. The constant contains the bytes before external_aad, whose
+    /// length is not known yet, and the beginning of external_aad up to the algorithm: version 1 and an array of one.
     const AAD: Cbor<AAD_LEN> = Cbor::beginning_with(*b"\x83\x68Encrypt0\x40\x40\x85\x01\x81");
     const EXTERNAL_AT: usize = 12;
 
@@ -155,7 +156,7 @@ impl Inputs {
     }
 }
 
-/// A few items of CBOR (RFC 8949), one after the other, which are known to fit.
+/// A few items of CBOR (RFC 8949), one after the other. The caller makes sure that they fit.
 pub(super) struct Cbor<const MAX_LEN: usize> {
     bytes: [u8; MAX_LEN],
     len: usize,
@@ -180,7 +181,7 @@ impl<const MAX_LEN: usize> Cbor<MAX_LEN> {
         }
     }
 
-    /// A number below 256 (section 3.1, major type 0).
+    /// Appends a number below 256 (section 3.1, major type 0).
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(super) fn uint(&mut self, value: u8) {
         if value >= 24 {
@@ -189,7 +190,8 @@ impl<const MAX_LEN: usize> Cbor<MAX_LEN> {
         self.push(value);
     }
 
-    /// A byte string (major type 2) of less than 256 bytes; of less than 24 if `MAX_LEN` is [`AAD_LEN`] or less.
+    /// Appends a byte string (major type 2) of less than 256 bytes, or of less than 24 bytes if `MAX_LEN` is at most
+    /// [`AAD_LEN`].
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(super) fn string(&mut self, value: &[u8]) {
         if MAX_LEN > AAD_LEN && value.len() >= 24 {

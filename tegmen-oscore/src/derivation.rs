@@ -1,4 +1,4 @@
-//! Derivation of keys and the common IV of a security context (RFC 8613, section 3.2.1).
+//! Derives the keys and the common IV of a security context (RFC 8613, section 3.2.1).
 
 use super::cose::{Aead, Cbor};
 use super::id::Id;
@@ -19,7 +19,8 @@ pub(super) fn expand<C: Crypto, const INFO_LEN: usize>(
     hkdf.expand::<C>(info.as_bytes(), out);
 }
 
-/// The array `info` (RFC 8613, section 3.2.1) for `len` bytes, of which the head is there.
+/// Writes the array `info` (RFC 8613, section 3.2.1) for an output of `len` bytes. `info` already contains the head
+/// of the array.
 pub(super) fn write_info<const INFO_LEN: usize>(
     info: &mut Cbor<INFO_LEN>,
     id_context: Option<&[u8]>,
@@ -31,7 +32,7 @@ pub(super) fn write_info<const INFO_LEN: usize>(
     write_info_of(info, id_context, aead, id, (kind, len));
 }
 
-/// Does the same as [`write_info`] for `len` bytes of the type `kind`, a text of CBOR.
+/// Does the same as [`write_info`], for `len` bytes of the type `kind`, which is an encoded text of CBOR.
 #[inline]
 pub(super) fn write_info_of<const INFO_LEN: usize>(
     info: &mut Cbor<INFO_LEN>,
@@ -50,7 +51,7 @@ pub(super) fn write_info_of<const INFO_LEN: usize>(
     info.uint(len);
 }
 
-/// The type of a key.
+/// The type of a key, as an encoded text of CBOR.
 pub(super) const KEY: &[u8] = b"\x63Key";
-/// The type of a common IV.
+/// The type of a common IV, as an encoded text of CBOR.
 pub(super) const IV: &[u8] = b"\x62IV";

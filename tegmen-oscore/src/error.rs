@@ -1,4 +1,4 @@
-//! The errors of protection.
+//! The errors of the protection of messages.
 
 use tegmen_base::buf::Full;
 use tegmen_coap::BuildError;
@@ -6,13 +6,13 @@ use tegmen_coap::BuildError;
 /// The reason why a message cannot be protected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProtectError {
-    /// The lease of numbers is used up: keep a new end, extend the lease, and protect the message then.
+    /// The lease of numbers is used up. Store a new end, extend the lease, and then protect the message.
     LeaseSpent,
-    /// All 2^40 numbers are used up: make a new context (RFC 8613, section 7.2.1).
+    /// All 2^40 numbers are used up. Make a new context (RFC 8613, section 7.2.1).
     Exhausted,
-    /// The frame has too few free bytes in front or behind.
+    /// The frame has too few free bytes in front of the message or after it.
     Full,
-    /// The frame holds no message, or one that is protected already.
+    /// The frame contains no message, or a message that is already protected.
     Malformed,
     /// The provider does not have the algorithm.
     Unsupported,

@@ -1,9 +1,9 @@
-//! Group OSCORE (RFC 10021): messages to the members of a group, and messages between two of them.
+//! Group OSCORE (RFC 10021): messages to all members of a group, and messages between two members.
 //!
-//! A [`GroupContext`] is one member's end of the security context: what all members have in common, and what this member sends with.
-//! For each other member its owner keeps a [`Recipient`], and finds it by the ID that a message carries ([`Recipients`]). In the group mode
-//! all members can read a message, and a signature proves which one sent it. In the pairwise mode the keys of a message are those of two
-//! members alone, and nothing is signed.
+//! A [`GroupContext`] is the security context at one member: the data that all members share, and the data with which
+//! this member sends. For each other member its owner stores a [`Recipient`], and finds it by the ID in a message
+//! ([`Recipients`]). In the group mode all members can read a message, and a signature proves which member sent it.
+//! In the pairwise mode only two members have the keys of a message, and there is no signature.
 //!
 //! ```text
 //! client                                                    server
@@ -11,13 +11,14 @@
 //!   GroupContext::unprotect_response  <- group or pairwise    GroupContext::protect_response
 //! ```
 //!
-//! Numbers come from a [lease](crate::Lease), those of both modes from the same. A request of a member whose replay window is not
-//! known is answered with a challenge ([`GroupContext::write_challenge`], section 9). When the Group Manager gives the group new keys, the
-//! owner makes a new context, and [renews](GroupContext::renew) each recipient for it; earlier requests are then answered with a number
-//! of the new context.
+//! Numbers come from one [lease](crate::Lease) for both modes. A request of a member whose replay window is not known
+//! is answered with a challenge ([`GroupContext::write_challenge`], section 9). When the Group Manager gives the
+//! group new keys, the owner makes a new context, and [renews](GroupContext::renew) each recipient for it. Earlier
+//! requests are then answered with a number of the new context.
 //!
-//! A proxy cannot store these messages, because each is different. [Deterministic requests](DeterministicClient) are the same from each
-//! member, and a proxy answers all members with one stored response, which it cannot read.
+//! A proxy cannot answer from its cache, because each of these messages is different. [Deterministic
+//! requests](DeterministicClient) have the same bytes from each member. A proxy then answers all members with one
+//! stored response, which it cannot read.
 //!
 //! Algorithms without integrity protection (A128CBC) and HKDF with SHA-512 are not supported.
 

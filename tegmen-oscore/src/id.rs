@@ -3,12 +3,12 @@
 /// Maximum number of bytes of a Sender ID or Recipient ID.
 pub(super) const MAX_ID: usize = 7;
 
-/// Sender ID or Recipient ID: what stands for an endpoint in a context, 0 to 7 bytes.
+/// A Sender ID or Recipient ID of 0 to 7 bytes, which identifies an endpoint in a context.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Id(pub(super) Padded);
 
 impl Id {
-    /// An ID of these bytes; `None` if they are more than seven.
+    /// Makes an ID of these bytes. Returns `None` for more than seven bytes.
     pub fn new(value: &[u8]) -> Option<Self> {
         Padded::new(value).map(Self)
     }
@@ -19,13 +19,13 @@ impl Id {
     }
 }
 
-/// Up to seven bytes with zeros in front, as the nonce takes them, and in the last how many there are.
+/// Up to seven bytes with zeros in front, as the nonce needs them. The last byte is their number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(align(4))]
 pub(super) struct Padded([u8; MAX_ID + 1]);
 
 impl Padded {
-    /// `None` if they are more than seven.
+    /// Pads these bytes. Returns `None` for more than seven bytes.
     pub(super) fn new(value: &[u8]) -> Option<Self> {
         if value.len() > MAX_ID {
             return None;
@@ -33,12 +33,12 @@ impl Padded {
         Some(Self::of(value.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)), value.len() as u8))
     }
 
-    /// The last `len` bytes of a number.
+    /// Makes a value of the last `len` bytes of a number.
     pub(super) const fn of(number: u64, len: u8) -> Self {
         Self((number << 8 | len as u64).to_be_bytes())
     }
 
-    /// The bytes as a number.
+    /// Returns the bytes as a number.
     pub(super) const fn number(&self) -> u64 {
         u64::from_be_bytes(self.0) >> 8
     }

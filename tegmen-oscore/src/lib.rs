@@ -1,20 +1,20 @@
 //! OSCORE (RFC 8613): messages with end-to-end protection, over any transport.
 //!
-//! A [`Context`] is one end of a security context. The client calls [`Context::protect_request`] on a message that it
-//! built in a frame, keeps the [`Pending`], and passes it to [`Context::unprotect_response`]. The server finds the
-//! context with [`OscoreOption::parse`], calls [`Context::unprotect_request`], and answers with
-//! [`Context::protect_response`]. All operations work in place. A retransmission has the same bytes and needs no
-//! cryptography.
+//! A [`Context`] is one end of a security context. The client builds a message in a frame, calls
+//! [`Context::protect_request`], stores the [`Pending`], and passes it to [`Context::unprotect_response`]. The server
+//! reads the option with [`OscoreOption::parse`] to find the context, calls [`Context::unprotect_request`], and
+//! answers with [`Context::protect_response`]. All operations work in place. A retransmission has the same bytes and
+//! needs no cryptography.
 //!
-//! No number is ever used twice: each comes from a [lease](Lease) whose end was made durable before. After a power
-//! cut the window of the other end's numbers is lost, and a request is delivered only once a challenge was repeated
-//! ([`Context::write_challenge`]; appendix B.1.2). Where nothing that was kept can be trusted, both ends derive new keys,
-//! if they agreed on that beforehand (`RederivableContext`, `Offers`; appendix B.2, feature `rederivation`).
+//! No number is used twice: each number comes from a [lease](Lease) whose end was stored durably before. A power cut
+//! loses the window of the other end's numbers. A request is then delivered only after a challenge was repeated
+//! ([`Context::write_challenge`]; appendix B.1.2). If the stored data cannot be trusted, both ends derive new keys,
+//! if they agreed on this before (`RederivableContext`, `Offers`; appendix B.2, feature `rederivation`).
 //!
-//! Messages to groups, and messages between their members, are in [`group`] (RFC 10021).
+//! The module [`group`] protects messages to groups, and messages between members of a group (RFC 10021).
 //!
-//! No operating system, no heap, no socket, no `unsafe`, and nothing here can panic. The core `tegmen` re-exports this crate as
-//! `tegmen::oscore`.
+//! The crate uses no operating system, no heap, no socket and no `unsafe`, and cannot panic. The core `tegmen`
+//! re-exports this crate as `tegmen::oscore`.
 #![no_std]
 #![forbid(unsafe_code)]
 #![cfg_attr(

@@ -1,5 +1,5 @@
-//! The way in which messages name the ID Context of a security context, as a type, so that a mote has neither code nor memory for the
-//! derivation of new keys (RFC 8613, appendix B.2).
+//! The way in which messages identify the ID Context of a security context. It is a type parameter, so that a mote
+//! needs neither code nor memory for the derivation of new keys (RFC 8613, appendix B.2).
 
 use super::cose::Aead;
 use super::derivation;
@@ -7,32 +7,32 @@ use super::id::Id;
 use tegmen_base::crypto::Crypto;
 use tegmen_base::crypto::hkdf::Hkdf;
 
-/// The way in which messages name the ID Context of a security context, and the memory for it. There are two: [`AsItIs`], and
-/// `Rederivable` with the feature `rederivation`.
+/// The way in which messages identify the ID Context of a security context, and the memory for it. There are two
+/// implementations: [`AsItIs`], and `Rederivable` with the feature `rederivation`.
 pub trait Naming: Copy + Default {
-    /// The bytes of an ID Context, at their front.
+    /// An array with the bytes of an ID Context at its front.
     type IdContext: AsRef<[u8]> + AsMut<[u8]>;
-    /// No ID Context: only zeros.
+    /// The array without an ID Context: only zeros.
     const NO_ID_CONTEXT: Self::IdContext;
-    /// Memory for a kid context that is not the ID Context itself.
+    /// Memory for a kid context that differs from the ID Context.
     type Wrapped: Default;
     /// Maximum number of bytes of a kid context.
     const MAX_KID_CONTEXT: usize;
 
-    /// The kid context of a message of ours.
+    /// Returns the kid context of a message of this end.
     fn kid_context<'a>(self, id_context: Option<&'a [u8]>, wrapped: &'a mut Self::Wrapped) -> Option<&'a [u8]>;
 
-    /// True if responses, too, have a kid context.
+    /// Returns true if responses also have a kid context.
     fn names_responses(self) -> bool;
 
-    /// True if a kid context names this ID Context.
+    /// Returns true if a kid context identifies this ID Context.
     fn is_meant_by(self, id_context: Option<&[u8]>, kid_context: &[u8]) -> bool;
 
-    /// Derives a key for `id`, or the common IV, to `out` (RFC 8613, section 3.2.1).
+    /// Derives a key for `id`, or the common IV, into `out` (RFC 8613, section 3.2.1).
     fn expand<C: Crypto>(hkdf: &Hkdf, info: (Option<&[u8]>, Aead), id: &Id, out: &mut [u8]);
 }
 
-/// Requests carry the ID Context as it is. This takes no memory.
+/// Requests contain the ID Context unchanged. This type takes no memory.
 #[derive(Clone, Copy, Default)]
 pub struct AsItIs;
 

@@ -6,7 +6,8 @@ use tegmen_base::buf::{Headroom, Reader, Truncated};
 /// Largest number of a message (RFC 8613, section 7.2.1).
 pub const MAX_PARTIAL_IV: u64 = (1 << 40) - 1;
 
-/// A sender sequence number as it goes over the wire: one to five bytes, no zero in front (RFC 8613, section 5).
+/// A sender sequence number in its encoded form: one to five bytes, without a leading zero byte (RFC 8613, section
+/// 5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PartialIv(pub(super) Padded);
 
@@ -14,7 +15,7 @@ impl PartialIv {
     /// The number 0.
     pub(crate) const ZERO: Self = Self(Padded::of(0, 1));
 
-    /// The shortest form of a number; `None` above 2^40 - 1.
+    /// Returns the shortest form of a number, or `None` above 2^40 - 1.
     pub(crate) const fn new(number: u64) -> Option<Self> {
         if number > MAX_PARTIAL_IV {
             return None;
@@ -31,7 +32,7 @@ impl PartialIv {
         }
     }
 
-    /// The number.
+    /// Returns the number.
     pub(crate) const fn number(&self) -> u64 {
         self.0.number()
     }
@@ -42,7 +43,7 @@ impl PartialIv {
     }
 }
 
-/// The value is none that RFC 8613 knows: 4.02.
+/// The error for a value that RFC 8613 does not define. The request is answered with 4.02.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BadOption;
 
@@ -52,17 +53,17 @@ impl From<Truncated> for BadOption {
     }
 }
 
-/// Bits of the first byte.
+/// The bits of the first byte that contain the length of the Partial IV.
 const PARTIAL_IV_LEN: u8 = 0b0000_0111;
 const KID: u8 = 0b0000_1000;
 const KID_CONTEXT: u8 = 0b0001_0000;
 const GROUP: u8 = 0b0010_0000;
 const RESERVED: u8 = 0b1110_0000;
 
-/// Longest value there is (RFC 8613, section 2).
+/// Length of the longest value in bytes (RFC 8613, section 2).
 const MAX_VALUE: usize = 255;
 
-/// Length of the longest value with a kid context of at most this length.
+/// Returns the length of the longest value whose kid context has at most this length.
 pub(super) const fn max_len(max_kid_context: usize) -> usize {
     max_kid_context.wrapping_add(1 + 5 + 1 + MAX_ID)
 }
@@ -70,11 +71,11 @@ pub(super) const fn max_len(max_kid_context: usize) -> usize {
 /// The content of the option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OscoreOption<'a> {
-    /// The number of the message; a response may be without.
+    /// The number of the message. A response may have none.
     pub partial_iv: Option<PartialIv>,
-    /// ID Context of the security context.
+    /// The ID Context of the security context.
     pub kid_context: Option<&'a [u8]>,
-    /// Sender ID of the security context; only in requests, and in responses of a group.
+    /// The Sender ID of the security context. Only requests, and responses in a group, contain it.
     pub kid: Option<&'a [u8]>,
     /// Group Flag: the message is protected in the group mode of Group OSCORE (RFC 10021, section 4.1).
     pub group: bool,
@@ -84,16 +85,17 @@ impl<'a> OscoreOption<'a> {
     /// Reads a value.
     ///
     /// # Errors
-    /// [`BadOption`] if a reserved bit is set, the Partial IV is too long or not in its shortest form, something is
-    /// missing or left over, or all flags are zero in a value that is not empty.
+    /// [`BadOption`] if a reserved bit is set, if the Partial IV is too long or not in its shortest form, if bytes
+    /// are missing or left over, or if all flags are zero in a value that is not empty.
     pub fn parse(value: &'a [u8]) -> Result<Self, BadOption> {
         Self::read::<false>(value)
     }
 
-    /// Reads a value as an endpoint does that supports Group OSCORE: the Group Flag is then not reserved (RFC 10021, section 4.1).
+    /// Reads a value for an endpoint that supports Group OSCORE. The Group Flag is then not reserved (RFC 10021,
+    /// section 4.1).
     ///
     /// # Errors
-    /// As [`Self::parse`].
+    /// The errors of [`Self::parse`].
     pub fn parse_in_group(value: &'a [u8]) -> Result<Self, BadOption> {
         Self::read::<true>(value)
     }
@@ -123,8 +125,8 @@ impl<'a> OscoreOption<'a> {
         Ok(Self { partial_iv, kid_context, kid, group })
     }
 
-    /// Writes the value in front of the bytes that are written already. The kid context has at most 255 bytes, because
-    /// one byte holds its length.
+    /// Writes the value in front of the bytes that are already written. The kid context has at most 255 bytes,
+    /// because its length is written in one byte.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(super) fn write(&self, headroom: &mut Headroom<'_>) {

@@ -14,18 +14,21 @@ use tegmen_coap::option::{self, Class, Header, OptionNumber, Part};
 use tegmen_coap::{Builder, HEADER_LEN, MAX_TOKEN, MessageRef, MessageType};
 use tegmen_coap::{Code, Token};
 
-/// [`Context::OVERHEAD`](SecurityContext::OVERHEAD).
+/// The value of [`Context::OVERHEAD`](SecurityContext::OVERHEAD).
 pub const OVERHEAD: usize = Context::OVERHEAD;
 
 impl<N: Naming> SecurityContext<N> {
-    /// Maximum number of bytes that protection adds to a message: the option with its header, a second Observe, the payload marker, the
-    /// code, the tag. The frame must have free bytes for the tag after the message, and for the others in front of it.
+    /// Maximum number of bytes that protection adds to a message: the option with its header, a second Observe, the
+    /// payload marker, the code and the tag. The frame must have free bytes after the message for the tag, and in
+    /// front of it for the others.
     pub const OVERHEAD: usize = 2 + max_len(N::MAX_KID_CONTEXT) + 5 + 2 + MAX_TAG;
 
-    /// Protects the request in `frame`. A retransmission sends the same bytes; a second call would use a second number.
+    /// Protects the request in `frame`. Send the same bytes for a retransmission, because a second call would use a
+    /// second number.
     ///
     /// # Errors
-    /// [`ProtectError`]; after [`ProtectError::LeaseSpent`], [`ProtectError::Exhausted`] and [`ProtectError::Malformed`] the frame is as it was.
+    /// [`ProtectError`]. After [`ProtectError::LeaseSpent`], [`ProtectError::Exhausted`] and
+    /// [`ProtectError::Malformed`] the frame is unchanged.
     pub fn protect_request<C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -38,12 +41,12 @@ impl<N: Naming> SecurityContext<N> {
         Ok(Pending::new(RequestBinding(number)))
     }
 
-    /// Protects the response in `frame` to a request. With the request's own nonce, which can be used once, the
-    /// response carries no number. Without it the response takes one of our numbers, as every notification but the
-    /// first does.
+    /// Protects the response in `frame` to a request. With the nonce of the request, which can be used once, the
+    /// response contains no number. Without this nonce, the response takes a number of this end, as every
+    /// notification after the first does.
     ///
     /// # Errors
-    /// As [`Self::protect_request`].
+    /// The errors of [`Self::protect_request`].
     pub fn protect_response<C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -60,12 +63,12 @@ impl<N: Naming> SecurityContext<N> {
         self.seal(crypto, plain, number.as_ref(), (&self.recipient_id, request), frame)
     }
 
-    /// Writes the answer to a request that may be a replay because the window was lost: 4.01 with an Echo option that the
-    /// client is to repeat (RFC 8613, appendix B.1.2): eight random bytes, drawn for the first challenge after the window
-    /// was lost (RFC 9175, appendix A).
+    /// Writes the answer to a request that may be a replay because the window was lost. The answer is 4.01 with an
+    /// Echo option, which the client must repeat (RFC 8613, appendix B.1.2). Its eight random bytes are drawn for the
+    /// first challenge after the loss of the window (RFC 9175, appendix A).
     ///
     /// # Errors
-    /// As [`Self::protect_request`]; [`ProtectError::Malformed`] if the window is known.
+    /// The errors of [`Self::protect_request`], and [`ProtectError::Malformed`] if the window is known.
     pub fn write_challenge<C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -78,8 +81,8 @@ impl<N: Naming> SecurityContext<N> {
         self.protect_response(crypto, request, None, frame)
     }
 
-    /// Puts the message in `frame` inside an outer message, and encrypts it with `number`; without one, with the number
-    /// of the request that it answers.
+    /// Encloses the message in `frame` in an outer message, and encrypts it. The nonce is made from `number` or,
+    /// without it, from the number of the request that the message answers.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn seal<C: Crypto>(
@@ -127,12 +130,12 @@ pub(super) fn build_challenge<C: Crypto>(
     Ok(())
 }
 
-/// The properties of a message that protection depends on.
+/// The properties of an unprotected message on which its protection depends.
 pub(super) struct Plain {
     pub(super) code: Code,
-    /// Bytes of header and token.
+    /// Number of bytes of header and token.
     head_len: usize,
-    /// Bytes of the options, if some of them may belong outside; otherwise 0.
+    /// Number of bytes of the options, if some of them may belong to the outer message, otherwise 0.
     options_len: usize,
     observe: bool,
 }
@@ -156,7 +159,7 @@ impl Plain {
         })
     }
 
-    /// The code outside (RFC 8613, section 4.2).
+    /// Returns the code of the outer message (RFC 8613, section 4.2).
     #[inline]
     pub(super) fn outer_code(&self) -> Code {
         match (self.code.is_request(), self.observe) {
@@ -168,8 +171,8 @@ impl Plain {
     }
 }
 
-/// Puts an outer header and the outer options before the plaintext, and free bytes for a tag after it. Returns the
-/// plaintext and the free bytes.
+/// Puts the outer header and the outer options in front of the plaintext, and free bytes for a tag after it. Returns
+/// the plaintext and the free bytes.
 #[cfg_attr(target_pointer_width = "64", inline)]
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 pub(super) fn enclose<'f>(
@@ -209,7 +212,8 @@ pub(super) fn enclose<'f>(
     sealed.split_at_mut_checked(at).ok_or(ProtectError::Full)
 }
 
-/// Writes the options outside from the last to the first: those of `options` that belong there, and OSCORE.
+/// Writes the outer options from the last to the first: the options of `options` that belong to the outer message,
+/// and OSCORE.
 #[cfg_attr(target_pointer_width = "64", inline)]
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 fn write_outer_options(outer: &mut Headroom<'_>, mut options: &[u8], oscore: &OscoreOption<'_>) {
@@ -239,7 +243,8 @@ fn write_outer_options(outer: &mut Headroom<'_>, mut options: &[u8], oscore: &Os
     }
 }
 
-/// The last option that belongs outside in a run that a parser has walked, and the bytes before it.
+/// Returns the last option that belongs to the outer message, and the options before it. A parser must have checked
+/// the options in `run`.
 fn last_outside(run: &[u8]) -> Option<(OptionNumber, &[u8], &[u8])> {
     let (mut reader, mut previous, mut last) = (Reader::new(run), 0, None);
     loop {

@@ -1,4 +1,4 @@
-//! Derivation of new keys by both ends, after one of them has lost its numbers (RFC 8613, appendix B.2).
+//! Derivation of new keys by both ends, after one end has lost its numbers (RFC 8613, appendix B.2).
 //!
 //! ```text
 //! client                                                      server
@@ -8,12 +8,13 @@
 //!                                    <-  under R2 || R3         response #2
 //! ```
 //!
-//! A kid context of these messages is a CBOR byte string around the bytes; later messages carry none. Response #1 has
-//! the nonce of request #1, common IV included, and the keys of R2 || ID1; a response #1 with a number of its own is
-//! also accepted. A client that has lost its numbers generates ID1 ([`RederivableContext::rederive`]). A server that has lost
-//! them takes the client's previous ID Context as ID1, so that any request becomes request #1. R2 is 8 random bytes
-//! and their HMAC under a secret key that is generated again for each new context ([`Offers`]). So a server keeps no
-//! state for clients that ask, and an old request #2 is never accepted again.
+//! A kid context of these messages is a CBOR byte string that contains the bytes. Later messages have no kid context.
+//! Response #1 has the nonce of request #1, with the same common IV, and the keys of R2 || ID1. A response #1 with
+//! its own number is also accepted. A client that has lost its numbers generates ID1
+//! ([`RederivableContext::rederive`]). A server that has lost its numbers uses the client's previous ID Context as
+//! ID1, so that any request becomes request #1. R2 consists of 8 random bytes, and of their HMAC under a secret key
+//! that is generated again for each new context ([`Offers`]). So a server stores no state for clients that ask, and
+//! an old request #2 is never accepted again.
 
 use super::context::{BadParameters, Parameters, SecurityContext};
 use super::cose::{Aead, MAX_NONCE};
@@ -41,12 +42,12 @@ pub type RederivableContext = SecurityContext<Rederivable>;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum Rederivable {
-    /// In requests, as it is.
+    /// Requests contain the ID Context unchanged.
     #[default]
     AsItIs,
-    /// As a CBOR byte string: while keys are derived.
+    /// Messages contain the ID Context as a CBOR byte string, while keys are derived.
     Wrapped,
-    /// Not at all: after that.
+    /// Messages do not contain the ID Context, after the derivation.
     Omitted,
 }
 
@@ -93,20 +94,20 @@ impl Default for WrappedId {
     }
 }
 
-/// Bytes of ID1, R3 and of each half of R2.
+/// Length in bytes of ID1, of R3 and of each half of R2.
 const NONCE_LEN: usize = 8;
-/// Bytes of R2.
+/// Length of R2 in bytes.
 const R2_LEN: usize = 16;
 /// Maximum number of bytes of the ID Context of a [`RederivableContext`]: R2, R3, and an ID Context of 16 bytes.
 pub const MAX_DERIVED_ID_CONTEXT: usize = 40;
 /// Maximum number of bytes of a kid context: an ID Context as a CBOR byte string.
 const MAX_KID_CONTEXT: usize = MAX_DERIVED_ID_CONTEXT + 2;
-/// Maximum number of bytes of the array `info` (RFC 8613, section 3.2.1): its ID Context may have R2 in front of it.
+/// Maximum number of bytes of the array `info` (RFC 8613, section 3.2.1). R2 may precede the ID Context in it.
 const INFO_LEN: usize = 76;
 
 impl RederivableContext {
-    /// Makes a context with a random ID1. Its first request is request #1, which the server does not deliver. Give the
-    /// response to [`Self::rederived`]. The ID Context in `parameters` is ignored.
+    /// Makes a context with a random ID1. Its first request is request #1, which the server does not deliver. Pass
+    /// the response to [`Self::rederived`]. The ID Context in `parameters` is ignored.
     ///
     /// # Errors
     /// [`BadParameters`].
@@ -116,9 +117,9 @@ impl RederivableContext {
         Self::fresh::<C>(parameters, &id1)
     }
 
-    /// Restores a context of [`Self::rederived`] or [`Rederived::Second`] after a restart: `parameters` have its [ID
-    /// Context](Self::id_context), `kept` is the end of the lease that was stored last, `window` is known only after
-    /// an orderly end, and `settled` is whether it was [settled](Self::settle).
+    /// Restores a context of [`Self::rederived`] or [`Rederived::Second`] after a restart. `parameters` contain its
+    /// [ID Context](Self::id_context). `kept` is the end of the lease that was stored last. `window` is known only
+    /// after an orderly end. `settled` is true if the context was [settled](Self::settle).
     ///
     /// # Errors
     /// [`BadParameters`].
@@ -141,7 +142,7 @@ impl RederivableContext {
         Self::named::<C>(parameters, id_context, id_context)
     }
 
-    /// Does the same as [`Self::fresh`], with a name that differs from the bytes for the derivation.
+    /// Does the same as [`Self::fresh`], for a name in messages that differs from the bytes for the derivation.
     fn named<C: Crypto>(parameters: &Parameters<'_>, id_context: &[u8], name: &[u8]) -> Result<Self, BadParameters> {
         let parameters = &Parameters { id_context: Some(id_context), ..*parameters };
         let mut context = Self::derive_named::<C>(parameters, Some(name), Lease::resume(0), ReplayWindow::new())?;
@@ -149,12 +150,12 @@ impl RederivableContext {
         Ok(context)
     }
 
-    /// Takes response #1, which has a kid context. Returns the inner message, and the context for request #2 and
-    /// everything after it. Keep its [ID Context](Self::id_context) and the end of a lease before you send anything
-    /// under it. [Settle](Self::settle) it when a message under it arrives.
+    /// Decrypts response #1, which has a kid context. Returns the inner message, and the context for request #2 and
+    /// all later messages. Store its [ID Context](Self::id_context) and the end of a lease before you send a message
+    /// under it. [Settle](Self::settle) the context when a message under it arrives.
     ///
     /// # Errors
-    /// [`UnprotectError`]; the true response may still come, `pending` is as it was.
+    /// [`UnprotectError`]. `pending` is then unchanged, and the true response may still come.
     pub fn rederived<'r, C: Crypto>(
         &self,
         crypto: &mut C,
@@ -192,21 +193,21 @@ impl RederivableContext {
         Ok((context.map_err(|_| UnprotectError::UnknownContext)?, message))
     }
 
-    /// Records that a message arrived under this context: requests need not name it any more.
+    /// Records that a message arrived under this context. Requests then need no kid context any more.
     pub fn settle(&mut self) {
         if self.naming == Rederivable::Wrapped {
             self.naming = Rederivable::Omitted;
         }
     }
 
-    /// False from a derivation until a message arrives under the context. Until then requests have a kid context, and
-    /// so has response #1.
+    /// Returns false from a derivation until a message arrives under the context. Until then requests and response #1
+    /// have a kid context.
     pub fn is_settled(&self) -> bool {
         self.naming != Rederivable::Wrapped
     }
 }
 
-/// A CBOR byte string (RFC 8949, section 3.1) of these bytes.
+/// Writes a CBOR byte string (RFC 8949, section 3.1) that contains these bytes.
 fn wrap<'a>(bytes: &[u8], WrappedId(room): &'a mut WrappedId) -> Option<&'a [u8]> {
     let len = bytes.len() as u8;
     let mut writer = Writer::new(room);
@@ -216,7 +217,7 @@ fn wrap<'a>(bytes: &[u8], WrappedId(room): &'a mut WrappedId) -> Option<&'a [u8]
     room.get(..written)
 }
 
-/// The bytes of a CBOR byte string in its shortest form, with nothing before or after it.
+/// Returns the bytes in a CBOR byte string in its shortest form. No bytes may precede or follow the byte string.
 fn unwrap(kid_context: &[u8]) -> Option<&[u8]> {
     let (len, bytes) = match kid_context {
         [head @ 0x40..=0x57, bytes @ ..] => (head & 0x1f, bytes),
@@ -226,22 +227,23 @@ fn unwrap(kid_context: &[u8]) -> Option<&[u8]> {
     (bytes.len() == usize::from(len)).then_some(bytes)
 }
 
-/// The key by which a server recognizes its R2. The server generates it at the start and for each context derived with
-/// it, which invalidates earlier offers.
+/// The key with which a server recognizes its R2. The server generates it at the start, and again for each context
+/// that is derived with it. This invalidates earlier offers.
 pub struct Offers(Secret<DIGEST_LEN>);
 
 /// The purpose of a request with another ID Context.
 #[derive(Debug)]
 pub enum Rederived<'r> {
-    /// Request #1, which [`Offers::answer`] answers. Do not deliver it to the application: it may be a replay.
+    /// Request #1, which [`Offers::answer`] answers. Do not deliver it to the application, because it may be a
+    /// replay.
     First(FirstRequest),
-    /// Request #2, fresh, and the context that replaces the previous one. Keep its [ID
-    /// Context](SecurityContext::id_context) and the end of a lease before you deliver anything, and draw new
+    /// Request #2, which is fresh, and the context that replaces the previous context. Store its [ID
+    /// Context](SecurityContext::id_context) and the end of a lease before you deliver a message, and draw new
     /// [`Offers`].
     Second(RederivableContext, MessageRef<'r>, RequestNonce),
 }
 
-/// A request that is answered with response #1.
+/// A request that the server answers with response #1.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct FirstRequest {
     request: RequestBinding,
@@ -257,7 +259,7 @@ impl core::fmt::Debug for FirstRequest {
 }
 
 impl FirstRequest {
-    /// The request of a client that came under `context`, of which the server knows no numbers any more.
+    /// Makes the request of a client under `context`, whose numbers the server has lost.
     pub fn under(context: &RederivableContext, request: RequestBinding) -> Self {
         let id1 = context.id_context().unwrap_or(&[]);
         let common_iv = context.common_iv;
@@ -282,14 +284,14 @@ impl FirstRequest {
 }
 
 impl Offers {
-    /// Draws a new key: earlier offers are invalid.
+    /// Draws a new key. Earlier offers are then invalid.
     pub fn draw<C: Crypto>(crypto: &mut C) -> Self {
         let mut key = Secret::zeroed();
         crypto.random(key.expose_mut());
         Self(key)
     }
 
-    /// Decrypts a request in place, if its kid context is one of this procedure.
+    /// Decrypts a request in place, if its kid context belongs to this procedure.
     ///
     /// # Errors
     /// [`UnprotectError`].
@@ -318,7 +320,7 @@ impl Offers {
         Ok(Rederived::Second(context, message, nonce))
     }
 
-    /// Writes response #1: 4.01 with nothing in it, since nothing was delivered.
+    /// Writes response #1: an empty 4.01, because nothing was delivered.
     ///
     /// # Errors
     /// [`ProtectError`].
@@ -352,7 +354,7 @@ impl Offers {
         HmacKey::new::<C>(&[self.0.expose()]).mac::<C>(&[s2])
     }
 
-    /// True if these 16 bytes were offered as R2.
+    /// Returns true if the server offered these 16 bytes as R2.
     fn made<C: Crypto>(&self, r2: &[u8]) -> bool {
         let Some((s2, mac)) = r2.split_first_chunk::<NONCE_LEN>() else { return false };
         same(mac, self.mac::<C>(s2).get(..NONCE_LEN).unwrap_or(&[]))

@@ -15,7 +15,7 @@ use tegmen_base::replay::ReplayWindow;
 use tegmen_coap::{Builder, MessageRef, MessageType};
 use tegmen_coap::{Code, OptionNumber, Token};
 
-/// Fails if any nonce comes twice under a key.
+/// A provider that fails if a nonce occurs twice under one key.
 struct Recorder {
     crypto: Compact,
     seen: HashSet<(Vec<u8>, Vec<u8>)>,
@@ -78,7 +78,7 @@ fn mirrored(parameters: Parameters<'static>) -> Parameters<'static> {
     Parameters { sender_id: parameters.recipient_id, recipient_id: parameters.sender_id, ..parameters }
 }
 
-/// A client and a server that share a context, each with a lease of a thousand numbers.
+/// Makes a client and a server with a common context. Each has a lease of a thousand numbers.
 fn pair(parameters: Parameters<'static>) -> (Context, Context) {
     let mut client = Context::new::<Compact>(&parameters).unwrap();
     let mut server = Context::new::<Compact>(&mirrored(parameters)).unwrap();
@@ -98,8 +98,8 @@ fn message(code: Code, options: &[(OptionNumber, &[u8])], payload: &[u8]) -> Vec
     frame.bytes().to_vec()
 }
 
-/// Puts `bytes` into a frame with free bytes on both sides, and calls `protect`. Returns the bytes of the frame then,
-/// and the result of the call.
+/// Copies `bytes` into a frame with free bytes on both sides, and calls `protect`. Returns the bytes that are then in
+/// the frame, and the result of the call.
 fn in_frame<T>(
     bytes: &[u8],
     protect: impl FnOnce(&mut Frame<'_>) -> Result<T, ProtectError>,
@@ -174,7 +174,7 @@ fn appendix_c_of_rfc_8613_derives_these_contexts() {
     assert_eq!(checked, ["C.1.1", "C.1.2", "C.2.1", "C.2.2", "C.3.1", "C.3.2"]);
 }
 
-/// Both contexts of section C.1, C.2 or C.3, each at a number.
+/// Makes the contexts of both ends of section C.1, C.2 or C.3. The next number of each is `at`.
 fn contexts(section: &str, at: u64) -> Context {
     let cases = appendix_c();
     let case = cases.iter().find(|case| case["section"] == section).unwrap();

@@ -1,6 +1,6 @@
-//! The texts of the errors, which name the cause and, where the owner can act, the next step.
+//! The texts of the errors. Each names the cause and, if the owner can correct it, the next step.
 //!
-//! An image that prints no error links none of them.
+//! An image that prints no error does not contain these texts.
 
 use crate::error::ProtectError;
 use crate::group::BadGroup;

@@ -12,13 +12,13 @@ use tegmen_coap::Code;
 use tegmen_coap::option::{self, OptionNumber, Part};
 use tegmen_coap::{HEADER_LEN, Malformed, MessageRef};
 
-/// The request that a response answers: the response authenticates for no other request.
+/// The identity of the request that a response answers. The response is authentic for no other request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RequestBinding(pub(super) PartialIv);
 
-/// The identity of a request that was opened, which a response to it is bound to.
+/// The identity of a decrypted request, to which the responses are bound.
 pub trait OpenedRequest: Copy {
-    /// The right to answer under the request's nonce, once (RFC 8613, section 5.2).
+    /// The right to answer once under the nonce of the request (RFC 8613, section 5.2).
     type Nonce;
 }
 
@@ -31,12 +31,12 @@ impl<T: Copy, R: OpenedRequest> OpenedRequest for (T, R) {
     type Nonce = R::Nonce;
 }
 
-/// No request is ever opened.
+/// The implementation for a node that decrypts no request.
 impl OpenedRequest for Infallible {
     type Nonce = RequestNonce;
 }
 
-/// The right to answer under the request's nonce, once (RFC 8613, section 5.2).
+/// The right to answer once under the nonce of the request (RFC 8613, section 5.2).
 #[derive(PartialEq, Eq, Debug)]
 pub struct RequestNonce(pub(super) RequestBinding);
 
@@ -61,8 +61,8 @@ impl RequestNonce {
     }
 }
 
-/// A request that came out of a protected message: `N` is the right to answer it under its nonce, `B` the request that a response
-/// answers.
+/// A decrypted request. `N` is the right to answer it under its nonce, and `B` is the identity of the request for its
+/// response.
 #[derive(Debug)]
 pub enum Unprotected<'r, N = RequestNonce, B = RequestBinding> {
     /// The message is authentic and new.
@@ -72,24 +72,24 @@ pub enum Unprotected<'r, N = RequestNonce, B = RequestBinding> {
     Unverified(MessageRef<'r>, B),
 }
 
-/// A request of ours that waits for its response, or for notifications.
+/// A request of this end that waits for its response, or for notifications.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Pending {
     request: RequestBinding,
     taken: Taken,
 }
 
-/// The responses that were taken of one end to one request (RFC 8613, section 7.4.1; RFC 10021, section 5.3.1).
+/// The responses of one end to one request that were accepted (RFC 8613, section 7.4.1; RFC 10021, section 5.3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Taken {
-    /// True once a response under the request's nonce was taken, of which there can be one only.
+    /// True after a response under the nonce of the request was accepted. There can be only one such response.
     answered: bool,
-    /// One more than the number of the newest notification that had one, or 0.
+    /// One more than the number of the newest notification that had a number, or 0.
     pub(super) newest: u64,
 }
 
 impl Taken {
-    /// Refuses a response that was taken before, or is older than one that was taken.
+    /// Refuses a response that was accepted before, or that is older than an accepted response.
     #[inline]
     pub(super) fn check(&self, number: Option<&PartialIv>) -> Result<(), UnprotectError> {
         match number {
@@ -99,7 +99,7 @@ impl Taken {
         }
     }
 
-    /// Takes an authentic response. Behind a notification with a number one without is older.
+    /// Accepts an authentic response. After a notification with a number, a response without a number is older.
     #[inline]
     pub(super) fn take(&mut self, number: Option<&PartialIv>, message: &MessageRef<'_>) -> Result<(), UnprotectError> {
         match number {
@@ -126,21 +126,21 @@ impl Pending {
         self.request
     }
 
-    /// The number of the newest notification (RFC 8613, section 7.4.1).
+    /// Returns the number of the newest notification (RFC 8613, section 7.4.1).
     #[cfg(test)]
     pub(crate) const fn notification_number(&self) -> Option<u64> {
         self.taken.newest.checked_sub(1)
     }
 }
 
-/// The reason for which a message is not delivered. Its sender receives the [code](Self::code) only.
+/// The reason for which a message is not delivered. Its sender receives only the [code](Self::code).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UnprotectError {
     /// The message is not protected.
     Unprotected,
-    /// The OSCORE option makes no sense, or lacks what a request must have.
+    /// The OSCORE option is not valid, or lacks a field that a request must have.
     BadOption,
-    /// The message names another context.
+    /// The message identifies another context.
     UnknownContext,
     /// The number of the message was used before, or is too old for the window.
     Replayed,
@@ -148,14 +148,15 @@ pub enum UnprotectError {
     NotAuthentic,
     /// The message is authentic, but its content is not a valid message.
     Malformed,
-    /// Of Group OSCORE: the member that sent the message is not known. Ask the Group Manager for its authentication credential.
+    /// Only in Group OSCORE: the member that sent the message is not known. Ask the Group Manager for its
+    /// authentication credential.
     UnknownMember,
-    /// Of Group OSCORE: no place is left to remember which responses of this member were taken.
+    /// Only in Group OSCORE: there is no free place to record the accepted responses of this member.
     TooManyMembers,
 }
 
 impl UnprotectError {
-    /// The code of the error response to a request, which is not protected itself (RFC 8613, section 8.2).
+    /// Returns the code of the error response to a request. This response is not protected (RFC 8613, section 8.2).
     pub const fn code(self) -> Code {
         match self {
             Self::BadOption => Code::BAD_OPTION,
@@ -189,7 +190,8 @@ impl<N: Naming> SecurityContext<N> {
     /// after the tag is verified.
     ///
     /// # Errors
-    /// [`UnprotectError`]; the context is then unchanged, unless the message was authentic and malformed inside.
+    /// [`UnprotectError`]. The context is then unchanged, unless the message was authentic, but its content is not a
+    /// valid message.
     #[inline(never)]
     pub fn unprotect_request<'r, C: Crypto>(
         &mut self,
@@ -223,13 +225,13 @@ impl<N: Naming> SecurityContext<N> {
         Ok(Unprotected::Fresh(*message, RequestNonce(binding)))
     }
 
-    /// Decrypts the response to `pending` in place. A response under the request's nonce is accepted once;
-    /// notifications are accepted by rising number (RFC 8613, sections 7.4.1 and 8.4). After a notification with a
-    /// number, one without a number is older (section 4.1.3.5.2). It is accepted only if it ends the observation: an
-    /// error, or a response without Observe.
+    /// Decrypts the response to `pending` in place. A response under the nonce of the request is accepted once.
+    /// Notifications are accepted by rising number (RFC 8613, sections 7.4.1 and 8.4). After a notification with a
+    /// number, a notification without a number is older (section 4.1.3.5.2). It is accepted only if it ends the
+    /// observation: an error, or a response without Observe.
     ///
     /// # Errors
-    /// [`UnprotectError`]; the true response may still come, `pending` is as it was.
+    /// [`UnprotectError`]. `pending` is then unchanged, and the true response may still come.
     pub fn unprotect_response<'r, C: Crypto>(
         &self,
         crypto: &mut C,
@@ -247,7 +249,8 @@ impl<N: Naming> SecurityContext<N> {
         Ok(*message)
     }
 
-    /// Reads the data that decryption needs from a message: a response to `pending`, or a request if that is `None`.
+    /// Reads the data that decryption needs from a message. The message is a response to `pending`, or a request if
+    /// `pending` is `None`.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn read(&self, datagram: &[u8], pending: Option<&Pending>) -> Result<Sealed, UnprotectError> {
@@ -305,14 +308,14 @@ impl Sealed {
 /// The positions of the parts of a protected message.
 pub(super) struct Parts {
     options_at: usize,
-    /// Bytes of the outer options, if some of them may belong outside; otherwise 0.
+    /// Number of bytes of the outer options, if some of them may belong to the outer message, otherwise 0.
     options_len: usize,
     text_at: usize,
     text_len: usize,
 }
 
 impl Parts {
-    /// The parts of a message whose payload ends with `behind` bytes that are not of the ciphertext.
+    /// Finds the parts of a message. The last `behind` bytes of its payload do not belong to the ciphertext.
     #[inline]
     pub(super) fn of(message: &MessageRef<'_>, datagram: &[u8], behind: usize) -> Result<Self, UnprotectError> {
         let payload_len = message.payload().len();
@@ -324,18 +327,18 @@ impl Parts {
         })
     }
 
-    /// The payload.
+    /// Returns the payload.
     pub(super) fn whole<'r>(&self, datagram: &'r [u8]) -> &'r [u8] {
         datagram.get(self.text_at..).unwrap_or(&[])
     }
 
-    /// The text, and the bytes after it.
+    /// Returns the ciphertext, and the bytes of the payload after it.
     #[inline]
     pub(super) fn payload<'r>(&self, datagram: &'r mut [u8]) -> Option<(&'r mut [u8], &'r mut [u8])> {
         datagram.get_mut(self.text_at..).unwrap_or(&mut []).split_at_mut_checked(self.text_len)
     }
 
-    /// The message inside, with those options outside that it is meant to have (RFC 8613, section 8.2, step 7).
+    /// Returns the inner message, with the outer options that apply to it (RFC 8613, section 8.2, step 7).
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(super) fn inside<'r>(&self, datagram: &'r mut [u8]) -> Result<MessageRef<'r>, Malformed> {

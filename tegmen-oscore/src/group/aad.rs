@@ -1,4 +1,5 @@
-//! The additional authenticated data of a message (RFC 10021, section 3.4), and the bytes that its signature covers (section 3.1).
+//! The additional authenticated data of a message (RFC 10021, section 3.4), and the bytes that its signature covers
+//! (section 3.1).
 
 use super::algorithms::{self, Algorithms};
 use super::exchange::{GroupRequest, RequestHash};
@@ -10,16 +11,16 @@ use tegmen_base::cbor;
 use tegmen_base::crypto::hash::DIGEST_LEN;
 use tegmen_base::crypto::{GroupCrypto, MemberKey, NotAuthentic};
 
-/// Maximum number of bytes of the additional authenticated data without the two credentials in it.
+/// Maximum number of bytes of the additional authenticated data, without the two credentials in it.
 pub(super) const OVERHEAD: usize = 136;
 
 /// The bytes before external_aad in the Enc_structure of COSE (RFC 9052, section 5.3).
 const ENC_STRUCTURE: &[u8] = b"\x83\x68Encrypt0\x40";
-/// The bytes before external_aad in the Countersign_structure (RFC 9338, section 3.3), which has no sign_protected in an abbreviated
-/// countersignature of version 2.
+/// The bytes before external_aad in the Countersign_structure (RFC 9338, section 3.3). There is no sign_protected,
+/// because the message has an abbreviated countersignature of version 2.
 const COUNTERSIGN_STRUCTURE: &[u8] = b"\x84\x71CounterSignature0\x40";
 
-/// The parts of external_aad that differ between messages or groups.
+/// The parts of external_aad that depend on the message or the group.
 pub(super) struct Parts<'a> {
     pub algorithms: &'a Algorithms,
     pub request: &'a GroupRequest,
@@ -29,11 +30,11 @@ pub(super) struct Parts<'a> {
     pub group_manager_credential: &'a [u8],
 }
 
-/// The additional authenticated data: an Enc_structure.
+/// The additional authenticated data in the form of an Enc_structure.
 pub(super) struct Aad<'a>(&'a [u8]);
 
 impl<'a> Aad<'a> {
-    /// Writes it into `room`.
+    /// Writes the Enc_structure into `room`.
     ///
     /// # Errors
     /// [`Full`] if the credentials are too long.
@@ -70,18 +71,19 @@ impl<'a> Aad<'a> {
         self.0
     }
 
-    /// The array in external_aad, without the head of its string.
+    /// Returns the array in external_aad, without the head of its byte string.
     pub(super) fn array(&self) -> &[u8] {
         let mut external = Reader::new(self.external());
         cbor::read_bytes(&mut external).unwrap_or(&[])
     }
 
-    /// The string external_aad, with its head.
+    /// Returns the byte string external_aad, with its head.
     fn external(&self) -> &[u8] {
         self.as_bytes().get(ENC_STRUCTURE.len()..).unwrap_or(&[])
     }
 
-    /// Calls `with` with the parts of what the signature covers: a Countersign_structure over a ciphertext, tag included.
+    /// Calls `with` with the parts of the bytes that the signature covers: a Countersign_structure over a ciphertext
+    /// with its tag.
     pub(super) fn signed<R>(&self, ciphertext: &[u8], with: impl FnOnce(&[&[u8]]) -> R) -> R {
         let mut head = [0; MAX_HEAD];
         let mut out = Writer::new(&mut head);
@@ -90,7 +92,7 @@ impl<'a> Aad<'a> {
         with(&[COUNTERSIGN_STRUCTURE, self.external(), out.written(), ciphertext])
     }
 
-    /// Verifies a signature.
+    /// Verifies the signature of a ciphertext.
     pub(super) fn verify<C: GroupCrypto>(
         &self,
         crypto: &mut C,
@@ -102,10 +104,11 @@ impl<'a> Aad<'a> {
     }
 }
 
-/// Maximum number of bytes of external_aad in front of the options of class I, and a few for words that are written whole.
+/// Maximum number of bytes of external_aad before the options of class I, and a few bytes more, because whole words
+/// are written.
 const MAX_START: usize = 2 + algorithms::MAX_LEN + 2 * (1 + MAX_ID) + 1;
 
-/// Request-Hash as the only option of a message.
+/// Returns the encoded option Request-Hash, the only option in external_aad.
 fn request_hash_option(hash: &RequestHash) -> [u8; REQUEST_HASH_HEAD.len() + DIGEST_LEN] {
     let mut option = [0; _];
     let bytes = REQUEST_HASH_HEAD.iter().chain(hash);
@@ -115,7 +118,7 @@ fn request_hash_option(hash: &RequestHash) -> [u8; REQUEST_HASH_HEAD.len() + DIG
 
 /// The header of the option 548 with 32 bytes (RFC 7252, section 3.1).
 const REQUEST_HASH_HEAD: [u8; 4] = [0xed, 0x01, 0x17, 0x13];
-/// Bytes of the longest head of a string.
+/// Maximum number of bytes of the head of a byte string.
 const MAX_HEAD: usize = 3;
 
 /// Writes the head of a string of bytes in its shortest form (RFC 8949, section 4.2.1).
@@ -128,7 +131,7 @@ fn write_head(len: usize, out: &mut Writer<'_>) -> Result<(), Full> {
     }
 }
 
-/// Bytes of a string with its head.
+/// Returns the number of bytes of a byte string with its head.
 fn string_len(string: &[u8]) -> usize {
     let head: usize = match string.len() {
         0..24 => 1,

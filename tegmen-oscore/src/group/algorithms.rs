@@ -3,50 +3,54 @@
 use crate::cose::{Aead, Cbor};
 use tegmen_base::crypto::Curve;
 
-/// The algorithms of a group. HKDF is that with SHA-256.
+/// The algorithms of a group. HKDF always uses SHA-256.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Algorithms {
-    /// AEAD Algorithm, of the pairwise mode.
+    /// The AEAD Algorithm of the pairwise mode.
     pub aead: Option<Aead>,
-    /// Group Encryption Algorithm, of the group mode.
+    /// The Group Encryption Algorithm of the group mode.
     pub group_encryption: Option<Aead>,
-    /// Signature Algorithm, of the group mode, as the curve of the members' keys: ES256 for P-256, EdDSA for Ed25519.
+    /// The Signature Algorithm of the group mode, given by the curve of the members' keys: ES256 for P-256, EdDSA for
+    /// Ed25519.
     pub signature: Option<Curve>,
-    /// Pairwise Key Agreement Algorithm, of the pairwise mode, as the curve of the members' keys: ECDH-SS + HKDF-256 in each case.
+    /// The Pairwise Key Agreement Algorithm of the pairwise mode, given by the curve of the members' keys. It is
+    /// ECDH-SS + HKDF-256 for each curve.
     pub key_agreement: Option<Curve>,
 }
 
-/// Maximum number of bytes of the array `algorithms` (section 3.4): its head, and at most two bytes for each.
+/// Maximum number of bytes of the array `algorithms` (section 3.4): its head, and at most two bytes for each
+/// algorithm.
 pub(super) const MAX_LEN: usize = 9;
 
 impl Algorithms {
-    /// Both modes with AES-CCM-16-64-128, and keys on this curve.
+    /// Returns the algorithms for both modes with AES-CCM-16-64-128, and for keys on this curve.
     pub const fn both(curve: Curve) -> Self {
         let aead = Some(Aead::AesCcm16_64_128);
         Self { aead, group_encryption: aead, signature: Some(curve), key_agreement: Some(curve) }
     }
 
-    /// The algorithms of the group mode, if the group uses it.
+    /// Returns the algorithms of the group mode, if the group uses it.
     pub(super) fn of_group_mode(&self) -> Option<(Aead, Curve)> {
         self.group_encryption.zip(self.signature)
     }
 
-    /// The algorithm of the pairwise mode, if the group uses it.
+    /// Returns the algorithm of the pairwise mode, if the group uses it.
     pub(super) fn of_pairwise_mode(&self) -> Option<Aead> {
         self.aead.filter(|_| self.key_agreement.is_some())
     }
 
-    /// The algorithm that Sender and Recipient Keys and the common IV are derived for (section 2.3).
+    /// Returns the algorithm for which Sender and Recipient Keys and the common IV are derived (section 2.3).
     pub(super) fn of_derivation(&self) -> Option<Aead> {
         self.group_encryption.or(self.aead)
     }
 
-    /// Bytes of the common IV: those of the longer nonce (section 2.1.4).
+    /// Returns the number of bytes of the common IV: the length of the longer nonce of both algorithms (section
+    /// 2.1.4).
     pub(super) fn common_iv_len(&self) -> usize {
         self.nonce_lens().max().unwrap_or(0)
     }
 
-    /// Maximum number of bytes of an ID: those of the shorter nonce without 6 (section 2.2).
+    /// Returns the maximum number of bytes of an ID: the length of the shorter nonce minus 6 (section 2.2).
     pub(super) fn max_id(&self) -> usize {
         self.nonce_lens().min().unwrap_or(0).saturating_sub(6)
     }
@@ -55,7 +59,8 @@ impl Algorithms {
         self.aead.into_iter().chain(self.group_encryption).map(Aead::nonce_len)
     }
 
-    /// The curve of the members' keys. `None` if there is no mode, or the algorithms of both modes have different keys.
+    /// Returns the curve of the members' keys. Returns `None` if the group uses no mode, or if both modes need keys
+    /// on different curves.
     pub(super) fn curve(&self) -> Option<Curve> {
         let is_whole = self.aead.is_some() == self.key_agreement.is_some()
             && self.group_encryption.is_some() == self.signature.is_some();

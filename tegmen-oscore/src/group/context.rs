@@ -1,4 +1,4 @@
-//! The security context of a group at one member (RFC 10021, section 2): its Common Context and its Sender Context.
+//! The security context of a group at one member (RFC 10021, section 2): the Common Context and the Sender Context.
 
 use super::aad;
 use super::algorithms::Algorithms;
@@ -24,9 +24,9 @@ use tegmen_base::secret::{self, Secret};
 pub struct GroupParameters<'a> {
     /// Master Secret: random, at least 16 bytes.
     pub master_secret: &'a [u8],
-    /// Master Salt; may be empty.
+    /// Master Salt, which may be empty.
     pub master_salt: &'a [u8],
-    /// Group Identifier: at most 16 bytes here.
+    /// Group Identifier, which this crate limits to 16 bytes.
     pub gid: &'a [u8],
     /// The algorithms of the group.
     pub algorithms: Algorithms,
@@ -34,51 +34,52 @@ pub struct GroupParameters<'a> {
 
 /// The parameters of this member.
 pub struct Ourselves<B> {
-    /// Our ID.
+    /// The ID of this member.
     pub id: Id,
-    /// Our private key, for nothing but Group OSCORE.
+    /// The private key of this member, which it uses only for Group OSCORE.
     pub private_key: Secret<SCALAR_LEN>,
-    /// Our authentication credential: a CWT Claims Set.
+    /// The authentication credential of this member: a CWT Claims Set.
     pub credential: B,
-    /// The end of the lease of our numbers that was stored last, or 0 for an ID that nobody has used before.
+    /// The end of this member's lease of numbers that was stored last, or 0 for an ID that was never used.
     pub kept: u64,
 }
 
-/// The reason why the parameters do not give a context or a recipient.
+/// The reason why a context or a recipient cannot be made from the parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BadGroup {
-    /// An ID is longer than the algorithms' nonces allow.
+    /// An ID is longer than the nonces of the algorithms allow.
     IdTooLong {
-        /// Bytes that it may have.
+        /// Maximum number of bytes of the ID.
         max: usize,
     },
     /// The Group Identifier is longer than 16 bytes.
     GidTooLong,
-    /// The algorithms allow no mode, or the two modes have keys of different curves.
+    /// The algorithms allow no mode, or the two modes need keys on different curves.
     Algorithms,
-    /// The provider has no such algorithm.
+    /// The provider does not have the algorithm.
     Unsupported,
-    /// The credential is no CWT Claims Set with a key of the group's curve.
+    /// The credential is not a CWT Claims Set with a key on the group's curve.
     Credential,
-    /// The key of the credential is not a point of the curve, or one of small order.
+    /// The key of the credential is not a point of the curve, or is a point of small order.
     InvalidKey,
-    /// The credential is longer than the context can hold.
+    /// The credential is longer than the space for it in the context.
     CredentialTooLong,
-    /// The member has the ID of this one, so that both would use the same nonces under the same key.
+    /// The other member has the ID of this member. Both would use the same nonces under the same key.
     SameIds,
 }
 
-/// One member's end of the security context of a group: the Common Context and the Sender Context.
+/// The security context of a group at one member: the Common Context and the Sender Context.
 ///
-/// `B` holds the bytes of an authentication credential. A message and its credentials are authenticated together, for which the stack has
-/// place for `AAD` bytes: 136, and those of the longest credential and of the Group Manager's.
+/// `B` contains the bytes of an authentication credential. A message and its credentials are authenticated together.
+/// For this, the stack needs a buffer of `AAD` bytes: 136, plus the bytes of the longest credential and of the Group
+/// Manager's credential.
 pub struct GroupContext<B, const AAD: usize> {
     pub(super) lease: Lease,
     pub(super) gid: Gid,
     pub(super) algorithms: Algorithms,
-    /// The master secret and salt, to derive the keys of members that are not known yet.
+    /// HKDF with the master secret and salt, to derive the keys of further members.
     master: Hkdf,
-    /// At the beginning, if it is shorter.
+    /// The common IV. A shorter IV is at the beginning of the array.
     common_iv: [u8; MAX_NONCE],
     pub(super) signature_encryption_key: Secret<KEY_LEN>,
     pub(super) group_manager_credential: B,
@@ -89,7 +90,8 @@ pub struct GroupContext<B, const AAD: usize> {
 }
 
 impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
-    /// Derives the context of a member. The lease must be [extended](Self::lease_mut) before the context can send with numbers of its own.
+    /// Derives the context of a member. Before the context can send with its own numbers, the lease must be
+    /// [extended](Self::lease_mut).
     ///
     /// # Errors
     /// [`BadGroup`].
@@ -137,8 +139,8 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
 
     /// Derives the Recipient Context of another member, whose authentication credential is a CWT Claims Set. `window`
     /// is `None` if it is not known which numbers the member has used. This is the case after a power cut, and after
-    /// any recipient of this context was deleted (section 2.6.1.2). `window` is the default value for a member from
-    /// which no message has arrived here.
+    /// any recipient of this context was deleted (section 2.6.1.2). For a member from which no message has arrived,
+    /// pass the default value.
     ///
     /// # Errors
     /// [`BadGroup`].
@@ -161,7 +163,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         Ok(self.validated::<C>(id, (credential, public_key), window))
     }
 
-    /// Derives the Recipient Context of a member, whose key is valid.
+    /// Derives the Recipient Context of a member. Its key must be validated before.
     fn validated<C: GroupCrypto>(
         &self,
         id: Id,
@@ -172,8 +174,8 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         Recipient { id, key: self.key_of::<C>(&id), credential, public_key, window, pairwise: None }
     }
 
-    /// Derives the keys of a recipient again, for this context, which is new (section 2.6.3.2): its window begins again, and its pairwise
-    /// keys are deleted.
+    /// Derives the keys of a recipient again for this new context (section 2.6.3.2). The window of the recipient
+    /// begins again, and its pairwise keys are deleted.
     ///
     /// # Errors
     /// [`BadGroup`].
@@ -186,8 +188,8 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         Ok(self.validated::<C>(id, (credential, public_key), Some(ReplayWindow::new())))
     }
 
-    /// Continues a request of ours under this new context. From then on the request gets only responses under this
-    /// context, and the numbers of the members begin again (section 2.6.3.2).
+    /// Continues a request of this member under this new context. From then on, only responses under this context are
+    /// accepted, and the numbers of the members begin again (section 2.6.3.2).
     pub fn renew_pending<R: AsMut<[Replies]>>(&self, pending: &mut GroupPending<R>) {
         pending.renew(&self.gid);
     }
@@ -204,7 +206,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         Ok(())
     }
 
-    /// The Sender or Recipient Key of a member (section 2.3).
+    /// Derives the Sender or Recipient Key of a member (section 2.3).
     pub(super) fn key_of<C: Crypto>(&self, id: &Id) -> Secret<KEY_LEN> {
         let mut key = Secret::zeroed();
         self.expand::<C>(id, KEY, key.expose_mut());
@@ -216,10 +218,10 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         expand::<C>(&self.master, (&self.gid, aead), id, kind, out);
     }
 
-    /// The pairwise keys with another member, derived if there are none (section 2.5.1).
+    /// Returns the pairwise keys with another member. Derives them at the first call (section 2.5.1).
     ///
     /// # Errors
-    /// [`NotAuthentic`] if the group has no pairwise mode, or the member's public key is not valid.
+    /// [`NotAuthentic`] if the group does not use the pairwise mode, or the member's public key is not valid.
     pub(super) fn pairwise<'k, C: GroupCrypto>(
         &self,
         crypto: &mut C,
@@ -244,7 +246,8 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         pairwise.as_ref().map(|keys| (aead, keys)).ok_or(NotAuthentic)
     }
 
-    /// Derives the key with which the member `id` sends: from its Sender Key, and from `secret` in parts (section 2.5.1).
+    /// Derives the key with which the member `id` sends, from its Sender Key and from `secret`, which is given in
+    /// parts (section 2.5.1).
     pub(super) fn pairwise_key<C: Crypto>(
         &self,
         aead: Aead,
@@ -259,7 +262,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         key
     }
 
-    /// The nonce for a number of a member. The algorithm takes the first bytes of the common IV (section 3.3).
+    /// Returns the nonce for a number of a member. The algorithm uses the first bytes of the common IV (section 3.3).
     pub(super) fn nonce(&self, aead: Aead, of: (&Id, &PartialIv)) -> Nonce {
         let at = aead.nonce_at();
         if at == 0 {
@@ -270,12 +273,13 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         Nonce::new(aead, &iv, of)
     }
 
-    /// The numbers of our messages, in both modes. The owner stores the new end first, and extends the lease then. The last number is 2^40 - 1.
+    /// Returns the lease of numbers for messages of this member in both modes. To extend the lease, store its new end
+    /// first. The last number is 2^40 - 1.
     pub const fn lease_mut(&mut self) -> &mut Lease {
         &mut self.lease
     }
 
-    /// The numbers of our messages, in both modes.
+    /// Returns the lease of numbers for messages of this member in both modes.
     pub const fn lease(&self) -> &Lease {
         &self.lease
     }
@@ -285,12 +289,12 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         self.gid.as_bytes()
     }
 
-    /// Returns our ID.
+    /// Returns the ID of this member.
     pub const fn id(&self) -> &Id {
         &self.sender_id
     }
 
-    /// True if the option of a request, or of a response with a kid context, names this context.
+    /// Returns true if the option of a request, or of a response with a kid context, identifies this context.
     pub fn is_named_by(&self, option: &OscoreOption<'_>) -> bool {
         option.kid_context == Some(self.gid.as_bytes())
     }

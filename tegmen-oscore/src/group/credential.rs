@@ -1,11 +1,13 @@
-//! Authentication credentials (RFC 10021, section 2.4). Messages authenticate the bytes of a credential unchanged. This module reads the public key alone.
+//! Authentication credentials (RFC 10021, section 2.4). Messages authenticate the bytes of a credential unchanged.
+//! This module reads only the public key.
 
 use tegmen_base::buf::Reader;
 use tegmen_base::cbor::{self, MAP, NEGATIVE, UNSIGNED};
 use tegmen_base::crypto::MemberKey;
 
-/// Reads the public key of a CWT Claims Set (RFC 8392) with a COSE_Key in the claim `cnf` (RFC 8747, section 3.2), of the type OKP with
-/// Ed25519 or X25519, or EC2 with P-256 and both coordinates. `None` if there is no such key, or something is behind it.
+/// Reads the public key of a CWT Claims Set (RFC 8392) with a COSE_Key in the claim `cnf` (RFC 8747, section 3.2).
+/// The type of the key is OKP with Ed25519 or X25519, or EC2 with P-256 and both coordinates. Returns `None` if there
+/// is no such key, or if bytes follow the Claims Set.
 pub fn key_of_ccs(ccs: &[u8]) -> Option<MemberKey> {
     let mut reader = Reader::new(ccs);
     let confirmation = value_of(&mut reader, &[(UNSIGNED, CNF)])?;
@@ -33,7 +35,8 @@ pub fn key_of_ccs(ccs: &[u8]) -> Option<MemberKey> {
     }
 }
 
-/// The encoded values of these labels in the map that comes next; `None` if it is no map, or a label comes twice.
+/// Returns the encoded values of these labels in the map that follows. Returns `None` if no map follows, or a label
+/// occurs twice.
 fn value_of<'m, const N: usize>(reader: &mut Reader<'m>, labels: &[(u8, usize); N]) -> Option<[Option<&'m [u8]>; N]> {
     let mut values = [None; N];
     for _ in 0..cbor::read(MAP, reader)? {
@@ -56,9 +59,9 @@ fn value_of<'m, const N: usize>(reader: &mut Reader<'m>, labels: &[(u8, usize); 
 }
 
 const MAX_DEPTH: u8 = 6;
-/// Claim of a CWT: confirmation.
+/// The number of the CWT claim `cnf` (confirmation).
 const CNF: usize = 8;
-/// Member of the confirmation: a COSE_Key.
+/// The number of the member COSE_Key of the confirmation.
 const COSE_KEY: usize = 1;
 // Labels of a COSE_Key (RFC 9052, section 7.1; RFC 9053, section 7): -1 is the number 0 of a negative number.
 const KTY: usize = 1;

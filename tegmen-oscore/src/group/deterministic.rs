@@ -1,5 +1,5 @@
-//! Deterministic requests (draft-ietf-core-cacheable-oscore-02): all members protect one request with the same bytes, so that a proxy that
-//! is no member can answer each of them from its cache.
+//! Deterministic requests (draft-ietf-core-cacheable-oscore-02). All members protect the same request with the same
+//! bytes. So a proxy that is not a member can answer each of them from its cache.
 //!
 //! ```text
 //! any member, as the Deterministic Client            server
@@ -7,8 +7,9 @@
 //!   unprotect_response               <- signed         protect_response
 //! ```
 //!
-//! The Partial IV is always 0. Each request has its own key, which depends on a hash of everything that is encrypted or authenticated,
-//! so the nonce never meets two plaintexts under one key. The same request may come again and again: the server delivers safe methods alone.
+//! The Partial IV is always 0. Each request has its own key, which depends on a hash of all encrypted and
+//! authenticated data. So a nonce is never used for two plaintexts under one key. The same request may arrive again
+//! and again, so the server delivers only safe methods.
 
 use super::aad::Aad;
 use super::context::{BadGroup, GroupContext};
@@ -26,30 +27,31 @@ use tegmen_base::secret::{Secret, same};
 use tegmen_coap::option::{Class, Header, OptionNumber};
 use tegmen_coap::{Code, MessageRef};
 
-/// Bytes of a Request-Hash option.
+/// Length of a Request-Hash option in bytes.
 pub(super) const REQUEST_HASH_LEN: usize = 4 + DIGEST_LEN;
 
-/// The Deterministic Client of a group: a member that all other members can speak for. It has no key pair and no numbers.
+/// The Deterministic Client of a group: a member in whose name all other members can send. It has no key pair and no
+/// numbers.
 pub struct DeterministicClient {
     id: Id,
     key: Secret<KEY_LEN>,
 }
 
 impl DeterministicClient {
-    /// Returns its ID.
+    /// Returns the ID of the Deterministic Client.
     pub const fn id(&self) -> &Id {
         &self.id
     }
 
-    /// True if a message is a request of this client: it has the ID of the client and a Request-Hash option.
+    /// Returns true if a message is a request of this client: it has the ID of the client and a Request-Hash option.
     pub fn sent(&self, message: &MessageRef<'_>) -> bool {
         let option = message.option(OptionNumber::OSCORE).map(OscoreOption::parse_in_group);
         let kid = option.and_then(|option| option.ok()?.kid);
         kid == Some(self.id.as_bytes()) && message.option(OptionNumber::REQUEST_HASH).is_some()
     }
 
-    /// The hash of a request with SHA-256 (section 3.4.2, step 2). A secret of the group comes first, so that nobody outside can try
-    /// plaintexts until the hash is right.
+    /// Computes the SHA-256 hash of a request (section 3.4.2, step 2). The input begins with a secret of the group,
+    /// so that an outsider cannot guess plaintexts and compare their hashes.
     fn hash<C: Crypto>(&self, aad: &Aad<'_>, plaintext: &[u8]) -> RequestHash {
         digest::<C, _>(&[self.key.expose(), aad.array(), plaintext])
     }
@@ -61,20 +63,22 @@ impl core::fmt::Debug for DeterministicClient {
     }
 }
 
-/// An authentic request of the Deterministic Client. Any member of the group may have sent it, and it may be a replay.
+/// An authentic request of the Deterministic Client. Any member of the group may have sent it, and it may be a
+/// replay.
 #[derive(Debug)]
 pub enum DeterministicRequest<'r> {
     /// The method is GET or FETCH. Answer only with content that every member may read.
     Safe(MessageRef<'r>, GroupRequest),
-    /// The method has effects. Answer with a protected 4.01, and do nothing else (section 3.4.3).
+    /// The method can change a resource. Answer with a protected 4.01, and do nothing else (section 3.4.3).
     Unsafe(GroupRequest),
 }
 
 impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
-    /// Derives the keys of the Deterministic Client, whose ID comes from the Group Manager. The hash algorithm is SHA-256.
+    /// Derives the keys of the Deterministic Client. The Group Manager assigns its ID. The hash algorithm is SHA-256.
     ///
     /// # Errors
-    /// [`BadGroup::Algorithms`] if the group does not have both modes; [`BadGroup::IdTooLong`]; [`BadGroup::SameIds`].
+    /// [`BadGroup::Algorithms`] if the group does not use both modes, [`BadGroup::IdTooLong`] and
+    /// [`BadGroup::SameIds`].
     pub fn deterministic_client<C: GroupCrypto>(&self, id: Id) -> Result<DeterministicClient, BadGroup> {
         self.algorithms.of_pairwise_mode().and(self.algorithms.of_group_mode()).ok_or(BadGroup::Algorithms)?;
         self.check(&id, &[])?;
@@ -84,12 +88,12 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         Ok(DeterministicClient { id, key: self.key_of::<C>(&id) })
     }
 
-    /// Protects the request in `frame` as the Deterministic Client (section 3.4.2). The same request has the same bytes after its token
-    /// at each member. The response is that of the member `to`, or of any members. It consumes no number.
+    /// Protects the request in `frame` as the Deterministic Client (section 3.4.2). At each member, the same request
+    /// has the same bytes after its token. Only the member `to` may answer, or any members without `to`. This
+    /// consumes no number.
     ///
-    /// # Errors
-    /// [`ProtectError`]; [`ProtectError::Malformed`] also if the method is neither GET nor FETCH, or the request has Observe. The frame is
-    /// then as it was.
+    /// [`ProtectError`]. It is [`ProtectError::Malformed`] also if the method is neither GET nor FETCH, or the
+    /// request has Observe. The frame is then unchanged.
     pub fn protect_deterministic_request<C: GroupCrypto, R: AsMut<[Replies]>>(
         &self,
         crypto: &mut C,
@@ -123,8 +127,8 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         Ok(GroupPending::new(GroupRequest { hash: Some(hash), ..request }, to, replies))
     }
 
-    /// Decrypts a request of the Deterministic Client in place, and compares its hash (section 3.4.3). There is no window of numbers,
-    /// because the request is the same each time.
+    /// Decrypts a request of the Deterministic Client in place, and compares its hash (section 3.4.3). There is no
+    /// window of numbers, because the number is the same each time.
     ///
     /// # Errors
     /// [`UnprotectError`].
@@ -163,7 +167,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         }
     }
 
-    /// The key of a request with this hash (section 3.4.2, step 3).
+    /// Derives the key of a request with this hash (section 3.4.2, step 3).
     fn key_of_request<C: Crypto>(
         &self,
         client: &DeterministicClient,
@@ -174,18 +178,18 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     }
 }
 
-/// The value of Max-Age in a response to a deterministic request, which is repeated outside for caches.
+/// The value of Max-Age in a response to a deterministic request. It is repeated in an outer option, for caches.
 pub(super) struct MaxAge {
     bytes: [u8; 4],
     len: usize,
 }
 
 impl MaxAge {
-    /// Reads it from the response in `frame`. `None` if there is no such option.
+    /// Reads Max-Age from the response in `frame`. Returns `None` if there is no such option.
     ///
     /// # Errors
-    /// [`ProtectError::Malformed`] if a cache could not store the response: it has Observe, or options that proxies act upon, or its
-    /// Max-Age is too long.
+    /// [`ProtectError::Malformed`] if a cache could not store the response, because it has Observe, or options that
+    /// proxies process, or a Max-Age that is too long.
     pub(super) fn read(frame: &Frame<'_>) -> Result<Option<Self>, ProtectError> {
         if has_option(frame, |number| number == OptionNumber::OBSERVE || number.class() == Class::Unprotected) {
             return Err(ProtectError::Malformed);
@@ -197,7 +201,7 @@ impl MaxAge {
         Ok(Some(Self { bytes, len: value.len() }))
     }
 
-    /// Writes it outside.
+    /// Writes Max-Age as an outer option.
     pub(super) fn write(&self, frame: &mut Frame<'_>) -> Result<(), ProtectError> {
         add_outer(frame, OptionNumber::MAX_AGE, self.bytes.get(..self.len).unwrap_or(&[]))
     }
@@ -207,7 +211,7 @@ fn has_option(frame: &Frame<'_>, is_such: impl Fn(OptionNumber) -> bool) -> bool
     MessageRef::parse(frame.bytes()).is_ok_and(|message| message.options().any(|(number, _)| is_such(number)))
 }
 
-/// Puts an option after those of a protected message, whose numbers are lower.
+/// Adds an outer option after the options of a protected message. The numbers of those options must be lower.
 fn add_outer(frame: &mut Frame<'_>, number: OptionNumber, value: &[u8]) -> Result<(), ProtectError> {
     let message = MessageRef::parse(frame.bytes()).map_err(|_| ProtectError::Malformed)?;
     let last = message.options().last().map_or(0, |(number, _)| number.0);

@@ -1,4 +1,4 @@
-//! The identity of a request, which its responses are bound to, at both ends.
+//! The identity of a request at both ends. The responses to the request are bound to it.
 
 use super::gid::Gid;
 use crate::id::Id;
@@ -6,8 +6,8 @@ use crate::option::PartialIv;
 use crate::unprotect::{OpenedRequest, Taken, UnprotectError};
 use tegmen_base::crypto::hash::DIGEST_LEN;
 
-/// The request that a response answers: the response authenticates for no other request. It stays as it is when the group or a
-/// member gets new keys (RFC 10021, section 7.1).
+/// The identity of the request that a response answers. The response is authentic for no other request. The identity
+/// does not change when the group or a member gets new keys (RFC 10021, section 7.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupRequest {
     pub(super) kid: Id,
@@ -15,7 +15,7 @@ pub struct GroupRequest {
     pub(super) gid: Gid,
     /// True if the request was protected in the group mode.
     pub(super) is_signed: bool,
-    /// Of a deterministic request, whose responses it is bound to.
+    /// The hash of a deterministic request, to which its responses are bound.
     pub(super) hash: Option<RequestHash>,
 }
 
@@ -28,17 +28,17 @@ impl GroupRequest {
         &self.kid
     }
 
-    /// Returns the Group Identifier that the request was protected with.
+    /// Returns the Group Identifier with which the request was protected.
     pub fn gid(&self) -> &[u8] {
         self.gid.as_bytes()
     }
 
-    /// True if the request was protected in the group mode: it may have been for several members.
+    /// Returns true if the request was protected in the group mode. It may then be for several members.
     pub const fn is_signed(&self) -> bool {
         self.is_signed
     }
 
-    /// True if the request is one of the Deterministic Client: any member may have sent it.
+    /// Returns true if the request is a request of the Deterministic Client. Any member may then have sent it.
     pub const fn is_deterministic(&self) -> bool {
         self.hash.is_some()
     }
@@ -48,7 +48,7 @@ impl OpenedRequest for GroupRequest {
     type Nonce = GroupNonce;
 }
 
-/// The right to answer a request under its nonce, once (RFC 8613, section 5.2).
+/// The right to answer a request once under the nonce of the request (RFC 8613, section 5.2).
 #[derive(PartialEq, Eq, Debug)]
 pub struct GroupNonce(pub(super) GroupRequest);
 
@@ -59,20 +59,22 @@ impl GroupNonce {
     }
 }
 
-/// The responses of one member to one request that were taken: a place for [`GroupPending`]. The default is a place that is free.
+/// The responses of one member to one request that were accepted: a place in [`GroupPending`]. The default is a free
+/// place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Replies {
-    /// The member. It has answered if `taken` is not the default.
+    /// The member. The place is in use if `taken` is not the default.
     member: Id,
     taken: Taken,
 }
 
-/// A request of ours that waits for responses, with a place for each member that may answer: `R` is an array or a vector of
-/// [`Replies`].
+/// A request of this member that waits for responses, with a place for each member that may answer. `R` is an array
+/// or a vector of [`Replies`].
 #[derive(Debug)]
 pub struct GroupPending<R> {
     pub(super) request: GroupRequest,
-    /// The member that the request is for, if it was protected in the pairwise mode, or a deterministic request names it.
+    /// The only member that may answer, if the request was protected in the pairwise mode, or if a deterministic
+    /// request names a member.
     pub(super) to: Option<Id>,
     /// The Group Identifier of the responses.
     pub(super) gid: Gid,
@@ -84,8 +86,8 @@ impl<R: AsMut<[Replies]>> GroupPending<R> {
         Self { request, to, gid: request.gid, replies }
     }
 
-    /// Continues the exchange under the new context of the group with this Group Identifier: the numbers of all members begin again,
-    /// and responses under the old one are refused (section 2.6.3.2).
+    /// Continues the exchange under the new context of the group, which has this Group Identifier. The numbers of all
+    /// members begin again, and responses under the old context are refused (section 2.6.3.2).
     pub(super) fn renew(&mut self, gid: &Gid) {
         if *gid != self.gid {
             self.gid = *gid;
@@ -93,15 +95,15 @@ impl<R: AsMut<[Replies]>> GroupPending<R> {
         }
     }
 
-    /// The responses of a member that were taken.
+    /// Returns the record of accepted responses of a member.
     ///
     /// # Errors
-    /// [`UnprotectError::TooManyMembers`] if it has no place, and none is free.
+    /// [`UnprotectError::TooManyMembers`] if the member has no place, and no place is free.
     pub(super) fn taken(&mut self, member: &Id) -> Result<Taken, UnprotectError> {
         self.place(member).map(|place| place.taken)
     }
 
-    /// Remembers what was taken of a member.
+    /// Stores the record of accepted responses of a member.
     pub(super) fn remember(&mut self, member: &Id, taken: Taken) {
         if let Ok(place) = self.place(member) {
             *place = Replies { member: *member, taken };

@@ -10,7 +10,7 @@ pub(super) struct Gid {
 }
 
 impl Gid {
-    /// `None` if it is too long.
+    /// Makes a Group Identifier. Returns `None` if `value` is too long.
     pub(super) fn new(value: &[u8]) -> Option<Self> {
         let mut gid = Self { bytes: [0; MAX_ID_CONTEXT], len: value.len() as u8 };
         gid.bytes.get_mut(..value.len())?.copy_from_slice(value);

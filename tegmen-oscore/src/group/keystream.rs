@@ -8,12 +8,13 @@ use tegmen_base::crypto::hkdf::Hkdf;
 use tegmen_base::crypto::{Crypto, KEY_LEN};
 use tegmen_base::secret::Secret;
 
-/// Bytes of a signature.
+/// Length of a signature in bytes.
 pub(super) const SIGNATURE_LEN: usize = 64;
 /// Maximum number of bytes of the array `info`.
 const INFO_LEN: usize = 40;
 
-/// Encrypts or decrypts the signature of a message, whose nonce has the number of `id`.
+/// Encrypts or decrypts the signature of a message. The nonce of the message is made from the number that belongs to
+/// `id`.
 pub(super) fn apply<C: Crypto>(
     key: &Secret<KEY_LEN>,
     (id, number): (&Id, &PartialIv),

@@ -18,24 +18,25 @@ use tegmen_coap::{Code, MessageType, Token};
 /// The mode of a message.
 #[derive(Debug)]
 pub enum Mode<'m, B> {
-    /// The group mode: any member can read the message, and the signature proves that it is ours.
+    /// The group mode: any member can read the message, and the signature proves that this member sent it.
     Group,
     /// The pairwise mode: only this member can read the message.
     Pairwise(&'m mut Recipient<B>),
 }
 
 impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
-    /// Maximum number of bytes that protection adds to a message: the option with its header, a second Observe, or Request-Hash, the payload marker,
-    /// the code, the tag and the signature. The frame must have free bytes for the tag and the signature after the message, and for the
-    /// others in front of it.
+    /// Maximum number of bytes that protection adds to a message: the option with its header, a second Observe or
+    /// Request-Hash, the payload marker, the code, the tag and the signature. The frame must have free bytes after
+    /// the message for the tag and the signature, and in front of it for the others.
     pub const OVERHEAD: usize = 2 + max_len(MAX_ID_CONTEXT) + REQUEST_HASH_LEN + 2 + MAX_TAG + SIGNATURE_LEN;
 
-    /// Protects the request in `frame`. `replies` has a place for each member that may answer. A retransmission has these same bytes; a
-    /// second call would use a second number.
+    /// Protects the request in `frame`. `replies` has a place for each member that may answer. Send the same bytes
+    /// for a retransmission, because a second call would use a second number.
     ///
     /// # Errors
-    /// [`ProtectError`]; [`ProtectError::Unsupported`] also if the group does not have the mode, or the key of the member is not valid.
-    /// After [`ProtectError::LeaseSpent`], [`ProtectError::Exhausted`] and [`ProtectError::Malformed`] the frame is as it was.
+    /// [`ProtectError`]. It is [`ProtectError::Unsupported`] also if the group does not use the mode, or the key of
+    /// the member is not valid. After [`ProtectError::LeaseSpent`], [`ProtectError::Exhausted`] and
+    /// [`ProtectError::Malformed`] the frame is unchanged.
     pub fn protect_request<C: GroupCrypto, R: AsMut<[Replies]>>(
         &mut self,
         crypto: &mut C,
@@ -56,16 +57,17 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         Ok(GroupPending::new(request, to, replies))
     }
 
-    /// Protects the response in `frame` to a request. With the request's own nonce, which can be used once, the response carries no number.
-    /// Without it, and if the request came under another Group Identifier than that of this context, the response takes one of our
-    /// numbers, as every response but the first does (section 7.3).
+    /// Protects the response in `frame` to a request. With the nonce of the request, which can be used once, the
+    /// response contains no number. Without this nonce, the response takes a number of this member. It also takes a
+    /// number if the request came under another Group Identifier than that of this context. Every response after the
+    /// first takes a number (section 7.3).
     ///
-    /// The response to a deterministic request is signed, has a number of its own, and repeats its Max-Age outside, so that caches store it
-    /// for that time (draft-ietf-core-cacheable-oscore-02, section 3.4.4).
+    /// The response to a deterministic request is signed and has its own number. Its Max-Age is repeated as an outer
+    /// option, so that caches store the response for that time (draft-ietf-core-cacheable-oscore-02, section 3.4.4).
     ///
     /// # Errors
-    /// As [`Self::protect_request`]; for a deterministic request [`ProtectError::Malformed`] also if the mode is not that of the group, or the
-    /// response has Observe.
+    /// The errors of [`Self::protect_request`]. For a deterministic request, [`ProtectError::Malformed`] also if the
+    /// group does not use the mode, or the response has Observe.
     pub fn protect_response<C: GroupCrypto>(
         &mut self,
         crypto: &mut C,
@@ -90,11 +92,13 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         max_age.map_or(Ok(()), |max_age| max_age.write(frame))
     }
 
-    /// Writes the answer to a request that may be a replay because the window of its sender was lost: 4.01 with an Echo option that the
-    /// client is to repeat (section 9). It is protected in the pairwise mode if the group has it.
+    /// Writes the answer to a request that may be a replay because the window of its sender was lost. The answer is
+    /// 4.01 with an Echo option, which the client must repeat (section 9). It is protected in the pairwise mode if
+    /// the group uses that mode.
     ///
     /// # Errors
-    /// As [`Self::protect_request`]; [`ProtectError::Malformed`] if the window is known, or the request is of another member.
+    /// The errors of [`Self::protect_request`], and [`ProtectError::Malformed`] if the window is known, or another
+    /// member sent the request.
     pub fn write_challenge<C: GroupCrypto>(
         &mut self,
         crypto: &mut C,
@@ -115,7 +119,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         self.protect_response(crypto, mode, request, None, frame)
     }
 
-    /// The algorithm and the key of a message, and the curve of its signature.
+    /// Returns the algorithm and the key of a message, and the curve of its signature.
     #[cfg_attr(target_pointer_width = "64", inline)]
     fn sealing<'k, C: GroupCrypto>(
         &'k self,
@@ -134,8 +138,8 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         }
     }
 
-    /// Puts the message in `frame` inside of another, encrypts it with the number `own` or, without it, with that of the request that it answers,
-    /// and signs it.
+    /// Encloses the message in `frame` in an outer message, encrypts it, and signs it. The nonce is made from the
+    /// number `own` or, without it, from the number of the request that the message answers.
     pub(super) fn seal<C: GroupCrypto>(
         &self,
         crypto: &mut C,
@@ -177,7 +181,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         Ok(())
     }
 
-    /// Writes the additional authenticated data of a message of ours into `out`.
+    /// Writes the additional authenticated data of a message of this member into `out`.
     pub(super) fn aad_of<'a>(
         &self,
         option: &OscoreOption<'_>,

@@ -1,24 +1,25 @@
-//! Recipient Contexts (RFC 10021, section 2.2): the other members.
+//! Recipient Contexts (RFC 10021, section 2.2), one for each other member.
 
 use crate::id::Id;
 use tegmen_base::crypto::{KEY_LEN, MemberKey};
 use tegmen_base::replay::ReplayWindow;
 use tegmen_base::secret::Secret;
 
-/// Another member of the group. `B` holds the bytes of its authentication credential: a `Vec` on a host, an array or a `&'static [u8]` on
-/// a mote.
+/// Another member of the group. `B` contains the bytes of its authentication credential: a `Vec` on a host, an array
+/// or a `&'static [u8]` on a mote.
 pub struct Recipient<B> {
     pub(super) id: Id,
     pub(super) key: Secret<KEY_LEN>,
     pub(super) credential: B,
     pub(super) public_key: MemberKey,
     pub(super) window: ReplayWindow,
-    /// Derived when a message needs them for the first time.
+    /// The pairwise keys. They are derived when a message needs them for the first time.
     pub(super) pairwise: Option<PairwiseKeys>,
 }
 
 impl<B> Recipient<B> {
-    /// Returns the ID of the member. It may change while the member stays; its public key does not (section 2.6.3).
+    /// Returns the ID of the member. It may change during the membership, but the public key does not (section
+    /// 2.6.3).
     pub const fn id(&self) -> &Id {
         &self.id
     }
@@ -46,10 +47,11 @@ pub(super) struct PairwiseKeys {
     pub(super) recipient: Secret<KEY_LEN>,
 }
 
-/// The other members that are known. The owner chooses how many there are, and how they are found.
+/// The known other members. The owner decides how many members it stores, and how it finds them.
 pub trait Recipients<B> {
-    /// Returns the member with this ID. `None` if it is not known: the message is then refused with
-    /// [`UnprotectError::UnknownMember`](crate::UnprotectError::UnknownMember), and the owner may ask the Group Manager for its credential.
+    /// Returns the member with this ID, or `None` if it is not known. The message is then refused with
+    /// [`UnprotectError::UnknownMember`](crate::UnprotectError::UnknownMember), and the owner may ask the Group
+    /// Manager for the credential of the member.
     fn recipient(&mut self, id: &[u8]) -> Option<&mut Recipient<B>>;
 }
 

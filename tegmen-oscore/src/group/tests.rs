@@ -1,4 +1,4 @@
-//! Responses of a server that does not keep to the rules of deterministic requests.
+//! Tests responses of a server that violates the rules of deterministic requests.
 
 use super::*;
 use crate::UnprotectError;
@@ -41,8 +41,8 @@ fn frame(storage: &mut [u8], code: Code) -> Frame<'_> {
     frame
 }
 
-/// The keys of the pairwise mode prove who answers, and the nonce of the request is new to the server; the draft demands a signature and a
-/// number (section 3.4.4).
+/// The response must be signed and have a number (draft, section 3.4.4). The keys of the pairwise mode already prove
+/// which member answers, and the nonce of the request is new to the server, but the draft requires both.
 #[test]
 fn a_response_to_a_deterministic_request_is_signed_and_has_a_number() {
     let crypto = &mut RustCrypto::new([1; 32]);

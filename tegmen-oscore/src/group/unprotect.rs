@@ -17,12 +17,13 @@ use tegmen_coap::MessageRef;
 use tegmen_coap::option::OptionNumber;
 
 impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
-    /// Verifies and decrypts a request in place. Its signature is verified before it is decrypted, and its number is put into the
-    /// window of its sender only after both proved right.
+    /// Verifies and decrypts a request in place. The signature is verified before the decryption. The number is added
+    /// to the window of the sender only after both have succeeded.
     ///
     /// # Errors
-    /// [`UnprotectError`]; nothing has then changed, unless the message was authentic and malformed inside. A server that received the
-    /// request with others should not answer an error (section 7).
+    /// [`UnprotectError`]. Nothing has then changed, unless the message was authentic, but its content is not a valid
+    /// message. A server that received the request together with other members should not answer an error (section
+    /// 7).
     pub fn unprotect_request<'r, C: GroupCrypto>(
         &self,
         crypto: &mut C,
@@ -68,11 +69,12 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         Ok(Unprotected::Fresh(message, GroupNonce(request)))
     }
 
-    /// Verifies and decrypts a response to `pending` in place, and returns it with the ID of the member that sent it. Of each
-    /// member a response under the request's nonce is taken once, and others by rising number (section 5.3.1).
+    /// Verifies and decrypts a response to `pending` in place. Returns it with the ID of the member that sent it. For
+    /// each member, one response under the nonce of the request is accepted, and further responses are accepted by
+    /// rising number (section 5.3.1).
     ///
     /// # Errors
-    /// [`UnprotectError`]; the true response may still come, `pending` is as it was.
+    /// [`UnprotectError`]. `pending` is then unchanged, and the true response may still come.
     pub fn unprotect_response<'r, C: GroupCrypto, R: AsMut<[Replies]>>(
         &self,
         crypto: &mut C,
@@ -125,7 +127,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         Ok((message, kid))
     }
 
-    /// The OSCORE option of a message, if the group has its mode (section 6), and its value.
+    /// Returns the OSCORE option of a message, and its value, if the group uses the mode of the message (section 6).
     pub(super) fn option<'m>(&self, message: &MessageRef<'m>) -> Result<(OscoreOption<'m>, &'m [u8]), UnprotectError> {
         let value = message.option(OptionNumber::OSCORE).ok_or(UnprotectError::Unprotected)?;
         let option = OscoreOption::parse_in_group(value)?;
@@ -136,8 +138,8 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         if has_mode { Ok((option, value)) } else { Err(UnprotectError::BadOption) }
     }
 
-    /// Reads what decryption needs of a message whose nonce has the number of `of`, and that is, or answers, `request`. Writes the
-    /// additional authenticated data into `room`.
+    /// Reads the data that the decryption of a message needs. The nonce of the message has the number in `of`. The
+    /// message is the request `request`, or answers it. Writes the additional authenticated data into `room`.
     pub(super) fn read<'a>(
         &self,
         (message, datagram, room): (&MessageRef<'_>, &[u8], &'a mut [u8; AAD]),
@@ -169,7 +171,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         })
     }
 
-    /// Verifies the signature, if there is one, and then decrypts.
+    /// Verifies the signature, if there is one, and then decrypts the message.
     #[cfg_attr(target_pointer_width = "64", inline)]
     fn open<C: GroupCrypto>(
         &self,
@@ -195,7 +197,7 @@ pub(super) struct Sealed<'a> {
     pub(super) aad: Aad<'a>,
     pub(super) parts: Parts,
     nonce: Nonce,
-    /// The number of the nonce, and who generated it.
+    /// The ID and the number from which the nonce is made.
     of: (Id, PartialIv),
     pub(super) aead: Aead,
     is_signed: bool,
@@ -203,7 +205,7 @@ pub(super) struct Sealed<'a> {
 }
 
 impl Sealed<'_> {
-    /// Decrypts in place. Returns the plaintext.
+    /// Decrypts the message in place. Returns the plaintext.
     pub(super) fn decrypt<'r, C: GroupCrypto>(
         &self,
         crypto: &mut C,
