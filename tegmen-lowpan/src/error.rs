@@ -1,6 +1,6 @@
 //! The texts of the errors.
 //!
-//! An image that prints no error links none of them.
+//! An image that prints no error does not contain these texts.
 
 use crate::fragment::FragmentError;
 use crate::frame::FrameError;
@@ -10,7 +10,7 @@ use crate::slip::NotControl;
 use core::error::Error;
 use core::fmt::{self, Display, Formatter};
 
-/// Implements `Display` and `Error` by a text for each value.
+/// Implements `Display` and `Error` with one text for each value.
 macro_rules! texts {
     ($($error:ty { $($value:pat => $text:expr,)+ })+) => {$(
         impl Display for $error {

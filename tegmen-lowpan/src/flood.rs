@@ -1,5 +1,5 @@
-//! Multicast over several hops: a mesh header that names the originator, a broadcast header with a sequence number
-//! (RFC 4944, sections 5.2 and 11.1), and a record of the frames that were relayed.
+//! Multicast over several hops. A flooded frame has a mesh header that names the originator, and a broadcast header
+//! with a sequence number (RFC 4944, sections 5.2 and 11.1). Each node keeps a record of the frames that it relayed.
 
 use super::frame::LinkAddress;
 use tegmen_base::buf::{Full, Reader, Truncated, Writer};
@@ -8,7 +8,7 @@ use tegmen_base::time::{Duration, Instant};
 /// The headers before the payload of a flooded frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// Hops that the frame may still take.
+    /// Number of hops that the frame may still take.
     pub hops_left: u8,
     /// The originator of the frame.
     pub originator: LinkAddress,
@@ -19,10 +19,11 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads the header at the front of a frame's payload; `None` if it begins with something else.
+    /// Reads the header at the front of a frame's payload. Returns `None` if the payload begins with another header.
     ///
     /// # Errors
-    /// [`Truncated`], also for a mesh header without a broadcast header: nobody here relays unicast frames.
+    /// [`Truncated`], also for a mesh header without a broadcast header, because this crate does not relay unicast
+    /// frames.
     pub fn read(bytes: &mut Reader<'_>) -> Result<Option<Self>, Truncated> {
         let Some(first) = bytes.rest().first().copied().filter(|first| first >> 6 == 0b10) else { return Ok(None) };
         bytes.u8()?;
@@ -41,7 +42,7 @@ impl Header {
     /// Writes the header.
     ///
     /// # Errors
-    /// [`Full`], also if one of the addresses is absent.
+    /// [`Full`], also if one of the addresses is [`LinkAddress::Absent`].
     pub(crate) fn write(&self, out: &mut Writer<'_>) -> Result<(), Full> {
         let bit = |address: &LinkAddress, bit| match address {
             LinkAddress::Short(_) => Ok(bit),
@@ -69,8 +70,8 @@ fn read_address(short: bool, bytes: &mut Reader<'_>) -> Result<LinkAddress, Trun
     Ok(if short { LinkAddress::Short(bytes.u16()?) } else { LinkAddress::Extended(bytes.array()?) })
 }
 
-/// The last `N` floods that were seen, each for 10 seconds. If a node floods more than that, each node relays a packet at most
-/// twice, and its hop limit still ends it.
+/// The last `N` floods that were seen, each for 10 seconds. If a node floods more frames than this, each node relays
+/// a packet at most twice, and the hop limit of the packet still ends the flood.
 #[derive(Debug)]
 pub struct Seen<const N: usize> {
     entries: [(LinkAddress, u8, Instant); N],
@@ -84,12 +85,12 @@ impl<const N: usize> Default for Seen<N> {
 }
 
 impl<const N: usize> Seen<N> {
-    /// No flood was seen.
+    /// Makes an empty record.
     pub(crate) const fn new() -> Self {
         Self { entries: [(LinkAddress::Absent, 0, Instant::NEVER); N], next: 0 }
     }
 
-    /// True the first time that this flood comes.
+    /// Returns true for the first frame of this flood.
     pub(crate) fn is_new(&mut self, now: Instant, header: &Header) -> bool {
         let known = |(originator, sequence, at): &(LinkAddress, u8, Instant)| {
             *originator == header.originator
@@ -111,14 +112,14 @@ impl<const N: usize> Seen<N> {
     }
 }
 
-/// The time for which a flood is remembered: longer than a flood takes to cross any network, shorter than 256 floods
-/// take.
+/// The time for which a flood is remembered. It is longer than a flood needs to cross a network, and shorter than the
+/// time of 256 floods.
 pub(crate) const MEMORY: Duration = Duration::from_secs(10);
-/// LOWPAN_BC0.
+/// The dispatch LOWPAN_BC0.
 const BC0: u8 = 0x50;
 const ORIGINATOR_SHORT: u8 = 0x20;
 const FINAL_SHORT: u8 = 0x10;
-/// At this number of hops and above, the number has a byte of its own.
+/// From this number of hops on, the number has its own byte.
 const DEEP: u8 = 0xf;
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! Packets that do not fit a frame: fragments, and the bounded buffer that reassembles them (RFC 4944, section 5.3).
+//! Sends packets that do not fit into a frame in fragments, and reassembles them in a bounded buffer (RFC 4944,
+//! section 5.3).
 //!
-//! Lengths and offsets count the packet without compression, in units of eight bytes. If one fragment is lost, the
-//! packet is lost, because there is no retransmission here.
+//! Lengths and offsets count the bytes of the uncompressed packet, in units of eight bytes. If one fragment is lost,
+//! the packet is lost, because this layer has no retransmission.
 
 use super::frame::{self, LinkAddress};
 use super::iphc::{self, Compressed, Context, Hop};
@@ -15,15 +16,15 @@ pub struct Fragments<'p> {
     packet: &'p [u8],
     headers: Compressed,
     tag: u16,
-    /// Bytes of the packet that were sent, `None` before the first frame.
+    /// Number of bytes of the packet that were sent, or `None` before the first frame.
     sent: Option<usize>,
 }
 
 impl<'p> Fragments<'p> {
-    /// Prepares `packet`, an IPv6 packet without compression, for the link; each packet has another `tag`.
+    /// Prepares `packet`, an uncompressed IPv6 packet, for the link. Each packet needs another `tag`.
     ///
     /// # Errors
-    /// [`Truncated`] if it is not one, or longer than what fragments can carry.
+    /// [`Truncated`] if `packet` is not an IPv6 packet, or is too long for fragments.
     pub fn new(packet: &'p [u8], hop: &Hop, contexts: &[Context], tag: u16) -> Result<Self, Truncated> {
         if packet.len() > MAX_PACKET_LEN {
             return Err(Truncated);
@@ -31,10 +32,11 @@ impl<'p> Fragments<'p> {
         Ok(Self { packet, headers: Compressed::of(packet, hop, contexts)?, tag, sent: None })
     }
 
-    /// Prepares the payload of another network layer, which begins with its own dispatch in a page of RFC 8025, for the link.
+    /// Prepares a payload of another network layer for the link. It begins with its own dispatch in a page of RFC
+    /// 8025.
     ///
     /// # Errors
-    /// [`Truncated`] if it begins with no page, or is longer than fragments can carry.
+    /// [`Truncated`] if the payload does not begin with a page, or is too long for fragments.
     pub fn of_page(payload: &'p [u8], tag: u16) -> Result<Self, Truncated> {
         if payload.len() > MAX_PACKET_LEN || !payload.first().is_some_and(|first| is_page(*first)) {
             return Err(Truncated);
@@ -42,7 +44,7 @@ impl<'p> Fragments<'p> {
         Ok(Self { packet: payload, headers: Compressed::NONE, tag, sent: None })
     }
 
-    /// Number of frames for the rest of the packet, if each frame holds `room` bytes of payload.
+    /// Returns the number of frames for the rest of the packet, if each frame has `room` bytes for its payload.
     pub fn count(&self, room: usize) -> usize {
         let mut rest = self.clone();
         let mut out = [0; frame::MAX_LEN];
@@ -53,10 +55,10 @@ impl<'p> Fragments<'p> {
         frames
     }
 
-    /// Writes the payload of the next frame, of at most `room` bytes; `None` when all was sent.
+    /// Writes the payload of the next frame, of at most `room` bytes. Returns `None` after the whole packet was sent.
     ///
     /// # Errors
-    /// [`Full`] if `room` bytes cannot hold the compressed headers, or if `out` is too short for the payload.
+    /// [`Full`] if the compressed headers do not fit into `room` bytes, or if `out` is too short for the payload.
     pub fn next_frame<'t>(&mut self, room: usize, out: &'t mut [u8]) -> Result<Option<&'t [u8]>, Full> {
         let headers = self.headers.bytes();
         let replaces = self.headers.replaces;
@@ -98,10 +100,10 @@ impl<'p> Fragments<'p> {
     }
 }
 
-/// Packets that are being put together: at most `SLOTS` at a time, each of at most `BYTES` bytes.
+/// A buffer that reassembles at most `SLOTS` packets at a time, each of at most `BYTES` bytes.
 ///
-/// A packet that begins while all slots are taken displaces the oldest: a sender that never ends its packets cannot
-/// exclude others.
+/// If all slots are taken, a new packet replaces the oldest packet. So a sender that never completes its packets
+/// cannot exclude others.
 #[derive(Debug)]
 pub struct Reassembly<const SLOTS: usize, const BYTES: usize> {
     slots: [Slot<BYTES>; SLOTS],
@@ -109,13 +111,13 @@ pub struct Reassembly<const SLOTS: usize, const BYTES: usize> {
 
 #[derive(Debug)]
 struct Slot<const BYTES: usize> {
-    /// The time of its first fragment; [`Instant::NEVER`] if the slot is free.
+    /// The time of the packet's first fragment, or [`Instant::NEVER`] if the slot is free.
     since: Instant,
     hop: Hop,
     tag: u16,
     len: u16,
     checksum_elided: bool,
-    /// A bit for each unit of eight bytes that has arrived.
+    /// A set with one bit for each unit of eight bytes that has arrived.
     have: [u32; UNITS / 32],
     bytes: [u8; BYTES],
 }
@@ -139,16 +141,17 @@ impl<const SLOTS: usize, const BYTES: usize> Default for Reassembly<SLOTS, BYTES
 }
 
 impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
-    /// No packet has begun.
+    /// Makes an empty buffer.
     pub const fn new() -> Self {
         const { assert!(SLOTS > 0 && BYTES >= 48, "at least one slot, which can hold the headers of a packet") }
         Self { slots: [const { Slot::FREE }; SLOTS] }
     }
 
-    /// Takes the payload of a frame; the IPv6 packet, if it completes one.
+    /// Receives the payload of a frame. Returns the IPv6 packet, if the frame completes it.
     ///
     /// # Errors
-    /// [`FragmentError`]; the frame is dropped, and with it the packet that it contradicts.
+    /// [`FragmentError`]. The frame is dropped. If it contradicts a packet in the buffer, that packet is dropped,
+    /// too.
     pub(crate) fn receive(
         &mut self,
         now: Instant,
@@ -175,11 +178,12 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         Ok(self.complete(index))
     }
 
-    /// Takes the payload of a frame of another network layer than IPv6; its whole payload, if the frame completes it. That begins with a
-    /// dispatch in a page of RFC 8025, and is not compressed by this layer.
+    /// Receives the payload of a frame of another network layer than IPv6. Returns the whole payload, if the frame
+    /// completes it. The payload begins with a dispatch in a page of RFC 8025, and this layer does not compress it.
     ///
     /// # Errors
-    /// [`FragmentError`]; the frame is dropped, and with it the payload that it contradicts.
+    /// [`FragmentError`]. The frame is dropped. If it contradicts a payload in the buffer, that payload is dropped,
+    /// too.
     pub fn receive_page(
         &mut self,
         now: Instant,
@@ -211,7 +215,7 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         Ok(self.complete(index))
     }
 
-    /// Forgets packets that were begun longer ago than `TIMEOUT`.
+    /// Removes incomplete packets that began longer than `TIMEOUT` ago.
     pub fn expire(&mut self, now: Instant) {
         for slot in self.slots.iter_mut().filter(|slot| slot.since != Instant::NEVER) {
             if age(now, slot.since) >= TIMEOUT_MICROS {
@@ -220,7 +224,7 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         }
     }
 
-    /// Packets that wait for fragments.
+    /// Returns the number of packets that wait for fragments.
     pub fn pending(&self) -> usize {
         self.slots.iter().filter(|slot| slot.since != Instant::NEVER).count()
     }
@@ -313,7 +317,7 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         Ok(())
     }
 
-    /// The slot of the packet that a fragment belongs to, begun if there is none.
+    /// Returns the slot of the packet to which a fragment belongs. Begins a packet if there is none.
     fn slot(&mut self, now: Instant, hop: &Hop, len: u16, tag: u16) -> Result<usize, FragmentError> {
         self.expire(now);
         if usize::from(len) > BYTES {
@@ -346,7 +350,7 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         oldest
     }
 
-    /// The packet in the slot, if it is whole; the slot is free then.
+    /// Returns the packet in the slot, if it is complete. The slot is then free.
     fn complete(&mut self, index: usize) -> Option<&mut [u8]> {
         let slot = self.slots.get_mut(index)?;
         let units = usize::from(slot.len).div_ceil(8);
@@ -375,7 +379,7 @@ pub enum FragmentError {
     Headers(iphc::HeaderError),
     /// The packet is longer than a slot.
     TooLong,
-    /// The fragment overlaps other fragments of its packet, or exceeds the packet.
+    /// The fragment overlaps other fragments of its packet, or ends after the packet.
     Contradicts,
 }
 
@@ -400,31 +404,31 @@ impl From<iphc::HeaderError> for FragmentError {
 /// The time limit for the fragments of a packet (section 5.3).
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 const TIMEOUT_MICROS: u64 = TIMEOUT.as_micros() as u64;
-/// Bytes of the longest packet: what 11 bits can count.
+/// Length of the longest packet in bytes: the largest number of 11 bits.
 pub(crate) const MAX_PACKET_LEN: usize = 2047;
-/// True for the byte that selects another page of dispatches than the first one (RFC 8025, section 3).
+/// Returns true for the byte that selects another page of dispatches than the first page (RFC 8025, section 3).
 const fn is_page(first: u8) -> bool {
     first > 0xf0
 }
 
-/// Dispatch of an IPv6 header without compression.
+/// The dispatch of an uncompressed IPv6 header.
 const IPV6: u8 = 0x41;
 const FIRST: u16 = 0b11000 << 11;
 const NEXT: u16 = 0b11100 << 11;
 const LEN_MASK: u16 = 0x7ff;
 const FIRST_HEADER_LEN: usize = 4;
 const NEXT_HEADER_LEN: usize = 5;
-/// Of eight bytes, in the longest packet.
+/// Number of units of eight bytes in the longest packet.
 const UNITS: usize = 256;
-/// IPv6 and UDP.
+/// Length of the IPv6 and UDP headers in bytes.
 const HEADERS_LEN: usize = 48;
 
-/// The time from `since` to `now` in microseconds: a [`Duration`] would take a division of 64 bits.
+/// Returns the time from `since` to `now` in microseconds. A [`Duration`] would need a division of 64 bits.
 const fn age(now: Instant, since: Instant) -> u64 {
     now.as_micros().saturating_sub(since.as_micros())
 }
 
-/// Copies `from` to the front of `to`, or nothing if it does not fit.
+/// Copies `from` to the front of `to`. Copies nothing if it does not fit.
 #[inline(never)]
 fn copy(to: &mut [u8], from: &[u8]) -> Result<(), Full> {
     to.get_mut(..from.len()).ok_or(Full)?.copy_from_slice(from);

@@ -1,18 +1,18 @@
 //! IEEE 802.15.4 frames (2006, section 7.2): data and acknowledgements, short and extended addresses, FCS.
 //!
-//! Everything on the air is little-endian; addresses here are in the order in which people write them.
+//! Frames on the air are little-endian. Addresses in this module have the order in which they are written as text.
 
 use tegmen_base::buf::{Full, Reader, Truncated, Writer};
 
 /// An address of the link layer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum LinkAddress {
-    /// None is in the frame.
+    /// The frame contains no address.
     #[default]
     Absent,
-    /// Two bytes, given by the coordinator of the PAN.
+    /// An address of two bytes, which the coordinator of the PAN assigns.
     Short(u16),
-    /// Eight bytes, given by the manufacturer (EUI-64).
+    /// An address of eight bytes, which the manufacturer assigns (EUI-64).
     Extended([u8; 8]),
 }
 
@@ -20,7 +20,7 @@ impl LinkAddress {
     /// The broadcast address.
     pub const BROADCAST: Self = Self::Short(0xffff);
 
-    /// Bytes that it takes in a frame.
+    /// Returns the number of bytes of the address in a frame.
     pub(crate) const fn len(&self) -> usize {
         match self {
             Self::Absent => 0,
@@ -29,12 +29,13 @@ impl LinkAddress {
         }
     }
 
-    /// True if there is none.
+    /// Returns true if there is no address.
     pub const fn is_empty(&self) -> bool {
         matches!(self, Self::Absent)
     }
 
-    /// The interface identifier of an IPv6 address that is formed from it (RFC 6282, section 3.2.2; RFC 4944, section 6).
+    /// Returns the interface identifier of an IPv6 address that is computed from this address (RFC 6282, section
+    /// 3.2.2; RFC 4944, section 6).
     pub const fn interface_id(&self) -> Option<[u8; 8]> {
         match *self {
             Self::Absent => None,
@@ -77,7 +78,7 @@ impl LinkAddress {
 pub struct PanId(pub u16);
 
 impl PanId {
-    /// Every network.
+    /// The identifier of all networks.
     pub const BROADCAST: Self = Self(0xffff);
 }
 
@@ -95,24 +96,26 @@ pub enum FrameType {
 pub struct Header {
     /// The type of the frame.
     pub frame_type: FrameType,
-    /// The receiver is to acknowledge it.
+    /// True if the receiver must acknowledge the frame.
     pub acknowledge: bool,
-    /// Another frame for the same receiver follows.
+    /// True if another frame for the same receiver follows.
     pub pending: bool,
-    /// Data sequence number.
+    /// The data sequence number.
     pub sequence: u8,
-    /// The receiver's network.
+    /// The network of the receiver.
     pub destination_pan: PanId,
     /// The receiver.
     pub destination: LinkAddress,
-    /// The sender's network. Where it is the receiver's, it takes no bytes if both addresses are there.
+    /// The network of the sender. If it is the network of the receiver and both addresses are present, it takes no
+    /// bytes.
     pub source_pan: PanId,
     /// The sender.
     pub source: LinkAddress,
 }
 
 impl Header {
-    /// A data frame within one network. It asks for an acknowledgement unless it is for everybody.
+    /// Makes the header of a data frame within one network. It requests an acknowledgement, unless the frame is a
+    /// broadcast.
     pub const fn data(pan: PanId, source: LinkAddress, destination: LinkAddress, sequence: u8) -> Self {
         Self {
             frame_type: FrameType::Data,
@@ -126,7 +129,7 @@ impl Header {
         }
     }
 
-    /// The acknowledgement of the frame with this sequence number.
+    /// Makes the header of the acknowledgement for the frame with this sequence number.
     pub const fn acknowledgement(sequence: u8) -> Self {
         Self {
             frame_type: FrameType::Acknowledgement,
@@ -140,7 +143,7 @@ impl Header {
         }
     }
 
-    /// Bytes that the header takes.
+    /// Returns the number of bytes of the header.
     pub fn len(&self) -> usize {
         let pan = |address: &LinkAddress| if address.is_empty() { 0 } else { 2usize };
         let source_pan = if self.compresses_pan() { 0 } else { pan(&self.source) };
@@ -148,7 +151,7 @@ impl Header {
         self.destination.len().wrapping_add(self.source.len()).wrapping_add(pans).wrapping_add(3)
     }
 
-    /// Never true: there is a frame control field at least.
+    /// Returns false, because each header has a frame control field.
     pub const fn is_empty(&self) -> bool {
         false
     }
@@ -158,7 +161,7 @@ impl Header {
         !self.destination.is_empty() && !self.source.is_empty() && self.destination_pan == self.source_pan
     }
 
-    /// Reads a header; the rest of `bytes` is the payload.
+    /// Reads a header. The rest of `bytes` is the payload.
     ///
     /// # Errors
     /// [`FrameError`]
@@ -243,7 +246,7 @@ pub struct Frame<'r> {
 }
 
 impl<'r> Frame<'r> {
-    /// Reads a frame as it came from the radio, FCS included.
+    /// Reads a frame with its FCS, as the radio received it.
     ///
     /// # Errors
     /// [`FrameError`]
@@ -261,7 +264,7 @@ impl<'r> Frame<'r> {
     }
 }
 
-/// Writes a frame around `payload`, FCS included.
+/// Writes a frame around `payload`, with its FCS.
 ///
 /// # Errors
 /// [`Full`] if the frame is longer than [`MAX_LEN`] or than `out`.
@@ -275,7 +278,7 @@ pub fn write<'t>(header: &Header, payload: &[u8], out: &'t mut [u8]) -> Result<&
     Ok(writer.finish())
 }
 
-/// The FCS: CRC-16 of ITU-T, lowest bit first, starting from zero (section 7.2.1.9).
+/// Computes the FCS: CRC-16 of ITU-T, lowest bit first, beginning with zero (section 7.2.1.9).
 pub fn checksum(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc: u16, &byte| {
         (0..8).fold(crc ^ u16::from(byte), |crc, _| if crc & 1 == 1 { (crc >> 1) ^ 0x8408 } else { crc >> 1 })
@@ -291,7 +294,7 @@ pub enum FrameError {
     TooLong,
     /// The checksum of the frame is wrong.
     BadChecksum,
-    /// A beacon, a command, a secured frame, or one of a later version.
+    /// The frame is a beacon, a command, a secured frame, or a frame of a later version.
     Unsupported,
 }
 
@@ -309,11 +312,11 @@ fn reversed([a, b, c, d, e, f, g, h]: [u8; 8]) -> [u8; 8] {
     [h, g, f, e, d, c, b, a]
 }
 
-/// Bytes of the longest frame, FCS included: aMaxPHYPacketSize.
+/// Length of the longest frame in bytes, with its FCS: aMaxPHYPacketSize.
 pub const MAX_LEN: usize = 127;
-/// Bytes of the FCS.
+/// Length of the FCS in bytes.
 pub const FCS_LEN: usize = 2;
-/// Bytes of an acknowledgement.
+/// Length of an acknowledgement in bytes.
 pub const ACKNOWLEDGEMENT_LEN: usize = 5;
 
 const SECURITY: u16 = 1 << 3;

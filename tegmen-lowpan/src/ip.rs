@@ -1,6 +1,7 @@
 //! IPv6 and UDP headers (RFC 8200, RFC 768), for motes without an operating system.
 //!
-//! Only what a datagram needs: no fragments, no options, no ICMP. A packet with an extension header is refused.
+//! The module supports only the headers of a UDP datagram: no fragments, no options and no ICMP. It refuses a packet
+//! with an extension header.
 
 use tegmen_base::address::{Address, Path};
 use tegmen_base::buf::{Full, Reader, Truncated, Writer};
@@ -8,18 +9,19 @@ use tegmen_base::buf::{Full, Reader, Truncated, Writer};
 /// A received UDP datagram. [`Datagram::parse`] has checked every length and the checksum.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Datagram<'r> {
-    /// `remote` sent it, and is never a group; `local` is its destination, which may be another node: the caller
-    /// compares.
+    /// `remote` is the sender, and is never a multicast address. `local` is the destination. It may be the address of
+    /// another node, so the caller must compare it.
     pub path: Path,
     /// The payload, which the caller can decrypt in place.
     pub payload: &'r mut [u8],
 }
 
 impl<'r> Datagram<'r> {
-    /// Reads `packet`, which begins with its IPv6 header. Bytes past the lengths of the headers are padding, ignored.
+    /// Reads `packet`, which begins with its IPv6 header. Bytes after the lengths in the headers are padding, and are
+    /// ignored.
     ///
     /// # Errors
-    /// [`ParseError`]; such a packet is dropped in silence and counted.
+    /// [`ParseError`]. The caller drops such a packet without an answer, and counts it.
     pub fn parse(packet: &'r mut [u8]) -> Result<Self, ParseError> {
         let mut header = Reader::new(packet);
         if header.array().map(u32::from_be_bytes)? >> 28 != 6 {
@@ -66,7 +68,7 @@ impl<'r> Datagram<'r> {
     }
 }
 
-/// The IPv6 and UDP header of a packet that carries `payload` from `path.local` to `path.remote`.
+/// Returns the IPv6 and UDP headers of a packet with `payload` from `path.local` to `path.remote`.
 ///
 /// # Errors
 /// [`Full`] if the payload is longer than a UDP datagram can be.
@@ -91,8 +93,8 @@ pub fn headers(path: &Path, hop_limit: u8, payload: &[u8]) -> Result<[u8; HEADRO
     Ok(headers)
 }
 
-/// Computes the checksum of a UDP datagram that came without one because a layer below left it out (RFC 6282, section
-/// 4.3.2). `packet` begins with its IPv6 header; what is not UDP stays as it is.
+/// Computes the checksum of a UDP datagram that has none because a lower layer left it out (RFC 6282, section 4.3.2).
+/// `packet` begins with its IPv6 header. A packet that is not UDP does not change.
 pub(crate) fn restore_checksum(packet: &mut [u8]) {
     let mut header = Reader::new(packet);
     let fields = (header.take(6).ok(), header.u8().ok(), header.u8().ok(), header.array().ok(), header.array().ok());
@@ -112,9 +114,9 @@ pub enum ParseError {
     NotIpv6,
     /// The packet ends before its headers end, or a length in them is too small for its content.
     Truncated,
-    /// The packet has the extension header of this number; no extension header is supported.
+    /// The packet has the extension header with this number. No extension header is supported.
     ExtensionHeader(u8),
-    /// The packet carries another protocol, with this number.
+    /// The packet contains another protocol, with this number.
     NotUdp(u8),
     /// The source address is a multicast address.
     MulticastSource,
@@ -122,12 +124,12 @@ pub enum ParseError {
     BadChecksum,
 }
 
-/// The ones' complement sum of RFC 1071, over whole 16-bit words until the last piece.
+/// The ones' complement sum of RFC 1071. All parts before the last part must consist of whole 16-bit words.
 #[derive(Clone, Copy)]
 struct Sum(u32);
 
 impl Sum {
-    /// RFC 8200, section 8.1.
+    /// Returns the sum of the pseudo-header (RFC 8200, section 8.1).
     fn of_pseudo_header(source: &[u8; 16], destination: &[u8; 16], udp_len: u16) -> Self {
         Self(UDP.into()).add_word(udp_len).add(source).add(destination)
     }
@@ -137,14 +139,14 @@ impl Sum {
         Self(self.0.wrapping_add(word.into()))
     }
 
-    /// Adds `bytes`; if their number is odd, nothing may follow.
+    /// Adds `bytes`. After an odd number of bytes, no further bytes may be added.
     fn add(self, bytes: &[u8]) -> Self {
         let (words, odd) = bytes.as_chunks::<2>();
         let sum = words.iter().fold(self, |sum, &word| sum.add_word(u16::from_be_bytes(word)));
         odd.iter().fold(sum, |sum, &byte| sum.add_word(u16::from_be_bytes([byte, 0])))
     }
 
-    /// The sum in 16 bits, carries added back in.
+    /// Returns the sum in 16 bits, with the carries added to it.
     fn folded(self) -> u16 {
         let once = (self.0 & 0xffff).wrapping_add(self.0 >> 16);
         (once & 0xffff).wrapping_add(once >> 16) as u16
@@ -157,11 +159,11 @@ impl From<Truncated> for ParseError {
     }
 }
 
-/// Bytes of the [`headers`].
+/// Length of the [`headers`] in bytes.
 pub const HEADROOM: usize = IP_HEADER_LEN + UDP_HEADER_LEN;
 const IP_HEADER_LEN: usize = 40;
 const UDP_HEADER_LEN: usize = 8;
-/// Where the checksum of UDP lies, from the start of the packet.
+/// The position of the UDP checksum in the packet.
 const CHECKSUM: core::ops::Range<usize> = 46..48;
 /// The protocol number of UDP.
 const UDP: u8 = 17;

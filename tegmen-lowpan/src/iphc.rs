@@ -1,12 +1,12 @@
 //! Header compression: LOWPAN_IPHC for IPv6 and LOWPAN_NHC for UDP (RFC 6282).
 //!
-//! Compression leaves out data that the link layer or a shared context gives. [`Compressed::of`] compresses the
-//! headers of a packet, and [`decompress`] restores them. The payload after them does not change.
+//! Compression leaves out data that the link layer or a shared context provides. [`Compressed::of`] compresses the
+//! headers of a packet, and [`decompress`] restores them. The payload after the headers does not change.
 
 use super::frame::LinkAddress;
 use tegmen_base::buf::{Full, Reader, Truncated, Writer};
 
-/// The link addresses of the sender and the receiver of a frame. Elided IPv6 addresses are made from them.
+/// The link addresses of the sender and the receiver of a frame. Elided IPv6 addresses are computed from them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Hop {
     /// The sender of the frame.
@@ -15,14 +15,14 @@ pub struct Hop {
     pub destination: LinkAddress,
 }
 
-/// A prefix that all nodes of the network know by a number (RFC 6775, section 4.2).
+/// A prefix that all nodes of the network identify by a number (RFC 6775, section 4.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Context {
     /// The number, 0 to 15.
     pub id: u8,
     /// The prefix.
     pub prefix: [u8; 16],
-    /// Bits of the prefix, at most 128.
+    /// The length of the prefix in bits, at most 128.
     pub len: u8,
 }
 
@@ -39,25 +39,26 @@ impl Context {
     }
 }
 
-/// The headers of a packet as they go over the air.
+/// The compressed headers of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Compressed {
     bytes: [u8; MAX_COMPRESSED_LEN],
     len: u8,
-    /// The number of bytes of the packet that they replace.
+    /// The number of bytes of the packet's headers that the compressed headers replace.
     pub replaces: usize,
 }
 
 impl Compressed {
-    /// No headers, of a packet that has none.
+    /// The value for a packet without headers.
     pub(super) const NONE: Self = Self { bytes: [0; MAX_COMPRESSED_LEN], len: 0, replaces: 0 };
 
     /// Compresses the IPv6 header of `packet`, and its UDP header if it has one.
     ///
-    /// `contexts` are those that both ends know.
+    /// `contexts` are the contexts that both ends know.
     ///
     /// # Errors
-    /// [`Truncated`] if it ends within its headers, or its IPv6 length is not its own: it is a mistake of our caller's.
+    /// [`Truncated`] if the packet ends within its headers, or the length in its IPv6 header is wrong. This is a
+    /// mistake of the caller.
     pub fn of(packet: &[u8], hop: &Hop, contexts: &[Context]) -> Result<Self, Truncated> {
         let mut this = Self { bytes: [0; MAX_COMPRESSED_LEN], len: 0, replaces: IP_HEADER_LEN };
         let mut out = Writer::new(&mut this.bytes);
@@ -75,7 +76,7 @@ impl Compressed {
     }
 }
 
-/// Writes the compressed headers; true if those of UDP are among them.
+/// Writes the compressed headers. Returns true if they include the UDP header.
 fn write(packet: &[u8], hop: &Hop, contexts: &[Context], out: &mut Writer<'_>) -> Result<bool, Truncated> {
     let mut reader = Reader::new(packet);
     let first = reader.array().map(u32::from_be_bytes)?;
@@ -141,7 +142,7 @@ fn write(packet: &[u8], hop: &Hop, contexts: &[Context], out: &mut Writer<'_>) -
     Ok(udp)
 }
 
-/// LOWPAN_NHC for UDP (section 4.3), with the checksum.
+/// Writes LOWPAN_NHC for UDP (section 4.3), with the checksum.
 fn write_udp(source: u16, destination: u16, checksum: u16, out: &mut Writer<'_>) -> Result<(), Full> {
     let ([source_high, source_low], [destination_high, destination_low]) =
         (source.to_be_bytes(), destination.to_be_bytes());
@@ -157,28 +158,30 @@ fn write_udp(source: u16, destination: u16, checksum: u16, out: &mut Writer<'_>)
     out.u16(checksum)
 }
 
-/// The UDP header counts all of the IPv6 payload, so that its length may be left out.
+/// Returns true if the length in the UDP header is the length of the whole IPv6 payload. The length can then be left
+/// out.
 fn udp_len_is_implied(payload: &[u8]) -> bool {
     let mut header = Reader::new(payload);
     header.take(4).is_ok() && header.u16().is_ok_and(|len| usize::from(len) == payload.len()) && header.u16().is_ok()
 }
 
-/// The form in which an address is written: its mode, its context, and the bytes that are not elided.
+/// The form in which an address is written: its mode, its context, and the bytes that are written inline.
 struct Choice {
-    /// SAC and SAM, or M, DAC and DAM.
+    /// The bits SAC and SAM, or M, DAC and DAM.
     mode: u16,
     context: u8,
     inline: Inline,
 }
 
 enum Inline {
-    /// Nothing.
+    /// No byte is written.
     None,
-    /// The last bytes, of this number.
+    /// The last bytes are written. The value is their number.
     Last(usize),
-    /// The second byte, and the last bytes, of this number.
+    /// The second byte and the last bytes are written. The value is the number of the last bytes.
     SecondAndLast(usize),
-    /// The second and third byte, and the last four: section 3.2.4, unicast-prefix-based.
+    /// The second and third byte and the last four bytes are written: a unicast-prefix-based multicast address
+    /// (section 3.2.4).
     Prefixed,
 }
 
@@ -256,8 +259,8 @@ impl Choice {
     }
 }
 
-/// An address without prefix, of which the last `len` bytes are those of `inline`, and the rest follows from them or
-/// from the link (section 3.2.2).
+/// Restores an address without a context. Its last `len` bytes are those of `inline`. The other bytes follow from
+/// these, or from the link address (section 3.2.2).
 fn assemble(len: usize, inline: &[u8; 16], link: &LinkAddress) -> Option<[u8; 16]> {
     let id = match (len, inline) {
         (0, _) => link.interface_id()?,
@@ -274,19 +277,20 @@ fn link_local(mut address: [u8; 16]) -> [u8; 16] {
     address
 }
 
-/// The headers that were written out.
+/// The result of decompression.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Decompressed {
-    /// Bytes of compressed headers that were read.
+    /// Number of bytes of compressed headers that were read.
     pub read: usize,
-    /// Bytes of headers that were written.
+    /// Number of bytes of uncompressed headers that were written.
     pub written: usize,
-    /// The checksum of UDP was left out: it is zero, to be computed when the whole datagram is there (section 4.3.2).
+    /// True if the UDP checksum was left out. It is zero then, and must be computed when the whole datagram is there
+    /// (section 4.3.2).
     pub checksum_elided: bool,
 }
 
-/// Writes the headers that `bytes` begins with to the front of `out`, for a packet of `packet_len` bytes; without it the
-/// packet ends with `bytes`.
+/// Decompresses the headers at the front of `bytes` to the front of `out`. `packet_len` is the length of the packet.
+/// Without it, the packet ends at the end of `bytes`.
 ///
 /// # Errors
 /// [`HeaderError`]
@@ -408,7 +412,7 @@ fn read_multicast<'c>(
     })
 }
 
-/// Ports and checksum, which may have been left out.
+/// Reads the ports and the checksum of UDP. The checksum may be left out.
 fn read_udp(reader: &mut Reader<'_>) -> Result<(u16, u16, Option<u16>), HeaderError> {
     let nhc = reader.u8()?;
     if nhc & 0xf8 != NHC_UDP {
@@ -431,16 +435,16 @@ fn number([high, middle, low]: [u8; 3]) -> u32 {
     u32::from_be_bytes([0, high, middle, low])
 }
 
-/// The reason why compressed headers are dropped.
+/// The reason why a packet with compressed headers is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HeaderError {
-    /// They end before they are whole.
+    /// The headers are not complete.
     Truncated,
-    /// A dispatch, a reserved mode or a next header that is not known here.
+    /// A dispatch, a reserved mode or a next header is not supported.
     Unsupported,
-    /// They name a context that this node does not have.
+    /// The headers use a context that this node does not have.
     UnknownContext(u8),
-    /// An address was left out, and the frame has none either.
+    /// An address was left out, and the frame does not contain the link address from which to compute it.
     NoLinkAddress,
     /// The packet cannot have the length that was announced.
     WrongLength,
@@ -460,17 +464,18 @@ impl From<Full> for HeaderError {
     }
 }
 
-/// SAC, DAC: a context is used.
+/// The bits SAC and DAC: the address uses a context.
 const AC: u16 = 4;
-/// The destination is a group.
+/// The bit M: the destination is a multicast address.
 const M: u16 = 8;
-/// 11110xxx: UDP.
+/// The dispatch of LOWPAN_NHC for UDP: 11110xxx.
 const NHC_UDP: u8 = 0xf0;
 /// The protocol number of UDP.
 const UDP: u8 = 17;
 pub(super) const IP_HEADER_LEN: usize = 40;
 const UDP_HEADER_LEN: usize = 8;
-/// Control 2, contexts 1, traffic 4, next header 1, hop limit 1, addresses 32, UDP 7.
+/// Maximum length of compressed headers in bytes: control 2, contexts 1, traffic 4, next header 1, hop limit 1,
+/// addresses 32, UDP 7.
 const MAX_COMPRESSED_LEN: usize = 48;
 
 #[cfg(test)]

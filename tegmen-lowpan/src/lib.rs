@@ -1,5 +1,6 @@
 //! The network layer of a mote without an operating system: IPv6 over IEEE 802.15.4 (6LoWPAN), IPv6 and UDP headers
-//! ([`ip`]), and packets over a serial line ([`slip`]). No heap, no `unsafe`; no byte from the network can make it panic.
+//! ([`ip`]), and packets over a serial line ([`slip`]). It uses no heap and no `unsafe`, and no byte from the network
+//! can make it panic.
 //!
 //! To send a packet, use [`fragment::Fragments`]: it compresses the headers ([`iphc`]) and cuts the packet to the size
 //! of a frame ([`frame`]). Pass a received frame to [`Interface::receive`]. It distinguishes flooded frames from
@@ -33,22 +34,22 @@ use route::{Decision, Route};
 use tegmen_base::buf::{Full, Reader, Truncated, Writer};
 use tegmen_base::time::Instant;
 
-/// The addresses and routes that a node knows; they do not change.
+/// The addresses and routes that a node knows. They do not change.
 #[derive(Clone, Copy, Debug)]
 pub struct Network<'n> {
     /// The node's address on the link.
     pub link: LinkAddress,
     /// The IPv6 addresses of the node.
     pub own: &'n [[u8; 16]],
-    /// Prefixes that all nodes know.
+    /// The prefixes that all nodes know.
     pub contexts: &'n [Context],
-    /// Ways to other nodes.
+    /// The routes to other nodes.
     pub routes: &'n [Route],
-    /// Floods of others are passed on.
+    /// True if the node relays floods of other nodes.
     pub relays: bool,
 }
 
-/// The node's end of the link: up to `SLOTS` packets of up to `BYTES` bytes are put together at a time.
+/// The state of a node at the link. It reassembles up to `SLOTS` packets at a time, of up to `BYTES` bytes each.
 #[derive(Debug)]
 pub struct Interface<const SLOTS: usize, const BYTES: usize> {
     reassembly: Reassembly<SLOTS, BYTES>,
@@ -60,18 +61,18 @@ pub struct Interface<const SLOTS: usize, const BYTES: usize> {
 /// The result of a received frame.
 #[derive(PartialEq, Eq, Debug, Default)]
 pub struct Delivery<'p> {
-    /// To be sent to everybody: the same payload after this header.
+    /// A header for a frame to broadcast: send the same payload after this header.
     pub relay: Option<flood::Header>,
-    /// A packet that is whole now.
+    /// A packet that is now complete.
     pub packet: Option<Arrived<'p>>,
 }
 
-/// A packet and where it goes.
+/// A complete packet, and its destination.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Arrived<'p> {
-    /// The packet is for this node; it begins with its IPv6 header.
+    /// The packet is for this node. It begins with its IPv6 header.
     Here(&'p mut [u8]),
-    /// The packet has to be sent to this neighbour.
+    /// The packet must be sent to this neighbour.
     On(LinkAddress, &'p mut [u8]),
     /// The packet is dropped, for this reason.
     Dropped(Decision),
@@ -84,15 +85,15 @@ impl<const SLOTS: usize, const BYTES: usize> Default for Interface<SLOTS, BYTES>
 }
 
 impl<const SLOTS: usize, const BYTES: usize> Interface<SLOTS, BYTES> {
-    /// An interface that has sent and heard nothing.
+    /// Makes an interface that has sent and received nothing.
     pub const fn new() -> Self {
         Self { reassembly: Reassembly::new(), seen: flood::Seen::new(), next_tag: 0, next_flood: 0 }
     }
 
-    /// Takes the payload of a frame that came over `hop`.
+    /// Receives the payload of a frame between the link addresses in `hop`.
     ///
     /// # Errors
-    /// [`fragment::FragmentError`]; it is dropped in silence.
+    /// [`fragment::FragmentError`]. The frame is dropped without an answer.
     pub fn receive<'p>(
         &'p mut self,
         now: Instant,
@@ -123,7 +124,7 @@ impl<const SLOTS: usize, const BYTES: usize> Interface<SLOTS, BYTES> {
     /// Prepares a packet for the neighbour `to`.
     ///
     /// # Errors
-    /// [`Truncated`] if `packet` is no IPv6 packet, or longer than fragments can carry.
+    /// [`Truncated`] if `packet` is not an IPv6 packet, or is too long for fragments.
     pub fn send<'p>(
         &mut self,
         network: &Network<'_>,
@@ -142,13 +143,13 @@ impl<const SLOTS: usize, const BYTES: usize> Interface<SLOTS, BYTES> {
         flood::Header { hops_left: hops, originator: network.link, destination: LinkAddress::BROADCAST, sequence }
     }
 
-    /// Forgets packets whose fragments did not come.
+    /// Removes incomplete packets whose fragments did not arrive in time.
     pub fn expire(&mut self, now: Instant) {
         self.reassembly.expire(now);
     }
 }
 
-/// The payload of a flooded frame: the header, then `rest` as it would go over one hop.
+/// Writes the payload of a flooded frame: the header, then `rest`, which has the format of a frame over one hop.
 ///
 /// # Errors
 /// [`Full`]
@@ -159,7 +160,7 @@ pub fn write_flooded<'t>(header: &flood::Header, rest: &[u8], out: &'t mut [u8])
     Ok(writer.finish())
 }
 
-/// Floods that a node remembers.
+/// Number of floods that a node remembers.
 const FLOODS: usize = 16;
 
 /// The Rust block of README.md, compiled as a test.

@@ -1,8 +1,8 @@
-//! Static routes: the next hop of a packet for another node (route-over, RFC 6606, section 2.2).
+//! Static routes: find the next hop of a packet for another node (route-over, RFC 6606, section 2.2).
 
 use super::frame::LinkAddress;
 
-/// Packets for this prefix go to this neighbour.
+/// A route: packets to addresses with this prefix go to this neighbour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Route {
     /// The prefix.
@@ -14,12 +14,12 @@ pub struct Route {
 }
 
 impl Route {
-    /// The way to a single node.
+    /// Makes the route to a single node.
     pub const fn to(ip: [u8; 16], next_hop: LinkAddress) -> Self {
         Self { prefix: ip, len: 128, next_hop }
     }
 
-    /// The way to each node for which there is no other route.
+    /// Makes the default route, for all nodes without another route.
     pub const fn default(next_hop: LinkAddress) -> Self {
         Self { prefix: [0; 16], len: 0, next_hop }
     }
@@ -37,8 +37,8 @@ impl Route {
     }
 }
 
-/// The neighbour to which packets for `ip` go: by the longest prefix, the first among equals. A link-local address of a
-/// neighbour is its own way.
+/// Returns the neighbour to which packets for `ip` go. The longest prefix decides, and the first route among equal
+/// prefixes. For a link-local address, the neighbour follows from the address itself.
 pub fn next_hop(routes: &[Route], ip: &[u8; 16]) -> Option<LinkAddress> {
     if let [0xfe, 0x80, 0, 0, 0, 0, 0, 0, id @ ..] = ip {
         return Some(match *id {
@@ -65,7 +65,7 @@ pub enum Decision {
     NotForwarded,
 }
 
-/// Decides about a received packet, which begins with its IPv6 header; `own` are the addresses of this node.
+/// Decides about a received packet, which begins with its IPv6 header. `own` are the addresses of this node.
 pub(crate) fn decide(packet: &mut [u8], own: &[[u8; 16]], routes: &[Route]) -> Decision {
     let Some((header, _)) = packet.split_first_chunk_mut::<40>() else { return Decision::NotForwarded };
     let [_, _, _, _, _, _, _, hop_limit, rest @ ..] = header;

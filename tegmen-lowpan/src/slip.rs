@@ -9,10 +9,10 @@ use tegmen_base::address::Address;
 use tegmen_base::buf::{Full, Reader, Truncated, Writer};
 use tegmen_base::secret::Secret;
 
-/// The bytes that carry `frame` over the line, delimiters on both sides included.
+/// Returns the bytes that represent `frame` on the line, with delimiters on both sides.
 ///
-/// The one in front ends whatever noise the line held before; receivers ignore the empty frame it makes. The frame may
-/// lie in pieces: `headers.iter().chain(payload)`.
+/// The delimiter in front ends any noise on the line. Receivers ignore the empty frame that results. The frame may
+/// consist of several parts: `headers.iter().chain(payload)`.
 pub fn encode<'f>(frame: impl IntoIterator<Item = &'f u8>) -> impl Iterator<Item = u8> {
     let escaped = frame.into_iter().flat_map(|&byte| {
         let (first, second) = match byte {
@@ -25,7 +25,7 @@ pub fn encode<'f>(frame: impl IntoIterator<Item = &'f u8>) -> impl Iterator<Item
     iter::once(END).chain(escaped).chain(iter::once(END))
 }
 
-/// Writes the bytes that carry `frame` over the line.
+/// Writes the bytes that represent `frame` on the line.
 ///
 /// # Errors
 /// [`Full`] if they do not fit. [`max_encoded_len`] gives a length that is always sufficient.
@@ -33,7 +33,7 @@ pub fn write(frame: &[u8], out: &mut Writer<'_>) -> Result<(), Full> {
     encode(frame).try_for_each(|byte| out.u8(byte))
 }
 
-/// Finds frames in the bytes of the line.
+/// A decoder that finds frames in the bytes of the line.
 #[derive(Debug)]
 pub struct Decoder<'b> {
     storage: &'b mut [u8],
@@ -42,10 +42,10 @@ pub struct Decoder<'b> {
     dropped: Dropped,
 }
 
-/// Frames that were not delivered.
+/// The numbers of frames that were not delivered, for each reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Dropped {
-    /// Longer than the decoder's storage.
+    /// The frame was longer than the decoder's storage.
     pub oversized: u32,
     /// An escape byte preceded a byte that it cannot escape.
     pub malformed: u32,
@@ -53,21 +53,21 @@ pub struct Dropped {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Within a frame, or before one.
+    /// In a frame, or before the first frame.
     Plain,
-    /// Behind an escape byte.
+    /// After an escape byte.
     Escaped,
-    /// Within a frame that was given up.
+    /// In a frame that is dropped.
     Skipping,
 }
 
 impl<'b> Decoder<'b> {
-    /// A decoder for frames up to the length of `storage`.
+    /// Makes a decoder for frames up to the length of `storage`.
     pub const fn new(storage: &'b mut [u8]) -> Self {
         Self { storage, len: 0, state: State::Plain, dropped: Dropped { oversized: 0, malformed: 0 } }
     }
 
-    /// Takes the next byte of the line; the frame if this byte ends one.
+    /// Reads the next byte of the line. Returns the frame if this byte ends a frame.
     pub fn push(&mut self, byte: u8) -> Option<&mut [u8]> {
         match (self.state, byte) {
             (State::Skipping, END) => self.state = State::Plain,
@@ -111,20 +111,20 @@ impl<'b> Decoder<'b> {
     }
 }
 
-/// The control frames between mote and bridge, before there are packets.
+/// The control frames that mote and bridge exchange before the first packet.
 ///
-/// Version 1 of both frames, numbers big-endian:
+/// Both frames have version 1. Numbers are big-endian:
 ///
 /// ```text
 /// seed please   '?' 1
 /// start         '!' 1, seed (32 bytes), address of the mote (16) [, address (16) and port (2) of its peer]
 /// ```
 ///
-/// A mote repeats `seed please` until it can start. The bridge draws a fresh seed each time from its own generator and
-/// never sends a seed twice: a repeated seed repeats nonces and keys.
+/// A mote repeats `seed please` until it can start. The bridge draws a new seed each time from its own generator, and
+/// never sends a seed twice, because a repeated seed would repeat nonces and keys.
 #[derive(Debug)]
 pub enum Control {
-    /// The mote has just come up and asks for its start.
+    /// The mote has just started, and requests its start data.
     SeedPlease,
     /// The bridge's answer.
     Start(Start),
@@ -133,7 +133,7 @@ pub enum Control {
 /// The data that a mote needs before it may send its first packet.
 #[derive(Debug)]
 pub struct Start {
-    /// Seeds the mote's random generator.
+    /// The seed of the mote's random generator.
     pub seed: Secret<32>,
     /// The mote's own IPv6 address.
     pub ip: [u8; 16],
@@ -148,7 +148,7 @@ impl Control {
     /// Reads a frame that is not an IPv6 packet.
     ///
     /// # Errors
-    /// [`NotControl`] if it is neither of the two frames, exactly, in the version that is known.
+    /// [`NotControl`] unless the bytes are exactly one of the two frames, in the supported version.
     pub fn parse(frame: &[u8]) -> Result<Self, NotControl> {
         let mut reader = Reader::new(frame);
         let control = match reader.array()? {
@@ -166,10 +166,10 @@ impl Control {
         if reader.rest().is_empty() { Ok(control) } else { Err(NotControl) }
     }
 
-    /// Writes the frame, not yet encoded for the line.
+    /// Writes the frame, which is not yet encoded for the line.
     ///
     /// # Errors
-    /// [`Full`] if it does not fit; [`Self::MAX_LEN`] always does.
+    /// [`Full`] if it does not fit. [`Self::MAX_LEN`] bytes are always sufficient.
     pub fn write(&self, out: &mut Writer<'_>) -> Result<(), Full> {
         match self {
             Self::SeedPlease => out.put(&[ASK, VERSION]),
@@ -189,7 +189,7 @@ impl Control {
     }
 }
 
-/// The frame is not a control frame that is known here.
+/// The error for a frame that is not a known control frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotControl;
 
@@ -199,16 +199,16 @@ impl From<Truncated> for NotControl {
     }
 }
 
-/// Bytes that carry a frame of `len` bytes at most: all of them escaped, between delimiters.
+/// Returns the maximum number of bytes on the line for a frame of `len` bytes: all bytes escaped, between delimiters.
 pub const fn max_encoded_len(len: usize) -> usize {
     len.saturating_mul(2).saturating_add(2)
 }
 
-/// First byte of the mote's question: its high nibble is no version of IP.
+/// First byte of the mote's request. Its high nibble is not a version of IP.
 const ASK: u8 = b'?';
 /// First byte of the bridge's answer.
 const ANSWER: u8 = b'!';
-/// Second byte of both.
+/// Second byte of both frames.
 const VERSION: u8 = 1;
 
 const END: u8 = 0o300;

@@ -20,7 +20,7 @@ fn packet(from: [u8; 16], to: [u8; 16], hop_limit: u8, payload: &[u8]) -> Vec<u8
     packet
 }
 
-/// Sends `packet` from node to node along the routes. Returns the last node and the hop limit of the packet there.
+/// Sends `packet` from node to node along the routes. Returns the last node, and the packet's hop limit at this node.
 fn walk(nodes: u16, from: u16, packet: &[u8]) -> Result<(u16, u8), (u16, Decision)> {
     let mut interfaces: Vec<_> = (0..nodes).map(|_| Interface::<1, 1280>::new()).collect();
     let contexts = [Context { id: 0, prefix: ip_of(0), len: 64 }];
