@@ -1,7 +1,8 @@
 //! Certificates: Data packets with a public key (NDN certificate format v2).
 //!
-//! The name of a certificate is that of its key, the issuer and a version: `/house/KEY/1/issuer/v=7`. The name of the key is that of
-//! its owner, the identity, with `KEY` and an identifier: `/house/KEY/1`.
+//! The name of a certificate consists of the name of its key, the issuer and a version: `/house/KEY/1/issuer/v=7`.
+//! The name of the key consists of the name of its owner, the identity, followed by `KEY` and an identifier:
+//! `/house/KEY/1`.
 
 use crate::data::{ContentType, Data, ReceivedData};
 use crate::error::{Error, WriteError};
@@ -15,23 +16,24 @@ use tegmen_base::crypto::{Crypto, GroupCrypto, MAX_SHARE, MAX_SIGNATURE, NotAuth
 /// The component of a name in front of the identifier of a key.
 pub const KEY: Component<'static> = Component::generic(b"KEY");
 
-/// The bytes in front of the key in the SubjectPublicKeyInfo of a key of Ed25519 (RFC 8410, section 4). DER allows no others.
+/// The bytes in front of the key in the SubjectPublicKeyInfo of an Ed25519 key (RFC 8410, section 4). DER allows no
+/// other bytes.
 pub const ED25519_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// The milliseconds for which caches take a certificate for fresh.
+/// The milliseconds for which caches consider a certificate fresh.
 const FRESHNESS: u64 = 3_600_000;
 
-/// A public key: the content of a certificate, a SubjectPublicKeyInfo.
+/// A public key. The content of a certificate is its SubjectPublicKeyInfo.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PublicKey<'k> {
     /// A key on secp256r1 for ECDSA (RFC 5480, section 2).
     P256(&'k [u8]),
-    /// A key of Ed25519 (RFC 8410, section 4), without the bytes in front of it.
+    /// A key of Ed25519 (RFC 8410, section 4), without the bytes of [`ED25519_PREFIX`].
     Ed25519([u8; 32]),
 }
 
 impl<'k> PublicKey<'k> {
-    /// Reads a SubjectPublicKeyInfo. It does not check that the point is on its curve: [`Verifier::verify`] does.
+    /// Reads a SubjectPublicKeyInfo. Does not check that the point is on its curve: [`Verifier::verify`] checks this.
     pub fn parse(info: &'k [u8]) -> Option<Self> {
         if let Some(point) = info.strip_prefix(&P256_PREFIX) {
             return (point.len() == MAX_SHARE && point.first() == Some(&4)).then_some(Self::P256(info));
@@ -55,10 +57,10 @@ impl<C: GroupCrypto> Verifier<C> for PublicKey<'_> {
     }
 }
 
-/// The reason why a packet is no certificate.
+/// The reason why a packet is not a certificate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CertificateError {
-    /// The bytes are no Data packet.
+    /// The bytes are not a Data packet.
     Packet(Error),
     /// The ContentType is not KEY.
     ContentType,
@@ -66,7 +68,7 @@ pub enum CertificateError {
     Name,
     /// The ValidityPeriod is missing.
     Validity,
-    /// The content is no SubjectPublicKeyInfo of a key on secp256r1 or of Ed25519.
+    /// The content is not a SubjectPublicKeyInfo of a key on secp256r1 or of Ed25519.
     PublicKey,
 }
 
@@ -116,7 +118,7 @@ impl Display for Refusal {
 
 impl core::error::Error for Refusal {}
 
-/// A certificate, whose own signature is not verified yet.
+/// A certificate. Its own signature is not verified yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Certificate<'p> {
     /// The packet.
@@ -129,7 +131,7 @@ pub struct Certificate<'p> {
 }
 
 impl<'p> Certificate<'p> {
-    /// Reads a packet, which `wire` has nothing but.
+    /// Reads a certificate. `wire` must contain only this packet.
     ///
     /// # Errors
     /// [`CertificateError`].
@@ -158,7 +160,7 @@ impl<'p> Certificate<'p> {
         self.received.data.name
     }
 
-    /// Returns the name of the key: that of the certificate without the issuer and the version.
+    /// Returns the name of the key: the name of the certificate without the issuer and the version.
     pub fn key_name(&self) -> Name<'p> {
         self.name().prefix(self.key_name_len)
     }
@@ -168,19 +170,19 @@ impl<'p> Certificate<'p> {
         self.name().prefix(self.key_name_len.saturating_sub(2))
     }
 
-    /// True if the certificate names its own key as the signer.
+    /// Returns true if the certificate names its own key as the signer.
     pub fn is_self_signed(&self) -> bool {
         self.is_named_by(&self.received.signed.info)
     }
 
-    /// True if the KeyLocator of a packet names the key, or a certificate of it.
+    /// Returns true if the KeyLocator of a packet names the key, or a certificate of the key.
     pub fn is_named_by(&self, info: &SignatureInfo<'_>) -> bool {
         matches!(info.key, Some(KeyLocator::Name(locator)) if self.key_name().is_prefix_of(&locator))
     }
 
-    /// Verifies the signature of a packet that names this certificate or its key, at a time in seconds since 1970.
+    /// Verifies the signature of a packet that names this certificate or its key. `now` is in seconds since 1970.
     ///
-    /// The signature of this certificate is not verified here.
+    /// Does not verify the signature of this certificate.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -221,11 +223,11 @@ impl<C: Crypto, S: Signer<C> + ?Sized> Signer<C> for Certifying<'_, S> {
     }
 }
 
-/// Writes a certificate for a public key, a SubjectPublicKeyInfo, into an empty frame with [`MAX_HEAD`](crate::MAX_HEAD) free bytes in
-/// front. The name ends with the issuer and the version.
+/// Writes a certificate for a public key, given as SubjectPublicKeyInfo, into an empty frame with
+/// [`MAX_HEAD`](crate::MAX_HEAD) free bytes in front. The name ends with the issuer and the version.
 ///
 /// # Errors
-/// [`WriteError`]; the frame is then empty. [`WriteError::Unsupported`] if the signer is a digest.
+/// [`WriteError`]. The frame is then empty. [`WriteError::Unsupported`] if the signer is a digest.
 pub fn write<C: Crypto>(
     crypto: &mut C,
     name: &Name<'_>,

@@ -13,15 +13,15 @@ use tegmen_base::crypto::{Crypto, DIGEST_LEN, MAX_SIGNATURE, digest};
 pub struct ContentType(pub u64);
 
 impl ContentType {
-    /// Bytes of the application: the kind of a packet without ContentType.
+    /// Bytes of the application. A packet without ContentType has this kind.
     pub const BLOB: Self = Self(0);
     /// Other names of the content.
     pub const LINK: Self = Self(1);
     /// A public key: a certificate.
     pub const KEY: Self = Self(2);
-    /// The application has no content of that name.
+    /// The application has no content with this name.
     pub const NACK: Self = Self(3);
-    /// A private key, in a file. It never leaves its owner.
+    /// A private key in a file. Its owner never sends it.
     pub const SIGNING_KEY: Self = Self(9);
 }
 
@@ -52,7 +52,7 @@ pub struct ReceivedData<'p> {
 }
 
 impl<'p> ReceivedData<'p> {
-    /// Reads a packet, which `wire` has nothing but.
+    /// Reads a packet. `wire` must contain only this packet.
     ///
     /// # Errors
     /// [`Error`].
@@ -75,7 +75,7 @@ impl<'p> ReceivedData<'p> {
         Ok(Self { data, signed, wire })
     }
 
-    /// Returns the digest of the whole packet, which the full name has as its last component.
+    /// Returns the digest of the whole packet, which is the last component of its full name.
     pub fn implicit_digest<C: Crypto>(&self) -> [u8; DIGEST_LEN] {
         digest::<C, DIGEST_LEN>(&[self.wire])
     }
@@ -97,7 +97,7 @@ impl<'p> Data<'p> {
     /// Writes the packet with its signature into an empty frame with [`MAX_HEAD`](crate::MAX_HEAD) free bytes in front.
     ///
     /// # Errors
-    /// [`WriteError`]; the frame is then empty.
+    /// [`WriteError`]. The frame is then empty.
     pub fn write<C: Crypto>(
         &self,
         crypto: &mut C,

@@ -5,7 +5,7 @@ use core::fmt::{self, Display, Formatter};
 use tegmen_base::buf::{Full, Truncated};
 use tegmen_base::crypto::Unsupported;
 
-/// The reason why bytes are no packet.
+/// The reason why bytes are not a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Error {
     /// An element is longer than its container.
@@ -14,22 +14,22 @@ pub enum Error {
     Trailing,
     /// A type or a length is not encoded in as few bytes as possible.
     NotShortest,
-    /// A type is 0, or above 4,294,967,295, or is no type for a component of a name.
+    /// A type is 0, or above 4,294,967,295, or is not a type of a component.
     Type,
     /// A critical element is unknown, repeated or out of order.
     Critical(Type),
-    /// An element is missing, or another one stands at its place.
+    /// An element is missing, or another element is in its place.
     Missing(Type),
     /// The value of an element has a length that its type does not allow.
     Length(Type),
-    /// The name of an Interest has no component, or one for the digest of parameters without parameters, or none with parameters, or
-    /// more than one.
+    /// The name of an Interest has no component, or its digest of parameters is wrong in number: there must be one
+    /// with parameters, and none without parameters.
     Name,
     /// A compressed packet has a reserved bit, an unknown context or HopID, or a length that is out of range.
     Compression,
     /// The packet does not fit the output.
     TooLong,
-    /// A time of a ValidityPeriod is not written as `yyyymmddThhmmss`, or is before 1970.
+    /// A time of a ValidityPeriod does not have the form `yyyymmddThhmmss`, or is before 1970.
     Time,
 }
 
@@ -74,9 +74,9 @@ impl From<Full> for Error {
 pub enum WriteError {
     /// The packet does not fit the output.
     Full,
-    /// The provider of ciphers has no such signature, or the key is none.
+    /// The provider of ciphers does not have the kind of signature, or the key is not valid.
     Unsupported,
-    /// The name of an Interest with parameters has their digest already, or the name of an Interest is empty.
+    /// The name of an Interest with parameters already contains their digest, or the name of an Interest is empty.
     Name,
 }
 

@@ -1,4 +1,4 @@
-//! Tables of a forwarder in arrays, for devices.
+//! Tables of a forwarder in arrays of fixed size, for devices.
 
 use crate::data::ReceivedData;
 use crate::interest::{Interest, ReceivedInterest};
@@ -11,7 +11,7 @@ use tegmen_base::buf::{Span, copy};
 use tegmen_base::crypto::DIGEST_LEN;
 use tegmen_base::time::Instant;
 
-/// The face of a free record.
+/// The face in a free record.
 const NO_FACE: FaceId = FaceId(u16::MAX);
 
 /// A record of a list.
@@ -19,7 +19,7 @@ pub trait Record: Copy {
     /// A free record.
     const FREE: Self;
 
-    /// Returns the face, which a free record does not have.
+    /// Returns the face. For a free record, this is no real face.
     fn face(&self) -> FaceId;
 }
 
@@ -42,7 +42,7 @@ impl Record for OutRecord {
 /// A list of at most `N` records.
 #[derive(Debug)]
 pub struct FixedList<T, const N: usize> {
-    /// Free records are the last ones.
+    /// The records. Free records come last.
     records: [T; N],
 }
 
@@ -74,8 +74,8 @@ impl<T: Record, const N: usize> List<T> for FixedList<T, N> {
     }
 }
 
-/// The next hops of prefixes, in a slice in any order. The strategy of a name is multicast if one of the prefixes in
-/// `multicast` begins the name, and best route otherwise.
+/// The next hops of prefixes, in a slice in any order. The strategy for a name is multicast if a prefix in
+/// `multicast` is a prefix of the name. Otherwise it is best route.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Routes<'r> {
     /// The prefixes, with their next hops.
@@ -97,7 +97,7 @@ impl Fib for Routes<'_> {
 #[derive(Debug)]
 struct Place<const NAME: usize, const ASKED: usize, const SENT: usize> {
     entry: Entry<FixedList<InRecord<()>, ASKED>, FixedList<OutRecord, SENT>>,
-    /// The units of [`Tick`] from the timer to the end of the entry.
+    /// The time from the timer to the end of the entry, in units of [`Tick`].
     timer: u16,
     matches: Matches,
     len: u8,
@@ -132,15 +132,15 @@ impl Matches {
     }
 }
 
-/// A table of `N` Interests with names of at most `NAME` bytes, which may be no more than 255. At most `ASKED` faces wait for each, which is
-/// sent to at most `SENT` next hops. `DEAD` nonces of Interests that ended are kept.
+/// A table of `N` Interests with names of at most `NAME` bytes. `NAME` must not be above 255. At most `ASKED` faces
+/// wait for an Interest, and it is sent to at most `SENT` next hops. `DEAD` nonces of removed Interests are stored.
 ///
-/// Interests with parameters or with a ForwardingHint have no place. An Interest that is kept for more than 67 seconds is not sent again in
-/// the time before. A face has at most three quarters of the places.
+/// Interests with parameters or with a ForwardingHint are not accepted. An Interest with more than 67 seconds until
+/// its end is not retransmitted before its last 67 seconds. A face can use at most three quarters of the places.
 #[derive(Debug)]
 pub struct FixedPit<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, const DEAD: usize> {
     places: [Option<Place<NAME, ASKED, SENT>>; N],
-    /// Hashes of names and nonces.
+    /// Hashes of names and nonces of removed Interests.
     dead: [u32; DEAD],
     next_dead: usize,
 }
@@ -167,12 +167,12 @@ impl<const NAME: usize, const ASKED: usize, const SENT: usize> Place<NAME, ASKED
 impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, const DEAD: usize>
     FixedPit<N, NAME, ASKED, SENT, DEAD>
 {
-    /// Returns the number of Interests that wait.
+    /// Returns the number of pending Interests.
     pub fn len(&self) -> usize {
         self.places.iter().flatten().count()
     }
 
-    /// True if no Interest waits.
+    /// Returns true if there is no pending Interest.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -279,15 +279,16 @@ impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, c
     }
 }
 
-/// A hash of a name and a nonce (FNV-1a). If two Interests have the same hash, the second counts as a duplicate, and
-/// its consumer has to retransmit it with another nonce. The hash is never 0, which marks an empty place.
+/// Computes a hash of a name and a nonce (FNV-1a). If two Interests have the same hash, the second counts as a
+/// duplicate, and its consumer has to retransmit it with another nonce. The hash is never 0, which marks an empty
+/// place.
 fn hash(name: &Name<'_>, nonce: [u8; 4]) -> u32 {
     let bytes = name.as_bytes().iter().chain(&nonce);
     let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
     bytes.fold(0x811c_9dc5, step).max(1)
 }
 
-/// A store of `N` Data packets of at most `LEN` bytes, which may be no more than 65,535.
+/// A store of `N` Data packets of at most `LEN` bytes. `LEN` must not be above 65,535.
 #[derive(Debug)]
 pub struct FixedStore<const N: usize, const LEN: usize> {
     places: [Option<Stored<LEN>>; N],
@@ -299,9 +300,9 @@ pub struct FixedStore<const N: usize, const LEN: usize> {
 struct Stored<const LEN: usize> {
     packet: [u8; LEN],
     len: u16,
-    /// The place of the components of the name.
+    /// The position of the components of the name.
     name: Span,
-    /// The packet is fresh before this time.
+    /// The time from which the packet is no longer fresh.
     stale: Tick,
     used: u32,
 }
@@ -324,7 +325,7 @@ impl<const N: usize, const LEN: usize> Default for FixedStore<N, LEN> {
 }
 
 impl<const N: usize, const LEN: usize> Store for FixedStore<N, LEN> {
-    /// Packets by their full names are not found.
+    /// Finds a packet. Does not find packets by their full names.
     fn find(&mut self, now: Instant, interest: &Interest<'_>) -> Option<&[u8]> {
         let is_fresh = |stored: &Stored<LEN>| !interest.must_be_fresh || Tick::of(now).is_before(stored.stale);
         let is_it = |stored: &&mut Stored<LEN>| {

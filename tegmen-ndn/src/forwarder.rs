@@ -1,8 +1,9 @@
-//! A forwarder: it passes Interests on towards producers, and Data packets back to all who asked.
+//! A forwarder: it forwards Interests towards producers, and returns Data packets to all faces that requested them.
 //!
-//! The owner gives each packet that a face receives to [`Forwarder::on_interest`], [`Forwarder::on_data`] or [`Forwarder::on_nack`], and
-//! calls [`Forwarder::on_timeout`] at [`Forwarder::next_timeout`]. The forwarder sends through [`Faces`]. The owner supplies the
-//! [tables](crate::tables): [`fixed`](crate::fixed) has arrays for devices.
+//! The owner passes each packet that a face receives to [`Forwarder::on_interest`], [`Forwarder::on_data`] or
+//! [`Forwarder::on_nack`], and calls [`Forwarder::on_timeout`] at [`Forwarder::next_timeout`]. The forwarder sends
+//! packets through [`Faces`]. The owner supplies the [tables](crate::tables). The module [`fixed`](crate::fixed) has
+//! tables of fixed size for devices.
 
 use crate::MAX_HEAD;
 use crate::data::ReceivedData;
@@ -19,70 +20,71 @@ use tegmen_base::time::Instant;
 
 /// The faces of a node.
 pub trait Faces<K> {
-    /// True for a face of an application of the same host. Names under `/localhost` pass no other face.
+    /// Returns true for a face of an application on the same host. Packets with names under `/localhost` use only
+    /// such faces.
     fn is_local(&self, face: FaceId) -> bool;
 
-    /// Sends a packet. One that cannot be sent is lost.
+    /// Sends a packet. A packet that cannot be sent is lost.
     fn send(&mut self, to: FaceId, packet: Outgoing<'_, K>);
 }
 
-/// A packet to be sent.
+/// A packet to send.
 #[derive(Clone, Copy, Debug)]
 pub enum Outgoing<'p, K> {
     /// An Interest.
     Interest(&'p [u8]),
-    /// A Data packet, with the PitToken of the Interest.
+    /// A Data packet, with the PitToken of the Interest that it answers.
     Data(&'p [u8], K),
     /// An Interest that is not answered, the reason, and the PitToken of the Interest.
     Nack(&'p [u8], NackReason, K),
 }
 
-/// The reason why a packet is not passed on.
+/// The reason why a packet is not forwarded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dropped {
-    /// The bytes are no packet, an Interest has no Nonce, or a digest of parameters is wrong.
+    /// The bytes are not a packet, an Interest has no Nonce, or a digest of parameters is wrong.
     Malformed,
     /// The HopLimit of an Interest is 0.
     HopLimit,
-    /// A name under `/localhost` on a face that is not local.
+    /// A name under `/localhost` arrived on a face that is not local.
     Scope,
-    /// No Interest that was sent to this face asks for the Data packet.
+    /// No Interest that was sent to this face requests the Data packet.
     Unsolicited,
-    /// The owner refuses the signature of a Data packet.
+    /// The owner refused the signature of a Data packet.
     NotAuthentic,
-    /// An Interest loops. The face is sent a Nack.
+    /// The Interest has arrived before, in a loop. The forwarder sends a Nack to the face.
     Duplicate,
-    /// No next hop is known. The face is sent a Nack.
+    /// No next hop is known. The forwarder sends a Nack to the face.
     NoRoute,
-    /// The table of Interests is full. The face is sent a Nack.
+    /// The table of Interests is full. The forwarder sends a Nack to the face.
     Full,
     /// A Nack belongs to no Interest that was sent to this face.
     UnknownNack,
 }
 
-/// The result of a packet.
+/// The result of processing a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// An Interest was sent to next hops.
     Forwarded,
-    /// An Interest waits for the answer to an equal one, or a Nack for other next hops.
+    /// An Interest waits for the answer to an equal Interest, or a Nack waits for other next hops.
     Waits,
     /// An Interest was answered from the content store.
     Stored,
-    /// A Data packet or a Nack was sent to the faces that asked.
+    /// A Data packet or a Nack was sent to the faces that requested the name.
     Returned,
 }
 
 /// The times of a forwarder.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// The longest time for which an Interest is kept.
+    /// The longest time for which an Interest is stored.
     pub longest_lifetime: Duration,
-    /// The time in which an equal Interest with another nonce is not sent again.
+    /// The time in which an equal Interest with another Nonce is not forwarded again.
     pub suppression: Duration,
-    /// The time after which an Interest is sent to the same next hop again, on links that lose frames.
+    /// The time after which an Interest is retransmitted to the same next hop, on links that lose frames.
     pub retransmission: Duration,
-    /// The number of these retransmissions, at most 63: 0 if consumers alone repeat their Interests.
+    /// The maximum number of these retransmissions, at most 63. With 0, only consumers repeat their Interests.
     pub retransmissions: u8,
 }
 
@@ -97,12 +99,12 @@ impl Default for Times {
     }
 }
 
-/// A forwarder over its tables.
+/// A forwarder with its tables.
 #[derive(Debug, Default)]
 pub struct Forwarder<F, P, S> {
     /// The next hops of prefixes.
     pub fib: F,
-    /// The Interests that wait.
+    /// The pending Interests.
     pub pit: P,
     /// The content store.
     pub store: S,
@@ -112,17 +114,17 @@ pub struct Forwarder<F, P, S> {
     pub random: u32,
 }
 
-/// An Interest on its way to next hops.
+/// An Interest that is being forwarded.
 struct Passing<'p> {
     packet: &'p [u8],
     nonce: [u8; 4],
     hops: Option<u8>,
-    /// The face that sent it; `None` if a next hop did not answer it.
+    /// The face that sent the Interest, or `None` if the Interest is sent again because a next hop did not answer it.
     from: Option<FaceId>,
 }
 
 impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
-    /// Takes an Interest, with its PitToken. Its HopLimit is decremented in `packet`.
+    /// Processes an Interest, with its PitToken. Decrements its HopLimit in `packet`.
     ///
     /// # Errors
     /// [`Dropped`].
@@ -185,7 +187,7 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
         Ok(if is_sent { Outcome::Forwarded } else { Outcome::Waits })
     }
 
-    /// Sends an Interest to the next hops that the strategy chooses. Returns false if it chooses none.
+    /// Sends an Interest to the next hops that the strategy chooses. Returns false if it chooses no next hop.
     fn forward(&mut self, now: Instant, id: PitId, passing: &Passing<'_>, faces: &mut impl Faces<P::Token>) -> bool {
         let now = Tick::of(now);
         let Some(name) = self.pit.name(id) else { return false };
@@ -236,7 +238,8 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
         is_sent
     }
 
-    /// Takes a Data packet. `is_authentic` returns false for one whose signature the owner refuses: it is neither stored nor passed on.
+    /// Processes a Data packet. `is_authentic` returns false if the owner refuses the signature. The packet is then
+    /// neither stored nor forwarded.
     ///
     /// # Errors
     /// [`Dropped`].
@@ -273,7 +276,7 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
         Ok(Outcome::Returned)
     }
 
-    /// Takes a Nack: an Interest of this forwarder that the next hop `from` does not answer.
+    /// Processes a Nack: the next hop `from` does not answer an Interest of this forwarder.
     ///
     /// # Errors
     /// [`Dropped`].
@@ -320,12 +323,12 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
         self.pit.set_timer(id, at);
     }
 
-    /// Returns the time at which [`Self::on_timeout`] is to be called.
+    /// Returns the time at which [`Self::on_timeout`] must be called.
     pub fn next_timeout(&self) -> Option<Tick> {
         self.pit.next_timer()
     }
 
-    /// Ends Interests whose time is over, and sends others again. `storage` is free space for one Interest.
+    /// Removes Interests whose lifetime is over, and retransmits others. `storage` is free space for one Interest.
     pub fn on_timeout<C: Crypto>(&mut self, now: Instant, storage: &mut [u8], faces: &mut impl Faces<P::Token>) {
         let now = Tick::of(now);
         while let Some(id) = self.pit.due(now) {
@@ -339,7 +342,7 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
         }
     }
 
-    /// Sends an Interest again to the next hops whose time has arrived, each time with another nonce.
+    /// Retransmits an Interest to the next hops whose time has arrived, each time with a new Nonce.
     fn send_again<C: Crypto>(&mut self, now: Tick, id: PitId, storage: &mut [u8], faces: &mut impl Faces<P::Token>) {
         let times = self.times;
         let is_due = |sent: &OutRecord| times.again(sent, now).is_some_and(|at| !now.is_before(at));
@@ -369,12 +372,12 @@ impl Times {
     }
 }
 
-/// True for a name under `/localhop`, which neighbours exchange.
+/// Returns true for a name under `/localhop`, which only neighbours exchange.
 fn is_localhop(name: &Name<'_>) -> bool {
     name.as_bytes().starts_with(b"\x08\x08localhop")
 }
 
-/// True for a name under `/localhost`, which leaves no host.
+/// Returns true for a name under `/localhost`, which must not leave the host.
 fn is_localhost(name: &Name<'_>) -> bool {
     name.as_bytes().starts_with(b"\x08\x09localhost")
 }

@@ -8,17 +8,18 @@ use crate::tlv::{self, Element, Elements, Type};
 use tegmen_base::buf::{Frame, Full, Writer, copy};
 use tegmen_base::crypto::{Crypto, DIGEST_LEN, MAX_SIGNATURE, digest};
 
-/// The time for which an Interest without InterestLifetime is kept, in milliseconds.
+/// The time in milliseconds for which an Interest without InterestLifetime is stored.
 pub const DEFAULT_LIFETIME: u64 = 4000;
 
 /// An Interest, without its signature.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Interest<'p> {
-    /// Name. That of a received Interest with parameters has the component for their digest; that of one to be written does not.
+    /// Name. In a received Interest with parameters it contains the digest of the parameters. In an Interest to be
+    /// written it does not.
     pub name: Name<'p>,
-    /// CanBePrefix: the name of the Data packet may be longer.
+    /// CanBePrefix: true if the name of the Data packet may be longer.
     pub can_be_prefix: bool,
-    /// MustBeFresh: a Data packet of a cache must be fresh.
+    /// MustBeFresh: true if a Data packet from a cache must be fresh.
     pub must_be_fresh: bool,
     /// ForwardingHint.
     pub hint: Option<Names<'p>>,
@@ -41,7 +42,7 @@ pub struct ReceivedInterest<'p> {
     pub signed: Option<Signed<'p>>,
     /// The whole packet.
     pub wire: &'p [u8],
-    /// From the parameters to the end.
+    /// The bytes from the parameters to the end, which the digest covers.
     digested: Option<&'p [u8]>,
 }
 
@@ -59,7 +60,8 @@ const KINDS: [Type; 10] = [
 ];
 
 impl<'p> ReceivedInterest<'p> {
-    /// Reads an Interest, which `wire` has nothing but. The digest of its parameters is checked by [`Self::has_valid_digest`].
+    /// Reads an Interest. `wire` must contain only this Interest. The digest of its parameters is not checked: call
+    /// [`Self::has_valid_digest`].
     ///
     /// # Errors
     /// [`Error`].
@@ -111,8 +113,8 @@ impl<'p> ReceivedInterest<'p> {
         Ok(Self { interest, signed, wire, digested })
     }
 
-    /// True if the name has the digest of the parameters, or there are no parameters. Other Interests are dropped (packet format,
-    /// section "Interest Parameters Digest Component").
+    /// Returns true if the name contains the digest of the parameters, or if there are no parameters. Other Interests
+    /// must be dropped (packet format, section "Interest Parameters Digest Component").
     pub fn has_valid_digest<C: Crypto>(&self) -> bool {
         let Some(digested) = self.digested else { return true };
         let expected = digest::<C, DIGEST_LEN>(&[digested]);
@@ -121,7 +123,7 @@ impl<'p> ReceivedInterest<'p> {
     }
 }
 
-/// The place of the component for the digest of the parameters in a name.
+/// The position of the digest of the parameters in a name.
 struct DigestPlace {
     start: usize,
     end: usize,
@@ -138,11 +140,11 @@ impl DigestPlace {
     }
 }
 
-/// Writes an Interest that has no Nonce with one into an empty frame with [`MAX_HEAD`](crate::MAX_HEAD) free bytes in front. A forwarder
-/// passes on no Interest without a Nonce.
+/// Writes an Interest that has no Nonce, with this Nonce, into an empty frame with [`MAX_HEAD`](crate::MAX_HEAD) free
+/// bytes in front. A forwarder does not forward an Interest without a Nonce.
 ///
 /// # Errors
-/// [`WriteError::Full`], and [`WriteError::Name`] for bytes that are no Interest; the frame is then empty.
+/// [`WriteError::Full`], and [`WriteError::Name`] for bytes that are not an Interest. The frame is then empty.
 pub fn write_with_nonce(packet: &[u8], nonce: [u8; 4], frame: &mut Frame<'_>) -> Result<(), WriteError> {
     let value = tlv::only(packet, Type::INTEREST).map_err(|_| WriteError::Name)?;
     let before = [Type::NAME, Type::CAN_BE_PREFIX, Type::MUST_BE_FRESH, Type::FORWARDING_HINT];
@@ -161,7 +163,8 @@ pub fn write_with_nonce(packet: &[u8], nonce: [u8; 4], frame: &mut Frame<'_>) ->
     Ok(written?)
 }
 
-/// Decrements the HopLimit of an Interest, if it has one. Returns false if that is 0: the Interest is then dropped.
+/// Decrements the HopLimit of an Interest, if it has one. Returns false if the HopLimit is 0. The Interest must then
+/// be dropped.
 pub(crate) fn decrement_hops(packet: &mut [u8]) -> bool {
     let Ok(value) = tlv::only(packet, Type::INTEREST) else { return true };
     let head = packet.len().saturating_sub(value.len());
@@ -178,20 +181,21 @@ pub(crate) fn decrement_hops(packet: &mut [u8]) -> bool {
 }
 
 impl Interest<'_> {
-    /// Writes the Interest into an empty frame with [`MAX_HEAD`](crate::MAX_HEAD) free bytes in front. The digest of parameters becomes the
-    /// last component of its name.
+    /// Writes the Interest into an empty frame with [`MAX_HEAD`](crate::MAX_HEAD) free bytes in front. If there are
+    /// parameters, their digest becomes the last component of the name.
     ///
     /// # Errors
-    /// [`WriteError`]; the frame is then empty.
+    /// [`WriteError`]. The frame is then empty.
     pub fn write<C: Crypto>(&self, frame: &mut Frame<'_>) -> Result<(), WriteError> {
         self.finish::<C>(frame, |_, _, _| Ok(()))
     }
 
-    /// Writes the Interest with a signature, as [`Self::write`] does. `info` is that of `signer`, with a nonce, a time or a sequence number
-    /// that make the signature unique. An Interest without parameters has empty ones.
+    /// Does the same as [`Self::write`], and signs the Interest. `info` is the description that `signer` gives, with
+    /// a nonce, a time or a sequence number that makes the signature unique. An Interest without parameters gets
+    /// empty parameters.
     ///
     /// # Errors
-    /// [`WriteError`]; the frame is then empty.
+    /// [`WriteError`]. The frame is then empty.
     pub fn write_signed<C: Crypto>(
         &self,
         crypto: &mut C,
@@ -211,7 +215,8 @@ impl Interest<'_> {
         })
     }
 
-    /// Writes everything. `sign` appends the signature; it is given the components of the name, and the place of the parameters.
+    /// Writes the whole Interest. `sign` appends the signature. Its arguments are the components of the name, and the
+    /// position of the parameters.
     fn finish<C: Crypto>(
         &self,
         frame: &mut Frame<'_>,

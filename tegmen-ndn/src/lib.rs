@@ -1,8 +1,10 @@
 //! Named Data Networking: packets of the [format v0.3](https://docs.named-data.net/NDN-packet-spec/current/) with their signatures.
 //!
-//! [`ReceivedInterest::parse`] and [`ReceivedData::parse`] read packets in place, [`Interest::write`] and [`Data::write`] write them.
-//! [`signature`] has the keys: a digest, HMAC, ECDSA on secp256r1 and Ed25519. A [`publisher::Publisher`] encrypts content, and never
-//! gives one name to two contents. [`certificate`] has certificates, and verifies packets by them. [`lp`] is the link protocol, and [`forwarder::Forwarder`] passes packets on between faces.
+//! [`ReceivedInterest::parse`] and [`ReceivedData::parse`] read packets in place. [`Interest::write`] and
+//! [`Data::write`] write packets. The module [`signature`] has the kinds of signature: a digest, HMAC, ECDSA on
+//! secp256r1 and Ed25519. A [`publisher::Publisher`] encrypts content, and never uses one name for two contents. The
+//! module [`certificate`] reads certificates, and verifies packets with them. The module [`lp`] is the link protocol,
+//! and [`forwarder::Forwarder`] forwards packets between faces.
 //!
 //! Standards: the packet format v0.3, revision 3 of the naming conventions, and NDNLPv2. RSA is not supported.
 
@@ -40,10 +42,10 @@ pub use uri::{UriError, write_uri};
 use tegmen_base::buf::{Frame, Full, Writer};
 use tlv::Type;
 
-/// The bytes of the longest packet that forwarders pass on.
+/// Length of the longest packet that forwarders forward, in bytes.
 pub const MAX_PACKET: usize = 8800;
 
-/// The bytes in front of a packet's value: its type and its length.
+/// Maximum number of bytes in front of a packet's value: its type and its length.
 pub const MAX_HEAD: usize = 6;
 
 /// Puts the type and the length in front of the value in `frame`.

@@ -1,10 +1,11 @@
 //! ICN LoWPAN (RFC 9139): Interests and Data packets, compressed for links of IEEE 802.15.4.
 //!
-//! [`compress`] makes the payload of frames out of a packet, and [`decompress`] restores the packet: a Data packet to the last byte, so
-//! that its signature stays valid. A packet that the rules do not cover is sent uncompressed behind two bytes.
+//! [`compress`] converts a packet to the payload of frames, and [`decompress`] restores the packet. A Data packet is
+//! restored exactly, so that its signature stays valid. A packet that the rules do not cover is sent uncompressed,
+//! after two bytes.
 //!
-//! Names are replaced by shorter ones with state that the nodes of a link share: a [`Context`] stands for a prefix that all nodes know, a
-//! [`HopId`] for the name of one Interest until its Data packet returns.
+//! Names are replaced by shorter ones, with state that the nodes of a link share. A [`Context`] represents a prefix
+//! that all nodes know. A [`HopId`] represents the name of one Interest until its Data packet returns.
 
 mod bytes;
 mod name;
@@ -26,13 +27,13 @@ pub const PAGE: u8 = 0xfe;
 /// The free bytes that [`compress`] needs in front of an empty frame.
 pub const HEADROOM: usize = 10;
 
-/// The HopLimit of an Interest that has none (section 5.3.2).
+/// The HopLimit that represents an Interest without HopLimit (section 5.3.2).
 pub const DEFAULT_HOP_LIMIT: u8 = 255;
 
 /// A prefix that all nodes of the link know (section 8.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Context<'n> {
-    /// The number, from 1 to 127.
+    /// The number of the context, from 1 to 127.
     pub id: u8,
     /// The prefix.
     pub prefix: Name<'n>,
@@ -43,7 +44,7 @@ pub struct Context<'n> {
 pub struct HopId(u8);
 
 impl HopId {
-    /// Returns `None` for 0 and for numbers above 127.
+    /// Makes a HopID. Returns `None` for 0 and for numbers above 127.
     pub const fn new(id: u8) -> Option<Self> {
         if matches!(id, 1..=MAX_ID) { Some(Self(id)) } else { None }
     }
@@ -55,7 +56,7 @@ impl HopId {
 }
 
 const MAX_ID: u8 = 127;
-/// The flag of a CID that another one follows.
+/// The flag in a CID that means that another CID follows.
 const CHAINED: u8 = 0x80;
 
 // The first byte of a dispatch (section 5).
@@ -72,7 +73,8 @@ const KEY_DIGEST: u8 = 2;
 const DIGEST: u8 = 0x80;
 const CIDS: u8 = 2;
 
-/// The two bytes of a dispatch, and the CIDs after them: the HopID, the context of the packet's name, and that of the KeyLocator.
+/// The two bytes of a dispatch, and the CIDs after them: the HopID, the context of the packet's name, and the context
+/// of the KeyLocator.
 #[derive(Default)]
 struct Dispatch {
     bytes: [u8; 2],
@@ -81,8 +83,8 @@ struct Dispatch {
 
 /// Compresses a packet into an empty frame with [`HEADROOM`] free bytes in front.
 ///
-/// For an Interest, `hop` has the number under which this node waits for the answer. For a Data packet, `hop` has the
-/// number that the neighbour gave its Interest. The name in `hop` is the name of that Interest.
+/// For an Interest, `hop` contains the number under which this node waits for the answer. For a Data packet, `hop`
+/// contains the number that the neighbour gave its Interest. The name in `hop` is the name of that Interest.
 ///
 /// # Errors
 /// [`Full`], also for bytes that are neither an Interest nor a Data packet. The frame is then empty.
@@ -126,7 +128,7 @@ pub fn compress(
 }
 
 impl Dispatch {
-    /// Writes everything in front of a body of `len` bytes.
+    /// Writes all bytes in front of a body of `len` bytes.
     fn write(&self, len: usize, out: &mut Out<'_, '_>) {
         let [first, second] = self.bytes;
         let chain = self.cids.iter().rposition(|cid| *cid != 0).map_or(0, |last| last.saturating_add(1));
@@ -150,7 +152,8 @@ struct Shared<'s> {
 }
 
 impl Shared<'_> {
-    /// Writes the body of a compressed Interest (section 5.3.2). `out` notes an Interest that the rules do not cover.
+    /// Writes the body of a compressed Interest (section 5.3.2). `out` stores an error if the rules do not cover the
+    /// Interest.
     fn interest(&self, value: &[u8], dispatch: &mut Dispatch, out: &mut Out<'_, '_>) {
         let mut cursor = Cursor::of(value);
         let name = cursor.take(Type::NAME).unwrap_or(&[]);
@@ -209,7 +212,8 @@ impl Shared<'_> {
         dispatch.bytes = [COMPRESSED | first, flag(last == Some(Type::IMPLICIT_DIGEST), DIGEST)];
     }
 
-    /// Writes the body of a compressed Data packet (section 5.4.2). `out` notes a packet that the rules do not cover.
+    /// Writes the body of a compressed Data packet (section 5.4.2). `out` stores an error if the rules do not cover
+    /// the packet.
     fn data(&self, value: &[u8], dispatch: &mut Dispatch, out: &mut Out<'_, '_>) {
         let mut cursor = Cursor::of(value);
         let name = cursor.take(Type::NAME).unwrap_or(&[]);
@@ -276,7 +280,7 @@ impl Shared<'_> {
         dispatch.bytes = [COMPRESSED | IS_DATA | first | flag(key_digest.is_some(), KEY_DIGEST), 0];
     }
 
-    /// Removes the longest prefix that is a context, and notes the context.
+    /// Removes the longest prefix that is a context, and stores the number of this context in `cid`.
     #[inline(never)]
     fn shorten<'n>(&self, name: &'n [u8], cid: &mut u8) -> &'n [u8] {
         let mut rest = name;
@@ -292,7 +296,8 @@ impl Shared<'_> {
     }
 }
 
-/// True for a SignatureType that requires a KeyLocator, false for a digest. Returns `None` for others.
+/// Returns true for a SignatureType that requires a KeyLocator, and false for a digest. Returns `None` for any other
+/// type.
 fn has_key_locator(kind: &[u8]) -> Option<bool> {
     match tlv::integer(kind, Type::SIGNATURE_TYPE) {
         Ok(0) => Some(false),

@@ -1,6 +1,6 @@
-//! NDNLPv2, the link protocol: a packet or a fragment of one, with fields for the next hop.
+//! NDNLPv2, the link protocol: a packet or a fragment of a packet, with fields for the next hop.
 //!
-//! An Interest or a Data packet without fields is sent as it is.
+//! An Interest or a Data packet without fields is sent unchanged.
 
 use crate::MAX_HEAD;
 use crate::error::Error;
@@ -8,7 +8,7 @@ use crate::tlv::{self, Element, Elements};
 use crate::types::Type;
 use tegmen_base::buf::{Frame, Full, Writer, copy};
 
-/// LpPacket.
+/// The type of an LpPacket.
 pub const LP_PACKET: Type = Type(100);
 const FRAGMENT: Type = Type(80);
 const SEQUENCE: Type = Type(81);
@@ -23,13 +23,13 @@ const CONGESTION_MARK: Type = Type(832);
 const ACK: Type = Type(836);
 const TX_SEQUENCE: Type = Type(840);
 
-/// The bytes of the longest PitToken.
+/// Length of the longest PitToken in bytes.
 pub const MAX_TOKEN: usize = 32;
 
-/// The bytes that [`Part`] and the types and lengths around it add to a fragment, at most.
+/// Maximum number of bytes that [`Part`], and the types and lengths around it, add to a fragment.
 pub const FRAGMENT_OVERHEAD: usize = 40;
 
-/// The bytes of all fields, and of the types and lengths around them, at most.
+/// Maximum number of bytes of all fields, with the types and lengths around them.
 pub const MAX_FIELDS: usize = 140;
 
 /// The reason of a Nack.
@@ -41,16 +41,16 @@ impl NackReason {
     pub const NONE: Self = Self(0);
     /// The link or a table is full.
     pub const CONGESTION: Self = Self(50);
-    /// The Interest has come before: it loops.
+    /// The Interest has arrived before, in a loop.
     pub const DUPLICATE: Self = Self(100);
     /// No next hop is known.
     pub const NO_ROUTE: Self = Self(150);
 }
 
-/// The place of a fragment.
+/// The place of a fragment in its packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
-    /// Sequence of the fragment. Those of one packet follow each other.
+    /// Sequence of the fragment. The fragments of one packet have consecutive numbers.
     pub sequence: u64,
     /// FragIndex, below `count`.
     pub index: u64,
@@ -61,29 +61,31 @@ pub struct Part {
 /// An LpPacket, or an Interest or a Data packet without fields.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LpPacket<'p> {
-    /// A packet, or a part of one; `None` if the LpPacket has fields alone.
+    /// A packet, or a fragment of a packet. `None` if the LpPacket has only fields.
     pub fragment: Option<&'p [u8]>,
-    /// The place of the fragment, if the packet has several.
+    /// The place of the fragment, if the packet has several fragments.
     pub part: Option<Part>,
-    /// PitToken, of at most [`MAX_TOKEN`] bytes. A node returns that of an Interest with its Data packet or Nack.
+    /// PitToken, of at most [`MAX_TOKEN`] bytes. A node returns the PitToken of an Interest with its Data packet or
+    /// Nack.
     pub token: Option<&'p [u8]>,
-    /// The reason, if the fragment is an Interest that is not answered.
+    /// The reason of a Nack, if the fragment is an Interest that is not answered.
     pub nack: Option<NackReason>,
     /// IncomingFaceId, for applications.
     pub incoming_face: Option<u64>,
-    /// NextHopFaceId, of applications.
+    /// NextHopFaceId, which applications set.
     pub next_hop_face: Option<u64>,
     /// CongestionMark.
     pub congestion_mark: Option<u64>,
-    /// TxSequence, by which the next hop acknowledges the LpPacket.
+    /// TxSequence, with which the next hop acknowledges the LpPacket.
     pub tx_sequence: Option<u64>,
 }
 
 impl<'p> LpPacket<'p> {
-    /// Reads what a face receives. Acknowledgements are read by [`acks`].
+    /// Reads the bytes that a face received. The function [`acks`] reads acknowledgements.
     ///
     /// # Errors
-    /// [`Error`]. An unknown field is skipped if its type is from 800 to 959 and a multiple of 4, and an error otherwise.
+    /// [`Error`]. An unknown field is skipped if its type is from 800 to 959 and a multiple of 4. Any other unknown
+    /// field is an error.
     pub fn parse(bytes: &'p [u8]) -> Result<Self, Error> {
         let outer = Elements::of(bytes).next().ok_or(Error::Truncated)??;
         if outer.end != bytes.len() {
@@ -128,9 +130,9 @@ impl<'p> LpPacket<'p> {
         Ok(packet)
     }
 
-    /// Puts the fields in front of the fragment, which the frame has, or in an empty frame if there is none. There are
-    /// [`MAX_FIELDS`] free bytes in front. The frame does not change without
-    /// fields. [`Self::fragment`] is not read.
+    /// Puts the fields in front of the fragment in the frame. The frame is empty if there is no fragment, and must
+    /// have [`MAX_FIELDS`] free bytes in front. Without fields, the frame does not change. Ignores
+    /// [`Self::fragment`].
     ///
     /// # Errors
     /// [`Full`].
@@ -189,7 +191,7 @@ impl<'p> LpPacket<'p> {
     }
 }
 
-/// Replaces the TxSequence of an LpPacket. Returns false if it has none.
+/// Replaces the TxSequence of an LpPacket. Returns false if the LpPacket has no TxSequence.
 pub fn set_tx_sequence(packet: &mut [u8], sequence: u64) -> bool {
     let Ok(value) = tlv::only(packet, LP_PACKET) else { return false };
     let head = packet.len().saturating_sub(value.len());
@@ -207,7 +209,7 @@ pub fn acks(bytes: &[u8]) -> impl Iterator<Item = u64> {
     acks.filter_map(|element| fixed(element.value, ACK).ok())
 }
 
-/// Writes an LpPacket that acknowledges others.
+/// Writes an LpPacket that acknowledges other LpPackets.
 ///
 /// # Errors
 /// [`Full`].

@@ -16,7 +16,7 @@ pub struct Component<'n> {
 }
 
 impl<'n> Component<'n> {
-    /// A generic component.
+    /// Makes a generic component.
     pub const fn generic(value: &'n [u8]) -> Self {
         Self { kind: Type::GENERIC, value }
     }
@@ -24,12 +24,13 @@ impl<'n> Component<'n> {
     /// Writes the component as an element.
     ///
     /// # Errors
-    /// [`Full`].
+    /// [`Full`] if the component does not fit.
     pub fn write(&self, out: &mut Writer<'_>) -> Result<(), Full> {
         tlv::write(out, self.kind, self.value)
     }
 
-    /// Returns the number of a component whose value is one, such as a segment or a version.
+    /// Returns the number that is the value of a component, such as a segment number or a version. Returns `None` for
+    /// any other value.
     pub fn number(&self) -> Option<u64> {
         tlv::integer(self.value, self.kind).ok()
     }
@@ -58,7 +59,7 @@ impl PartialOrd for Component<'_> {
     }
 }
 
-/// A name: components, one after the other, each an element.
+/// A name: a sequence of components, each of which is an element.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Name<'n>(&'n [u8]);
 
@@ -66,7 +67,7 @@ impl<'n> Name<'n> {
     /// Checks the value of a Name element.
     ///
     /// # Errors
-    /// [`Error`] if it is not made of components.
+    /// [`Error`] if it does not consist of components.
     pub fn parse(value: &'n [u8]) -> Result<Self, Error> {
         for element in Elements::of(value) {
             Component::of(&element?)?;
@@ -74,7 +75,8 @@ impl<'n> Name<'n> {
         Ok(Self(value))
     }
 
-    /// Takes bytes that [`Self::parse`] accepted before. Of others, the components after the first one that is none are ignored.
+    /// Makes a name of bytes that [`Self::parse`] accepted before. In other bytes, everything from the first invalid
+    /// component on is ignored.
     pub const fn of_checked(value: &'n [u8]) -> Self {
         Self(value)
     }
@@ -84,7 +86,7 @@ impl<'n> Name<'n> {
         self.0
     }
 
-    /// True for the name without components.
+    /// Returns true for the name without components.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -104,13 +106,13 @@ impl<'n> Name<'n> {
         self.components().last()
     }
 
-    /// Returns the name of the first `len` components, or the whole name if it has fewer.
+    /// Returns the name that consists of the first `len` components, or the whole name if it has fewer.
     pub fn prefix(&self, len: usize) -> Self {
         let end = Elements::of(self.0).take(len).last().and_then(Result::ok).map_or(0, |element| element.end);
         Self(self.0.get(..end).unwrap_or(self.0))
     }
 
-    /// True if the first components of `other` are all of this name.
+    /// Returns true if `other` begins with all components of this name.
     pub fn is_prefix_of(&self, other: &Name<'_>) -> bool {
         // Each component has one encoding only.
         other.0.starts_with(self.0)
@@ -119,13 +121,13 @@ impl<'n> Name<'n> {
     /// Writes the Name element.
     ///
     /// # Errors
-    /// [`Full`].
+    /// [`Full`] if the name does not fit.
     pub fn write(&self, out: &mut Writer<'_>) -> Result<(), Full> {
         tlv::write(out, Type::NAME, self.0)
     }
 }
 
-/// The canonical order: that of the first components that differ. A prefix comes first.
+/// The canonical order: the first components that differ decide. A prefix comes before longer names.
 impl Ord for Name<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
         self.components().cmp(other.components())
@@ -138,15 +140,15 @@ impl PartialOrd for Name<'_> {
     }
 }
 
-/// Names, one after the other, each an element.
+/// A sequence of names, each of which is an element.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Names<'n>(&'n [u8]);
 
 impl<'n> Names<'n> {
-    /// Checks the value of an element that has names: a ForwardingHint, or the content of a link.
+    /// Checks the value of an element that contains names: a ForwardingHint, or the content of a link.
     ///
     /// # Errors
-    /// [`Error`] if it is not made of names. Other elements that are not critical are skipped.
+    /// [`Error`] if it does not consist of names. Other elements that are not critical are skipped.
     pub fn parse(value: &'n [u8]) -> Result<Self, Error> {
         for element in Elements::of(value) {
             let Element { kind, value, .. } = element?;

@@ -1,8 +1,9 @@
-//! Encrypted content: AES-128-CCM with a nonce from the name, so that a name must never have two contents.
+//! Encrypts content with AES-128-CCM. The nonce comes from the name, so one name must never have two contents.
 //!
-//! A producer has one key. The nonce is the front of the SHA-256 digest of the whole name, and the tag follows the content. Two contents of
-//! one name would have one nonce, so a [`Publisher`] appends a version to each name, which it takes from a [`Lease`]: the numbers of a lease
-//! are stored before they are used, and none is used twice, not even across a power cut.
+//! A producer has one key. The nonce is the beginning of the SHA-256 digest of the whole name, and the tag follows
+//! the content. Two contents with one name would have the same nonce. Therefore a [`Publisher`] appends a version to
+//! each name. It takes the version from a [`Lease`], whose end is stored before its numbers are used. So no version
+//! is used twice, even after a power cut.
 
 use crate::error::WriteError;
 use crate::name::{Component, Name};
@@ -13,10 +14,10 @@ use tegmen_base::crypto::{Crypto, DIGEST_LEN, KEY_LEN, NotAuthentic, Unsupported
 use tegmen_base::lease::Lease;
 use tegmen_base::secret::Secret;
 
-/// The bytes that encryption appends to a content.
+/// Number of bytes that encryption appends to a content.
 pub const TAG_LEN: usize = 8;
 
-/// The bytes of the nonce.
+/// Length of the nonce in bytes.
 const NONCE_LEN: usize = 13;
 
 /// The key for the contents of one producer.
@@ -24,7 +25,7 @@ const NONCE_LEN: usize = 13;
 pub struct ContentKey(Secret<KEY_LEN>);
 
 impl ContentKey {
-    /// Takes a key, which no other producer has.
+    /// Makes a value from a key that no other producer has.
     pub const fn new(key: Secret<KEY_LEN>) -> Self {
         Self(key)
     }
@@ -32,7 +33,7 @@ impl ContentKey {
     /// Decrypts the content of a Data packet with this name in place. Returns the length of the content without its tag.
     ///
     /// # Errors
-    /// [`NotAuthentic`] if the tag is wrong or missing; `content` then holds nothing that may be used.
+    /// [`NotAuthentic`] if the tag is wrong or missing. The content must then not be used.
     pub fn open<C: Crypto>(&self, crypto: &mut C, name: &Name<'_>, content: &mut [u8]) -> Result<usize, NotAuthentic> {
         let len = content.len().checked_sub(TAG_LEN).ok_or(NotAuthentic)?;
         let (body, tag) = content.split_at_mut_checked(len).ok_or(NotAuthentic)?;
@@ -40,7 +41,8 @@ impl ContentKey {
         Ok(len)
     }
 
-    /// Encrypts a content in place, and appends the tag. Only a [`Publisher`] calls this: a name must not have two contents.
+    /// Encrypts a content in place, and appends the tag. Only a [`Publisher`] calls this, because a name must not
+    /// have two contents.
     fn seal<C: Crypto>(&self, crypto: &mut C, name: &Name<'_>, content: &mut Writer<'_>) -> Result<(), WriteError> {
         let mut tag = [0; TAG_LEN];
         content.put(&tag)?;
@@ -65,12 +67,12 @@ pub struct Publisher {
     versions: Lease,
 }
 
-/// The reason why a content has no name.
+/// The reason why a content cannot be published.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PublishError {
     /// The lease of versions has ended: store a new end, then call [`Publisher::extend`].
     NoVersion,
-    /// The name or the content does not fit its place.
+    /// The name or the content does not fit into its buffer.
     Full,
     /// The provider of ciphers does not have AES-128-CCM.
     Unsupported,
@@ -110,13 +112,14 @@ impl From<Unsupported> for PublishError {
 }
 
 impl Publisher {
-    /// Continues with versions from `stored` on: the end of the lease that was stored last for this key. A new key begins with 0. A producer
-    /// that lost the stored end must take a new key. Nothing is published until [`Self::extend`].
+    /// Continues with versions from `stored` on. `stored` is the end of the lease that was stored last for this key,
+    /// or 0 for a new key. A producer that has lost the stored end must use a new key. Nothing can be published until
+    /// [`Self::extend`].
     pub const fn resume(key: ContentKey, stored: u64) -> Self {
         Self { key, versions: Lease::resume(stored) }
     }
 
-    /// Allows all versions before `stored`, the end that was just stored for good.
+    /// Allows all versions below `stored`, an end that was just stored durably.
     pub const fn extend(&mut self, stored: u64) {
         self.versions.extend(stored);
     }
@@ -126,11 +129,11 @@ impl Publisher {
         self.versions.left()
     }
 
-    /// Names a content, and encrypts it. `name` is empty at first, and then has `prefix` and a version. `content` has the content, behind
-    /// which the tag is put. Returns the version.
+    /// Gives a content a name, and encrypts it. `name` is empty before the call, and then contains `prefix` and a
+    /// version. `content` contains the content, after which the tag is written. Returns the version.
     ///
     /// # Errors
-    /// [`PublishError`]; the version is then lost, unless it was [`PublishError::NoVersion`].
+    /// [`PublishError`]. The version is then lost, except after [`PublishError::NoVersion`].
     pub fn publish<C: Crypto>(
         &mut self,
         crypto: &mut C,

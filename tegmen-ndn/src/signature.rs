@@ -17,7 +17,7 @@ use tegmen_base::secret::{Secret, same};
 pub struct SignatureType(pub u64);
 
 impl SignatureType {
-    /// A SHA-256 digest, which proves no origin.
+    /// A SHA-256 digest, which does not prove the origin.
     pub const DIGEST_SHA256: Self = Self(0);
     /// ECDSA over a SHA-256 digest.
     pub const SHA256_WITH_ECDSA: Self = Self(3);
@@ -58,20 +58,21 @@ impl KeyLocator<'_> {
 pub struct SignatureInfo<'p> {
     /// SignatureType.
     pub kind: SignatureType,
-    /// KeyLocator. One that has neither a name nor a digest is left out.
+    /// KeyLocator. A KeyLocator with neither a name nor a digest is left out.
     pub key: Option<KeyLocator<'p>>,
-    /// SignatureNonce, of an Interest.
+    /// SignatureNonce, only in an Interest.
     pub nonce: Option<&'p [u8]>,
-    /// SignatureTime of an Interest, in milliseconds since 1970.
+    /// SignatureTime, only in an Interest, in milliseconds since 1970.
     pub time: Option<u64>,
-    /// SignatureSeqNum, of an Interest.
+    /// SignatureSeqNum, only in an Interest.
     pub sequence: Option<u64>,
-    /// ValidityPeriod, of a certificate: the value of the element, which [`Validity`](crate::certificate::Validity) reads.
+    /// ValidityPeriod, only in a certificate. [`Validity`](crate::certificate::Validity) reads this value of the
+    /// element.
     pub validity: Option<&'p [u8]>,
 }
 
 impl<'p> SignatureInfo<'p> {
-    /// Describes a signature without anything that makes it unique.
+    /// Makes the description of a signature, without a nonce, a time and a sequence number.
     pub const fn new(kind: SignatureType, key: Option<KeyLocator<'p>>) -> Self {
         Self { kind, key, nonce: None, time: None, sequence: None, validity: None }
     }
@@ -140,7 +141,7 @@ impl<'p> SignatureInfo<'p> {
         parts.into_iter().fold(0, usize::saturating_add)
     }
 
-    /// Writes the element, whose type is that of a Data packet or of an Interest.
+    /// Writes the element. `kind` is the type for a Data packet or for an Interest.
     pub(crate) fn write(&self, kind: Type, out: &mut Writer<'_>) -> Result<(), Full> {
         tlv::write_head(out, kind, self.value_len())?;
         self.write_value(out)
@@ -154,8 +155,8 @@ pub struct Signed<'p> {
     pub info: SignatureInfo<'p>,
     /// The signature.
     pub value: &'p [u8],
-    /// The signed portion, in parts that are concatenated: of an Interest, those before and after the digest of its parameters,
-    /// and the parameters.
+    /// The signed bytes, in parts that are concatenated. For an Interest these are the bytes before and after the
+    /// digest of its parameters, and the parameters.
     pub portion: [&'p [u8]; 3],
 }
 
@@ -163,7 +164,7 @@ impl Signed<'_> {
     /// Verifies the signature.
     ///
     /// # Errors
-    /// [`NotAuthentic`] if it is wrong, or of another kind than the key.
+    /// [`NotAuthentic`] if the signature is wrong, or its kind is not that of the key.
     pub fn verify<C: Crypto>(&self, crypto: &mut C, key: &(impl Verifier<C> + ?Sized)) -> Result<(), NotAuthentic> {
         key.verify(crypto, &self.info, &self.portion, self.value)
     }
@@ -177,7 +178,7 @@ pub trait Signer<C: Crypto> {
     /// Signs a message, given in parts that are concatenated. Returns the length of the signature in `out`.
     ///
     /// # Errors
-    /// [`Unsupported`] if the provider does not have the signature, or the key is none.
+    /// [`Unsupported`] if the provider does not have this kind of signature, or the key is not valid.
     fn sign(&self, crypto: &mut C, message: &[&[u8]], out: &mut [u8; MAX_SIGNATURE]) -> Result<usize, Unsupported>;
 }
 
@@ -186,7 +187,7 @@ pub trait Verifier<C: Crypto> {
     /// Verifies the signature of a message, given in parts that are concatenated.
     ///
     /// # Errors
-    /// [`NotAuthentic`] if it is wrong, or of another kind than the key.
+    /// [`NotAuthentic`] if the signature is wrong, or its kind is not that of the key.
     fn verify(
         &self,
         crypto: &mut C,
@@ -196,7 +197,7 @@ pub trait Verifier<C: Crypto> {
     ) -> Result<(), NotAuthentic>;
 }
 
-/// DigestSha256: a digest that everyone can make.
+/// DigestSha256: a digest that everyone can compute, so it does not prove the origin.
 #[derive(Clone, Copy, Debug)]
 pub struct DigestSha256;
 
@@ -222,7 +223,7 @@ impl<C: Crypto> Verifier<C> for DigestSha256 {
 pub struct HmacWithSha256<'k> {
     /// The key.
     pub key: &'k HmacKey,
-    /// The name of the key, for its signer.
+    /// The name of the key, which the signer writes into packets.
     pub locator: KeyLocator<'k>,
 }
 
@@ -244,7 +245,7 @@ impl<C: Crypto> Verifier<C> for HmacKey {
     }
 }
 
-/// SignatureSha256WithEcdsa on secp256r1. The signature is DER.
+/// SignatureSha256WithEcdsa on secp256r1. The signature is in DER.
 pub struct Sha256WithEcdsa<'k> {
     /// The private key.
     pub key: &'k Secret<SCALAR_LEN>,

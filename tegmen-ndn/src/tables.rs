@@ -1,4 +1,4 @@
-//! The tables of a forwarder: next hops (FIB), Interests that wait (PIT) and a content store.
+//! The tables of a forwarder: next hops (FIB), pending Interests (PIT) and a content store.
 
 use crate::data::ReceivedData;
 use crate::interest::{Interest, ReceivedInterest};
@@ -8,21 +8,22 @@ use core::time::Duration;
 use tegmen_base::crypto::DIGEST_LEN;
 use tegmen_base::time::Instant;
 
-/// A face: a link to a neighbour or to an application. The number 65,535 is no face.
+/// A face: a link to a neighbour or to an application. The number 65,535 is not used for a face.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FaceId(pub u16);
 
-/// A time in units of 1,024 microseconds, on a clock that wraps after 50 days. Times less than 25 days apart are compared.
+/// A time in units of 1,024 microseconds, on a clock that wraps after 50 days. Only times less than 25 days apart can
+/// be compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tick(u32);
 
 impl Tick {
-    /// Cuts a time to whole units.
+    /// Converts a time, rounded down to whole units.
     pub const fn of(time: Instant) -> Self {
         Self((time.as_micros() >> 10) as u32)
     }
 
-    /// A time in units.
+    /// Converts a time in units.
     pub const fn from_units(units: u32) -> Self {
         Self(units)
     }
@@ -32,49 +33,49 @@ impl Tick {
         self.0
     }
 
-    /// Returns the time after `duration`, of at most 25 days.
+    /// Returns the time `duration` later. `duration` is at most 25 days.
     pub const fn after(self, duration: Duration) -> Self {
         let units = Instant::AT_ONCE.after(duration).as_micros() >> 10;
         Self(self.0.wrapping_add(if units > i32::MAX as u64 { i32::MAX as u32 } else { units as u32 }))
     }
 
-    /// Returns the time after `millis` milliseconds, of which at most 25 days count.
+    /// Returns the time `millis` milliseconds later. At most 25 days are added.
     pub const fn after_millis(self, millis: u64) -> Self {
         // Without a division, which is long for 64 bits. A unit is 128/125 milliseconds.
         let units = millis.saturating_mul(125) >> 7;
         Self(self.0.wrapping_add(if units > i32::MAX as u64 { i32::MAX as u32 } else { units as u32 }))
     }
 
-    /// True if this time is before `other`.
+    /// Returns true if this time is before `other`.
     pub const fn is_before(self, other: Self) -> bool {
         (other.0.wrapping_sub(self.0) as i32) > 0
     }
 
-    /// Returns the earlier one of two times.
+    /// Returns the earlier of two times.
     #[must_use]
     pub const fn earlier(self, other: Self) -> Self {
         if other.is_before(self) { other } else { self }
     }
 
-    /// Returns the later one of two times.
+    /// Returns the later of two times.
     #[must_use]
     pub const fn later(self, other: Self) -> Self {
         if self.is_before(other) { other } else { self }
     }
 
-    /// Returns the units that have passed since `earlier`; 0 if that is not earlier.
+    /// Returns the number of units that have passed since `earlier`, or 0 if `earlier` is not before this time.
     pub const fn since(self, earlier: Self) -> u32 {
         if earlier.is_before(self) { self.0.wrapping_sub(earlier.0) } else { 0 }
     }
 
-    /// Returns the time from `now` on, which this one has on the clock of the caller, cut to whole units.
+    /// Returns this time, which must not be before `now`, on the clock of the caller, in whole units.
     pub const fn instant(self, now: Instant) -> Instant {
         let units = self.since(Self::of(now)) as u64;
         Instant::from_micros(((now.as_micros() >> 10).saturating_add(units)) << 10)
     }
 }
 
-/// Returns milliseconds, of which there are as many as units of 1,024 microseconds, or a few less.
+/// Converts units of 1,024 microseconds to the same number of milliseconds, or a few less.
 pub const fn millis_of(units: u32) -> u32 {
     units.saturating_add(units / 42)
 }
@@ -89,18 +90,18 @@ pub trait List<T>: Default {
     fn as_mut_slice(&mut self) -> &mut [T];
 }
 
-/// A face that asked for a name.
+/// The record of a face that requested a name.
 #[derive(Clone, Copy, Debug)]
 pub struct InRecord<K> {
     /// The face.
     pub face: FaceId,
-    /// The Nonce of its last Interest.
+    /// The Nonce of the last Interest of the face.
     pub nonce: [u8; 4],
-    /// The PitToken of its last Interest.
+    /// The PitToken of the last Interest of the face.
     pub token: K,
 }
 
-/// A next hop that was asked for a name.
+/// The record of a next hop to which an Interest was sent.
 #[derive(Clone, Copy, Debug)]
 pub struct OutRecord {
     /// The face.
@@ -109,19 +110,19 @@ pub struct OutRecord {
     pub nonce: [u8; 4],
     /// The low three bytes of the time of the last Interest.
     at: [u8; 3],
-    /// The number of retransmissions, at most 63, and the answer in the two high bits.
+    /// The number of retransmissions, at most 63, and in the two high bits the answer.
     tries: u8,
 }
 
 const TRIES: u8 = 0x3f;
 
 impl OutRecord {
-    /// Returns the record of an Interest that is sent for the first time.
+    /// Makes the record of an Interest that is sent for the first time.
     pub const fn new(face: FaceId, nonce: [u8; 4], at: Tick) -> Self {
         Self { face, nonce, at: low_bytes(at), tries: 0 }
     }
 
-    /// Notes a retransmission.
+    /// Records a retransmission.
     pub(crate) const fn repeat(&mut self, nonce: [u8; 4], at: Tick) {
         (self.nonce, self.at) = (nonce, low_bytes(at));
         if self.tries & TRIES != TRIES {
@@ -129,14 +130,14 @@ impl OutRecord {
         }
     }
 
-    /// Returns the time of the last Interest, which was sent less than 4.7 hours before `now`.
+    /// Returns the time of the last Interest. It must be less than 4.7 hours before `now`.
     pub const fn at(&self, now: Tick) -> Tick {
         let [a, b, c] = self.at;
         let low = u32::from_be_bytes([0, a, b, c]);
         Tick(now.0.wrapping_sub(now.0.wrapping_sub(low) & 0xff_ffff))
     }
 
-    /// Returns the number of retransmissions. Above 63 it is 63.
+    /// Returns the number of retransmissions, at most 63.
     pub const fn retries(&self) -> u8 {
         self.tries & TRIES
     }
@@ -166,7 +167,7 @@ const fn low_bytes(at: Tick) -> [u8; 3] {
     [a, b, c]
 }
 
-/// The reasons of a Nack, the least severe one first. Others are taken for [`Self::NoRoute`].
+/// The reasons of a Nack, the least severe reason first. Unknown reasons count as [`Self::NoRoute`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Refused {
     /// The link or a table is full.
@@ -178,7 +179,7 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// Returns the reason of a Nack.
+    /// Converts the reason of a Nack.
     pub const fn of(reason: NackReason) -> Self {
         match reason {
             NackReason::CONGESTION => Self::Congestion,
@@ -187,7 +188,7 @@ impl Refused {
         }
     }
 
-    /// Returns the reason for a Nack.
+    /// Converts to the reason of a Nack.
     pub const fn reason(self) -> NackReason {
         match self {
             Self::Congestion => NackReason::CONGESTION,
@@ -200,18 +201,19 @@ impl Refused {
 /// An Interest that waits for its Data packet.
 #[derive(Debug)]
 pub struct Entry<I, O> {
-    /// The faces that asked.
+    /// The faces that requested the name.
     pub asked: I,
-    /// The next hops that were asked.
+    /// The next hops to which the Interest was sent.
     pub sent: O,
     /// The time at which the entry ends.
     pub expires: Tick,
-    /// The HopLimit that is left; 255, which no Interest has after the first node, if it has none.
+    /// The remaining HopLimit. 255 means that the Interest has no HopLimit, because a HopLimit is below 255 after the
+    /// first node.
     hops: u8,
 }
 
 impl<I, O: List<OutRecord>> Entry<I, O> {
-    /// An entry that nobody has asked for.
+    /// Makes an entry without faces.
     pub fn new(expires: Tick, hops: Option<u8>) -> Self
     where
         I: Default,
@@ -219,12 +221,12 @@ impl<I, O: List<OutRecord>> Entry<I, O> {
         Self { asked: I::default(), sent: O::default(), expires, hops: hops.unwrap_or(u8::MAX) }
     }
 
-    /// Returns the HopLimit that is left.
+    /// Returns the remaining HopLimit.
     pub fn hop_limit(&self) -> Option<u8> {
         Some(self.hops).filter(|hops| *hops != u8::MAX)
     }
 
-    /// True if an Interest with this nonce came from another face, or was sent by this node.
+    /// Returns true if an Interest with this nonce came from another face, or was sent by this node.
     pub fn loops<K>(&self, from: FaceId, nonce: [u8; 4]) -> bool
     where
         I: List<InRecord<K>>,
@@ -260,63 +262,64 @@ impl<I, O: List<OutRecord>> Entry<I, O> {
         }
     }
 
-    /// True if the Interest was sent to a face.
+    /// Returns true if the Interest was sent to this face.
     pub fn was_sent_to(&self, face: FaceId) -> bool {
         self.sent.as_slice().iter().any(|sent| sent.face == face)
     }
 }
 
-/// The place of an entry in its table.
+/// The position of an entry in its table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PitId(pub u32);
 
-/// The table of Interests that wait.
+/// The table of pending Interests.
 pub trait Pit {
-    /// PitToken, as the table keeps it.
+    /// The form in which the table stores a PitToken.
     type Token: Copy + Default;
-    /// The faces of an entry that asked.
+    /// The list of faces that requested the name of an entry.
     type Asked: List<InRecord<Self::Token>>;
-    /// The next hops of an entry.
+    /// The list of next hops of an entry.
     type Sent: List<OutRecord>;
 
     /// Finds the entry of an Interest with the same name, CanBePrefix, MustBeFresh and ForwardingHint.
     fn find(&self, interest: &Interest<'_>) -> Option<PitId>;
 
-    /// Adds an entry that ends at `expires`. Returns `None` if the table has no place for an Interest of this face.
+    /// Adds an entry that ends at `expires`. Returns `None` if the table has no space for an Interest of this face.
     fn insert(&mut self, from: FaceId, interest: &ReceivedInterest<'_>, expires: Tick) -> Option<PitId>;
 
-    /// Lends an entry.
+    /// Returns an entry, to be changed.
     fn entry(&mut self, id: PitId) -> Option<&mut Entry<Self::Asked, Self::Sent>>;
 
     /// Returns the name of an entry.
     fn name(&self, id: PitId) -> Option<Name<'_>>;
 
-    /// Returns the Interest of an entry, without Nonce and lifetime; `None` if it has elements that the table does not keep.
+    /// Returns the Interest of an entry, without Nonce and lifetime. Returns `None` if the Interest has elements that
+    /// the table does not store.
     fn interest(&self, id: PitId) -> Option<Interest<'_>>;
 
-    /// Removes an entry, and keeps its name and the nonces that were sent, for [`Self::is_dead`].
+    /// Removes an entry. Keeps its name and its sent nonces for [`Self::is_dead`].
     fn remove(&mut self, id: PitId);
 
-    /// True if an entry with this name and nonce was removed a short time ago.
+    /// Returns true if an entry with this name and nonce was removed a short time ago.
     fn is_dead(&self, name: &Name<'_>, nonce: [u8; 4]) -> bool;
 
-    /// True if an entry has the digest of a Data packet in its name.
+    /// Returns true if the name of an entry contains the digest of a Data packet.
     fn has_digests(&self) -> bool;
 
-    /// Finds an entry that a Data packet with this name and digest answers, and whose Interest was sent to `from`.
+    /// Finds an entry whose Interest was sent to `from`, and which a Data packet with this name and digest answers.
     fn matching(&self, name: &Name<'_>, digest: Option<&[u8; DIGEST_LEN]>, from: FaceId) -> Option<PitId>;
 
     /// Sets the time at which [`Self::due`] returns the entry.
     fn set_timer(&mut self, id: PitId, at: Tick);
 
-    /// Returns an entry whose time has arrived.
+    /// Returns an entry whose timer has expired.
     fn due(&mut self, now: Tick) -> Option<PitId>;
 
-    /// Returns the time of the next entry.
+    /// Returns the time of the next timer.
     fn next_timer(&self) -> Option<Tick>;
 }
 
-/// True if a Data packet with this name and digest answers an Interest.
+/// Returns true if a Data packet with this name and digest answers an Interest.
 pub fn answers(interest: &Name<'_>, can_be_prefix: bool, data: &Name<'_>, digest: Option<&[u8; DIGEST_LEN]>) -> bool {
     if interest.is_prefix_of(data) {
         return can_be_prefix || interest.as_bytes().len() == data.as_bytes().len();
@@ -332,14 +335,14 @@ pub fn answers(interest: &Name<'_>, can_be_prefix: bool, data: &Name<'_>, digest
 pub struct NextHop {
     /// The face.
     pub face: FaceId,
-    /// The cost; the strategy prefers a lower one.
+    /// The cost. The strategy prefers a next hop with a lower cost.
     pub cost: u16,
 }
 
-/// The choice of next hops.
+/// The strategy that chooses next hops.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Strategy {
-    /// The cheapest next hop; another one for an Interest that is repeated, or after a Nack.
+    /// The next hop with the lowest cost. After a Nack, or for a repeated Interest, another next hop.
     #[default]
     BestRoute,
     /// All next hops.
@@ -348,15 +351,16 @@ pub enum Strategy {
 
 /// The next hops of prefixes.
 pub trait Fib {
-    /// Returns the next hops of the longest prefix of a name that has any, and the strategy of the longest prefix that has one.
+    /// Returns the next hops of a name, and its strategy. The longest prefix with next hops gives the next hops, and
+    /// the longest prefix with a strategy gives the strategy.
     fn next_hops(&self, name: &Name<'_>) -> (Strategy, &[NextHop]);
 }
 
 /// A store of Data packets.
 pub trait Store {
-    /// Finds a Data packet that answers an Interest, and is fresh if it must be.
+    /// Finds a Data packet that answers an Interest. The packet is fresh if the Interest requires it.
     fn find(&mut self, now: Instant, interest: &Interest<'_>) -> Option<&[u8]>;
 
-    /// Stores a Data packet; the one that was not used for the longest time goes first.
+    /// Stores a Data packet. If there is no space, removes the packet that was not used for the longest time.
     fn insert(&mut self, now: Instant, data: &ReceivedData<'_>);
 }

@@ -1,24 +1,24 @@
-//! Elements of a type, a length and a value: the encoding of everything in NDN (packet format, section "TLV encoding").
+//! Elements of a type, a length and a value, which encode all data of NDN (packet format, section "TLV encoding").
 
 pub use crate::types::Type;
 
 use crate::error::Error;
 use tegmen_base::buf::{Full, Reader, Writer};
 
-/// An element inside another one.
+/// An element in the value of another element.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Element<'p> {
     /// The type.
     pub kind: Type,
     /// The value.
     pub value: &'p [u8],
-    /// The place of the first byte of the type in the value of the outer element.
+    /// The position of the first byte of the type, in the value of the outer element.
     pub start: usize,
-    /// The place after the last byte of the value in the value of the outer element.
+    /// The position after the last byte of the value, in the value of the outer element.
     pub end: usize,
 }
 
-/// The elements inside another one, in order. After an error there are no more.
+/// The elements in the value of another element, in order. The iteration ends at the first error.
 #[derive(Clone, Copy, Debug)]
 pub struct Elements<'p> {
     reader: Reader<'p>,
@@ -61,7 +61,7 @@ impl<'p> Iterator for Elements<'p> {
     }
 }
 
-/// Reads the only element in `bytes`, which has this type. Returns its value.
+/// Reads the element in `bytes`. `bytes` must contain exactly one element, of this type. Returns its value.
 ///
 /// # Errors
 /// [`Error::Truncated`] if the element is longer than `bytes`, [`Error::Trailing`] if it is shorter, [`Error::Missing`] if it has
@@ -75,19 +75,20 @@ pub fn only(bytes: &[u8], kind: Type) -> Result<&[u8], Error> {
     if elements.rest().is_empty() { Ok(element.value) } else { Err(Error::Trailing) }
 }
 
-/// Finds the elements of these types in `value`. They have this order, and each occurs at most once. Skips others that are not critical,
-/// and known ones that are not critical at a wrong place.
+/// Finds the elements of these types in `value`. They must be in this order, and each may occur at most once. Skips
+/// other elements that are not critical, and elements of these types that are not critical and out of order.
 ///
 /// # Errors
-/// [`Error::Critical`] for a critical element that is unknown, repeated or out of order; [`Error::Truncated`],
-/// [`Error::NotShortest`] and [`Error::Type`] for bytes that are no elements.
+/// [`Error::Critical`] for a critical element that is unknown, repeated or out of order. [`Error::Truncated`],
+/// [`Error::NotShortest`] and [`Error::Type`] for bytes that are not elements.
 pub fn fields<'p, const N: usize>(value: &'p [u8], kinds: &[Type; N]) -> Result<[Option<Element<'p>>; N], Error> {
     let mut found = [None; N];
     find(value, kinds, &mut found)?;
     Ok(found)
 }
 
-/// Finds the elements of [`fields`]. A host has a copy for each list of types, which is faster, and a device has one.
+/// Finds the elements for [`fields`]. A host has a faster copy of the code for each list of types, and a device has
+/// one copy.
 #[cfg_attr(target_pointer_width = "64", inline(always))]
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 fn find<'p>(value: &'p [u8], kinds: &[Type], found: &mut [Option<Element<'p>>]) -> Result<(), Error> {
@@ -121,7 +122,7 @@ fn read_number(reader: &mut Reader<'_>) -> Result<u64, Error> {
 /// Reads a NonNegativeInteger: 1, 2, 4 or 8 bytes.
 ///
 /// # Errors
-/// [`Error::Length`] with `kind` for another length.
+/// [`Error::Length`] with `kind` for any other length.
 pub fn integer(value: &[u8], kind: Type) -> Result<u64, Error> {
     if !matches!(value.len(), 1 | 2 | 4 | 8) {
         return Err(Error::Length(kind));
@@ -129,7 +130,7 @@ pub fn integer(value: &[u8], kind: Type) -> Result<u64, Error> {
     Ok(value.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }
 
-/// Returns the bytes of a NonNegativeInteger, of which there are as few as possible.
+/// Returns the bytes of a NonNegativeInteger, in the shortest form.
 pub fn integer_bytes(number: u64, bytes: &mut [u8; 8]) -> &[u8] {
     *bytes = number.to_be_bytes();
     let len = match number {
@@ -141,7 +142,7 @@ pub fn integer_bytes(number: u64, bytes: &mut [u8; 8]) -> &[u8] {
     bytes.get(bytes.len().wrapping_sub(len)..).unwrap_or(&[])
 }
 
-/// Returns the bytes that a type or a length takes.
+/// Returns the number of bytes in which a type or a length is written.
 pub const fn number_len(number: usize) -> usize {
     match number {
         0..253 => 1,
@@ -150,7 +151,7 @@ pub const fn number_len(number: usize) -> usize {
     }
 }
 
-/// Returns the bytes of an element whose value has `len` bytes.
+/// Returns the number of bytes of an element whose value has `len` bytes.
 pub const fn element_len(kind: Type, len: usize) -> usize {
     number_len(kind.0 as usize).saturating_add(number_len(len)).saturating_add(len)
 }
@@ -182,7 +183,7 @@ pub fn write_head(out: &mut Writer<'_>, kind: Type, len: usize) -> Result<(), Fu
 /// Writes an element.
 ///
 /// # Errors
-/// [`Full`].
+/// [`Full`] if the element does not fit.
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 pub fn write(out: &mut Writer<'_>, kind: Type, value: &[u8]) -> Result<(), Full> {
     write_head(out, kind, value.len())?;
@@ -192,7 +193,7 @@ pub fn write(out: &mut Writer<'_>, kind: Type, value: &[u8]) -> Result<(), Full>
 /// Writes an element whose value is a NonNegativeInteger.
 ///
 /// # Errors
-/// [`Full`].
+/// [`Full`] if the element does not fit.
 pub fn write_integer(out: &mut Writer<'_>, kind: Type, number: u64) -> Result<(), Full> {
     write(out, kind, integer_bytes(number, &mut [0; 8]))
 }

@@ -15,7 +15,7 @@ impl Type {
     pub const DATA: Self = Self(6);
     /// Name.
     pub const NAME: Self = Self(7);
-    /// A component of a name without a meaning of its own.
+    /// A component of a name without a special meaning.
     pub const GENERIC: Self = Self(8);
     /// Nonce.
     pub const NONCE: Self = Self(10);
@@ -81,8 +81,8 @@ impl Type {
     /// NotAfter.
     pub const NOT_AFTER: Self = Self(255);
 
-    /// True if a packet with an unknown element of this type is dropped: all types below 32, and odd ones above (packet format,
-    /// section "Considerations for evolvability of TLV-based encoding").
+    /// Returns true if a packet with an unknown element of this type must be dropped: for all types below 32, and for
+    /// odd types above (packet format, section "Considerations for evolvability of TLV-based encoding").
     pub const fn is_critical(self) -> bool {
         self.0 < 32 || self.0 & 1 == 1
     }

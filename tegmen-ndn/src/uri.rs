@@ -6,11 +6,11 @@ use core::fmt::{self, Display, Formatter};
 use tegmen_base::buf::{Full, Writer};
 use tegmen_base::crypto::DIGEST_LEN;
 
-/// The text before the value of a component, for types whose value is hexadecimal.
+/// The text before the value of a component, for each type whose value is written in hexadecimal digits.
 const DIGESTS: [(Type, &str); 2] =
     [(Type::IMPLICIT_DIGEST, "sha256digest"), (Type::PARAMETERS_DIGEST, "params-sha256")];
 
-/// The text before the value of a component, for types whose value is a number.
+/// The text before the value of a component, for each type whose value is written as a number.
 const NUMBERS: [(Type, &str); 5] = [
     (Type::SEGMENT, "seg"),
     (Type::BYTE_OFFSET, "off"),
@@ -43,7 +43,8 @@ impl Display for Component<'_> {
 }
 
 impl Component<'_> {
-    /// Returns the number of the component if it is encoded in as few bytes as possible, so that its text has one meaning.
+    /// Returns the number of the component if it is encoded in as few bytes as possible, so that different components
+    /// have different texts.
     fn shortest_number(&self) -> Option<u64> {
         self.number().filter(|number| tlv::integer_bytes(*number, &mut [0; 8]) == self.value)
     }
@@ -61,9 +62,9 @@ impl Display for Name<'_> {
 /// The reason why a text is not a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UriError {
-    /// A component has no character: write `...` for an empty one.
+    /// A component has no characters. Write `...` for an empty component.
     Empty,
-    /// Two hexadecimal digits do not follow `%`, or the text of a digest is not 64 of them.
+    /// Two hexadecimal digits do not follow `%`, or the text of a digest does not have 64 hexadecimal digits.
     Hexadecimal,
     /// The type before `=` is neither a number from 1 to 65,535 nor a known word.
     Type,
@@ -133,7 +134,7 @@ fn write_component(text: &str, out: &mut Writer<'_>) -> Result<(), UriError> {
     }
 }
 
-/// Writes a component whose text has escaped bytes.
+/// Writes a component. Its text may contain escaped bytes.
 fn write_text(kind: Type, text: &str, out: &mut Writer<'_>) -> Result<(), UriError> {
     let text = match text.strip_prefix("...") {
         Some(dots) if dots.bytes().all(|byte| byte == b'.') => dots,
@@ -163,7 +164,7 @@ fn hexadecimal(pair: [u8; 2]) -> Result<u8, UriError> {
     Ok((high << 4 | low) as u8)
 }
 
-/// True for a byte that stands for itself (RFC 3986, section 2.3).
+/// Returns true for a byte that is written without an escape (RFC 3986, section 2.3).
 const fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }

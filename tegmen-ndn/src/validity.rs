@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::tlv::{self, Type};
 use tegmen_base::buf::{Reader, Writer};
 
-/// The time in which a certificate is valid, in seconds since 1970. Both ends are part of it.
+/// The period in which a certificate is valid, in seconds since 1970. Both ends belong to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Validity {
     /// NotBefore.
@@ -14,16 +14,16 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// The bytes of a time: `yyyymmddThhmmss`.
+    /// The length of a time in bytes: `yyyymmddThhmmss`.
     pub const TIME_LEN: usize = 15;
 
     /// The last time that can be written: the end of the year 9999.
     pub const MAX_TIME: u64 = 253_402_300_799;
 
-    /// The bytes of the value of the element.
+    /// The length of the value of the element in bytes.
     pub const LEN: usize = 2 * tlv::element_len(Type::NOT_BEFORE, Self::TIME_LEN);
 
-    /// True at a time in seconds since 1970.
+    /// Returns true if the period contains a time in seconds since 1970.
     pub const fn contains(&self, now: u64) -> bool {
         self.not_before <= now && now <= self.not_after
     }
@@ -31,7 +31,7 @@ impl Validity {
     /// Reads the value of the element.
     ///
     /// # Errors
-    /// [`Error`], which is [`Error::Time`] for a time that is none.
+    /// [`Error`]. It is [`Error::Time`] if a time is not valid.
     pub fn parse(value: &[u8]) -> Result<Self, Error> {
         let [before, after] = tlv::fields(value, &[Type::NOT_BEFORE, Type::NOT_AFTER])?;
         let before = before.ok_or(Error::Missing(Type::NOT_BEFORE))?;
@@ -40,7 +40,7 @@ impl Validity {
         Ok(Self { not_before: time(before.value)?, not_after: time(after.value)? })
     }
 
-    /// Returns the value of the element. Times after [`Self::MAX_TIME`] are written as that.
+    /// Returns the value of the element. A time after [`Self::MAX_TIME`] is replaced by [`Self::MAX_TIME`].
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         let mut out = Writer::new(&mut bytes);
@@ -77,7 +77,8 @@ pub fn parse_time(text: &[u8]) -> Option<u64> {
     Some(hours.wrapping_mul(60).wrapping_add(minute).wrapping_mul(60).wrapping_add(second))
 }
 
-/// Returns a time in seconds since 1970 as `yyyymmddThhmmss`, in UTC. Of later times than [`Validity::MAX_TIME`] it returns that.
+/// Formats a time in seconds since 1970 as `yyyymmddThhmmss`, in UTC. A time after [`Validity::MAX_TIME`] is replaced
+/// by [`Validity::MAX_TIME`].
 pub fn time_bytes(time: u64) -> [u8; Validity::TIME_LEN] {
     let time = time.min(Validity::MAX_TIME);
     let (mut day, seconds) = (time / 86_400, time % 86_400);
@@ -130,7 +131,7 @@ const fn days_of(year: u64, month: u64) -> u64 {
     }
 }
 
-/// The days from 1970 to the begin of a year, which is not before 1970.
+/// Returns the number of days from 1970 to the begin of a year. The year must not be before 1970.
 const fn days_before(year: u64) -> u64 {
     let past = year.saturating_sub(1);
     let leaps = (past / 4).saturating_sub(past / 100).saturating_add(past / 400);

@@ -1,11 +1,12 @@
-//! Bytes of compressed packets. Errors are noted, and reported at the end, which takes fewer instructions than a check of each field.
+//! Reads and writes the fields of compressed packets. Errors are stored, and reported at the end, which takes fewer
+//! instructions than a check after each field.
 
 use super::CHAINED;
 use crate::error::Error;
 use crate::tlv::{self, Elements, Type};
 use tegmen_base::buf::{Full, Writer};
 
-/// Elements that are expected one by one.
+/// The elements of a value, which are read one by one.
 pub(super) struct Cursor<'p>(Elements<'p>);
 
 impl<'p> Cursor<'p> {
@@ -13,7 +14,7 @@ impl<'p> Cursor<'p> {
         Self(Elements::of(value))
     }
 
-    /// Takes the value of the next element if it has this type.
+    /// Returns the value of the next element if the element has this type.
     #[inline(never)]
     pub(super) fn take(&mut self, kind: Type) -> Option<&'p [u8]> {
         let mut ahead = self.0;
@@ -22,13 +23,13 @@ impl<'p> Cursor<'p> {
         Some(element.value)
     }
 
-    /// False if an element is left, or bytes that are none.
+    /// Returns false if an element is left, or bytes that are not an element.
     pub(super) const fn is_at_end(&self) -> bool {
         self.0.rest().is_empty()
     }
 }
 
-/// Writes fields.
+/// A writer of fields that stores errors.
 pub(super) struct Out<'w, 't> {
     writer: &'w mut Writer<'t>,
     is_valid: bool,
@@ -39,7 +40,7 @@ impl<'w, 't> Out<'w, 't> {
         Self { writer, is_valid: true }
     }
 
-    /// Notes that the rules do not cover the packet, unless `is_valid`.
+    /// Stores that the rules do not cover the packet, unless `is_valid` is true.
     pub(super) const fn require(&mut self, is_valid: bool) {
         self.is_valid &= is_valid;
     }
@@ -91,7 +92,7 @@ impl<'w, 't> Out<'w, 't> {
     }
 }
 
-/// Returns the bytes of a length.
+/// Returns the number of bytes in which a length is written.
 pub(super) const fn length_len(len: usize) -> usize {
     match len {
         0..0x80 => 1,
@@ -100,7 +101,7 @@ pub(super) const fn length_len(len: usize) -> usize {
     }
 }
 
-/// Reads fields. Behind the end there are empty ones.
+/// A reader of fields. After the end, it reads empty fields.
 pub(super) struct In<'f> {
     rest: &'f [u8],
     is_valid: bool,
@@ -115,7 +116,7 @@ impl<'f> In<'f> {
         self.rest
     }
 
-    /// Notes that the frame is invalid, unless `is_valid`.
+    /// Stores that the frame is invalid, unless `is_valid` is true.
     pub(super) const fn require(&mut self, is_valid: bool) {
         self.is_valid &= is_valid;
     }
@@ -133,7 +134,7 @@ impl<'f> In<'f> {
         self.take(1).first().copied().unwrap_or(0)
     }
 
-    /// Reads bytes behind a length below 2^21.
+    /// Reads a length below 2^21, and the bytes that it counts.
     #[inline(never)]
     pub(super) fn bytes(&mut self) -> &'f [u8] {
         let mut len = 0;
@@ -148,7 +149,7 @@ impl<'f> In<'f> {
         &[]
     }
 
-    /// Reports an error, or bytes that are left.
+    /// Returns an error if one was stored, or if bytes are left.
     pub(super) const fn finish(&self) -> Result<(), Error> {
         if self.is_valid && self.rest.is_empty() { Ok(()) } else { Err(Error::Compression) }
     }

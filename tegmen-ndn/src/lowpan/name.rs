@@ -4,10 +4,10 @@ use super::bytes::{In, Out};
 use crate::name::{Component, Name};
 use crate::tlv::{self, Type};
 
-/// The bytes of the longest component.
+/// Length of the longest component in bytes.
 const MAX_COMPONENT: usize = 15;
 
-/// Writes a compressed name. `out` notes one that cannot be compressed.
+/// Writes a compressed name. `out` stores an error if the name cannot be compressed.
 #[inline(never)]
 pub(super) fn write(name: &[u8], out: &mut Out<'_, '_>) {
     let mut components = Name::of_checked(name).components();
@@ -34,7 +34,7 @@ pub(super) fn write(name: &[u8], out: &mut Out<'_, '_>) {
     }
 }
 
-/// Returns the bytes of a compressed name.
+/// Returns the number of bytes of a compressed name.
 pub(super) fn short_len(name: &[u8]) -> usize {
     let (mut count, mut len) = (0usize, 1usize);
     for component in Name::of_checked(name).components() {
@@ -47,7 +47,7 @@ pub(super) fn short_len(name: &[u8]) -> usize {
 /// A compressed name.
 #[derive(Clone, Copy)]
 pub(super) struct Short<'f> {
-    /// The first components, which are not part of the frame.
+    /// The first components. They are not in the frame.
     prefix: &'f [u8],
     bytes: &'f [u8],
     /// The last component, if it is a digest.
@@ -73,7 +73,7 @@ impl<'f> Short<'f> {
         Self { prefix, bytes: bytes.get(..len).unwrap_or(bytes), digest: Component::generic(&[]) }
     }
 
-    /// Returns the bytes of the components.
+    /// Returns the number of bytes of the components.
     #[inline(never)]
     pub(super) fn len(&self) -> usize {
         let Component { kind, value } = self.digest;

@@ -13,15 +13,15 @@ use crate::tlv::{self, Type};
 use tegmen_base::buf::Frame;
 use tegmen_base::crypto::DIGEST_LEN;
 
-/// The bits of the first byte that no dispatch has, and that of a Data packet.
+/// The reserved bits of the first byte of a dispatch: in every packet, and in addition in a Data packet.
 const RESERVED: u8 = 0xc0;
 const RESERVED_IN_DATA: u8 = 1;
 
-/// Restores the packet of a frame, in an empty frame with [`MAX_HEAD`](crate::MAX_HEAD) free bytes in front. `name_of` returns the name of
-/// the Interest that this node sent with a HopID. Returns the HopID of an Interest.
+/// Restores the packet of a frame, in an empty frame with [`MAX_HEAD`](crate::MAX_HEAD) free bytes in front.
+/// `name_of` returns the name of the Interest that this node sent with a HopID. Returns the HopID of an Interest.
 ///
 /// # Errors
-/// [`Error`]; the frame is then empty.
+/// [`Error`]. The output frame is then empty.
 pub fn decompress<'n>(
     payload: &[u8],
     contexts: &[Context<'n>],

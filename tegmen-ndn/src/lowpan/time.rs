@@ -3,7 +3,7 @@
 /// The exponent of the largest times.
 const MAX_EXPONENT: u32 = 31;
 
-/// Returns the code of the longest time that is not longer than `millis`. Times above 49 days get a code of 49 days or less.
+/// Returns the code of the longest time that is at most `millis`. Times above 49 days get a code of at most 49 days.
 pub const fn time_code(millis: u64) -> u8 {
     let millis = if millis > u32::MAX as u64 { u32::MAX } else { millis as u32 };
     // In units of 125/32 milliseconds, which is the time of mantissa 1 and exponent 0.
@@ -16,17 +16,17 @@ pub const fn time_code(millis: u64) -> u8 {
     (exponent << 3 | mantissa) as u8
 }
 
-/// Returns the time of a code in milliseconds, rounded down: from 0 to four years.
+/// Returns the time of a code in milliseconds, rounded down. It is between 0 and four years.
 pub const fn time_value(code: u8) -> u64 {
     scaled(code) >> 5
 }
 
-/// True if a code has exactly this time.
+/// Returns true if a code has exactly this time.
 pub(super) const fn is_exact(code: u8, millis: u64) -> bool {
     scaled(code) & 31 == 0 && time_value(code) == millis
 }
 
-/// The time in units of 1/32 milliseconds.
+/// Returns the time in units of 1/32 milliseconds.
 const fn scaled(code: u8) -> u64 {
     let (mantissa, exponent) = (code as u64 & 7, code as u32 >> 3);
     let units =

@@ -92,6 +92,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     /// has the same bytes after its token. Only the member `to` may answer, or any members without `to`. This
     /// consumes no number.
     ///
+    /// # Errors
     /// [`ProtectError`]. It is [`ProtectError::Malformed`] also if the method is neither GET nor FETCH, or the
     /// request has Observe. The frame is then unchanged.
     pub fn protect_deterministic_request<C: GroupCrypto, R: AsMut<[Replies]>>(
