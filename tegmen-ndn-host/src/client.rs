@@ -1,4 +1,4 @@
-//! A consumer and a producer at a forwarder.
+//! A client of a forwarder: a consumer and a producer.
 
 use crate::management::bytes_of;
 use crate::reassembly::Reassembly;
@@ -19,14 +19,14 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket, UnixStream};
 use tokio::time::Instant;
 
-/// The reason why a name has no content.
+/// The reason why an operation of a client failed.
 #[derive(Debug)]
 pub enum ClientError {
     /// The forwarder cannot be reached.
     NotConnected(FaceUri, io::Error),
     /// The forwarder ended the connection.
     Closed,
-    /// No Data packet arrived in time.
+    /// No Data packet arrived within the time limit.
     TimedOut,
     /// The forwarder refused the Interest.
     Nack(NackReason),
@@ -34,7 +34,7 @@ pub enum ClientError {
     Write(WriteError),
     /// The forwarder refused to register a prefix.
     Refused(u64, String),
-    /// The answer of the forwarder is not understood.
+    /// The answer of the forwarder cannot be parsed.
     NotUnderstood,
 }
 
@@ -83,7 +83,7 @@ pub enum Received {
     Interest(Vec<u8>),
     /// A Data packet.
     Data(Vec<u8>),
-    /// An Interest of this client, and the reason why it is not answered.
+    /// A Nack: an Interest of this client that is not answered, and the reason.
     Nack(Vec<u8>, NackReason),
 }
 
@@ -91,7 +91,7 @@ pub enum Received {
 pub struct Client {
     connection: Connection,
     crypto: RustCrypto,
-    /// The time of the last command, which no other command has.
+    /// The time of the last command. No other command has the same time.
     last_command: u64,
     reassembly: Reassembly,
     begun: Instant,
@@ -137,12 +137,12 @@ impl Client {
         })
     }
 
-    /// True for a connection over TCP or a Unix socket.
+    /// Returns true for a connection over TCP or a Unix socket.
     pub const fn is_stream(&self) -> bool {
         matches!(self.connection, Connection::Stream(..))
     }
 
-    /// Returns a new Nonce.
+    /// Returns a new random Nonce.
     pub fn nonce(&mut self) -> [u8; 4] {
         let mut nonce = [0; 4];
         self.crypto.random(&mut nonce);
@@ -198,7 +198,8 @@ impl Client {
         }
     }
 
-    /// Asks for a name, up to three times. Returns the Data packet. Other packets that arrive meanwhile are dropped.
+    /// Sends an Interest, up to three times. Returns the Data packet that answers it. During this, all other packets
+    /// that arrive are dropped.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -223,7 +224,8 @@ impl Client {
         Err(ClientError::TimedOut)
     }
 
-    /// Registers a prefix, so that its Interests reach this client. Interests that arrive meanwhile are dropped.
+    /// Registers a prefix at the forwarder, so that its Interests reach this client. During this, Interests that
+    /// arrive are dropped.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -298,14 +300,14 @@ pub fn interest_bytes(interest: &Interest<'_>) -> Result<Vec<u8>, ClientError> {
     Ok(frame.bytes().to_vec())
 }
 
-/// True if a Data packet answers an Interest.
+/// Returns true if a Data packet answers an Interest.
 fn answers(interest: &[u8], data: &[u8]) -> bool {
     let (Ok(asked), Ok(data)) = (ReceivedInterest::parse(interest), ReceivedData::parse(data)) else { return false };
     let digest = data.implicit_digest::<RustCrypto>();
     tegmen_ndn::tables::answers(&asked.interest.name, asked.interest.can_be_prefix, &data.data.name, Some(&digest))
 }
 
-/// Reads a ControlResponse.
+/// Checks a ControlResponse.
 fn check_response(data: &[u8]) -> Result<(), ClientError> {
     let understood = || {
         let data = ReceivedData::parse(data).ok()?;
@@ -323,7 +325,7 @@ fn check_response(data: &[u8]) -> Result<(), ClientError> {
     }
 }
 
-/// Writes a name from its text into a vector.
+/// Parses the text of a name. Returns the value of its Name element.
 ///
 /// # Errors
 /// [`UriError`](tegmen_ndn::UriError).

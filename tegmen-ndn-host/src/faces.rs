@@ -1,4 +1,4 @@
-//! The faces of a node: sending, and the fragments of the link protocol.
+//! The faces of a node: they send packets, in fragments of the link protocol where necessary.
 
 use crate::management::Counters;
 use crate::reassembly::Reassembly;
@@ -18,13 +18,13 @@ use tegmen_ndn::tables::FaceId;
 use tokio::net::UdpSocket;
 use tokio::sync::Notify;
 
-/// The face of the management.
+/// The face of the management protocol.
 pub(crate) const MANAGEMENT: FaceId = FaceId(0);
 
-/// The bytes that wait for a stream, at most. Packets beyond are lost.
+/// Maximum number of bytes that wait for a stream. Further packets are lost.
 const OUTBOX: usize = 4 << 20;
 
-/// Bytes that wait for a stream.
+/// The bytes that wait for a stream.
 #[derive(Default)]
 pub(crate) struct Outbox {
     pub(crate) bytes: RefCell<Vec<u8>>,
@@ -44,13 +44,13 @@ pub(crate) struct Face {
     pub(crate) remote: FaceUri,
     pub(crate) local: String,
     pub(crate) is_local: bool,
-    /// The other end opened the face.
+    /// True if the other end opened the face.
     pub(crate) is_on_demand: bool,
     pub(crate) counters: Counters,
     pub(crate) active: Instant,
     next_sequence: u64,
     pub(crate) reassembly: Reassembly,
-    /// The place of a UDP face in the table by addresses.
+    /// The key of a UDP face in the table of remote addresses.
     by_remote: Option<(usize, SocketAddr)>,
     /// The reliability of a UDP face, if the node has it.
     pub(crate) reliability: Option<Box<Reliability>>,
@@ -77,7 +77,7 @@ impl Face {
         }
     }
 
-    /// Sends a packet, in fragments where the link needs them.
+    /// Sends a packet. Sends it in fragments if it does not fit into the link's MTU.
     fn send(&mut self, now: Instant, mtu: usize, fields: &LpPacket<'_>, packet: &[u8], buffer: &mut [u8]) {
         let is_bare = *fields == LpPacket::default() && self.reliability.is_none();
         if let Link::Udp(..) = self.link {
@@ -92,7 +92,7 @@ impl Face {
         self.send_framed(now, *fields, packet, buffer);
     }
 
-    /// The first fragment has the fields.
+    /// Sends a packet in fragments. Only the first fragment has the fields.
     fn send_fragments(&mut self, now: Instant, mtu: usize, fields: &LpPacket<'_>, packet: &[u8], buffer: &mut [u8]) {
         let size = mtu.saturating_sub(FRAGMENT_OVERHEAD + MAX_FIELDS / 2).max(200);
         let count = packet.len().div_ceil(size) as u64;
@@ -118,7 +118,8 @@ impl Face {
         }
     }
 
-    /// Acknowledges what the face received, and sends again what the neighbour did not acknowledge. Returns false if nothing is left to do.
+    /// Acknowledges received LpPackets, and retransmits LpPackets that the neighbour has not acknowledged. Returns
+    /// false if nothing is left to do.
     fn repeat(&mut self, now: Instant, buffer: &mut [u8]) -> bool {
         const ACKS: usize = 80;
         loop {
@@ -167,7 +168,7 @@ impl Face {
 /// All faces of a node.
 pub(crate) struct FaceTable {
     faces: Vec<Option<Face>>,
-    /// Numbers of former faces, the oldest one first, so that none is used again soon.
+    /// Numbers of removed faces, the oldest first, so that a number is not used again soon.
     free: VecDeque<u16>,
     by_remote: HashMap<(usize, SocketAddr), FaceId>,
     pub(crate) mtu: usize,
@@ -175,13 +176,13 @@ pub(crate) struct FaceTable {
     buffer: Box<[u8]>,
     /// Interests for the management, and the faces that sent them.
     pub(crate) commands: VecDeque<(FaceId, Box<[u8]>)>,
-    /// The face whose packet is passed on.
+    /// The face whose packet is being forwarded.
     pub(crate) from: FaceId,
-    /// The time of the packet that is passed on.
+    /// The time of the packet that is being forwarded.
     pub(crate) now: Instant,
-    /// UDP faces are reliable.
+    /// True if UDP faces are reliable.
     reliable: bool,
-    /// The reliable faces with something to acknowledge, or to be acknowledged.
+    /// The reliable faces that must send an acknowledgement, or that wait for one.
     busy: HashSet<FaceId>,
     pub(crate) totals: Counters,
 }
@@ -205,7 +206,7 @@ impl FaceTable {
         }
     }
 
-    /// Adds a face. Returns `None` if there are too many.
+    /// Adds a face. Returns `None` if the maximum number of faces exists.
     pub(crate) fn add(&mut self, mut face: Face) -> Option<FaceId> {
         face.reliability = (self.reliable && matches!(face.link, Link::Udp(..))).then(Box::default);
         if self.faces.len() - self.free.len() >= self.most {
@@ -249,7 +250,7 @@ impl FaceTable {
         }
     }
 
-    /// Notes the TxSequence and the acknowledgements of an LpPacket.
+    /// Records the TxSequence and the acknowledgements of an LpPacket.
     pub(crate) fn note(&mut self, id: FaceId, now: Instant, sequence: Option<u64>, acks: impl Iterator<Item = u64>) {
         let Some(reliability) = self.get(id).and_then(|face| face.reliability.as_mut()) else { return };
         acks.for_each(|ack| reliability.acknowledged(now, ack));
@@ -259,7 +260,7 @@ impl FaceTable {
         }
     }
 
-    /// Acknowledges and sends again what is due at all faces.
+    /// Sends all acknowledgements and retransmissions that are due, at all faces.
     pub(crate) fn repeat(&mut self, now: Instant) {
         let Self { faces, busy, buffer, .. } = self;
         busy.retain(|id| {
@@ -268,7 +269,7 @@ impl FaceTable {
         });
     }
 
-    /// Gives up the incomplete packets of all faces whose time is over.
+    /// Removes the incomplete packets of all faces whose time is over.
     pub(crate) fn expire(&mut self, now: Instant) {
         self.faces.iter_mut().flatten().for_each(|face| face.reassembly.expire(now));
     }

@@ -1,8 +1,8 @@
 //! Private keys, and the certificates that they sign.
 //!
-//! The file of a private key is a Data packet that nobody publishes: its name is that of the key, its ContentType
-//! [`SIGNING_KEY`](ContentType::SIGNING_KEY), its content ECPrivateKey (RFC 5915) or PKCS #8 of Ed25519 (RFC 8410). The key itself signs
-//! it. ndnd has the same form.
+//! The file of a private key contains a Data packet that is never sent. Its name is the name of the key, and its
+//! ContentType is [`SIGNING_KEY`](ContentType::SIGNING_KEY). Its content is an ECPrivateKey (RFC 5915) or PKCS #8 of
+//! Ed25519 (RFC 8410). The key itself signs the packet. ndnd uses the same format.
 
 use std::fmt;
 use tegmen_base::buf::{Frame, Full, Reader, Truncated, Writer};
@@ -19,12 +19,12 @@ use zeroize::Zeroizing;
 
 use crate::management::bytes_of;
 
-/// The bytes of the identifier of a new key.
+/// Length of the identifier of a new key in bytes.
 const ID_LEN: usize = 8;
 
-/// The bytes in front of the number in ECPrivateKey, after the length of the whole.
+/// The bytes of ECPrivateKey between its outer length and the private number.
 const EC_VERSION: [u8; 5] = [0x02, 0x01, 0x01, 0x04, 0x20];
-/// The parameters of ECPrivateKey: the name of secp256r1.
+/// The parameters in ECPrivateKey: the OBJECT IDENTIFIER of secp256r1.
 const EC_PARAMETERS: [u8; 12] = [0xa0, 0x0a, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
 /// The bytes in front of the point in ECPrivateKey.
 const EC_POINT: [u8; 5] = [0xa1, 0x44, 0x03, 0x42, 0x00];
@@ -41,16 +41,16 @@ pub enum KeyKind {
     Ed25519,
 }
 
-/// The reason why a packet has no private key.
+/// The reason why a packet contains no private key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyError {
-    /// The bytes are no Data packet.
+    /// The bytes are not a Data packet.
     Packet(Error),
     /// The ContentType is not that of a private key.
     ContentType,
     /// The name does not end with `KEY` and an identifier.
     Name,
-    /// The content is no private key on secp256r1 or of Ed25519.
+    /// The content is not a private key on secp256r1 or of Ed25519.
     Content,
     /// The key did not sign the packet.
     Signature,
@@ -94,7 +94,7 @@ impl Key {
     /// Makes a new key for an identity, with a random identifier.
     ///
     /// # Errors
-    /// [`Unsupported`], which no provider returns that has the curves.
+    /// [`Unsupported`], which does not occur for a provider with both curves.
     pub fn generate(crypto: &mut RustCrypto, identity: &Name<'_>, kind: KeyKind) -> Result<Self, Unsupported> {
         let mut id = [0; ID_LEN];
         crypto.random(&mut id);
@@ -151,7 +151,7 @@ impl Key {
         Ok(key)
     }
 
-    /// Writes the packet of the private key. It is as secret as the key.
+    /// Returns the packet of the private key. Keep it as secret as the key.
     ///
     /// # Errors
     /// [`WriteError`].
@@ -205,18 +205,19 @@ impl Key {
         &self.public_key
     }
 
-    /// True if a certificate is for this key.
+    /// Returns true if a certificate belongs to this key.
     pub fn is_of(&self, certificate: &Certificate<'_>) -> bool {
         certificate.key_name() == self.name()
             && certificate.received.data.content.is_some_and(|info| same(info, &self.public_key))
     }
 
-    /// Returns a signer whose packets name the key by `locator`: the name of the key, or of a certificate of it.
+    /// Returns a signer. Its packets name the key by `locator`, which is the name of the key or of a certificate of
+    /// the key.
     pub const fn signer<'k>(&'k self, locator: Name<'k>) -> KeySigner<'k> {
         KeySigner { key: self, locator }
     }
 
-    /// Signs a certificate for a public key, a SubjectPublicKeyInfo, whose owner has `key_name`. `locator` names the key that signs.
+    /// Signs a certificate for a public key, given as SubjectPublicKeyInfo. `locator` names the key that signs.
     ///
     /// # Errors
     /// [`WriteError`].
@@ -240,14 +241,14 @@ impl Key {
     }
 }
 
-/// The contents of a certificate that its issuer chooses.
+/// The contents of a certificate that the issuer chooses.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'s> {
-    /// The name of the key.
+    /// The name of the certified key.
     pub key_name: Name<'s>,
-    /// The public key, a SubjectPublicKeyInfo.
+    /// The certified public key, a SubjectPublicKeyInfo.
     pub public_key: &'s [u8],
-    /// The issuer, a component of the name of the certificate.
+    /// The issuer, as a component of the name of the certificate.
     pub issuer: Component<'s>,
     /// The version of the certificate.
     pub version: u64,

@@ -1,7 +1,8 @@
 //! The part of the management protocol of NFD that clients need: routes, strategies and status.
 //!
-//! A command is an Interest `/localhost/nfd/MODULE/VERB/PARAMETERS`, whose Data packet has a ControlResponse. A dataset is the content of
-//! segments. The module `rib` stands for `fib`, too: each registered route is a next hop of its prefix.
+//! A command is an Interest `/localhost/nfd/MODULE/VERB/PARAMETERS`. Its Data packet contains a ControlResponse. A
+//! dataset is the content of segments. The module `rib` has the same effect as `fib`: each registered route is a next
+//! hop of its prefix.
 
 use crate::tables::HostFib;
 use std::fmt::Write as _;
@@ -27,15 +28,15 @@ const FACE_SCOPE: Type = Type(0x84);
 const FACE_PERSISTENCY: Type = Type(0x85);
 const LINK_TYPE: Type = Type(0x86);
 
-/// The prefixes up to which commands add further ones.
+/// Maximum number of prefixes that commands can add.
 const PREFIXES: usize = 1 << 20;
 
-/// The cost of a route that a command does not give.
+/// The cost of a route for a command without a cost.
 const DEFAULT_COST: u64 = 0;
 
-/// A prefix of the names of commands and datasets.
+/// The prefix of the names of commands and datasets.
 pub(crate) const LOCAL: &str = "/localhost/nfd";
-/// The prefix for commands of neighbours.
+/// The prefix of the names of commands from neighbours.
 pub(crate) const NEIGHBOUR: &str = "/localhop/nfd";
 
 /// ControlParameters.
@@ -89,7 +90,7 @@ impl<'p> Parameters<'p> {
     }
 }
 
-/// A face in a dataset.
+/// The data of a face in a dataset.
 pub(crate) struct FaceStatus {
     pub(crate) face: FaceId,
     pub(crate) uri: String,
@@ -99,7 +100,7 @@ pub(crate) struct FaceStatus {
     pub(crate) counters: Counters,
 }
 
-/// The packets and bytes of a face, or of all faces.
+/// The numbers of packets and bytes of one face, or of all faces.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Counters {
     pub(crate) in_interests: u64,
@@ -112,9 +113,9 @@ pub(crate) struct Counters {
     pub(crate) out_bytes: u64,
 }
 
-/// The state that datasets show.
+/// The state of the forwarder in datasets.
 pub(crate) struct Status {
-    /// Milliseconds since 1970.
+    /// The time of the start in milliseconds since 1970.
     pub(crate) started: u64,
     pub(crate) now: u64,
     pub(crate) waiting: usize,
@@ -125,7 +126,7 @@ pub(crate) struct Status {
     pub(crate) faces: Vec<FaceStatus>,
 }
 
-/// The verb of an Interest for the management: the components behind `/localhost/nfd`.
+/// A request to the management: the components of the name of an Interest after `/localhost/nfd`.
 pub(crate) struct Request<'p> {
     module: &'p [u8],
     verb: &'p [u8],
@@ -141,7 +142,8 @@ impl<'p> Request<'p> {
         Some(Self { module: module.value, verb: verb.value, parameters: parameters.map(|parameters| parameters.value) })
     }
 
-    /// Executes a command for the face that sent it. Returns the ControlResponse; `None` if the request is not a command.
+    /// Executes a command for the face that sent it. Returns the ControlResponse, or `None` if the request is not a
+    /// command.
     pub(crate) fn execute(&self, fib: &mut HostFib, from: FaceId, exists: impl Fn(FaceId) -> bool) -> Option<Vec<u8>> {
         let verbs: [&[u8]; 6] = [b"register", b"unregister", b"add-nexthop", b"remove-nexthop", b"set", b"unset"];
         let is_command = matches!(self.module, b"rib" | b"fib" | b"strategy-choice") && verbs.contains(&self.verb);
@@ -183,7 +185,7 @@ impl<'p> Request<'p> {
         Some(response(200, "OK", Some(&parameters)))
     }
 
-    /// Returns a dataset; `None` if there is none of that name.
+    /// Returns the dataset that the request names, or `None` if there is no such dataset.
     pub(crate) fn dataset(&self, fib: &HostFib, status: &Status) -> Option<Vec<u8>> {
         match (self.module, self.verb) {
             (b"status", b"general") => Some(general(fib, status)),
@@ -195,8 +197,8 @@ impl<'p> Request<'p> {
     }
 }
 
-/// Sets or unsets the strategy of a prefix: best route or multicast. Accepts the names of NFD and of ndnd, with or
-/// without a version.
+/// Sets or removes the strategy of a prefix: best route or multicast. Accepts the strategy names of NFD and of ndnd,
+/// with or without a version.
 fn set_strategy(fib: &mut HostFib, is_set: bool, parameters: &Parameters<'_>) -> Vec<u8> {
     let Some(prefix) = parameters.name else { return response(400, "the parameters have no name", None) };
     if !is_set {
@@ -214,7 +216,7 @@ fn set_strategy(fib: &mut HostFib, is_set: bool, parameters: &Parameters<'_>) ->
     response(200, "OK", Some(parameters))
 }
 
-/// Writes elements into a buffer that grows until they fit.
+/// Writes elements into a buffer. Makes the buffer larger until the elements fit.
 pub(crate) fn bytes_of(mut len: usize, write: impl Fn(&mut Writer<'_>) -> Result<(), Full>) -> Vec<u8> {
     loop {
         let mut bytes = vec![0; len];
@@ -245,7 +247,7 @@ fn write_numbers(out: &mut Writer<'_>, numbers: &[(u32, u64)]) -> Result<(), Ful
     numbers.iter().try_for_each(|(kind, number)| tlv::write_integer(out, Type(*kind), *number))
 }
 
-/// Writes the numbers of packets of one face, or of all.
+/// Writes the numbers of packets of one face, or of all faces.
 fn write_packets(out: &mut Writer<'_>, counters: &Counters) -> Result<(), Full> {
     let numbers = [
         (0x90, counters.in_interests),
@@ -298,7 +300,7 @@ fn face(status: &FaceStatus) -> Vec<u8> {
     element(DATASET, &value)
 }
 
-/// The prefixes in their order, each with its routes or its next hops.
+/// Returns the prefixes in order, each with its routes or its next hops.
 fn routes(fib: &HostFib, is_rib: bool) -> Vec<u8> {
     let mut prefixes: Vec<_> = fib.iter().collect();
     prefixes.sort_unstable_by_key(|(prefix, _)| *prefix);

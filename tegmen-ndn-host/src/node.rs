@@ -33,25 +33,26 @@ use tokio::task::{LocalSet, spawn_local};
 pub struct Config {
     /// UDP addresses on which neighbours reach the node.
     pub udp: Vec<SocketAddr>,
-    /// TCP addresses.
+    /// TCP addresses on which neighbours reach the node.
     pub tcp: Vec<SocketAddr>,
     /// Paths of Unix sockets for applications.
     pub unix: Vec<PathBuf>,
-    /// Routes: a prefix as the value of a Name element, the next hop, and its cost.
+    /// Routes. Each is a prefix as the value of a Name element, the next hop, and its cost.
     pub routes: Vec<(Vec<u8>, FaceUri, u16)>,
     /// Prefixes whose Interests go to all next hops.
     pub multicast: Vec<Vec<u8>>,
-    /// The most entries of the tables.
+    /// Maximum sizes of the tables.
     pub limits: Limits,
-    /// The most faces.
+    /// Maximum number of faces.
     pub faces: usize,
-    /// The bytes of the longest datagram. Longer packets are sent in fragments.
+    /// Length of the longest datagram in bytes. Longer packets are sent in fragments.
     pub mtu: usize,
-    /// True if UDP faces acknowledge LpPackets, and send again those that the neighbour does not acknowledge. Both ends must do it.
+    /// True if UDP faces acknowledge LpPackets, and retransmit LpPackets that the neighbour does not acknowledge.
+    /// Both neighbours must do so.
     pub reliable: bool,
     /// True if neighbours may register prefixes.
     pub neighbours_register: bool,
-    /// The time after which a UDP face that a neighbour opened ends.
+    /// The time without packets after which a UDP face ends, if a neighbour opened it.
     pub idle: Duration,
 }
 
@@ -73,7 +74,7 @@ impl Default for Config {
     }
 }
 
-/// The reason why a node does not start.
+/// The reason why a node cannot start.
 #[derive(Debug)]
 pub struct NotBound {
     place: String,
@@ -110,7 +111,7 @@ pub struct Node {
     config: Config,
 }
 
-/// The state that all tasks of a node change.
+/// The state that all tasks of a node share.
 struct Shared {
     forwarder: Forwarder<HostFib, HostPit, HostStore>,
     faces: FaceTable,
@@ -175,14 +176,14 @@ impl Node {
         Ok(Self { shared: Rc::new(RefCell::new(shared)), udp, tcp, unix, config })
     }
 
-    /// Returns the addresses of the sockets, in the order of the settings.
+    /// Returns the addresses of the open sockets, in the order of the settings.
     pub fn addresses(&self) -> Vec<FaceUri> {
         let udp = self.udp.iter().filter_map(|socket| socket.local_addr().ok()).map(FaceUri::Udp);
         let tcp = self.tcp.iter().filter_map(|socket| socket.local_addr().ok()).map(FaceUri::Tcp);
         udp.chain(tcp).chain(self.unix.iter().map(|(_, path)| FaceUri::Unix(path.clone()))).collect()
     }
 
-    /// Passes packets on until `end` is ready. The node then removes its Unix sockets.
+    /// Forwards packets until `end` is ready. The node then removes its Unix sockets.
     pub async fn run(self, end: impl Future<Output = ()>) {
         let Self { shared, udp, tcp, unix, config } = self;
         let local = LocalSet::new();
@@ -210,7 +211,7 @@ impl Node {
     }
 }
 
-/// Removes the socket of a program that has ended.
+/// Removes the Unix socket of a program that has ended.
 async fn remove_stale(path: &Path) {
     let exists = path.exists();
     if exists && UnixStream::connect(path).await.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
@@ -274,7 +275,7 @@ async fn open_route(shared: &Rc<RefCell<Shared>>, udp: &[Rc<UdpSocket>], prefix:
     }
 }
 
-/// Connects the face of a route again whenever its stream ends.
+/// Connects the face of a route again each time its stream ends.
 async fn keep_connected(shared: Rc<RefCell<Shared>>, to: FaceUri, id: FaceId, outbox: Rc<Outbox>) {
     loop {
         match &to {
@@ -335,7 +336,7 @@ async fn serve_stream(
     shared.borrow_mut().remove_face(id);
 }
 
-/// Passes packets from and to a stream until it ends.
+/// Receives packets from a stream and sends packets to it, until it ends.
 async fn pass(
     shared: &RefCell<Shared>,
     id: FaceId,
@@ -375,7 +376,7 @@ async fn pass(
     outbox.is_open.set(false);
 }
 
-/// Receives the datagrams of a socket. Each remote address is a face.
+/// Receives the datagrams of a socket. Each remote address has its own face.
 async fn receive_datagrams(shared: Rc<RefCell<Shared>>, socket: Rc<UdpSocket>, number: usize) {
     const TURN: usize = 64;
     let local = socket.local_addr().map(|local| format!("udp://{local}")).unwrap_or_default();
@@ -405,7 +406,7 @@ async fn receive_datagrams(shared: Rc<RefCell<Shared>>, socket: Rc<UdpSocket>, n
     }
 }
 
-/// Ends Interests and faces whose time is over.
+/// Removes Interests and faces whose time is over.
 async fn keep_time(shared: Rc<RefCell<Shared>>, idle: Duration) {
     const TICK: std::time::Duration = std::time::Duration::from_millis(20);
     let mut ticks = 0u64;
@@ -461,7 +462,7 @@ impl Shared {
         self.unsatisfied += before.saturating_sub(self.forwarder.pit.len()) as u64;
     }
 
-    /// Takes what a face receives: a packet, or an LpPacket.
+    /// Processes the bytes that a face received: a packet, or an LpPacket.
     fn receive(&mut self, from: FaceId, bytes: &mut [u8]) {
         let now = self.now();
         self.faces.now = now;
@@ -544,7 +545,7 @@ impl Shared {
         }
     }
 
-    /// Executes commands, and answers requests for datasets.
+    /// Executes waiting commands, and answers requests for datasets.
     fn answer_commands(&mut self, now: Instant) {
         while let Some((from, packet)) = self.faces.commands.pop_front() {
             let Ok(received) = ReceivedInterest::parse(&packet) else { continue };
@@ -580,7 +581,7 @@ impl Shared {
         }
     }
 
-    /// Answers an Interest of the management.
+    /// Answers an Interest for the management with a Data packet of this content.
     fn publish(&mut self, now: Instant, name: &[u8], last: Option<Component<'_>>, content: &[u8]) {
         let data = Data {
             name: Name::of_checked(name),

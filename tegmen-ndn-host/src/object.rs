@@ -1,6 +1,7 @@
-//! Objects in segments, with a version and with metadata that name the newest version (the protocol RDR).
+//! Objects that consist of segments, with a version. Metadata name the newest version (the protocol RDR).
 //!
-//! The segments of `/file` are `/file/v=VERSION/seg=0` and so on. A consumer that does not know the version asks for `/file/32=metadata`.
+//! The segments of `/file` are `/file/v=VERSION/seg=0` and so on. A consumer that does not know the version requests
+//! `/file/32=metadata`.
 
 use crate::client::{Client, ClientError, Received, interest_bytes, name_bytes};
 use crate::management::bytes_of;
@@ -14,7 +15,7 @@ use tegmen_ndn::tlv::{self, Type};
 use tegmen_ndn::{Component, ContentType, Data, Interest, Name, ReceivedData, ReceivedInterest};
 use tokio::time::Instant;
 
-/// The bytes of the content of a segment.
+/// Maximum number of content bytes in a segment.
 pub const SEGMENT: usize = 8_000;
 
 /// The milliseconds for which metadata are fresh.
@@ -23,21 +24,21 @@ const METADATA_FRESHNESS: u64 = 10;
 /// An object whose segments are signed.
 pub struct Object {
     prefix: Vec<u8>,
-    /// The prefix, with the version.
+    /// The prefix of the segments, with the version.
     versioned: Vec<u8>,
     segments: Vec<Vec<u8>>,
     metadata: Vec<u8>,
     metadata_name: Vec<u8>,
 }
 
-/// Appends a component whose value is a number.
+/// Returns a name with an additional component whose value is a number.
 fn numbered(prefix: &[u8], kind: Type, number: u64) -> Vec<u8> {
     let component = bytes_of(16, |out| tlv::write_integer(out, kind, number));
     [prefix, &component].concat()
 }
 
 impl Object {
-    /// Signs the segments of a content. `freshness` is in milliseconds.
+    /// Makes an object: signs the segments of a content. `freshness` is in milliseconds.
     ///
     /// # Errors
     /// [`ClientError::Write`].
@@ -82,7 +83,7 @@ impl Object {
         Ok(Self { prefix, versioned, segments, metadata, metadata_name })
     }
 
-    /// Returns the name with the version.
+    /// Returns the name of the object with the version.
     pub fn name(&self) -> Name<'_> {
         Name::of_checked(&self.versioned)
     }
@@ -92,7 +93,7 @@ impl Object {
         self.segments.len()
     }
 
-    /// False: an object has at least one segment.
+    /// Returns false, because an object has at least one segment.
     pub fn is_empty(&self) -> bool {
         self.segments.is_empty()
     }
@@ -139,16 +140,16 @@ impl Object {
     }
 }
 
-/// The reason why an object is not complete.
+/// The reason why an object cannot be fetched.
 #[derive(Debug)]
 pub enum FetchError {
-    /// A packet does not arrive.
+    /// A packet did not arrive.
     Client(ClientError),
-    /// The signature of a packet is refused.
+    /// The signature of a packet is wrong.
     NotAuthentic,
-    /// The origin of a packet is not proven.
+    /// The origin of a packet is not proved.
     Trust(TrustError),
-    /// The metadata have no name.
+    /// The metadata contain no name.
     Metadata,
 }
 
@@ -177,9 +178,10 @@ impl From<TrustError> for FetchError {
     }
 }
 
-/// A decision about the origin of packets.
+/// Decides whether the origin of packets is proved.
 pub trait Authenticity {
-    /// Verifies a packet. May fetch certificates: other packets that arrive meanwhile are dropped. `within` is the time for one.
+    /// Verifies a packet. May fetch certificates. During this, all other packets that arrive are dropped. `within` is
+    /// the time for one certificate.
     ///
     /// # Errors
     /// [`FetchError`] if the packet must not be used.
@@ -211,7 +213,7 @@ impl Authenticity for Trust {
 /// A fetched object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fetched {
-    /// The value of the Name element, with the version.
+    /// The value of the Name element of the object, with the version.
     pub name: Vec<u8>,
     /// The content of all segments.
     pub content: Vec<u8>,
@@ -219,8 +221,8 @@ pub struct Fetched {
     pub segments: u64,
 }
 
-/// Fetches an object. The newest version is asked for if the name has none. `authenticity` verifies each packet. `within` is the time for one
-/// packet, after which it is asked for again.
+/// Fetches an object. If the name has no version, fetches the newest version. `authenticity` verifies each packet.
+/// `within` is the time after which the Interest for a packet is sent again.
 ///
 /// # Errors
 /// [`FetchError`].
@@ -281,14 +283,15 @@ async fn segment(client: &mut Client, versioned: &[u8], number: u64, within: Dur
     client.ask(&interest, within).await
 }
 
-/// The segments that are asked for at the same time over a stream.
+/// Maximum number of segments that are requested at the same time over a stream.
 const WINDOW: usize = 64;
-/// The same over UDP: the buffers of sockets have space for no more.
+/// Maximum number of segments that are requested at the same time over UDP. The buffers of sockets have no space for
+/// more.
 const WINDOW_OF_DATAGRAMS: usize = 12;
-/// The times that a segment is asked for.
+/// Maximum number of requests for a segment.
 const TRIES: u32 = 5;
 
-/// A segment that was asked for.
+/// A segment that was requested.
 struct Asked {
     since: Instant,
     tries: u32,

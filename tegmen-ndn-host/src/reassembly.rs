@@ -1,32 +1,32 @@
-//! Packets that arrive in fragments.
+//! Reassembles packets that arrive in fragments.
 
 use std::collections::HashMap;
 use tegmen_base::time::{Duration, Instant};
 use tegmen_ndn::MAX_PACKET;
 use tegmen_ndn::lp::Part;
 
-/// The packets of one face that are put together at the same time.
+/// Maximum number of packets of one face that are reassembled at the same time.
 const PARTIALS: usize = 16;
-/// The fragments of one packet.
+/// Maximum number of fragments of one packet.
 const FRAGMENTS: u64 = 64;
-/// The time after which an incomplete packet is given up.
+/// The time after which an incomplete packet is removed.
 const PARTIAL_LIFETIME: Duration = Duration::from_secs(1);
 
-/// The incomplete packets of a face, by the sequence number of their first fragments.
+/// The incomplete packets of a face. The key is the sequence number of the first fragment.
 #[derive(Default)]
 pub(crate) struct Reassembly(HashMap<u64, Partial>);
 
-/// A packet of which fragments are missing.
+/// A packet with missing fragments.
 struct Partial {
     pieces: Vec<Option<Box<[u8]>>>,
     missing: usize,
-    /// The bytes of all pieces.
+    /// The total number of bytes of the received fragments.
     len: usize,
     since: Instant,
 }
 
 impl Reassembly {
-    /// Adds a fragment. Returns the packet once all its fragments are there.
+    /// Adds a fragment. Returns the packet if all its fragments have arrived.
     pub(crate) fn add(&mut self, now: Instant, part: Part, fragment: &[u8]) -> Option<Vec<u8>> {
         if part.count > FRAGMENTS {
             return None;
@@ -59,7 +59,7 @@ impl Reassembly {
         Some(partial.pieces.iter().flatten().flat_map(|piece| piece.iter().copied()).collect())
     }
 
-    /// Gives up incomplete packets whose time is over.
+    /// Removes incomplete packets whose time is over.
     pub(crate) fn expire(&mut self, now: Instant) {
         self.0.retain(|_, partial| now < partial.since.after(PARTIAL_LIFETIME));
     }

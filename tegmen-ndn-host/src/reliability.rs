@@ -1,15 +1,16 @@
-//! The reliability of NDNLPv2 at one face: an LpPacket that the neighbour does not acknowledge is sent again.
+//! The reliability of NDNLPv2 at one face: retransmits an LpPacket that the neighbour does not acknowledge.
 
 use std::collections::VecDeque;
 use tegmen_base::time::{Duration, Instant};
 
-/// The LpPackets that wait for their acknowledgement, at most. Beyond, the oldest one is given up.
+/// Maximum number of LpPackets that wait for their acknowledgement. If there are more, the oldest is no longer
+/// retransmitted.
 const MOST: usize = 1_024;
 
-/// The acknowledgements that wait to be sent, at most.
+/// Maximum number of acknowledgements that wait to be sent.
 const MOST_ACKS: usize = 4_096;
 
-/// The number of times that an LpPacket is sent again.
+/// Maximum number of retransmissions of an LpPacket.
 const RETRANSMISSIONS: u8 = 3;
 
 /// The time after which an LpPacket is sent again, before a round-trip time is known, and its bounds.
@@ -21,12 +22,13 @@ const LONGEST: u64 = 1_000_000;
 #[derive(Default)]
 pub(crate) struct Reliability {
     next: u64,
-    /// In the order in which they were sent.
+    /// The LpPackets that wait for their acknowledgement, in the order in which they were sent.
     waiting: VecDeque<Waiting>,
     acks: VecDeque<u64>,
-    /// The Sequences of the last fragments, of which a neighbour may send one again whose acknowledgement was lost.
+    /// The Sequences of the last received fragments. A neighbour may send such a fragment again if its
+    /// acknowledgement was lost.
     fragments: VecDeque<u64>,
-    /// The smoothed round-trip time and its deviation in microseconds, once there is one.
+    /// The smoothed round-trip time and its deviation in microseconds, after the first measurement.
     times: Option<(u64, u64)>,
 }
 
@@ -37,7 +39,7 @@ struct Waiting {
     retransmissions: u8,
 }
 
-/// An LpPacket that is to be sent again, with another TxSequence.
+/// An LpPacket that must be retransmitted with a new TxSequence.
 pub(crate) struct Lost {
     pub(crate) packet: Box<[u8]>,
     pub(crate) retransmissions: u8,
@@ -51,7 +53,7 @@ impl Reliability {
         sequence
     }
 
-    /// Keeps an LpPacket with this TxSequence until it is acknowledged. `retransmissions` is 0 for a new one.
+    /// Keeps an LpPacket with this TxSequence until it is acknowledged. `retransmissions` is 0 for a new LpPacket.
     pub(crate) fn keep(&mut self, now: Instant, sequence: u64, packet: Box<[u8]>, retransmissions: u8) {
         if self.waiting.len() == MOST {
             self.waiting.pop_front();
@@ -59,14 +61,14 @@ impl Reliability {
         self.waiting.push_back(Waiting { sequence, packet, sent: now, retransmissions });
     }
 
-    /// Notes a TxSequence that the neighbour sent.
+    /// Records a TxSequence that the neighbour sent.
     pub(crate) fn received(&mut self, sequence: u64) {
         if self.acks.len() < MOST_ACKS {
             self.acks.push_back(sequence);
         }
     }
 
-    /// False for the Sequence of a fragment that was received before.
+    /// Returns false for the Sequence of a fragment that was received before.
     pub(crate) fn is_new(&mut self, sequence: u64) -> bool {
         if self.fragments.contains(&sequence) {
             return false;
@@ -78,12 +80,12 @@ impl Reliability {
         true
     }
 
-    /// Takes up to `most` acknowledgements, to be sent.
+    /// Removes and returns up to `most` acknowledgements to send.
     pub(crate) fn take_acks(&mut self, most: usize) -> Vec<u64> {
         self.acks.drain(..most.min(self.acks.len())).collect()
     }
 
-    /// Takes an acknowledgement of the neighbour.
+    /// Processes an acknowledgement of the neighbour.
     pub(crate) fn acknowledged(&mut self, now: Instant, sequence: u64) {
         let Some(place) = self.waiting.iter().position(|waiting| waiting.sequence == sequence) else { return };
         let Some(waiting) = self.waiting.remove(place) else { return };
@@ -97,7 +99,7 @@ impl Reliability {
         });
     }
 
-    /// Takes an LpPacket whose acknowledgement is overdue.
+    /// Removes and returns an LpPacket whose acknowledgement is overdue.
     pub(crate) fn take_lost(&mut self, now: Instant) -> Option<Lost> {
         let timeout =
             self.times.map_or(FIRST, |(smoothed, deviation)| (smoothed + 4 * deviation).clamp(LEAST, LONGEST));
@@ -113,7 +115,7 @@ impl Reliability {
         }
     }
 
-    /// True if nothing waits.
+    /// Returns true if no LpPacket and no acknowledgement is waiting.
     pub(crate) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.acks.is_empty()
     }

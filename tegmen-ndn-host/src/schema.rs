@@ -1,10 +1,11 @@
-//! Trust schemas: models of Light VerSec, which state for each name the keys that may sign it.
+//! Trust schemas: models of Light VerSec. For each name, a model states the keys that may sign it.
 //!
-//! A model is a tree. Each edge takes one component of a name: one of a value, or a pattern with constraints, which binds the component
-//! to a tag. A name matches the nodes at which its components end. A key may sign a packet if the name of its certificate matches, with
-//! the tags that the name of the packet bound, a node that a node of the packet refers to. The encoding is that of
-//! [python-ndn](https://python-ndn.readthedocs.io/en/latest/src/lvs/binary-format.html), which ndnd reads, too. [`compile`] makes a model
-//! of its text.
+//! A model is a tree. Each edge accepts one component of a name: either a fixed value, or a pattern with constraints,
+//! which binds the component to a tag. A name matches the nodes at which its components end. Matching the name of a
+//! packet binds tags. A key may sign the packet if the name of its certificate, with these tags, matches a node to
+//! which a matching node of the packet refers. The encoding is that of
+//! [python-ndn](https://python-ndn.readthedocs.io/en/latest/src/lvs/binary-format.html), which ndnd can read, too.
+//! [`compile`] makes a model from its text.
 
 mod compile;
 mod types;
@@ -21,24 +22,25 @@ use types::{
     PARENT, PATTERN_EDGE, SYMBOL, TAG, VALUE_EDGE,
 };
 
-/// The reason why bytes are no model.
+/// The reason why bytes are not a model.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SchemaError {
     /// An element is wrong.
     Element(Error),
-    /// The encoding has another version.
+    /// The encoding has an unknown version.
     Version(u64),
     /// The model has more than [`MAX_NODES`] nodes.
     TooLarge(usize),
-    /// The identifier of a node is not its place.
+    /// The identifier of a node differs from its position.
     Node(usize),
-    /// An edge leads to a node that does not exist, has another parent, or has another edge.
+    /// An edge leads to a node that does not exist, that has another parent, or to which another edge leads.
     Edge(usize),
-    /// A node refers to a key that does not exist.
+    /// A node refers to a key node that does not exist.
     Key(usize),
     /// Keys sign each other in a loop.
     Loop,
-    /// An option of a constraint has not exactly one of a value, a tag and a function, or a value is no component.
+    /// An option of a constraint does not have exactly one of a value, a tag and a function, or a value is not a
+    /// component.
     Option(usize),
     /// The function of a constraint is not known.
     Function(String),
@@ -77,9 +79,9 @@ impl From<Error> for SchemaError {
 
 #[derive(Clone, Copy, Debug)]
 enum Function {
-    /// `$eq`: all arguments are the component.
+    /// `$eq`: all arguments are equal to the component.
     Eq,
-    /// `$eq_type`: all arguments have the type of the component.
+    /// `$eq_type`: all arguments have the same type as the component.
     EqType,
 }
 
@@ -101,7 +103,7 @@ enum Choice {
 struct Pattern {
     to: usize,
     tag: u64,
-    /// Of each constraint one option must hold.
+    /// The constraints. At least one option of each constraint must be fulfilled.
     constraints: Vec<Vec<Choice>>,
 }
 
@@ -119,7 +121,7 @@ struct Node {
 pub struct Schema {
     nodes: Vec<Node>,
     start: usize,
-    /// Higher tags are of patterns without a name, which bind nothing.
+    /// The number of tags with a name. Higher tags belong to patterns without a name, which bind nothing.
     named: u64,
     symbols: BTreeMap<u64, String>,
 }
@@ -130,9 +132,9 @@ type Bound<'n> = BTreeMap<u64, &'n [u8]>;
 /// A match of a name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Match {
-    /// The rules, as `#sensor`. A node without a rule has its number, as `#_3`.
+    /// The rules, such as `#sensor`. A node without a rule is given by its number, such as `#_3`.
     pub rules: Vec<String>,
-    /// The patterns and the components that they are bound to, encoded.
+    /// The patterns, each with the encoded component that is bound to it.
     pub bound: Vec<(String, Vec<u8>)>,
 }
 
@@ -148,13 +150,13 @@ fn text(element: &Element<'_>) -> String {
     String::from_utf8_lossy(element.value).into_owned()
 }
 
-/// Skips an element that is not known, or refuses it.
+/// Skips an unknown element if it is not critical. Otherwise returns an error.
 const fn unknown(kind: Type) -> Result<(), Error> {
     if kind.is_critical() { Err(Error::Critical(kind)) } else { Ok(()) }
 }
 
 impl Schema {
-    /// Reads a model.
+    /// Parses a model.
     ///
     /// # Errors
     /// [`SchemaError`].
@@ -188,7 +190,7 @@ impl Schema {
         Ok(schema)
     }
 
-    /// Checks that the model is a tree, and that its keys sign each other in no loop.
+    /// Checks that the model is a tree, and that its keys do not sign each other in a loop.
     fn check(&self) -> Result<(), SchemaError> {
         // A start with a parent could be in a loop.
         if self.nodes.get(self.start).is_none_or(|start| start.parent.is_some()) {
@@ -210,7 +212,7 @@ impl Schema {
         self.check_loops()
     }
 
-    /// Removes nodes that sign nothing, until none is left.
+    /// Removes nodes that sign no remaining node, until no node is left. Returns an error for a loop.
     fn check_loops(&self) -> Result<(), SchemaError> {
         let mut signed = vec![0usize; self.nodes.len()];
         for key in self.nodes.iter().flat_map(|node| &node.keys) {
@@ -240,7 +242,7 @@ impl Schema {
         self.nodes.len()
     }
 
-    /// False: a model has a start.
+    /// Returns false, because a model has a start node.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
@@ -265,7 +267,7 @@ impl Schema {
         }
     }
 
-    /// Returns the matches of a name.
+    /// Returns all matches of a name.
     pub fn matches(&self, name: &Name<'_>) -> Vec<Match> {
         let components = components_of(name);
         let found = self.find(&components, Bound::new());
@@ -285,7 +287,7 @@ impl Schema {
         self.matches(name).into_iter().flat_map(|found| found.rules).collect()
     }
 
-    /// True if the key of a certificate may sign a packet.
+    /// Returns true if the key of a certificate may sign a packet.
     pub fn allows(&self, packet: &Name<'_>, certificate: &Name<'_>) -> bool {
         let (packet, certificate) = (components_of(packet), components_of(certificate));
         self.find(&packet, Bound::new()).into_iter().any(|(place, bound)| {
@@ -294,7 +296,7 @@ impl Schema {
         })
     }
 
-    /// Finds the nodes at which a name ends. In a tree each node is reached at most once.
+    /// Finds the nodes at which a name ends. Each node of the tree is reached at most once.
     fn find<'n>(&self, components: &[&'n [u8]], bound: Bound<'n>) -> Vec<(usize, Bound<'n>)> {
         // The empty name matches nothing.
         if components.is_empty() {
@@ -320,7 +322,8 @@ impl Schema {
         reached
     }
 
-    /// Follows an edge. Constraints hold for the first component of a tag alone: further ones are equal.
+    /// Follows an edge. Constraints are checked only when a tag is bound for the first time. Further components with
+    /// this tag must be equal to the bound component.
     fn follow<'n>(&self, pattern: &Pattern, component: &'n [u8], bound: &Bound<'n>) -> Option<Bound<'n>> {
         if let Some(known) = bound.get(&pattern.tag) {
             return (*known == component).then(|| bound.clone());
@@ -357,7 +360,7 @@ fn type_of(component: &[u8]) -> Option<Type> {
     Some(Elements::of(component).next()?.ok()?.kind)
 }
 
-/// The encoded components of a name, without an implicit digest at the end.
+/// Returns the encoded components of a name, without an implicit digest at the end.
 fn components_of<'n>(name: &Name<'n>) -> Vec<&'n [u8]> {
     let bytes = name.as_bytes();
     let elements: Vec<Element<'n>> = Elements::of(bytes).map_while(Result::ok).collect();
@@ -391,7 +394,7 @@ fn parse_node(value: &[u8], place_of_node: usize) -> Result<Node, SchemaError> {
     if id == Some(place_of_node) { Ok(node) } else { Err(SchemaError::Node(place_of_node)) }
 }
 
-/// Reads a value: exactly one component.
+/// Reads a value, which must be exactly one component.
 fn component(element: &Element<'_>, node: usize) -> Result<Vec<u8>, SchemaError> {
     let is_one = Name::parse(element.value).is_ok_and(|name| name.len() == 1);
     if is_one { Ok(element.value.to_vec()) } else { Err(SchemaError::Option(node)) }

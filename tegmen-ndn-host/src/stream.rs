@@ -1,4 +1,4 @@
-//! Packets on a stream: one element after the other.
+//! Reads packets from a stream, which is a sequence of elements.
 
 use tegmen_ndn::MAX_PACKET;
 use tegmen_ndn::lp::MAX_FIELDS;
@@ -12,7 +12,7 @@ pub(crate) struct Framed<R> {
     end: usize,
 }
 
-/// The bytes of the longest element that is read.
+/// Length of the longest accepted element in bytes.
 const LONGEST: usize = MAX_PACKET + MAX_FIELDS;
 
 impl<R: AsyncRead + Unpin> Framed<R> {
@@ -20,7 +20,8 @@ impl<R: AsyncRead + Unpin> Framed<R> {
         Self { reader, buffer: vec![0; 8 * LONGEST].into(), start: 0, end: 0 }
     }
 
-    /// Returns the next element; `None` at the end of the stream, or if its bytes are no element of a length that is taken.
+    /// Returns the next element. Returns `None` at the end of the stream, or if the next bytes are not an element of
+    /// an accepted length.
     pub(crate) async fn next(&mut self) -> Option<&mut [u8]> {
         let len = loop {
             match head(self.buffer.get(self.start..self.end)?) {
@@ -43,7 +44,7 @@ impl<R: AsyncRead + Unpin> Framed<R> {
         self.buffer.get_mut(start..start + len)
     }
 
-    /// True if the next element has arrived.
+    /// Returns true if the next element has arrived completely.
     pub(crate) fn has_next(&self) -> bool {
         let arrived = self.buffer.get(self.start..self.end).unwrap_or(&[]);
         matches!(head(arrived), Head::Element(len) if arrived.len() >= len)
@@ -51,7 +52,7 @@ impl<R: AsyncRead + Unpin> Framed<R> {
 }
 
 enum Head {
-    /// The bytes of the whole element.
+    /// The length of the whole element in bytes.
     Element(usize),
     Truncated,
     Nothing,

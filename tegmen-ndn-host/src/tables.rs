@@ -1,4 +1,4 @@
-//! Tables of a forwarder for millions of names.
+//! The tables of a forwarder on a host, for millions of names.
 
 use hashbrown::HashTable;
 use std::cmp::Reverse;
@@ -13,7 +13,7 @@ use tegmen_ndn::tables::{
 use tegmen_ndn::tlv::Type;
 use tegmen_ndn::{Interest, Name, Names, ReceivedData, ReceivedInterest};
 
-/// A PitToken.
+/// A PitToken in a fixed array.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Token {
     bytes: [u8; MAX_TOKEN],
@@ -21,20 +21,20 @@ pub struct Token {
 }
 
 impl Token {
-    /// Takes a token of at most [`MAX_TOKEN`] bytes; a longer one is cut.
+    /// Makes a token of at most [`MAX_TOKEN`] bytes. A longer token is cut.
     pub fn new(token: &[u8]) -> Self {
         let mut bytes = [0; MAX_TOKEN];
         bytes.iter_mut().zip(token).for_each(|(to, from)| *to = *from);
         Self { bytes, len: token.len().min(MAX_TOKEN) as u8 }
     }
 
-    /// Returns the token; `None` if the Interest had none.
+    /// Returns the token, or `None` if the Interest had no token.
     pub fn get(&self) -> Option<&[u8]> {
         self.bytes.get(..usize::from(self.len)).filter(|token| !token.is_empty())
     }
 }
 
-/// Records in a vector.
+/// A list of records in a vector.
 #[derive(Debug)]
 pub struct Records<T>(Vec<T>);
 
@@ -44,7 +44,7 @@ impl<T> Default for Records<T> {
     }
 }
 
-/// The faces of one Interest, at most.
+/// Maximum number of faces of one Interest.
 const MAX_RECORDS: usize = 4096;
 
 impl<T> List<T> for Records<T> {
@@ -70,11 +70,12 @@ impl<T> List<T> for Records<T> {
 pub struct HostFib {
     hops: HashMap<Box<[u8]>, Vec<NextHop>>,
     strategies: HashMap<Box<[u8]>, Strategy>,
-    /// The number of prefixes with as many components; the last one counts all longer ones.
+    /// Counts the prefixes by their number of components.
     lengths: Lengths,
 }
 
-/// Counts names by their number of components, so that lengths which no name has are not looked up.
+/// Counts names by their number of components, so that lengths without names are not looked up. The last count
+/// includes all longer names.
 #[derive(Debug, Default)]
 struct Lengths([u32; 32]);
 
@@ -98,7 +99,8 @@ impl Lengths {
     }
 }
 
-/// Calls `visit` with each prefix of a name whose length `lengths` has, the longest one first, until it returns a value.
+/// Calls `visit` with the prefixes of a name, the longest first, until it returns a value. Skips lengths that no name
+/// in `lengths` has.
 fn longest_first<'n, R>(
     name: &Name<'n>,
     lengths: &Lengths,
@@ -132,7 +134,7 @@ impl HostFib {
         self.hops.len()
     }
 
-    /// True without a prefix.
+    /// Returns true if there is no prefix.
     pub fn is_empty(&self) -> bool {
         self.hops.is_empty()
     }
@@ -183,7 +185,7 @@ impl HostFib {
         };
     }
 
-    /// Returns the prefixes with their next hops, in any order.
+    /// Returns the prefixes with their next hops, in an undefined order.
     pub fn iter(&self) -> impl Iterator<Item = (Name<'_>, &[NextHop])> {
         self.hops.iter().map(|(prefix, hops)| (Name::of_checked(prefix), &**hops))
     }
@@ -198,15 +200,15 @@ impl Fib for HostFib {
     }
 }
 
-/// An Interest that waits.
+/// A pending Interest.
 struct Slot {
     entry: Entry<Records<InRecord<Token>>, Records<OutRecord>>,
-    /// The name, and the ForwardingHint after it.
+    /// The name, followed by the ForwardingHint.
     bytes: Box<[u8]>,
     name: u16,
     from: FaceId,
     flags: Flags,
-    /// The time in its heap; others in the heap are of the past.
+    /// The current time of the timer. Other times of this Interest in the heap are obsolete.
     timer: u64,
 }
 
@@ -231,16 +233,16 @@ impl Slot {
     }
 }
 
-/// The most entries of a table.
+/// Maximum sizes of the tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Interests that wait.
+    /// Maximum number of pending Interests.
     pub waiting: usize,
-    /// Interests that wait for one face.
+    /// Maximum number of pending Interests of one face.
     pub waiting_of_face: usize,
-    /// Bytes of the content store.
+    /// Maximum number of bytes of the content store.
     pub stored_bytes: usize,
-    /// Nonces of Interests that ended.
+    /// Maximum number of stored nonces of removed Interests.
     pub dead: usize,
 }
 
@@ -250,19 +252,19 @@ impl Default for Limits {
     }
 }
 
-/// A table of Interests that wait.
+/// A table of pending Interests.
 pub struct HostPit {
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
     by_name: HashTable<u32>,
     hasher: RandomState,
-    /// The Interests of each face.
+    /// The number of pending Interests of each face.
     of_face: HashMap<FaceId, usize>,
-    /// Interests with CanBePrefix, by the length of their names.
+    /// The number of Interests with CanBePrefix, by the length of their names.
     prefixes: Lengths,
     digests: usize,
     timers: BinaryHeap<Reverse<(u64, u32)>>,
-    /// The last time, which timers are counted from.
+    /// The last known time. Timers are computed from it.
     clock: u64,
     dead: HashSet<u64>,
     buried: VecDeque<u64>,
@@ -270,7 +272,7 @@ pub struct HostPit {
 }
 
 impl HostPit {
-    /// An empty table.
+    /// Makes an empty table.
     pub fn new(limits: Limits) -> Self {
         Self {
             slots: Vec::new(),
@@ -288,12 +290,12 @@ impl HostPit {
         }
     }
 
-    /// Returns the number of Interests that wait.
+    /// Returns the number of pending Interests.
     pub fn len(&self) -> usize {
         self.by_name.len()
     }
 
-    /// True if no Interest waits.
+    /// Returns true if there is no pending Interest.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }
@@ -306,13 +308,13 @@ impl HostPit {
         self.hasher.hash_one(name.as_bytes())
     }
 
-    /// The time of a timer, which may be before the clock.
+    /// Converts a timer to 64 bits. The result may be before the clock.
     fn extend(&self, at: Tick) -> u64 {
         let ahead = at.units().wrapping_sub(self.clock as u32) as i32;
         self.clock.saturating_add_signed(ahead.into())
     }
 
-    /// Removes timers of the past when they are most of the heap.
+    /// Removes obsolete timers if they are the majority of the heap.
     fn compact(&mut self) {
         if self.timers.len() <= 2 * self.len() + 1024 {
             return;
@@ -501,11 +503,11 @@ impl Pit for HostPit {
     }
 }
 
-/// A store of Data packets, bounded by bytes.
+/// A store of Data packets with a maximum number of bytes.
 pub struct HostStore {
-    /// By name; a name has one packet.
+    /// The packets by name. There is at most one packet for a name.
     by_name: BTreeMap<Box<[u8]>, Stored>,
-    /// Names in the order of their last use.
+    /// The names, in the order of their last use.
     by_use: BTreeMap<u64, Box<[u8]>>,
     uses: u64,
     bytes: usize,
@@ -514,20 +516,20 @@ pub struct HostStore {
 
 struct Stored {
     packet: Box<[u8]>,
-    /// The packet is fresh before this time.
+    /// The time from which the packet is no longer fresh.
     stale: Instant,
     used: u64,
 }
 
 impl Stored {
-    /// The bytes of the packet, of its names and of the maps.
+    /// Returns the number of bytes of a packet, its names and its map entries.
     const fn bytes(name: usize, packet: usize) -> usize {
         packet + 2 * name + 160
     }
 }
 
 impl HostStore {
-    /// An empty store for as many bytes.
+    /// Makes an empty store for at most this number of bytes.
     pub const fn new(most: usize) -> Self {
         Self { by_name: BTreeMap::new(), by_use: BTreeMap::new(), uses: 0, bytes: 0, most }
     }
@@ -537,12 +539,12 @@ impl HostStore {
         self.by_name.len()
     }
 
-    /// True without a packet.
+    /// Returns true if there is no packet.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }
 
-    /// Returns the bytes of the packets and of their names.
+    /// Returns the number of bytes of the packets and of their names.
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -554,7 +556,7 @@ impl HostStore {
         }
     }
 
-    /// The name of a packet other than that of the whole name of an Interest.
+    /// Returns the name of a packet that answers an Interest by a longer name, or by the digest in the Interest's name.
     fn longer(&self, now: Instant, interest: &Interest<'_>) -> Option<Box<[u8]>> {
         let is_fresh = |stored: &Stored| !interest.must_be_fresh || now < stored.stale;
         let asked = interest.name.as_bytes();
@@ -573,8 +575,8 @@ impl HostStore {
         after.find(|(_, stored)| is_fresh(stored)).map(|(name, _)| name.clone())
     }
 
-    /// Returns a packet that is used now. Its place in the order changes only if a quarter of the others was used since it changed last, so
-    /// that packets which are often asked for cost one lookup.
+    /// Returns a packet, and records its use. The position of a packet in the order changes only if a quarter of the
+    /// other packets was used since its last change. So frequently requested packets cost one lookup.
     fn use_now(&mut self, name: &[u8]) -> Option<&[u8]> {
         self.uses += 1;
         let quarter = self.by_name.len() as u64 / 4;
@@ -589,7 +591,7 @@ impl HostStore {
     }
 }
 
-/// The packets below a prefix that are examined for a fresh one.
+/// Maximum number of packets with a prefix among which a fresh packet is searched.
 const EXAMINED: usize = 64;
 
 impl Store for HostStore {

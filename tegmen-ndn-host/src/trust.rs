@@ -1,6 +1,7 @@
-//! Trust: chains of certificates from a packet to an anchor, a certificate that the owner trusts.
+//! Trust: chains of certificates from a packet to an anchor, which is a certificate that the owner trusts.
 //!
-//! [`Trust`] does no input and output: it names the certificate that it needs, and takes it by [`Trust::offer`].
+//! [`Trust`] performs no input and output. It names the certificate that it needs, and the owner passes it to
+//! [`Trust::offer`].
 
 use crate::client::{Client, ClientError};
 use crate::schema::Schema;
@@ -13,36 +14,37 @@ use tegmen_ndn::signature::{KeyLocator, SignatureInfo};
 use tegmen_ndn::tlv::Type;
 use tegmen_ndn::{Interest, Name, ReceivedData};
 
-/// The certificates between a packet and an anchor, at most.
+/// Maximum number of certificates between a packet and an anchor.
 pub const MAX_CHAIN: usize = 8;
 
-/// The certificates that are kept, at most. If there are more, all are fetched again.
+/// Maximum number of certificates that are kept. If there are more, all are removed and fetched again.
 const MAX_KEPT: usize = 256;
 
-/// The reason why the origin of a packet is not proven.
+/// The reason why the origin of a packet is not proved.
 #[derive(Debug)]
 pub enum TrustError {
-    /// An anchor is no certificate.
+    /// An anchor is not a certificate.
     Anchor(CertificateError),
     /// An anchor is not valid now, or its own signature is wrong.
     AnchorRefused(String, Refusal),
-    /// An anchor, which no rule of the schema for the root of trust matches, or all anchors, which do not match this rule.
+    /// No rule of the schema for the root of trust matches this anchor, or no anchor matches this rule.
     AnchorOfSchema(String),
-    /// The packet does not name a key.
+    /// This packet does not name a key.
     NoKey(String),
-    /// The packet that the KeyLocator names is no certificate.
+    /// The packet that the KeyLocator names is not a certificate.
     Certificate(String, CertificateError),
-    /// The packet, its certificate, and the reason why that does not prove its origin.
+    /// The certificate does not prove the origin of the packet. The values are the packet, the certificate, and the
+    /// reason.
     Refused(String, String, Refusal),
-    /// The packet, and the certificate whose key must not sign its name.
+    /// The key must not sign the name of the packet. The values are the packet, and the certificate of the key.
     Rule(String, String),
-    /// The certificate is signed by itself, and is no anchor.
+    /// The certificate is signed with its own key, and is not an anchor.
     SelfSigned(String),
     /// The certificate is in the chain twice.
     Loop(String),
     /// The chain has more than [`MAX_CHAIN`] certificates.
     TooLong(String),
-    /// The certificate does not arrive.
+    /// The certificate did not arrive.
     NotFetched(String, ClientError),
     /// The certificate is not known.
     NotKnown(String),
@@ -93,32 +95,33 @@ impl fmt::Display for TrustError {
 
 impl std::error::Error for TrustError {}
 
-/// The state of a verification.
+/// The result of a step of a verification.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// The chain ends at an anchor.
     Authentic,
-    /// The certificate of this name, or of a longer one, is not known: its Name value.
+    /// The certificate with this name, or with a longer name, is needed. The name is the value of a Name element.
     Needs(Vec<u8>),
 }
 
 struct Kept {
     packet: Vec<u8>,
-    /// The time in which the certificate and all after it are valid, after they were verified.
+    /// The period in which the certificate and all certificates after it in the chain are valid. It is set after they
+    /// were verified.
     verified: Option<Validity>,
 }
 
-/// Anchors, a rule for the names that a key may sign, and the certificates that were verified.
+/// Verifies packets: the anchors, a rule for the names that a key may sign, and the certificates that were verified.
 pub struct Trust {
     anchors: Vec<Vec<u8>>,
     schema: Option<Schema>,
-    /// By the KeyLocator that names them.
+    /// The known certificates. The key is the KeyLocator that names the certificate.
     kept: HashMap<Vec<u8>, Kept>,
 }
 
 impl Trust {
-    /// Trusts certificates at a time in seconds since 1970. With a schema a key signs the names that it allows, otherwise names that begin
-    /// with its identity.
+    /// Trusts certificates as anchors. `now` is in seconds since 1970. With a schema, a key may sign the names that
+    /// the schema allows. Without a schema, it may sign names that begin with its identity.
     ///
     /// # Errors
     /// [`TrustError`] if an anchor is not valid, or does not fit the schema.
@@ -152,7 +155,7 @@ impl Trust {
         }
     }
 
-    /// True if the key of a certificate may sign a name.
+    /// Returns true if the key of a certificate may sign a name.
     fn allows(&self, name: &Name<'_>, certificate: &Certificate<'_>) -> bool {
         match &self.schema {
             Some(schema) => schema.allows(name, &certificate.name()),
@@ -160,10 +163,10 @@ impl Trust {
         }
     }
 
-    /// Takes a certificate that a KeyLocator names.
+    /// Adds a certificate that a KeyLocator names.
     ///
     /// # Errors
-    /// [`TrustError::Certificate`] if the packet is none, or has another name.
+    /// [`TrustError::Certificate`] if the packet is not a certificate, or has another name.
     pub fn offer(&mut self, locator: &Name<'_>, packet: Vec<u8>) -> Result<(), TrustError> {
         let wrong = |error| TrustError::Certificate(locator.to_string(), error);
         let certificate = Certificate::parse(&packet).map_err(wrong)?;
@@ -177,7 +180,7 @@ impl Trust {
         Ok(())
     }
 
-    /// Verifies a packet at a time in seconds since 1970.
+    /// Verifies a packet. `now` is in seconds since 1970.
     ///
     /// # Errors
     /// [`TrustError`].
@@ -198,7 +201,7 @@ impl Trust {
         walked.map(|(verdict, _)| verdict)
     }
 
-    /// Marks the certificates of a chain, whose last one is valid as `end` has it.
+    /// Marks the certificates of a chain as verified. `end` is the validity of the last certificate.
     fn remember(&mut self, chain: &[Vec<u8>], end: Option<Validity>) {
         let mut valid = end;
         for locator in chain.iter().rev() {
@@ -259,7 +262,7 @@ impl Trust {
         anchors.find(|anchor| anchor.is_named_by(info))
     }
 
-    /// Verifies one packet by one certificate.
+    /// Verifies one packet with one certificate.
     fn check(
         &self,
         crypto: &mut RustCrypto,
@@ -275,8 +278,8 @@ impl Trust {
         certificate.verify(crypto, packet, now).map_err(refused)
     }
 
-    /// Verifies a packet now, and fetches the certificates that this needs. `within` is the time for one of them. Other packets that
-    /// arrive meanwhile are dropped.
+    /// Verifies a packet now, and fetches the certificates that the verification needs. `within` is the time for one
+    /// certificate. During this, all other packets that arrive are dropped.
     ///
     /// # Errors
     /// [`TrustError`].
@@ -305,7 +308,7 @@ fn locator_of<'p>(info: &SignatureInfo<'p>) -> Option<Name<'p>> {
     }
 }
 
-/// Returns the seconds since 1970.
+/// Returns the current time in seconds since 1970.
 pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -11,11 +11,11 @@ pub const DEFAULT_PORT: u16 = 6363;
 /// The other end of a face.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FaceUri {
-    /// UDP.
+    /// A UDP address.
     Udp(SocketAddr),
-    /// TCP.
+    /// A TCP address.
     Tcp(SocketAddr),
-    /// A Unix socket.
+    /// The path of a Unix socket.
     Unix(PathBuf),
 }
 
@@ -44,7 +44,7 @@ impl std::error::Error for NoFaceUri {}
 impl FromStr for FaceUri {
     type Err = NoFaceUri;
 
-    /// Names of hosts are resolved; without a port it is 6363.
+    /// Parses the URI, and resolves the name of a host. Without a port, the port is 6363.
     fn from_str(text: &str) -> Result<Self, NoFaceUri> {
         let refused = || NoFaceUri(text.to_owned());
         let (scheme, rest) = text.split_once("://").ok_or_else(refused)?;

@@ -68,7 +68,7 @@ impl Tick {
         if earlier.is_before(self) { self.0.wrapping_sub(earlier.0) } else { 0 }
     }
 
-    /// Returns this time, which must not be before `now`, on the clock of the caller, in whole units.
+    /// Converts this time to the clock of the caller, in whole units. A time before `now` is replaced by `now`.
     pub const fn instant(self, now: Instant) -> Instant {
         let units = self.since(Self::of(now)) as u64;
         Instant::from_micros(((now.as_micros() >> 10).saturating_add(units)) << 10)

@@ -1,4 +1,5 @@
-//! The text of Light VerSec, and the model that it means. The models of the compiler of python-ndn are equal byte for byte.
+//! Compiles the text of Light VerSec to a model. The model is equal, byte for byte, to the model of the compiler of
+//! python-ndn.
 
 mod parse;
 
@@ -15,13 +16,13 @@ use std::rc::Rc;
 use tegmen_base::hex::to_hex;
 use tegmen_ndn::tlv::{self, Type};
 
-/// The components of a name, with those of the rules in it, at most.
+/// Maximum number of components of a name, including the components of the rules in it.
 pub const MAX_COMPONENTS: usize = 128;
 
 /// A mistake in the text of a schema.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TextError {
-    /// The line, from 1.
+    /// The number of the line, from 1.
     pub line: usize,
     /// The mistake.
     pub message: String,
@@ -54,7 +55,7 @@ pub fn compile(text: &str) -> Result<Vec<u8>, TextError> {
     tree.encode(&numbers, &chains)
 }
 
-/// Sorts rules: those that others refer to come first.
+/// Sorts rules, so that a rule comes after the rules to which it refers.
 fn sort(mut rules: Vec<Rule>) -> Result<Vec<Rule>, TextError> {
     // Each rule whose name begins with an underscore is one of its own.
     let mut count = 0;
@@ -99,7 +100,7 @@ fn sort(mut rules: Vec<Rule>) -> Result<Vec<Rule>, TextError> {
     Ok(rules)
 }
 
-/// A component of a name: a value, or a pattern by its number, which is negative for one without a name.
+/// A component of a name: a value, or the number of a pattern. The number of a pattern without a name is negative.
 #[derive(Clone)]
 enum Step {
     Value(Vec<u8>),
@@ -198,7 +199,7 @@ struct Chain {
     keys: Vec<(usize, String)>,
 }
 
-/// Puts the names of rules into the names that refer to them.
+/// Replaces references to rules by the names of these rules.
 fn replicate(rules: &[Numbered]) -> Result<BTreeMap<String, Vec<Chain>>, TextError> {
     let mut all: BTreeMap<String, Vec<Chain>> = BTreeMap::new();
     let mut count = 0;
@@ -254,12 +255,12 @@ struct Node<'c> {
 #[derive(Default)]
 struct Tree<'c> {
     nodes: Vec<Node<'c>>,
-    /// The last number of a pattern.
+    /// The number of the last pattern.
     next_tag: i64,
 }
 
 impl<'c> Tree<'c> {
-    /// Adds the node at which `depth` components of all these chains end. Returns its number.
+    /// Adds the node at which the first `depth` components of all these chains end. Returns its number.
     fn grow(
         &mut self,
         depth: usize,
@@ -342,14 +343,14 @@ impl<'c> Tree<'c> {
 }
 
 impl Chain {
-    /// The constraints of a pattern, unless it occurs before.
+    /// Returns the constraints of a pattern, or none if the pattern occurs before.
     fn terms_of(&self, tag: i64, before: &BTreeSet<i64>) -> Vec<&Term> {
         let terms = self.terms.iter().filter(|term| term.tags.contains(&tag) && !before.contains(&tag));
         terms.map(AsRef::as_ref).collect()
     }
 }
 
-/// The text by which equal edges are found, and which sets their order.
+/// Returns the text that identifies equal edges, and determines their order.
 fn describe(tag: i64, terms: &[&Term]) -> String {
     let mut text = format!("{tag}:");
     for term in terms {

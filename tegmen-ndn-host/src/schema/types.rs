@@ -5,7 +5,7 @@ use tegmen_ndn::tlv::Type;
 /// The version of the encoding.
 pub const VERSION: u64 = 0x0001_1000;
 
-/// The nodes of a model, at most. Comparing two names takes at most the square of their number in steps.
+/// Maximum number of nodes of a model. The comparison of two names takes at most the square of this number of steps.
 pub const MAX_NODES: usize = 4096;
 
 /// A component of a name.
@@ -32,7 +32,7 @@ pub(super) const VALUE_EDGE: Type = Type(0x51);
 pub(super) const PATTERN_EDGE: Type = Type(0x53);
 /// The number of a node whose names may sign.
 pub(super) const KEY_NODE: Type = Type(0x55);
-/// The number of the node in front.
+/// The number of the parent node.
 pub(super) const PARENT: Type = Type(0x57);
 /// The version of the encoding.
 pub(super) const MODEL_VERSION: Type = Type(0x61);

@@ -21,14 +21,14 @@ pub(super) enum Item {
     Call(String, Vec<Item>),
 }
 
-/// A rule as it is written.
+/// A rule in the form of the text.
 pub(super) struct Rule {
     pub(super) id: String,
     pub(super) line: usize,
     pub(super) name: Vec<Part>,
-    /// Sets of which one must hold: lines, patterns, and their options.
+    /// Sets of constraints, of which one set must be fulfilled. Each constraint has a line, a pattern and options.
     pub(super) constraints: Vec<Vec<(usize, String, Vec<Item>)>>,
-    /// The rules of keys, with their lines.
+    /// The rules of keys that may sign, with their lines.
     pub(super) keys: Vec<(usize, String)>,
 }
 
@@ -45,7 +45,7 @@ enum Token<'t> {
     Mark(&'t str),
 }
 
-/// The length of a name in front of `text`.
+/// Returns the length of the name at the front of `text`.
 fn identifier(text: &str) -> usize {
     if text.starts_with(|first: char| first.is_ascii_digit()) {
         return 0;
@@ -53,7 +53,8 @@ fn identifier(text: &str) -> usize {
     text.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').unwrap_or(text.len())
 }
 
-/// The length of the text behind a quote: up to the next one without an odd number of backslashes in front.
+/// Returns the length of the text after a quote. The text ends at the next quote without an odd number of backslashes
+/// in front.
 fn quoted(text: &str) -> Option<usize> {
     let mut is_escaped = false;
     for (place, letter) in text.char_indices() {
@@ -104,7 +105,7 @@ struct Parser<'t> {
     line: usize,
 }
 
-/// Reads the rules of a text.
+/// Parses the rules of a text.
 pub(super) fn rules(text: &str) -> Result<Vec<Rule>, TextError> {
     let mut parser = Parser { tokens: tokens(text)?.into_iter().peekable(), line: 1 };
     let mut rules = Vec::new();
@@ -121,7 +122,7 @@ impl<'t> Parser<'t> {
         Ok(token)
     }
 
-    /// Takes a mark if it is next.
+    /// Reads a mark if it comes next. Returns true if it was read.
     fn has(&mut self, mark: &str) -> bool {
         let found = self.tokens.next_if(|(_, token)| *token == Token::Mark(mark));
         self.line = found.map_or(self.line, |(line, _)| line);
@@ -223,7 +224,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Reads a component.
+    /// Parses a component.
     fn value(&self, text: &str) -> Result<Vec<u8>, TextError> {
         if text.is_empty() {
             return Ok(vec![8, 0]);
