@@ -90,8 +90,8 @@ enum Command {
         #[arg(long)]
         preview: bool,
     },
-    /// Continue connections of the previous epoch in the current epoch: show how each connection continues, and open
-    /// the sessions of the device with other devices of the server again. No connection gets another scope, another
+    /// After a reset, open the sessions of a device with other devices of the server again, and show how each
+    /// connection of the previous epoch continues in the current epoch. No connection gets another scope, another
     /// time of authentication or another end.
     Reissue {
         #[command(flatten)]
