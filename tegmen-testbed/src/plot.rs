@@ -13,7 +13,7 @@ pub use map::{Node, map};
 /// A value, and the bounds of its interval.
 pub type Value = (f64, Option<[f64; 2]>);
 
-/// Text that may stand in HTML and SVG.
+/// Text in the form that HTML and SVG allow.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -207,7 +207,8 @@ impl Store {
         Some(self.folder.as_ref()?.join(format!("{:016x}.json", fnv(key.as_bytes()))))
     }
 
-    /// The result with this name, which says all that it depends on but this program; `None` if none is kept.
+    /// Returns the kept result of this name; `None` if there is none. The name contains everything that the result depends on, except this
+    /// program.
     pub fn kept<R: DeserializeOwned>(&self, name: &str) -> Option<R> {
         read(self.file_of(name)?)
     }

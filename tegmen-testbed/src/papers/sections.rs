@@ -30,7 +30,7 @@ pub(super) fn objects_bytes(report: &mut Report<'_>, figures: &[Figure]) -> io::
     report.say(
         "What protection adds to a request and to its response, on messages that this stack builds. Every figure is the \
          paper's. With NDN the paper counts all elements of the signature, of which an unprotected packet has some, too. Its text has 27 bytes for a response over DTLS where its \
-         table has 29: records are 29, both ways. What its figure 3 draws without a number stands beside nothing, for a \
+         table has 29: records are 29, both ways. Figure 3 draws some bars without a number. Rows of these bars have no value of the paper; they are for a \
          GET of sensors/temperature with a token of two bytes.",
     );
     report.pairs("objects-overhead", "What protection adds", "bytes", figures, "/all")?;
@@ -109,8 +109,8 @@ pub(super) fn objects_creation(report: &mut Report<'_>, figures: &[Figure]) -> i
     report.say(
         "Instructions of this stack, counted under QEMU, as time on the paper's processor of 72 MHz at 1.0 to 1.3 cycles \
          for an instruction. The paper's times go from the application through the sockets of RIOT to UDP, so that even \
-         a request that is only sent again takes 43 us there; ours are what CoAP and its protection take alone. What \
-         the paper concludes holds: over DTLS each time is sealed anew, with OSCORE a request is protected once.",
+         a request that is only sent again takes 43 us there; ours are what CoAP and its protection take alone. The \
+         conclusion of the paper holds: DTLS encrypts a request again each time it is sent, OSCORE protects it once.",
     );
     report.pairs("objects-creation", "Creating a request", "us", figures, "/time_most")?;
     report.figures(figures)
@@ -162,14 +162,14 @@ pub(super) fn delegation(report: &mut Report<'_>, figures: &[Figure]) -> io::Res
 pub(super) fn two_way(report: &mut Report<'_>, figures: &[Figure]) -> io::Result<()> {
     report.say(
         "Table I follows from its own currents and times: all of its energies and sums within 0.4 %, and so the lives of its \
-         batteries. What its processor computes stands beside this stack's instructions on a Cortex-M3 of the same clock, which \
-         has no TPM. Records of its cipher suite are 50 to 65 bytes longer than their content, not 64 at most: the byte \
+         batteries. The times of its processor are compared with the instructions of this stack on a Cortex-M3 of the same clock, \
+         which has no TPM. Records of its cipher suite are 50 to 65 bytes longer than their content, not 64 at most: the byte \
          that counts the padding was left out.",
     );
     report.say(
         "Round trips are simulated as plain datagrams of the length of its records, with what it gives for its ciphers added; no \
-         mote here has that cipher suite. Over four hops protection adds nearly what the paper says; over one hop more, in \
-         proportion, as its plain text takes longer there than radio alone explains.",
+         mote here has that cipher suite. Over four hops protection adds nearly the time of the paper. Over one hop it adds \
+         a larger share here: the plain text of the paper takes longer there than radio alone explains.",
     );
     for hops in ["single_hop", "four_hops"] {
         let series: Vec<_> = ["plain", "sha1_only", "aes128_sha1"]

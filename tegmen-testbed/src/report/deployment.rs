@@ -130,7 +130,7 @@ const MOST_MAPS: usize = 8;
 
 type Pick = fn(&Summary) -> Mean;
 
-/// What is plotted of a plan with a key that is a number.
+/// The values that are plotted for a plan whose key is a number.
 const FIGURES: &[(&str, &str, Pick)] = &[
     ("delivered", "delivered, share of readings", |summary| summary.delivered),
     ("delay", "median from reading to answer, ms", |summary| summary.delay_p50_ms),

@@ -90,8 +90,8 @@ impl Overview {
         let tables = || self.plans.iter().flat_map(|plan| &plan.tables);
         let rows: usize = tables().flat_map(|(_, verdicts)| verdicts).sum();
         let mut html = format!(
-            "<p>{rows} rows in {} tables and figures. Each row has one verdict. Marks and numbers of rows stand beside each table, and \
-             lead to its rows.</p>\n<ul class=\"legend\">\n",
+            "<p>{rows} rows in {} tables and figures. Each row has one verdict. The marks and numbers beside a table link to its \
+             rows.</p>\n<ul class=\"legend\">\n",
             tables().count()
         );
         for group in &GROUPS {

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// The times that chromium is started. A start of it may not end, whatever the page.
+/// Maximum number of starts of chromium: some starts never end, with any page.
 const STARTS: usize = 3;
 
 /// True if chromium is installed.

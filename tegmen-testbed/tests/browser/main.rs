@@ -51,7 +51,7 @@ fn browser() -> bool {
     installed
 }
 
-/// What `labels.js` finds on each screen.
+/// Returns the faults that `labels.js` finds on each screen.
 fn measure(page: &Path) -> Vec<(Screen, Value)> {
     let results = on_screens(page, &SCREENS, include_str!("labels.js"));
     let results = SCREENS.into_iter().zip(results).map(|(screen, (found, console))| {
