@@ -19,6 +19,7 @@
 #   ./ci.sh crash           power cuts, restores, copies and double starts: no nonce twice, no replay
 #   ./ci.sh power           ten thousand power cuts under SQLite: no acknowledged write lost, and each sync is needed
 #   ./ci.sh cluster         replicas and etcd, killed and cut off under load: nothing lost, nothing twice; needs root, not of the gate
+#   ./ci.sh motes           the examples for motes: smoltcp and embedded-nal-async, under QEMU and on this host; not of the gate
 #   ./ci.sh groups          a group of twenty processes, with losses, evictions and a killed controller; needs root, not of the gate
 #   ./ci.sh dist            a static binary, a Debian package, a container image, the alert rules
 #   ./ci.sh long            one hour of fuzzing and 100,000 simulated seeds; the corpus grows
@@ -58,8 +59,18 @@ need_component() {
     return 1
 }
 
+# need_target NAME: the libraries of the Rust toolchain for a target.
+need_target() {
+    rustup target list --installed 2>/dev/null | grep -qx "$1" && return
+    rustup target add "$1" >/dev/null 2>&1 && return
+    echo "missing; type: rustup target add $1" >&2
+    return 1
+}
+
 # The program that makes the book of docs/.
 mdbook=0.5.4
+# The program that decodes the logs of the examples for motes.
+defmt_print=1.2.0
 
 # Options of every unoptimized build of the workspace. The whole gate adds keys in a TPM, so lint and test do the work of the
 # step tpm. It also compiles with Clippy's driver, which is rustc with further lints, so that one build checks and tests.
@@ -98,6 +109,7 @@ step_format() {
     cargo fmt --check
     (cd firmware && cargo fmt --check)
     (cd fuzz && cargo fmt --check)
+    (cd examples/motes && cargo fmt --check)
 }
 
 step_lint() {
@@ -242,6 +254,20 @@ step_firmware() {
     # In the whole gate the step test ran this before.
     [ "$whole" = no ] || return 0
     cargo test --workspace "${unoptimized[@]}" --locked --quiet --test cosim -- --nocapture
+}
+
+# The examples for motes, under QEMU and on this host, against `tegmen serve`. Not of the gate, because the first run installs
+# defmt-print and compiles other dependencies than the rest, which takes minutes.
+step_motes() {
+    need qemu-system-arm
+    need_target thumbv7m-none-eabi
+    [ "$(defmt-print --version 2>/dev/null | head -n 1)" = "defmt-print $defmt_print" ] ||
+        cargo install --locked --quiet defmt-print --version "$defmt_print"
+    cargo build --release --locked --quiet -p tegmen-cli
+    local target
+    target=$(realpath "${CARGO_TARGET_DIR:-target}")
+    (cd examples/motes && TEGMEN=$target/release/tegmen CARGO_TARGET_DIR=$target/motes \
+        cargo test --locked --quiet -p mote-check -- --nocapture --test-threads 1)
 }
 
 step_interop() {
@@ -428,7 +454,7 @@ finished() {
     took+=("$(printf '%-12s %3d min %02d s' "$1" $(((SECONDS - $2) / 60)) $(((SECONDS - $2) % 60)))")
 }
 for name in "$@"; do
-    declare -F "step_$name" >/dev/null || { echo "no step $name; there are: ${gate[*]} faults crash power tpm cluster groups decisions conformance mutants prose red deny long bench" >&2; exit 2; }
+    declare -F "step_$name" >/dev/null || { echo "no step $name; there are: ${gate[*]} faults crash power tpm cluster groups motes decisions conformance mutants prose red deny long bench" >&2; exit 2; }
     if [ $whole = yes ] && [ -v "beside[$name]" ]; then
         echo "== $name begins in the background"
         begun[$name]=$SECONDS

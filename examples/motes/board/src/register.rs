@@ -1,0 +1,23 @@
+//! Memory-mapped registers.
+
+/// A 32-bit register of the chip.
+#[derive(Clone, Copy)]
+pub(crate) struct Register(usize);
+
+impl Register {
+    /// # Safety
+    /// The address is that of a 32-bit register of the LM3S6965 whose reads and writes do not change memory.
+    pub(crate) const unsafe fn at(address: usize) -> Self {
+        Self(address)
+    }
+
+    pub(crate) fn read(self) -> u32 {
+        // SAFETY: the caller of `at` promised a register.
+        unsafe { core::ptr::with_exposed_provenance::<u32>(self.0).read_volatile() }
+    }
+
+    pub(crate) fn write(self, value: u32) {
+        // SAFETY: as above.
+        unsafe { core::ptr::with_exposed_provenance_mut::<u32>(self.0).write_volatile(value) }
+    }
+}
