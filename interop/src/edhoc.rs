@@ -1,5 +1,6 @@
-//! EDHOC (RFC 9528) between Tegmen and two peers: aiocoap, which uses the same EDHOC library, and an independent Python
-//! implementation of the RFCs, which does not.
+//! EDHOC (RFC 9528) between Tegmen and two peers. The first peer is aiocoap, which uses the same EDHOC library as
+//! Tegmen. The second peer is an independent implementation in Python, which was written from the RFCs and uses no
+//! EDHOC library.
 
 use crate::axiom::CRYPTOGRAPHY;
 use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, free_port, holds};

@@ -69,7 +69,8 @@ impl Token {
 pub enum Malformed {
     /// The datagram has fewer than four bytes, or another version. It is ignored without an answer.
     NotCoap,
-    /// The header can be answered with Reset, and an error follows the header.
+    /// The type and the Message ID are known, so the message can be answered with Reset. The token, the options or the
+    /// payload of the message, or of its decrypted plaintext, are not valid.
     Message {
         /// The type in the header.
         message_type: MessageType,

@@ -69,7 +69,8 @@ fn no_member(name: Option<&str>) -> String {
     }
 }
 
-/// The reason why a context cannot be used. Each text has the next step.
+/// The reason why a context cannot be used. The message of most variants also names the step that the user has to do
+/// next.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextError {
     /// A file cannot be read or written.

@@ -349,7 +349,8 @@ fn remove(admin: &Admin, group: &str, members: &[String], out: Output) -> Result
     if failures.is_empty() { Ok(()) } else { Err(Failure::new(failures.join("\n"))) }
 }
 
-/// Returns the paths of the files of members in a directory. Makes the directory if it does not exist.
+/// Returns for each member the path in `dir` to which the file of the member will be written. Makes the directory if it
+/// does not exist.
 fn outputs(dir: &Path, names: &[&str]) -> Result<Vec<PathBuf>, Failure> {
     if names.is_empty() {
         return Ok(Vec::new());

@@ -11,7 +11,8 @@ use tracing_subscriber::layer::{Context, SubscriberExt as _};
 /// The prefix of the libraries whose events are written: the crates of this project.
 const LIBRARIES: &str = "tegmen";
 
-/// Writes the events of all threads to this log from now on. A log that was set earlier keeps receiving them.
+/// From now on, writes the events of all threads to this log. If an earlier call has already set a log, this call has
+/// no effect: the events go to the earlier log.
 pub(super) fn write_to(log: Log) {
     let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(Traces(log)));
 }

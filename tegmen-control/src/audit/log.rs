@@ -303,7 +303,9 @@ impl Shared {
         self.spool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a record, and wakes the thread if it may sleep. The thread sleeps only while no record waits.
+    /// Adds a record to the waiting records. Wakes the writing thread if no record waited before, if this is the first
+    /// waiting record whose result is awaited (`then`), or if now `MOST_GATHERED` records wait. In other cases the
+    /// thread is already gathering records for its next write.
     fn push(&self, mut spool: MutexGuard<'_, Spool>, record: &Record, then: Option<Then>) {
         let is_first = spool.waiting.is_empty() || then.is_some() && !spool.is_awaited;
         spool.is_awaited |= then.is_some();

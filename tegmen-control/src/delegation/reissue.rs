@@ -1,7 +1,8 @@
 //! Connections of the previous epoch that are not yet replaced by connections of the present epoch.
 //!
-//! A peer with a ticket returns to the server and gets another ticket. Two devices of the server cannot do this,
-//! because neither of them authenticates itself at the server. So the server gives such devices their session again.
+//! A peer with a ticket returns to the server and gets another ticket. In a session that the server opened between two
+//! of its devices, neither device can get another ticket in this way, because neither of them authenticates itself at
+//! the server. So the server gives both devices the session again.
 
 use super::connection::{Carrier, ConnectionId, DelegatedConnection};
 use super::decisions::Standing;

@@ -116,7 +116,8 @@ async fn pass(
     });
 }
 
-/// Requests a response from an origin that may be stored, and sends it to all clients that wait for it.
+/// Fetches a response that the cache may store. Sends the request to the origin, and the response to all clients that
+/// wait for it.
 async fn fetch(
     shared: &Shared,
     pool: &Pool,

@@ -158,7 +158,8 @@ struct Group {
 }
 
 impl Group {
-    /// The number of verdicts of this group. Each class is in one group.
+    /// Returns the number of verdicts that belong to this group. `verdicts` has the number of verdicts of each class in
+    /// `CLASSES`. Each class belongs to one group.
     fn of(&self, verdicts: &[usize; CLASSES.len()]) -> usize {
         let of_it = CLASSES.iter().zip(verdicts).filter(|(class, _)| self.verdicts.contains(class));
         of_it.map(|(_, count)| count).sum()

@@ -54,7 +54,8 @@ pub(super) struct Who {
 #[derive(Debug)]
 pub struct Held(#[expect(dead_code, reason = "it is dropped with the last session")] Arc<Lease>);
 
-/// The sessions of a peer that has a number.
+/// A number that all sessions of a peer share. When the last of these sessions ends, this value is dropped and removes
+/// the peer, unless the peer has begun another handshake or session.
 struct Lease {
     shared: Arc<RwLock<Shared>>,
     number: u32,

@@ -33,7 +33,7 @@ pub(crate) enum Item {
     SessionId,
     /// The ticket that a client shows in its ClientHello.
     Ticket,
-    /// The ticket of a NewSessionTicket, after its lifetime.
+    /// The lifetime hint of a NewSessionTicket (4 bytes), and then the ticket.
     NewTicket,
     /// The encrypted premaster secret of a client, which is sent, and may have to be sent again.
     EncryptedPremaster,

@@ -4,10 +4,10 @@
 //! made, for the SenderID of the registration, and with a new number. Only its token binds the notification to the
 //! record of the registration.
 //!
-//! A notification is not confirmable, because a member has no record in which it could acknowledge. So
-//! acknowledgements do not show whether a member is still interested. Its registration shows this, which is
-//! authentic. A registration ends after 24 hours if the member does not register again. It ends after 5 minutes if a
-//! new epoch has begun, because the member may have been evicted.
+//! A notification is not confirmable, because a member has no record in which it could acknowledge. So no
+//! acknowledgement shows that a member still observes the resource. Only a registration shows this, and the record of a
+//! registration is authentic. A registration ends after 24 hours if the member does not register again. If a new epoch
+//! has begun, the registration ends after 5 minutes, because the member may have been evicted.
 
 use super::Node;
 use super::application::{Application, Deferred};

@@ -191,8 +191,9 @@ fn rows(sum: &mut Words, a: &Words, [b0, b1]: &[u32; 2]) -> u64 {
     u64::from(w9) << 32 | u64::from(w8)
 }
 
-/// Adds to `sum` the product of the prime of the field and the lowest word, without a multiplication. The lowest word
-/// becomes zero. Returns the word above.
+/// Multiplies the prime of the field by the lowest word of `sum`, and adds the product to `sum`. Needs no
+/// multiplication instruction. The lowest word of `sum` becomes zero. Returns the ninth word of the result: `sum` has
+/// space for eight.
 #[inline(always)]
 fn row_of_p(sum: &mut Words) -> u32 {
     // The first three words of the prime move the lowest word to the fourth place.

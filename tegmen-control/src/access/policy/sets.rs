@@ -4,7 +4,8 @@
 const WORDS: usize = 64;
 /// Number of rule numbers in a block.
 const NUMBERS: u32 = 4096;
-/// Maximum number of words that a block stores as a list. With more words it stores all.
+/// Maximum number of words in the list of a block. The list has only the words that are not zero. If a block has more
+/// such words, it stores all its 64 words instead.
 const LISTED: usize = 32;
 
 /// The index of a set in [`Sets`].

@@ -81,7 +81,8 @@ fn at_listener(scheme: Scheme) -> usize {
         }
 }
 
-/// One end of a scheme, as an image of the firmware.
+/// The firmware image of the sender or the listener of a scheme. Its sizes come from the budget
+/// (`firmware/budget.toml`).
 struct End {
     name: &'static str,
     image: Image,

@@ -87,7 +87,9 @@ impl Unicast {
     }
 }
 
-/// True if the node that begins sends the datagram, the datagram, and the time that its sender needs before it.
+/// A datagram of an exchange. The first value is true if the sender of the datagram is the node that begins the
+/// exchange. The second value has the bytes of the datagram. The third value is the time in microseconds that the
+/// sender needs before it sends the datagram.
 type Datagram = (bool, Vec<u8>, u64);
 
 /// Returns the datagrams of a handshake between a member and the controller, followed by a request and its answer.

@@ -228,9 +228,10 @@ impl Channel {
         connection_id::inner(plaintext).ok_or(Discard::Unexpected)
     }
 
-    /// Opens a record without a connection id as [`Self::open`] does. If we issued an `id`, opens it as
-    /// [`Self::open_with_id`] does, and refuses a record without the id (RFC 9146, section 3). `content_type` is
-    /// first the type in the header, and then becomes the type of the content.
+    /// Opens a record. If we issued no connection id, `id` is `None`, and this function does the same as
+    /// [`Self::open`]. Otherwise `id` is our connection id: this function does the same as [`Self::open_with_id`], and
+    /// refuses a record without a connection id (RFC 9146, section 3). The caller sets `content_type` to the type in
+    /// the header. If the record has a connection id, this function replaces that type by the type of the content.
     // The type is not part of the result, because both would not fit the registers of a mote.
     #[inline(always)]
     pub(crate) fn open_by<'r, C: Crypto>(

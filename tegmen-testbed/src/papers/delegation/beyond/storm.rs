@@ -8,7 +8,8 @@ use crate::mote::Protection;
 use crate::scenario;
 use tegmen::time::Duration;
 
-/// Returns a case for each protection, each number of peers and each span.
+/// Returns a case for each protection, each number of peers and each time span in which the peers send their next
+/// message (`SPANS`).
 pub(super) fn cases(effort: Effort) -> Vec<Case> {
     let mut cases = Vec::new();
     for &peers in effort.peers {
