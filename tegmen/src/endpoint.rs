@@ -310,18 +310,16 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             // The peer repeats its Finished if our last flight was lost. Only the endpoint that sent the last flight
             // repeats it. In a resumed handshake the server has nothing to repeat, and two endpoints that answer each
             // other would never stop.
-            ContentType::HANDSHAKE => {
-                let mut handshake = self.peers.handshake(id);
-                let lingering = handshake
-                    .as_mut()
-                    .filter(|handshake| !R::RESUMPTION || handshake.association.awaits_retransmission)
-                    .filter(|handshake| handshake.state.is_lingering());
-                // A Finished in several fragments is answered once, at its first fragment, which has offset 0.
-                let is_finished =
-                    matches!(content, [kind, _, _, _, _, _, 0, 0, 0, ..] if *kind == MessageType::FINISHED.0);
-                let Some(handshake) = lingering.filter(|_| is_finished) else {
+            ContentType::HANDSHAKE
+                if let Some(handshake) = &mut self.peers.handshake(id)
+                    && (!R::RESUMPTION || handshake.association.awaits_retransmission) =>
+            {
+                // A Finished in fragments is answered once: its first fragment has offset 0.
+                if !matches!(content, [kind, _, _, _, _, _, 0, 0, 0, ..] if *kind == MessageType::FINISHED.0)
+                    || !handshake.state.is_lingering()
+                {
                     return Err(Discard::Unexpected.into());
-                };
+                }
                 bump(&mut cx.counters.retransmitted);
                 handshake.state.send_flight();
                 Ok(())

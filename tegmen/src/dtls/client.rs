@@ -434,8 +434,14 @@ impl<'p> Parts<'p> {
         let ticket = if R::RESUMPTION { context.ticket_to_show(self.room) } else { None };
         let mut ids = [0; connection_id::EXTENSIONS_LEN];
         let more = self.connection_id_extensions::<R>(&mut ids)?;
-        let of_peer = if R::ON_HOST { scratch::get(self.room, Item::ServerName) } else { &[] };
-        let server_name = if of_peer.is_empty() { context.roles.keys().server_name() } else { of_peer };
+        let server_name = match R::ON_HOST {
+            true if let name = scratch::get(self.room, Item::ServerName)
+                && !name.is_empty() =>
+            {
+                name
+            }
+            _ => context.roles.keys().server_name(),
+        };
         let mut offer = Offer { ticket, server_name, ..context.offer::<C>(more) };
         if let Some(only) = context.suite_to_resume::<C>(self.room) {
             let only = R::RESUMED.0.iter().position(|suite| *suite == only).and_then(|at| R::RESUMED.0.get(at..=at));

@@ -29,7 +29,7 @@ pub(crate) const MESSAGE_LEN: usize = 1 + 8;
 /// Reads a return_routability_check message. Returns `None` if the length is wrong. The caller must ignore a message
 /// of an unknown type.
 pub(crate) fn read(content: &[u8]) -> Option<(MessageType, Cookie)> {
-    let &[kind, cookie @ ..]: &[u8; MESSAGE_LEN] = content.try_into().ok()?;
+    let [kind, cookie @ ..] = *content.as_array::<MESSAGE_LEN>()?;
     Some((MessageType(kind), cookie))
 }
 
