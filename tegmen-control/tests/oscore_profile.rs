@@ -286,6 +286,7 @@ fn follow(tokens: &Tokens, access: &Access) -> mpsc::UnboundedReceiver<usize> {
     tokio::spawn(async move {
         let report = |event: RevocationEvent<'_>| match event {
             RevocationEvent::Read { ended, .. } => drop(ends.send(ended)),
+            RevocationEvent::Refused(code) => panic!("the list is refused: {code}"),
             RevocationEvent::Failed(error, _) => panic!("the list is not read: {error}"),
         };
         tokens.follow_revocations(&uri, report).await;
@@ -366,4 +367,25 @@ async fn the_session_for_the_revocation_list_has_no_other_right() {
     assert!(list(other.expose()).await.is_err());
     access.service.disable("operator", "hob").await.expect("disabled");
     assert!(list(key.expose()).await.is_err());
+}
+
+#[tokio::test]
+async fn a_resource_server_that_is_disabled_learns_that_it_gets_no_list() {
+    let dir = Dir::new("profile-refused");
+    let (access, asking) = access(&dir, 600).await;
+    let (_server, tokens) = hob("coap://127.0.0.1:0");
+    let uri = Uri::parse(&format!("coaps://{}", at(&access.server))).expect("a URI");
+    let (events, mut reported) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        let report = |event: RevocationEvent<'_>| match event {
+            RevocationEvent::Read { .. } => drop(events.send(None)),
+            RevocationEvent::Refused(code) => drop(events.send(Some(code))),
+            RevocationEvent::Failed(..) => {}
+        };
+        tokens.follow_revocations(&uri, report).await;
+    });
+    assert_eq!(reported.recv().await, Some(None));
+    request_token(&asking, "hob", &rights(&["/temp"]), None).await.expect("a token");
+    access.service.disable("operator", "hob").await.expect("disabled");
+    assert_eq!(reported.recv().await, Some(Some(Code::UNAUTHORIZED)));
 }

@@ -92,11 +92,17 @@ impl ResourceServer {
         // The settings were checked before.
         if let (Ok(Some(uri)), Some(tokens)) = (self.list_server(), tokens) {
             let (tokens, log) = (tokens.clone(), log.clone());
-            let report = move |event: RevocationEvent<'_>| match event {
+            let report = move |event: RevocationEvent<'_>| {
+                match event {
                 RevocationEvent::Read { revoked, ended } => log.event(
                     Level::Info,
                     || printable(&format!("revoked tokens: {revoked} on the list, {ended} of them end here")),
                     || json!({ "event": "revocations", "revoked": revoked, "ended": ended }),
+                ),
+                RevocationEvent::Refused(code) => log.event(
+                    Level::Warn,
+                    || printable(&format!("the access control server refuses the list of revoked tokens ({code}): is this resource server enabled there?")),
+                    || json!({ "event": "revocations", "error": code.to_string() }),
                 ),
                 RevocationEvent::Failed(why, pause) => log.event(
                     Level::Warn,
@@ -108,6 +114,7 @@ impl ResourceServer {
                     },
                     || json!({ "event": "revocations", "error": why.to_string() }),
                 ),
+            }
             };
             tasks.spawn(async move { tokens.follow_revocations(&uri, report).await });
         }

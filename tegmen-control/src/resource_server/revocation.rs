@@ -6,6 +6,7 @@ use crate::access::revocation::{hashes, list_key};
 use crate::server::REVOKED;
 use std::collections::BTreeSet;
 use std::time::Duration;
+use tegmen_coap::Code;
 use tegmen_host::client::{ClientConfig, ClientError, Session};
 use tegmen_host::provider::HostCrypto;
 use tegmen_host::uri::Uri;
@@ -24,6 +25,8 @@ pub enum RevocationEvent<'e> {
         /// Tokens of this resource server that end because of it.
         ended: usize,
     },
+    /// The access control server answers with this code in place of the list. The revocations that are known stay in force.
+    Refused(Code),
     /// The list cannot be read. The revocations that are known stay in force, and the next attempt is after this time.
     Failed(&'e ClientError, Duration),
 }
@@ -64,11 +67,14 @@ impl Tokens {
         let session = Session::connect(uri, ClientConfig::psk(&*settings.name, *key.expose())).await?;
         let mut list = session.observe(REVOKED).await?;
         while let Some(response) = list.next().await? {
-            // A response that cannot be read leaves the revocations before in force.
-            if let Some(hashes) = hashes(&response.payload) {
-                let revoked = hashes.len();
-                report(RevocationEvent::Read { revoked, ended: self.revoke(hashes, now()) });
-            }
+            let list = hashes(&response.payload).filter(|_| response.code == Code::CONTENT);
+            report(match list {
+                Some(hashes) => {
+                    let revoked = hashes.len();
+                    RevocationEvent::Read { revoked, ended: self.revoke(hashes, now()) }
+                }
+                None => RevocationEvent::Refused(response.code),
+            });
         }
         Ok(())
     }
