@@ -89,7 +89,16 @@ impl Face {
         if is_bare {
             return self.put(packet);
         }
-        self.send_framed(now, *fields, packet, buffer);
+        // The neighbour takes a retransmission for a new Interest, in a loop, if it has no Sequence.
+        let part = self.reliability.is_some().then(|| Part { sequence: self.sequence(), index: 0, count: 1 });
+        self.send_framed(now, LpPacket { part, ..*fields }, packet, buffer);
+    }
+
+    /// Returns the Sequence of the next fragment.
+    const fn sequence(&mut self) -> u64 {
+        let sequence = self.next_sequence;
+        self.next_sequence = sequence.wrapping_add(1);
+        sequence
     }
 
     /// Sends a packet in fragments. Only the first fragment has the fields.
@@ -97,8 +106,7 @@ impl Face {
         let size = mtu.saturating_sub(FRAGMENT_OVERHEAD + MAX_FIELDS / 2).max(200);
         let count = packet.len().div_ceil(size) as u64;
         for (index, fragment) in (0..).zip(packet.chunks(size)) {
-            let part = Some(Part { sequence: self.next_sequence, index, count });
-            self.next_sequence = self.next_sequence.wrapping_add(1);
+            let part = Some(Part { sequence: self.sequence(), index, count });
             let fields =
                 if index == 0 { LpPacket { part, ..*fields } } else { LpPacket { part, ..LpPacket::default() } };
             self.send_framed(now, fields, fragment, buffer);

@@ -481,10 +481,12 @@ impl Shared {
             if face.reliability.as_mut().is_some_and(|reliability| !reliability.is_new(part.sequence)) {
                 return;
             }
-            if let Some(mut whole) = face.reassembly.add(now, part, fragment) {
-                self.take(now, from, &mut whole, token, nack);
+            if part.count > 1 {
+                if let Some(mut whole) = face.reassembly.add(now, part, fragment) {
+                    self.take(now, from, &mut whole, token, nack);
+                }
+                return;
             }
-            return;
         }
         let start = fragment.as_ptr().addr() - bytes.as_ptr().addr();
         let end = start + fragment.len();

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tegmen_base::buf::Frame;
 use tegmen_base::crypto::RustCrypto;
 use tegmen_ndn::certificate::Validity;
-use tegmen_ndn::lp::NackReason;
+use tegmen_ndn::lp::{LpPacket, MAX_FIELDS, NackReason, Part, acks};
 use tegmen_ndn::signature::DigestSha256;
 use tegmen_ndn::{Component, Data, Interest, Name, ReceivedData, ReceivedInterest};
 use tegmen_ndn_host::client::{Client, ClientError, Received, interest_bytes, name_bytes};
@@ -282,6 +283,42 @@ async fn bytes_that_are_no_packet_end_a_stream_and_not_the_node() {
     assert_eq!(get(&mut client, "/a/1").await.unwrap(), "/a/1");
 }
 
+/// A neighbour that has the reliability of NDNLPv2 retransmits an Interest if the acknowledgement is lost.
+#[tokio::test]
+async fn a_retransmitted_lp_packet_is_acknowledged_again_and_not_processed_again() {
+    let node = Running::start(Config { reliable: true, ..all_links("again") });
+    produce(node.addresses[2].clone(), "/a", 0).await;
+    let FaceUri::Udp(address) = node.addresses[0] else { panic!("no UDP") };
+    let neighbour = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    neighbour.connect(address).await.unwrap();
+    let name = name_bytes("/a/1").unwrap();
+    let interest = Interest { name: Name::of_checked(&name), nonce: Some([1; 4]), ..Interest::default() };
+    let interest = interest_bytes(&interest).unwrap();
+    let (mut data, mut acknowledged) = (0, Vec::new());
+    for tx_sequence in [7, 8] {
+        let part = Some(Part { sequence: 70, index: 0, count: 1 });
+        let fields = LpPacket { part, tx_sequence: Some(tx_sequence), ..LpPacket::default() };
+        let mut storage = [0; MAX_FIELDS + 100];
+        let mut frame = Frame::new(&mut storage, MAX_FIELDS);
+        frame.append(&interest).unwrap();
+        fields.write_around(&mut frame).unwrap();
+        neighbour.send(frame.bytes()).await.unwrap();
+        let is_done = |data, acknowledged: &[u64]| data > 0 && acknowledged.contains(&tx_sequence);
+        while !is_done(data, &acknowledged) {
+            let mut bytes = [0; 2_000];
+            let len = neighbour.recv(&mut bytes).await.unwrap();
+            let packet = LpPacket::parse(&bytes[..len]).unwrap();
+            assert_eq!(packet.nack, None);
+            if packet.fragment.is_some() {
+                let part = packet.part.expect("a reliable face numbers each packet");
+                assert_eq!((part.index, part.count), (0, 1));
+                data += 1;
+            }
+            acknowledged.extend(acks(&bytes[..len]));
+        }
+    }
+}
+
 /// Passes datagrams on between a client and a server, and loses one of `every`.
 async fn lossy_relay(server: FaceUri, every: u64) -> FaceUri {
     let FaceUri::Udp(server) = server else { panic!("a UDP address") };
@@ -324,6 +361,8 @@ async fn answers_over_a_lossy_link(name: &str, reliable: bool) -> usize {
     let path = std::env::temp_dir().join(format!("tegmen-ndn-{}-{name}-near.sock", std::process::id()));
     let routes = vec![(name_bytes("/far").unwrap(), relay, 1)];
     let near = Running::start(Config { udp: vec![any], unix: vec![path], routes, reliable, ..Config::default() });
+    // Each answer over a reliable link arrives, also on a slow machine.
+    let lifetime = if reliable { 8_000 } else { 2_000 };
     let mut consumers = tokio::task::JoinSet::new();
     let free = Arc::new(tokio::sync::Semaphore::new(8));
     for number in 0..40 {
@@ -333,9 +372,12 @@ async fn answers_over_a_lossy_link(name: &str, reliable: bool) -> usize {
             let mut client = Client::connect(&face).await.unwrap();
             let name = name_bytes(&format!("/far/{number}")).unwrap();
             let name = Name::of_checked(&name);
-            let interest = Interest { name, nonce: Some([number; 4]), lifetime: Some(2_000), ..Interest::default() };
+            let interest = Interest { name, nonce: Some([number; 4]), lifetime: Some(lifetime), ..Interest::default() };
             client.send(&interest_bytes(&interest).unwrap()).await.unwrap();
-            matches!(tokio::time::timeout(Duration::from_secs(2), client.receive()).await, Ok(Ok(Received::Data(_))))
+            matches!(
+                tokio::time::timeout(Duration::from_millis(lifetime), client.receive()).await,
+                Ok(Ok(Received::Data(_)))
+            )
         });
     }
     consumers.join_all().await.into_iter().filter(|answered| *answered).count()

@@ -47,7 +47,7 @@ impl NackReason {
     pub const NO_ROUTE: Self = Self(150);
 }
 
-/// The place of a fragment in its packet.
+/// The place of a fragment in its packet. A packet that is sent whole is its only fragment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
     /// Sequence of the fragment. The fragments of one packet have consecutive numbers.
@@ -63,7 +63,7 @@ pub struct Part {
 pub struct LpPacket<'p> {
     /// A packet, or a fragment of a packet. `None` if the LpPacket has only fields.
     pub fragment: Option<&'p [u8]>,
-    /// The place of the fragment, if the packet has several fragments.
+    /// The place of the fragment, if the LpPacket has a Sequence.
     pub part: Option<Part>,
     /// PitToken, of at most [`MAX_TOKEN`] bytes. A node returns the PitToken of an Interest with its Data packet or
     /// Nack.
@@ -119,12 +119,12 @@ impl<'p> LpPacket<'p> {
                 _ => return Err(Error::Critical(kind)),
             }
         }
-        let count = count.unwrap_or(1);
-        if count > 1 {
-            let sequence = sequence.ok_or(Error::Missing(SEQUENCE))?;
-            packet.part = Some(Part { sequence, index: index.unwrap_or(0), count });
+        let (index, count) = (index.unwrap_or(0), count.unwrap_or(1));
+        packet.part = sequence.map(|sequence| Part { sequence, index, count });
+        if count > 1 && packet.part.is_none() {
+            return Err(Error::Missing(SEQUENCE));
         }
-        if index.is_some_and(|index| index >= count) {
+        if index >= count {
             return Err(Error::Length(FRAG_INDEX));
         }
         Ok(packet)
@@ -159,8 +159,10 @@ impl<'p> LpPacket<'p> {
     fn write_fields(&self, out: &mut Writer<'_>) -> Result<(), Full> {
         if let Some(Part { sequence, index, count }) = self.part {
             tlv::write(out, SEQUENCE, &sequence.to_be_bytes())?;
-            tlv::write_integer(out, FRAG_INDEX, index)?;
-            tlv::write_integer(out, FRAG_COUNT, count)?;
+            if count > 1 {
+                tlv::write_integer(out, FRAG_INDEX, index)?;
+                tlv::write_integer(out, FRAG_COUNT, count)?;
+            }
         }
         if let Some(token) = self.token {
             tlv::write(out, PIT_TOKEN, token)?;

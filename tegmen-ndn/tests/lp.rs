@@ -34,7 +34,7 @@ proptest! {
         let part = part.map(|(sequence, index, more)| Part {
             sequence,
             index: index.into(),
-            count: u64::from(index) + u64::from(more) + 2,
+            count: u64::from(index) + u64::from(more) + 1,
         });
         let packet = LpPacket {
             fragment: Some(&fragment[..]).filter(|fragment| !fragment.is_empty()),
