@@ -35,14 +35,14 @@ use zeroize::Zeroizing;
 
 /// Maximum number of connections at the same time; further connections wait.
 const CONNECTIONS: usize = 64;
-/// Maximum time for a program to send its question, and maximum time to read its answer.
+/// Maximum time in which a program must send its question, and maximum time in which it must read the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum number of bytes that the agent discards after an answer, before it closes the connection.
 const MAX_UNREAD: u64 = 1 << 16;
 /// The pause after the system refused a connection, for example because the process has too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The reason why a socket cannot be opened, or why a socket gives no answer.
+/// The reason why a socket cannot be opened, or why an agent gives no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
     /// Another agent listens at this path.
@@ -59,7 +59,7 @@ pub enum SocketError {
     System {
         /// The path.
         path: String,
-        /// The operation that failed, and the next step.
+        /// The operation that failed, and what the user has to do next.
         step: &'static str,
         /// The error of the system.
         source: io::Error,
@@ -83,9 +83,9 @@ pub struct Event {
     pub code: &'static str,
     /// The session identity, if the answer has one.
     pub identity: Option<String>,
-    /// The number of the process that asked.
+    /// The number of the process that asked. `None` if the system does not report it.
     pub process: Option<i32>,
-    /// The cause of an error, and the next step.
+    /// The cause of an error, and what the user has to do next.
     pub text: String,
 }
 
@@ -93,7 +93,7 @@ pub struct Event {
 pub struct Agent {
     listener: UnixListener,
     path: PathBuf,
-    /// The number of the user who may use the socket.
+    /// The system's number of the user who may use the socket.
     user: u32,
 }
 
@@ -104,12 +104,12 @@ impl Drop for Agent {
 }
 
 impl Agent {
-    /// Opens the socket. No program can use it before its permissions are set. `user` is the number of the user who
-    /// owns the file and may use it; `None` is the user of this process. A socket that was left by an agent that has
-    /// ended is replaced. Must be called in the context of a runtime.
+    /// Opens the socket at `path`. Replaces a socket that an earlier agent left there. No program can connect before
+    /// the permissions of the socket are set. `user` is the number of the user who owns the socket and may use it;
+    /// `None` is the user of this process. Must be called in the context of a runtime.
     ///
     /// # Errors
-    /// [`SocketError`], whose text names the next step.
+    /// [`SocketError`], whose text also names what the user has to do next.
     pub fn bind(path: &Path, user: Option<u32>) -> Result<Self, SocketError> {
         if let Ok(metadata) = std::fs::symlink_metadata(path) {
             let name = path.display().to_string();
@@ -145,8 +145,8 @@ impl Agent {
         }
     }
 
-    /// Answers programs until the future is dropped. `server` is a session with the access control server in which the
-    /// subscriber proved its identity. `on_event` receives each answer, and must return quickly.
+    /// Answers programs until the future is dropped. `server` is a session with the access control server, in which the
+    /// subscriber has proved its identity. `on_event` receives each answer, and must return quickly.
     pub async fn serve(&self, server: Session, on_event: impl Fn(Event) + Send + Sync + 'static) {
         let (places, on_event) = (Arc::new(Semaphore::new(CONNECTIONS)), Arc::new(on_event));
         loop {
@@ -165,8 +165,9 @@ impl Agent {
     }
 }
 
-/// Returns the directory of a path, or one above it, in which users other than root and the user of this process can
-/// replace files. Such users could replace the socket by a socket of another program, or by a link to another file.
+/// Searches the directory of a path, and all directories above it. Returns the first directory in which users other
+/// than root and the user of this process can replace files. Such users could replace the socket by a socket of another
+/// program, or by a link to another file.
 fn open_directory(path: &Path) -> io::Result<Option<PathBuf>> {
     const STICKY: u32 = 0o1000;
     const OTHERS_WRITE: u32 = 0o022;
@@ -182,7 +183,7 @@ fn open_directory(path: &Path) -> io::Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// Reads the question of a connection, and writes the answer.
+/// Reads the question that arrives on a connection, and writes the answer.
 async fn converse(mut stream: UnixStream, user: u32, server: &Session) -> Event {
     let peer = stream.peer_cred().ok();
     let process = peer.and_then(|peer| peer.pid());
@@ -260,7 +261,7 @@ async fn answer(question: Question, server: &Session) -> (&'static str, Option<S
 /// Asks the agent at a path, and waits for its answer.
 ///
 /// # Errors
-/// [`SocketError`], whose text names the next step.
+/// [`SocketError`], whose text also names what the user has to do next.
 pub fn ask(path: &Path, question: &Question) -> Result<Answer, SocketError> {
     let failed = |step| SocketError::system(path, step);
     let mut stream = std::os::unix::net::UnixStream::connect(path)

@@ -4,10 +4,11 @@
 //! POST /authz-info   application/ace+cbor (19): a token for this publisher, and the address of its subscriber (RFC 9200, section 5.10.1)
 //! ```
 //!
-//! The access control server opens a session with the publisher under a key from the protokey, and uploads a token that
-//! the subscriber has requested. The publisher takes the token if it has the resources for another session. Otherwise
-//! it answers 5.03 with the time after which the server may ask again. Then either the publisher or the subscriber
-//! opens the session between the two, as the request determines. The token contains the key of this session.
+//! The access control server opens a session with the publisher under a key that is derived from the protokey, and
+//! uploads a token that the subscriber has requested. The publisher takes the token if it has the resources for another
+//! session. Otherwise it answers 5.03 with the time after which the server may ask again. Then one of the two endpoints
+//! opens the session between publisher and subscriber. This is the publisher if the request contains the address of the
+//! subscriber, and otherwise the subscriber. The token contains the key of this session.
 //!
 //! The subscriber has only the rights of the token, until the token expires.
 
@@ -29,8 +30,8 @@ use zeroize::Zeroizing;
 
 /// The interval at which sessions with an expired token are ended.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Characters that are refused in a path. Some would give a rule another meaning, and the others are in a path only in
-/// encoded form.
+/// Characters that are refused in a path. `*` would give the rule another meaning, and a path contains the others only
+/// in encoded form.
 const NO_PATH: [char; 5] = ['*', '?', '#', '%', ' '];
 /// Maximum number of tokens whose identities are remembered until the tokens expire, including the tokens in use.
 const REMEMBERED: usize = 1 << 16;
@@ -237,8 +238,8 @@ impl Tickets {
         self.taken().get(identity).and_then(|taken| taken.ticket.clone()).filter(|ticket| ticket.expires > now)
     }
 
-    /// Ends the sessions of subscribers whose token expired, or whose use [ended](Self::end). This future never
-    /// returns.
+    /// Closes the sessions of subscribers whose token has expired, and the sessions whose token is no longer [in
+    /// use](Self::end). Checks all sessions once a second. This future never returns.
     pub async fn end_expired(&self, server: &Arc<Server>) {
         loop {
             tokio::time::sleep(INTERVAL).await;
@@ -260,7 +261,8 @@ impl Tickets {
     }
 }
 
-/// Returns true if each right has methods of CoAP, and the path of one resource that does not take tokens.
+/// Returns true if each right has only methods of CoAP and the path of one resource, and this is not the resource that
+/// takes tokens. Also checks that there is at least one right.
 pub(crate) fn is_understood(rights: &Aif) -> bool {
     !rights.0.is_empty()
         && rights.0.iter().all(|right| {

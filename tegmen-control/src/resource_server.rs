@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The access control server seals a token under a key that it shares with the resource server. Client and resource
-//! server derive a Security Context from the secret in the token and from two new nonces, one of each endpoint. A
-//! client has only the rights of its token, until the token expires.
+//! server derive a Security Context from the secret in the token and from two new nonces, one from the client and one
+//! from the resource server. A client has only the rights of its token, until the token expires.
 //!
 //! A token of the EDHOC profile contains the public key of its client, and the client sends no nonce with it. The
 //! client then runs EDHOC with this key ([`Tokens::accept_edhoc`]).
@@ -140,14 +140,15 @@ struct Inner {
     contexts: AgreedContexts,
     crypto: Mutex<HostCrypto>,
     taken: Mutex<Table>,
-    /// True if clients can run EDHOC.
+    /// True if this server answers EDHOC, so that clients can use tokens of the EDHOC profile.
     has_edhoc: AtomicBool,
 }
 
 /// The table of tokens.
 #[derive(Default)]
 struct Table {
-    /// The tokens, by the identifier of the input material or by the public key.
+    /// The tokens that were taken. The key of the map is the identifier of the token's input material in the OSCORE
+    /// profile, and the identifier of the client's public key in the EDHOC profile.
     by_id: BTreeMap<Vec<u8>, Taken>,
     ids: HashMap<Principal, Vec<u8>>,
     /// The hashes of revoked tokens.
@@ -186,15 +187,15 @@ struct Taken {
     principal: Principal,
     client: String,
     rights: Aif,
-    /// The rights of the token as rules.
+    /// The same rights as texts of rules.
     rules: Vec<String>,
     /// The time at which the token expires, in seconds since 1970.
     expires: u64,
     issued_at: u64,
     hash: TokenHash,
-    /// The public key of the client, in the EDHOC profile.
+    /// The public key of the client in the EDHOC profile, `None` in the OSCORE profile.
     key: Option<PublicKey>,
-    /// True if its observers were notified that the token expired.
+    /// True if [`Tokens::expire`] has already returned this token, so that its observers were notified of the expiry.
     is_over: bool,
 }
 
@@ -209,8 +210,8 @@ struct Valid {
 }
 
 impl Tokens {
-    /// Creates a resource server without tokens. `credentials` are those of the CoAP server that calls it. `contexts`
-    /// are the Security Contexts that this server uses through
+    /// Creates a resource server without tokens. `credentials` are the credentials of the CoAP server that serves the
+    /// resources. `contexts` are the Security Contexts that this CoAP server uses through
     /// [`Contexts::with_agreed`](tegmen_host::contexts::Contexts::with_agreed).
     ///
     /// # Errors
@@ -224,7 +225,7 @@ impl Tokens {
         self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the tokens, if a token that is about to be taken is not revoked.
+    /// Locks the table of tokens and returns it, unless the token `valid` is revoked.
     fn unless_revoked(&self, valid: &Valid) -> Result<MutexGuard<'_, Table>, Refusal> {
         let taken = self.taken();
         if taken.revoked.contains(&valid.hash) { Err(Refusal::Revoked) } else { Ok(taken) }
@@ -364,9 +365,9 @@ impl Tokens {
         }
     }
 
-    /// Ends the Security Contexts of tokens that expired two seconds ago. Returns the rights and the principals of the
-    /// tokens that expired since the last call, so that their observers can be notified. Call it each second. `now` is
-    /// in seconds since 1970.
+    /// Removes the tokens that expired two seconds ago, and ends their Security Contexts. Returns the principal and the
+    /// rights of each token that expired since the last call, so that the observers with this principal can be
+    /// notified. Call it each second. `now` is in seconds since 1970.
     pub fn expire(&self, now: u64) -> Vec<(Principal, Aif)> {
         let mut taken = self.taken();
         for principal in taken.retain(|token| now < token.expires.saturating_add(LINGER)) {
@@ -394,13 +395,14 @@ impl Taken {
         Self { principal, client, rights, rules, expires: *expires, issued_at: *issued_at, hash, key, is_over: false }
     }
 
-    /// Replaces the rights by those of a later token for the same Security Context.
+    /// Replaces the rights and the expiry of this token by those of a later token for the same Security Context.
     fn replace_by(&mut self, valid: &Valid) {
         *self = Self::new(self.principal, valid);
     }
 }
 
-/// Returns the time from `now` until `end`, both in seconds since 1970. The current second has already begun.
+/// Returns the time from now until `end`. `now` and `end` are in seconds since 1970. The part of the current second
+/// that has already passed is subtracted.
 fn seconds(end: u64, now: u64) -> Duration {
     let begun = Duration::from_millis(now_millis() % 1000);
     Duration::from_secs(end.saturating_sub(now)).saturating_sub(begun)

@@ -1,8 +1,8 @@
 //! An access control server without its sockets: decisions, state and audit log together.
 //!
 //! A decision that gives rights passes these steps in order: check that the log accepts records, decide, commit the
-//! state, write the line of the log, and then answer. So no key leaves the server that a restart would give again, and
-//! no key leaves without a line in the log. An event that takes rights away is acknowledged after its commit. The log
+//! state, write the line of the log, and then answer. So the server never gives a key again after a restart, and never
+//! gives a key without a line in the log. An event that takes rights away is acknowledged after its commit. The log
 //! never delays it.
 
 mod grants;
@@ -46,7 +46,7 @@ pub enum ServiceError {
     UnknownSession(String),
 }
 
-/// The path of a request that [`Service::answer_then`] answers.
+/// The path of a request to [`Service::answer_then`].
 #[derive(Clone, Copy)]
 pub(crate) enum Path {
     Introspect,
@@ -65,7 +65,8 @@ struct Decided {
 pub struct Service<S> {
     state: Arc<State<S>>,
     audit: AuditLog,
-    /// The thread that makes grants durable. `None` if the store is shared with other servers.
+    /// The thread that makes grants durable. `None` if the store is shared with other servers: each grant is then
+    /// stored by the task of its request.
     grants: Option<Grants>,
     crypto: Mutex<HostCrypto>,
     uploads: Uploads,
@@ -90,8 +91,8 @@ impl<S: Store> Service<S> {
         &self.state
     }
 
-    /// Returns the time since 1970, from the clock at the start of the service. Later changes of the clock have no
-    /// effect.
+    /// Returns the time since 1970. The system clock is read only at the start of the service, so later changes of this
+    /// clock have no effect.
     pub fn now(&self) -> time::Instant {
         let (millis, start) = self.start;
         time::Instant::from_micros(millis.saturating_mul(1000)).after(start.elapsed())
@@ -101,21 +102,21 @@ impl<S: Store> Service<S> {
         self.now().as_micros() / 1_000_000
     }
 
-    /// Answers the payload of a request to `/introspect`. `subscriber` is the device, or `None` for a peer that proved
-    /// no identity.
+    /// Answers the payload of a request to `/introspect`. `subscriber` is the device that sent the request, or `None`
+    /// for a peer that proved no identity.
     pub async fn introspect(&self, subscriber: Option<&str>, payload: &[u8]) -> Reply {
         self.answer(Path::Introspect, subscriber, payload).await
     }
 
-    /// Answers the payload of a request to `/token`. `client` is the device, or `None` for a peer that proved no
-    /// identity.
+    /// Answers the payload of a request to `/token`. `client` is the device that sent the request, or `None` for a peer
+    /// that proved no identity.
     pub async fn token(&self, client: Option<&str>, payload: &[u8]) -> Reply {
         self.answer(Path::Token, client, payload).await
     }
 
-    /// Decides as [`Self::introspect`] or [`Self::token`] does. When the response may leave, converts it with `made`
-    /// and passes it to `respond`. Starts a task only for a token that is uploaded, and for a session identity in a
-    /// shared store.
+    /// Decides as [`Self::introspect`] or [`Self::token`] does. As soon as the response may be sent, `made` converts
+    /// the response, and `respond` receives the result. This function starts a task only if a token must be uploaded,
+    /// or if a session identity must be written to a shared store.
     pub(crate) fn answer_then<T: Send + 'static>(
         self: &Arc<Self>,
         path: Path,
@@ -148,9 +149,10 @@ impl<S: Store> Service<S> {
         }
     }
 
-    /// Makes the session identity of a decision durable if there is one, writes the line of the log, and calls
-    /// `respond` as [`Self::answer_then`] does. If the token is uploaded, or a session identity is in a shared store,
-    /// does nothing, and returns the decision and the function for [`Self::bind`].
+    /// Completes a decision. If the decision accepted a session identity, makes the identity durable. Writes the line
+    /// of the log, and calls `respond` as [`Self::answer_then`] does. Does nothing if a token must be uploaded, or a
+    /// session identity must be written to a shared store: returns `decided` and `respond` unchanged, and the caller
+    /// calls [`Self::bind`].
     fn finish_then<T: Send + 'static, F: FnOnce(T) + Send + 'static>(
         &self,
         who: Option<&str>,
@@ -205,8 +207,8 @@ impl<S: Store> Service<S> {
         Ok(Decided { outcome, session, now })
     }
 
-    /// Makes the session identity of a decision durable, and writes the line of the log. Decides again if another
-    /// server changed the policy or a device meanwhile.
+    /// Makes the session identity of a decision durable, and writes the line of the log. Uploads the token if the
+    /// decision demands an upload. Decides again if another server changed the policy or a device meanwhile.
     async fn bind(&self, path: Path, asker: Option<&str>, payload: &[u8], mut decided: Decided) -> Reply {
         let who = asker.unwrap_or_default();
         for _ in 0..DECISIONS {
@@ -242,8 +244,9 @@ impl<S: Store> Service<S> {
         later(&"policy or devices changed during each decision")
     }
 
-    /// Uploads a token to its publisher. Returns the response to the client. `unreachable` is the response that
-    /// contains the token, for a publisher that cannot be reached. A token that the publisher refuses is revoked.
+    /// Uploads a token to its publisher, for the client `who` and the session `identity`. Returns the response to the
+    /// client. If the publisher cannot be reached, the response is `unreachable`, which contains the token. If the
+    /// upload fails for another reason, the token is revoked.
     async fn upload(&self, who: &str, identity: &str, upload: Upload, unreachable: Reply) -> Reply {
         let Upload { address, key, request, taken } = upload;
         let result = match self.uploads.begin(who) {
@@ -271,15 +274,16 @@ impl<S: Store> Service<S> {
         reply
     }
 
-    /// Records an outcome in the log. Returns the reply that may leave.
+    /// Records an outcome in the log. Returns the response that may be sent: that of the outcome, or a 5.03 response if
+    /// the log cannot be written.
     async fn note(&self, who: &str, outcome: Outcome) -> Reply {
         let (promise, answer) = promise();
         self.note_then(who.to_owned(), outcome, |reply| reply, |reply| promise.answer(Ok(reply)));
         answer.await.unwrap_or_else(|error| later(&error))
     }
 
-    /// Records an outcome in the log. When the reply may leave, passes it to `respond` in the form that `made` returns.
-    /// `made` runs on the calling thread, and not on the thread that writes the log for all requests.
+    /// Records an outcome in the log. As soon as the response may be sent, passes it to `respond`, converted by `made`.
+    /// `made` runs on the calling thread, because the thread that writes the log serves all requests.
     fn note_then<T: Send + 'static>(
         &self,
         who: String,
@@ -297,8 +301,8 @@ impl<S: Store> Service<S> {
         }
     }
 
-    /// Records that a request was refused because of its form. `who` is the device, or `None` for a peer that proved no
-    /// identity.
+    /// Records that a request was refused because of its form. `who` is the device that sent the request, or `None` for
+    /// a peer that proved no identity.
     pub(crate) fn refuse(&self, who: Option<&str>, code: &'static str, request: &str) {
         self.audit.note(Record::refused(who.unwrap_or_default(), code, request));
     }
@@ -316,8 +320,8 @@ impl<S: Store> Service<S> {
         Ok(revision)
     }
 
-    /// Creates a one-time key with which a device enrols, on behalf of the operator `by`. The key replaces an earlier
-    /// one for this name.
+    /// Creates a one-time key with which a device enrols, on behalf of the operator `by`. If a one-time key for the
+    /// name of this device exists already, the new key replaces it.
     ///
     /// # Errors
     /// [`ServiceError`].
@@ -485,8 +489,8 @@ impl<S: Store> Service<S> {
     /// Applies a policy on behalf of the operator `by`: see [`State::apply_policy`].
     ///
     /// # Errors
-    /// [`ServiceError`]. The policy in force then stays. Only after [`ServiceError::Audit`] it may be replaced without
-    /// a line in the log.
+    /// [`ServiceError`]. The policy in force then stays the same, except perhaps after [`ServiceError::Audit`]: the new
+    /// policy may then be in force without a line in the log.
     pub async fn apply_policy(
         &self,
         by: &str,
@@ -500,8 +504,8 @@ impl<S: Store> Service<S> {
         Ok(revision)
     }
 
-    /// Applies the policy of a file on behalf of the configuration, unless the policy in force has the same text.
-    /// Returns true if the policy was applied.
+    /// Applies the policy in `text` on behalf of the configuration, unless the policy in force has the same text.
+    /// Returns true if the policy was applied. `file` is the name of the policy's file.
     ///
     /// # Errors
     /// Those of [`Self::apply_policy`].
@@ -512,7 +516,7 @@ impl<S: Store> Service<S> {
         self.apply_policy("the configuration", (file, text), None).await.map(|_| true)
     }
 
-    /// Removes expired tokens from the revocation list: see [`State::expire`].
+    /// Removes expired tokens from the revocation list, and expired one-time keys: see [`State::expire`].
     ///
     /// # Errors
     /// [`StateError`].
@@ -530,8 +534,8 @@ fn granted(who: String, message: String) -> Record {
     Record { kind: Kind::Grant, who, code: "granted", message }
 }
 
-/// Returns a function that receives the result of a record. It passes `reply` to `respond` if the line is durable, and
-/// a 5.03 response otherwise.
+/// Returns a function for the audit log, which calls it with the result of writing a line. If the line is durable, the
+/// function passes `reply` to `respond`. Otherwise it passes a 5.03 response, which `made` converts.
 fn then<T: Send + 'static>(reply: T, made: fn(Reply) -> T, respond: impl FnOnce(T) + Send + 'static) -> Then {
     Box::new(move |written| respond(written.map_or_else(|not_written| made(later(&not_written)), |()| reply)))
 }
@@ -545,7 +549,8 @@ fn answer(code: Code) -> Reply {
     Reply::new(code, Default::default())
 }
 
-/// Makes a 5.03 response for this cause: the server cannot decide or grant now, and the peer asks again later.
+/// Makes a 5.03 response: the server cannot decide or grant now, and the peer may ask again later. `cause` is the
+/// reason.
 fn later(cause: &impl ToString) -> Reply {
     Reply::busy(RETRY_AFTER, cause.to_string())
 }

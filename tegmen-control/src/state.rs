@@ -1,8 +1,8 @@
 //! The state of an access control server, stored as rows of a [`Store`].
 //!
-//! A change is one transaction. The call that makes it returns when the change is durable and in force. Decisions read
-//! the [`View`]: all rows in memory, which are loaded at the start and kept up to date by a watch. So no decision waits
-//! for the store.
+//! Each change is one transaction. The call that makes a change returns when the change is durable and in force.
+//! Decisions read the [`View`]: all rows in memory, which are loaded at the start. The state watches the store, and
+//! applies each change of a row to the view. So no decision waits for the store.
 //!
 //! The state has:
 //!
@@ -118,8 +118,8 @@ impl fmt::Display for Event<'_> {
     }
 }
 
-/// A function that receives the events on a thread of the state. It must return quickly. [`Event::trace`] is such a
-/// function.
+/// A function that receives the events. A thread of the [`State`] calls the function, so it must return quickly.
+/// [`Event::trace`] is such a function.
 pub type Watcher = Box<dyn Fn(Event<'_>) + Send + Sync>;
 
 /// A row whose content does not match its key.
@@ -128,7 +128,7 @@ pub type Watcher = Box<dyn Fn(Event<'_>) + Send + Sync>;
 pub struct StateFault {
     /// The key of the row.
     pub key: String,
-    /// The fault of the content.
+    /// The description of the fault.
     pub why: String,
 }
 
@@ -147,7 +147,7 @@ pub enum StateError {
     /// There is no one-time key for a device of this name.
     #[error("there is no one-time key for {0}: it was used, or withdrawn, or has expired; or correct the name")]
     NoOneTimeKey(String),
-    /// A name or a tag is not valid, or a change of a device gives it a new credential under another name.
+    /// A name or a tag is not valid. Also if a change of a device contains a new credential with another name.
     #[error("{0}")]
     Party(String),
     /// A policy has a mistake.
@@ -177,12 +177,12 @@ pub enum StateError {
     /// The store refused the transaction, or failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The system has no thread, or no randomness.
+    /// The system cannot start a thread, or gives no random bytes.
     #[error("the system refuses a thread or randomness: {0}")]
     System(#[from] std::io::Error),
 }
 
-/// Maximum number of bytes of a policy, because a policy is applied in one transaction together with its head.
+/// Maximum number of bytes of a policy. The limit exists because one transaction writes the whole policy.
 pub const MAX_POLICY: usize = 15 * MAX_VALUE;
 /// Maximum number of rows that are loaded at once.
 const PAGE: usize = 1000;
@@ -190,7 +190,7 @@ const PAGE: usize = 1000;
 /// Changes of a device. A field that is `None` does not change.
 #[derive(Debug, Default)]
 pub struct Change {
-    /// A new credential, with the tags of the device.
+    /// The device with a new credential. The name stays the same; the tags are replaced too.
     pub proof: Option<NewDevice>,
     /// New tags.
     pub tags: Option<Vec<String>>,
@@ -257,8 +257,8 @@ impl<S: Store> State<S> {
         self.add_with(Transaction::default(), new).await.map_err(|error| not_added(error, new.device()))
     }
 
-    /// Adds a device in a transaction that makes further changes. The one-time key for its name is deleted, so that
-    /// nobody can enrol with this key after the device is removed.
+    /// Adds a device. `transaction` may contain further changes, which are made at the same time. The one-time key for
+    /// the name of the device is deleted, so that nobody can enrol with this key after the device is removed.
     async fn add_with(&self, transaction: Transaction, new: &NewDevice) -> Result<Revision, StoreError> {
         let device = new.device();
         let row = rows::device(device.name());
@@ -288,7 +288,7 @@ impl<S: Store> State<S> {
         Ok(DevicePage { devices, next })
     }
 
-    /// Returns the device of this name and the revision of its row, from the store.
+    /// Reads the device of this name from the store. Returns the device and the revision of its row.
     ///
     /// # Errors
     /// [`StateError::Unknown`], [`StateError::Fault`] or [`StateError::Store`].
@@ -373,9 +373,9 @@ impl<S: Store> State<S> {
         self.commit(transaction).await.map_err(|error| changed(error, name))
     }
 
-    /// Applies a policy: the text of its file. `file` is the name of the file for messages, and `by` is the operator.
-    /// `now` is in seconds since 1970. If `over` is given, the policy is applied only if `over` is the revision of the
-    /// policy in force.
+    /// Applies the policy in `text`, and makes it durable. `file` is the name of the policy's file, for messages. `by`
+    /// is the operator. `now` is in seconds since 1970. If `over` is given, the policy is applied only if `over` is the
+    /// revision of the policy in force.
     ///
     /// # Errors
     /// [`StateError::Policy`], [`StateError::Tests`], [`StateError::PolicyTooLong`], or [`StateError::Changed`] if the
@@ -405,14 +405,15 @@ impl<S: Store> State<S> {
         self.commit(transaction).await.map_err(|error| changed(error, "the policy in force"))
     }
 
-    /// Stores durably that a session identity was accepted, on these [grounds](View::grounds). The key of the session
-    /// may leave the server only after this function returns. `now` is in seconds since 1970.
+    /// Stores durably that a session identity was accepted. `grounds` are the [rows](View::grounds) on which the
+    /// decision depends. The key of the session may leave the server only after this function returns. `now` is in
+    /// seconds since 1970.
     ///
     /// # Errors
     /// [`StateError::SessionUsed`] if the store already has the identity, from another server or from a time before a
     /// restart. [`StateError::Changed`] if another server has changed the policy or a device meanwhile. The view then
-    /// has this change, and does not remember the identity, so the caller decides again. [`StateError::Store`] if the
-    /// result is unknown. The identity is then lost, and the key must not leave the server.
+    /// has this change, and no longer remembers the identity, so the caller can decide again. [`StateError::Store`] if
+    /// the result is unknown. The identity then cannot be used any more, and the key must not leave the server.
     pub async fn bind(&self, session: &AcceptedSession, grounds: &Grounds, now: u64) -> Result<(), StateError> {
         if !self.is_alone() {
             return self.bind_shared(session, grounds, now).await;
@@ -423,8 +424,8 @@ impl<S: Store> State<S> {
         Ok(self.bind_many(&sessions, now).await?)
     }
 
-    /// Makes a session identity durable in a separate row. The store accepts this row once, even if several servers
-    /// write it.
+    /// Stores an accepted session identity durably, in a row of its own. The store accepts a row for this identity only
+    /// once, even if several servers write it.
     async fn bind_shared(&self, session: &AcceptedSession, grounds: &Grounds, now: u64) -> Result<(), StateError> {
         let AcceptedSession { identity, subscriber, until, token } = session;
         let row = rows::session(identity);
@@ -453,9 +454,10 @@ impl<S: Store> State<S> {
         Err(StateError::SessionUsed { of_another: session.is_some_and(|found| found.subscriber != *subscriber) })
     }
 
-    /// Revokes a token, named by its [hash](revocation::token_hash), for the devices that it concerns. `expires` is the
-    /// time at which the token expires, in seconds since 1970. The revocation is durable and in force when this
-    /// function returns. A token that is revoked already stays revoked.
+    /// Revokes a token. `hash` is the [hash](revocation::token_hash) of the token. `concerned` are the names of the
+    /// devices that must learn of the revocation. `expires` is the time at which the token expires, in seconds since
+    /// 1970. The revocation is durable and in force when this function returns. A token that is revoked already stays
+    /// revoked.
     ///
     /// # Errors
     /// [`StateError::ListFull`] or [`StateError::Store`]. The token may then still be valid.
@@ -473,8 +475,9 @@ impl<S: Store> State<S> {
         }
     }
 
-    /// Removes expired tokens from the revocation list, and expired one-time keys. Each call removes at most as many of
-    /// each kind as fit into one transaction. Call it each second. Returns the number of removed tokens.
+    /// Removes expired tokens from the revocation list, and removes expired one-time keys. One transaction removes the
+    /// tokens and another one the keys, so a single call may leave a rest. Call it each second. Returns the number of
+    /// removed tokens.
     ///
     /// # Errors
     /// [`StateError::Store`].

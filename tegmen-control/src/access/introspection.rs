@@ -21,10 +21,10 @@ use tegmen_base::time::Instant;
 use tegmen_coap::Code;
 use zeroize::Zeroizing;
 
-/// The number of bytes that are first allocated for a message. Most messages fit.
+/// The number of bytes that are first allocated for [`Outcome::message`]. Most messages fit.
 const MESSAGE: usize = 192;
 
-/// Seconds after which a peer may ask again if the table is full and cannot store its session identity.
+/// Seconds after which a peer may ask again if the table of session identities is full.
 const FULL_FOR: u32 = 60;
 
 /// The token hint of a request with a session identity.
@@ -43,7 +43,8 @@ pub struct Publisher<'d> {
     pub protokey: &'d Protokey,
     /// The derivation of keys for this publisher. It is [`Mode::Paper`] only if the operator chose it.
     pub mode: Mode,
-    /// The address at which the publisher takes tokens from this server.
+    /// The address at which the publisher takes tokens from this server. `None` if the server cannot send tokens to the
+    /// publisher.
     pub address: Option<SocketAddr>,
 }
 
@@ -104,9 +105,10 @@ pub enum Reason {
     /// The client sends its own key although the server generates the key, or sends no key although the profile needs
     /// one.
     OwnKey,
-    /// The client has no token with the key that it names, or the key belongs to another resource server.
+    /// The client names the key of an earlier token, but has no valid token with this key, or the key belongs to
+    /// another resource server.
     UnknownKey,
-    /// The bytes for the publisher are no connection request.
+    /// The client asks for an upload, but the bytes for the publisher in its request are no valid connection request.
     NoAddress(Malformed),
 }
 
@@ -229,7 +231,7 @@ struct Granted {
 #[derive(Clone, Copy)]
 enum Asked<'t> {
     Session(Mode, SessionIdentity<'t>),
-    /// Bytes that are no session identity, although the hint names one.
+    /// The request has the hint of a session identity, but its token is not a session identity.
     NoSession(&'t [u8]),
     Certificate(&'t [u8; DIGEST_LEN]),
     NoCertificate,
@@ -282,9 +284,9 @@ pub struct Introspection<'a, D> {
     pub devices: &'a D,
     /// The policy in force.
     pub policy: &'a TestedPolicy,
-    /// The session identities that were accepted.
+    /// The session identities that were accepted. An identity that the decision accepts is added.
     pub accepted: &'a mut Accepted,
-    /// Seconds for which a subscriber may use the result.
+    /// Seconds for which a subscriber may use the result of the decision.
     pub lifetime: u64,
 }
 
@@ -326,7 +328,7 @@ impl<D: Devices> Introspection<'_, D> {
         }
     }
 
-    /// Grants the key of a session, or returns the reason of the refusal.
+    /// Grants the key of a session. Returns the response with the key, or the reason of the refusal.
     fn session<C: Crypto>(
         &mut self,
         subscriber: Party<'_>,
@@ -348,7 +350,8 @@ impl<D: Devices> Introspection<'_, D> {
         Ok(Granted { response, session: Some(identity.as_str().to_owned()) })
     }
 
-    /// Grants the rights at a publisher with a certificate, without a key.
+    /// Grants rights at a publisher with a certificate. Returns the response, which contains no key, or the reason of
+    /// the refusal.
     fn certificate(
         &self,
         subscriber: Party<'_>,
@@ -399,7 +402,7 @@ impl<D: Devices> Introspection<'_, D> {
     }
 }
 
-/// A party, formatted for a message to the operator. Its name may contain any characters, so they are escaped.
+/// A party for a message to the operator. The name of the party may contain any characters, so they are escaped.
 pub(super) struct Escaped<'p>(pub(super) Party<'p>);
 
 impl fmt::Display for Escaped<'_> {
@@ -413,8 +416,8 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Returns the outcome for a session identity that the store already has. Another server accepted it, or this server
-/// before a restart.
+/// Returns the outcome for a session identity that the store already has: another server accepted the identity, or this
+/// server accepted it before a restart. `of_another` is true if it was accepted for another subscriber.
 pub fn used_before(subscriber: &str, identity: &str, of_another: bool) -> Outcome {
     let reason = Reason::Identity(if of_another { NotAccepted::OfAnother } else { NotAccepted::Used });
     refuse(reason, format!("{} asks for the session {identity}", subscriber.escape_debug()))

@@ -79,7 +79,7 @@ pub enum Decision {
     Allowed(RuleId),
     /// This rule denies the request.
     Denied(RuleId),
-    /// No rule covers the request.
+    /// No rule applies to the request, so it is refused.
     NoRule,
     /// The path cannot occur in a request: it has an empty segment before its end, or a segment `.` or `..`.
     BadPath,
@@ -88,7 +88,7 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// Returns true if the request may be made.
+    /// Returns true if the decision allows the request.
     pub const fn is_allowed(self) -> bool {
         matches!(self, Self::Allowed(_))
     }
@@ -154,8 +154,8 @@ impl Policy {
         }
     }
 
-    /// Returns true if some rule allows this subject a request at this publisher, and no rule denies the subject all
-    /// requests there.
+    /// Returns true if a rule allows this subject a request at this publisher, and no rule denies the subject all
+    /// requests at this publisher.
     pub fn connects(&self, subject: &Party<'_>, publisher: &Party<'_>) -> bool {
         let both = |rule: &&Rule| rule.covers_subject(subject) && rule.covers_publisher(publisher);
         let everything = |rule: &Rule| rule.resources.iter().any(|one| one.methods == 255 && one.path == "/*");
@@ -170,8 +170,9 @@ impl Policy {
         named && subject.tags.len() <= MAX_TAGS && publisher.tags.len() <= MAX_TAGS
     }
 
-    /// Returns true if this subject may make each request of `asked` at this publisher. It also returns false if one
-    /// method at all the paths is allowed only by several rules together.
+    /// Returns true if this subject may make each request of `asked` at this publisher. Returns false also in one case
+    /// in which the subject may make each request: if no single rule allows a method on all the paths of `asked`, and
+    /// only several rules together allow it.
     pub fn allows_all(&self, subject: &Party<'_>, publisher: &Party<'_>, asked: &coap::Rule<'_>) -> bool {
         let is_path = asked.path.ends_with('*') || is_request_path(asked.path);
         let both = |rule: &&Rule| rule.covers_subject(subject) && rule.covers_publisher(publisher);

@@ -1,4 +1,5 @@
-//! The Token Revocation List (RFC 9770): the revoked tokens, the parties that each of them concerns, and the updates.
+//! The Token Revocation List (RFC 9770): the revoked tokens, the parties that each token concerns, and the latest
+//! updates of the list.
 
 use super::ace::cwt::LONG_KEY_LEN;
 use super::ace::trl::{Answer, Cursor, Query, TokenHash, TrlError, TrlErrorId, Update};
@@ -7,25 +8,28 @@ use std::ops::Bound;
 use tegmen_base::crypto::{Crypto, DIGEST_LEN, digest, hmac};
 use tegmen_base::secret::Secret;
 
-/// The number of SHA-256 among the named hashes (RFC 6920, section 9.4).
+/// The number that means SHA-256 in the registry of RFC 6920, section 9.4.
 const SHA_256: u8 = 1;
-/// The message of the HMAC that gives [`list_key`].
+/// The text over which [`list_key`] computes an HMAC.
 const LABEL: &[u8] = b"tegmen revoke/trl";
 /// The largest index of an update (RFC 9770, section 6.2.1). No list reaches it.
 const MAX_INDEX: u64 = u64::MAX - 1;
 
-/// Returns the hash of a token in the form of the revocation list. The hash is made from the bytes of `access_token`.
+/// Returns the hash of a token in the form of the revocation list. `token` has the bytes of the parameter
+/// `access_token`.
 pub fn token_hash<C: Crypto>(token: &[u8]) -> TokenHash {
     [&[SHA_256][..], &digest::<C, DIGEST_LEN>(&[token])].concat()
 }
 
-/// Returns the pre-shared key of the session in which a resource server reads the list of revoked tokens: HMAC-SHA-256 under the key
-/// for its tokens. The PSK identity is the name of the resource server. The session has no other right.
+/// Returns the pre-shared key of the session in which a resource server reads the list of revoked tokens. The key is an
+/// HMAC-SHA-256 under `token_key`, the key that seals tokens for this resource server. The PSK identity of the session
+/// is the name of the resource server. The session gives no other right.
 pub fn list_key<C: Crypto>(token_key: &Secret<LONG_KEY_LEN>) -> Secret<DIGEST_LEN> {
     Secret::new(hmac::<C, DIGEST_LEN>(&[token_key.expose()], &[LABEL]))
 }
 
-/// Returns the hashes in a whole list, which is the payload of a response without `diff`; `None` for another payload.
+/// Returns the hashes in a response that contains the whole list: a response to a query without `diff`. Returns `None`
+/// for another payload.
 pub(crate) fn hashes(payload: &[u8]) -> Option<BTreeSet<TokenHash>> {
     match Answer::parse(payload) {
         Ok(Answer::Full { hashes, .. }) => Some(hashes.into_iter().collect()),
@@ -76,7 +80,7 @@ struct Revoked {
 /// The latest updates for one requester.
 #[derive(Default)]
 struct Updates {
-    /// The index of the first update that is kept.
+    /// The index of the first update that is still kept.
     first: u64,
     kept: VecDeque<Update>,
 }
@@ -103,7 +107,7 @@ impl Updates {
 /// The list of revoked tokens.
 pub struct RevocationList {
     bounds: Bounds,
-    /// The index of the first update.
+    /// The index of the first update since the list was made.
     first: u64,
     revoked: BTreeMap<TokenHash, Revoked>,
     devices: BTreeMap<String, Updates>,
@@ -117,8 +121,8 @@ impl RevocationList {
     }
 
     /// Makes an empty list whose updates begin at the index `first`. A server that starts again passes an index above
-    /// those of all earlier updates. So a cursor from before the restart names an update that is no longer kept, and
-    /// its owner asks for the whole list.
+    /// those of all earlier updates. So a cursor from before the restart names an update that is no longer kept. The
+    /// requester that sends this cursor then asks for the whole list.
     pub fn starting_at(bounds: Bounds, first: u64) -> Self {
         let (revoked, devices) = (BTreeMap::new(), BTreeMap::new());
         Self { bounds, first, revoked, devices, administrators: Updates { first, kept: VecDeque::new() } }
@@ -130,7 +134,7 @@ impl RevocationList {
         self.devices.entry(device.to_owned()).or_insert_with(|| Updates { first, kept: VecDeque::new() });
     }
 
-    /// Registers those devices that tokens on the list concern, and for which `is_known` returns true.
+    /// Registers the devices that tokens on the list concern, if `is_known` returns true for their name.
     pub fn register_concerned(&mut self, is_known: impl Fn(&str) -> bool) {
         let concerned: BTreeSet<&String> = self.revoked.values().flat_map(|revoked| &revoked.concerned).collect();
         let known: Vec<String> = concerned.into_iter().filter(|name| is_known(name)).cloned().collect();
@@ -151,9 +155,9 @@ impl RevocationList {
         if self.revoked.len() < self.bounds.tokens { Ok(()) } else { Err(ListFull) }
     }
 
-    /// Adds a token to the list. The token concerns these registered devices, and expires at the time `expires`, in
-    /// seconds since 1970. Returns the devices whose observations must be notified: none if the token is already on the
-    /// list or expired.
+    /// Adds a token to the list. `concerned` are the registered devices that the token concerns. The token expires at
+    /// the time `expires`, in seconds since 1970. Returns the devices whose observations must be notified: none if the
+    /// token is already on the list or expired.
     ///
     /// # Errors
     /// [`ListFull`] if the list has no space.
@@ -273,7 +277,8 @@ impl RevocationList {
         diff(chosen, Cursor::At(cursor), more)
     }
 
-    /// Returns at most `most` hashes after the hash `after`, in their order, and true if there are more.
+    /// Returns at most `most` hashes of the list in their order. The first one follows the hash `after`. Also returns
+    /// true if further hashes follow.
     pub fn page(&self, after: Option<&[u8]>, most: usize) -> (Vec<TokenHash>, bool) {
         let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut behind = self.revoked.range::<[u8], _>((begin, Bound::Unbounded)).map(|(hash, _)| hash.clone());

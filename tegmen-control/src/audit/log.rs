@@ -20,13 +20,14 @@ use tegmen_trust::x509::signer::Signer;
 /// Limits of an [`AuditLog`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AuditBounds {
-    /// Maximum number of records that wait to be written. When half of them wait, only records of revocations and
+    /// Maximum number of records that wait to be written. If half of this number wait, only records of revocations and
     /// refusals are accepted.
     pub spool: usize,
     /// Maximum number of bytes of the file. A log of this length behaves like a full disk: see
     /// [`AuditLog::set_longest`].
     pub file: u64,
-    /// The time between two signed heads, if there are new lines.
+    /// The time between two heads, if there are new lines. A head is a signed statement of the number of lines and the
+    /// hash of the last line.
     pub head_every: Duration,
 }
 
@@ -37,7 +38,7 @@ impl Default for AuditBounds {
     }
 }
 
-/// The reason why a log cannot be opened.
+/// The reason why an audit log cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
     /// The system refuses access to the file.
@@ -51,7 +52,7 @@ pub enum AuditError {
     /// Another process writes this log.
     #[error("another process writes the audit log {0}: end that process, or name another file")]
     InUse(String),
-    /// The end of the log has changed since it was last written.
+    /// The end of the log differs from what the server wrote last.
     #[error(
         "the audit log {file} {why}: run `tegmen audit verify`, keep the file as evidence, and name another one for the server"
     )]
@@ -63,7 +64,7 @@ pub enum AuditError {
     },
 }
 
-/// The reason why a record that gives rights was not written. The rights are then not given.
+/// The reason why an event that gives rights was not recorded. The rights are then not given.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotWritten {
     /// The log cannot be written now, for the given reason.
@@ -97,9 +98,9 @@ struct Shared {
 #[derive(Default)]
 struct Spool {
     waiting: Records,
-    /// True if all records that belong together have arrived, so that no record waits for others.
+    /// True if a batch of records has arrived completely, so that the writing thread does not wait for further records.
     is_whole: bool,
-    /// True if a caller waits for the line of a waiting record.
+    /// True if a caller waits for the result of a waiting record.
     is_awaited: bool,
     /// The number of records that were lost because the queue was full.
     lost: u64,
@@ -117,20 +118,20 @@ pub(crate) struct Records {
 }
 
 struct Waiting {
-    /// The end of the record in the buffer.
+    /// The position in the buffer after the last byte of the record.
     end: usize,
-    /// Receives the result once, when the line is durable or has failed.
+    /// The function that receives the result once, when the line is durable or has failed.
     then: Option<Then>,
 }
 
 impl Records {
-    /// Adds a record, and the function that receives the result when the line is durable or has failed.
+    /// Adds a record. `then` receives the result when the line of the record is durable or has failed.
     pub(crate) fn push(&mut self, record: &Record, then: Option<Then>) {
         record.write(now(), &mut self.text);
         self.each.push(Waiting { end: self.text.len(), then });
     }
 
-    /// Calls `last` after the function of the last record.
+    /// Calls `last` when the last of these records has its result, after the function of this record.
     pub(crate) fn after_last(&mut self, last: impl FnOnce() + Send + 'static) {
         if let Some(waiting) = self.each.last_mut() {
             let then = waiting.then.take();
@@ -184,12 +185,12 @@ impl Records {
     }
 }
 
-/// A function that receives the result of a record. It must return quickly.
+/// A function that receives the result of writing a record. It must return quickly.
 pub(crate) type Then = Box<dyn FnOnce(Result<(), NotWritten>) + Send>;
 
 impl AuditLog {
-    /// Opens a log, or begins a new one. `signer` signs the heads, which are written beside the log into a file with
-    /// the extension `.head`.
+    /// Opens a log, or begins a new one. `signer` signs the heads: statements of the number of lines and the hash of
+    /// the last line. A head is written into a file with the same name and the extension `.head`.
     ///
     /// If a crash cut the last line, the line was never acknowledged, and is removed.
     ///
@@ -213,7 +214,8 @@ impl AuditLog {
         Ok(log)
     }
 
-    /// Changes [`AuditBounds::file`]. If a full log gets more space in this way, writing continues within a second.
+    /// Changes [`AuditBounds::file`]. If a full log gets more space in this way, the log is written again within a
+    /// second.
     pub fn set_longest(&self, bytes: u64) {
         self.0.shared.longest.store(bytes, Ordering::Relaxed);
     }
@@ -236,8 +238,8 @@ impl AuditLog {
         answer.await.unwrap_or_else(|error| Err(NotWritten::Log(error.to_string())))
     }
 
-    /// Records an event as [`Self::write`] does, and passes the result to `then`, on the thread that writes or on the
-    /// calling thread. `then` must return quickly.
+    /// Records an event as [`Self::write`] does. Passes the result to `then`, either on the thread that writes the log
+    /// or on the calling thread. `then` must return quickly.
     pub(crate) fn write_then(&self, record: &Record, then: Then) {
         let spool = self.0.shared.lock();
         match spool.takes_grants(&self.0.shared.bounds) {
@@ -404,7 +406,8 @@ struct Writer {
     last: Digest,
     /// True if the file may contain a part of a failed write.
     has_rest: bool,
-    /// The number of lines that the last head signs. The next field is the time of this head.
+    /// The number of lines that the last head signs. The next field is the time of the last attempt to sign a head, or
+    /// of the opening of the log.
     signed: u64,
     signed_at: Instant,
 }
@@ -444,8 +447,8 @@ impl Writer {
         Ok(Self { file, head_file, signer, head_every, len, lines, last, has_rest, signed, signed_at })
     }
 
-    /// Writes records and makes them durable: all, or, after an error, none. Returns the reason of an error. `text` is
-    /// memory for their lines.
+    /// Writes records and makes them durable. After an error none of them is durable; returns the reason. `text` is a
+    /// buffer for the lines of the records.
     fn append<'r>(
         &mut self,
         records: impl Iterator<Item = &'r [u8]>,
@@ -484,14 +487,14 @@ impl Writer {
         Ok(())
     }
 
-    /// Returns the time until the next head is due.
+    /// Returns the time until the next head is due. If the last head signs all lines, returns the whole interval.
     fn until_head(&self) -> Duration {
         let is_new = self.lines > self.signed;
         if is_new { self.head_every.saturating_sub(self.signed_at.elapsed()) } else { self.head_every }
     }
 
-    /// Signs a head if one is due, or if the log is being closed. A head that could not be signed or written is due
-    /// again later.
+    /// Signs and writes a head if one is due, or if the log is being closed. If this fails, the next head is due after
+    /// the usual interval.
     fn sign_head(&mut self, closing: bool) {
         let is_due = closing || self.signed_at.elapsed() >= self.head_every;
         if !is_due || self.lines == self.signed {
@@ -506,8 +509,8 @@ impl Writer {
     }
 }
 
-/// Returns the number of bytes up to the end of the last complete line, and this line without its line feed. Cuts the
-/// bytes after this line.
+/// Returns two values: the number of bytes up to the end of the last complete line, and this line without its line
+/// feed. Cuts the bytes after this line from the file.
 fn last_line(file: &mut File) -> io::Result<(u64, Option<Vec<u8>>)> {
     let len = file.seek(SeekFrom::End(0))?;
     let from = len.saturating_sub(END);
@@ -526,20 +529,20 @@ fn last_line(file: &mut File) -> io::Result<(u64, Option<Vec<u8>>)> {
     Ok((whole, line))
 }
 
-/// Number of bytes that two of the longest lines need: one complete line, and one that was cut.
+/// The length of two lines of the maximum length: one complete line, and one that a crash cut.
 const END: u64 = 2 * MAX_LINE as u64;
 
-/// The time for which a record waits for others after a batch of at least [`MANY`] records.
+/// The time for which a record waits for further records, if the previous batch had at least [`MANY`] records.
 const GATHERING: Duration = Duration::from_millis(1);
 const MANY: usize = 8;
-/// The time for which records wait for others if no caller waits for them. A synchronization costs the same for one
-/// record and for many.
+/// The time for which records wait for further records, if no caller waits for their results. One synchronization of
+/// the file costs the same for one record and for many.
 const GATHERING_UNAWAITED: Duration = Duration::from_millis(50);
-/// The number of records from which on the thread no longer waits for others.
+/// The number of waiting records that are written at once, without waiting for further records.
 const MOST_GATHERED: usize = 256;
 
-/// Maximum number of bytes of the buffers for records and lines that stay allocated.
+/// Maximum number of bytes that stay allocated for a buffer of records or lines.
 const KEPT: usize = 1 << 20;
 
-/// The pause after a failed write.
+/// The pause after a failed write, before the next attempt.
 const RETRY: Duration = Duration::from_secs(1);

@@ -1,4 +1,5 @@
-//! The device: its answers to handshakes, its answers to requests of its server, and its decisions on rights.
+//! The device of the delegation: its answers to handshakes, its answers to requests of its server, and its decisions on
+//! rights.
 
 use super::admitted::{Admitted, AdmittedConnections};
 use super::error::DeviceError;
@@ -35,15 +36,16 @@ const SESSIONS: usize = 64;
 const HANDLE: usize = 1024;
 /// Maximum number of characters of a DNS name.
 const LONGEST_NAME: usize = 253;
-/// The number of the device itself. It is used for every name that a client asks for.
+/// The number by which the DTLS server names the device. The server has only this device, so every server_name of a
+/// client leads to it.
 const ITSELF: u32 = 1;
-/// The name of the device's server in the log and in rules.
+/// The name of the device's server, as it appears in the log and in rules.
 const SERVER_NAME: &str = "delegation server";
 
 /// The settings of a device.
 #[derive(Debug)]
 pub struct DeviceSettings {
-    /// The name of the device, with which its server names it.
+    /// The name of the device. The device's server uses the same name for it.
     pub name: String,
     /// The device key that the operator brought. It is required at the first start. At a later start it is compared
     /// with the state.
@@ -54,11 +56,11 @@ pub struct DeviceSettings {
     pub scopes: Scopes,
 }
 
-/// A device with delegated sessions. Clones are the same device.
+/// A device with delegated sessions. All clones refer to the same device.
 ///
 /// [`Self::configure`] makes a DTLS server the endpoint of the device, and [`Self::policy`] is the policy of this
 /// server. [`Self::handle`] answers requests to the paths for which [`Self::has`] returns true. [`Self::run`] does the
-/// work after the requests.
+/// work that these requests leave: it closes ended sessions, and opens new ones.
 #[derive(Clone)]
 pub struct DelegatedDevice(pub(super) Arc<Inner>);
 
@@ -69,7 +71,7 @@ pub(super) struct Inner {
     /// The principal of the device's server.
     server: Principal,
     state: Mutex<State>,
-    /// Notified when a request has left work.
+    /// Notified when [`DelegatedDevice::run`] has work, such as a session to close or to open.
     pub(super) work: Notify,
 }
 
@@ -84,11 +86,11 @@ pub(super) struct State {
     pub(super) server: Option<(SessionId, Option<Exported>)>,
     /// True if there may be sessions that must be closed.
     pub(super) has_ended: bool,
-    /// The sessions that the device must open, each with the server_name to send.
+    /// The sessions that the device must open, each with the server_name that its ClientHello contains.
     pub(super) to_open: Vec<(Go, String)>,
     /// True if the operator was informed that the server names another device or another epoch.
     is_reported: bool,
-    /// The time from which the next refused session is reported to the operator.
+    /// The earliest time at which the next refused session is reported to the operator.
     next_report: Instant,
 }
 
@@ -98,8 +100,8 @@ impl State {
         (id, ConnectionId { epoch: self.device.borrow().epoch(), number: connection.number })
     }
 
-    /// Admits the peer of a session. Returns the session with the number of its connection at this device, and the name
-    /// of the peer.
+    /// Admits the peer of a session. Returns the session with a new principal, the number of its connection at this
+    /// device. Also returns the name of the peer.
     fn delegated(&mut self, session: SessionState, expires: u32) -> Option<(SessionState, String)> {
         let (id, connection) = self.admit(Connection::of(session.principal)?, expires);
         Some((SessionState { principal: Principal(id), ..session }, format!("connection {connection}")))
@@ -115,7 +117,8 @@ impl State {
         }
     }
 
-    /// Removes and returns a session that the device must open, with the principal of its peer.
+    /// Removes and returns a session that the device must open. Its principal is the number that the device gives to
+    /// the connection.
     pub(super) fn take_to_open(&mut self, number: u32) -> Option<ToOpen> {
         let now = clock::now();
         let (session, handle) = {
@@ -137,7 +140,7 @@ pub(super) struct ToOpen {
     pub(super) peer: String,
 }
 
-/// A ticket or an id.
+/// The ticket or the session id with which a session is resumed.
 pub(super) struct Handed {
     pub(super) is_ticket: bool,
     pub(super) bytes: Vec<u8>,
@@ -201,8 +204,8 @@ impl DelegatedDevice {
         self.state().device.borrow().status()
     }
 
-    /// Makes a DTLS server the endpoint of the device. In its handshakes this server asks the device for sessions, and
-    /// for the key of the device's server. It has the credentials of the device.
+    /// Makes the DTLS server of `config` the endpoint of the device. In its handshakes this DTLS server asks the device
+    /// for delegated sessions, and for the key of the device's own server, the delegation server.
     pub fn configure(&self, config: &mut ServerConfig) {
         config.delegate = Some(Arc::new(self.clone()));
         config.trust.key_store = Some(Arc::new(self.clone()));
@@ -231,7 +234,7 @@ impl DelegatedDevice {
     /// Answers a request of the device's server.
     ///
     /// # Errors
-    /// The code of an error response, for each other sender.
+    /// The code of an error response, if the sender is not the device's server, or the request cannot be answered.
     pub fn handle(&self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
         let resource = resource(request.path()).ok_or(Code::NOT_FOUND)?;
         if !self.is_server(request.identity()) {
@@ -283,13 +286,13 @@ impl DelegatedDevice {
         principal == self.0.server
     }
 
-    /// Returns the connection of a principal; `None` if the principal is no delegated peer. The connection may have
-    /// ended.
+    /// Returns the number of the connection of a principal; `None` if the principal is no delegated peer. The
+    /// connection may have ended already.
     pub(super) fn connection_of(&self, principal: Principal) -> Option<u32> {
         self.0.credentials.delegated(principal).and_then(|(device, id)| (device == ITSELF).then_some(id))
     }
 
-    /// Returns the principal for the requests of a delegated peer.
+    /// Returns the principal under which the requests of a delegated peer are authorized.
     pub(super) fn principal_of(&self, peer: &str, id: Principal) -> Principal {
         self.0.credentials.delegated_as(peer, ITSELF, id.0)
     }
@@ -298,7 +301,8 @@ impl DelegatedDevice {
         identity.protection == Protection::Dtls && self.is_server_principal(identity.principal)
     }
 
-    /// Handles that the session of a connection is established. The connection may have ended since the ClientHello.
+    /// Begins a connection whose handshake is complete. If the connection has ended since the ClientHello, its session
+    /// will be closed.
     fn begin_connection(&self, id: u32) {
         let state = &mut *self.state();
         if state.admitted.get(id).is_none() {
@@ -307,7 +311,8 @@ impl DelegatedDevice {
         }
     }
 
-    /// Handles that a session with the device's server is established.
+    /// Begins a session with the device's server. An earlier session with this server will be closed. `exported` is the
+    /// keying material of the new session.
     fn begin_session(&self, id: SessionId, exported: Exported) {
         let state = &mut *self.state();
         state.has_ended |= state.server.replace((id, Some(exported))).is_some();
@@ -326,8 +331,8 @@ impl DelegatedDevice {
             .is_ok_and(|path| self.0.scopes.allows(admitted.connection.scope, request.message.code(), path.bytes()))
     }
 
-    /// Returns the key of a session with the device's server under this PSK identity: name, epoch and random digits.
-    /// Returns `None` for another name.
+    /// Returns the key of a session with the device's server. `identity` is the PSK identity that the server sent: name
+    /// of the device, epoch and random digits. Returns `None` if the name is not that of this device.
     fn key_for(&self, identity: &str) -> Option<Zeroizing<Vec<u8>>> {
         let state = &mut *self.state();
         let epoch = state.device.borrow().epoch();
@@ -346,7 +351,7 @@ impl DelegatedDevice {
     }
 }
 
-/// Reads the server_name of a request, which may be empty; returns `None` if it is no DNS name.
+/// Reads the server_name of a request. The name may be empty. Returns `None` if it is no DNS name.
 fn name_of(server_name: &[u8]) -> Option<&str> {
     let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
     let name = std::str::from_utf8(server_name).ok()?;

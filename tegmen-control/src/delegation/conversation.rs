@@ -22,15 +22,16 @@ use tegmen_store::Store;
 /// Maximum number of bytes of a ticket or id that is sent to a device. A ticket of another server can contain the
 /// device's certificate.
 pub(super) const LONGEST_HANDLE: usize = 2048;
-/// Maximum number of bytes of a request.
+/// Maximum number of bytes of a request to a device.
 const LONGEST_REQUEST: usize = 1 + tegmen_delegation::STATE_LEN + LONGEST_HANDLE;
-/// Maximum number of epochs that begin in one conversation: one that is due, one because a list is full, and one more.
+/// Maximum number of epochs that begin in one conversation: one that is due, one because the device's list of refused
+/// connections is full, and one more.
 const MOST_EPOCHS: usize = 3;
 
 /// The reason for which a conversation failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failed {
-    /// The session could not be opened, or a response is missing.
+    /// The session could not be opened, or the device did not respond.
     #[error("{0}")]
     Silent(#[from] ClientError),
     /// The session has no exported keying material.
@@ -55,7 +56,7 @@ pub(super) enum Failed {
         /// The epoch of the server.
         server: u16,
     },
-    /// The device refuses fewer connections than it acknowledged, even after the server sent all of them again.
+    /// The device refuses fewer connections than it acknowledged before, even after the server sent all of them again.
     #[error(
         "the device refuses {refused} connections, and acknowledged {acknowledged}: its memory loses revocations. Repair it; \
          `tegmen delegation reset` ends all its sessions"
@@ -63,7 +64,7 @@ pub(super) enum Failed {
     Forgets {
         /// The number of connections that the device refuses.
         refused: u16,
-        /// The number of refused connections that the device acknowledged.
+        /// The number of connections whose refusal the device acknowledged.
         acknowledged: usize,
     },
     /// The server itself failed.
@@ -74,7 +75,8 @@ pub(super) enum Failed {
 /// The epoch of the device, as an opened session proves it.
 enum Proved {
     Present,
-    /// The next epoch, which is pending. It is certain only after the device has compared the check of this epoch.
+    /// The pending epoch, which is the next one. The key proves only its number. The device must still compare the
+    /// check value, which differs if the device has other keys for this epoch.
     Next(NextEpoch),
 }
 
@@ -82,10 +84,10 @@ enum Proved {
 pub(super) struct Conversation {
     device: Arc<Device>,
     session: Session,
-    /// The device key of both endpoints. The next field is the address of the device.
+    /// The device key that both endpoints use in this session. The next field is the address of the device.
     key: DeviceKey,
     address: SocketAddr,
-    /// True after the device received the time.
+    /// True if the device has received the time in this conversation.
     has_time: bool,
 }
 
@@ -95,7 +97,7 @@ impl Drop for Conversation {
     }
 }
 
-/// Returns true if the device did not answer the ClientHello.
+/// Returns true if the device did not answer the ClientHello, so that no key was tried.
 const fn is_unheard(error: &ClientError) -> bool {
     matches!(error, ClientError::Silence { .. } | ClientError::Refused { .. } | ClientError::Unreachable { .. })
 }
@@ -113,8 +115,8 @@ async fn connect(address: SocketAddr, identity: String, key: &DeviceKey, pace: &
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
     /// Opens a session with a device, under the device key of the present epoch. If the device does not accept this
-    /// key, it may have begun the next epoch although its response was lost. Then this tries the key of the pending
-    /// epoch.
+    /// key, it may have begun the next epoch, and its response was lost. So the server then tries the key of the
+    /// pending epoch.
     pub(super) async fn meet(&self, device: &Arc<Device>, pace: &Pace) -> Result<Conversation, Failed> {
         let (address, present, next) = {
             let known = &device.state().known;
@@ -140,17 +142,17 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(conversation)
     }
 
-    /// Returns a PSK identity that was not used before, so that no two sessions have the same key: name, epoch and
-    /// random digits.
+    /// Returns a new PSK identity for a session with a device: the name of the device, the epoch and random digits. No
+    /// identity is used twice, so no two sessions have the same key.
     fn identity(&self, name: &str, epoch: u16) -> String {
         let mut random = [0; 8];
         self.crypto().random(&mut random);
         format!("{name};{epoch};{}", to_hex(&random))
     }
 
-    /// Compares the pending epoch with the device, after a session under its key has proved that the device began an
-    /// epoch of this number. If the check of the device differs, the device began the epoch of an earlier request, and
-    /// another epoch is due at once.
+    /// Completes a pending epoch, after a session under its key has proved that the device began an epoch with this
+    /// number. Sends the check value of the epoch to the device. If the device has another value, it began the epoch of
+    /// an earlier request, and another epoch is due at once.
     async fn confirm(&self, conversation: &mut Conversation, next: NextEpoch) -> Result<(), Failed> {
         let name = conversation.device.name.clone();
         let is_same = conversation.tell_epoch(next, self.seconds()).await?;
@@ -161,8 +163,9 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(())
     }
 
-    /// Sends all waiting requests to the device, and returns its status. If the state of the device is an older copy,
-    /// the device refuses fewer connections than it acknowledged. Then this sends all refused connections again, once.
+    /// Sends all waiting requests to the device, and returns its status. If the device returned to an older copy of its
+    /// state, it refuses fewer connections than it acknowledged. Then the server sends all refused connections again,
+    /// but only once in a conversation.
     pub(super) async fn bring(&self, conversation: &mut Conversation) -> Result<Status, Failed> {
         let device = Arc::clone(&conversation.device);
         let mut tells_again = false;
@@ -192,7 +195,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         }
     }
 
-    /// Records that a device lost refusals which it had acknowledged. All refused connections of the present epoch must
+    /// Records that a device lost refusals that it had acknowledged. All refused connections of the present epoch must
     /// be sent again.
     async fn note_forgotten(&self, device: &Device, refused: u16, acknowledged: usize) -> Result<(), DelegationError> {
         self.count(|counts| &mut counts.forgotten);
@@ -209,7 +212,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(())
     }
 
-    /// Begins the next epoch if one is due. Otherwise sends the time, once in a conversation.
+    /// Begins the next epoch if an epoch is due. Otherwise sends the time to the device, but only once in a
+    /// conversation.
     async fn bring_epoch(&self, conversation: &mut Conversation) -> Result<(), Failed> {
         let name = conversation.device.name.clone();
         let present = {
@@ -234,8 +238,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         }
     }
 
-    /// Sends the connections that the device must refuse. Returns false if the list of the device is full. The next
-    /// epoch is then due.
+    /// Sends the connections that the device must refuse. Returns false if the device's list of refused connections is
+    /// full. The next epoch is then due.
     async fn bring_refusals(&self, conversation: &Conversation) -> Result<bool, Failed> {
         let name = conversation.device.name.clone();
         for id in self.to_refuse(&name)? {
@@ -251,8 +255,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(true)
     }
 
-    /// Sends the waiting sessions. If the device has no space for a session, the session is dropped, and its peer
-    /// authenticates itself again.
+    /// Sends the sessions that wait for this device. If the device has no space for a session, the session is dropped,
+    /// and its peer must authenticate itself again.
     async fn bring_sessions(&self, conversation: &Conversation) -> Result<(), Failed> {
         loop {
             let waiting = {
@@ -285,14 +289,14 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
 }
 
 impl Conversation {
-    /// Returns false if the device has received another device key or another address, so that the session is with the
-    /// previous one.
+    /// Returns true if the session still belongs to the present device key and address. Returns false if one of them
+    /// has changed since the session was opened.
     pub(super) fn is_current(&self) -> bool {
         let known = &self.device.state().known;
         known.config.address == self.address && same(known.present.key.0.expose(), self.key.0.expose())
     }
 
-    /// Waits until there is more work for the device, but at most for this time. Returns true if there is work.
+    /// Waits until there is more work for the device, but at most for `time`. Returns true if there is work.
     pub(super) async fn linger(&self, time: Duration) -> bool {
         let has_more = async {
             while !self.device.state().has_work() {
@@ -302,7 +306,8 @@ impl Conversation {
         tokio::time::timeout(time, has_more).await.is_ok()
     }
 
-    /// Sends an epoch and the time to the device. Returns false if the device has other keys for this epoch.
+    /// Sends the number and the check value of an epoch to the device, and the time. Returns false if the device has
+    /// other keys for this epoch.
     async fn tell_epoch(&mut self, epoch: NextEpoch, time: u32) -> Result<bool, Failed> {
         let NextEpoch { number, check } = epoch;
         match self.post(&Request::Epoch { number, time, check }).await? {

@@ -1,5 +1,5 @@
-//! The devices in memory, so that a handshake never waits. After the row of a connection is durable, its memory is
-//! freed.
+//! The devices in memory. A handshake reads only this memory, so it never waits for the store. A connection takes
+//! memory only until its row is durable.
 
 use super::certificates::CertificateReport;
 use super::connection::ConnectionId;
@@ -22,23 +22,25 @@ use tokio::sync::Notify;
 /// Maximum number of peers of a device that are returning with a ticket at the same time.
 const MOST_RETURNING: usize = 256;
 
-/// The time within which a device answers the request to begin the next epoch, and the server records the answer.
+/// The time that a device has to answer the request to begin the next epoch, including the time in which the server
+/// records the answer.
 const RESPONSE: Duration = Duration::from_secs(5);
 
 /// A device as its operator sees it. It contains no secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeviceReport {
-    /// The name with which peers ask for the device.
+    /// The name for which peers ask in order to reach the device.
     pub name: String,
-    /// The tags with which rules of the policy name the device.
+    /// The tags of the device. Rules of the policy can name the device by a tag.
     pub tags: Vec<String>,
     /// The address at which the device receives requests from its server.
     pub address: SocketAddr,
-    /// The scopes that the device knows.
+    /// The scopes that the device knows. Each scope is a list of rules.
     pub scopes: Vec<Vec<String>>,
     /// The number of entries in the device's list of refused connections.
     pub places: u32,
-    /// The duration of a delegation in seconds.
+    /// The lifetime of a delegation in seconds: the time for which a peer can use the device without authenticating
+    /// itself again.
     pub lifetime: u32,
     /// True if the device is disabled.
     pub disabled: bool,
@@ -46,61 +48,61 @@ pub struct DeviceReport {
     pub imprinted: u64,
     /// The number of the present epoch; 0 until the server contacts the device for the first time.
     pub epoch: u16,
-    /// The number of the previous epoch, if its connections continue in the present one.
+    /// The number of the previous epoch; `None` if the connections of the previous epoch are no longer valid.
     pub before: Option<u16>,
-    /// The number of the next epoch, if the server has asked the device to begin it and the device has not acknowledged
-    /// it.
+    /// The number of the next epoch, if the server has asked the device to begin the next epoch and the device has not
+    /// acknowledged this.
     pub pending: Option<u16>,
-    /// The operator or the reason that requested the next epoch, if it is due.
+    /// The reason why the next epoch must begin: an operator's request or another cause. `None` if no epoch is due.
     pub reset: Option<String>,
     /// The number of connections that are refused in this epoch.
     pub refused: usize,
     /// The number of refused connections that the device has not acknowledged.
     pub untold: usize,
-    /// True if the store was restored from a backup. The present epoch then gives no numbers, until the next epoch
-    /// begins.
+    /// True if the store was restored from a backup in the present epoch. The server then gives no new connection a
+    /// number until the next epoch begins.
     pub restored: bool,
     /// The revision of the store at which the device changed last.
     pub revision: Revision,
-    /// The contact of the server with the device.
+    /// The time of the last successful conversation with the device, and the failures since then.
     pub contact: Contact,
     /// The certificate of the device, if the server has certificates.
     pub certificate: Option<CertificateReport>,
 }
 
-/// Counters since the start of the server.
+/// Counters since the start of the server. In a conversation, the server sends the requests that wait for a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DelegationCounts {
-    /// Tickets that were sealed for peers that authenticated themselves.
+    /// The number of tickets that were sealed for peers that authenticated themselves.
     pub sealed: u64,
-    /// Tickets that were sealed for peers that returned with a ticket.
+    /// The number of tickets that were sealed for peers that returned with a ticket.
     pub reissued: u64,
-    /// Peers that got no session because they have no rights.
+    /// The number of peers that got no session because they have no rights.
     pub without_rights: u64,
-    /// Peers that got no session for another reason.
+    /// The number of peers that got no session for another reason.
     pub not_given: u64,
-    /// Tickets of returning peers that were refused.
+    /// The number of tickets that were refused when a peer returned with them.
     pub refused: u64,
-    /// Revocations that devices acknowledged.
+    /// The number of revocations that devices acknowledged.
     pub acknowledged: u64,
-    /// Sessions that were sent to devices.
+    /// The number of sessions that were sent to devices.
     pub handed_over: u64,
-    /// Conversations in which a device received all waiting requests.
+    /// The number of conversations in which a device received all waiting requests.
     pub conversations: u64,
-    /// Conversations that failed.
+    /// The number of conversations that failed.
     pub failed_conversations: u64,
-    /// Epochs that devices began.
+    /// The number of epochs that devices began.
     pub epochs: u64,
-    /// Conversations in which a device refused fewer connections than it had acknowledged.
+    /// The number of conversations in which a device refused fewer connections than it had acknowledged.
     pub forgotten: u64,
 }
 
-/// The number of entries in memory in addition to the devices.
+/// The number of entries in memory, in addition to the entries of the devices themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Entries {
     /// Connections whose rows are not durable yet.
     pub connections: usize,
-    /// Peers that returned with a ticket and have not received another one yet.
+    /// Peers that returned with a ticket and have not received a new ticket yet.
     pub returning: usize,
     /// Sessions that wait to be sent to devices.
     pub sessions: usize,
@@ -112,10 +114,10 @@ pub struct Entries {
 
 /// A device in memory.
 pub(super) struct Device {
-    /// The number of the device in this process, from 1.
+    /// The number that this process gave the device, from 1.
     pub(super) id: u32,
     pub(super) name: String,
-    /// A lock that is held while the row is changed.
+    /// A lock that is held while a task changes the device's row in the store.
     pub(super) changing: tokio::sync::Mutex<()>,
     /// Notified when there is work for the device.
     pub(super) wanted: Notify,
@@ -132,14 +134,14 @@ impl Device {
 pub(super) struct InMemory {
     pub(super) known: Known,
     pub(super) issuer: Issuer,
-    /// The tag of the present epoch; `None` in epoch 0.
+    /// The tag that identifies the present epoch; `None` in epoch 0.
     pub(super) tag: Option<Tag>,
     pub(super) tag_before: Option<Tag>,
     /// For each valid epoch, the refused connections. The flag is true if the device acknowledged the refusal.
     pub(super) refused: HashMap<Tag, BTreeMap<u32, bool>>,
     pub(super) new: Free,
     pub(super) again: Free,
-    /// The numbers that this server has reserved in the pending epoch.
+    /// The numbers of connections that this server has reserved in the pending epoch, with the tag of this epoch.
     pub(super) next_numbers: Option<(Tag, NextNumbers)>,
     /// True if the store was restored from a backup since the epoch began.
     pub(super) restored: bool,
@@ -147,7 +149,7 @@ pub(super) struct InMemory {
     pub(super) is_stale: bool,
     /// True if the store may contain rows of epochs that are no longer valid.
     pub(super) is_littered: bool,
-    /// The time at which the server asked the device to begin the pending epoch.
+    /// The time at which the server last asked the device to begin the pending epoch.
     asked: Option<Instant>,
     returning: VecDeque<Returning>,
     /// Numbers of connections whose rows are not durable yet.
@@ -195,7 +197,8 @@ impl InMemory {
         }
     }
 
-    /// Replaces the content of the row by a newer one. Numbers of an epoch that is over are never used again.
+    /// Replaces what is known of the device by a newer version of its row. If the present epoch has changed, forgets
+    /// the numbers of the earlier epoch, so they are never used again.
     pub(super) fn adopt<C: Crypto>(&mut self, mut known: Known) {
         let [tag, ..] = known.tags::<C>();
         if tag == self.tag && self.restored {
@@ -217,8 +220,9 @@ impl InMemory {
         (self.known, self.tag, self.tag_before, self.is_stale) = (known, tag, tag_before, false);
     }
 
-    /// Records that the restore of a backup moved the numbers of the present epoch. Revocations after the backup are
-    /// lost. So the next epoch is due, and no connection of the previous epoch continues.
+    /// Records that a backup was restored in the present epoch, so that numbers of connections were skipped.
+    /// Revocations that were made after the backup are lost. So the next epoch is due, and no connection of the
+    /// previous epoch continues.
     pub(super) fn is_restored(&mut self) {
         self.restored = true;
         end_restored(&mut self.known);
@@ -259,14 +263,15 @@ impl InMemory {
         refused.into_iter().flatten().filter(|(_, told)| **told).count()
     }
 
-    /// Records that all refused connections of the present epoch must be sent to the device again. The rows do not
-    /// change. So a server that restarts meanwhile compares the numbers again.
+    /// Records that all refused connections of the present epoch must be sent to the device again. The rows in the
+    /// store do not change. So if the server restarts meanwhile, it compares the number of acknowledged revocations
+    /// with the device again.
     pub(super) fn is_forgotten(&mut self) {
         let refused = self.tag.and_then(|tag| self.refused.get_mut(&tag));
         refused.into_iter().flatten().for_each(|(_, told)| *told = false);
     }
 
-    /// Records that the server asks the device to begin the pending epoch.
+    /// Records that the server now asks the device to begin the pending epoch.
     pub(super) fn asks(&mut self) {
         self.asked = Some(Instant::now());
     }
@@ -277,7 +282,7 @@ impl InMemory {
         self.known.pending.is_some() && self.asked.is_some_and(|asked| asked.elapsed() < RESPONSE)
     }
 
-    /// Returns true if there is work for the device. A disabled device receives only revocations.
+    /// Returns true if the server must send a request to the device. A disabled device receives only revocations.
     pub(super) fn has_work(&self) -> bool {
         let is_due = self.known.is_next_due() || !self.handovers.is_empty();
         is_due && !self.known.disabled || !self.untold().is_empty()

@@ -16,7 +16,8 @@ const LIFETIME: u32 = 90_000;
 const MAX_NAME: usize = 63;
 /// Maximum number of attributes of an endpoint, in addition to its name, sector, base and lifetime.
 const MAX_ATTRIBUTES: usize = 16;
-/// Parameters that have another meaning in lookups, or that the directory writes itself.
+/// Parameters that a registration must not contain: in a lookup they have another meaning, or the directory writes them
+/// itself.
 const RESERVED: [&str; 6] = ["anchor", "count", "href", "page", "rel", "rt"];
 
 /// Limits of a [`Directory`].
@@ -50,12 +51,12 @@ pub struct Registrant<'r> {
     pub address: SocketAddr,
     /// True if the request arrived in a DTLS session. The scheme of the endpoint is then `coaps`, and otherwise `coap`.
     pub is_secure: bool,
-    /// True for a commissioning tool, which may register other endpoints with any base URI.
+    /// True if the sender is a commissioning tool, which may register other endpoints with any base URI.
     pub is_tool: bool,
 }
 
 impl Registrant<'_> {
-    /// Returns the base URI of an endpoint that sends none.
+    /// Returns the base URI of an endpoint that does not send a base URI itself.
     fn base(&self) -> String {
         let scheme = if self.is_secure { "coaps" } else { "coap" };
         match self.address.ip().to_canonical() {
@@ -81,8 +82,8 @@ enum Owner {
 }
 
 impl Owner {
-    /// Returns true if the sender `other` may change a registration of `self`. A registration without protection has no
-    /// owner.
+    /// Returns true if the sender `other` may change a registration that `self` made. Any sender may change a
+    /// registration that was made without protection.
     fn admits(&self, other: &Self) -> bool {
         matches!(self, Self::Address(_)) || self == other
     }
@@ -187,9 +188,9 @@ fn base(who: Registrant<'_>, given: Option<&str>) -> Result<String, DirectoryErr
 pub(super) struct Registration {
     pub(super) id: u64,
     pub(super) name: Name,
-    /// The scheme and the authority, to which the paths of the links are relative.
+    /// The base URI: a scheme and an authority. The paths of the links are relative to it.
     pub(super) base: String,
-    /// False if the base was derived from the address of the last request.
+    /// True if the endpoint sent the base itself. False if the base was derived from the address of the last request.
     has_base: bool,
     lifetime: u32,
     pub(super) attributes: Vec<(String, String)>,
@@ -213,7 +214,7 @@ pub struct Directory {
     by_name: HashMap<Name, u64>,
     /// The owners of names, including names whose registration has ended (RFC 9176, section 7.5).
     owners: HashMap<Name, Arc<str>>,
-    /// The number of bytes of all links.
+    /// The number of bytes of the links of all registrations.
     bytes: usize,
     /// The number of changes so far.
     version: u64,

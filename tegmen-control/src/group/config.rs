@@ -11,8 +11,8 @@ use tegmen_store::StoreError;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GroupConfig {
-    /// The GroupID, which is one byte in the header of a response. With 0, the header looks like the header of a DTLS
-    /// session.
+    /// The GroupID, which is one byte in the header of a response. With the value 0, the header of a response looks
+    /// like the header of a record in a DTLS session.
     pub group_id: u8,
     /// The multicast address and the port to which requests and rekey messages go.
     pub address: SocketAddr,
@@ -24,8 +24,8 @@ pub struct GroupConfig {
     /// The number of the last epoch, at least 2. The first epoch has the number 1, and each change begins the next
     /// epoch.
     pub last_epoch: u16,
-    /// Maximum number of SenderIDs in use at the same time, 1 to 256. The senders share the records that one key may
-    /// seal.
+    /// Maximum number of SenderIDs in use at the same time, 1 to 256. One key may seal a limited number of records,
+    /// which is divided among the SenderIDs.
     pub senders: u16,
     /// The scheme of the signatures of records; `None` for a group without signatures.
     #[serde(default, with = "signature_name", skip_serializing_if = "Option::is_none")]
@@ -33,8 +33,8 @@ pub struct GroupConfig {
 }
 
 impl GroupConfig {
-    /// Returns a configuration with this address, the suite that encrypts with a tag of 16 bytes, 1024 members, 16
-    /// senders, and the maximum number of epochs.
+    /// Returns a configuration with this address, the suite that encrypts with a tag of 16 bytes, space for 1024
+    /// members, 16 SenderIDs, and the maximum number of epochs. The group has no signatures.
     pub const fn at(address: SocketAddr) -> Self {
         Self { group_id: 1, address, suite: Suite::Ccm, levels: 10, last_epoch: u16::MAX, senders: 16, signature: None }
     }
@@ -119,7 +119,7 @@ mod suite_name {
     }
 }
 
-/// The reason why a change of a group was not made. Each message names the next step of an operator.
+/// The reason why a change of a group was not made. The text of each error also names what the operator has to do next.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum GroupError {
     /// There is no group of this name.
@@ -192,7 +192,7 @@ pub enum GroupError {
          private key stays there"
     )]
     NoPublicKey(String),
-    /// All SenderIDs are in use. The value is their number.
+    /// All SenderIDs are in use. The value is the number of SenderIDs of the group.
     #[error("all {0} SenderIDs of the group are in use: evict a member that sends, or create a group with more")]
     NoSenderId(u16),
     /// The key tree refuses the change.

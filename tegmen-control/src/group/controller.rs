@@ -1,10 +1,11 @@
 //! The controller of the groups in a store.
 //!
-//! A change is planned in memory, then made durable in one transaction, and only then sealed and signed. The
-//! transaction requires the revision of the group's head. So if two controllers change a group at the same time, one
-//! change succeeds, and the other controller plans again. The messages of the last change are derived from the rows. So
-//! a controller that was killed at any point makes the same messages again ([`Controller::messages`]). A key and a
-//! nonce never protect two different contents.
+//! A change of a group is planned in memory. One transaction then makes the change durable. Only after the transaction
+//! are the messages of the change sealed and signed. The transaction succeeds only if the main row of the group, its
+//! head, is the same as at the time of the plan. So if two controllers change a group at the same time, one change
+//! succeeds, and the other controller plans again. The messages of the last change are derived from the rows of the
+//! group in the store. So a controller that was killed at any point makes the same messages again
+//! ([`Controller::messages`]). A key and a nonce never protect two different contents.
 
 mod admissions;
 
@@ -41,7 +42,7 @@ const BATCH: usize = 100;
 /// Maximum number of transactions of [`BATCH`] members that wait for the store at the same time. The store makes
 /// several of them durable at once.
 const AT_ONCE: usize = 64;
-/// Maximum time for which a member that joins waits until the messages of its change were sent.
+/// Maximum time for which the controller waits until the messages of a member's admission were sent.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum number of bytes of the name of a group.
 const MAX_NAME: usize = 64;
@@ -55,15 +56,15 @@ pub struct Report {
     pub identity: GroupIdentity,
     /// The number of the current epoch, from 1.
     pub epoch: u16,
-    /// The number of epochs that may follow.
+    /// The number of epochs that can follow the current epoch.
     pub epochs_left: usize,
-    /// The number of epochs, of those that may follow, that are reserved for evictions.
+    /// The number of epochs that are reserved for evictions. `epochs_left` includes them.
     pub epochs_reserved: usize,
     /// The number of all members, even if `members` contains only a part of them.
     pub size: usize,
     /// Members with their names, in the order of the names.
     pub members: Vec<(String, Member)>,
-    /// The controllers that send requests to the group: their names and their SenderIDs.
+    /// The controllers that send requests to the group: the name and the SenderID of each.
     pub replicas: Vec<(String, u8)>,
     /// The number of SenderIDs in use, by members and controllers.
     pub sender_ids: usize,
@@ -72,8 +73,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Returns a text for each resource that the group of this name lacks: epochs, leaves or SenderIDs. Each text has
-    /// the next step of the operator.
+    /// Returns a text for each resource of which the group named `name` has few or none left: epochs, places for
+    /// members, and SenderIDs. Each text also names what the operator has to do next.
     pub fn lacks(&self, name: &str) -> Vec<String> {
         let space = 1_usize << self.config.levels.min(MAX_LEVELS);
         let full = || Refused::Full.to_string();
@@ -89,9 +90,9 @@ impl Report {
 pub struct Epochs {
     /// The number of the current epoch, from 1.
     pub current: u16,
-    /// The number of epochs that may follow, including those that are reserved for evictions.
+    /// The number of epochs that can follow the current epoch, including those that are reserved for evictions.
     pub left: u16,
-    /// A warning if few epochs are left, with the next step of the operator.
+    /// A warning if few epochs are left. The warning also names what the operator has to do next.
     pub warning: Option<String>,
 }
 
@@ -110,20 +111,20 @@ struct Group {
     config: GroupConfig,
     tree: KeyTree,
     members: Members,
-    /// Time at which the epoch began, in seconds since 1970.
+    /// Time at which the current epoch began, in seconds since 1970.
     since: u64,
-    /// The revision of the head of the group.
+    /// The revision of the store that last changed the head, the main row of the group.
     at: Revision,
 }
 
-/// The rows that one transaction changes.
+/// The changes that one transaction makes in the rows of a group.
 #[derive(Default)]
 struct Step {
     /// The change that begins a new epoch, if one begins.
     change: Option<Change>,
     /// The time at which the new epoch begins, in seconds since 1970.
     since: u64,
-    /// The members that are admitted, and with `None` those that are removed.
+    /// The members that change, each with its new record. `None` removes the member.
     members: Vec<(String, Option<Member>)>,
     replica: Option<(String, Option<u8>)>,
 }
@@ -137,7 +138,7 @@ pub struct Controller<S, C = HostCrypto> {
     outbox: Option<Outbox>,
 }
 
-/// The memory of the controller for a group.
+/// The entry of a group in the memory of the controller.
 #[derive(Default)]
 struct Place {
     /// The group, if it is loaded. The lock allows one change at a time.
@@ -169,8 +170,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         self
     }
 
-    /// Waits until all messages of a change were sent once, so that the members have the epoch before the member that
-    /// joins uses it. Returns after [`PATIENCE`] in any case.
+    /// Waits until all messages of the change that began `epoch` were sent once. The other members then know the epoch
+    /// before the new member uses it. Returns after [`PATIENCE`] in any case.
     pub(super) async fn first_sent(&self, group: &str, epoch: u16) {
         if let Some(outbox) = &self.outbox {
             let _ = tokio::time::timeout(PATIENCE, outbox.first_sent(group, epoch)).await;
@@ -223,9 +224,9 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         Err(GroupError::Changed(name.to_owned()))
     }
 
-    /// Writes the rows of a new group. The last transaction writes the head. If more than one transaction is necessary,
-    /// the mark of a deleted group exists until the last one. With this mark the rows of a failed attempt can be found
-    /// and deleted.
+    /// Writes the rows of a new group. The last transaction writes the head, the main row of the group. If more than
+    /// one transaction is necessary, the first one writes the mark of a deleted group, and the last one removes this
+    /// mark. With this mark the rows of a failed attempt can be found and deleted.
     async fn write_new(
         &self,
         (name, config): (&str, &GroupConfig),
@@ -271,7 +272,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         written.map(drop)
     }
 
-    /// Evicts a member. The next epoch begins, and the member cannot decrypt messages of this epoch.
+    /// Evicts a member. The next epoch begins. The evicted member cannot decrypt messages of the new epoch.
     ///
     /// # Errors
     /// Those of [`Self::admit`].
@@ -364,10 +365,10 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         .await
     }
 
-    /// Deletes a group. From then on the controller knows none of its members, and makes no message for them. A group
-    /// that is later created with this name has another identity and other secrets, so no number of the old group is
-    /// used again. If `over` is given, the group is deleted only if `over` is the [revision](Report::revision) of its
-    /// last change.
+    /// Deletes a group. From then on the controller knows none of the members of the group, and makes no message for
+    /// them. A group that is later created with this name has another identity and other secrets, so no nonce is used
+    /// twice under one key. If `over` is given, the group is deleted only if `over` is the [revision](Report::revision)
+    /// of its last change.
     ///
     /// # Errors
     /// [`GroupError::Outdated`] if the group has changed since `over`, [`GroupError::NoGroup`],
@@ -407,7 +408,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         Err(GroupError::Changed(group.to_owned()))
     }
 
-    /// Deletes all rows of groups that were deleted, and of new groups that have no head.
+    /// Deletes all rows of groups that were deleted, and the rows of new groups whose head was never written.
     async fn clean_all(&self) -> Result<(), StoreError> {
         let deleted = self.store.scan(Scan::of(rows::DELETED, PAGE)).await?;
         for Entry { key, changed, .. } in deleted.entries {
@@ -416,7 +417,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         Ok(())
     }
 
-    /// Deletes the rows of the group with this mark, if the mark has not changed since the revision `at`.
+    /// Deletes the rows of the group to which `mark` belongs. A mark is the row that a deleted or unfinished group has.
+    /// Does nothing if the mark has changed since the revision `at`.
     async fn clean(&self, mark: &[u8], at: Revision) -> Result<(), StoreError> {
         let Some(prefix) = rows::prefix_of_deleted(mark) else { return Ok(()) };
         // A controller that creates the group writes no further row of it, because it requires the mark as it was.
@@ -623,9 +625,9 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         Ok(Creds { epoch: group.tree.epoch(), creds })
     }
 
-    /// Returns the scheme of the signatures of a group, from the memory of this controller if the group is loaded. The
-    /// scheme is wrong if another controller has replaced the group meanwhile; an admission then fails.
-    ///
+    /// Returns the scheme of the signatures of a group; `None` if the group has no signatures. If the group is loaded,
+    /// the scheme comes from the memory of this controller. It is then wrong if another controller has meanwhile
+    /// replaced the group by one of the same name; an admission then fails.
     /// # Errors
     /// Those of [`Self::show`].
     pub async fn signature(&self, group: &str) -> Result<Option<SignatureScheme>, GroupError> {
@@ -707,7 +709,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         }
     }
 
-    /// Returns the memory for a group that exists.
+    /// Returns the entry of a group in the memory of this controller. The group must exist.
     async fn place(&self, name: &str) -> Result<Arc<Place>, GroupError> {
         let groups = || self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = groups().get(name) {
@@ -759,7 +761,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         place.as_mut().ok_or_else(|| GroupError::NoGroup(name.to_owned()))
     }
 
-    /// Applies changes that other controllers made, and changes of this controller whose result it did not receive.
+    /// Applies the changes that the store has and the group in memory lacks: changes of other controllers, and changes
+    /// of this controller for which the store reported no result.
     async fn follow(&self, group: &mut Group) -> Result<(), GroupError> {
         let head = self.store.read(Row::Head.key(&group.prefix).as_bytes(), None).await?.entry;
         let newest = head.ok_or_else(|| GroupError::NoGroup(group.name.clone()))?.changed;
@@ -814,8 +817,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     }
 }
 
-/// A change that may be durable, because its result is not known yet. If this value is dropped, the outbox makes the
-/// messages again from the rows.
+/// A change whose transaction was sent to the store, and whose result is not known yet. The change may be durable. If
+/// this value is dropped before the result is known, the outbox makes the messages again from the rows.
 struct Unheard<'a>(Option<(&'a Outbox, &'a str)>);
 
 impl Drop for Unheard<'_> {
@@ -868,7 +871,7 @@ impl Group {
         self.at = revision;
     }
 
-    /// Makes the messages of the last change.
+    /// Makes the rekey messages of the last change.
     fn rekeying<C: Crypto>(&self, crypto: &mut C, signer: Option<&dyn Signer>) -> Result<Rekeying, GroupError> {
         let port = self.config.address.port();
         let messages = self.tree.messages(crypto, signer).map_err(|refused| match refused {

@@ -1,8 +1,8 @@
 //! The queue of messages that a controller has to send, with their order and their times.
 //!
-//! The messages of a change are sent once in order, and then the messages of later changes of the group. The messages
-//! of the last change are then repeated. The wait doubles before each repetition. The repetitions end after a fixed
-//! number, or when the group changes again. Different groups send in turn.
+//! The messages of each change of a group are sent once, in the order of the changes. Only the messages of the last
+//! change are then repeated. The wait doubles before each repetition. The repetitions end after a fixed number, or when
+//! the group changes again. Different groups send in turn.
 
 use super::rekeying::{Outgoing, Rekeying};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -44,16 +44,16 @@ impl Default for Pace {
 /// Counters of events since the outbox was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GroupCounts {
-    /// Epochs that the controller has begun.
+    /// The number of epochs that the controller has begun.
     pub epochs: u64,
-    /// Datagrams that the system has sent, including repetitions.
+    /// The number of datagrams that the system has sent, including repetitions.
     pub messages: u64,
-    /// Failures: messages that the system did not send, changes whose messages were not made or were dropped, and
-    /// changes that failed in the background.
+    /// The number of failures: messages that the system did not send, changes whose messages were not made or were
+    /// dropped, and changes that failed in the background.
     pub failures: u64,
 }
 
-/// The queue of messages that wait to be sent. Its clones are the same queue.
+/// The queue of messages that wait to be sent. All clones share one queue.
 #[derive(Clone, Default)]
 pub struct Outbox(Arc<Shared>);
 
@@ -70,22 +70,24 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     groups: HashMap<String, Waiting>,
-    /// The groups, by the time of their next message. Groups with the same time are in the order of their turns.
+    /// The groups, ordered by the time of their next message. Groups with the same time are in the order in which they
+    /// were scheduled.
     due: BTreeMap<Turn, String>,
     turns: u64,
 }
 
 type Turn = (Instant, u64);
 
-/// The waiting work for one group.
+/// The messages of one group that wait to be sent.
 #[derive(Default)]
 struct Waiting {
     turn: Option<Turn>,
-    /// True if the messages of the last change must be made from the rows.
+    /// True if the messages of the last change are not in memory, and must be made from the rows of the group in the
+    /// store.
     from_rows: bool,
-    /// The changes whose messages are sent, in order.
+    /// The changes whose messages are sent, the oldest first.
     passes: VecDeque<Pass>,
-    /// True if a change was dropped since the last time at which all messages had been sent.
+    /// True if a change was dropped. The value is false again when all messages have been sent.
     left_out: bool,
 }
 
@@ -100,7 +102,7 @@ impl Waiting {
 struct Pass {
     epoch: u16,
     messages: Vec<Outgoing>,
-    /// The memory of the messages in bytes.
+    /// The number of bytes that the messages take in memory.
     size: usize,
     at: Position,
     /// True if the system refused to send a message to the address of the group in this round.
@@ -109,16 +111,16 @@ struct Pass {
     waiting: Vec<oneshot::Sender<()>>,
 }
 
-/// The position of the next message of a change.
+/// The position of the next message among the messages of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Position {
-    /// The number of complete rounds, in each of which all messages are sent.
+    /// The number of complete rounds. A round sends all messages of the change once.
     round: u8,
     /// The number of messages that were sent in this round.
     sent: usize,
 }
 
-/// A message to send.
+/// The next message that the controller sends.
 pub(super) struct Due {
     /// The name of the group.
     pub(super) group: String,
@@ -128,13 +130,13 @@ pub(super) struct Due {
     at: Position,
 }
 
-/// The next work of the task that sends.
+/// The next work of the task that sends the messages.
 pub(super) enum Next {
     /// Send this message, and then call [`Outbox::sent`].
     Message(Due),
-    /// Make the messages of the last change of this group from the rows.
+    /// Make the messages of the last change of this group from its rows in the store.
     FromRows(String),
-    /// There is no work before this time, unless the queue changes.
+    /// There is no work before this time, unless the queue changes. `None` if the queue is empty.
     Nothing(Option<Instant>),
 }
 
@@ -165,7 +167,7 @@ impl Outbox {
         self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds the messages of a change. They replace the repetitions of an earlier change.
+    /// Adds the messages of a change. An earlier change whose messages were already sent once is not repeated any more.
     pub(super) fn put(&self, group: &str, rekeying: &Rekeying, now: Instant) {
         let left_out = self.queue().put(group, rekeying, now);
         (0..left_out.changes).for_each(|_| self.fail());
@@ -178,7 +180,8 @@ impl Outbox {
         self.0.changed.notify_one();
     }
 
-    /// Adds the order to make the messages of the last change from the rows at this time, and to send them.
+    /// Demands that the task that sends makes the messages of the last change from the rows, at the time `at`, and
+    /// sends them.
     pub(super) fn resume(&self, group: &str, at: Instant) {
         let mut queue = self.queue();
         queue.groups.entry(group.to_owned()).or_default().from_rows = true;
@@ -192,12 +195,13 @@ impl Outbox {
         self.queue().forget(group);
     }
 
-    /// Returns the next work of the task that sends.
+    /// Returns the next work of the task that sends the messages.
     pub(super) fn next(&self, now: Instant) -> Next {
         self.queue().next(now)
     }
 
-    /// Records that the message of [`Self::next`] was sent, or with `is_sent` false that the system refused to send it.
+    /// Records that the message that [`Self::next`] returned was sent. With `is_sent` false, records that the system
+    /// refused to send it.
     pub(super) fn sent(&self, due: &Due, is_sent: bool, pace: &Pace, now: Instant) {
         let count = if is_sent { &self.0.messages } else { &self.0.failures };
         count.fetch_add(1, Ordering::Relaxed);
@@ -224,7 +228,7 @@ impl Outbox {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct LeftOut {
     changes: usize,
-    /// True if these are the first dropped changes since the last time at which all messages had been sent.
+    /// True if no other change was dropped since the last time at which all messages had been sent.
     is_first: bool,
 }
 
@@ -263,7 +267,8 @@ impl Queue {
         }
     }
 
-    /// Sets the time of the next turn of a group, which replaces its previous turn.
+    /// Sets the time at which the group can send its next message. This replaces the time that was set before. Removes
+    /// the group from the queue if it has no messages.
     fn schedule(&mut self, group: &str, at: Instant) {
         let Some(waiting) = self.groups.get_mut(group) else { return };
         if let Some(turn) = waiting.turn.take() {

@@ -10,9 +10,9 @@
 //! group/deleted/IDENTITY        nothing; rows of a group that is deleted, or that is not created yet, may be there
 //! ```
 //!
-//! One transaction makes a change. It writes the head, and for each member that joins or leaves, the member's path and
-//! the member's row. The newest path through a node has the secret of the node. The secret of a node that no change has
-//! replaced is derived from the seed.
+//! One transaction makes a change. The transaction writes the head. For each member that joins or leaves, it writes the
+//! member's row, and the path: the new secrets of the nodes above the member's leaf. If several paths contain a node,
+//! its secret is in the newest of these paths. If no path contains a node, its secret is derived from the seed.
 
 use super::GroupIdentity;
 use super::config::GroupConfig;
@@ -35,7 +35,7 @@ pub(super) const DELETED: &str = "group/deleted/";
 /// A row of one group, named by the part of its key after the prefix of the group.
 pub(super) enum Row<'k> {
     Head,
-    /// The path that begins at this leaf.
+    /// The secrets of the nodes from this leaf upwards.
     Path(u32),
     Member(&'k str),
     Replica(&'k str),
@@ -78,7 +78,7 @@ pub(super) fn deleted(identity: &GroupIdentity) -> String {
     format!("{DELETED}{}", to_hex(identity))
 }
 
-/// Returns the prefix of the keys of the group whose mark, made by [`deleted`], has this key.
+/// Returns the prefix of the keys of a group. `key` is the key of the group's mark: see [`deleted`].
 pub(super) fn prefix_of_deleted(key: &[u8]) -> Option<String> {
     let identity = std::str::from_utf8(key).ok()?.strip_prefix(DELETED)?;
     Some(format!("group/{identity}/"))
@@ -106,7 +106,7 @@ pub(super) struct Begun {
     pub(super) epoch: u16,
     /// Time at which the epoch began, in seconds since 1970.
     pub(super) since: u64,
-    /// The leaves whose paths the change replaced.
+    /// The leaves whose paths got new secrets in the change that began the epoch.
     pub(super) changed: Vec<u32>,
 }
 
@@ -147,8 +147,8 @@ impl Head {
     }
 }
 
-/// Reads the secrets of a path from its row. The row has the number of nodes without a secret, and then the secrets of
-/// the nodes above them.
+/// Reads the secrets of a path from its row. The row begins with the number of nodes without a secret. The secrets of
+/// the nodes above these nodes follow.
 pub(super) fn read_path(leaf: u32, value: &Value) -> Result<Nodes, String> {
     let Value::Secret(bytes) = value else { return Err("it is not sealed".to_owned()) };
     let (without, secrets) = bytes.split_first().ok_or("it is empty")?;

@@ -59,7 +59,7 @@ pub trait Authority: Send + Sync + 'static {
 pub struct ByPolicy<S> {
     /// The access control server.
     pub service: Arc<Service<S>>,
-    /// The credentials of the server of the controller.
+    /// The credentials of the CoAP server that has the controller's resources.
     pub credentials: Credentials,
     /// The name of the controller in the policy, where the controller is a publisher.
     pub controller: OwnedParty,
@@ -86,7 +86,7 @@ impl<S: Store> Authority for ByPolicy<S> {
 pub struct ByToken {
     /// The tokens.
     pub tickets: Tickets,
-    /// The credentials of the server of the controller.
+    /// The credentials of the CoAP server that has the controller's resources.
     pub credentials: Credentials,
 }
 
@@ -134,21 +134,21 @@ impl KeyStore for ByToken {
 /// An event at a controller.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A member joined or left. If the controller has no [outbox](Controller::with_outbox), the function must send the
-    /// messages: the server responds to the peer when the function returns.
+    /// A member joined or left. If the controller has no [outbox](Controller::with_outbox), the function that receives
+    /// the event must send the messages before it returns: the server responds to the peer directly afterwards.
     Rekeying {
         /// The name of the group.
         group: &'a str,
-        /// The messages of the change, which has begun an epoch.
+        /// The messages of the change. The change has begun an epoch.
         rekeying: &'a Rekeying,
-        /// A line for the log, with the name of the member and a warning if few epochs are left.
+        /// A line for the log. It contains the name of the member, and a warning if few epochs are left.
         message: String,
     },
     /// A request was refused.
     Refused {
         /// The name of the peer, if the peer has proved one.
         who: Option<&'a str>,
-        /// A line for the log, with the next step of the operator.
+        /// A line for the log, which also names what the operator has to do next.
         message: String,
     },
 }
@@ -184,8 +184,8 @@ enum Asked {
 
 impl<S: Store> GroupServer<S> {
     /// Makes the server of a controller. `authority` has the rights of the peers, and `on_event` receives the events.
-    /// Each join of a member begins an epoch. So a member may join a group four times in a row, and after that once in
-    /// each [`JOIN_INTERVAL`].
+    /// Each join of a member begins an epoch, and the number of epochs is limited. So a member may join a group four
+    /// times in a row, and after that once in each [`JOIN_INTERVAL`].
     pub fn new(
         controller: Arc<Controller<S>>,
         authority: Arc<dyn Authority>,
@@ -213,8 +213,8 @@ impl<S: Store> GroupServer<S> {
         code
     }
 
-    /// Checks the form and the rights of a request. Returns the name of the group, the request, and true if the peer
-    /// may join. A member may leave without the right to join.
+    /// Checks the form and the rights of a request. Returns the name of the group, the parsed request, and a flag that
+    /// is true if the peer may join. A request to leave is allowed without the right to join.
     fn check(&self, request: &Request<'_>, who: &str) -> Result<(String, Asked, bool), Code> {
         let mut parts = request.path().split('/').skip(1);
         let group = parts.next().unwrap_or_default().to_owned();
@@ -383,7 +383,7 @@ impl<S: Store> GroupServer<S> {
         (self.events)(Event::Rekeying { group, rekeying, message: format!("{message}{warning}") });
     }
 
-    /// Makes the response to a request that a group refuses. For a peer without the right to join, the response is the
+    /// Makes the response for an error of the controller. For a peer without the right to join, the response is the
     /// same for all groups.
     fn refusal(&self, who: &str, (group, may_join): (&str, bool), error: &GroupError) -> Reply {
         let message = format!("{who} asks for the group {group}: {error}");

@@ -1,4 +1,5 @@
-//! The key tree of a group: a binary tree of secrets, and the messages that replace secrets.
+//! The key tree of a group: a binary tree of secrets, whose leaves belong to the members. Also the messages that
+//! replace secrets.
 
 use super::GroupIdentity;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,23 +14,23 @@ use tegmen_trust::x509::signer::Signer;
 /// The secrets of all members and epochs of a group.
 ///
 /// The tree has no input and output, and no clock. [`Self::join`], [`Self::evict`] and [`Self::rekey`] plan a
-/// [`Change`], which begins the next epoch. The owner makes the change durable, [applies](Self::apply) it, and sends
-/// the [messages](Self::messages) of the change. The messages are derived from the tree after the change, so an owner
+/// [`Change`], which begins the next epoch. The caller makes the change durable, [applies](Self::apply) it, and sends
+/// the [messages](Self::messages) of the change. The messages are derived from the tree after the change, so a caller
 /// that restarts makes the same messages again. No message is sealed before the change is applied.
 pub struct KeyTree {
     group: GroupIdentity,
     levels: u8,
-    /// The secrets of the nodes, by the number of the node. A node without a member below it has no secret.
+    /// The secrets of the nodes. The key is the number of the node. A node without a member below it has no secret.
     nodes: BTreeMap<u32, Secret<KEY_LEN>>,
-    /// The leaves below `unused` that have no member.
+    /// The free leaves with numbers below `unused`.
     free: BTreeSet<u32>,
-    /// The first leaf that never had a member. No later leaf had one either.
+    /// The leaf with the lowest number that never had a member. No leaf with a higher number had one either.
     unused: u32,
     /// The leaves of members that do not check signatures.
     pairwise: BTreeSet<u32>,
     epoch: u16,
-    /// The leaves whose paths the last change replaced, in order. A node on several paths has the secret of the last of
-    /// these paths.
+    /// The leaves whose paths got new secrets in the last change, in the order of the change. A path has all nodes from
+    /// a leaf to the root. A node on several paths has the secret that the last of these paths gave it.
     changed: Vec<u32>,
     /// The elements of the hash chain, beginning with the element of epoch 0.
     chain: Vec<[u8; DIGEST_LEN]>,
@@ -39,14 +40,15 @@ pub struct KeyTree {
 
 /// A change that is planned but not applied yet.
 pub struct Change {
-    /// The epoch that begins.
+    /// The number of the epoch that the change begins.
     pub(super) epoch: u16,
-    /// The paths that are replaced, in order. A node on several paths gets the secret of the last of these paths.
+    /// The paths that get new secrets, in the order of their messages. A node on several paths gets the secret of the
+    /// last of these paths.
     pub(super) paths: Vec<Path>,
 }
 
-/// New secrets of the nodes from a leaf towards the root. The path ends below the first node that a later path of the
-/// change replaces.
+/// New secrets for the nodes from a leaf towards the root. The path ends below the first node that also gets a secret
+/// from a later path of the change.
 pub(super) struct Path {
     pub(super) leaf: u32,
     /// True if the member of the leaf checks signatures.
@@ -125,8 +127,9 @@ impl Admitted {
 pub const MAX_LEVELS: u8 = 23;
 
 impl KeyTree {
-    /// Makes a group with space for 2^`levels` members, at most 2^[`MAX_LEVELS`], for the epochs from 1 to `last`, at
-    /// least 1. The first `members` leaves, from the number 2^`levels` on, get members.
+    /// Makes the tree of a new group, with 2^`levels` leaves (at most 2^[`MAX_LEVELS`]). The group has the epochs from
+    /// 1 to `last`; a `last` of 0 counts as 1. Leaves have the numbers from 2^`levels` on. The first `members` leaves
+    /// get members.
     pub fn new<C: Crypto>(crypto: &mut C, levels: u8, last: u16, members: u32) -> Self {
         let mut group = [0; 16];
         crypto.random(&mut group);
@@ -139,7 +142,7 @@ impl KeyTree {
         tree
     }
 
-    /// Makes the group of this seed in its first state, without members.
+    /// Makes the tree of a group from its seed, in the state of epoch 1 and without members.
     pub(super) fn from_seed<C: Crypto>(group: GroupIdentity, seed: Secret<DIGEST_LEN>, levels: u8, last: u16) -> Self {
         let levels = levels.clamp(1, MAX_LEVELS);
         let mut end: [u8; DIGEST_LEN] = hmac::<C, DIGEST_LEN>(&[seed.expose()], &[b"axiom end"]);
@@ -168,8 +171,9 @@ impl KeyTree {
         self.take(leaf, checks_signatures);
     }
 
-    /// Restores the state of a group whose members already have their leaves. `nodes` are the secrets from earlier
-    /// changes, the oldest first. `changed` are the leaves of the last change.
+    /// Restores the epoch and the secrets of a group from its rows. The members must already have their leaves. `nodes`
+    /// are the secrets from earlier changes, the oldest first. `changed` are the leaves whose paths got new secrets in
+    /// the last change.
     pub(super) fn resume(
         &mut self,
         nodes: impl IntoIterator<Item = (u32, Option<Secret<KEY_LEN>>)>,
@@ -204,7 +208,7 @@ impl KeyTree {
         &self.seed
     }
 
-    /// Returns the epoch, and the leaves of the change that began this epoch.
+    /// Returns the current epoch, and the leaves whose paths got new secrets in the change that began this epoch.
     pub(super) fn last(&self) -> (u16, &[u32]) {
         (self.epoch, &self.changed)
     }
@@ -226,7 +230,7 @@ impl KeyTree {
         self.epoch
     }
 
-    /// Returns the number of epochs that may follow. Create a new group long before this number is 0.
+    /// Returns the number of epochs that can follow the current epoch. Create a new group long before this number is 0.
     pub fn epochs_left(&self) -> usize {
         self.chain.len().saturating_sub(usize::from(self.epoch)).saturating_sub(1)
     }
@@ -267,8 +271,9 @@ impl KeyTree {
         self.free.iter().copied().chain(self.unused..self.leaves().saturating_mul(2))
     }
 
-    /// Plans that members join in one epoch, each at a different leaf. The leaf is a [free one](Self::free_leaves), or
-    /// the leaf of a member, which then gets new secrets. The flag of a leaf is true if its member checks signatures.
+    /// Plans that members join in one epoch. Each element of `members` is a leaf, and a flag that is true if the member
+    /// at this leaf checks signatures. All leaves must differ. A leaf is [free](Self::free_leaves), or belongs to a
+    /// member, which then gets new secrets.
     ///
     /// # Errors
     /// [`Refused::LastEpoch`].
@@ -380,7 +385,7 @@ impl KeyTree {
         (self.levels as u32).saturating_sub(node.ilog2())
     }
 
-    /// Returns the leaves below a node. A leaf returns itself.
+    /// Returns the leaves below a node. For a leaf, returns only this leaf.
     const fn below(&self, node: u32) -> Range<u32> {
         let first = node << self.height(node);
         first..first.saturating_add(1 << self.height(node))
@@ -395,7 +400,8 @@ impl KeyTree {
         1 << self.levels
     }
 
-    /// Returns the next epoch for a change that is not an eviction.
+    /// Returns the number of the next epoch, for a change that is not an eviction. Refuses an epoch that is reserved
+    /// for evictions.
     fn spare_epoch(&self) -> Result<u16, Refused> {
         if self.epochs_left() > self.epochs_reserved() { self.next_epoch() } else { Err(Refused::LastEpoch) }
     }
@@ -405,7 +411,7 @@ impl KeyTree {
         if usize::from(next) < self.chain.len() { Ok(next) } else { Err(Refused::LastEpoch) }
     }
 
-    /// Makes new secrets for the nodes from a leaf to the root, for an eviction of the member at the leaf.
+    /// Makes the path of an eviction: new secrets for all nodes above the leaf that still have a member below them.
     fn vacate<C: Crypto>(&self, crypto: &mut C, leaf: u32) -> Path {
         let mut is_below = false;
         let mut nodes = vec![(leaf, None)];
@@ -422,7 +428,8 @@ impl KeyTree {
         Path { leaf, checks_signatures: true, nodes }
     }
 
-    /// Appends the messages with the new secret of the parent of `node`, for the members below `node`.
+    /// Appends to `messages` the messages that carry `new`, the new secret of the parent of `node`, to the members
+    /// below `node`.
     fn tell<C: Crypto>(
         &self,
         crypto: &mut C,
@@ -474,7 +481,7 @@ impl KeyTree {
     }
 }
 
-/// Returns the number of epochs that are reserved for evictions, in a hash chain with this number of elements.
+/// Returns how many epochs are reserved for evictions: a tenth of `elements`, the number of elements of the hash chain.
 pub(super) const fn reserved(elements: usize) -> usize {
     elements / 10
 }

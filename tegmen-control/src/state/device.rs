@@ -46,7 +46,7 @@ impl Credential {
         }
     }
 
-    /// Returns the digest of a certificate or a raw public key.
+    /// Returns the SHA-256 of a certificate or a raw public key; `None` for another kind of credential.
     pub const fn digest(self) -> Option<[u8; DIGEST_LEN]> {
         match self {
             Self::Certificate(digest) | Self::PublicKey(digest) => Some(digest),
@@ -79,7 +79,8 @@ pub struct Device {
     pub credential: Credential,
     /// True if the device is disabled: it has no rights, and nobody may get the key of a session with it.
     pub disabled: bool,
-    /// The address at which a publisher with a protokey takes tokens from this server.
+    /// The address at which a publisher with a protokey takes tokens from this server. `None` if the server cannot send
+    /// tokens to the device.
     pub address: Option<SocketAddr>,
 }
 
@@ -168,7 +169,7 @@ impl NewDevice {
     }
 }
 
-/// A device with the content and the revisions of its row.
+/// A device, with its secret and with the revisions of its row.
 pub(super) struct Known {
     pub(super) device: Device,
     pub(super) secret: Option<Protokey>,
@@ -228,7 +229,7 @@ impl Known {
         Ok(Self { device, secret, created: entry.created, changed: entry.changed })
     }
 
-    /// Returns true if the device that had the name at this revision is disabled now, or was removed since.
+    /// Returns true if the device that had this name at the revision `since` is disabled now, or was removed.
     pub(super) fn has_left(&self, since: Revision) -> bool {
         self.device.disabled || self.created > since
     }

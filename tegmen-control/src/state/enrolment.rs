@@ -1,4 +1,4 @@
-//! Devices that may enrol, and their one-time keys. Each key registers one device, and expires.
+//! Devices that may enrol, and their one-time keys. A one-time key registers one device, and expires.
 
 use super::device::{Credential, Device, NewDevice};
 use super::{State, StateError, rows};
@@ -103,7 +103,7 @@ impl NotEnrolled {
 /// An enrolment with the content of its row.
 pub(super) struct Pending {
     pub(super) enrolment: Enrolment,
-    /// SHA-256 of the proof.
+    /// The SHA-256 of the proof, which the device derives from its one-time key and sends in its request.
     hash: [u8; DIGEST_LEN],
     /// The key of the session in which the device enrols.
     key: Zeroizing<Vec<u8>>,
@@ -156,7 +156,7 @@ fn value(enrolment: &Enrolment, key: &OneTimeKey) -> Value {
     Value::Secret(bytes)
 }
 
-/// Returns the device that a request registers, or a text with the correction if the request is not valid.
+/// Returns the device that a request registers. If the request is not valid, returns a text that names the correction.
 fn registered(request: &Request<'_>, party: OwnedParty) -> Result<NewDevice, String> {
     let (kind, value) = (request.kind, request.value);
     if let Some(credential) = value.try_into().ok().and_then(|digest| Credential::of(kind, Some(digest))) {
@@ -169,8 +169,8 @@ fn registered(request: &Request<'_>, party: OwnedParty) -> Result<NewDevice, Str
 }
 
 impl<S: Store> State<S> {
-    /// Stores the hash and the derived key of a one-time key, for a device that is not registered. They replace an
-    /// earlier one-time key for this name.
+    /// Allows a device that is not registered to enrol with the one-time key `key`. Stores a hash and a session key,
+    /// which are derived from `key`. If an earlier one-time key for this name exists, `key` replaces it.
     ///
     /// # Errors
     /// [`StateError::NameTaken`] or [`StateError::Store`].

@@ -38,7 +38,7 @@ pub struct View {
     devices: Registry,
     enrolments: BTreeMap<String, Pending>,
     in_force: InForce,
-    /// The row of the policy, as the store has it. The next field has the parts of its text.
+    /// The row of the policy, as the store has it. The next field has the parts of the policy's text, by their numbers.
     head: Option<PolicyHead>,
     parts: BTreeMap<u8, Vec<u8>>,
     accepted: Accepted,
@@ -50,7 +50,8 @@ pub struct View {
     pub(super) next_sessions: u64,
 }
 
-/// The rows that were read for a grant, with their revisions. Empty if no other server changes the store.
+/// The rows on which the grant of a key depends, with the revisions at which they were read. Empty if no other server
+/// changes the store.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Grounds(pub(super) Vec<(Vec<u8>, Revision)>);
 
@@ -95,7 +96,8 @@ impl Devices for InView<'_> {
 }
 
 impl View {
-    /// Applies complete revisions. Rows with a fault are ignored; returns their faults.
+    /// Applies changes from the store, up to the revision `through`. All changes of a revision must be in `changes`.
+    /// Ignores rows with a fault, and returns their faults.
     pub(super) fn apply(&mut self, changes: &[Changed], through: Revision) -> Vec<StateFault> {
         let mut faults = Vec::new();
         for revision in changes.chunk_by(|one, next| one.revision == next.revision) {
@@ -130,7 +132,7 @@ impl View {
         faults
     }
 
-    /// Removes devices and policy, so that everything is refused.
+    /// Removes all devices, one-time keys and the policy, so that everything is refused.
     pub(super) fn lose(&mut self) {
         self.devices = Registry::default();
         self.enrolments.clear();
@@ -206,7 +208,7 @@ impl View {
         bound.map_err(|reason| StateError::SessionUsed { of_another: reason == NotAccepted::OfAnother })
     }
 
-    /// Parses the policy in the rows, and puts it in force.
+    /// Parses the policy from its rows, and puts it in force. `revision` is the revision that wrote the rows.
     fn policy_of(&mut self, revision: Revision) -> Result<(), String> {
         let Some(head) = &self.head else { return Ok(()) };
         let parts: Option<Vec<&[u8]>> = (0..head.parts).map(|part| self.parts.get(&part).map(Vec::as_slice)).collect();
@@ -235,7 +237,8 @@ impl View {
         self.lease.is_none_or(|lease| lease.holds(now))
     }
 
-    /// Renews the lease. The view has all changes that were acknowledged before `since`.
+    /// Renews the lease from the time `since`. The caller has checked that the view has all changes that the store
+    /// acknowledged before `since`.
     pub(super) fn renew(&mut self, since: std::time::Instant) {
         if let Some(lease) = &mut self.lease {
             lease.since = lease.since.max(since);
@@ -292,7 +295,7 @@ impl View {
         Some(self.devices.known.get(name)?.resource_server()?.key)
     }
 
-    /// Returns the devices that may enrol, in the order of their names and after the name `after`.
+    /// Returns the devices that may enrol, in the order of their names. Begins after the name `after`.
     pub fn enrolments(&self, after: Option<&str>) -> impl Iterator<Item = &Enrolment> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         self.enrolments.range::<str, _>((from, Bound::Unbounded)).map(|(_, pending)| &pending.enrolment)
@@ -419,7 +422,8 @@ pub(super) struct Loading {
 }
 
 impl Loading {
-    /// Begins without rows, as of this revision. `lease` is given for a store that other servers change, too.
+    /// Begins a view without rows. `at` is the revision of the store that the view will have. `lease` is given if other
+    /// servers also change the store.
     pub(super) fn new(at: Revision, bounds: &Bounds, lease: Option<Lease>) -> Self {
         let view = View {
             at,

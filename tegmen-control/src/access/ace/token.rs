@@ -56,8 +56,8 @@ impl Profile {
     pub const COAP_EDHOC_OSCORE: Self = Self(4);
 }
 
-/// The part of a token that the client receives if the server has uploaded the token to the resource server
-/// (draft-ietf-ace-workflow-and-params-04, section 3.1).
+/// The information on a token that the client receives in the response, if the server has uploaded the token to the
+/// resource server (draft-ietf-ace-workflow-and-params-04, section 3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Returned {
     /// Neither the token nor its hash.
@@ -85,12 +85,12 @@ impl Returned {
     }
 }
 
-/// A request to `/token`.
+/// A request to `/token`. A field that is `None` is a parameter that the request does not have.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TokenRequest {
     /// The key to which the token shall be bound.
     pub req_cnf: Option<Confirmation>,
-    /// The resource server.
+    /// The name of the resource server for which the client wants a token.
     pub audience: Option<String>,
     /// The requested rights.
     pub scope: Option<Scope>,
@@ -104,9 +104,10 @@ pub struct TokenRequest {
     /// The nonce from the creation hints of the resource server. With it, the resource server can verify that a token
     /// is fresh.
     pub cnonce: Option<Vec<u8>>,
-    /// The part of the token that the client wants, if it asks the server to upload the token to the resource server.
+    /// The information on the token that the client wants in the response, if it asks the server to upload the token to
+    /// the resource server. `None` if the client asks for no upload.
     pub upload: Option<Returned>,
-    /// The bytes that the server sends to the resource server together with the token, in the upload.
+    /// The bytes that the server sends to the resource server in the upload, together with the token.
     pub to_rs: Option<Vec<u8>>,
 }
 
@@ -154,7 +155,7 @@ impl TokenRequest {
     }
 }
 
-/// The 2.01 response that grants a token.
+/// The 2.01 response that grants a token. A field that is `None` is a parameter that the response does not have.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TokenResponse {
     /// The token, which is opaque to the client. It is `None` only if [`Self::uploaded`] is true.
@@ -165,13 +166,13 @@ pub struct TokenResponse {
     pub cnf: Option<Confirmation>,
     /// The granted rights, if they differ from the requested rights.
     pub scope: Option<Scope>,
-    /// The kind of the token. If it is missing, the kind is proof of possession.
+    /// The kind of the token. If it is `None`, the client must prove possession of a key ([`TokenType::POP`]).
     pub token_type: Option<TokenType>,
-    /// The profile.
+    /// The profile that the client uses with the resource server.
     pub ace_profile: Option<Profile>,
     /// The public key of the resource server.
     pub rs_cnf: Option<Confirmation>,
-    /// The result of the upload, if the server tried one: true if the resource server has the token.
+    /// The result of the upload: true if the resource server has the token. `None` if the server tried no upload.
     pub uploaded: Option<bool>,
     /// The hash of the token, in the form of a revocation list.
     pub token_hash: Option<Vec<u8>>,
@@ -181,8 +182,8 @@ impl TokenResponse {
     /// Reads a response.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are no such response, or contain no token although the resource server does not have
-    /// it.
+    /// [`Malformed`] if the bytes are no such response. Also if the response contains no token and does not state that
+    /// the resource server has the token.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let mut response = Self::default();
         read_message(message, |label, decoder| {

@@ -21,7 +21,7 @@ pub type TokenHash = Vec<u8>;
 pub struct Query {
     /// Maximum number of updates, where 0 means all. `None` requests the whole list.
     pub diff: Option<u64>,
-    /// The cursor of an earlier answer. The requested updates begin after it.
+    /// The cursor of an earlier answer: an index. The requested updates are those after this index.
     pub cursor: Option<u64>,
 }
 
@@ -81,16 +81,17 @@ pub enum Answer {
     Full {
         /// The hashes of all revoked tokens that are not expired.
         hashes: Vec<TokenHash>,
-        /// The cursor for a later query that requests updates.
+        /// The index that a later query sends as its cursor to get only the updates after this answer.
         cursor: Option<Cursor>,
     },
     /// Updates of the list.
     Diff {
         /// The updates, the latest first.
         updates: Vec<Update>,
-        /// The cursor of the last of these updates.
+        /// The index of the latest of these updates. A later query sends it as its cursor.
         cursor: Option<Cursor>,
-        /// True if further updates exist. With [`Cursor::Null`]: true if updates are lost and the whole list is needed.
+        /// True if further updates follow this index. With [`Cursor::Null`], true means that updates are lost, so the
+        /// requester needs the whole list.
         more: Option<bool>,
     },
 }
@@ -194,7 +195,7 @@ impl TrlErrorId {
     pub const INVALID_VALUE: Self = Self(0);
     /// The combination of parameters is not valid.
     pub const INVALID_SET: Self = Self(1);
-    /// The cursor is past the last update.
+    /// The cursor is greater than the index of the last update.
     pub const OUT_OF_BOUND_CURSOR: Self = Self(2);
 }
 
@@ -207,7 +208,7 @@ pub struct TrlError {
     pub cursor: Option<Cursor>,
 }
 
-/// The key of the entry among the custom problem details.
+/// The key of the entry `ace-trl-error` among the custom problem details.
 const ACE_TRL_ERROR: i64 = 1;
 const ERROR_ID: i64 = 0;
 const ERROR_CURSOR: i64 = 1;

@@ -14,7 +14,7 @@ pub struct AcceptedBounds {
     pub identities: usize,
     /// Maximum number of identities of each subscriber.
     pub each: usize,
-    /// The time for which an identity is remembered. After this time it would be accepted again.
+    /// The time for which an identity is remembered. After this time the same identity would be accepted again.
     pub lifetime: Duration,
 }
 
@@ -44,11 +44,12 @@ struct Entry {
     identity: Box<str>,
     subscriber: Arc<str>,
     until: Instant,
-    /// The hash of the access token of the session.
+    /// The hash of the access token of the session; `None` if the session has no access token.
     token: Option<Box<[u8]>>,
     /// True if a store has the identity, or is about to write it: see [`Accepted::bind`].
     is_bound: bool,
-    /// True if the identity was removed early, so that the table has no place for it.
+    /// True if [`Accepted::take_back`] removed the identity. The entry then waits for its expiry, but the hash table no
+    /// longer has it.
     is_gone: bool,
 }
 
@@ -59,8 +60,8 @@ impl Entry {
     }
 }
 
-/// The place of an entry in the hash table: the hash of its identity and its number. The table can move a place without
-/// reading the identity.
+/// An element of the hash table: it finds an entry by the hash of the identity, and has the number of the entry. The
+/// table can move this element without reading the identity.
 struct Place {
     hash: u64,
     number: u64,
@@ -79,8 +80,8 @@ pub struct AcceptedIdentity<'a> {
     pub token: Option<&'a [u8]>,
 }
 
-/// The identities that were accepted. A full table accepts nothing. If it removed identities early, an attacker could
-/// fill the table so that an identity is accepted twice.
+/// The identities that were accepted. A full table accepts nothing. If a full table removed identities before they
+/// expire, an attacker could fill the table, and an identity would be accepted twice.
 pub struct Accepted {
     bounds: AcceptedBounds,
     /// The entries, in the order in which they were accepted. They expire in the same order.
@@ -126,7 +127,7 @@ impl Accepted {
         }
     }
 
-    /// Accepts an identity for this subscriber, once.
+    /// Accepts an identity for this subscriber. This succeeds only once for an identity.
     ///
     /// # Errors
     /// [`NotAccepted`] with the reason.
@@ -144,8 +145,8 @@ impl Accepted {
         Ok(())
     }
 
-    /// Records that an identity is about to be written to the store for this subscriber. This succeeds once for an
-    /// identity. If the table does not have the identity, the table remembers it until `until`.
+    /// Records that an identity is about to be written to the store for this subscriber. This succeeds only once for an
+    /// identity. If the table does not have the identity yet, it adds the identity, and remembers it until `until`.
     ///
     /// # Errors
     /// [`NotAccepted::Used`] or [`NotAccepted::OfAnother`] if the store has the identity, or is about to write it.
@@ -176,7 +177,7 @@ impl Accepted {
         self.find(self.hash(identity), identity).is_some()
     }
 
-    /// Returns an identity of this subscriber that has not expired.
+    /// Returns the entry of this identity if it was accepted for this subscriber and has not expired.
     pub fn of_subscriber(&self, identity: &str, subscriber: &str, now: Instant) -> Option<AcceptedIdentity<'_>> {
         let entry = self.find(self.hash(identity), identity)?;
         (*entry.subscriber == *subscriber && now < entry.until).then(|| entry.shown())
@@ -189,8 +190,9 @@ impl Accepted {
         }
     }
 
-    /// Adds an identity that a store contains, until this time. This ignores the limits, because a missing identity
-    /// would be accepted again. Identities that are loaded together must be passed in the order in which they expire.
+    /// Adds an identity that a store contains, and remembers it until `until`. This ignores the limits, because a
+    /// missing identity would be accepted again. Identities that are loaded together must be passed in the order in
+    /// which they expire.
     pub fn remember(
         &mut self,
         identity: SessionIdentity<'_>,
@@ -248,7 +250,7 @@ impl Accepted {
         self.entries.push_back(Entry { hash, identity, subscriber, until, token, is_bound, is_gone: false });
     }
 
-    /// Removes an identity whose key was given to nobody.
+    /// Removes an identity that was accepted, but whose key no peer received.
     pub(crate) fn take_back(&mut self, identity: &str) {
         let hash = self.hash(identity);
         let Some(number) = self.place_of(hash, identity).map(|place| place.number) else { return };
