@@ -7,9 +7,9 @@
 //! GET  /revoke/trl   application/ace-trl+cbor (262): the revoked tokens; Observe, ?diff=N&cursor=M (RFC 9770)
 //! ```
 //!
-//! The device behind a peer is the device with the peer's certificate or raw public key, or the device that shares the
-//! key of the session ([`SharedKeys`]). The response to a request that changes the state is sent when the change is
-//! durable. The rate of each peer is limited by
+//! A peer is recognized as a device by its certificate or raw public key, or by the key of the session if the device
+//! shares this key with the server ([`SharedKeys`]). If a request changes the state, the response is sent when the
+//! change is durable. The rate of each peer is limited by
 //! [`ServerCoap::requests_per_second`](tegmen_host::server::ServerCoap::requests_per_second).
 
 use crate::access::ace::trl::Query;
@@ -43,7 +43,7 @@ pub const TOKEN: &str = "token";
 pub const REVOKED: &str = "revoke/trl";
 
 /// Notifies devices that observe the revocation list when the list changes for them. Make this value before the state,
-/// because it receives the events of the state. Then pass it to the [`AccessServer`].
+/// and pass the events of the state to [`Self::take`]. Then pass the value to the [`AccessServer`].
 #[derive(Clone, Default)]
 pub struct Revocations(Arc<Mutex<Option<Observed>>>);
 
@@ -52,11 +52,11 @@ struct Observed {
     name: Arc<NameOf>,
 }
 
-/// Returns the name of the device behind an identity.
+/// A function that returns the name of the device to which an identity belongs; `None` if it belongs to no device.
 type NameOf = dyn Fn(&Identity) -> Option<String> + Send + Sync;
 
 impl Revocations {
-    /// Receives an event of the state.
+    /// Takes an event of the state. Notifies the devices that observe the list if the event is a change of the list.
     pub fn take(&self, event: &Event<'_>) {
         let observed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let (Event::Revocations(concerned), Some(Observed { notifier, name })) = (event, &*observed) {
@@ -85,14 +85,14 @@ impl<S> Clone for AccessServer<S> {
 }
 
 impl<S: Store> AccessServer<S> {
-    /// Makes the application from the service, and from the credentials and the revocations of the CoAP server that
-    /// calls it.
+    /// Makes the application. `service` makes the decisions, `credentials` are the credentials of the CoAP server that
+    /// calls the application, and `revocations` notifies the devices that observe the revocation list.
     pub const fn new(service: Arc<Service<S>>, credentials: Credentials, revocations: Revocations) -> Self {
         Self { service, credentials, revocations }
     }
 
-    /// Remembers the notifier in a request for the revocation list. No device observes the list before the first such
-    /// request.
+    /// Stores the notifier that is in a request for the revocation list, unless one is stored already. Before the first
+    /// such request no device observes the list, so no notifier is necessary.
     fn learn(&self, request: &Request<'_>) {
         let mut observed = self.revocations.0.lock().unwrap_or_else(PoisonError::into_inner);
         observed.get_or_insert_with(|| {
@@ -122,7 +122,7 @@ impl<S: Store> AccessServer<S> {
         matches!(path, INTROSPECT | TOKEN | REVOKED | ENROL)
     }
 
-    /// Defers the response until the decision is durable.
+    /// Answers a request for a token or an introspection. Defers the response until the decision is durable.
     fn ask(&self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
         let (service, device) = (Arc::clone(&self.service), self.device(request.identity()));
         if request.message().uint(OptionNumber::CONTENT_FORMAT) != Some(ACE_CBOR.into()) {
@@ -135,7 +135,7 @@ impl<S: Store> AccessServer<S> {
         Ok(())
     }
 
-    /// Defers the response until the device is registered durably.
+    /// Answers a request to enrol. Defers the response until the device is registered durably.
     fn enrol(&self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
         let service = Arc::clone(&self.service);
         let Some(name) = enrolling(&self.credentials, request.identity()) else {
@@ -250,8 +250,8 @@ fn reply(Reply { code, mut payload, max_age, cause }: Reply) -> server::Reply {
     }
 }
 
-/// The pre-shared keys for sessions with the access control server: the keys that devices share with it, the keys with which
-/// devices enrol, and the keys with which resource servers read the revocation list.
+/// The pre-shared keys for sessions with the access control server: the keys that devices share with the access control
+/// server, the keys with which devices enrol, and the keys with which resource servers read the revocation list.
 pub struct SharedKeys<S>(pub Arc<Service<S>>);
 
 impl<S: Store> KeyStore for SharedKeys<S> {

@@ -25,11 +25,11 @@ use tegmen_host::credentials::{KeyStore, KeyTicket, StoredKey};
 use tokio::runtime::Handle;
 use zeroize::Zeroizing;
 
-/// Finds the key for each handshake whose PSK identity is a [`SessionIdentity`]: see
-/// [`ServerBuilder::key_store`](tegmen_host::server::ServerBuilder::key_store).
+/// The key store of a subscriber's server. It finds the key for each handshake whose PSK identity is a
+/// [`SessionIdentity`]: see [`ServerBuilder::key_store`](tegmen_host::server::ServerBuilder::key_store).
 ///
 /// The access control server gives the key of a session only once. If a handshake fails after the server gave the key,
-/// the next handshake needs another identity. Clones of this value are the same subscriber.
+/// the next handshake needs another identity. All clones of this value are the same subscriber.
 #[derive(Clone)]
 pub struct Introspector {
     server: Session,
@@ -40,8 +40,8 @@ pub struct Introspector {
 
 impl Introspector {
     /// Makes a subscriber. `server` is a session with the access control server in which the subscriber proved its
-    /// identity. The runtime must run during the handshakes. A publisher may make the requests that the rules `allow`
-    /// contain, which are written as in the credentials file.
+    /// identity. `runtime` must run during the handshakes. `allow` are the rules for publishers, written as in the
+    /// credentials file: a publisher may make only the requests that a rule allows.
     pub fn new(server: Session, runtime: Handle, allow: Vec<String>) -> Self {
         Self { server, runtime, allow: allow.into(), invited: Arc::default() }
     }
@@ -65,7 +65,7 @@ impl KeyStore for Introspector {
 }
 
 impl Introspector {
-    /// Returns the key of a session, together with the rules for the publisher.
+    /// Returns the key of a session as the key store gives it to the server, together with the rules for the publisher.
     fn stored(&self, key: Zeroizing<Vec<u8>>) -> StoredKey {
         StoredKey { name: None, key, previous: None, allow: Some(self.allow.to_vec()) }
     }
@@ -85,7 +85,7 @@ impl fmt::Debug for SessionKey {
     }
 }
 
-/// The reason why a subscriber gets no key, or has no right.
+/// The reason why a subscriber gets no key, or gets no right at a publisher.
 #[derive(Debug, thiserror::Error)]
 pub enum NotGranted {
     /// The server refuses the request. It does not give the reason to the subscriber.
@@ -97,7 +97,7 @@ pub enum NotGranted {
     /// The server has no enabled device for the subscriber.
     #[error("the access control server has no enabled device for this subscriber: add it there, or enable it")]
     NotADevice,
-    /// The server refuses the request for now.
+    /// The server refuses the request, but may grant it later.
     #[error("the access control server refuses for now ({code}): ask again in {seconds} s")]
     Later {
         /// The code of the response, 4.29 or 5.03.
@@ -110,7 +110,7 @@ pub enum NotGranted {
         "the access control server cannot reach the publisher: see that the publisher runs, and that the server has its address"
     )]
     Unreachable,
-    /// The subscriber already keeps the maximum number of keys.
+    /// The subscriber already stores the maximum number of keys.
     #[error("the subscriber has as many sessions that publishers open as it can have: wait until some of them expire")]
     Full,
     /// The response is no valid response to an introspection.
@@ -142,8 +142,8 @@ impl NotGranted {
 /// Asks for the key of a session. `server` is a session with the access control server in which the subscriber proved
 /// its identity.
 ///
-/// If this session ends during the request, the request is sent once more in a new session. If the server has already
-/// answered the first request, it refuses the second one.
+/// If this session ends during the request, the request is sent once more in a new session. If the server already gave
+/// the key in the lost response, it refuses the second request.
 ///
 /// # Errors
 /// [`NotGranted`].
@@ -160,7 +160,8 @@ pub async fn introspect(server: &Session, identity: SessionIdentity<'_>) -> Resu
     }
 }
 
-/// Returns the payload of a response that grants a token, and the parsed response.
+/// Returns the payload of a response that grants a token, and the same response parsed. Returns an error for any other
+/// response.
 pub(crate) fn granted(response: Response) -> Result<(Zeroizing<Vec<u8>>, TokenResponse), NotGranted> {
     let (code, max_age) = (response.code, response.uint(OptionNumber::MAX_AGE));
     let payload = Zeroizing::new(response.payload);
@@ -177,7 +178,7 @@ pub(crate) fn granted(response: Response) -> Result<(Zeroizing<Vec<u8>>, TokenRe
     Ok((payload, response))
 }
 
-/// Asks about a token, and returns its claims if the token is active.
+/// Asks the access control server about a token. Returns the claims of the token if it is active.
 async fn ask(server: &Session, request: &IntrospectionRequest) -> Result<Claims, NotGranted> {
     let request = request.encode();
     let post = async || server.post(INTROSPECT, &request).content_format(ACE_CBOR).await;

@@ -23,10 +23,10 @@ const NONCE: usize = 8;
 const RECIPIENT_ID: usize = 2;
 
 /// Asks the access control server for a token with these rights at a resource server. `server` is a session with the
-/// access control server in which this client proved its identity. `key` is the client's public key, in the profile of
-/// EDHOC and OSCORE. Otherwise `key` may be the identifier of the input material of an earlier token; the new token
-/// then has other rights for the Security Context of the earlier one. Returns the payload of the response, which is
-/// wiped on drop, and the parsed response.
+/// access control server in which this client proved its identity. In the profile of EDHOC and OSCORE, `key` is the
+/// client's public key. In the OSCORE profile, `key` is `None` for a new Security Context. To change the rights of an
+/// existing Security Context, `key` is the identifier of the input material in the earlier token. Returns two values:
+/// the payload of the response, which is wiped on drop, and the parsed response.
 ///
 /// # Errors
 /// [`NotGranted`].
@@ -57,7 +57,8 @@ pub async fn request_token(
     }
 }
 
-/// The reason why a client gets no Security Context with a resource server, or not the rights of a token.
+/// The reason why a client gets no Security Context with a resource server, or why the rights of an existing context
+/// are not updated.
 #[derive(Debug, thiserror::Error)]
 pub enum NotAgreed {
     /// The resource server refuses the token.
@@ -66,7 +67,7 @@ pub enum NotAgreed {
         /// The code of the response.
         code: Code,
     },
-    /// The resource server has no space for a token.
+    /// The resource server has no space for a token now.
     #[error("the resource server has no space for another token: ask again in {seconds} s")]
     Later {
         /// Seconds after which the client may ask again.
@@ -75,19 +76,19 @@ pub enum NotAgreed {
     /// The response lacks data that a Security Context needs.
     #[error("the response of the resource server gives no security context: {0}")]
     Malformed(#[from] Malformed),
-    /// The IDs of client and resource server do not give a Security Context.
+    /// No Security Context is possible with the IDs of client and resource server: they are equal, or one is too long.
     #[error("{0}: post the token again")]
     NoContext(#[from] NoContext),
     /// The system has no randomness.
     #[error("the system gives no randomness: {0}")]
     System(getrandom::Error),
-    /// The response is missing.
+    /// The session could not be opened, or no response arrived.
     #[error("the resource server cannot be asked: {0}")]
     NoResponse(#[from] ClientError),
 }
 
-/// Posts a token without protection, and returns the new Security Context that client and resource server derive. With
-/// its first protected response the resource server proves that it has the key of the token.
+/// Posts a token in a request without protection. Returns the new Security Context that client and resource server
+/// derive. The resource server proves only with its first protected response that it has the key of the token.
 ///
 /// # Errors
 /// [`NotAgreed`].
@@ -107,14 +108,15 @@ pub async fn post_token(
     Ok(material.context(&nonces, &theirs.recipient_id, &own.recipient_id)?)
 }
 
-/// Returns the public key of an EDHOC credential, for a token request; `None` if the credential has none.
+/// Returns the public key of an EDHOC credential, as a token request contains it; `None` if the credential has no
+/// public key.
 pub fn public_key(credential: &Credential) -> Option<Confirmation> {
     Claims::parse(credential.as_bytes()).ok()?.cnf.filter(|cnf| matches!(cnf, Confirmation::Key(_)))
 }
 
-/// Posts a token without a nonce. Over a session that a Security Context protects, the token updates the rights of the
-/// context. Over a session without protection, the token is one of the profile of EDHOC and OSCORE, and the client runs
-/// EDHOC afterwards.
+/// Posts a token without a nonce. If a Security Context protects the session, the token updates the rights of this
+/// context. If the session has no protection, the token must belong to the profile of EDHOC and OSCORE, and the client
+/// runs EDHOC afterwards.
 ///
 /// # Errors
 /// [`NotAgreed`].

@@ -2,9 +2,9 @@
 //!
 //! An operator creates a one-time key for the name of a device, together with the tags of the device and the kind of
 //! its credential. The device opens a session with a key that both endpoints derive from the one-time key. In this
-//! session it sends its credential with a proof, which is also derived from the one-time key. The server stores the key
-//! of the session encrypted, and a hash of the proof. So nobody can register a device with a copy of the database, even
-//! with the sealing key. A one-time key registers one device.
+//! session the device sends its credential with a proof, which is also derived from the one-time key. The server stores
+//! the key of the session encrypted, but only a hash of the proof. So a copy of the database does not suffice to
+//! register a device, even together with the key that decrypts the database. A one-time key registers one device.
 //!
 //! ```text
 //! one-time key     = NAME ";" 64 hexadecimal digits
@@ -91,7 +91,7 @@ impl fmt::Debug for OneTimeKey {
     }
 }
 
-/// Returns the PSK identity of the session in which the device of this name enrols.
+/// Returns the PSK identity with which the device of this name opens the session for its enrolment.
 pub fn identity(name: &str) -> String {
     format!("{IDENTITY}{name}")
 }

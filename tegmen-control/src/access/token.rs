@@ -3,8 +3,8 @@
 //!
 //! The publisher has a protokey. The token is a CWT for this publisher only, sealed under
 //! [`Protokey::token_key`](super::protokey::Protokey::token_key). It contains the name of the client, the rights, and
-//! in `cnf` the key of the session. The identifier of the key is a session identity that the server draws at random,
-//! and the key is derived from this identity. So a token is revoked in the same way as a session.
+//! the key of the session (`cnf`). The identifier of this key is a session identity that the server chooses at random,
+//! and the key is derived from the identity. So a token is revoked in the same way as the key of a session.
 //!
 //! If the client asks for an upload and the publisher has an address, the server uploads the token to the publisher.
 //! The publisher may refuse the token. The client may also ask that the publisher opens the session
@@ -132,7 +132,7 @@ impl<D: Devices> Introspection<'_, D> {
     }
 }
 
-/// Draws a random identity at the device of this name, for a session or for input material.
+/// Makes a random identity, for a session with the device `audience` or for input material of this device.
 fn draw_identity<C: Crypto>(audience: &str, crypto: &mut C) -> String {
     format!("{audience};{}", to_hex(&draw::<NONCE, C>(crypto)))
 }
@@ -143,7 +143,8 @@ fn draw<const LEN: usize, C: Crypto>(crypto: &mut C) -> [u8; LEN] {
     drawn
 }
 
-/// Returns the upload of a token; `None` if the publisher has no address. The caller replaces the response in `taken`.
+/// Returns the upload of a token; `None` if the publisher has no address. The response in the field `taken` is only a
+/// placeholder, which the caller must replace.
 fn upload<C: Crypto>(publisher: &Publisher<'_>, token: &[u8], connect: Option<ConnectionRequest>) -> Option<Upload> {
     let address = publisher.address?;
     let request = TokenUpload { access_token: token.to_vec(), connect }.encode();
@@ -151,8 +152,8 @@ fn upload<C: Crypto>(publisher: &Publisher<'_>, token: &[u8], connect: Option<Co
     Some(Upload { address, key, request, taken: Reply::new(Code::SERVICE_UNAVAILABLE, Default::default()) })
 }
 
-/// Returns the response for the case that the publisher has the token. It contains the part of the token that the
-/// client wants.
+/// Returns the response to the client for the case that the publisher takes the uploaded token. `wants` is the
+/// information on the token that the client requested: the response contains the token, its hash, or neither.
 fn taken(response: TokenResponse, wants: Option<Returned>, hash: &[u8]) -> TokenResponse {
     let access_token = response.access_token.filter(|_| wants == Some(Returned::Token));
     let token_hash = (wants == Some(Returned::Hash)).then(|| hash.to_vec());

@@ -7,7 +7,7 @@ use tegmen_trust::digest::{Digest, sha256};
 
 /// Maximum number of bytes of the message of a record; a longer message is cut.
 pub const MAX_MESSAGE: usize = 1024;
-/// Maximum number of bytes of a line that is read.
+/// Maximum number of bytes of a line that can be read.
 pub(super) const MAX_LINE: usize = 65_536;
 
 /// The kind of event that a line records.
@@ -16,7 +16,7 @@ pub(super) const MAX_LINE: usize = 65_536;
 pub enum Kind {
     /// A key or a right was given.
     Grant,
-    /// A key or a right was refused.
+    /// A request for a key or a right was refused.
     Refusal,
     /// A token was revoked.
     Revocation,
@@ -39,7 +39,7 @@ pub enum Kind {
 pub struct Record {
     /// The kind of the event.
     pub kind: Kind,
-    /// The device or the operator who made the request.
+    /// The name of the device or the operator who made the request.
     pub who: String,
     /// A code for the event, which stays the same in later versions.
     pub code: &'static str,
@@ -82,7 +82,7 @@ fn cut(text: &str) -> &str {
     text.get(..text.floor_char_boundary(MAX_MESSAGE)).unwrap_or(text)
 }
 
-/// The part of a line that does not belong to the chain of hashes.
+/// The fields of a line that describe the event. [`Link`] has the other fields of the line.
 #[derive(Serialize)]
 struct Happened<'a> {
     at: u64,
@@ -92,7 +92,7 @@ struct Happened<'a> {
     message: &'a str,
 }
 
-/// The part of a line that belongs to the chain of hashes.
+/// The fields of a line that link it to the previous line: the number of the line, and the hash of the previous line.
 #[derive(Deserialize)]
 pub(super) struct Link {
     pub(super) n: u64,
@@ -111,5 +111,5 @@ pub(super) fn hash(line: &[u8]) -> Digest {
     sha256(line)
 }
 
-/// The hash that the first line contains in place of the hash of a previous line.
+/// The bytes that the first line contains as the hash of its previous line, because there is no previous line.
 pub(super) const GENESIS: Digest = [0; 32];

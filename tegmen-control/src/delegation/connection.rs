@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The identifier of a connection: the number of its epoch, and its number in the epoch. It is written as
+/// The identifier of a connection: the number of its epoch, and its number in the epoch. As text it has the form
 /// `EPOCH-NUMBER`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConnectionId {
@@ -33,18 +33,18 @@ impl FromStr for ConnectionId {
 /// The way in which a session reaches its device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Carrier {
-    /// The peer presents a ticket (RFC 5077).
+    /// The peer presents a ticket (RFC 5077) to the device.
     Ticket,
-    /// The server sends the session to the device, and the peer resumes the session with its id.
+    /// The server sends the session to the device, and the peer resumes the session by its session id.
     Id,
-    /// The server sends the session to the device, and the device resumes the session at the peer.
+    /// The server sends the session to the device, and the device, as the client, resumes the session with the peer.
     Device,
 }
 
 impl Carrier {
     const ALL: [Self; 3] = [Self::Ticket, Self::Id, Self::Device];
 
-    /// Returns the name of the way.
+    /// Returns the name of the way, as files and commands write it.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Ticket => "ticket",
@@ -65,7 +65,7 @@ pub struct DelegatedConnection {
     pub id: ConnectionId,
     /// The name that the peer has proved.
     pub peer: String,
-    /// The index of the connection's scope at the device.
+    /// The position of the connection's scope in the list of scopes of the device, from 0.
     pub scope: u8,
     /// The time at which the peer and the server authenticated each other, in seconds since 1970.
     pub since: u32,
@@ -73,7 +73,7 @@ pub struct DelegatedConnection {
     pub expires: u32,
     /// The way in which the session reaches the device.
     pub carrier: Carrier,
-    /// The connection of the previous epoch that this connection replaces.
+    /// The connection of the previous epoch that this connection replaces; `None` for a new connection.
     pub of: Option<ConnectionId>,
     /// True if the connection was revoked.
     pub revoked: bool,

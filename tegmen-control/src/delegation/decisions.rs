@@ -1,4 +1,4 @@
-//! The decisions in handshakes. They use only memory and never wait.
+//! The decisions during handshakes of the server. A decision reads only memory, and never waits for the store.
 
 use super::config::NO_SCOPE;
 use super::connection::{Carrier, ConnectionId};
@@ -21,7 +21,7 @@ use tegmen_host::delegate::Proved;
 use tegmen_store::Store;
 use zeroize::Zeroizing;
 
-/// Maximum number of connections whose rows are not durable yet. When this number is reached, no peer gets a session.
+/// Maximum number of connections whose rows are not durable yet. When there are this many, no peer gets a session.
 const MOST_WAITING: usize = 4096;
 /// The cipher suite of sessions that devices resume.
 pub(crate) const SUITE: CipherSuite = CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8;
@@ -61,27 +61,28 @@ impl NotGiven {
     }
 }
 
-/// A session that a peer was given with a device.
+/// A session with a device that the server has given to a peer.
 pub(super) struct Given {
     pub(super) delegation: Delegation,
     pub(super) id: ConnectionId,
     row: ConnectionRow,
 }
 
-/// An earlier connection with a device. A new connection in its place never gets more rights.
+/// An earlier connection with a device, which a new connection replaces. The new connection never gets more rights than
+/// `scope`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing<'s> {
     pub(super) peer: &'s str,
     pub(super) scope: u8,
     pub(super) since: u32,
     pub(super) expires: u32,
-    /// The number of the earlier connection, if it belongs to the previous epoch.
+    /// The number of the earlier connection if it belongs to the previous epoch; otherwise `None`.
     pub(super) of: Option<u32>,
 }
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// Returns the number of the enabled device of this name, for the other functions. The number is never 0, and is
-    /// valid only in this process.
+    /// Returns the number of the device of this name, if the device is enabled. Other functions name the device by this
+    /// number. It is never 0, and is valid only in this process.
     pub fn device(&self, server_name: &[u8]) -> Option<u32> {
         let name = std::str::from_utf8(server_name).ok()?.to_ascii_lowercase();
         let device = self.named(&name)?;
@@ -95,10 +96,11 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         is_usable.then_some(device.id)
     }
 
-    /// Seals a ticket for a device. A peer that proved this name gets the scope that the policy allows. A peer whose
-    /// ticket of the previous epoch [was opened](Self::open_ticket) gets the content of that ticket again. The ticket
-    /// expires with the certificate of the peer at the latest. Returns the seconds for which the device accepts the
-    /// ticket. Returns `None` if the peer gets no ticket; the audit log then has the reason.
+    /// Seals a ticket for a device, and writes it into `ticket`. If the peer in `session` returned with a ticket of the
+    /// previous epoch that [was opened](Self::open_ticket), it gets the content of that ticket again. Otherwise `peer`
+    /// must have proved its name, and gets the scope that the policy allows for this name. The ticket expires with the
+    /// certificate of the peer at the latest. Returns the seconds for which the device accepts the ticket. Returns
+    /// `None` if the peer gets no ticket; the audit log then has the reason.
     pub fn seal_ticket(
         &self,
         device: u32,
@@ -114,7 +116,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Some(given.delegation.expires.saturating_sub(self.seconds()))
     }
 
-    /// Seals the ticket of a session that a peer was given.
+    /// Seals the ticket of the session in `given`, and writes it into `ticket`.
     pub(super) fn seal_into(
         &self,
         state: &mut InMemory,
@@ -130,9 +132,9 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// `None` if the ticket is not authentic, if its connection was revoked or has expired, or if no connection of the
     /// previous epoch continues in the present one.
     ///
-    /// While the device is being asked to begin the next epoch, this also opens a ticket of the present epoch: the
-    /// device may have begun the next epoch before the server knows it. The peer resumes the session without a new
-    /// ticket, and later returns again.
+    /// While the server asks the device to begin the next epoch, this function also opens a ticket of the present
+    /// epoch, because the device may have begun the next epoch before the server knows it. The peer then resumes its
+    /// session with the server, but gets no new ticket, and must return again later.
     pub fn open_ticket(&self, device: u32, ticket: &[u8]) -> Option<Found> {
         let device = self.registry(|registry| registry.numbered(device))?;
         self.open_of_peer(&device, Ticket(ticket)).map(|(found, _)| found)
@@ -176,7 +178,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         u32::try_from(self.now()).unwrap_or(u32::MAX)
     }
 
-    /// Gives a peer a session with a device. `carry` makes the ticket, or queues the session for the device.
+    /// Gives a peer a session with a device. `carry` writes the ticket, or puts the session into the queue of the
+    /// device.
     pub(super) fn give(
         &self,
         device: &Arc<Device>,
@@ -195,7 +198,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         self.give_as(device, session, decide, carry)
     }
 
-    /// Gives a peer a session that replaces an earlier connection with a device.
+    /// Gives a peer a session with a device. The session replaces the earlier connection `standing`. `carry` does the
+    /// same as in [`Self::give`].
     pub(super) fn give_standing(
         &self,
         device: &Arc<Device>,
@@ -298,7 +302,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(given(state, connection, session, row))
     }
 
-    /// Records the result as [`Self::report`] does. Returns the session, or an error with the reason.
+    /// Records the result of a decision as [`Self::report`] does. Returns the session, or an error with the reason.
     pub(super) fn given_to(
         &self,
         device: &Device,
@@ -310,7 +314,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         self.report(device, Some(peer), given).ok_or_else(none)
     }
 
-    /// Records the result in the audit log. Returns the session, if there is one.
+    /// Records the result of a decision in the audit log. Returns the session if the decision gives one.
     pub(super) fn report(&self, device: &Device, peer: Option<&str>, given: Result<Given, NotGiven>) -> Option<Given> {
         let who = peer.unwrap_or_default();
         match given {
@@ -344,7 +348,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     }
 }
 
-/// Puts a session into the queue of its device. If `peer` is given, the device opens the session at this address.
+/// Puts a session into the queue of its device. If `peer` is given, the device itself opens the session at the address
+/// of this peer. Otherwise the peer resumes the session.
 pub(super) fn hand_over(
     state: &mut InMemory,
     given: &Given,

@@ -17,31 +17,31 @@ use tegmen_store::{Revision, Store, Transaction, Value};
 pub struct NextEpoch {
     /// The number of the epoch.
     pub number: u16,
-    /// The check of the epoch, which the device compares before it begins the epoch.
+    /// The check value of the epoch: the device begins the epoch only if it computes the same value.
     pub check: [u8; CHECK_LEN],
 }
 
-/// The effects of the next epoch on the connections of a device that have not expired.
+/// The effects that the next epoch would have on the connections of a device that have not expired.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ResetPreview {
     /// The number of the present epoch.
     pub epoch: u16,
-    /// The number of connections with a ticket. Their peers get another ticket when they return to the server, without
-    /// a new authentication.
+    /// The number of connections that begin with a ticket. Their peers get another ticket when they return to the
+    /// server, without a new authentication.
     pub return_by_ticket: usize,
-    /// The number of connections that the server sent to the device. They end: the peer authenticates itself again, or
-    /// the server opens the session again.
+    /// The number of connections whose session the server sent to the device. These connections end: the peer
+    /// authenticates itself again, or the server opens the session again.
     pub end: usize,
-    /// The number of connections of the previous epoch whose peers have not returned. These peers must authenticate
+    /// The number of connections of the previous epoch whose peers have not returned yet. These peers must authenticate
     /// themselves again.
     pub end_unreturned: usize,
-    /// The number of connections that are revoked now. Their entries in the list of the device become free.
+    /// The number of connections that are revoked now. The next epoch frees their entries in the list of the device.
     pub revoked: usize,
 }
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// Requests the next epoch of a device. The epoch begins when the server next contacts the device. All sessions and
-    /// tickets of the present epoch end then.
+    /// Requests the next epoch of a device, on behalf of the operator or for the reason `by`. The epoch begins when the
+    /// server next contacts the device. All sessions and tickets of the present epoch then end at the device.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`], [`DelegationError::Changed`] or [`DelegationError::Store`].
@@ -85,8 +85,9 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
 
     /// Makes the next epoch. Its keys come from keying material that a session with the device exported under
     /// [`EXPORTER`](tegmen_delegation::EXPORTER). When this function returns, the epoch is durable and pending. The
-    /// caller asks the device to begin it at once. An epoch that was pending before is discarded: the session was
-    /// opened under the present key, so the device has not begun that epoch.
+    /// caller must then ask the device at once to begin the epoch. If another epoch was pending before, it is
+    /// discarded: the session was opened under the key of the present epoch, so the device has not begun the earlier
+    /// pending epoch.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`], [`DelegationError::NoMoreEpochs`], [`DelegationError::Changed`] or
@@ -133,7 +134,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(next)
     }
 
-    /// Makes the pending epoch the present one, after the device acknowledged it or opened a session under its key.
+    /// Makes the pending epoch the present one. The caller knows that the device began it: the device acknowledged it,
+    /// or opened a session under its key.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`], [`DelegationError::NoPending`], [`DelegationError::Changed`] or

@@ -3,7 +3,8 @@
 use crate::audit::NotWritten;
 use tegmen_store::StoreError;
 
-/// The reason why an operator's change was not made. Each message names the next step.
+/// The reason why an operator's change was not made. The text of each error also names what the operator has to do
+/// next.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum DelegationError {
     /// There is no device of this name.
@@ -18,24 +19,24 @@ pub enum DelegationError {
     /// The device is disabled.
     #[error("the device {0} is disabled: enable it first")]
     Disabled(String),
-    /// The connection belongs neither to the present epoch nor to the previous one.
+    /// There is no such connection, or it belongs neither to the present epoch nor to the previous one.
     #[error("the device {name} has no connection {id} now: list its connections; those of earlier epochs have ended")]
     NoConnection {
         /// The name of the device.
         name: String,
-        /// The connection.
+        /// The identifier of the connection.
         id: super::connection::ConnectionId,
     },
     /// The epoch is the last one of the device key.
     #[error("the device {0} is in the last epoch of its device key: imprint it again")]
     NoMoreEpochs(String),
-    /// No epoch is pending, so the device has none to acknowledge.
+    /// The device has no pending epoch that it could acknowledge.
     #[error("the device {0} has no epoch that waits: begin one")]
     NoPending(String),
     /// The device has changed since the revision that the operator names.
     #[error("the device {0} was changed meanwhile: show it, and decide again")]
     Outdated(String),
-    /// A peer gets no session with a device.
+    /// The server does not give a peer a session with a device.
     #[error("{peer} gets no session with the device {device} ({code}): see the audit log, and the policy")]
     NotGiven {
         /// The name of the device.
@@ -45,14 +46,14 @@ pub enum DelegationError {
         /// The code of the reason, which stays the same in later versions.
         code: &'static str,
     },
-    /// A server elsewhere does not open a session with a device.
+    /// A remote server opens no session with a device of this server.
     #[error("the device {device} has no session with {remote}: {why}")]
     Remote {
         /// The name of the device.
         device: String,
-        /// The address of the server.
+        /// The address of the remote server.
         remote: std::net::SocketAddr,
-        /// The reason.
+        /// The reason, as text.
         why: String,
     },
     /// The certificate of a device cannot be made.

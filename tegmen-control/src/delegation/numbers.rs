@@ -1,19 +1,20 @@
 //! The numbers of the connections of an epoch, which the server reserves in blocks.
 //!
-//! Each number is used in at most one ticket. One half of the numbers is for peers that authenticate themselves. The
-//! other half is for peers that return with a ticket of the previous epoch. A copied ticket therefore uses no number of
-//! the first half, so copies can never force an epoch to end.
+//! Each number is used for at most one connection. One half of the numbers is for peers that authenticate themselves.
+//! The other half is for peers that return with a ticket of the previous epoch. An attacker that returns many times
+//! with a copied ticket uses only numbers of the second half. Only the first half can force an epoch to end, when all
+//! its numbers are used.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use tegmen_delegation::MAX_TICKETS;
 use tegmen_store::store::Number;
 
-/// The count of numbers for each purpose in an epoch.
+/// The number of connections for each [`Purpose`] in an epoch.
 pub(super) const EACH: u32 = MAX_TICKETS / 2;
-/// The number of numbers that are reserved at once.
+/// The count of numbers in a block. A server reserves one block at a time.
 const BLOCK: u32 = 256;
-/// The number of free numbers at which the next block is reserved.
+/// The count of free numbers below which the next block is reserved.
 const LOW: usize = 96;
 
 /// The purpose of a number.
@@ -53,16 +54,18 @@ impl Purpose {
     }
 }
 
-/// The numbers of a new epoch, none of which is reserved. The pace is above [`EACH`], so the restore of a backup moves
-/// the number above [`EACH`], which no server reaches otherwise.
+/// The counter of a new epoch, for one purpose: no number is reserved yet. The pace is above [`EACH`], so the restore
+/// of a backup increases the counter above [`EACH`]. Reservations never increase it above [`EACH`].
 pub(super) const UNUSED: Number = Number { next: 0, pace: EACH as u64 + 1 };
 
-/// Returns true if a restore has moved the numbers. Some numbers may then have been used that the store does not know.
+/// Returns true if the restore of a backup has increased the counter. Some numbers may then have been used that the
+/// store does not know.
 pub(super) const fn is_restored(number: Number) -> bool {
     number.next > EACH as u64
 }
 
-/// Reserves the next block. Returns the number for the row, and the block; `None` if all numbers are reserved.
+/// Reserves the next block of numbers. Returns the counter for the row, and the block; `None` if all numbers are
+/// reserved.
 pub(super) fn reserve(number: Number, purpose: Purpose) -> Option<(Number, Range<u32>)> {
     let from = u32::try_from(number.next).ok().filter(|from| *from < EACH)?;
     let end = from.saturating_add(BLOCK).min(EACH);
@@ -70,7 +73,7 @@ pub(super) fn reserve(number: Number, purpose: Purpose) -> Option<(Number, Range
     Some((Number { next: end.into(), ..number }, block))
 }
 
-/// Numbers that this server has reserved and not used yet.
+/// Numbers that this server has reserved and has not given to a connection yet.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Free {
     blocks: VecDeque<Range<u32>>,
@@ -83,7 +86,7 @@ impl Free {
         self.blocks.push_back(block);
     }
 
-    /// Returns a number, which is never returned again.
+    /// Returns a free number, which is never returned again; `None` if no number is free.
     pub(super) fn take(&mut self) -> Option<u32> {
         loop {
             match self.blocks.front_mut()?.next() {

@@ -13,8 +13,8 @@ use tegmen_delegation::{DeviceKey, Epoch, PSK_LEN};
 use tegmen_store::{Revision, Store, StoreError, Transaction};
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// Adds a device, and returns its device key for [`tegmen_delegation::DeviceKey`]. The key is returned only once.
-    /// The operator `by` brings it to the device.
+    /// Adds a device on behalf of the operator `by`. Generates the device key ([`tegmen_delegation::DeviceKey`]) and
+    /// returns it. No other call returns this key. The operator brings it to the device.
     ///
     /// # Errors
     /// [`DelegationError::Config`] if the name or the configuration is not valid, [`DelegationError::Certificate`],
@@ -43,8 +43,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(key)
     }
 
-    /// Gives a device another device key, and returns the key as [`Self::imprint`] does. All connections of the device
-    /// end at the server at once, and end at the device when the device gets the key.
+    /// Gives a device another device key, and returns the key as [`Self::imprint`] does. For the server, all
+    /// connections of the device end at once. For the device, they end when the device gets the new key.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`], [`DelegationError::Audit`], [`DelegationError::Changed`] or
@@ -67,8 +67,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(key)
     }
 
-    /// Gives a device another configuration. If its scopes change, the next epoch is due, and no connection continues
-    /// in it. If `over` is given, the device is changed only if `over` is its revision.
+    /// Gives a device another configuration. If the scopes change, the next epoch is due, and no connection continues
+    /// in the next epoch. If `over` is given, the change is made only if `over` is the revision of the device.
     ///
     /// # Errors
     /// [`DelegationError::Config`], [`DelegationError::Outdated`], and those of [`Self::imprint_again`].
@@ -136,7 +136,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         DeviceReport { certificate, ..device.state().report() }
     }
 
-    /// Generates a device key. Returns it twice: for the device and for its row.
+    /// Generates a device key. Returns two copies: one for the device, and one for the device's row.
     fn draw_key(&self) -> (Secret<PSK_LEN>, DeviceKey) {
         let mut key = Secret::zeroed();
         self.crypto().random(key.expose_mut());
@@ -149,7 +149,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         self.write_or_note(false, by, code, message).await
     }
 
-    /// Records a change of an operator. For a change that takes rights away, this does not wait.
+    /// Records a change of an operator. If `takes` is true, the change takes rights away, and this function does not
+    /// wait until the record is durable.
     pub(super) async fn write_or_note(
         &self,
         takes: bool,

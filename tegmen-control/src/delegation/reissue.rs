@@ -22,10 +22,11 @@ pub struct Reissue {
     pub before: DelegatedConnection,
     /// The way in which the connection continues.
     pub way: Way,
-    /// The connection that replaces it, if the server made one.
+    /// The connection of the present epoch that replaces the connection in `before`; `None` if the server made no such
+    /// connection.
     pub given: Option<ConnectionId>,
-    /// The code of the reason why the server could not replace the connection. The code stays the same in later
-    /// versions.
+    /// The code of the reason why the server could not replace the connection; `None` if it did not fail. The code
+    /// stays the same in later versions.
     pub failed: Option<&'static str>,
 }
 
@@ -56,7 +57,8 @@ impl Way {
     }
 }
 
-/// A connection, and the connection of the other device in the same session if there is one.
+/// A connection of the previous epoch. Also the connection of the other device in the same session, if the server
+/// opened the session between two devices.
 struct Found {
     before: DelegatedConnection,
     way: Way,
@@ -75,9 +77,10 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(found.into_iter().map(shown).collect())
     }
 
-    /// Replaces the sessions of a device with other devices of the server by sessions of the present epoch. The scope,
-    /// the time of authentication and the expiry of each connection do not change. A scope that the policy no longer
-    /// allows is not given. The device that opens a session receives it when the server next contacts the device.
+    /// Replaces the sessions between a device and other devices of the server by sessions of the present epoch. The
+    /// scope, the time of authentication and the expiry of each connection do not change. The server does not replace a
+    /// session if the policy no longer allows one of its scopes. The device that opens the new session receives it when
+    /// the server next contacts this device.
     ///
     /// # Errors
     /// Those of [`Self::preview_reissue`], and [`DelegationError::Audit`].
@@ -129,7 +132,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     }
 
     /// Finds the connection of the other device in the same session, if both devices belong to this server. The
-    /// connections in `used` belong to other sessions.
+    /// connections in `used` were already found for other sessions, so they are skipped.
     async fn counterpart(
         &self,
         device: &Device,
@@ -159,7 +162,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         rights::stands(&*self.rights, &connection.peer, &party, &state.known.config, connection.scope)
     }
 
-    /// Gives the two devices of an earlier session another session. Returns the connection of the first device.
+    /// Makes a new session for the two devices of an earlier session. Returns the connection of the first device.
     fn give_again_to_both(
         &self,
         (device, before): (&Arc<Device>, &DelegatedConnection),
@@ -181,7 +184,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     }
 }
 
-/// Returns the connections that have not expired, were not revoked, and were not replaced.
+/// Returns the connections that have not expired, were not revoked, and are not replaced by another connection in the
+/// list.
 fn open_now(connections: &[DelegatedConnection], now: u64) -> impl Iterator<Item = &DelegatedConnection> {
     let continued: BTreeSet<_> = connections.iter().filter_map(|connection| connection.of).collect();
     let is_open = move |connection: &&DelegatedConnection| {

@@ -22,10 +22,10 @@ pub struct Revoked {
     pub by_reset: bool,
 }
 
-/// The rows that a revocation concerns.
+/// The connections that one revocation concerns.
 struct Family {
     refused: BTreeSet<(u16, Tag, u32)>,
-    /// True if a connection without a row may also be concerned.
+    /// True if further connections may be concerned, which a server gave to a peer but never wrote to the store.
     is_uncertain: bool,
 }
 
@@ -33,10 +33,11 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// Revokes a connection, together with the connection of the previous epoch that it replaced, and the connection of
     /// the present epoch that replaced it. The revocation is durable when this function returns. From then on the
     /// server opens no ticket of these connections. The device receives the revocation when the server next contacts
-    /// it. If the list of the device is full, the next epoch begins then.
+    /// it. If the device's list of refused connections is full, the next epoch begins at that time.
     ///
-    /// A number that was [reserved and has no row](Self::unaccounted) can be revoked too. If the number is for peers
-    /// that return with a ticket, no connection of the previous epoch continues.
+    /// A number that was [reserved and has no row](Self::unaccounted) can be revoked too. If this number is for a peer
+    /// that returns with a ticket, the server does not know which connection of the previous epoch it replaced. So then
+    /// no connection of the previous epoch continues.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`], [`DelegationError::NoConnection`], [`DelegationError::Changed`] or
@@ -56,7 +57,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(refused)
     }
 
-    /// Makes a revocation durable. Returns `None` if another epoch began after the rows were read.
+    /// Makes a revocation durable. Returns `None` if another epoch began after the rows in `family` were read.
     async fn refuse(
         &self,
         device: &Arc<Device>,
@@ -107,8 +108,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(Some(Revoked { connections: connections.collect(), by_reset }))
     }
 
-    /// Finds the connections that belong together: one of the previous epoch, and those of the present epoch that
-    /// replace it.
+    /// Finds the connections that must be revoked together: one of the previous epoch, and those of the present epoch
+    /// that replace it. `id` is one of them.
     async fn family(&self, device: &Device, id: ConnectionId) -> Result<Family, DelegationError> {
         let none = || DelegationError::NoConnection { name: device.name.clone(), id };
         let tag = device.state().tag_of(id).ok_or_else(none)?;
@@ -154,8 +155,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(state.untold().into_iter().map(|number| ConnectionId { epoch, number }).collect())
     }
 
-    /// Records durably that the device refuses a connection from now on. For a connection of an epoch that is over,
-    /// nothing changes.
+    /// Records durably that the device now refuses a connection. If the epoch of the connection is over, nothing
+    /// changes.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`], [`DelegationError::Fault`] or [`DelegationError::Store`].

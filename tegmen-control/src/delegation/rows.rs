@@ -8,8 +8,9 @@
 //! delegation/refused/NAME/TAG/NUMBER        a connection that was revoked
 //! ```
 //!
-//! TAG is the check of the epoch ([`Epoch::check`](tegmen_delegation::Epoch::check)) in hexadecimal digits. It belongs
-//! to one epoch of one device key. So rows from an earlier imprinting of a device are never used for a later one.
+//! TAG is the check of the epoch ([`Epoch::check`](tegmen_delegation::Epoch::check)) in hexadecimal digits. A tag
+//! belongs to one epoch of one device key. So if a device gets another device key, the rows of its earlier key are
+//! never used for the later key.
 
 use super::numbers::Purpose;
 use serde::de::DeserializeOwned;
@@ -26,15 +27,16 @@ const CONNECTIONS: &str = "delegation/connection/";
 /// The prefix of the keys of revoked connections.
 pub(super) const REFUSED: &str = "delegation/refused/";
 
-/// The check of an epoch, which names the epoch in keys.
+/// The check value of an epoch. It names the epoch in the keys of rows.
 pub(super) type Tag = [u8; CHECK_LEN];
 
-/// Returns the prefixes of the keys that belong to epochs of a device. The prefix of the numbers is the last one.
+/// Returns the prefixes of the keys of connections, of revoked connections and of numbers, for one device and all its
+/// epochs.
 pub(super) fn of_epochs(name: &str) -> [String; 3] {
     [CONNECTIONS, REFUSED, NUMBERS].map(|kind| format!("{kind}{name}/"))
 }
 
-/// Returns the epoch in a key that begins with one of [`of_epochs`].
+/// Returns the tag of the epoch in a key. `prefix` is the prefix with which the key begins: see [`of_epochs`].
 pub(super) fn tag_of(key: &[u8], prefix: &str) -> Option<Tag> {
     let rest = std::str::from_utf8(key).ok()?.strip_prefix(prefix)?;
     from_hex(rest.split('/').next()?)?.try_into().ok()
@@ -61,19 +63,20 @@ pub(super) fn refused(name: &str, tag: &Tag, number: u32) -> String {
     format!("{REFUSED}{name}/{}/{number:06x}", to_hex(tag))
 }
 
-/// Returns the name, the epoch and the last segment of a key that begins with `kind`.
+/// Returns the name of the device, the tag of the epoch and the last segment of a key. `kind` is the prefix with which
+/// the key begins.
 pub(super) fn parts<'k>(key: &'k [u8], kind: &str) -> Option<(&'k str, Tag, &'k str)> {
     let mut words = std::str::from_utf8(key).ok()?.strip_prefix(kind)?.split('/');
     let (name, tag, last) = (words.next()?, words.next()?, words.next()?);
     Some((name, from_hex(tag)?.try_into().ok()?, last))
 }
 
-/// Reads the number at the end of a key.
+/// Reads the number that is the last segment of a key.
 pub(super) fn number(last: &str) -> Option<u32> {
     u32::from_str_radix(last, 16).ok()
 }
 
-/// A connection.
+/// The content of the row of a connection.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ConnectionRow {
@@ -84,12 +87,12 @@ pub(super) struct ConnectionRow {
     /// The time at which the connection expires, in seconds since 1970.
     pub(super) expires: u32,
     pub(super) carrier: String,
-    /// The number of the connection of the previous epoch that this connection replaces.
+    /// The number of the connection of the previous epoch that this connection replaces; `None` for a new connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) of: Option<u32>,
 }
 
-/// A connection that was revoked.
+/// The content of the row of a connection that was revoked.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RefusedRow {

@@ -12,17 +12,18 @@ use tegmen_base::crypto::Crypto;
 use tegmen_store::store::{MAX_OPERATIONS, Scan};
 use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
 
-/// The interval at which the task searches for work without a notification.
+/// The interval at which the task searches for work even if no handshake has notified it.
 const EVERY: Duration = Duration::from_secs(10);
-/// Time after which certificates are examined again.
+/// The time after which the server checks again if certificates expire soon.
 const PREPARE_EVERY: Duration = Duration::from_secs(6 * 3600);
-/// The time for which the row of a connection waits for others. No caller waits for the row, and one commit costs the
-/// same for many rows.
+/// The time for which the row of a connection waits for further rows. No caller waits for this row, and one commit
+/// costs the same for one row and for many.
 const GATHERING: Duration = Duration::from_millis(50);
 /// The pause after a failure of the store.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Work for a device that the task has begun.
+/// Work for a device that the task has begun. If the work was not done when this value is dropped, it becomes due
+/// again.
 struct Taken<'s, S: Store, C: Crypto> {
     server: &'s Delegations<S, C>,
     device: Arc<Device>,
@@ -131,7 +132,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     }
 
     /// Copies the names of returned peers from the rows of their earlier connections into the rows of their new
-    /// connections. Each call does this for as many rows as fit into one transaction.
+    /// connections. One call changes only as many rows as fit into one transaction.
     async fn name_returned(&self) -> Result<(), DelegationError> {
         let unnamed: Vec<_> = {
             let made = self.made();
@@ -185,7 +186,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Err(DelegationError::Certificate(format!("the certificate of the device {name}: {why}")))
     }
 
-    /// Reserves the next block of numbers.
+    /// Reserves the next block of numbers for connections. If no number for new connections is left, the next epoch is
+    /// due.
     async fn reserve(&self, device: &Arc<Device>, tag: rows::Tag, purpose: Purpose) -> Result<(), DelegationError> {
         let row = rows::numbers(&device.name, &tag, purpose);
         let found = self.store.read(row.as_bytes(), None).await?;

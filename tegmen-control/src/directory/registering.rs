@@ -31,7 +31,7 @@ pub struct Registering {
 /// The reason why an endpoint is not registered.
 #[derive(Debug, thiserror::Error)]
 pub enum NotRegistered {
-    /// The session could not be opened, or a response is missing.
+    /// The session could not be opened, or no response arrived.
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The directory refuses the registration.
@@ -140,7 +140,7 @@ fn refused(response: &Response) -> NotRegistered {
     NotRegistered::Refused { code: response.code, text }
 }
 
-/// Asks the directory for the path of registrations.
+/// Asks the directory for the path of registrations. Returns the segments of the path.
 async fn find(session: &Session) -> Result<Vec<String>, NotRegistered> {
     let response = session.get("/.well-known/core?rt=core.rd").await?;
     let links = match response.code {

@@ -17,11 +17,11 @@ use tegmen_host::server::{Application, Notifier, Request};
 use tegmen_host::uri::Scheme;
 use tokio::sync::Semaphore;
 
-/// Maximum number of endpoints with simple registrations that the directory asks for their links at the same time.
+/// Maximum number of endpoints from which the directory fetches links at the same time, for simple registrations.
 const SIMPLE_AT_ONCE: usize = 16;
-/// Maximum time to wait for the links of an endpoint.
+/// Maximum time for which the directory waits for the links of an endpoint.
 const SIMPLE_TIME: Duration = Duration::from_secs(10);
-/// Seconds after which a sender may try again.
+/// Seconds after which a sender may repeat a request that was answered with 5.03.
 const RETRY_AFTER: u32 = 60;
 
 /// The settings of a [`DirectoryServer`].
@@ -43,7 +43,7 @@ struct Shared {
     tools: Vec<String>,
     bounds: DirectoryBounds,
     simple: Semaphore,
-    /// A random number, so that an entity tag is valid only for one process.
+    /// A random number for this process. It is part of each entity tag, so that a tag is valid only in this process.
     process: u32,
     /// The version of the directory about which observers were last notified.
     notified: AtomicU64,
@@ -65,7 +65,8 @@ impl Sender {
 }
 
 impl DirectoryServer {
-    /// Makes the server of an empty directory. `credentials` are those of the CoAP server that calls it.
+    /// Makes the server of an empty directory. `credentials` are the credentials of the CoAP server that calls this
+    /// application.
     ///
     /// # Errors
     /// The error of the system if it has no randomness.
@@ -207,7 +208,8 @@ impl Shared {
         Ok(Ok(()))
     }
 
-    /// Asks the sender for its links, after the response to its request.
+    /// Answers a simple registration. After the response, asks the sender of the request for its links, and registers
+    /// them.
     fn register_simply(
         self: &Arc<Self>,
         request: &Request<'_>,
@@ -250,7 +252,7 @@ impl Shared {
     }
 }
 
-/// Asks an endpoint for its links (RFC 6690), without protection; returns `None` if the endpoint has none.
+/// Asks an endpoint for its links (RFC 6690), without protection. Returns `None` if the response contains no links.
 async fn links_of(endpoint: SocketAddr, longest: usize) -> Result<Option<Vec<u8>>, ClientError> {
     let config = ClientConfig::default().with(|config| {
         config.coap.timeout = SIMPLE_TIME;
@@ -261,7 +263,7 @@ async fn links_of(endpoint: SocketAddr, longest: usize) -> Result<Option<Vec<u8>
     Ok((response.code == Code::CONTENT).then_some(response.payload))
 }
 
-/// The result of a request: served, or refused with the reason.
+/// The result of a request: `Ok`, or the reason why the directory refuses it.
 type Handled = Result<(), DirectoryError>;
 
 impl Application for DirectoryServer {

@@ -42,7 +42,7 @@ pub enum GroupHappened {
         group: String,
         /// The number of the epoch, from 1.
         epoch: u16,
-        /// The number of epochs that may follow, including those that are reserved for evictions.
+        /// The number of epochs that can follow this epoch, including those that are reserved for evictions.
         epochs_left: u16,
     },
 }
@@ -69,14 +69,15 @@ impl GroupHappened {
     }
 }
 
-/// Returns the prefix of the keys of a group and the head of the group, if the change wrote this head.
+/// Returns the prefix of the group's keys and the content of the head, if the change wrote the head of a group.
 fn head(change: &Changed) -> Option<(&str, Head)> {
     let prefix = std::str::from_utf8(&change.key).ok()?.strip_suffix("head")?;
     prefix.strip_prefix("group/")?;
     Some((prefix, Head::read(&change.entry.as_ref()?.value).ok()?))
 }
 
-/// Returns the name of a group whose row with the name was written or deleted, and true if the row exists now.
+/// Returns the name of a group and a flag, if the change wrote or deleted the row with this name. The flag is true if
+/// the row exists now.
 fn name(change: &Changed) -> Option<(&str, bool)> {
     let name = std::str::from_utf8(&change.key).ok()?.strip_prefix(NAMES)?;
     Some((name, change.entry.is_some()))

@@ -13,28 +13,31 @@ use tegmen_base::hex::to_hex;
 pub struct Member {
     /// The number of the member's leaf in the key tree: 2^levels to 2^(levels + 1) - 1.
     pub leaf: u32,
-    /// The SenderID of the member, if the member sends requests. In one epoch no other member and no controller has the
-    /// same SenderID.
+    /// The SenderID of the member; `None` if the member sends no requests. In one epoch no other member and no
+    /// controller has the same SenderID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender_id: Option<u8>,
-    /// The source address of the member's responses, if the member listens. Their source port is the port of the group.
+    /// The source address of the member's responses; `None` if the member does not listen. The source port of the
+    /// responses is the port of the group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
-    /// True if the member checks signatures. Other members get separate rekey messages.
+    /// True if the member checks the signatures of rekey messages. A member that does not check them gets separate
+    /// rekey messages.
     pub checks_signatures: bool,
     /// The number of the epoch that began when the member was admitted: 1 for a first member.
     pub since: u16,
-    /// The SubjectPublicKeyInfo of the member in hexadecimal digits, in a group with signatures.
+    /// The SubjectPublicKeyInfo of the member in hexadecimal digits; `None` in a group without signatures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public_key: Option<String>,
 }
 
-/// A member to be admitted.
+/// A member that will be admitted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NewMember {
     /// The name of the member's device at the access control server, 1 to 128 bytes.
     pub name: String,
-    /// The source address of the member's responses, if the member listens. No other member has the same address.
+    /// The source address of the member's responses; `None` if the member does not listen. No other member may have the
+    /// same address.
     pub address: Option<IpAddr>,
     /// True if the member sends requests, and so needs a SenderID.
     pub sends: bool,
@@ -57,7 +60,7 @@ impl NewMember {
     }
 }
 
-/// The members of a group, and the owners of SenderIDs and addresses.
+/// The members and the controllers of a group, and the SenderIDs and addresses that they use.
 #[derive(Default)]
 pub(super) struct Members {
     known: BTreeMap<String, Member>,

@@ -1,8 +1,9 @@
-//! The age of a view if several servers change the store.
+//! Measures how old a view is, if several servers change the store.
 //!
-//! The server writes one row, the beat, every second. All transactions have one order, and a watch delivers them in
-//! this order. So when the watch delivers a beat, the view has every change that was acknowledged before the write of
-//! the beat began. The view counts as current for the duration of a lease, which begins at the start of that write.
+//! The server writes one row, the beat, every second. All transactions have one order, and the watch of the store
+//! delivers them in this order. So when the watch delivers a beat, the view has every change that was acknowledged
+//! before the write of the beat began. The view counts as current for the duration of a lease, which begins at the
+//! start of that write.
 
 use super::view::View;
 use super::{Event, Watcher, rows};
@@ -19,7 +20,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// The pause after a beat that failed.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// The view that a beat renews, and the function that receives its events.
+/// The view whose lease a beat renews, and the function that receives the events.
 #[derive(Clone, Copy)]
 pub(super) struct Around<'a> {
     pub(super) view: &'a Mutex<View>,
@@ -46,14 +47,15 @@ pub(super) struct Beat<S> {
 pub(super) enum Step {
     /// No beat is in progress, and the next one begins at this time.
     Rests(Instant),
-    /// The write of a beat began at this time, when the view had this revision. The answer of the store is awaited.
+    /// The write of a beat began at this time, when the view had this revision. The server waits for the answer of the
+    /// store.
     Commits(Instant, Revision, Answer<Revision>),
     /// A beat began at this time, and the store wrote it with this revision. The view does not have this revision yet.
     Travels(Instant, Revision),
 }
 
-/// The error that the store is another one, or has returned to an earlier state: its revisions are lower than those of
-/// the view.
+/// The error that the store was replaced by another one, or has returned to an earlier state. The store then has lower
+/// revisions than the view.
 pub(super) struct WentBack;
 
 impl<S: Store> Beat<S> {
@@ -63,8 +65,8 @@ impl<S: Store> Beat<S> {
         store.is_shared().then(|| Self { store: store.clone(), step, has_failed: false, has_ended: false })
     }
 
-    /// Makes all steps that need no waiting. Returns the time at which to call this again. Before this time the store
-    /// may wake the thread.
+    /// Makes all steps that are possible without waiting. Returns the time at which the caller must call this function
+    /// again. If the store answers before this time, it wakes `cx`, and the caller must call at once.
     ///
     /// # Errors
     /// [`WentBack`] if the store returned to an earlier state.
@@ -104,7 +106,7 @@ impl<S: Store> Beat<S> {
         self.has_failed = true;
     }
 
-    /// Reports to the watcher that the lease ended or was renewed. Returns the time of the next call.
+    /// Informs the watcher if the lease has ended or was renewed. Returns the time of the next call of [`Self::turn`].
     fn report(&mut self, around: Around<'_>) -> Instant {
         let now = Instant::now();
         let has_ended = !around.view().is_current_at(now);

@@ -1,8 +1,8 @@
-//! Rows of session identities, and their leases.
+//! Rows of session identities. Each row has a lease of the store: the store deletes the row when the lease ends.
 //!
 //! A server that does not share its store writes many identities into one row. The table in memory has all identities,
-//! and refuses an identity that was accepted before. The row restores the table after a restart. A server that shares
-//! its store writes a separate row for each identity, which the store accepts once.
+//! and refuses an identity that was accepted before. The rows restore the table after a restart. A server that shares
+//! its store writes a separate row for each identity. The store accepts a row for the same identity only once.
 
 use super::rows::{self, AcceptedSession};
 use super::{State, StateError};
@@ -12,21 +12,22 @@ use std::time::Duration;
 use tegmen_store::store::{LeaseId, MAX_VALUE};
 use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
 
-/// The time after which session identities get another lease. The next constant is the number of rows after which they
-/// get another one.
+/// The time after which new rows of session identities get another lease. The next constant is the number of rows that
+/// one lease has before new rows get another lease.
 const LEASE_AGE: Duration = Duration::from_secs(600);
 const LEASE_ROWS: u32 = 4096;
 
-/// The state for writing rows of session identities.
+/// The data that a server needs to write rows of session identities.
 pub(super) struct SessionRows {
     lease: Mutex<Option<SessionLease>>,
-    /// The duration of a lease. It is long enough that a row exists for as long as its identities are remembered.
+    /// The duration of a lease. Each row must exist for as long as its identities are remembered, so the duration is
+    /// longer than that time.
     ttl: Duration,
     /// The number of the next row with many identities.
     next: AtomicU64,
 }
 
-/// The lease of the session identities that are accepted now.
+/// The lease that new rows of session identities get now.
 #[derive(Clone, Copy)]
 struct SessionLease {
     id: LeaseId,
@@ -47,7 +48,7 @@ impl SessionRows {
     }
 }
 
-/// Session identities that are written to the store in one row.
+/// Session identities that one row in the store contains.
 #[derive(Default)]
 pub(crate) struct ManySessions(Vec<u8>);
 
@@ -74,8 +75,8 @@ impl ManySessions {
 }
 
 impl<S: Store> State<S> {
-    /// Returns the lease for another row of session identities. The lease `ended` is not used again. `now` is in
-    /// seconds since 1970.
+    /// Returns the lease for another row of session identities. If the present lease is too old, or equals `ended`,
+    /// asks the store for another lease. `now` is in seconds since 1970.
     pub(super) async fn session_lease(&self, now: u64, ended: Option<LeaseId>) -> Result<LeaseId, StoreError> {
         {
             let mut current = self.session_rows.lease();
@@ -103,7 +104,7 @@ impl<S: Store> State<S> {
     }
 
     /// Records that a session identity is about to be written to a store that this server does not share. This succeeds
-    /// once for an identity.
+    /// only once for an identity.
     ///
     /// # Errors
     /// [`StateError::SessionUsed`] if the identity is in the store, or is about to be written.
@@ -112,11 +113,11 @@ impl<S: Store> State<S> {
         self.view().bind(session)
     }
 
-    /// Makes it durable, in one row, that session identities were accepted. Each identity must have passed
+    /// Writes one row with accepted session identities, and makes the row durable. Each identity must have passed
     /// [`Self::begin_to_bind`]. `now` is in seconds since 1970.
     ///
     /// # Errors
-    /// [`StoreError`]. The identities are then lost, and no key of their sessions may leave the server.
+    /// [`StoreError`]. The identities then cannot be used any more, and no key of their sessions may leave the server.
     pub(crate) async fn bind_many(&self, sessions: &ManySessions, now: u64) -> Result<(), StoreError> {
         // A row that may be there is not written again.
         let number = self.session_rows.next.fetch_add(1, Ordering::Relaxed);

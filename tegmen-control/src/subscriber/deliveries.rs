@@ -53,9 +53,9 @@ impl fmt::Display for RefusedDelivery {
 
 impl Deliveries {
     /// Makes the decisions of a subscriber. `server` is a session with the access control server in which the
-    /// subscriber proved its identity. The runtime must run during the requests. `credentials` are the credentials of
-    /// the server whose requests are decided. `on_refusal` receives each refusal by the access control server, and must
-    /// return quickly.
+    /// subscriber proved its identity. `runtime` must run during the requests. `credentials` are the credentials of the
+    /// server whose requests are decided. `on_refusal` receives each request that the access control server does not
+    /// allow, and must return quickly.
     pub fn new(
         server: Session,
         runtime: Handle,
@@ -66,8 +66,8 @@ impl Deliveries {
         Self { server, runtime, local, on_refusal: Arc::new(on_refusal) }
     }
 
-    /// Decides on a request at once, or takes the [`Authorization`](tegmen_host::server::Authorization) from `later`
-    /// and returns `None`.
+    /// Decides on a request. Returns the decision if it is possible at once. Otherwise returns `None`, and gives the
+    /// decision later to the [`Authorization`](tegmen_host::server::Authorization) from `later`.
     pub fn decide(&self, request: &Request<'_>, later: &Later<'_>) -> Option<bool> {
         let principal = request.identity.principal;
         if self.local.decide(request) != Some(true) {
@@ -98,8 +98,9 @@ impl Deliveries {
     }
 }
 
-/// Asks if the subscriber may GET a path at the publisher whose certificate has this SHA-256. `server` is a session
-/// with the access control server in which the subscriber proved its identity.
+/// Asks the access control server if the subscriber may GET a path at the publisher whose certificate has this SHA-256.
+/// Returns `Ok` if it may. `server` is a session with the access control server in which the subscriber proved its
+/// identity.
 ///
 /// # Errors
 /// [`NotGranted`]: the server refuses, or makes no decision.

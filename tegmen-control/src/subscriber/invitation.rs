@@ -23,14 +23,14 @@ const WAITING: usize = 64;
 #[derive(Default)]
 pub(super) struct Invited {
     keys: BTreeMap<String, Invitation>,
-    /// Handshakes that wait until the access control server answers, by the name of the publisher. A publisher may
-    /// begin its handshake before this answer arrives.
+    /// Handshakes of publishers that wait until the access control server answers the subscriber. The key of the map is
+    /// the name of the publisher. A publisher may begin its handshake before this answer arrives.
     waiting: BTreeMap<String, Waiting>,
 }
 
 #[derive(Default)]
 struct Waiting {
-    /// The number of open requests to the access control server for this publisher.
+    /// The number of requests to the access control server that concern this publisher and are not answered yet.
     questions: usize,
     /// The waiting handshakes, each with its session identity.
     handshakes: Vec<(String, KeyTicket)>,
@@ -39,12 +39,13 @@ struct Waiting {
 struct Invitation {
     /// The key of the session; `None` if it is revoked.
     key: Option<Zeroizing<Vec<u8>>>,
-    /// The hash of the token, by which the server names a revoked token.
+    /// The hash of the session's token. The access control server names a revoked token by its hash.
     hash: TokenHash,
     until: Instant,
 }
 
-/// An open request to the access control server. When it is dropped, the waiting handshakes are decided.
+/// A request to the access control server that is not answered yet. When this value is dropped, the handshakes that
+/// wait for the answer continue.
 struct Question<'a> {
     of: &'a Introspector,
     publisher: &'a str,
@@ -91,12 +92,12 @@ impl Introspector {
         self.invited.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the access control server to let a publisher open a session with this subscriber at `address`, for these
-    /// rights. Returns after the publisher agreed. The server that has this key store then accepts the handshake of the
-    /// publisher.
+    /// Asks the access control server to let a publisher open a session with this subscriber at `address`. `scope` are
+    /// the rights that the subscriber needs. Returns after the publisher has agreed. The subscriber's server, whose key
+    /// store is this value, then accepts the handshake of the publisher.
     ///
     /// # Errors
-    /// [`NotGranted`]. A publisher that does not have the resources for another session gives [`NotGranted::Later`].
+    /// [`NotGranted`]. It is [`NotGranted::Later`] if the publisher does not have the resources for another session.
     pub async fn invite(
         &self,
         publisher: &str,
@@ -147,8 +148,8 @@ impl Introspector {
         Ok((ExpectedSession { identity, expires_in }, Invitation { key: Some(key), hash, until }))
     }
 
-    /// Answers the ticket of a handshake for a session that a publisher was asked to open. Returns the ticket if it is
-    /// for another session.
+    /// Handles a handshake whose session a publisher was perhaps asked to open. If this is so, answers `ticket`, or
+    /// stores it until the access control server answers. Otherwise returns `ticket`.
     pub(super) fn of_invited(&self, identity: &str, ticket: KeyTicket) -> Option<KeyTicket> {
         let publisher = SessionIdentity::parse(identity.as_bytes()).map(|identity| identity.publisher().to_owned())?;
         let mut invited = self.invited();
@@ -167,14 +168,15 @@ impl Introspector {
         }
     }
 
-    /// Deletes the revoked keys.
+    /// Deletes the keys of the sessions whose tokens are in `revoked`.
     pub(super) fn revoke(&self, revoked: &BTreeSet<TokenHash>) {
         for invitation in self.invited().keys.values_mut().filter(|invitation| revoked.contains(&invitation.hash)) {
             invitation.key = None;
         }
     }
 
-    /// Returns true if the key of a session is revoked.
+    /// Returns true if `revoked` contains the token of the session `identity`. A session without a token is in
+    /// `revoked` by the hash of its identity.
     pub(super) fn is_revoked(&self, identity: &str, revoked: &BTreeSet<TokenHash>) -> bool {
         match self.invited().keys.get(identity) {
             Some(invitation) => revoked.contains(&invitation.hash),

@@ -14,34 +14,35 @@ const EXP: i64 = 4;
 const NBF: i64 = 5;
 const IAT: i64 = 6;
 const CTI: i64 = 7;
-/// The label of `active`, between the labels of the scope and the later claims, in a response to an introspection.
+/// The label of `active`, which is no claim but a parameter of the response to an introspection. Its place is after the
+/// scope and before the claims with higher labels.
 pub(super) const ACTIVE: i64 = 10;
 const EXI: i64 = 40;
 
-/// The claims of a token. Times are seconds since 1970.
+/// The claims of a token. A field that is `None` is a claim that the token does not have. Times are seconds since 1970.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Claims {
-    /// The authorization server.
+    /// The name of the authorization server that issued the token.
     pub issuer: Option<String>,
-    /// The party that the token is about.
+    /// The name of the party that the token is about: the client.
     pub subject: Option<String>,
-    /// The resource server.
+    /// The name of the resource server for which the token is.
     pub audience: Option<String>,
     /// The time from which on the token is not valid.
     pub expires: Option<u64>,
     /// The time before which the token is not valid.
     pub not_before: Option<u64>,
-    /// The time of issue.
+    /// The time at which the token was issued.
     pub issued_at: Option<u64>,
     /// The identifier of the token.
     pub id: Option<Vec<u8>>,
-    /// The key that the client proves to have.
+    /// The key of which the client must prove possession.
     pub cnf: Option<Confirmation>,
     /// The rights of the token.
     pub scope: Option<Scope>,
-    /// The ACE profile.
+    /// The ACE profile that client and resource server use.
     pub ace_profile: Option<Profile>,
-    /// The nonce of the resource server. It proves that the token is fresh.
+    /// The nonce that the resource server gave the client. It proves to the resource server that the token is fresh.
     pub cnonce: Option<Vec<u8>>,
     /// Seconds for which the token is valid after its first use, for a resource server without a clock (RFC 9200,
     /// section 5.10.3).
@@ -66,7 +67,7 @@ impl Claims {
         map.finish()
     }
 
-    /// Reads the claim with this label; returns false if the label is no claim.
+    /// Reads the claim with this label; returns false if the label is not that of a claim.
     pub(super) fn take(&mut self, label: i64, decoder: &mut Decoder<'_>) -> Result<bool, Malformed> {
         match label {
             ISS => self.issuer = Some(decoder.str()?.to_owned()),
@@ -86,7 +87,7 @@ impl Claims {
         Ok(true)
     }
 
-    /// Writes the claims. `active` is written in the position of its label.
+    /// Writes the claims. If `active` is given, it is written at the position of its label.
     pub(super) fn write(&self, active: Option<bool>, map: &mut MapWriter) {
         map.optional(ISS, self.issuer.as_deref(), text);
         map.optional(SUB, self.subject.as_deref(), text);

@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 const TOKEN: i64 = 11;
 const TOKEN_TYPE_HINT: i64 = 33;
 
-/// The kind of token that a resource server assumes in its request.
+/// The hint in a request: the kind of token that the resource server presumes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Hint {
     /// The kind by its name.
@@ -25,7 +25,7 @@ pub struct IntrospectionRequest {
     pub scope: Option<Scope>,
     /// The token, or a reference to a token. The message may contain it as bytes or as text.
     pub token: Vec<u8>,
-    /// The kind of the token.
+    /// The kind of the token; `None` if the request has no hint.
     pub hint: Option<Hint>,
 }
 

@@ -9,7 +9,7 @@ use tegmen_host::cbor::{Malformed, MapWriter, Sink, Written, bytes, number, read
 use tegmen_host::contexts::{self, ContextFile};
 use zeroize::Zeroizing;
 
-/// Labels of the input material.
+/// The labels of the parameters in the input material (RFC 9203, section 3.2.1).
 const ID: i64 = 0;
 const VERSION: i64 = 1;
 const MASTER_SECRET: i64 = 2;
@@ -20,27 +20,28 @@ const CONTEXT_ID: i64 = 6;
 
 /// The version of OSCORE (RFC 8613, section 5.4).
 const OSCORE_VERSION: u64 = 1;
-/// The numbers and the names of HKDF with SHA-256 in the COSE registry: as an HMAC algorithm, and as a key derivation.
+/// The two registrations of HKDF with SHA-256 at COSE, each with number and name: the HMAC algorithm, and the direct
+/// key derivation.
 const HKDF_SHA_256: [(i64, &str); 2] = [(5, "HMAC 256/256"), (-10, "direct+HKDF-SHA-256")];
 /// Minimum number of bytes of a Master Secret.
 const MIN_SECRET: usize = 16;
 /// Maximum number of bytes of an identifier of input material, of a salt, and of a nonce.
 pub(super) const LONGEST: usize = 64;
-/// Maximum number of bytes of an ID Context, the same as in the file of a context.
+/// Maximum number of bytes of an ID Context. The file of a context has the same limit.
 const LONGEST_CONTEXT_ID: usize = 16;
 
 /// OSCORE_Input_Material: the Master Secret and the parameters of a Security Context. The secret is wiped on drop.
 #[derive(Clone, PartialEq, Eq)]
 pub struct InputMaterial {
-    /// The identifier, with which an update of the rights names the material.
+    /// The identifier of the material. A token that updates the rights names the material by this identifier.
     pub id: Vec<u8>,
     /// The Master Secret, at least 16 bytes.
     pub master_secret: Zeroizing<Vec<u8>>,
     /// The AEAD Algorithm.
     pub aead: Aead,
-    /// The input to the Master Salt, which may be empty.
+    /// The salt from which the Master Salt is made; it may be empty.
     pub salt: Vec<u8>,
-    /// The ID Context, at most 16 bytes.
+    /// The ID Context, at most 16 bytes; `None` if the context has none.
     pub context_id: Option<Vec<u8>>,
 }
 
@@ -59,7 +60,7 @@ pub enum NoContext {
     /// A Recipient ID is longer than the algorithm allows.
     #[error("a Recipient ID is longer than the {max} bytes that the algorithm takes")]
     IdTooLong {
-        /// Maximum number of bytes.
+        /// Maximum number of bytes of a Recipient ID with this algorithm.
         max: usize,
     },
 }
@@ -135,8 +136,9 @@ impl InputMaterial {
         out
     }
 
-    /// Returns the Security Context of an endpoint with this Sender ID and this Recipient ID (section 4.3). The context
-    /// never expires, and allows the other endpoint all requests. The caller sets both limits.
+    /// Returns the Security Context of an endpoint with this Sender ID and this Recipient ID (section 4.3). The
+    /// returned context never expires, and allows the other endpoint all requests. The caller must set the expiry and
+    /// the rights.
     ///
     /// # Errors
     /// [`NoContext`].
@@ -177,7 +179,7 @@ pub struct Nonces<'n> {
     pub server: &'n [u8],
 }
 
-/// Reads a byte string of at most `longest` bytes.
+/// Reads a byte string of at most `longest` bytes. `label` is the label of its parameter, for the error.
 pub(super) fn short(label: i64, decoder: &mut Decoder<'_>, longest: usize) -> Result<Vec<u8>, Malformed> {
     let bytes = decoder.bytes()?;
     if bytes.len() > longest { Err(Malformed::Value(label)) } else { Ok(bytes.to_vec()) }

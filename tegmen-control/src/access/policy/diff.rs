@@ -21,7 +21,7 @@ pub struct Change {
     pub methods: Methods,
     /// The path of the requests.
     pub path: String,
-    /// The answer of the new policy. The old policy gives the opposite answer.
+    /// The answer of the new policy to these requests. The old policy gives the opposite answer.
     pub after: Effect,
 }
 
@@ -49,7 +49,8 @@ pub struct Diff {
     /// part of a pattern with `*`. If an example has several tags, and the same requests differ without one of the
     /// tags, the example is left out.
     pub changes: Vec<Change>,
-    /// False if [`MAX_QUESTIONS`] requests were decided and others remained.
+    /// True if all requests of the comparison were decided. False if the comparison ended after [`MAX_QUESTIONS`]
+    /// requests, and others remained.
     pub complete: bool,
 }
 
@@ -60,7 +61,8 @@ impl Diff {
     }
 }
 
-/// The content of a rule. Rules of two files with the same content are the same rule.
+/// The content of a rule: the patterns of the subjects, the patterns of the publishers, the effect and the resources.
+/// Two rules with equal content count as the same rule.
 type Content<'r> = (BTreeSet<&'r Pattern>, BTreeSet<&'r Pattern>, Effect, BTreeSet<&'r Resource>);
 
 fn content(rule: &Rule) -> Content<'_> {
@@ -87,7 +89,7 @@ impl Policy {
     }
 }
 
-/// The names and paths that occur in two policies.
+/// The names and paths that occur in two policies, and the policies.
 struct Comparison<'p> {
     older: &'p Policy,
     newer: &'p Policy,
@@ -97,7 +99,8 @@ struct Comparison<'p> {
     parties: BTreeSet<&'p OwnedParty>,
 }
 
-/// A change without its methods. It is the key of a map to the methods.
+/// A [`Change`] without its methods: subject, publisher, path, and the answer of the new policy. It is the key of a map
+/// to the methods.
 type Place = (OwnedParty, OwnedParty, String, Effect);
 
 impl<'p> Comparison<'p> {
@@ -154,7 +157,8 @@ impl<'p> Comparison<'p> {
         (found.map(|(place, methods)| (place.clone(), *methods)).map(change).collect(), complete)
     }
 
-    /// Returns true if the same requests differ for an example without one of its tags. The tag is then not relevant.
+    /// Returns true if an example has a tag that makes no difference: the same requests also differ for the same
+    /// example without this tag. `place` is the example, and `methods` are the methods of the requests.
     fn is_repeated(&self, place: &Place, methods: u8, found: &BTreeMap<Place, u8>) -> bool {
         let (subject, publisher, path, after) = place;
         let known = |one: &OwnedParty| self.parties.contains(one);
@@ -165,8 +169,8 @@ impl<'p> Comparison<'p> {
             || !known(publisher) && publisher.with_one_tag_less().map(with_publisher).any(same)
     }
 
-    /// Returns parties that match one of these patterns: known parties, and examples for the pattern alone and together
-    /// with each other pattern.
+    /// Returns parties that match one of `patterns`: known parties, and examples. There is an example for each pattern
+    /// alone, and for each pattern together with each pattern in `others`.
     fn examples(&self, patterns: &[Pattern], others: &BTreeSet<&Pattern>) -> BTreeSet<OwnedParty> {
         let mut found = BTreeSet::new();
         for pattern in patterns {
@@ -186,7 +190,7 @@ impl<'p> Comparison<'p> {
         found
     }
 
-    /// Returns the requests that the rule covers.
+    /// Returns examples of requests that the rule covers, each as method and path.
     fn requests(&self, rule: &Rule) -> BTreeSet<(Code, String)> {
         let mut found = BTreeSet::new();
         for path in &self.paths {
@@ -200,7 +204,7 @@ impl<'p> Comparison<'p> {
     }
 }
 
-/// Returns a path that the path of a rule covers.
+/// Returns an example of a path that matches the path of a rule.
 fn example_path(path: &str) -> String {
     path.strip_suffix('*').map_or_else(|| path.to_owned(), |beginning| format!("{beginning}example"))
 }

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Maximum number of tags of a party. A party with more tags is refused, because a rule that denies could name any of
-/// the tags.
+/// Maximum number of tags of a party. A party with more tags is refused. If the policy ignored the further tags, it
+/// would ignore rules that deny by one of these tags.
 pub const MAX_TAGS: usize = 16;
 /// Maximum number of bytes of a name or a tag, as for a PSK identity (RFC 4279, section 5.3).
 pub const MAX_NAME: usize = 128;
@@ -26,7 +26,7 @@ impl<'a> Party<'a> {
     }
 }
 
-/// The name and the tags of a [`Party`], owned.
+/// A [`Party`] that owns its name and its tags.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct OwnedParty {
     name: String,
@@ -34,8 +34,8 @@ pub struct OwnedParty {
 }
 
 impl OwnedParty {
-    /// Makes a party from the words with which files and commands name it: its name, and `tag:TAG` for each of its
-    /// tags.
+    /// Makes a party from the words with which files and commands describe it: one name, and a word `tag:TAG` for each
+    /// tag.
     ///
     /// # Errors
     /// A text with the correction: the words do not contain exactly one name, a word is empty or too long, or there are
@@ -72,12 +72,12 @@ impl OwnedParty {
         Ok(Self { name: name.to_owned(), tags })
     }
 
-    /// Returns the party with borrowed name and tags.
+    /// Returns a [`Party`] that borrows the name and the tags.
     pub fn party(&self) -> Party<'_> {
         Party { name: &self.name, tags: &self.tags }
     }
 
-    /// Returns this party with the tags of both parties.
+    /// Returns this party with its own tags and those of `other`.
     pub(super) fn with_tags_of(mut self, other: &Self) -> Self {
         self.tags.extend(other.tags.iter().cloned());
         self.tags.sort();

@@ -23,8 +23,8 @@ pub(super) type Waiting = Mutex<VecDeque<Joining>>;
 /// A member that waits for its admission.
 pub(super) struct Joining {
     new: NewMember,
-    /// Decides on a name that the group already has: if true, the existing member gets new secrets; if false, the
-    /// controller refuses the admission.
+    /// True if an existing member of the same name gets new secrets. False if the controller refuses the admission when
+    /// the group already has a member of this name.
     again: bool,
     answer: oneshot::Sender<Result<Rekeying, GroupError>>,
 }
@@ -34,8 +34,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// group already has a member of this name, the member gets new secrets. Send the messages, and then give the
     /// member its [parameters](Self::parameters).
     ///
-    /// Calls that wait for the end of an earlier change admit their members in the same epoch. Only one of these calls
-    /// then returns the messages.
+    /// If several calls wait for the end of an earlier change, their members join in the same epoch. Only one of these
+    /// calls then returns the messages.
     ///
     /// # Errors
     /// [`GroupError::NoGroup`], [`GroupError::Restored`], [`GroupError::Fault`] as in [`Self::show`];
@@ -103,8 +103,8 @@ impl Place {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes the members that join in the next epoch from the queue, and returns them. No two of them have the same
-    /// name.
+    /// Takes the members that join in the next epoch out of the queue, and returns them. No two of these members have
+    /// the same name.
     fn next(&self) -> Vec<Joining> {
         let mut waiting = self.waiting();
         // A member whose call was dropped is not admitted: nobody would take its keys.
@@ -181,7 +181,7 @@ impl Group {
     }
 }
 
-/// Gives the result of the change to each waiting call. Only one of the calls gets the messages.
+/// Gives the result of the change to each waiting call. Only the first of the calls that still wait gets the messages.
 fn share(waiting: Vec<Joining>, result: Result<Rekeying, GroupError>) {
     let mut rekeying = match result {
         Ok(rekeying) => rekeying,
