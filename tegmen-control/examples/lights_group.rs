@@ -1,5 +1,5 @@
-//! Three lamps and a switch in a group that Axiom protects, with their controller, in one process: over IPv4 multicast at the
-//! loopback interface of this machine. One lamp is evicted, and does not answer any more.
+//! Three lamps and a switch in a group that Axiom protects, and their controller. All run in one process, and use IPv4
+//! multicast on the loopback interface of this machine. One lamp is evicted, and does not answer any more.
 
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -20,16 +20,16 @@ use tegmen_store::{Database, Options, SealingKey};
 
 const GROUP: &str = "239.255.79.1:20791";
 const LAMPS: [&str; 3] = ["hall", "porch", "attic"];
-/// The longest time that a lamp waits with its answer.
+/// The longest time for which a lamp waits before it sends its response.
 const LEISURE: Duration = Duration::from_millis(200);
 const WAIT: Duration = Duration::from_millis(1500);
 
-/// The address of a member: the lamps have 1 to 3, and the switch has 9.
+/// Returns the address of a member. `member` is 1 to 3 for the lamps, and 9 for the switch.
 fn address(member: u8) -> IpAddr {
     IpAddr::from([127, 0, 79, member])
 }
 
-/// Each device with a key may join and send.
+/// The rights at the controller: each device with a key may join and send.
 struct Everybody(Credentials);
 
 impl Authority for Everybody {
@@ -79,7 +79,7 @@ fn private(file: &Path, text: &str) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A device joins the group over DTLS, and keeps its membership in a directory.
+/// Lets a device join the group over DTLS. The membership of the device is stored in a directory.
 async fn join(dir: &Path, controller: SocketAddr, device: &str, member: u8) -> Result<Membership, Box<dyn Error>> {
     let config = ClientConfig::psk(device, format!("the secret of {device}"));
     let controller = AtController::of_group(&format!("coaps://{controller}/ace-group/lights"), config)?;
@@ -87,7 +87,7 @@ async fn join(dir: &Path, controller: SocketAddr, device: &str, member: u8) -> R
     Ok(controller.join(&dir.join(device), joining, &MemberSettings::default()).await?)
 }
 
-/// A lamp answers requests to the group.
+/// Starts a lamp, which answers requests to the group.
 fn lamp(device: &'static str, membership: Membership) -> Result<Server, Box<dyn Error>> {
     let config = ServerConfig::default().with(|config| (config.shards, config.coap.leisure) = (1, LEISURE));
     let router = Router::new().put("/light", move |request, response| {
@@ -96,7 +96,7 @@ fn lamp(device: &'static str, membership: Membership) -> Result<Server, Box<dyn 
     Ok(Server::with(config).member_of(membership).serve(router)?)
 }
 
-/// Sends a request to the lamps, and prints each answer and who is missing. Returns the number of answers.
+/// Sends a request to the lamps. Prints each response, and the lamps that sent none. Returns the number of responses.
 async fn switch(membership: &Membership, value: &str) -> Result<usize, Box<dyn Error>> {
     println!("PUT {value} to the group, in epoch {}", membership.epoch());
     let request = Request::new(Code::PUT, "/light").payload(value.as_bytes());
@@ -108,7 +108,7 @@ async fn switch(membership: &Membership, value: &str) -> Result<usize, Box<dyn E
     Ok(asked.responded.len())
 }
 
-/// Plays the scene with files in a directory. Returns the number of answers before and after the eviction.
+/// Runs the example with files in a directory. Returns the number of responses before and after the eviction.
 pub(crate) async fn run(dir: &Path) -> Result<(usize, usize), Box<dyn Error>> {
     // The controller, in a store whose rows are sealed.
     private(&dir.join("sealing.key"), &"4".repeat(64))?;
@@ -163,7 +163,7 @@ pub(crate) async fn run(dir: &Path) -> Result<(usize, usize), Box<dyn Error>> {
     Ok((before, after))
 }
 
-/// Waits until the messages of the controller have come.
+/// Waits until all members have received the messages of the controller, and are in this epoch.
 async fn in_epoch(members: &[Membership], epoch: u16) -> Result<(), Box<dyn Error>> {
     for _ in 0..500 {
         if members.iter().all(|member| member.epoch() == epoch) {

@@ -9,10 +9,10 @@
 //!   at a restart.
 //! * A peer has the rights of the scope that its ticket names, until the delegation expires. The scopes of the device
 //!   are those that its operator gave to the server. A scope that the device does not have gives no rights.
-//! * When the server revokes a connection, the connection loses its rights, and its session is closed. Another epoch
-//!   closes the sessions of the previous epoch.
-//! * The device uses the clock of its system. After its server contacts the device, the device uses the time that the
-//!   server sent.
+//! * When the server revokes a connection, the connection loses its rights, and its session is closed. When another
+//!   epoch begins, the device closes the sessions of the previous epoch.
+//! * Until its server contacts the device, the device uses the clock of its system. From then on it uses the time that
+//!   the server sent.
 
 mod admitted;
 mod device;

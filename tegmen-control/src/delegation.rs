@@ -1,9 +1,9 @@
 //! The server of delegated sessions ([`tegmen_delegation`]).
 //!
-//! [`Delegations`] keeps the devices in a store: their keys, the epoch of each device, the numbers of connections that
-//! were given out, and the connections that were revoked. Handshakes call it, and it answers at once from memory: it
-//! decides on the [rights](Rights) of a peer, seals tickets and opens tickets. [`Delegations::run`] makes the results
-//! of handshakes durable, and contacts the devices.
+//! [`Delegations`] keeps the devices in a store: their keys, the epoch of each device, the numbers of connections, and
+//! the connections that were revoked. A handshake asks it for decisions, and receives them at once from memory:
+//! [`Delegations`] decides on the [rights](Rights) of a peer, seals tickets and opens tickets. [`Delegations::run`]
+//! makes the results of handshakes durable, and contacts the devices.
 //!
 //! * The number of a connection is reserved in the store before it is used. So a server that is killed, or restored
 //!   from a backup, gives no number twice in an epoch.

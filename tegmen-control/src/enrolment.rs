@@ -30,7 +30,7 @@ pub enum EnrolError {
         /// Seconds after which the device may try again.
         seconds: u32,
     },
-    /// The session could not be opened, or the response is missing.
+    /// The session could not be opened, or no response arrived.
     #[error(
         "{0}; a one-time key is refused after its use, after its end, and if an operator replaced it: ask an operator whether the \
          device is registered, and for another key if it is not"
@@ -38,7 +38,7 @@ pub enum EnrolError {
     NoResponse(#[from] ClientError),
 }
 
-/// Returns the settings of a session in which a device enrols.
+/// Returns the configuration of the session in which a device enrols with this key.
 pub fn client_config(key: &OneTimeKey) -> ClientConfig {
     ClientConfig::psk(identity(key.name()), key.session_key::<HostCrypto>().expose())
 }

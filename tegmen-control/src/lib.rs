@@ -1,15 +1,15 @@
 //! The control plane of Tegmen.
 //!
-//! [`access`] decides on rights, with a [policy](access::policy) in one file. It has no input and output: its functions
-//! take values and the time, and return answers. [`state`] is the data that the access control server keeps in a store,
-//! and [`audit`] is the log of its decisions. A device registers itself by [`enrolment`]. [`service`] joins these
-//! modules, and [`server`] serves them over CoAP.
+//! [`access`] decides on rights, with a [policy](access::policy) in one file. It does no input and output: its
+//! functions take values and the time, and return answers. [`state`] is the data that the access control server keeps
+//! in a store, and [`audit`] is the log of its decisions. A device registers itself by [`enrolment`]. [`service`] joins
+//! these modules, and [`server`] serves them over CoAP.
 //!
-//! [`subscriber`] is a subscriber that gets keys and rights from the server by introspection, and [`agent`] does this
-//! for programs with another DTLS stack. [`publisher`] is a publisher with a protokey that takes tokens from the
-//! server. [`resource_server`] is a publisher with OSCORE that takes tokens from clients, and [`token_client`] is a
-//! client that brings them. [`group`] is the controller of Axiom groups. [`delegation`] is the server of devices with
-//! delegated sessions, and [`delegated`] is such a device on a host.
+//! [`subscriber`] is a subscriber that gets keys and rights from the server by introspection. [`agent`] gets keys for
+//! programs with another DTLS stack. [`publisher`] is a publisher with a protokey that takes tokens from the server.
+//! [`resource_server`] is a publisher with OSCORE that takes tokens from clients, and [`token_client`] is a client that
+//! requests tokens and posts them there. [`group`] is the controller of Axiom groups. [`delegation`] is the server of
+//! devices with delegated sessions, and [`delegated`] is such a device on a host.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),

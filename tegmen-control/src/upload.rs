@@ -15,8 +15,8 @@ pub const AUTHZ_INFO: &str = "authz-info";
 pub const SERVER_IDENTITY: &str = "access control server";
 /// Maximum time for the handshake and the request together.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Seconds after which a subscriber may ask again, if the publisher gives no number or was not asked. The value is the
-/// same as for a response without Max-Age (RFC 7252, section 5.10.5).
+/// Seconds after which a subscriber may ask again, if the publisher was not asked, or if its 5.03 response has no
+/// Max-Age. The value is the default of Max-Age (RFC 7252, section 5.10.5).
 pub(crate) const RETRY_AFTER: u32 = 60;
 /// Maximum number of uploads at the same time.
 const UPLOADS: usize = 256;
@@ -28,7 +28,7 @@ const UPLOADS_OF_A_CLIENT: usize = 8;
 #[derive(Default)]
 pub(crate) struct Uploads(Mutex<BTreeMap<String, usize>>);
 
-/// A permit for one upload. Dropping it ends the use of the permit.
+/// A permit for one upload. When this value is dropped, another upload can get the permit.
 pub(crate) struct Place<'a> {
     uploads: &'a Uploads,
     client: &'a str,
@@ -70,7 +70,7 @@ pub(crate) enum NotTaken {
         /// Seconds after which the server may ask again.
         seconds: u32,
     },
-    /// The publisher refuses the token.
+    /// The publisher refuses the token. The value is the code of its response.
     #[error("it answers {0}")]
     Refused(Code),
     /// Too many uploads are running for this client, or for all clients. The publisher was not asked.

@@ -14,9 +14,9 @@ pub const MAX_ANSWER: usize = 1024;
 /// A question of a program to the agent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Question {
-    /// The key of the session identity that a publisher shows in a handshake: `session IDENTITY`.
+    /// A program asks for the key of the session identity that a publisher shows in a handshake: `session IDENTITY`.
     Session(String),
-    /// A new session identity for a handshake with this publisher, and its key: `publisher NAME`.
+    /// A program asks for a new session identity for a handshake with this publisher, and its key: `publisher NAME`.
     Publisher(String),
 }
 
@@ -59,7 +59,7 @@ pub enum Answer {
     Error {
         /// The code, which stays the same in later versions.
         code: String,
-        /// The cause and the next step.
+        /// The cause of the error, and what the user has to do next.
         text: String,
     },
 }
@@ -88,8 +88,8 @@ impl Answer {
         }
     }
 
-    /// Returns the line of the answer, with its line feed. The memory is allocated once, so that no copy of the key
-    /// remains.
+    /// Returns the line of the answer, with its line feed. The buffer is large enough from the beginning, so it is never
+    /// copied, and no copy of the key remains in memory.
     pub fn line(&self) -> Zeroizing<String> {
         let mut line = Zeroizing::new(String::with_capacity(MAX_ANSWER));
         match self {

@@ -27,7 +27,7 @@ pub struct Head {
     signature: Vec<u8>,
 }
 
-/// The reason why a file is no valid signed head.
+/// The reason why a file contains no valid signed head.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum HeadError {
     /// The file has another format.
@@ -38,7 +38,7 @@ pub enum HeadError {
     Signature,
 }
 
-/// The content of the file of a head.
+/// The content of the file of a head, as JSON.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Text {
@@ -80,7 +80,7 @@ impl Head {
         sha256(&self.key)
     }
 
-    /// Returns the text of the file of the head.
+    /// Returns the text that the file of the head contains.
     pub fn text(&self) -> String {
         let text = Text {
             lines: self.lines,
@@ -94,7 +94,7 @@ impl Head {
         serde_json::to_string(&text).unwrap_or_default() + "\n"
     }
 
-    /// Replaces a file by the text of this head.
+    /// Writes this head into `file`, in place of an earlier head.
     pub(super) fn write(&self, file: &Path) -> io::Result<()> {
         let new = beside(file, "new");
         let mut handle = OpenOptions::new().write(true).create(true).truncate(true).open(&new)?;

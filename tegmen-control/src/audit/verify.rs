@@ -10,8 +10,8 @@ use tegmen_base::hex::to_hex;
 pub struct Verified {
     /// The number of lines of the log.
     pub lines: u64,
-    /// The number of lines, from the first one, that the head covers. If the last line after them was changed, this
-    /// cannot be detected.
+    /// The number of lines, from the first one, that the head covers; 0 without a head. If further lines follow, a
+    /// change of the last line of the log cannot be detected.
     pub signed: u64,
 }
 
@@ -79,8 +79,8 @@ struct Lines<L> {
 }
 
 impl<L: BufRead> Lines<L> {
-    /// Returns the next line with its line feed; `None` at the end of the log. A line that is too long is returned
-    /// without its end.
+    /// Returns the next line with its line feed; `None` at the end of the log. If a line is too long, only its
+    /// beginning is returned.
     fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut line = Vec::new();
         self.log.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut line)?;

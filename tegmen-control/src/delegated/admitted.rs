@@ -10,7 +10,8 @@ pub(super) struct AdmittedConnections {
     next: u32,
     by_id: HashMap<u32, Admitted>,
     by_number: HashMap<u32, u32>,
-    /// True if connections have ended whose sessions may still be open.
+    /// True if connections have ended since the last call of [`Self::take_ended`], so that their sessions may still be
+    /// open.
     has_ended: bool,
 }
 
@@ -34,7 +35,7 @@ impl AdmittedConnections {
         id
     }
 
-    /// Returns the connection with this number, if it has not ended.
+    /// Returns the connection with this number; `None` if the connection has ended.
     pub(super) fn get(&self, id: u32) -> Option<Admitted> {
         self.by_id.get(&id).copied()
     }

@@ -1,6 +1,6 @@
 //! The reasons why a device does not start.
 
-/// The reason why a device does not start. Each message names the next step.
+/// The reason why a device does not start. The text of each error also names what the user has to do next.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
     /// The state file cannot be read or written.
@@ -16,7 +16,7 @@ pub enum DeviceError {
     Exposed {
         /// The path of the file.
         file: String,
-        /// The permission bits.
+        /// The permission bits of the file.
         mode: u32,
     },
     /// Another process has the state open.
@@ -51,7 +51,7 @@ pub enum DeviceError {
         "{0} does not exist, and a first start needs the device key: bring the file that `tegmen device imprint` wrote"
     )]
     NoKey(String),
-    /// The list of refused connections in the state is longer than the list of this device.
+    /// The state contains more refused connections than the list of this device can hold.
     #[error(
         "{0} has more refused connections than this version takes: use the version that wrote it, or imprint the device again"
     )]

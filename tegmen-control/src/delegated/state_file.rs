@@ -25,7 +25,7 @@ pub(super) const REFUSED: usize = 1024;
 /// Maximum number of bytes of a state.
 const LONGEST: usize = MAGIC.len() + 32 + 1 + u8::MAX as usize + Epoch::LEN + 4 * REFUSED + size_of::<Digest>();
 
-/// The state file of a device. No other process has it open.
+/// The state file of a device. While this value exists, no other process can open the file.
 #[derive(Debug)]
 pub(super) struct StateFile {
     file: PathBuf,
@@ -33,7 +33,7 @@ pub(super) struct StateFile {
     head: Head,
     epoch: Secret<{ Epoch::LEN }>,
     refused: Vec<u32>,
-    /// The reason why the last change was not stored.
+    /// The reason why the last change was not stored; `None` if it was stored.
     problem: Option<String>,
 }
 
@@ -146,7 +146,7 @@ impl Memory for StateFile {
     }
 }
 
-/// Returns a digest that identifies a device key. It does not reveal the key, because the key is random.
+/// Returns a digest that identifies a device key. The digest does not reveal the key, because the key is random.
 fn digest(key: &DeviceKey) -> Digest {
     sha256(&Zeroizing::new([&b"tegmen delegated device\0"[..], key.0.expose()].concat()))
 }

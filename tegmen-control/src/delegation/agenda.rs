@@ -1,9 +1,10 @@
-//! The devices that the server must contact, in the order of time.
+//! The times at which the server must contact its devices.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
-/// The times of the next conversations with the devices. Each device has a number.
+/// The times of the next conversations with the devices. A conversation is one session in which the server sends the
+/// requests that wait for a device. Each device is named by its number.
 #[derive(Default)]
 pub(super) struct Agenda {
     by_time: BTreeSet<(Instant, u32)>,
@@ -16,13 +17,13 @@ struct Entry {
     at: Option<Instant>,
     /// The time before which the device is not contacted again, because it did not answer.
     not_before: Instant,
-    /// The last pause before the server tried again to contact the device.
+    /// The length of the last pause after a failure; zero after a success.
     pause: Duration,
 }
 
 impl Agenda {
-    /// Plans a conversation with a device: at `now`, or at the end of the pause after a failure. If a conversation is
-    /// in progress, it includes the work, and no other one is planned.
+    /// Plans a conversation with a device: at `now`, or at the end of the pause after a failure. If a conversation with
+    /// the device is in progress, plans no other, because this conversation also sends the new requests.
     pub(super) fn want(&mut self, device: u32, now: Instant) {
         match self.entries.get(&device) {
             None => self.set(device, Entry { at: Some(now), not_before: now, pause: Duration::ZERO }),
@@ -50,7 +51,8 @@ impl Agenda {
         }
     }
 
-    /// Removes the device whose conversation is due first, and returns it for a conversation.
+    /// Takes the device whose conversation is due first, and returns its number. Returns `None` if no conversation is
+    /// due at `now`.
     pub(super) fn take(&mut self, now: Instant) -> Option<u32> {
         let (_, device) = *self.by_time.first().filter(|(at, _)| *at <= now)?;
         let entry = *self.entries.get(&device)?;
@@ -58,20 +60,21 @@ impl Agenda {
         Some(device)
     }
 
-    /// Returns the time of the next conversation.
+    /// Returns the time of the next conversation; `None` if no conversation is planned.
     pub(super) fn next(&self) -> Option<Instant> {
         self.by_time.first().map(|(at, _)| *at)
     }
 
-    /// Records that a conversation succeeded. The next one begins after the time `every`, unless other work needs an
-    /// earlier one.
+    /// Records that a conversation succeeded. Plans the next conversation after the time `every`. [`Self::want`] can
+    /// plan an earlier one.
     pub(super) fn spoke(&mut self, device: u32, now: Instant, every: Duration) {
         let at = now.checked_add(every);
         self.set(device, Entry { at, not_before: now, pause: Duration::ZERO });
     }
 
-    /// Records that a conversation failed. The server contacts the device again after a pause. With each failure the
-    /// pause doubles, from `first` to `longest`. `part`, from 0 to 1, shortens the pause by up to a quarter.
+    /// Records that a conversation failed. The server contacts the device again after a pause. The first pause is
+    /// `first`. It doubles with each further failure, up to `longest`. `part`, from 0 to 1, shortens the pause by up to
+    /// a quarter.
     pub(super) fn failed(&mut self, device: u32, now: Instant, (first, longest): (Duration, Duration), part: f64) {
         let last = self.entries.get(&device).map_or(Duration::ZERO, |entry| entry.pause);
         let pause = last.saturating_mul(2).clamp(first, longest.max(first));

@@ -13,11 +13,11 @@ pub trait Certificates: Send + Sync {
     /// This may wait for a disk.
     ///
     /// # Errors
-    /// A text with the reason and the next step.
+    /// A text with the reason, and with what the operator has to do next.
     fn prepare(&self, device: &str) -> Result<(), String>;
 
-    /// Returns the reason why a device has no certificate, or why its certificate is not renewed, with the next step.
-    /// Returns `None` if there is no problem.
+    /// Returns the reason why a device has no certificate, or why its certificate is not renewed. The text also names
+    /// what the operator has to do next. Returns `None` if there is no problem.
     fn problem(&self, device: &str) -> Option<String>;
 }
 
@@ -26,7 +26,8 @@ pub trait Certificates: Send + Sync {
 pub struct CertificateReport {
     /// The time at which the certificate expires, in seconds since 1970; `None` if the device has no certificate.
     pub expires: Option<u64>,
-    /// The reason why the device has no certificate, or why the certificate is not renewed, with the next step.
+    /// The reason why the device has no certificate, or why the certificate is not renewed. The text also names what
+    /// the operator has to do next. `None` if there is no problem.
     pub problem: Option<String>,
 }
 

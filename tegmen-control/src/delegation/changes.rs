@@ -18,7 +18,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     ///
     /// # Errors
     /// [`DelegationError::Changed`] if other servers changed the device during each attempt. [`DelegationError::Store`]
-    /// if the store fails. The change may then be made, and the next change reads it. All errors of `plan`.
+    /// if the store fails. After this error the change may be durable. Also each error that `plan` returns.
     pub(super) async fn change<T>(
         &self,
         device: &Arc<Device>,
@@ -53,7 +53,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Err(DelegationError::Changed(device.name.clone()))
     }
 
-    /// Reads the rows of a device from the store again.
+    /// Reads the row of a device and its refused connections from the store again.
     pub(super) async fn reload(&self, device: &Device) -> Result<(), DelegationError> {
         let name = device.name.as_str();
         let row = rows::device(name);

@@ -13,14 +13,14 @@ pub(crate) const MAX_SCOPES: usize = NO_SCOPE as usize;
 const MAX_RULES: usize = 64;
 /// Maximum number of bytes of a rule.
 const MAX_RULE: usize = 256;
-/// Maximum duration of a delegation in seconds: 31 days.
+/// Maximum lifetime of a delegation in seconds: 31 days.
 const MAX_LIFETIME: u32 = 31 * 24 * 3600;
 
 /// The configuration of a device, which an operator sets.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceConfig {
-    /// The tags with which rules of the policy name the device.
+    /// The tags of the device. Rules of the policy can name the device by a tag.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
     /// The address at which the device receives requests from its server.
@@ -30,7 +30,8 @@ pub struct DeviceConfig {
     pub scopes: Vec<Vec<String>>,
     /// The number of entries in the device's list of refused connections.
     pub places: u32,
-    /// The duration of a delegation in seconds.
+    /// The lifetime of a delegation in seconds: the time for which a peer can use the device without authenticating
+    /// itself again.
     pub lifetime: u32,
 }
 

@@ -11,7 +11,8 @@ use tegmen_base::crypto::Crypto;
 use tegmen_store::store::{Entry, Scan};
 use tegmen_store::{Store, Value};
 
-/// Returns the epochs of a device whose connections are still valid, the previous one first.
+/// Returns the epochs of a device whose connections are still valid, each as its number and its tag. The previous epoch
+/// precedes the present one.
 pub(super) fn epochs(device: &Device) -> Vec<(u16, Tag)> {
     let state = device.state();
     let before = state.known.before.as_ref().map(|before| before.number).zip(state.tag_before);
@@ -19,8 +20,8 @@ pub(super) fn epochs(device: &Device) -> Vec<(u16, Tag)> {
     before.into_iter().chain(present).collect()
 }
 
-/// Reads a connection from its row. The epoch is given by its number and its tag. Returns the fault as text if the row
-/// is not valid.
+/// Reads a connection from its row. `epoch` and `tag` are the number and the tag of its epoch. Returns the fault as
+/// text if the row is not valid.
 pub(super) fn read(device: &Device, (epoch, tag): (u16, Tag), entry: &Entry) -> Result<DelegatedConnection, String> {
     let prefix = rows::connections(&device.name, &tag);
     let last = std::str::from_utf8(&entry.key).ok().and_then(|key| key.strip_prefix(&prefix));
@@ -34,8 +35,9 @@ pub(super) fn read(device: &Device, (epoch, tag): (u16, Tag), entry: &Entry) -> 
 }
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// Returns at most `most` connections of a device after the connection `after`: those of the present epoch, and
-    /// those of the previous epoch, whose peers may still return to the server and continue.
+    /// Returns at most `most` connections of a device, after the connection `after`. These are connections of the
+    /// present epoch and of the previous epoch. A peer of the previous epoch may still return to the server and
+    /// continue.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`], [`DelegationError::Fault`] or [`DelegationError::Store`].
@@ -100,7 +102,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(all)
     }
 
-    /// Returns the reserved numbers of one purpose that have no row.
+    /// Returns the numbers that were reserved for one [`Purpose`] and have no row.
     pub(super) async fn unaccounted_of(
         &self,
         device: &Device,

@@ -1,20 +1,21 @@
-//! The contact of the server with a device.
+//! The record of the conversations between the server and a device.
 
 use tegmen_delegation::Status;
 
-/// The contact of the server with a device since the server started.
+/// The result of the conversations with a device since the server started. In a conversation, the server sends the
+/// requests that wait for the device.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Contact {
-    /// The time of the last successful conversation, in seconds since 1970.
+    /// The time of the last successful conversation, in seconds since 1970; `None` if there was none.
     pub heard: Option<u64>,
-    /// The state of the device at the time of the last successful conversation.
+    /// The state of the device at the time of the last successful conversation; `None` if there was none.
     pub status: Option<Status>,
-    /// The failures since the last successful conversation, if there were any.
+    /// The failures since the last successful conversation; `None` if there were no failures.
     pub unreachable: Option<Unreachable>,
 }
 
-/// The failures of a device that does not answer, or that does not do a request of the server. The server contacts it
-/// again at intervals.
+/// The failed conversations with a device that does not answer, or that refuses a request of the server. The server
+/// contacts the device again at intervals.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unreachable {
     /// The time of the first failure, in seconds since 1970.
@@ -32,7 +33,7 @@ impl Contact {
         self.unreachable.take().is_some()
     }
 
-    /// Records a failure. Returns true if it is the first one since the last successful conversation.
+    /// Records a failure. Returns true if it is the first failure since the last successful conversation.
     pub(super) fn missed(&mut self, now: u64, why: String) -> bool {
         let is_first = self.unreachable.is_none();
         let unreachable = self.unreachable.get_or_insert(Unreachable { since: now, attempts: 0, why: String::new() });

@@ -15,21 +15,22 @@ use zeroize::Zeroizing;
 /// Length of the secrets of an epoch in bytes.
 const EPOCH_LEN: usize = PSK_LEN + TICKET_KEY_LEN;
 
-/// A device.
+/// A device with the content of its row in the store.
 pub(super) struct Known {
     pub(super) party: OwnedParty,
     pub(super) config: DeviceConfig,
     pub(super) disabled: bool,
     /// The time at which the device key was generated, in seconds since 1970.
     pub(super) imprinted: u64,
-    /// The operator or the reason that requested the next epoch, if it is due.
+    /// The reason why the next epoch must begin: an operator's request or another cause. `None` if no epoch is due.
     pub(super) reset: Option<String>,
-    /// True if no connection of the present epoch continues in the next one.
+    /// True if no connection of the present epoch may continue in the next epoch.
     pub(super) forget: bool,
     pub(super) present: Epoch,
-    /// The next epoch, if the server has asked the device to begin it. The device may have begun it.
+    /// The next epoch, if the server has asked the device to begin it; otherwise `None`. The device may have begun it
+    /// already.
     pub(super) pending: Option<Epoch>,
-    /// The previous epoch without its device key, if its connections continue in the present epoch.
+    /// The previous epoch without its device key; `None` if its connections do not continue in the present epoch.
     pub(super) before: Option<Epoch>,
     /// The revision that changed the row last.
     pub(super) changed: Revision,
@@ -95,8 +96,8 @@ impl Known {
         Issuer::new(copy(&self.present), self.before.as_ref().map(copy), 0)
     }
 
-    /// Returns the tags of the present epoch, of the pending epoch if there is one, and of the previous epoch if its
-    /// connections continue.
+    /// Returns the tags of three epochs: the present one, the pending one, and the previous one. A tag is `None` if
+    /// there is no such epoch, or if its tickets are not valid.
     pub(super) fn tags<C: Crypto>(&self) -> [Option<Tag>; 3] {
         let of = |epoch: &Epoch| epoch.has_tickets().then(|| epoch.check::<C>());
         [of(&self.present), self.pending.as_ref().and_then(of), self.before.as_ref().and_then(of)]
@@ -159,7 +160,8 @@ impl Known {
     }
 }
 
-/// Returns the epoch without its device key, which is not needed any more when the next epoch is present.
+/// Returns a copy of the epoch without its device key. The previous epoch needs no device key, because the server uses
+/// only that of the present epoch.
 pub(super) fn without_key(epoch: &Epoch) -> Epoch {
     Epoch { key: DeviceKey(Secret::zeroed()), ..copy(epoch) }
 }

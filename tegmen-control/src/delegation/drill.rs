@@ -16,15 +16,15 @@ pub struct Reachable {
     /// The new device key, which an operator brings to the device. Until then the device still accepts the sessions and
     /// tickets of `connections`, and those that the intruder made.
     pub key: Secret<PSK_LEN>,
-    /// The connections that have not expired. An intruder with the keys of the server can read their records, and can
-    /// resume their sessions.
+    /// The connections that have not expired. An intruder with the keys of the server can read the records of these
+    /// connections, and can resume their sessions.
     pub connections: Vec<DelegatedConnection>,
 }
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// Treats devices as devices of a compromised server. Each device gets another [device key](Self::imprint_again).
-    /// The server then deletes all keys of the device's epochs, and accepts no earlier ticket of the device. Returns,
-    /// for each device, the connections that the intruder could use.
+    /// Replaces the keys of devices after an intruder had access to the server. Each device gets another [device
+    /// key](Self::imprint_again). The server then deletes all keys of the device's epochs, and accepts no earlier
+    /// ticket of the device. Returns, for each device, the connections that the intruder could use.
     ///
     /// # Errors
     /// Those of [`Self::imprint_again`] and [`Self::connections`]. The devices before the one that failed already have

@@ -19,9 +19,9 @@ pub(super) struct Peer {
     pub(super) server_name: Vec<u8>,
 }
 
-/// A waiting session. It is only in memory, so a server that restarts loses it.
+/// A session that waits to be sent to its device. It is only in memory, so a server that restarts loses it.
 pub(super) struct Waiting {
-    /// The epoch of the connection.
+    /// The tag of the connection's epoch.
     pub(super) tag: Tag,
     pub(super) number: u32,
     /// The time from which the device refuses the connection, in seconds since 1970.
@@ -29,7 +29,7 @@ pub(super) struct Waiting {
     pub(super) state: Secret<STATE_LEN>,
     pub(super) is_ticket: bool,
     pub(super) handle: Zeroizing<Vec<u8>>,
-    /// The peer, if the device opens the session.
+    /// The peer with which the device opens the session; `None` if the peer itself resumes the session.
     pub(super) peer: Option<Peer>,
 }
 
@@ -40,7 +40,8 @@ impl Waiting {
         Request::Keep(HandedOver { state: self.state.expose(), handle, opens: self.peer.is_some() })
     }
 
-    /// Returns the request after [`Self::keep`] that lets the device open the session; `None` if the peer opens it.
+    /// Returns the request that follows [`Self::keep`] and lets the device open the session; `None` if the peer resumes
+    /// it.
     pub(super) fn go(&self) -> Option<Request<'_>> {
         let Peer { address, server_name } = self.peer.as_ref()?;
         Some(Request::Go { go: Go { number: self.number, peer: *address }, server_name })
@@ -69,7 +70,8 @@ impl Handovers {
         self.0.push_back(waiting);
     }
 
-    /// Drops the sessions of other epochs and the expired ones. Then removes and returns the oldest remaining session.
+    /// Drops the sessions of other epochs and the sessions that have expired. Then removes and returns the oldest
+    /// remaining session.
     pub(super) fn take(&mut self, tag: Option<Tag>, now: u64) -> Option<Waiting> {
         self.0.retain(|waiting| Some(waiting.tag) == tag && u64::from(waiting.expires) > now);
         self.0.pop_front()

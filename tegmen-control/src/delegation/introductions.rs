@@ -20,9 +20,9 @@ use tegmen_store::Store;
 /// A session between two devices. Each of the two has a connection for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Introduced {
-    /// The connection at the device that opens the session.
+    /// The connection of the other device, at the device that opens the session.
     pub opener: ConnectionId,
-    /// The connection at the other device.
+    /// The connection of the opening device, at the other device.
     pub other: ConnectionId,
 }
 
@@ -42,8 +42,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(introduced)
     }
 
-    /// Generates the secret of a session, and gives the session to both devices, with the rights from the policy or
-    /// with the rights of their earlier connections.
+    /// Generates the secret of a session, and gives the session to both devices. The devices get the rights from the
+    /// policy; if `before` is given, they get the rights of these earlier connections.
     pub(super) fn open_between(
         &self,
         [opener, other]: [&Arc<Device>; 2],

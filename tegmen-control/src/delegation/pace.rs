@@ -1,8 +1,9 @@
-//! The times of the conversations with devices.
+//! Time limits and intervals of the conversations with devices.
 
 use std::time::Duration;
 
-/// The times of the conversations with devices.
+/// Time limits and intervals of the conversations with devices. In a conversation, the server sends the requests that
+/// wait for a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pace {
     /// Maximum time for a handshake, and for a request with its response.
@@ -14,7 +15,7 @@ pub struct Pace {
     /// The time for which a session stays open after its last request.
     pub linger: Duration,
     /// Maximum time between two conversations with a device that answers. In each conversation the server sends the
-    /// time, because the device loses the time when it restarts.
+    /// present time, because a device that restarts does not know the time.
     pub every: Duration,
     /// Maximum number of devices with which the server has a conversation at the same time.
     pub at_once: usize,

@@ -13,14 +13,15 @@ pub trait Rights: Send + Sync {
     fn allow(&self, peer: &str, device: &Party<'_>, rules: &[Rule<'_>]) -> bool;
 }
 
-/// Uses the policy in force of the server.
+/// Decides with the policy in force of the access control server.
 impl<S: Store> Rights for Service<S> {
     fn allow(&self, peer: &str, device: &Party<'_>, rules: &[Rule<'_>]) -> bool {
         self.state().allow(peer, device, rules)
     }
 }
 
-/// Uses the policy in force. A peer that no operator registered has a name and no tags. A disabled peer has no rights.
+/// Decides with the policy in force. A peer that no operator registered has a name and no tags. A disabled peer has no
+/// rights.
 impl<S: Store> Rights for State<S> {
     fn allow(&self, peer: &str, device: &Party<'_>, rules: &[Rule<'_>]) -> bool {
         let (policy, registered) = {

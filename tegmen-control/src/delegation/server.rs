@@ -26,7 +26,8 @@ pub(super) struct Made {
     pub(super) device: Arc<Device>,
     pub(super) tag: rows::Tag,
     pub(super) number: u32,
-    /// The connection of the previous epoch that this connection replaces.
+    /// The connection of the previous epoch that this connection replaces: the tag of the epoch and the number. `None`
+    /// for a new connection.
     pub(super) of: Option<(rows::Tag, u32)>,
     pub(super) row: ConnectionRow,
 }
@@ -44,17 +45,18 @@ pub struct Delegations<S, C = HostCrypto> {
     pub(super) made: Mutex<VecDeque<Made>>,
     /// A lock that is held while rows of connections are written.
     pub(super) writing: tokio::sync::Mutex<()>,
-    /// The devices for which there is work. The next field notifies the task of it.
+    /// The numbers of the devices for which [`Self::settle`] has work. The next field notifies the task that does the
+    /// work.
     due: Mutex<BTreeSet<u32>>,
     pub(super) work: Notify,
-    /// Notified of work that must not wait until there is more.
+    /// Notified when there is work that must begin at once, without waiting for further work.
     pub(super) urgent: Notify,
     pub(super) certificates: Option<Arc<dyn Certificates>>,
     agenda: Mutex<Agenda>,
-    /// Notified when the agenda changes.
+    /// Notified when the times of the next conversations change.
     pub(super) speak: Notify,
     counts: Mutex<DelegationCounts>,
-    /// Revoked certificates: the name of the peer, and the expiry of the certificate in seconds since 1970.
+    /// The revoked certificates. Each is named by its peer and its expiry time, in seconds since 1970.
     revoked: Mutex<BTreeSet<(String, u64)>>,
 }
 
@@ -116,9 +118,10 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(self)
     }
 
-    /// From now on, refuses sessions to a peer that authenticates itself with a certificate of this name and one of
-    /// these expiry times, in seconds since 1970. The server that performs the handshakes refuses a revoked certificate
-    /// as soon as it has read the list again. This function covers handshakes that began before.
+    /// From now on, refuses sessions to a peer that authenticated itself with a revoked certificate. `peer` is the name
+    /// in the certificates, and `ends` are their expiry times, in seconds since 1970. The server that performs the
+    /// handshakes refuses a revoked certificate itself as soon as it has read the revocation list again. This function
+    /// is for handshakes that began earlier.
     pub fn refuse_certificates(&self, peer: &str, ends: &[u64]) {
         let now = self.now();
         let mut revoked = self.revoked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -183,8 +186,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(())
     }
 
-    /// Marks the epochs whose numbers a restore has moved. Revocations after the backup are lost, so no connection of
-    /// these epochs continues.
+    /// Reads a row with numbers of connections. If a restore has increased the numbers, marks the epoch as restored:
+    /// revocations after the backup are lost, so no connection of this epoch continues in the next one.
     fn load_numbers(&self, entry: &Entry) -> Result<(), String> {
         let parts = rows::parts(&entry.key, rows::NUMBERS);
         let (name, tag, _) = parts.filter(|(.., last)| Purpose::of(last).is_some()).ok_or("it names no numbers")?;
@@ -227,14 +230,14 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         self.agenda.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records that there is work for a device.
+    /// Adds a device to those for which [`Self::settle`] has work.
     pub(super) fn wake(&self, device: &Device) {
         self.due.lock().unwrap_or_else(PoisonError::into_inner).insert(device.id);
         self.work.notify_one();
         self.urgent.notify_one();
     }
 
-    /// Removes and returns the devices for which there is work.
+    /// Removes and returns the devices for which [`Self::settle`] has work.
     pub(super) fn take_due(&self) -> Vec<Arc<Device>> {
         let due = std::mem::take(&mut *self.due.lock().unwrap_or_else(PoisonError::into_inner));
         self.registry(|registry| due.into_iter().filter_map(|id| registry.numbered(id)).collect())
@@ -246,8 +249,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         *count = count.saturating_add(1);
     }
 
-    /// Returns the number of entries in memory in addition to the devices. After the row of a connection is durable,
-    /// the connection has no entry unless it is refused.
+    /// Returns the number of entries in memory, in addition to the entries of the devices themselves. A connection has
+    /// an entry only until its row is durable, or if it is refused.
     pub fn entries(&self) -> Entries {
         let mut entries = Entries { connections: self.made().len(), ..Entries::default() };
         self.registry(|registry| registry.after(None).for_each(|device| device.state().count(&mut entries)));
@@ -260,7 +263,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     }
 }
 
-/// Records that the store has numbers of this epoch. `restored` is true if a restore has moved them.
+/// Records that the store has numbers of the epoch with this tag. `restored` is true if a restore has increased these
+/// numbers.
 pub(super) fn note_numbers<C: Crypto>(state: &mut InMemory, tag: rows::Tag, restored: bool) {
     if Some(tag) == state.tag && restored {
         state.is_restored();

@@ -13,13 +13,14 @@ use tegmen_store::Store;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// Seconds without contact after which the server contacts a device when a peer authenticates itself. The peer may do
-/// so because the device restarted and does not know the time.
+/// The server contacts a device when a peer of the device authenticates itself, if there was no contact for this number
+/// of seconds. The peer may have returned because the device restarted and does not know the time.
 const UNHEARD: u64 = 60;
 
 impl<S: Store, C: Crypto + Send + 'static> Delegations<S, C> {
     /// Does the work of the server: makes the results of handshakes durable, reserves numbers for the next handshakes,
-    /// and contacts devices. It never returns. To stop it, the owner drops it, which ends all conversations.
+    /// and contacts devices. The future never returns. To stop the work, the owner drops the future, which ends all
+    /// conversations.
     pub async fn run(self: &Arc<Self>, pace: Pace) {
         tokio::join!(self.settle_always(), self.talk(pace));
     }
@@ -63,7 +64,7 @@ impl<S: Store, C: Crypto + Send + 'static> Delegations<S, C> {
         }
     }
 
-    /// Has a conversation with a device, and plans the next one.
+    /// Has one conversation with a device, and plans the next conversation with it.
     async fn speak_and_report(&self, device: &Arc<Device>, pace: &Pace, places: &Semaphore) {
         let spoken = self.speak_with(device, pace, places).await;
         let now = Instant::now();
@@ -112,7 +113,7 @@ impl<S: Store, C: Crypto + Send + 'static> Delegations<S, C> {
         self.count(|counts| &mut counts.failed_conversations);
     }
 
-    /// Returns a random number between 0 and 1.
+    /// Returns a random number from 0 to 1.
     fn part(&self) -> f64 {
         let mut random = [0; 4];
         self.crypto().random(&mut random);
@@ -121,7 +122,7 @@ impl<S: Store, C: Crypto + Send + 'static> Delegations<S, C> {
 }
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// Plans a conversation of the server with a device.
+    /// Plans a conversation with a device, and wakes the task that contacts devices.
     pub(super) fn want(&self, device: &Device) {
         self.agenda().want(device.id, Instant::now());
         device.wanted.notify_one();
@@ -135,7 +136,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         self.want(device);
     }
 
-    /// Plans a conversation if the device was not contacted recently. A peer has authenticated itself at the server.
+    /// Plans a conversation if the last one was not recent. Called after a peer of the device has authenticated itself
+    /// at the server.
     pub(super) fn want_if_unheard(&self, device: &Device) {
         let heard = device.state().contact.heard;
         if heard.is_none_or(|heard| heard.saturating_add(UNHEARD) <= self.now()) {

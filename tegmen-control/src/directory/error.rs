@@ -26,7 +26,7 @@ pub enum DirectoryError {
     /// The directory is full.
     #[error("the directory is full: try again later")]
     Full,
-    /// The links are too long.
+    /// The links are too long. The value is the maximum number of bytes.
     #[error("the links of an endpoint have at most {0} bytes")]
     TooLong(usize),
 }

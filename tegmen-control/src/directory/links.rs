@@ -5,7 +5,7 @@ use super::error::DirectoryError;
 use fluent_uri::{Uri, UriRef};
 use std::fmt;
 
-/// A link: its target, and its target attributes in order.
+/// A link: its target, and its attributes in the order of the text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Link {
     /// A URI, or a path that begins with a slash.

@@ -5,20 +5,20 @@ use super::links::{Attribute, Link, Value};
 use super::registrations::{Directory, Registration};
 use std::fmt::Write as _;
 
-/// The query of a lookup.
+/// The query of a lookup: the attributes that an entry must have, and the page.
 #[derive(Default)]
 struct Query<'q> {
     criteria: Vec<Criterion<'q>>,
     page: usize,
-    /// The number of entries of a page; `None` for all entries.
+    /// The number of entries on one page; `None` if all entries are on one page.
     count: Option<usize>,
 }
 
-/// An attribute that an entry must have.
+/// An attribute that an entry must have in order to match the query.
 struct Criterion<'q> {
     name: &'q str,
     value: &'q str,
-    /// True if the value of the attribute must only begin with `value`.
+    /// True if the value of the attribute only has to begin with `value`. False if it must equal `value`.
     is_prefix: bool,
 }
 
@@ -47,7 +47,7 @@ impl<'q> Query<'q> {
         Ok(query)
     }
 
-    /// Writes the entries of the page, separated by commas.
+    /// Writes the entries that are on the requested page, separated by commas.
     fn write(&self, entries: impl Iterator<Item = String>) -> String {
         let skipped = self.page.saturating_mul(self.count.unwrap_or(0));
         let mut text = String::new();

@@ -68,7 +68,7 @@ impl<S: Store, C: Crypto> Departures<'_, S, C> {
         }
     }
 
-    /// Evicts a member if its device has left. `since` is the revision that admitted the member.
+    /// Evicts a member if its device was disabled or removed. `since` is the revision that admitted the member.
     async fn check(&self, group: &str, member: &str, since: Revision) -> Result<(), GroupError> {
         if !self.service.state().has_left(member, since).await? {
             return Ok(());
@@ -96,8 +96,8 @@ impl<S: Store, C: Crypto> Departures<'_, S, C> {
     }
 }
 
-/// Returns the result for a group. Returns `None` if the group cannot be read or was deleted, so that other groups do
-/// not wait for it.
+/// Converts an error that concerns only one group to `Ok(None)`: the group cannot be read, or was deleted. So the work
+/// for other groups continues.
 fn readable<T>(group: &str, result: Result<T, GroupError>) -> Result<Option<T>, GroupError> {
     match result {
         Err(GroupError::NoGroup(_)) => Ok(None),

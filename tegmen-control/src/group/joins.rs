@@ -1,4 +1,4 @@
-//! A limit for the epochs that one member begins when it joins again and again.
+//! Limits how often one member can join again, because each join begins an epoch.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// The number of joins that one member of a group may make in a row.
 const AT_ONCE: u32 = 4;
-/// The number of entries above which entries without recent joins are removed.
+/// Minimum number of entries in memory before entries without recent joins are removed.
 const REMEMBERED: usize = 1024;
 
 /// The limit for the joins of members: [`AT_ONCE`] joins in a row, and from then on one in each interval.
@@ -17,14 +17,16 @@ pub(super) struct Joins {
 
 #[derive(Default)]
 struct Members {
-    /// The time at which a member may again join [`AT_ONCE`] times in a row, by the names of the group and the member.
+    /// The time from which a member may again join [`AT_ONCE`] times in a row. The key is the names of the group and
+    /// the member.
     free: HashMap<(String, String), Instant>,
-    /// The number of entries at which entries without recent joins are next removed.
+    /// The number of entries at which entries without recent joins are removed the next time.
     most: usize,
 }
 
 impl Joins {
-    /// Makes the limit of one join in each interval; an interval of zero means no limit.
+    /// Makes a limit that allows one join in each interval, after [`AT_ONCE`] joins in a row. An interval of zero means
+    /// no limit.
     pub(super) fn new(interval: Duration) -> Self {
         Self { interval, members: Mutex::default() }
     }
@@ -32,7 +34,7 @@ impl Joins {
     /// Counts a join of a member.
     ///
     /// # Errors
-    /// The time after which the member may join, if the member has reached the limit.
+    /// The time that the member must wait before it may join, if it has reached the limit.
     pub(super) fn take(&self, group: &str, member: &str, now: Instant) -> Result<(), Duration> {
         let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
         let Members { free, most } = &mut *members;

@@ -7,13 +7,13 @@ use std::time::Duration;
 use tegmen_base::crypto::Crypto;
 use tegmen_store::Store;
 
-/// The interval between two examinations of all groups is this fraction of the period, within the following bounds.
+/// The interval between two checks of all groups is the period divided by this number, within the following bounds.
 const PARTS: u32 = 8;
 const SHORTEST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// Begins an epoch in each group whose epoch has lasted for `period`. This includes epochs that other controllers of
-/// the store began, and epochs that began before a restart. Runs until the future is dropped.
+/// Begins an epoch in each group whose epoch has lasted for `period`. It does not matter if another controller of the
+/// store began the old epoch, or if the old epoch began before a restart. Runs until the future is dropped.
 ///
 /// Events of the crate `tracing` report groups whose epoch cannot be replaced.
 pub async fn rekey_periodically<S: Store, C: Crypto>(controller: &Controller<S, C>, period: Duration) {

@@ -26,13 +26,13 @@ impl Challenges {
         Self { secret, start: Instant::now() }
     }
 
-    /// Returns the challenge for a device.
+    /// Returns the challenge for the device `who`, which wants to join the group.
     pub(super) fn challenge(&self, (who, group): (&str, &str), scheme: SignatureScheme, now: Instant) -> Challenge {
         Challenge { scheme, nonce: self.nonce(who, group, self.window(now)) }
     }
 
-    /// Checks that a device has the private key of the public key in its request. Returns the public key. The device
-    /// signs the scope of the request.
+    /// Checks the signature in a request to join: it proves that the device has the private key of the public key in
+    /// the request. The signature covers the scope of the request and a nonce of this server. Returns the public key.
     pub(super) fn check(
         &self,
         (who, group): (&str, &str),

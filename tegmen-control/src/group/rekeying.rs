@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-/// The messages of a change, in the order in which to send them.
+/// The messages of a change, in the order in which they must be sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rekeying {
     /// The number of the epoch that the change has begun.
@@ -10,7 +10,7 @@ pub struct Rekeying {
     /// The messages, one datagram each. Empty for the first epoch, and if another caller received the messages of the
     /// same change.
     pub messages: Vec<Outgoing>,
-    /// A warning if few epochs are left, with the next step of the operator.
+    /// A warning if few epochs are left. The warning also names what the operator has to do next.
     pub warning: Option<String>,
 }
 

@@ -13,7 +13,7 @@ use tegmen_host::group::Group;
 use tegmen_store::Store;
 use tokio::net::UdpSocket;
 
-/// The time after which the controller is asked again for messages that it could not make.
+/// The time after which the task asks the controller again for messages that the controller could not make.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
 
 /// The times at which a controller sends messages, and the network interfaces that it uses.
@@ -21,14 +21,14 @@ const TRY_AGAIN: Duration = Duration::from_secs(10);
 pub struct Sending {
     /// The times at which datagrams are sent.
     pub pace: Pace,
-    /// The outgoing interface: its name, or for IPv4 its address. Without this value the system selects the interface.
+    /// The outgoing interface: its name, or for IPv4 its address. With `None` the system selects the interface.
     pub interface: Option<String>,
-    /// The outgoing interfaces of single groups, by the name of the group.
+    /// The outgoing interfaces of single groups. The key is the name of the group, and the value replaces `interface`.
     pub interfaces: BTreeMap<String, String>,
 }
 
-/// Sends the messages that a controller puts into its [`Outbox`]. First sends the messages of the last change of each
-/// group again. The future runs until it is dropped. If the controller has no outbox, the future ends at once.
+/// Sends the messages that a controller puts into its [`Outbox`]. At the start, sends the messages of the last change
+/// of each group again. The future runs until it is dropped. If the controller has no outbox, the future ends at once.
 ///
 /// If the system does not send a message, the group does not change. An event of the crate `tracing` reports the first
 /// such message, and another event reports when messages are sent again.
@@ -53,7 +53,7 @@ pub async fn send<S: Store, C: Crypto>(controller: &Controller<S, C>, sending: &
     }
 }
 
-/// Resumes the messages of all groups of the store.
+/// Demands the messages of the last change of each group in the store: see [`Outbox::resume`].
 async fn resume_all<S: Store, C: Crypto>(controller: &Controller<S, C>, outbox: &Outbox) {
     loop {
         match controller.names().await {
@@ -83,17 +83,17 @@ async fn make_again<S: Store, C: Crypto>(controller: &Controller<S, C>, outbox: 
     }
 }
 
-/// The open sockets.
+/// The sockets with which the task sends messages.
 struct Sockets<'a> {
     sending: &'a Sending,
-    /// The sockets, by the interface and by true for IPv6.
+    /// The open sockets. The key is the interface, and true for IPv6.
     open: HashMap<(Option<String>, bool), UdpSocket>,
-    /// Groups for which the system refused to send the last message.
+    /// Groups to whose address the system refused to send the last message.
     unreachable: BTreeSet<String>,
 }
 
 impl Sockets<'_> {
-    /// Returns true if the system has sent the message.
+    /// Sends a message. Returns true if the system accepted it.
     async fn send(&mut self, due: &Due) -> bool {
         let Due { group, message, .. } = due;
         let interface = self.sending.interfaces.get(group).or(self.sending.interface.as_ref()).cloned();
@@ -142,7 +142,8 @@ impl Sockets<'_> {
 
 /// The outgoing interface and the destination of a message.
 struct Route {
-    /// A group address of the same IP version, for the outgoing interface.
+    /// A multicast group on the outgoing interface, with the IP version of the destination. Its socket sends the
+    /// message, even if the destination is a single member.
     by: Group,
     to: SocketAddr,
 }

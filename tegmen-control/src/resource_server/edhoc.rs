@@ -28,14 +28,14 @@ impl PublicKey {
         Some(Self { kid: key.kid.clone(), x: x.as_slice().try_into().ok()?, y: y.as_slice().try_into().ok()? })
     }
 
-    /// Returns the identifier of the token in the table. It differs from each identifier of input material, which is
-    /// ASCII text.
+    /// Returns the identifier of the token in the table. It begins with a byte that is not ASCII. So it differs from
+    /// each identifier of input material, which is ASCII text.
     pub(super) fn id(&self) -> Vec<u8> {
         [&[0xff][..], &self.x].concat()
     }
 
-    /// Returns the credential that the client names by its kid: a CWT Claims Set that contains only this key (RFC 9528,
-    /// section 3.5.2).
+    /// Returns the credential of the client, which EDHOC messages name by its kid: a CWT Claims Set that contains only
+    /// this key (RFC 9528, section 3.5.2). Returns `None` if the key has no kid.
     fn credential(&self) -> Option<Credential> {
         let mut share = [4; 2 * COORDINATE + 1];
         let (_, point) = share.split_first_mut()?;
@@ -57,7 +57,7 @@ impl Tokens {
         edhoc.accept_tokens(Box::new(move |id| Self(inner.upgrade()?).find_peer(id, now())));
     }
 
-    /// Takes the token of a client with this public key.
+    /// Takes the token of a client. `key` is the client's public key in the token.
     pub(super) fn take_key(&self, key: &CoseKey, valid: &Valid, now: u64) -> Result<(), Refusal> {
         let key = PublicKey::of(key).filter(|_| self.0.has_edhoc.load(Ordering::Relaxed));
         let id = key.ok_or(Refusal::NoContext)?.id();
@@ -78,7 +78,8 @@ impl Tokens {
         Ok(())
     }
 
-    /// Finds the client whose token has the public key of this credential.
+    /// Finds the client whose token has the public key of this credential. Returns `None` if no valid token has this
+    /// key.
     fn find_peer(&self, id: &CredentialId<'_>, now: u64) -> Option<TokenPeer> {
         let taken = self.taken();
         let (token, credential) = match id {

@@ -15,19 +15,20 @@ use tegmen_store::clock::now;
 /// Time between the end of an observation, or a failure, and the next attempt.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// A change of what a resource server knows of revoked tokens, for its log.
+/// An event in the observation of revoked tokens, for the log of the resource server.
 #[derive(Debug)]
 pub enum RevocationEvent<'e> {
-    /// The list is read, and has this number of tokens.
+    /// The resource server has received the list.
     Read {
-        /// Tokens on the list.
+        /// The number of tokens on the list.
         revoked: usize,
-        /// Tokens of this resource server that end because of it.
+        /// The number of tokens of this resource server that end because they are on the list.
         ended: usize,
     },
-    /// The access control server answers with this code in place of the list. The revocations that are known stay in force.
+    /// The access control server answers with this code, and not with the list. The revocations that are known stay in
+    /// force.
     Refused(Code),
-    /// The list cannot be read. The revocations that are known stay in force, and the next attempt is after this time.
+    /// The list cannot be read. The revocations that are known stay in force. The next attempt begins after this time.
     Failed(&'e ClientError, Duration),
 }
 
@@ -41,16 +42,18 @@ impl Table {
 }
 
 impl Tokens {
-    /// Replaces the hashes of revoked tokens. A token with one of them ends, as a token that expires does, and is not taken again.
-    /// Returns the number of tokens that end. `now` is in seconds since 1970.
+    /// Replaces the list of revoked tokens. `revoked` are the hashes of the tokens. A token on the list ends in the
+    /// same way as an expired token, and is not taken again. Returns the number of tokens that end now. `now` is in
+    /// seconds since 1970.
     pub fn revoke(&self, revoked: BTreeSet<TokenHash>, now: u64) -> usize {
         let mut taken = self.taken();
         taken.revoked = revoked;
         taken.end_revoked(now)
     }
 
-    /// Observes the list of revoked tokens at the access control server, whose URI has no path, and passes it to [`Self::revoke`].
-    /// Never ends: after a failure the next attempt is ten seconds later.
+    /// Observes the list of revoked tokens at the access control server, and passes each list to [`Self::revoke`]. The
+    /// URI `access_server` has no path. Never returns: ten seconds after a failure or the end of an observation, a new
+    /// attempt begins.
     pub async fn follow_revocations(&self, access_server: &Uri, report: impl Fn(RevocationEvent<'_>)) {
         loop {
             if let Err(error) = self.follow_once(access_server, &report).await {
@@ -60,7 +63,7 @@ impl Tokens {
         }
     }
 
-    /// Returns when the access control server ends the observation.
+    /// Observes the list in one session. Returns when the access control server ends the observation.
     async fn follow_once(&self, uri: &Uri, report: &impl Fn(RevocationEvent<'_>)) -> Result<(), ClientError> {
         let settings = &self.0.settings;
         let key = list_key::<HostCrypto>(&settings.key);

@@ -10,24 +10,25 @@ use tegmen_host::request_uri::Path;
 use tegmen_host::server::{Notifier, Request};
 use tegmen_store::clock::now;
 
-/// The decision on a request.
+/// The decision of the resource server on a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
-    /// The request contains a token.
+    /// The request is a POST that contains a token.
     Token,
-    /// A token gives the right.
+    /// A token of the sender gives the right.
     Allowed,
-    /// No token gives or denies the right, so the rights of the server decide.
+    /// The sender has no token, so the rights of the CoAP server decide.
     Others,
-    /// The sender has no valid token. The response is 4.01, with hints if the request has no protection.
+    /// The token of the sender has expired, or the request has no protection and must have a token. The response is
+    /// 4.01, with hints if the request has no protection.
     NoToken,
-    /// The response is 4.03 or 4.05 (RFC 9200, section 5.10.2).
+    /// A token of the sender does not give the right. The response is 4.03 or 4.05 (RFC 9200, section 5.10.2).
     Refused(Code),
 }
 
 impl Tokens {
-    /// Returns the policy of the server. A token gives its client the rights, and `others` contains the rights of all
-    /// other peers. The application must pass each request to [`Self::serve`] first.
+    /// Returns the policy of the CoAP server. A client with a token has the rights of its token. `others` contains the
+    /// rights of all other peers. The application must pass each request to [`Self::serve`] first.
     pub fn policy(&self, others: FilePolicy) -> impl Policy + Send + Sync + 'static {
         TokenPolicy { tokens: self.clone(), others }
     }
@@ -44,7 +45,7 @@ impl Tokens {
         }
     }
 
-    /// Ends expired tokens, and notifies their observers, who receive 4.01. Call it each second.
+    /// Ends expired tokens. Notifies the observers whose token has expired: they receive 4.01. Call it each second.
     pub fn every_second(&self, notifier: &Notifier) {
         for (principal, rights) in self.expire(now()) {
             for right in &rights.0 {
@@ -64,7 +65,7 @@ impl Tokens {
         self.of_token(identity.principal, method, path).unwrap_or(Verdict::Others)
     }
 
-    /// Decides on a request of a client with a token.
+    /// Decides on a request of a client with a token. Returns `None` if the client has no token.
     fn of_token(&self, principal: Principal, method: Code, path: impl Iterator<Item = u8> + Clone) -> Option<Verdict> {
         let taken = self.taken();
         let token = taken.of_principal(principal)?;

@@ -1,6 +1,6 @@
 //! Grants of the keys of sessions, in a store that the server does not share. A thread makes all session identities
-//! that have arrived durable in one commit, then writes their lines of the audit log. Then it continues with the
-//! identities that arrived meanwhile.
+//! that have arrived durable in one commit, and then writes their lines into the audit log. After this, it does the
+//! same for the identities that arrived meanwhile.
 
 use crate::audit::{AuditLog, NotWritten, Record, Records, Then};
 use crate::state::{AcceptedSession, ManySessions, State};
@@ -23,27 +23,27 @@ pub(super) struct Grants {
 struct Shared {
     queue: Mutex<Queue>,
     changed: Condvar,
-    /// The number of grants that the thread has taken and not answered yet.
+    /// The number of grants that the thread has taken from the queue and whose callers have no result yet.
     in_progress: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Batch>,
-    /// Memory for the next batch.
+    /// An empty batch whose memory is used again.
     spare: Batch,
-    /// The number of waiting grants from which on the thread no longer waits for others.
+    /// The number of waiting grants at which the thread begins the next commit without waiting for further grants.
     enough: usize,
     closing: bool,
 }
 
-/// Grants that one commit makes durable.
+/// The grants that one commit makes durable.
 #[derive(Default)]
 struct Batch {
     sessions: ManySessions,
     /// The records of the grants for the audit log, and the functions that receive the results.
     records: Records,
-    /// The time of the last grant, in seconds since 1970.
+    /// The time of the last grant of the batch, in seconds since 1970.
     now: u64,
 }
 
@@ -61,8 +61,8 @@ impl Grants {
         Ok(Self { shared, thread })
     }
 
-    /// Adds a grant. `then` is called once on another thread, when the session identity and the line are durable, or
-    /// when one of them has failed. `then` must return quickly. `now` is in seconds since 1970.
+    /// Adds a grant. `then` is called once on another thread: when both the session identity and the line of the log
+    /// are durable, or when storing one of them has failed. `then` must return quickly. `now` is in seconds since 1970.
     pub(super) fn push(&self, session: &AcceptedSession, now: u64, record: &Record, then: Then) {
         let mut queue = self.shared.lock();
         let is_first = queue.waiting.is_empty();
@@ -138,9 +138,9 @@ impl Shared {
     }
 }
 
-/// Maximum time for which a grant waits for others.
+/// Maximum time for which a grant waits for further grants.
 const GATHERING: Duration = Duration::from_millis(2);
-/// The number of unanswered grants below which a grant does not wait for others.
+/// If fewer grants than this are in progress after a commit, the next grant does not wait for further grants.
 const MANY: usize = 8;
-/// The number of waiting grants from which on the thread no longer waits for others.
+/// The number of waiting grants that are committed at once, without waiting for further grants.
 const MOST_GATHERED: usize = 256;

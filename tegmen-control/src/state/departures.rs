@@ -15,8 +15,8 @@ impl<S: Store> State<S> {
         Ok(self.store.scan(Scan::of(rows::DEVICES, 1)).await?.at)
     }
 
-    /// Waits for changes of devices after the revision `after`. Returns after the view has these changes. The result is
-    /// the names of the devices that were disabled or removed, and the revision for the next call.
+    /// Waits for changes of devices after the revision `after`. Returns after the view has these changes. Returns the
+    /// names of the devices that were disabled or removed, and the revision for the next call.
     pub(crate) async fn departures(&self, after: Revision) -> Result<(BTreeSet<String>, Revision), StoreError> {
         let changes = self.store.changes(rows::DEVICES.as_bytes(), after, MOST).await?;
         if let Some(last) = changes.changes.last() {

@@ -14,12 +14,13 @@ use tegmen_store::store::Changes;
 use tegmen_store::store::answer::{Answer, Promise, promise};
 use tegmen_store::{Revision, Store, StoreError};
 
-/// Maximum number of changes in one request, rounded up to whole revisions.
+/// Maximum number of changes in one answer of the store. An answer never ends within a revision, so it may have some
+/// more.
 const MOST: usize = 256;
 /// The pause after an error of the store.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The state that the thread and its owner share.
+/// The data that the thread and its owner share.
 pub(super) struct Shared {
     view: Mutex<View>,
     waiting: Mutex<Vec<(Revision, Promise<()>)>>,
@@ -64,7 +65,7 @@ impl Shared {
         self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns an answer that arrives when the view has the changes of this revision.
+    /// Returns an answer that arrives as soon as the view has the changes up to this revision.
     pub(super) fn reached(&self, revision: Revision) -> Answer<()> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if self.view().at() >= revision {
@@ -78,8 +79,8 @@ impl Shared {
         answer
     }
 
-    /// Removes the content of the view, because the view missed changes. It then refuses everything. Calls that wait
-    /// for the view fail.
+    /// Removes the content of the view, because the view missed changes. The view then refuses everything. Calls that
+    /// wait for a revision of the view fail.
     fn lose(&self) {
         self.stop.store(true, Ordering::Release);
         self.view().lose();
@@ -126,7 +127,7 @@ impl Shared {
         }
     }
 
-    /// Waits for changes. Continues the beat meanwhile.
+    /// Waits for changes from the store, and makes the steps of the beat meanwhile.
     fn wait<S: Store>(&self, answer: Answer<Changes>, beat: &mut Option<Beat<S>>, waker: &Waker) -> Waited {
         let mut answer = pin!(answer);
         let mut cx = Context::from_waker(waker);
@@ -157,7 +158,7 @@ enum Waited {
     WentBack,
 }
 
-/// A waker that unparks a thread which waits for an answer.
+/// A waker that unparks a thread. The thread is parked while it waits for an answer.
 struct Unpark(Thread);
 
 impl Wake for Unpark {

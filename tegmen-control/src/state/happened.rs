@@ -46,8 +46,8 @@ pub enum Happened {
 }
 
 impl Happened {
-    /// Returns the events that the change of a row means. A row with many session identities gives several events. A
-    /// row of another kind, or one that cannot be read, gives none.
+    /// Returns the events that belong to the change of a row. A row with many session identities gives several events.
+    /// A row of another kind, or a row that cannot be read, gives no event.
     pub fn of(change: &Changed) -> Vec<Self> {
         if let (Some(Row::Sessions(_)), Some(entry)) = (Row::of(&change.key), &change.entry) {
             let sessions = rows::plain(&entry.value).and_then(rows::read_sessions).unwrap_or_default();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// The time for which a view counts as current.
 #[derive(Clone, Copy)]
 pub(super) struct Lease {
-    /// A time before which all acknowledged changes are in the view.
+    /// The time at which the lease began. The view has all changes that were acknowledged before this time.
     pub(super) since: Instant,
     pub(super) length: Duration,
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use tegmen_host::client::ClientError;
 use tegmen_host::server::{self, Server};
 
-/// The interval at which all sessions are compared with a list that is not empty. This is necessary because a handshake
-/// may end after the revocation of its key, and a session may be resumed.
+/// The interval at which all sessions are compared with the list, if the list is not empty. A single comparison is not
+/// enough: a handshake may end after its key was revoked, and a session may be resumed.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 impl Introspector {
@@ -19,9 +19,9 @@ impl Introspector {
     /// each ended session. The peer may open a new session with another identity.
     ///
     /// Observes the revocation list (RFC 9770) over the session with the access control server. While the list is not
-    /// empty, this also compares all sessions with the list once a second. The time of a comparison grows with the
-    /// number of sessions. Returns when the access control server ends the observation. The caller then starts it
-    /// again.
+    /// empty, this function also compares all sessions with the list once a second. The time of a comparison grows with
+    /// the number of sessions. The function returns when the access control server ends the observation. The caller
+    /// must then call the function again.
     ///
     /// # Errors
     /// [`ClientError`] if the list cannot be observed. All sessions then stay open.
@@ -48,7 +48,7 @@ impl Introspector {
         }
     }
 
-    /// Ends the sessions whose keys are revoked, and returns them.
+    /// Ends the sessions whose keys are in `revoked`, and returns these sessions.
     async fn end_of(&self, subscriber: &Arc<Server>, revoked: &BTreeSet<TokenHash>) -> Vec<server::Session> {
         if revoked.is_empty() {
             return Vec::new();

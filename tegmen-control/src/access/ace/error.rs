@@ -32,16 +32,16 @@ impl ErrorCode {
 /// The payload of an error response.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ErrorResponse {
-    /// The code.
+    /// The code of the error.
     pub error: ErrorCode,
-    /// A text for people.
+    /// A description for people; `None` if the response has none.
     pub description: Option<String>,
-    /// The URI of a page with more information.
+    /// The URI of a page with more information; `None` if the response has none.
     pub uri: Option<String>,
 }
 
 impl ErrorResponse {
-    /// Returns an error without a text.
+    /// Makes an error response without a description.
     pub const fn new(error: ErrorCode) -> Self {
         Self { error, description: None, uri: None }
     }

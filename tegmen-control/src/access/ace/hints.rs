@@ -8,7 +8,8 @@ const AUTH_SERVER: i64 = 1;
 const KID: i64 = 2;
 const AUDIENCE: i64 = 5;
 
-/// The payload of the 4.01 response of a resource server to a request without a token.
+/// The payload of the 4.01 response of a resource server to a request without a token. A field that is `None` is a
+/// parameter that the payload does not have.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CreationHints {
     /// The URI of the authorization server.

@@ -7,22 +7,22 @@ use std::fmt;
 use tegmen_host::cbor::{Malformed, MapWriter, bytes, integer, read_map};
 use zeroize::Zeroizing;
 
-/// Labels of a confirmation.
+/// The labels of the three kinds of a confirmation.
 const COSE_KEY: i64 = 1;
 const KID: i64 = 3;
 const OSC: i64 = 4;
-/// Labels of a COSE key.
+/// The labels of the parameters in a COSE key.
 const KTY: i64 = 1;
 const KEY_ID: i64 = 2;
 const ALG: i64 = 3;
 const K_OR_CURVE: i64 = -1;
 const X: i64 = -2;
 const Y: i64 = -3;
-/// Types of keys (RFC 9053, section 7).
+/// The numbers of the types of keys (RFC 9053, section 7).
 const EC2: i64 = 2;
 const SYMMETRIC: i64 = 4;
 
-/// The key that the holder of a token proves to have, in the claim or parameter `cnf`.
+/// The key of which the holder of a token proves possession. The claim or parameter `cnf` contains it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Confirmation {
     /// The key itself.
@@ -66,15 +66,16 @@ impl Confirmation {
 /// A COSE key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CoseKey {
-    /// The identifier.
+    /// The identifier of the key; `None` if the key has none.
     pub kid: Option<Vec<u8>>,
-    /// The algorithm for which the key is used, by its number in the COSE registry.
+    /// The algorithm for which the key is used, by its number in the COSE registry; `None` if the key is not limited to
+    /// one algorithm.
     pub algorithm: Option<i64>,
-    /// The key.
+    /// The type of the key, and its bytes.
     pub material: Material,
 }
 
-/// The key of a [`CoseKey`].
+/// The type and the bytes of a [`CoseKey`].
 #[derive(Clone, PartialEq, Eq)]
 pub enum Material {
     /// A secret key; the bytes are wiped on drop.

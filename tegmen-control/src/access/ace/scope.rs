@@ -11,7 +11,7 @@ pub const MAX_RIGHTS: usize = 64;
 /// The label of a scope in every message.
 pub(super) const SCOPE: i64 = 9;
 
-/// A path and the methods that may be used there (RFC 9237, section 3).
+/// A path, and the methods that may be used on the resource with this path (RFC 9237, section 3).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Right {
     /// The path as the local part of a URI.
@@ -36,7 +36,7 @@ impl Right {
 pub struct Aif(pub Vec<Right>);
 
 impl Aif {
-    /// Reads the CBOR array of a scope that is given as bytes.
+    /// Reads the CBOR array of rights from a scope that is a byte string.
     ///
     /// # Errors
     /// [`Malformed`] if the bytes are no such array, or contain more than [`MAX_RIGHTS`] rights.
@@ -46,7 +46,7 @@ impl Aif {
         if decoder.position() == bytes.len() { Ok(aif) } else { Err(Malformed::Syntax) }
     }
 
-    /// Encodes the CBOR array.
+    /// Encodes the rights as a CBOR array.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let written = self.write(&mut Encoder::new(Sink::new(&mut out)));
@@ -113,7 +113,7 @@ impl Scope {
         }
     }
 
-    /// Writes the value in a message.
+    /// Writes the scope as a value in a message.
     pub(super) fn write(&self, encoder: &mut Encoder<Sink<'_>>) -> Written {
         match self {
             Self::Text(text) => encoder.str(text).map(|_| ()),

@@ -1,6 +1,6 @@
-//! The upload of a token to a publisher by the access control server (draft-ietf-ace-workflow-and-params-04), and the
-//! request of a subscriber that the publisher connects to it (T. Kothmayr and others, "A DTLS Based End-To-End Security
-//! Architecture for the Internet of Things with Two-Way Authentication", section IV).
+//! The upload of a token to a publisher by the access control server (draft-ietf-ace-workflow-and-params-04). Also the
+//! request of a subscriber that the publisher opens the session with it (T. Kothmayr and others, "A DTLS Based
+//! End-To-End Security Architecture for the Internet of Things with Two-Way Authentication", section IV).
 
 use minicbor::Decoder;
 use std::net::{IpAddr, SocketAddr};
@@ -8,7 +8,7 @@ use tegmen_host::cbor::{Malformed, MapWriter, bytes, read_map, read_message};
 use zeroize::Zeroizing;
 
 const ACCESS_TOKEN: i64 = 1;
-/// A label from the range for private use.
+/// The label of a [`ConnectionRequest`] in an upload, from the range of labels for private use.
 const CONNECT: i64 = -65_537;
 /// The label of the address in a connection request.
 const ADDRESS: i64 = 1;
@@ -78,12 +78,12 @@ fn take_address(label: i64, decoder: &mut Decoder<'_>, address: &mut Option<Sock
     Ok(true)
 }
 
-/// The request of the access control server to `/authz-info` of a publisher.
+/// The request of the access control server to the path `/authz-info` of a publisher.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TokenUpload {
     /// The token.
     pub access_token: Vec<u8>,
-    /// The address to which the publisher must open the session; `None` if the subscriber opens it.
+    /// The address to which the publisher must open the session; `None` if the subscriber opens the session.
     pub connect: Option<ConnectionRequest>,
 }
 

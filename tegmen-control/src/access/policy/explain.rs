@@ -7,7 +7,7 @@ use std::fmt;
 /// Maximum number of rules that an explanation lists beside the rule that decided.
 const MAX_NEAR: usize = 5;
 
-/// The part of a request that a rule names.
+/// The part of a request to which a condition of a rule refers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Part {
     /// The party that makes the request.
@@ -19,7 +19,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Returns the name of the part.
+    /// Returns the name of the part, as a rule in a policy file has it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Subject => "subject",
@@ -36,7 +36,7 @@ pub struct NearRule {
     pub rule: RuleId,
     /// The part that the rule does not cover.
     pub part: Part,
-    /// The file and line of the rule, and its condition on this part.
+    /// The file and the line of the rule, and the condition that the part does not meet.
     pub message: String,
 }
 
@@ -50,8 +50,8 @@ pub struct Explanation {
     /// Further rules that cover the request, in the order of the file. One of them would decide if the deciding rule
     /// did not exist.
     pub also: Vec<RuleId>,
-    /// Rules with the opposite effect that cover all parts of the request except one: the first ones, in the order of
-    /// the file.
+    /// The first rules that almost decided otherwise, in the order of the file. Each has the opposite effect, and
+    /// covers all parts of the request except one.
     pub near: Vec<NearRule>,
 }
 
@@ -63,8 +63,8 @@ impl fmt::Display for Explanation {
 }
 
 impl Policy {
-    /// Explains the decision on a request: names the rule that decided, and the rules that almost covered the request.
-    /// Examines each rule.
+    /// Explains the decision on a request: names the rule that decided, and the rules that cover all parts of the
+    /// request except one. Examines each rule of the policy.
     pub fn explain(&self, question: &Question<'_>) -> Explanation {
         let decision = self.decide(question);
         let verdict = if decision.is_allowed() { "allowed" } else { "refused" };

@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 /// Maximum number of rules of a policy.
 pub const MAX_RULES: usize = 65_536;
 
-/// The reason why a policy file cannot be used: `file:line: key: correction`.
+/// The reason why a policy file cannot be used. Its text has the form `file:line: key: correction`.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{file}:{line}: {message}")]
 pub struct PolicyError {
@@ -23,14 +23,14 @@ pub struct PolicyError {
     pub message: String,
 }
 
-/// The rules and the tests of a file.
+/// The rules and the tests of a policy file.
 #[derive(Default)]
 pub(super) struct Contents {
     pub(super) rules: Vec<Rule>,
     pub(super) tests: Vec<Test>,
 }
 
-/// The offset of a mistake in the text, in bytes, and the correction.
+/// A mistake in the text: its position in bytes, and the correction.
 type Mistake = (usize, String);
 type Value<'i> = Spanned<DeValue<'i>>;
 
@@ -113,7 +113,7 @@ fn distance(a: &str, b: &str) -> usize {
     a.chars().zip(b.chars()).filter(|(a, b)| a != b).count().saturating_add(a.len().abs_diff(b.len()))
 }
 
-/// Returns the tables of an array of tables.
+/// Returns the tables of an array of tables, such as all `[[rule]]` entries.
 fn entries<'i>(key: &str, value: Value<'i>) -> Result<Vec<Value<'i>>, Mistake> {
     let at = value.span().start;
     match value.into_inner() {
@@ -122,7 +122,7 @@ fn entries<'i>(key: &str, value: Value<'i>) -> Result<Vec<Value<'i>>, Mistake> {
     }
 }
 
-/// The keys of one `[[rule]]` or `[[test]]`.
+/// The keys and values of one `[[rule]]` or `[[test]]`.
 struct Entry<'e, 'i> {
     kind: &'static str,
     at: usize,

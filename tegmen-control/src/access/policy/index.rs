@@ -2,8 +2,8 @@
 //!
 //! Each rule has a number. Rules that deny have lower numbers than rules that allow, and rules with the same effect are
 //! in the order of the file. There are three kinds of names in a rule: the subject, the publisher, and the path of a
-//! method. For each kind, a search tree returns the set of the rules that name it. The rule that decides is the one
-//! with the lowest number that is in a set of all three kinds.
+//! method. For each kind, search trees return the sets of the rules that name the subject, the publisher or the path of
+//! a request. The rule with the lowest number that is in a set of each of the three kinds decides.
 
 use super::pattern::{MAX_TAGS, Party, Pattern};
 use super::rule::{Effect, Rule};
@@ -14,7 +14,7 @@ use tegmen_coap::{Code, Methods};
 /// Maximum number of sets of one kind: two for the name and two for each tag.
 const MAX_SETS: usize = 2 + 2 * MAX_TAGS;
 
-/// The sets of rules, by the names and tags of the parties in the rules.
+/// The rules that name a party by its name or by a tag.
 struct Parties {
     names: Trie,
     tags: Trie,
@@ -27,7 +27,7 @@ impl Parties {
     }
 }
 
-/// Puts the existing sets into an array, and returns them as a slice.
+/// Writes the sets that are not `None` to the beginning of `found`. Returns this beginning as a slice.
 fn collect(sets: impl Iterator<Item = Option<SetId>>, found: &mut [SetId]) -> &[SetId] {
     let mut len = 0_usize;
     for set in sets.flatten() {
@@ -46,7 +46,7 @@ pub(super) struct Index {
     publishers: Parties,
     /// The search tree of paths for each bit of [`Methods`].
     paths: [Trie; 8],
-    /// For each rule number, the position of the rule in the file.
+    /// The position of each rule in the file. The index is the number of the rule.
     places: Vec<u32>,
     /// The empty set, which fills the unused elements of an array of sets.
     empty: SetId,

@@ -23,7 +23,7 @@ impl Effect {
     }
 }
 
-/// One entry of `allow` or `deny`: methods, and a path or the prefix of paths.
+/// One element of the list `allow` or `deny`: the methods, and a path or the beginning of paths.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Resource {
     pub(super) methods: u8,
@@ -91,7 +91,7 @@ pub(super) struct Test {
     pub(super) method: Code,
     pub(super) path: String,
     pub(super) expect: Effect,
-    /// The name of the rule that must decide.
+    /// The name of the rule that must decide; `None` if any rule may decide.
     pub(super) by: Option<String>,
 }
 

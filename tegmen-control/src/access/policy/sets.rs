@@ -1,4 +1,5 @@
-//! Sets of rule numbers, and the search for the first number that is in a set of each kind.
+//! Sets of rule numbers. A rule decides if it is in a set for the subject, in one for the publisher, and in one for the
+//! path. The search finds the first such rule.
 
 /// Number of 64-bit words in a block.
 const WORDS: usize = 64;
@@ -15,7 +16,7 @@ pub(super) struct SetId(u32);
 /// One bit for each number of a block.
 type Bits = [u64; WORDS];
 
-/// The numbers of a set that belong to one block.
+/// The numbers of one set in the range of one block.
 struct Block {
     /// The first number of the block divided by [`NUMBERS`].
     index: u32,
@@ -23,7 +24,7 @@ struct Block {
 }
 
 enum Words {
-    /// The positions and values of the words that are not zero.
+    /// The words that are not zero, each with its position in the block.
     Listed(Box<[(u8, u64)]>),
     All(Box<Bits>),
 }
@@ -51,7 +52,7 @@ impl Block {
     }
 }
 
-/// Sets of numbers from one common range.
+/// Sets of rule numbers. All numbers are in one range, which is divided into blocks.
 #[derive(Default)]
 pub(super) struct Sets {
     sets: Vec<Box<[Block]>>,
@@ -80,7 +81,8 @@ impl Sets {
         SetId(self.sets.len().saturating_sub(1) as u32)
     }
 
-    /// Adds those numbers of these sets that belong to one block to `bits`. Returns false if there are none.
+    /// Adds to `bits` the numbers of these sets that belong to the block `index`. Returns false if there are no such
+    /// numbers.
     fn union(&self, sets: &[SetId], index: u32, bits: &mut Bits) -> bool {
         let mut any = false;
         for set in sets {
@@ -93,8 +95,8 @@ impl Sets {
         any
     }
 
-    /// Returns the lowest number that is in a set of each of the three kinds. Allocates no memory. The time grows with
-    /// the number of sets and of blocks.
+    /// Returns the lowest number that is in at least one set of each of the three kinds. Allocates no memory. The time
+    /// grows with the number of sets and of blocks.
     pub(super) fn first_common(&self, kinds: [&[SetId]; 3]) -> Option<u32> {
         (0..self.blocks).find_map(|index| self.first_in_block(kinds, index))
     }

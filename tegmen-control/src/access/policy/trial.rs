@@ -6,10 +6,10 @@ use super::{Decision, Policy, Question};
 use std::fmt;
 use std::ops::Deref;
 
-/// A test of a policy that fails, because the rules decide otherwise.
+/// A test that fails: the rules of the policy give another answer than the test expects.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FailedTest {
-    /// The name of the file.
+    /// The name of the policy's file.
     pub file: String,
     /// The line of the test, from 1.
     pub line: usize,

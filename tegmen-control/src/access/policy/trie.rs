@@ -3,7 +3,8 @@
 use super::sets::{SetId, Sets};
 use std::collections::BTreeMap;
 
-/// The numbers of rules by the texts and prefixes that the rules name, for building a [`Trie`].
+/// The names in the rules from which a [`Trie`] is built: complete texts and prefixes of texts, each with the numbers
+/// of the rules that contain it.
 #[derive(Default)]
 pub(super) struct Names {
     exact: BTreeMap<String, Vec<u32>>,
@@ -11,7 +12,8 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Adds that the rule with this number names this text, or with `prefix` all texts that begin with it.
+    /// Adds a name of the rule with this number. The name is this text; with `prefix` it is each text that begins with
+    /// this text.
     pub(super) fn add(&mut self, text: &str, prefix: bool, number: u32) {
         let map = if prefix { &mut self.prefixes } else { &mut self.exact };
         match map.get_mut(text) {
@@ -62,16 +64,17 @@ impl Names {
     }
 }
 
-/// One byte of a text in the tree.
+/// A node of the tree: one byte of a text.
 #[derive(Default)]
 struct Node {
     byte: u8,
     children: u16,
     /// The position of the first child. The other children follow, in the order of their bytes.
     first: u32,
-    /// The rules that name the text which ends at this node.
+    /// The set of the rules that name the text that ends at this node; `None` if there is no such rule.
     exact: Option<SetId>,
-    /// The rules that name all texts which begin with the bytes up to this node.
+    /// The set of the rules that name all texts that begin with the bytes up to this node; `None` if there is no such
+    /// rule.
     prefix: Option<SetId>,
 }
 
@@ -81,7 +84,8 @@ pub(super) struct Trie {
 }
 
 impl Trie {
-    /// Returns the sets of the rules that name `text`: those that name the complete text, and those that name a prefix.
+    /// Returns two sets of the rules that name `text`: the rules that name the complete text, and the rules that name a
+    /// prefix of it. A set is `None` if it has no rule.
     pub(super) fn find(&self, text: &str) -> [Option<SetId>; 2] {
         let Some(mut node) = self.nodes.first() else { return [None, None] };
         let mut longest = node.prefix;

@@ -24,8 +24,8 @@ use tegmen_base::time::Instant;
 const SECRET_LEN: usize = 32;
 
 impl<D: Devices> Introspection<'_, D> {
-    /// Returns the identifier of the input material, if this client has a token with it. All failures give the same
-    /// error.
+    /// Finds the input material with the identifier `kid`. Returns the identifier if this client has a valid token with
+    /// this material. All failures give the same error.
     pub(super) fn known_key<'k>(
         &self,
         client: Party<'_>,
@@ -38,8 +38,8 @@ impl<D: Devices> Introspection<'_, D> {
         if self.devices.is_revoked(token) { Err(Reason::UnknownKey) } else { Ok(identity) }
     }
 
-    /// Issues a token with new input material. With `update`, issues a token that changes the rights for the material
-    /// with this identifier.
+    /// Issues a token. Without `update`, the token of the OSCORE profile contains new input material. With `update`,
+    /// the token changes the rights that belong to the material with this identifier.
     pub(super) fn issue_for_oscore<C: Crypto>(
         &mut self,
         client: Party<'_>,
@@ -96,8 +96,8 @@ impl<D: Devices> Introspection<'_, D> {
     }
 }
 
-/// Returns true if a request has the key that this profile needs: a public key on P-256 for EDHOC, and for OSCORE
-/// no key, or only the identifier of an existing one.
+/// Returns true if a request has the key that this profile needs. For EDHOC this is a public key on P-256. For OSCORE
+/// the request has no key, or only the identifier of an existing key.
 fn has_right_key(profile: Profile, req_cnf: Option<&Confirmation>) -> bool {
     let is_public = |key: &CoseKey| matches!(&key.material, Material::Ec2 { curve: P_256, x, y } if [x, y].iter().all(|coordinate| coordinate.len() == COORDINATE));
     match req_cnf {

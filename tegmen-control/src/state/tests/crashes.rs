@@ -71,7 +71,8 @@ impl Store for Cut {
 
 const EXPIRES: u64 = NOW_SECONDS + 1000;
 
-/// Revokes a token with a fault: acknowledges the revocation when the store has the transaction, before the commit.
+/// Revokes a token in the way of a faulty server: acknowledges the revocation when the store has the transaction,
+/// before the commit.
 fn revoke_early(state: &State<Cut>, hash: &[u8]) -> bool {
     let value = rows::json(&Revocation { expires: EXPIRES, concerned: vec!["oven".to_owned()] });
     drop(state.store.commit(Transaction::default().put(rows::revoked(hash), value)));
@@ -82,9 +83,9 @@ fn revoke(state: &State<Cut>, hash: &[u8]) -> bool {
     wait(state.revoke(hash, EXPIRES, &["oven"])).is_ok()
 }
 
-/// Runs a server that revokes one token after the other until the power is cut. Repeats this with the power cut at each
-/// transaction, and opens the state again each time. Returns the number of revocations that were acknowledged and are
-/// lost.
+/// Runs a server that revokes tokens, one at a time, until the power is cut. Repeats this for each transaction at which
+/// the power can be cut, and opens the state again each time. Returns the number of revocations that were acknowledged
+/// and are lost.
 fn lost(revoke: impl Fn(&State<Cut>, &[u8]) -> bool) -> usize {
     let mut lost = 0;
     for moment in [Moment::BeforeCommit, Moment::BeforeAnswer] {

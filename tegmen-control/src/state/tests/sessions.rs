@@ -29,7 +29,7 @@ fn together<S: Store>(state: &State<S>, numbers: std::ops::Range<usize>) -> Many
     many
 }
 
-/// Binds identities with a fault: acknowledges them when the store has the row, before the commit.
+/// Binds identities in the way of a faulty server: acknowledges them when the store has the row, before the commit.
 fn bind_early(state: &State<Cut>, many: &ManySessions, number: u64) -> bool {
     let mut row = Vec::new();
     many.sessions().iter().for_each(|session| rows::add_session(&mut row, session));

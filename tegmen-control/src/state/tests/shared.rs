@@ -15,13 +15,13 @@ use tegmen_host::x509::signer::SoftwareKey;
 use tegmen_store::store::answer::{Answer, Promise, promise};
 use tegmen_store::store::{Changes, Found, LeaseId, Page, Scan};
 
-/// The connection of one server to a database that several servers share.
+/// The access of one server to a database that several servers share.
 #[derive(Clone)]
 struct Part {
     database: Database,
     /// True if the transactions of this server fail.
     is_cut: Arc<AtomicBool>,
-    /// The waiting calls for changes while the delivery is stopped; `None` while changes are delivered.
+    /// The calls that wait for changes while the delivery of changes is stopped; `None` while changes are delivered.
     held: Arc<Mutex<Option<Vec<Promise<Changes>>>>>,
 }
 
@@ -30,7 +30,7 @@ impl Part {
         Self { database: database.clone(), is_cut: Arc::default(), held: Arc::default() }
     }
 
-    /// Delivers changes again. Waiting calls fail, and the state repeats them.
+    /// Starts the delivery of changes again. The calls that waited fail, and the state repeats these calls.
     fn release(&self) {
         *self.held.lock().expect("a lock") = None;
     }
@@ -94,7 +94,7 @@ fn hold(part: &Part) {
     }
 }
 
-/// Makes the steps of a beat until its transaction is complete.
+/// Makes the steps of a beat until the store has written it. Returns the revision of the beat.
 fn travel(beat: &mut Beat<Part>, state: &State<Part>) -> Revision {
     let mut cx = Context::from_waker(std::task::Waker::noop());
     loop {
