@@ -6,9 +6,10 @@
 //!
 //! The access control server opens a session with the publisher under a key that is derived from the protokey, and
 //! uploads a token that the subscriber has requested. The publisher takes the token if it has the resources for another
-//! session. Otherwise it answers 5.03 with the time after which the server may ask again. Then one of the two endpoints
-//! opens the session between publisher and subscriber. This is the publisher if the request contains the address of the
-//! subscriber, and otherwise the subscriber. The token contains the key of this session.
+//! session. Otherwise it answers 5.03 with the time after which the server may ask again. After the publisher has taken
+//! the token, the session between publisher and subscriber can be opened. If the request contains the address of the
+//! subscriber, the publisher opens the session; if it does not, the subscriber does. The token contains the key of this
+//! session.
 //!
 //! The subscriber has only the rights of the token, until the token expires.
 
@@ -57,7 +58,7 @@ pub enum Refusal {
     /// The publisher does not have the resources for another session.
     #[error("the publisher has not the resources for another session: ask again in {seconds} s")]
     Busy {
-        /// Seconds after which one of the tokens in use expires.
+        /// Seconds after which one of the tokens in use expires, so that the server may ask again.
         seconds: u32,
     },
 }
@@ -105,7 +106,7 @@ impl std::fmt::Debug for Ticket {
     }
 }
 
-/// The tokens of a publisher. Clones use the same tokens.
+/// The tokens of a publisher. All clones use the same tokens.
 ///
 /// This type is the [key store](tegmen_host::server::ServerBuilder::key_store) of the publisher's server. It lets the
 /// access control server upload tokens, and lets a subscriber with a token make the requests that the token allows.

@@ -65,7 +65,8 @@ pub enum Refusal {
     /// The token contains no rights in the form of RFC 9237, or a right on a path that is not the path of one resource.
     #[error("the token has rights that this resource server does not understand")]
     Scope,
-    /// The request needs a new Security Context, and the token has no input material, or the Recipient ID is too long.
+    /// No new Security Context is possible: the token has no input material, or the Recipient ID in the request is too
+    /// long.
     #[error("the token or the request does not give what a Security Context needs")]
     NoContext,
     /// The token is expired or not valid yet, or contains no expiry time.
@@ -82,7 +83,7 @@ pub enum Refusal {
     /// The resource server already has the maximum number of tokens.
     #[error("the resource server has as many tokens as it can have: ask again in {seconds} s")]
     Busy {
-        /// Seconds after which one of the tokens expires.
+        /// Seconds after which one of the tokens expires, so that the client may try again.
         seconds: u32,
     },
 }
@@ -130,7 +131,7 @@ pub struct TokenSettings {
     pub hints: Option<String>,
 }
 
-/// The tokens of a resource server. Clones use the same tokens.
+/// The tokens of a resource server. All clones use the same tokens.
 #[derive(Clone)]
 pub struct Tokens(Arc<Inner>);
 
@@ -151,7 +152,7 @@ struct Table {
     /// profile, and the identifier of the client's public key in the EDHOC profile.
     by_id: BTreeMap<Vec<u8>, Taken>,
     ids: HashMap<Principal, Vec<u8>>,
-    /// The hashes of revoked tokens.
+    /// The hashes of the tokens on the list of revoked tokens.
     revoked: BTreeSet<TokenHash>,
 }
 

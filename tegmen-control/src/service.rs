@@ -534,8 +534,8 @@ fn granted(who: String, message: String) -> Record {
     Record { kind: Kind::Grant, who, code: "granted", message }
 }
 
-/// Returns a function for the audit log, which calls it with the result of writing a line. If the line is durable, the
-/// function passes `reply` to `respond`. Otherwise it passes a 5.03 response, which `made` converts.
+/// Returns a function that the audit log calls with the result of writing a line. If the line is durable, the function
+/// passes `reply` to `respond`. Otherwise it passes a 5.03 response, which `made` converts.
 fn then<T: Send + 'static>(reply: T, made: fn(Reply) -> T, respond: impl FnOnce(T) + Send + 'static) -> Then {
     Box::new(move |written| respond(written.map_or_else(|not_written| made(later(&not_written)), |()| reply)))
 }

@@ -62,14 +62,15 @@ pub struct Bounds {
 }
 
 impl Default for Bounds {
-    /// Returns the default limits of the two tables, a lifetime of one hour, and a lease of 10 seconds.
+    /// Returns the default limits of the session identities and of the revocation list, a lifetime of one hour, and a
+    /// lease of 10 seconds.
     fn default() -> Self {
         let (sessions, revoked) = (AcceptedBounds::default(), revocation::Bounds::default());
         Self { sessions, revoked, lifetime: 3600, lease: Duration::from_secs(10) }
     }
 }
 
-/// An event that no call returns, and that the state reports to the server and its operator.
+/// An event that is not the result of a call. The state reports it to the server and its operator.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// The revocation list changed for these devices. The server must notify the devices among them that observe the
@@ -81,7 +82,7 @@ pub enum Event<'a> {
     Unavailable(&'a StoreError),
     /// The lease of the view ended (see [`Bounds::lease`]), so nothing is granted.
     Ended,
-    /// The view is current again.
+    /// The view is current again after its lease had ended.
     Renewed,
     /// The store has deleted changes that the view does not have, or has returned to an earlier state. The view refuses
     /// everything, and the server must be restarted.
@@ -147,7 +148,7 @@ pub enum StateError {
     /// There is no one-time key for a device of this name.
     #[error("there is no one-time key for {0}: it was used, or withdrawn, or has expired; or correct the name")]
     NoOneTimeKey(String),
-    /// A name or a tag is not valid. Also if a change of a device contains a new credential with another name.
+    /// A name or a tag is not valid. Also if the new credential in a change is for a device with another name.
     #[error("{0}")]
     Party(String),
     /// A policy has a mistake.
@@ -156,10 +157,10 @@ pub enum StateError {
     /// The policy fails its own tests, which are listed.
     #[error("the policy fails {} of its tests, the first is {}", .0.len(), .0.first().map_or_else(String::new, ToString::to_string))]
     Tests(Vec<FailedTest>),
-    /// The policy is too long: its length in bytes.
+    /// The policy is too long. The value is its length in bytes.
     #[error("a policy has at most {most} bytes, this has {0}: name parties by tags and patterns", most = MAX_POLICY)]
     PolicyTooLong(usize),
-    /// The row was changed meanwhile by another change.
+    /// Another change has changed the row meanwhile. The value is the name of the device, or names the rows.
     #[error("{0} was changed by somebody else meanwhile: read it and try again")]
     Changed(String),
     /// The session identity was accepted before.
@@ -192,7 +193,7 @@ const PAGE: usize = 1000;
 pub struct Change {
     /// The device with a new credential. The name stays the same; the tags are replaced too.
     pub proof: Option<NewDevice>,
-    /// New tags.
+    /// The new tags of the device.
     pub tags: Option<Vec<String>>,
     /// True to disable the device, false to enable it.
     pub disabled: Option<bool>,
@@ -476,8 +477,8 @@ impl<S: Store> State<S> {
     }
 
     /// Removes expired tokens from the revocation list, and removes expired one-time keys. One transaction removes the
-    /// tokens and another one the keys, so a single call may leave a rest. Call it each second. Returns the number of
-    /// removed tokens.
+    /// tokens, and another one the keys. A later call removes the tokens and keys that do not fit into these
+    /// transactions. Call it each second. Returns the number of removed tokens.
     ///
     /// # Errors
     /// [`StateError::Store`].

@@ -152,9 +152,10 @@ pub struct Reply {
     pub code: Code,
     /// The payload, `application/ace+cbor`. It may contain a key, and is wiped on drop.
     pub payload: Zeroizing<Vec<u8>>,
-    /// Seconds after which the peer may ask again, for the option Max-Age.
+    /// Seconds after which the peer may ask again, for the option Max-Age; `None` if the response has no Max-Age.
     pub max_age: Option<u32>,
-    /// The cause of a 5.03 response, for the operator. The peer does not receive the cause.
+    /// The cause of a 5.03 response, for the operator; `None` for another response. The peer does not receive the
+    /// cause.
     pub cause: Option<String>,
 }
 
@@ -189,14 +190,16 @@ pub struct Outcome {
     pub reply: Reply,
     /// The reason of the refusal; `None` if the request was granted.
     pub refused: Option<Reason>,
-    /// The session identity that was accepted. The caller must make the identity durable before it sends the response,
-    /// so that the identity is not accepted again after a restart.
+    /// The session identity that was accepted; `None` if no identity was accepted. The caller must make the identity
+    /// durable before it sends the response, so that the identity is not accepted again after a restart.
     pub session: Option<String>,
-    /// The [hash](super::revocation::token_hash) of the access token that was issued.
+    /// The [hash](super::revocation::token_hash) of the access token that was issued; `None` if no token was issued.
     pub token: Option<TokenHash>,
-    /// The upload of the token to the publisher, which the caller must try before it sends the response.
+    /// The upload of the token to the publisher, which the caller must try before it sends the response. `None` if
+    /// there is nothing to upload.
     pub upload: Option<Upload>,
-    /// One line for the operator, without any secret: the subscriber, the token, and the rule that refused, if one did.
+    /// One line for the operator, without any secret. It contains the subscriber and the token, and the rule that
+    /// refused, if a rule did.
     pub message: String,
 }
 
@@ -221,13 +224,13 @@ impl Outcome {
     }
 }
 
-/// A response that grants a request, and the session identity that was accepted.
+/// A response that grants a request, and the session identity if the decision accepted one.
 struct Granted {
     response: IntrospectionResponse,
     session: Option<String>,
 }
 
-/// The token that a request is about. Its kind follows from the hint of the request.
+/// The token that is the subject of a request. Its kind follows from the hint of the request.
 #[derive(Clone, Copy)]
 enum Asked<'t> {
     Session(Mode, SessionIdentity<'t>),

@@ -64,8 +64,8 @@ pub enum Requester<'a> {
     Administrator,
 }
 
-/// The error that the list is full, and cannot contain another token. The token stays valid. So the caller must inform
-/// the operator, and must refuse to issue more tokens until some tokens expire.
+/// The error that the list is full. The token that was to be added stays valid. So the caller must inform the operator,
+/// and must refuse to issue more tokens until some tokens on the list expire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the revocation list is full: wait until revoked tokens expire, or raise its bound")]
 pub struct ListFull;
@@ -141,8 +141,8 @@ impl RevocationList {
         known.iter().for_each(|name| self.register(name));
     }
 
-    /// Adds a token that was on the list before a restart, from the store. This makes no update. It ignores the limits,
-    /// because a token that is not on the list would be valid again.
+    /// Adds a token that was on the list before a restart, from the store. This makes no update. The limits are
+    /// ignored, because a token that is missing on the list would be valid again.
     pub fn load(&mut self, hash: TokenHash, expires: u64, concerned: impl IntoIterator<Item = String>) {
         self.revoked.insert(hash, Revoked { expires, concerned: concerned.into_iter().collect() });
     }
@@ -192,13 +192,14 @@ impl RevocationList {
         self.take_off(|hash, _| hashes.contains(hash))
     }
 
-    /// Returns the hashes of at most `most` expired tokens on the list.
+    /// Returns the hashes of at most `most` expired tokens on the list. `now` is in seconds since 1970.
     pub fn expired(&self, now: u64, most: usize) -> Vec<TokenHash> {
         let expired = self.revoked.iter().filter(|(_, revoked)| revoked.expires <= now);
         expired.take(most).map(|(hash, _)| hash.clone()).collect()
     }
 
-    /// Removes the expired tokens from the list. Returns the devices whose observations must be notified.
+    /// Removes the expired tokens from the list. Returns the devices whose observations must be notified. `now` is in
+    /// seconds since 1970.
     pub fn expire(&mut self, now: u64) -> Vec<String> {
         self.take_off(|_, revoked| revoked.expires <= now)
     }
@@ -239,7 +240,7 @@ impl RevocationList {
     /// Answers a query (RFC 9770, sections 7 to 9). A device that is not registered gets an empty list.
     ///
     /// # Errors
-    /// The payload of a 4.00 response, if the cursor is past the last update.
+    /// The payload of a 4.00 response, if the cursor is past the last update, or is greater than every valid index.
     pub fn answer(&self, requester: Requester<'_>, query: Query) -> Result<Answer, TrlError> {
         let none = Updates::default();
         let updates = match requester {

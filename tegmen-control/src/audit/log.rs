@@ -104,7 +104,7 @@ struct Spool {
     is_awaited: bool,
     /// The number of records that were lost because the queue was full.
     lost: u64,
-    /// The reason why the last attempt to write failed, if it failed.
+    /// The reason why the last attempt to write failed; `None` if it succeeded.
     failed: Option<String>,
     closing: bool,
 }

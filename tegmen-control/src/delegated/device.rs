@@ -47,8 +47,8 @@ const SERVER_NAME: &str = "delegation server";
 pub struct DeviceSettings {
     /// The name of the device. The device's server uses the same name for it.
     pub name: String,
-    /// The device key that the operator brought. It is required at the first start. At a later start it is compared
-    /// with the state.
+    /// The device key that the operator brought to the device. The first start requires it. At a later start it may be
+    /// `None`; if it is given, it is compared with the state.
     pub key: Option<DeviceKey>,
     /// The file of the durable state, which the first start creates. The file contains secrets.
     pub state: PathBuf,
@@ -82,13 +82,14 @@ pub(super) struct State {
     pub(super) device: RefCell<OnHost>,
     crypto: HostCrypto,
     pub(super) admitted: AdmittedConnections,
-    /// The last session with the server, and the keying material that the session exported.
+    /// The last session with the server. Also the keying material that this session exported, until a request of the
+    /// server uses it.
     pub(super) server: Option<(SessionId, Option<Exported>)>,
     /// True if there may be sessions that must be closed.
     pub(super) has_ended: bool,
     /// The sessions that the device must open, each with the server_name that its ClientHello contains.
     pub(super) to_open: Vec<(Go, String)>,
-    /// True if the operator was informed that the server names another device or another epoch.
+    /// True if the operator was informed that the PSK identity of a server names another device or another epoch.
     is_reported: bool,
     /// The earliest time at which the next refused session is reported to the operator.
     next_report: Instant,
@@ -117,8 +118,8 @@ impl State {
         }
     }
 
-    /// Removes and returns a session that the device must open. Its principal is the number that the device gives to
-    /// the connection.
+    /// Removes and returns the session of the connection `number`, which the device must open. The principal of the
+    /// session is the number that the device itself gives to the connection.
     pub(super) fn take_to_open(&mut self, number: u32) -> Option<ToOpen> {
         let now = clock::now();
         let (session, handle) = {
@@ -174,8 +175,8 @@ fn seconds() -> u32 {
 }
 
 impl DelegatedDevice {
-    /// Opens a device. The first start creates its state. `credentials` are those of the server that is the device's
-    /// endpoint.
+    /// Opens a device. The first start creates its state. `credentials` are the credentials of the DTLS server that is
+    /// the endpoint of the device.
     ///
     /// # Errors
     /// [`DeviceError`].
@@ -219,8 +220,8 @@ impl DelegatedDevice {
     }
 
     /// Returns the policy. A delegated peer has the rights of its scope. The device's server has the rights on the
-    /// resources of the device. Any other peer has the rights from the credentials. Requests over plain CoAP are
-    /// allowed if `plain_allowed` is true.
+    /// resources of the device. Any other peer has the rights that the credentials of the DTLS server give it. Requests
+    /// over plain CoAP are allowed if `plain_allowed` is true.
     pub fn policy(&self, plain_allowed: bool) -> impl Policy + Send + Sync + 'static {
         let others = FilePolicy { credentials: self.0.credentials.clone(), plain_allowed };
         ScopePolicy { device: self.clone(), others }

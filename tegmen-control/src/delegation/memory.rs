@@ -50,8 +50,8 @@ pub struct DeviceReport {
     pub epoch: u16,
     /// The number of the previous epoch; `None` if the connections of the previous epoch are no longer valid.
     pub before: Option<u16>,
-    /// The number of the next epoch, if the server has asked the device to begin the next epoch and the device has not
-    /// acknowledged this.
+    /// The number of the next epoch, if the server has asked the device to begin it and the device has not acknowledged
+    /// this; otherwise `None`.
     pub pending: Option<u16>,
     /// The reason why the next epoch must begin: an operator's request or another cause. `None` if no epoch is due.
     pub reset: Option<String>,
@@ -66,7 +66,7 @@ pub struct DeviceReport {
     pub revision: Revision,
     /// The time of the last successful conversation with the device, and the failures since then.
     pub contact: Contact,
-    /// The certificate of the device, if the server has certificates.
+    /// The certificate of the device; `None` if the server has no certificates for its devices.
     pub certificate: Option<CertificateReport>,
 }
 
@@ -100,15 +100,15 @@ pub struct DelegationCounts {
 /// The number of entries in memory, in addition to the entries of the devices themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Entries {
-    /// Connections whose rows are not durable yet.
+    /// The number of connections whose rows are not durable yet.
     pub connections: usize,
-    /// Peers that returned with a ticket and have not received a new ticket yet.
+    /// The number of peers that returned with a ticket and have not received a new ticket yet.
     pub returning: usize,
-    /// Sessions that wait to be sent to devices.
+    /// The number of sessions that wait to be sent to devices.
     pub sessions: usize,
-    /// Connections that are refused in the present and the previous epoch.
+    /// The number of connections that are refused in the present and the previous epoch.
     pub refused: usize,
-    /// Devices for which rows of earlier epochs may still be in the store.
+    /// The number of devices for which rows of earlier epochs may still be in the store.
     pub littered: usize,
 }
 
@@ -130,29 +130,31 @@ impl Device {
     }
 }
 
-/// The changing state of a device in memory.
+/// The state of a device that changes, in memory.
 pub(super) struct InMemory {
     pub(super) known: Known,
     pub(super) issuer: Issuer,
     /// The tag that identifies the present epoch; `None` in epoch 0.
     pub(super) tag: Option<Tag>,
     pub(super) tag_before: Option<Tag>,
-    /// For each valid epoch, the refused connections. The flag is true if the device acknowledged the refusal.
+    /// The refused connections of each valid epoch. The flag of a connection is true if the device has acknowledged the
+    /// refusal.
     pub(super) refused: HashMap<Tag, BTreeMap<u32, bool>>,
     pub(super) new: Free,
     pub(super) again: Free,
-    /// The numbers of connections that this server has reserved in the pending epoch, with the tag of this epoch.
+    /// The tag of the pending epoch, and the numbers of connections that this server has reserved in it; `None` without
+    /// a pending epoch of this server.
     pub(super) next_numbers: Option<(Tag, NextNumbers)>,
     /// True if the store was restored from a backup since the epoch began.
     pub(super) restored: bool,
     /// True if a change failed, so that the row may differ from the memory.
     pub(super) is_stale: bool,
-    /// True if the store may contain rows of epochs that are no longer valid.
+    /// True if the store may still contain rows of epochs that are no longer valid.
     pub(super) is_littered: bool,
     /// The time at which the server last asked the device to begin the pending epoch.
     asked: Option<Instant>,
     returning: VecDeque<Returning>,
-    /// Numbers of connections whose rows are not durable yet.
+    /// The numbers of the connections whose rows are not durable yet.
     pub(super) unwritten: BTreeSet<u32>,
     pub(super) handovers: Handovers,
     pub(super) contact: Contact,
@@ -355,7 +357,7 @@ fn end_restored(known: &mut Known) {
     known.reset.get_or_insert_with(|| "restored from a backup".to_owned());
 }
 
-/// All devices.
+/// All devices of the server.
 #[derive(Default)]
 pub(super) struct Registry {
     by_name: BTreeMap<String, Arc<Device>>,

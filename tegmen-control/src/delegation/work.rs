@@ -57,7 +57,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         }
     }
 
-    /// Does the work that is due now. `run` calls this repeatedly.
+    /// Does the work that is due now. [`Self::run`] calls this function repeatedly.
     ///
     /// # Errors
     /// The first failure of the store. The rest of the work stays due.

@@ -89,7 +89,7 @@ impl Owner {
     }
 }
 
-/// The sector and the name of an endpoint.
+/// The sector, if the endpoint has one, and the name of the endpoint.
 type Name = (Option<String>, String);
 
 /// The parameters of a request (RFC 9176, sections 5 and 5.3.1).
@@ -312,7 +312,7 @@ impl Directory {
         Ok(path)
     }
 
-    /// Finds the registration at `path` if the sender may change it. The path begins without a slash.
+    /// Returns the registration at `path`, if the sender `who` may change it. The path begins without a slash.
     fn owned(&mut self, who: Registrant<'_>, path: &str) -> Result<&mut Registration, DirectoryError> {
         let id = path.strip_prefix(REGISTRATIONS).and_then(|rest| rest.strip_prefix('/'));
         let id = id.filter(|digits| digits.len() == 16).and_then(|digits| u64::from_str_radix(digits, 16).ok());

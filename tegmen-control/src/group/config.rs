@@ -57,7 +57,7 @@ impl GroupConfig {
     }
 
     /// Checks that a member with this address can receive requests to the address of the group, and can respond to the
-    /// senders.
+    /// senders. Accepts `None`, because a member without an address does not listen.
     pub(super) fn check_address(&self, member: &str, address: Option<IpAddr>) -> Result<(), GroupError> {
         match address.map(|address| address.to_canonical()) {
             Some(address) if address.is_ipv4() != self.address.is_ipv4() => {
@@ -131,7 +131,7 @@ pub enum GroupError {
     /// The name is not valid for a group or a member.
     #[error("{0}")]
     Name(String),
-    /// The configuration of a group cannot be used.
+    /// The configuration of a group cannot be used. The value is the reason.
     #[error("{0}: correct the configuration of the group")]
     Config(&'static str),
     /// The group has no such member.

@@ -5,7 +5,7 @@
 //! head, is the same as at the time of the plan. So if two controllers change a group at the same time, one change
 //! succeeds, and the other controller plans again. The messages of the last change are derived from the rows of the
 //! group in the store. So a controller that was killed at any point makes the same messages again
-//! ([`Controller::messages`]). A key and a nonce never protect two different contents.
+//! ([`Controller::messages`]). So a key and a nonce never protect two different messages.
 
 mod admissions;
 
@@ -163,7 +163,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         Self { store, signer, crypto: Mutex::new(crypto), groups: Mutex::default(), outbox: None }
     }
 
-    /// Puts the messages of each change into an outbox, from which [`send()`](super::send) takes them.
+    /// Adds an outbox to the controller. The controller puts the messages of each change into this outbox, and
+    /// [`send()`](super::send) sends them from there.
     #[must_use]
     pub fn with_outbox(mut self, outbox: Outbox) -> Self {
         self.outbox = Some(outbox);
@@ -628,6 +629,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// Returns the scheme of the signatures of a group; `None` if the group has no signatures. If the group is loaded,
     /// the scheme comes from the memory of this controller. It is then wrong if another controller has meanwhile
     /// replaced the group by one of the same name; an admission then fails.
+    ///
     /// # Errors
     /// Those of [`Self::show`].
     pub async fn signature(&self, group: &str) -> Result<Option<SignatureScheme>, GroupError> {
@@ -653,7 +655,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         Ok(MemberFile { group: group.to_owned(), member: member.to_owned(), controller, keys })
     }
 
-    /// Plans a change, makes the change durable, and seals its messages.
+    /// Plans a change, makes the change durable, and seals the messages of the change.
     async fn change(
         &self,
         name: &str,

@@ -103,7 +103,7 @@ impl Members {
         self.sender_ids.iter().copied()
     }
 
-    /// Returns the address of the member at this leaf.
+    /// Returns the address of the member at this leaf; `None` if there is no member, or if it does not listen.
     pub(super) fn address_at(&self, leaf: u32) -> Option<IpAddr> {
         self.known.get(self.leaves.get(&leaf)?)?.address
     }

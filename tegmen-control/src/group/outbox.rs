@@ -2,7 +2,7 @@
 //!
 //! The messages of each change of a group are sent once, in the order of the changes. Only the messages of the last
 //! change are then repeated. The wait doubles before each repetition. The repetitions end after a fixed number, or when
-//! the group changes again. Different groups send in turn.
+//! the group changes again. If several groups have messages, the controller sends one message of each group in turn.
 
 use super::rekeying::{Outgoing, Rekeying};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -224,7 +224,7 @@ impl Outbox {
     }
 }
 
-/// Changes that were dropped from the queue.
+/// The changes that one call dropped from the queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct LeftOut {
     changes: usize,
@@ -233,7 +233,8 @@ struct LeftOut {
 }
 
 impl Queue {
-    /// Adds the messages of a change. Returns the oldest changes, which were dropped because of the limits.
+    /// Adds the messages of a change. If the limits are exceeded, drops the oldest changes. Returns the number of
+    /// dropped changes.
     fn put(&mut self, group: &str, rekeying: &Rekeying, now: Instant) -> LeftOut {
         let Rekeying { epoch, messages, .. } = rekeying;
         let waiting = self.groups.entry(group.to_owned()).or_default();

@@ -51,7 +51,7 @@ pub trait Authority: Send + Sync + 'static {
     /// Returns the name of the peer that has proved this identity, if there is one.
     fn client(&self, identity: &Identity) -> Option<String>;
 
-    /// Returns true if the peer may make this request. The path begins with a slash.
+    /// Returns true if the peer with this identity may make this request. The path begins with a slash.
     fn may(&self, identity: &Identity, method: Code, path: &str) -> bool;
 }
 
@@ -146,7 +146,7 @@ pub enum Event<'a> {
     },
     /// A request was refused.
     Refused {
-        /// The name of the peer, if the peer has proved one.
+        /// The name of the peer; `None` if the peer has proved no name.
         who: Option<&'a str>,
         /// A line for the log, which also names what the operator has to do next.
         message: String,

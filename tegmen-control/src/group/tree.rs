@@ -13,7 +13,7 @@ use tegmen_trust::x509::signer::Signer;
 
 /// The secrets of all members and epochs of a group.
 ///
-/// The tree has no input and output, and no clock. [`Self::join`], [`Self::evict`] and [`Self::rekey`] plan a
+/// The tree does no input and output, and reads no clock. [`Self::join`], [`Self::evict`] and [`Self::rekey`] plan a
 /// [`Change`], which begins the next epoch. The caller makes the change durable, [applies](Self::apply) it, and sends
 /// the [messages](Self::messages) of the change. The messages are derived from the tree after the change, so a caller
 /// that restarts makes the same messages again. No message is sealed before the change is applied.
@@ -51,13 +51,13 @@ pub struct Change {
 /// from a later path of the change.
 pub(super) struct Path {
     pub(super) leaf: u32,
-    /// True if the member of the leaf checks signatures.
+    /// True if the member at the leaf checks signatures.
     pub(super) checks_signatures: bool,
     /// The nodes from the leaf upwards. If the change evicts the member, the lowest nodes have no secret.
     pub(super) nodes: Nodes,
 }
 
-/// Nodes with their secrets. A node without a secret has no member below it.
+/// The numbers of nodes, each with its secret. A node without a secret has no member below it.
 pub(super) type Nodes = Vec<(u32, Option<Secret<KEY_LEN>>)>;
 
 impl Change {

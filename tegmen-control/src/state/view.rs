@@ -46,7 +46,7 @@ pub struct View {
     /// The devices whose part of the revocation list changed since the last call of [`Self::take_concerned`].
     concerned: BTreeSet<String>,
     lifetime: u64,
-    /// The number of the next row that contains many session identities.
+    /// The number that the next row with many session identities gets.
     pub(super) next_sessions: u64,
 }
 
@@ -324,7 +324,8 @@ impl View {
         Introspection { devices, policy: &policy, accepted, lifetime }.answer::<C>(subscriber, payload, now)
     }
 
-    /// Decides on a request to `/token` by this device, in the same way as [`Self::introspect`].
+    /// Decides on a request to `/token` in the same way as [`Self::introspect`]. `client` is the device that sent the
+    /// request, or `None` if the peer is no device.
     pub fn token<C: Crypto>(&mut self, client: Option<&str>, payload: &[u8], now: Instant, crypto: &mut C) -> Outcome {
         let Self { devices, revoked, in_force, accepted, lifetime, .. } = self;
         let policy = Arc::clone(&in_force.policy);
@@ -406,7 +407,7 @@ impl View {
     }
 }
 
-/// The number of indices of updates of the revocation list that each revision of the store reserves. So two views that
+/// Each revision of the store reserves this number of indices for updates of the revocation list. So two views that
 /// began at different revisions use different indices. A client whose cursor is from before a restart, or from another
 /// server, gets the whole list.
 const UPDATES: u64 = 1 << 20;
@@ -414,8 +415,8 @@ const UPDATES: u64 = 1 << 20;
 /// A view that is being loaded. It will contain all rows of the store as of one revision.
 pub(super) struct Loading {
     view: View,
-    /// The devices. They stay outside of the table until their number is known, so that the table does not have to
-    /// grow.
+    /// The devices that were read so far. They are put into the table only when all are read: the size of the table is
+    /// then known, and it does not have to grow.
     devices: Vec<(String, Known)>,
     sessions: Vec<AcceptedSession>,
     policy: Revision,

@@ -72,9 +72,9 @@ impl InputMaterial {
         Self { id, master_secret, aead: Aead::default(), salt: Vec::new(), context_id: None }
     }
 
-    /// Reads the material. A resource server must not ignore any parameter (section 4.2). So this refuses an algorithm
-    /// other than HKDF with SHA-256, an AEAD that this build does not contain, and a parameter that RFC 9203 does not
-    /// define.
+    /// Reads the material. A resource server must not ignore any parameter (section 4.2). So this function refuses a
+    /// key derivation other than HKDF with SHA-256, an AEAD that this build does not contain, and a parameter that RFC
+    /// 9203 does not define.
     pub(super) fn read(decoder: &mut Decoder<'_>) -> Result<Self, Malformed> {
         let entries = decoder.clone().map()?;
         let (mut id, mut master_secret, mut aead) = (None, None, Aead::default());

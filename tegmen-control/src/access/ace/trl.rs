@@ -79,7 +79,7 @@ pub struct Update {
 pub enum Answer {
     /// The whole list.
     Full {
-        /// The hashes of all revoked tokens that are not expired.
+        /// The hashes of all revoked tokens that concern the requester and are not expired.
         hashes: Vec<TokenHash>,
         /// The index that a later query sends as its cursor to get only the updates after this answer.
         cursor: Option<Cursor>,
@@ -204,7 +204,7 @@ impl TrlErrorId {
 pub struct TrlError {
     /// The error.
     pub error: TrlErrorId,
-    /// The index of the last update, for an error about a cursor.
+    /// The index of the last update, for an error about a cursor; `None` for another error.
     pub cursor: Option<Cursor>,
 }
 

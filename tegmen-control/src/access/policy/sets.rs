@@ -1,5 +1,5 @@
-//! Sets of rule numbers. A rule decides if it is in a set for the subject, in one for the publisher, and in one for the
-//! path. The search finds the first such rule.
+//! Sets of rule numbers. A rule covers a request if its number is in a set for the subject, in a set for the publisher,
+//! and in a set for the path. The search finds the lowest such number.
 
 /// Number of 64-bit words in a block.
 const WORDS: usize = 64;

@@ -10,7 +10,7 @@ use tegmen_base::time::{Duration, Instant};
 /// Limits of an [`Accepted`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AcceptedBounds {
-    /// Maximum number of identities.
+    /// Maximum number of identities of all subscribers together.
     pub identities: usize,
     /// Maximum number of identities of each subscriber.
     pub each: usize,
