@@ -1,4 +1,4 @@
-//! Blink, the client: PUTs a blink once a second and shows the low three bits of the counter in the response.
+//! Blink, the client: sends a PUT once a second, and shows the low three bits of the counter in the response.
 //!
 //! `cargo run -p tegmen-host --example blink_client`, with the example `blink_server` in another terminal.
 

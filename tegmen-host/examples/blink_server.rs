@@ -1,4 +1,5 @@
-//! Blink, the server: counts PUTs to /blink and answers with the counter, behind DTLS with a pre-shared key.
+//! Blink, the server: counts the PUT requests to /blink and answers with the counter. DTLS with a pre-shared key
+//! protects the requests.
 //!
 //! `cargo run -p tegmen-host --example blink_server`, then the example `blink_client` in another terminal.
 

@@ -1,8 +1,9 @@
-//! Block-wise transfer (RFC 7959): a body of 100,000 bytes goes to a server and back, in blocks of 1024 bytes, with the progress.
+//! Block-wise transfer (RFC 7959): a client sends a body of 100,000 bytes to a server and fetches it again, in blocks
+//! of 1024 bytes, and shows the progress.
 //!
 //! `cargo run -p tegmen-host --example blocks`
 //!
-//! The handlers see the whole body, and the client makes one request for it.
+//! The handlers receive the whole body at once, and the client makes only one request for it.
 
 use std::error::Error;
 use std::process::ExitCode;

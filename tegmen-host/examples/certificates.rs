@@ -1,10 +1,11 @@
-//! Certificates at both ends: a server admits each client whose certificate comes from its authority, and knows the client by the
-//! subject. A client whose certificate comes from another authority is refused.
+//! Certificates at both ends: a server admits each client whose certificate was issued by its authority. The subject of
+//! the certificate is the identity of the client. A client whose certificate was issued by another authority is
+//! refused.
 //!
 //! `cargo run -p tegmen-host --example certificates`
 //!
-//! The crate `rcgen` makes the authority for this example. `tegmen ca init` and `tegmen ca issue` make one with files, and
-//! [`Verifier::from_files`] reads them.
+//! This example makes its authority with the crate `rcgen`. `tegmen ca init` and `tegmen ca issue` make an authority
+//! and certificates in files, and [`Verifier::from_files`] reads these files.
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 use std::error::Error;

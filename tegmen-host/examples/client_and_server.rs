@@ -1,5 +1,5 @@
-//! A server whose router has handlers for GET and PUT, and a client that asks it. Both run in this process, and have the same
-//! pre-shared key. DTLS protects each request.
+//! A server whose router has handlers for GET and PUT, and a client that makes requests to it. Both run in this
+//! process, and have the same pre-shared key. DTLS protects each request.
 //!
 //! `cargo run -p tegmen-host --example client_and_server`
 

@@ -1,10 +1,10 @@
-//! Delegation: a server does the handshake with certificates in the name of a lamp, and gives the client a ticket. The client then
-//! resumes the session at the lamp, which has neither a certificate nor a private key.
+//! Delegation: a server does the handshake with certificates in the name of a lamp, and gives the client a ticket. With
+//! this ticket the client resumes the session at the lamp, which has neither a certificate nor a private key.
 //!
 //! `cargo run -p tegmen-host --example delegation`
 //!
-//! Lamp and server share an epoch, which has the key of the tickets. `tegmen serve` is such a server, and keeps its state in a store:
-//! docs/delegation.md.
+//! The lamp and the server share an epoch, which contains the key that protects the tickets. `tegmen serve` is such a
+//! server, and keeps its state in a store: docs/delegation.md.
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use std::convert::Infallible;
@@ -32,7 +32,7 @@ use tegmen_host::x509::{Settings, Trust, Verifier};
 /// The only cipher suite of delegated sessions.
 const SUITES: Suites = Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8]);
 const LAMP: &str = "lamp.example";
-/// The number of the lamp at the server.
+/// The number by which the server identifies the lamp.
 const NUMBER: u32 = 1;
 /// A lifetime of tickets, in seconds.
 const HOUR: u32 = 3600;
@@ -41,7 +41,8 @@ fn seconds() -> u32 {
     std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs() as u32)
 }
 
-/// The epoch, as both ends derive it from the key of the lamp and from a session between them. Here both are constant.
+/// Returns the epoch of the lamp and the server. Both derive it from the key of the lamp and from a session between
+/// them. In this example both inputs are constant.
 fn epoch() -> Result<Epoch, &'static str> {
     let first = Epoch::first(DeviceKey(Secret::new([1; 32])));
     first.next::<HostCrypto>(&Secret::new([2; 32])).ok_or("there is no further epoch")
@@ -59,7 +60,8 @@ impl Delegate for DelegationServer {
         Some(Arc::clone(&self.0))
     }
 
-    /// A program of yours decides here which rights the peer gets: the second number of the connection.
+    /// Seals the ticket of a client. A real server decides here about the rights of the client, and stores them as the
+    /// second number of the connection.
     fn seal(&self, _: u32, _: Option<Proved<'_>>, session: &SessionState, ticket: &mut Writer<'_>) -> Option<u32> {
         let (issuer, crypto) = &mut *self.1.lock().unwrap_or_else(PoisonError::into_inner);
         let principal = Connection::new(0, 0)?.principal();
@@ -82,7 +84,7 @@ impl Delegate for DelegationServer {
     fn remember(&self, _: u32, _: Option<Proved<'_>>, _: &[u8], _: &SessionState) {}
 }
 
-/// The memory of the lamp. A real device keeps its epoch and the connections that it refuses: see `FlashMemory`.
+/// The memory of the lamp. A real device stores its epoch, and the connections that it refuses: see `FlashMemory`.
 struct Ram(Option<Epoch>);
 
 impl Memory for Ram {
@@ -132,7 +134,8 @@ impl Delegate for Lamp {
     fn remember(&self, _: u32, _: Option<Proved<'_>>, _: &[u8], _: &SessionState) {}
 }
 
-/// Starts the delegation server. Returns it with the keys of a client that trusts the authority of the certificate.
+/// Starts the delegation server. Returns the server, and the keys of a client. The client trusts the authority that
+/// issued the certificate of the lamp.
 fn delegation_server() -> Result<(Server, PublicKeys), Box<dyn Error>> {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

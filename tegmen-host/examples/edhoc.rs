@@ -18,15 +18,15 @@ use tegmen_host::provider::HostCrypto;
 use tegmen_host::server::{Router, Server};
 use tegmen_host::uri::Scheme;
 
-/// Writes the private key of an end to a file, and returns its credential, which the other end needs. Messages name a credential by a
-/// short number, its kid.
+/// Writes a private key to a file. Returns the credential that belongs to the key, which the other end needs. In
+/// messages the credential is named by a short number, its kid.
 fn create(dir: &Path, name: &str, kid: u8) -> Result<(PathBuf, Credential), Box<dyn Error>> {
     let file = dir.join(name);
     let credential = create_key(&mut HostCrypto::from_os()?, &file, name, &[kid], Transfer::ByReference)?;
     Ok((file, credential))
 }
 
-/// Connects with the key of a file, and trusts one server.
+/// Connects with the private key in a file, and trusts only this server.
 async fn connect(at: SocketAddr, key: &Path, server: Credential) -> Result<Session, Box<dyn Error>> {
     // `combined`: the last message of EDHOC is in the same datagram as the first request (RFC 9668).
     let keys = EdhocKeys { identity: read_key(key)?, trusted: vec![server], combined: true };

@@ -1,10 +1,12 @@
-//! A gateway: forwards the datagrams of clients to one server, and the answers back. It has no key, so it cannot read them.
+//! A gateway: forwards the datagrams of clients to one server, and the answers of the server back to the clients. It
+//! has no key, so it cannot read the datagrams.
 //!
 //! `cargo run -p tegmen-host --example gateway -- 0.0.0.0:5684 192.0.2.7:5684`
 //!
-//! Each address of a client has a port of its own towards the server. A client that changes its address, or that was forgotten,
-//! comes from another port there. A session with a connection id (RFC 9146) continues: the server finds it by the id, and asks the
-//! new address whether the client is there (RFC 9853).
+//! The gateway has a separate port towards the server for each client address. If a client changes its address, or if
+//! the gateway forgot the address, the datagrams of the client reach the server from another port. A session with a
+//! connection id (RFC 9146) continues: the server finds the session by the id, and checks that the client receives
+//! datagrams at the new address (RFC 9853).
 
 use std::collections::HashMap;
 use std::io;
@@ -15,11 +17,11 @@ use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Addresses of clients that are remembered. The datagrams of further ones are dropped.
+/// Maximum number of client addresses that are remembered. Datagrams from further addresses are dropped.
 const MOST: usize = 1024;
-/// Time after which an address is forgotten to which the server sends nothing.
+/// The time after which a client address is forgotten, if the server sends nothing to it.
 const IDLE: Duration = Duration::from_secs(60);
-/// Longest datagram that is forwarded whole.
+/// Maximum length in bytes of a datagram that is forwarded whole.
 const LONGEST: usize = 2048;
 
 #[tokio::main(flavor = "current_thread")]
@@ -34,7 +36,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Forwards until receiving fails, and shows each datagram.
+/// Forwards datagrams until receiving from clients fails. Calls `show` with each datagram.
 pub(crate) async fn forward(
     clients: UdpSocket,
     server: SocketAddr,
@@ -64,7 +66,7 @@ pub(crate) async fn forward(
     }
 }
 
-/// Sends what the server sends to the port of a client to this client, until nothing comes.
+/// Passes datagrams of the server to one client. Ends when the server has sent nothing for [`IDLE`].
 async fn send_back(port: Arc<UdpSocket>, clients: Arc<UdpSocket>, client: SocketAddr, show: Arc<impl Fn(&[u8])>) {
     let mut datagram = [0; LONGEST];
     while let Ok(received) = timeout(IDLE, port.recv(&mut datagram)).await {

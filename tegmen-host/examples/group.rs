@@ -23,7 +23,7 @@ use tegmen_host::uri::Scheme;
 
 /// A multicast address, and the address of the interface over which the members reach it.
 const GROUP: &str = "224.0.1.189%127.0.0.1";
-/// The longest time that a lamp waits before it responds.
+/// Maximum time for which a lamp waits before it responds.
 const LEISURE: Duration = Duration::from_millis(200);
 const WAIT: Duration = Duration::from_millis(1500);
 const NO_MULTICAST: &str = "multicast does not pass at the loopback interface. Check that the interface is up (on Linux: \

@@ -1,12 +1,14 @@
-//! A light whose handler knows nothing of protection: the settings of the server alone set it.
+//! A light whose handler does not depend on the protection. Only the settings of the server determine the protection.
 //!
 //! `cargo run -p tegmen-host --example light -- plain dtls oscore=server edhoc=light.edhoc,clients.toml member=hall`
 //!
 //! * `plain`: anybody, at coap://127.0.0.1:5683
 //! * `dtls`: the identity `switch` with the key `0123456789abcdef`, at coaps://127.0.0.1:5684
-//! * `oscore=DIR`: the other end of a context of `tegmen oscore new`
-//! * `edhoc=KEY,CLIENTS`: a key of `tegmen edhoc new`, and the file of clients of `tegmen serve --edhoc-clients`
-//! * `member=DIR`: a membership of `tegmen group join`: requests to its group, which Axiom protects
+//! * `oscore=DIR`: the directory of one of the two endpoints of a context, which `tegmen oscore new` made
+//! * `edhoc=KEY,CLIENTS`: a key that `tegmen edhoc new` made, and the file of clients, as for `tegmen serve
+//!   --edhoc-clients`
+//! * `member=DIR`: a membership that `tegmen group join` made; the light answers the requests of this group, which
+//!   Axiom protects
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -20,7 +22,7 @@ use tegmen_host::server::{Router, Server, ServerBuilder};
 
 const USAGE: &str = "name the protections: plain, dtls, oscore=DIR, edhoc=KEY,CLIENTS or member=DIR";
 
-/// The light: GET reads it, PUT switches it.
+/// The resource of the light. GET reads its state, and PUT changes it.
 fn light() -> Router {
     let state = std::sync::Arc::new(Mutex::new(b"off".to_vec()));
     let read = state.clone();

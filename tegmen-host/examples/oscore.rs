@@ -1,9 +1,10 @@
-//! OSCORE (RFC 8613) with a context that both ends have: each message protects itself, without a session. The example counts the
-//! datagrams on the wire that contain the value in clear. There are none.
+//! OSCORE (RFC 8613) with a context that both ends have. Each message is protected by itself, without a session. The
+//! example counts the datagrams that contain the value unencrypted. There are none.
 //!
 //! `cargo run -p tegmen-host --example oscore`
 //!
-//! Each end keeps its context in a directory, with the numbers that it has used. `tegmen oscore new` writes the same directories.
+//! Each end stores its context in a directory, with the sequence numbers that it has used. `tegmen oscore new` makes
+//! such directories.
 
 use std::error::Error;
 use std::path::Path;
@@ -22,7 +23,7 @@ use tegmen_host::uri::Scheme;
 
 const VALUE: &[u8] = b"21.5 degrees";
 
-/// Writes the context of the client, and that of the server with the two identifiers exchanged.
+/// Writes the context of the client and the context of the server. The server has the same two identifiers, exchanged.
 fn create_contexts(dir: &Path) -> Result<(), Box<dyn Error>> {
     let mut secret = [0; 16];
     HostCrypto::from_os()?.random(&mut secret);

@@ -1,5 +1,5 @@
-//! A server with a key store and a policy of its own, in place of a file of credentials: the store looks up the key of a device when
-//! the device connects, and the policy decides about each request.
+//! A server that uses a key store and its own policy instead of a file of credentials. The store finds the key of a
+//! device when the device connects, and the policy decides on each request.
 //!
 //! `cargo run -p tegmen-host --example policy_and_keys`
 
@@ -15,11 +15,12 @@ use tegmen_host::credentials::{Credentials, KeyStore, KeyTicket, StoredKey};
 use tegmen_host::server::{Router, Server};
 use tegmen_host::uri::Scheme;
 
-/// The keys of devices by identity. In a program of yours this is a database.
+/// The keys of devices by identity. In a real program this is a database.
 struct Devices(Arc<HashMap<&'static str, &'static [u8]>>);
 
 impl KeyStore for Devices {
-    /// The server calls this in a handshake, so it returns at once. The answer may come later, from any thread.
+    /// Finds the key of an identity. The server calls this function in a handshake, so the function must return at
+    /// once. The answer may come later, from any thread.
     fn find(&self, identity: &str, ticket: KeyTicket) {
         let (devices, identity) = (Arc::clone(&self.0), identity.to_owned());
         std::thread::spawn(move || {
@@ -35,8 +36,8 @@ impl KeyStore for Devices {
     }
 }
 
-/// Each device may read everything, and write below its own name: `/lamp/...` for the device `lamp`. The server asks this policy
-/// in place of the rights of credentials.
+/// The policy: each device may read everything, and may write below its own name, for example `/lamp/...` for the
+/// device `lamp`. The server asks this policy instead of using the rights in credentials.
 struct OwnFolder(Credentials);
 
 impl Policy for OwnFolder {

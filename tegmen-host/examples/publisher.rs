@@ -1,9 +1,10 @@
-//! A publisher: delivers a reading each second to a subscriber, in a session in which both ends prove themselves by certificate.
+//! A publisher: sends a reading each second to a subscriber. Both ends of the session prove their identities by
+//! certificates.
 //!
 //! `cargo run -p tegmen-host --example publisher -- coaps://display.example/temp ca.pem oven.pem oven.key`
 //!
-//! With `--features tpm` the private key may be in a TPM: the last argument is then a handle, as 0x81010001
-//! (`tegmen keys tpm create --handle 0x81010001`). The environment variable TEGMEN_TPM names the TPM.
+//! With `--features tpm` the private key may be in a TPM. The last argument is then the handle of the key, such as
+//! 0x81010001 (`tegmen keys tpm create --handle 0x81010001`). The environment variable TEGMEN_TPM names the TPM.
 
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
@@ -41,7 +42,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Opens the private key: a handle of a TPM, or a file that its owner alone can read.
+/// Opens the private key. `key` is the handle of a key in a TPM, or the path of a file that only its owner can read.
 fn signer(key: &str) -> Result<Arc<dyn Signer>, Box<dyn Error>> {
     #[cfg(feature = "tpm")]
     if let Some(handle) = key.strip_prefix("0x") {

@@ -1,5 +1,5 @@
-//! Resumption: a client resumes its session with a ticket (RFC 5077), without a key exchange. The server restarts
-//! between the two, and keeps no session: only the keys of its tickets.
+//! Resumption: a client resumes its session with a ticket (RFC 5077), without a key exchange. The server restarts after
+//! the first session. It stores no session, but only the keys that protect its tickets.
 //!
 //! `cargo run -p tegmen-host --example resumption`
 
@@ -23,7 +23,7 @@ fn serve(dir: &Path, address: &str) -> Result<Server, Box<dyn Error>> {
     Ok(builder.on_event(|event| println!("server: {event}")).serve(router)?)
 }
 
-/// Opens a session, reads the value, and ends the session. Returns whether the session was resumed.
+/// Opens a session, reads the value, and ends the session. Returns true if the session was resumed.
 async fn visit(server: &Server, dir: &Path) -> Result<bool, Box<dyn Error>> {
     // The client keeps what it needs to resume in this directory. It is secret.
     let config = ClientConfig::psk("sensor-17", KEY).with(|config| config.state.resume = Some(dir.join("client")));

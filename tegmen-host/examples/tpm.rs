@@ -37,7 +37,8 @@ mod example {
         --server type=tcp,port=2321 --ctrl type=tcp,port=2322 &\n\
         Then type: TEGMEN_TPM=swtpm:host=127.0.0.1,port=2321 cargo run -p tegmen-host --features tpm --example tpm";
 
-    /// The public key of the TPM, for a certificate: the point on the curve, behind the header of 26 bytes.
+    /// The public key in the TPM, for a certificate. It is the point on the curve, which follows 26 bytes of header in
+    /// the encoded key.
     struct PublicKey<'k>(&'k TpmKey);
 
     impl rcgen::PublicKeyData for PublicKey<'_> {

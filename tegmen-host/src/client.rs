@@ -1,11 +1,12 @@
 //! A CoAP client: sessions with servers, in clear or over DTLS.
 //!
-//! An [`Endpoint`] has one node of the core and its sockets (`engine`, `port`), for any number of sessions. A
-//! [`Session`] can be cloned and sent to other threads, and any number of requests and observations use it at the same
-//! time. One lock of the endpoint protects the whole state. No task holds this lock while it waits: a waiting future
-//! stores its waker in a place (`places`), and one task of the endpoint (`driver`) receives datagrams and handles
-//! timeouts. `connection` is one session under the lock, `exchange` makes one exchange, `transfer` assembles bodies
-//! from blocks, and `observation` follows a resource.
+//! An [`Endpoint`] has sockets (`port`) and one node of the crate `tegmen`, which handles the messages (`engine`), for
+//! any number of sessions. A [`Session`] can be cloned and sent to other threads, and any number of requests and
+//! observations use it at the same time. One lock of the endpoint protects the whole state. No task holds this lock
+//! while it waits. Each waiting request has an entry, which is called its place (`places`) and which stores the waker
+//! of the future. One task of the endpoint (`driver`) receives datagrams and handles timeouts. `connection` is one
+//! session under the lock, `exchange` makes one exchange, `transfer` assembles bodies from blocks, and `observation`
+//! follows a resource.
 
 mod arrivals;
 mod config;
@@ -84,7 +85,7 @@ type Table = Slab<self::io::Attached, 8>;
 type Role = tegmen::dtls::PublicKeys<Extended<Resuming<serving::MayServe, resumption::AcceptsTickets>>, PublicKeys>;
 
 type Features = tegmen::node::Parts<(), arrivals::PeerPacing, oscore::EndpointOscore, ServedObservers, ServerBodies>;
-/// The observers of a client endpoint. Such an endpoint is in no group.
+/// The observers of a client endpoint. The type parameter shows that the endpoint is not a member of a group.
 type ServedObservers = crate::server::Observers<std::convert::Infallible>;
 
 type Node = tegmen::node::Node<Table, Role, Features>;
@@ -121,8 +122,8 @@ impl std::io::Write for TappedLog {
 }
 
 /// A session with one server. Clones refer to the same session: any number of tasks of the runtime in which the session
-/// was opened can make requests at the same time. [`Self::close`] ends the session with a message to the server. When
-/// the last clone and the last observation are dropped, the session ends without a message.
+/// was opened can make requests at the same time. [`Self::close`] ends the session, and sends close_notify to the
+/// server. When the last clone and the last observation are dropped, the session ends without a message.
 #[derive(Clone)]
 pub struct Session(Arc<Handle>);
 
@@ -133,9 +134,9 @@ struct Handle {
     key: usize,
     config: Arc<ClientConfig>,
     remote: SocketAddr,
-    /// The lock that a task holds while it replaces the session or the OSCORE keys.
+    /// The lock that a task holds while it opens the session again, or derives or agrees on new OSCORE keys.
     renewal: tokio::sync::Mutex<()>,
-    /// The endpoint, if it was opened only for this session.
+    /// The endpoint of the session, if the endpoint was opened only for this session; `None` otherwise.
     owner: Option<Endpoint>,
 }
 
@@ -145,7 +146,8 @@ impl Drop for Handle {
     }
 }
 
-/// The place of a request. Dropping this value frees the place and gives up the request.
+/// The index of a request in the table of waiting requests ([`places`]). Dropping this value frees the index and gives
+/// up the request.
 struct TakenPlace {
     session: Session,
     at: usize,
@@ -174,12 +176,12 @@ pub struct Progress {
     pub total: Option<usize>,
 }
 
-/// A function that receives every datagram and the lines of the key log, for example to write a capture file or to
-/// count.
+/// A function that receives every datagram and the lines of the key log. An application uses it, for example, to write
+/// a capture file or to count datagrams.
 #[derive(Clone)]
 pub struct Tap(pub Arc<dyn Fn(Tapped<'_>) + Send + Sync>);
 
-/// An observation that a [`Tap`] receives.
+/// A datagram or a line of the key log, which a [`Tap`] receives.
 #[derive(Clone, Copy)]
 pub enum Tapped<'a> {
     /// A datagram as it was sent or received.
@@ -214,8 +216,8 @@ fn provider(config: &ClientConfig) -> std::io::Result<HostCrypto> {
 }
 
 impl Session {
-    /// Opens a session with the server of `uri`, over a separate socket. For `coaps` this makes a handshake.
-    /// [`Endpoint::connect`] opens many sessions over one socket.
+    /// Opens a session with the server of `uri`, over a separate socket. For `coaps` this makes a handshake. To open
+    /// many sessions over one socket, use [`Endpoint::connect`].
     ///
     /// # Errors
     /// [`ClientError`], whose text names the next step.
@@ -237,7 +239,8 @@ impl Session {
         endpoint.begin(&config, path, scheme.protection(), stored, Some(endpoint.clone())).await
     }
 
-    /// Waits until the session is established. Of several waiting requests, one makes the handshake.
+    /// Waits until the session is established. If several requests wait for the session, one of them makes the
+    /// handshake.
     async fn stand(&self) -> Result<(), ClientError> {
         let _one = self.0.renewal.lock().await;
         if self.with(|connection| connection.entry.established) {
@@ -273,7 +276,7 @@ impl Session {
         self.request(Code::DELETE, path)
     }
 
-    /// Observes a resource (RFC 7641), as [`Request::observe`] of a GET request does.
+    /// Observes a resource (RFC 7641), in the same way as [`Request::observe`] for a GET request.
     ///
     /// # Errors
     /// [`ClientError`], whose text names the next step.
@@ -293,25 +296,25 @@ impl Session {
         self.with(|connection| connection.entry.chain.clone())
     }
 
-    /// True until the server has ended the session, or no longer answers in it.
+    /// True until the session ends. A session also counts as ended if the server no longer answers in it.
     pub fn is_open(&self) -> bool {
         self.with(|connection| !connection.is_over())
     }
 
-    /// True if the session was resumed from an earlier one: see [`ClientState::resume`].
+    /// True if the session was resumed from an earlier session: see [`ClientState::resume`].
     pub fn is_resumed(&self) -> bool {
         self.with(|connection| connection.entry.resumed)
     }
 
-    /// Returns the means to resume the session, `ticket` or `session id`. Returns `None` if the server gave neither, or
-    /// if [`ClientState::resume`] did not request one.
+    /// Returns `ticket` or `session id`: the means with which the client can resume the session. Returns `None` if the
+    /// server gave neither, or if [`ClientState::resume`] did not request one.
     pub fn resumable_by(&self) -> Option<&'static str> {
         self.with(|connection| connection.entry.resumption.as_ref()?.by())
     }
 
     /// Takes the ticket or session id, for another client that will resume the session. Returns `None` if
-    /// [`ClientState::hand_over`] did not ask for it, if the server gave neither a ticket nor a session id, or after
-    /// the first call.
+    /// [`ClientState::hand_over`] is false, if the server gave neither a ticket nor a session id, or if an earlier call
+    /// has already taken it.
     pub fn take_resumable(&self) -> Option<ResumableSession> {
         self.with(|connection| connection.entry.resumable.take())
     }
@@ -366,7 +369,7 @@ impl Session {
         Ok(())
     }
 
-    /// Returns the connection ids of the session; `None` if it has none.
+    /// Returns the connection ids of the session; `None` if the session has no connection ids.
     pub fn connection_ids(&self) -> Option<ConnectionIds> {
         self.with(|Connection { io, entry }| io.node.endpoint.peers.connection_ids(entry.peer).copied())
     }
@@ -377,9 +380,9 @@ impl Session {
         String::from_utf8(hint).unwrap_or_else(|error| to_hex(error.as_bytes()))
     }
 
-    /// Ends the session in order. If the settings store the session, the next client can continue it. The used numbers
-    /// of an OSCORE context are stored. Open requests, and later requests of other clones, end with
-    /// [`ClientError::Closed`].
+    /// Ends the session in order. If the settings store the session in a file, the session is stored instead, so that
+    /// the next client can continue it. The next sequence number of an OSCORE context is stored. Requests that wait for
+    /// a response, and later requests of other clones, end with [`ClientError::Closed`].
     pub fn close(&self) {
         self.with(|connection| connection.close());
         self.with(|connection| connection.shut());
@@ -397,13 +400,13 @@ impl Session {
         self.0.shared.lock().with(self.0.key, work)
     }
 
-    /// Takes a place for a request.
+    /// Takes a free index in the table of waiting requests.
     fn place(&self) -> TakenPlace {
         let at = self.with(|connection| connection.entry.places.take());
         TakenPlace { session: self.clone(), at }
     }
 
-    /// Waits at a place until `ready` returns a value. Returns `None` if the deadline passes first.
+    /// Waits until `ready` returns a value for the request at `place`. Returns `None` if the deadline passes first.
     async fn wait<T>(
         &self,
         place: &TakenPlace,
@@ -426,7 +429,8 @@ impl Session {
     }
 }
 
-/// Returns the address of the server of `uri`, and the settings with the name that the server must have.
+/// Returns the address of the server of `uri`, and the settings. The returned settings contain the name that the server
+/// must prove.
 async fn resolve(uri: &Uri, mut config: ClientConfig) -> Result<(SocketAddr, ClientConfig), ClientError> {
     let resolve = |source| match uri.host.split_once('%') {
         Some((ip, interface)) if ip.parse::<std::net::IpAddr>().is_ok() => {

@@ -1,14 +1,16 @@
-//! OSCORE security contexts on disk. Each context has a directory with a file for people and a file of numbers. These
-//! numbers never fall.
+//! OSCORE security contexts on disk. Each context has a directory with two files: one that people can edit, and one
+//! with the sequence numbers. The program never replaces a stored sequence number by a lower number.
 //!
 //! ```text
 //! alice/context.toml    IDs, secret, algorithm, rights: written once
 //! alice/numbers.toml    the numbers that may have been used: written before they are used
 //! ```
 //!
-//! A context is open in one process at a time. A directory that was copied, restored from a backup or cut short is
-//! refused, because its numbers would repeat nonces. [`recover`] raises the numbers past all that may have been used.
-//! If rederivation is set at both ends, they derive new keys instead (RFC 8613, appendix B.2).
+//! A context can be open in only one process at a time. Before a context uses sequence numbers, it writes on disk that
+//! it may use them: it leases the numbers. A directory that was copied, restored from a backup or truncated is refused,
+//! because its sequence numbers would repeat nonces. [`recover`] then raises the next sequence number above every
+//! number that may have been used. If rederivation is set at both endpoints, such a directory is not refused: the
+//! endpoints derive new keys (RFC 8613, appendix B.2).
 
 mod agreed;
 mod directory;
@@ -51,7 +53,7 @@ pub(crate) const OVERHEAD: usize = RederivableContext::OVERHEAD;
 /// section 4.1.3.4.2).
 pub const MAX_UNFRAGMENTED_SIZE: usize = 4096;
 
-/// Returns the next step for a user whose system refuses a file of a context.
+/// Returns advice for the user after the system refused access to a file of a context.
 fn next_step(refusal: &std::io::Error) -> &'static str {
     use std::io::ErrorKind;
     match refusal.kind() {
@@ -151,7 +153,8 @@ pub enum ContextError {
         /// The directory.
         dir: String,
     },
-    /// The request names a member of a group, but the directory has the context of two ends.
+    /// The request names a member of a group, but the directory contains a context between two endpoints, which has no
+    /// members.
     #[error("{dir}: this context is of two ends, so {member} cannot be asked: leave the name of a member out")]
     NoGroup {
         /// The directory.
@@ -159,7 +162,8 @@ pub enum ContextError {
         /// The name of the member.
         member: String,
     },
-    /// The request needs the name of a member of the group, and has none or a name that no member has.
+    /// The context is of a group, so the request needs the name of the member to which it is sent. The request has no
+    /// name, or a name that no member has.
     #[error("{dir}: {}: name one of {others}", no_member(member.as_deref()))]
     WhichMember {
         /// The directory.
@@ -187,8 +191,9 @@ pub enum ContextError {
         /// The directory.
         dir: String,
     },
-    /// Two contexts of one server have the same Recipient ID, so a request could mean either. They also have the same
-    /// ID Context, or one of them derives new keys.
+    /// Two contexts of one server have the same Recipient ID, so the server cannot find out which of the two a request
+    /// means. The contexts also have the same ID Context, or one of the two can derive new keys, and its ID Context
+    /// then changes.
     #[error(
         "{dir}: {other} has the same recipient_id, and the same id_context or rederivation = true; a request could mean either"
     )]
@@ -210,7 +215,7 @@ struct Shared {
     place: u32,
     name: String,
     principal: Principal,
-    /// True for a context that was agreed with an access token, until the context opens a request.
+    /// True if an access token created the context, and the context has not opened a request yet.
     is_unused: AtomicBool,
 }
 
@@ -227,7 +232,7 @@ impl SharedContext {
         Self(Arc::new(Shared { stored: Mutex::new(stored), place, name, principal, is_unused }))
     }
 
-    /// True for a context that was agreed with an access token and has not opened a request.
+    /// True if an access token created the context, and the context has not opened a request yet.
     fn is_unused(&self) -> bool {
         self.0.is_unused.load(Ordering::Relaxed)
     }
@@ -261,7 +266,8 @@ pub struct Contexts {
     all: Arc<[SharedContext]>,
     /// The contexts of groups in which the server is a member.
     members: Arc<[SharedMember]>,
-    /// The contexts on which the server and its clients agree while the server runs.
+    /// The contexts on which the server and its clients agree while the server runs; `None` if the server makes no such
+    /// contexts.
     agreed: Option<AgreedContexts>,
 }
 
@@ -279,7 +285,7 @@ impl Contexts {
         Self::open_in(paths, None, learn)
     }
 
-    /// Does the same as [`Self::open`]. If there is a database, the numbers are in the database.
+    /// Does the same as [`Self::open`]. If there is a database, the sequence numbers are stored in the database.
     ///
     /// # Errors
     /// The errors of [`Self::open`].
@@ -334,9 +340,9 @@ impl Contexts {
         in_file.or_else(|| self.agreed.as_ref()?.at(place).map(Cow::Owned))
     }
 
-    /// Returns the context that a request names (RFC 8613, section 8.2, step 2). If the request has no ID Context,
-    /// returns the context with its kid and without an ID Context. If there is no such context, returns the only
-    /// context with this kid.
+    /// Returns the context that the OSCORE option of a request names by its kid and its ID Context (RFC 8613, section
+    /// 8.2, step 2). If the option has no ID Context, returns the context that has the kid of the option and no ID
+    /// Context. If there is no such context, returns the context with this kid, provided that only one context has it.
     pub fn find(&self, option: &OscoreOption<'_>) -> Option<Cow<'_, SharedContext>> {
         let kid = option.kid?;
         match self.by_kid.get(kid) {
@@ -366,7 +372,8 @@ impl Contexts {
         }
     }
 
-    /// Returns the context that a request names. All contexts in `known` have the Recipient ID of the request.
+    /// Returns the context that the OSCORE option of a request names. The Recipient ID of each context in `known`
+    /// equals the kid of the option.
     fn find_among<'c>(known: &'c [SharedContext], option: &OscoreOption<'_>) -> Option<&'c SharedContext> {
         if let [only] = known
             && only.lock().rederives()
@@ -380,8 +387,8 @@ impl Contexts {
         })
     }
 
-    /// Returns the multicast addresses at which clients search for this server: one address for each context of two
-    /// ends in a file.
+    /// Returns the multicast addresses to which clients send a request when they search for this server. Each context
+    /// in a file, except the contexts of groups, has one address.
     pub fn discovery_addresses(&self) -> BTreeSet<Ipv6Addr> {
         let address = |context: &SharedContext| {
             let stored = context.lock();
@@ -400,8 +407,8 @@ impl Contexts {
         self.len() == 0
     }
 
-    /// Writes the next free numbers of all contexts at an orderly end, so that no challenge is needed after the next
-    /// start.
+    /// Stores the next free sequence number of each context when the server ends in order. After the next start, the
+    /// server then need not send its clients a challenge (an Echo option).
     pub fn close(&self) {
         for context in &*self.all {
             // If the write fails, the next start continues after the lease, as after a power cut.
@@ -411,7 +418,7 @@ impl Contexts {
     }
 }
 
-/// Returns true if the request has no ID Context, or has the ID Context of this context.
+/// Returns true if the OSCORE option of a request has no ID Context, or has the ID Context of this context.
 fn is_named(context: &SharedContext, option: &OscoreOption<'_>) -> bool {
     option.kid_context.is_none() || context.lock().context.id_context() == option.kid_context
 }

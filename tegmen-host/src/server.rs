@@ -3,7 +3,7 @@
 //! * `sockets` binds the sockets, or takes the sockets that a parent process passes.
 //! * `shard` moves datagrams, begins and ends sessions, and executes commands from other threads.
 //! * `serve` connects the shard's node with the application; `coap_peer` is the CoAP state of one peer.
-//! * `bodies`, `observers`, `oscore` and `leisure` are the memory of parts of the node.
+//! * `bodies`, `observers`, `oscore` and `leisure` store the state that the node needs between two messages.
 //! * `signing` runs operations with private keys in a separate thread.
 
 mod authorization;
@@ -114,23 +114,24 @@ pub trait Application: Clone + Send + 'static {
         USUAL_OPTIONS
     }
 
-    /// True if the application supports the critical option `number` in this request. The default reads
-    /// [`Self::critical_options`]. A proxy forwards options that it does not know.
+    /// True if the application supports the critical option `number` in this request. The default implementation
+    /// searches [`Self::critical_options`]. A proxy overrides this method, because it also forwards options that it
+    /// does not know.
     fn acts_on(&self, path: &str, request: &MessageRef<'_>, number: OptionNumber) -> bool {
         let _ = (path, request);
         self.critical_options().contains(&number)
     }
 
-    /// True if the application handles each block of this request separately, in any order. Otherwise the application
-    /// gets the request when its body is complete. `path` has no leading slash.
+    /// True if the application handles each block of this request separately, in any order. If this is false, the
+    /// application gets the request after all blocks of the body have arrived. `path` has no leading slash.
     fn acts_on_blocks(&self, path: &str, request: &MessageRef<'_>) -> bool {
         let _ = (path, request);
         false
     }
 
-    /// Returns the hosts whose resources are not the server's own, for an application that is a reverse proxy. The
-    /// server calls this once for each shard. An application that passes requests to a proxy returns the hosts of the
-    /// proxy; otherwise the proxy refuses the requests. The policy, the observers and the log use the path
+    /// Returns the hosts whose resources are at other servers, for an application that is a reverse proxy. An
+    /// application that passes requests to a proxy returns the hosts of this proxy, because the proxy otherwise refuses
+    /// the requests. The server calls this once for each shard. The policy, the observers and the log use the path
     /// `/proxy/host/NAME/a` for the resource `/a` of the host NAME.
     fn virtual_hosts(&self) -> VirtualHosts {
         VirtualHosts::default()
@@ -270,18 +271,18 @@ pub struct Totals {
     pub hellos_dropped: u64,
     /// Bytes of the exchanges of all peers (see [`ServerCoap::max_exchange_bytes`]).
     pub exchange_bytes: usize,
-    /// Requests that the server answered with 5.03, because it had no memory to remember another reply.
+    /// Requests that the server answered with 5.03, because it had no memory to store another reply.
     pub exchanges_refused: u64,
     /// Bytes of the bodies of block-wise transfers in memory now.
     pub body_bytes: usize,
     /// The current number of observations.
     pub observations: usize,
-    /// Changes of address of clients with connection ids.
+    /// Changes of the addresses of clients whose sessions have connection ids.
     pub address_changes: AddressChanges,
     /// The earliest expiry time of the server's certificates.
     pub certificate_expires: Option<SystemTime>,
-    /// The time by which the first revocation list of a CA for clients has to be replaced. From then on the server
-    /// refuses clients of that CA.
+    /// The earliest time by which a revocation list of an authority for clients has to be replaced. From this time on
+    /// the server refuses clients with certificates of that authority.
     pub revocation_due: Option<SystemTime>,
     /// Datagrams that one shard received for a session of another shard.
     pub passed_on: u64,
@@ -377,13 +378,14 @@ impl Server {
     }
 
     /// Returns the established DTLS sessions, in no particular order. The call waits until each shard has searched its
-    /// whole table: do not call it from a handler or an event function.
+    /// whole peer table: do not call it from a handler or an event function.
     pub fn sessions(&self) -> Vec<Session> {
         self.session_list().sessions()
     }
 
-    /// Ends a session in order: its client receives close_notify, and may connect again. Returns false if the session
-    /// has already ended. The call waits for the shard: do not call it from a handler or an event function.
+    /// Ends a session in order: the client of the session receives close_notify, and may connect again. Returns false
+    /// if the session has already ended. The call waits for the shard: do not call it from a handler or an event
+    /// function.
     pub fn close(&self, id: SessionId) -> bool {
         self.session_list().close(id)
     }

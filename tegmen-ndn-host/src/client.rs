@@ -83,15 +83,15 @@ pub enum Received {
     Interest(Vec<u8>),
     /// A Data packet.
     Data(Vec<u8>),
-    /// A Nack: an Interest of this client that is not answered, and the reason.
+    /// A Nack: an Interest of this client that the forwarder does not answer with Data, and the reason.
     Nack(Vec<u8>, NackReason),
 }
 
-/// A consumer and a producer.
+/// A consumer and a producer, connected to one forwarder.
 pub struct Client {
     connection: Connection,
     crypto: RustCrypto,
-    /// The time of the last command. No other command has the same time.
+    /// The time of the last command, in milliseconds since 1970. Each command has a different time.
     last_command: u64,
     reassembly: Reassembly,
     begun: Instant,
@@ -198,8 +198,8 @@ impl Client {
         }
     }
 
-    /// Sends an Interest, up to three times. Returns the Data packet that answers it. During this, all other packets
-    /// that arrive are dropped.
+    /// Sends an Interest up to three times, and waits for an answer for the time `within` each time. Returns the Data
+    /// packet that answers it. While this function waits, it drops all other packets that arrive.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -224,8 +224,8 @@ impl Client {
         Err(ClientError::TimedOut)
     }
 
-    /// Registers a prefix at the forwarder, so that its Interests reach this client. During this, Interests that
-    /// arrive are dropped.
+    /// Registers a prefix at the forwarder. The forwarder then sends Interests with this prefix to this client. While
+    /// this function waits, it drops the Interests that arrive.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -300,14 +300,14 @@ pub fn interest_bytes(interest: &Interest<'_>) -> Result<Vec<u8>, ClientError> {
     Ok(frame.bytes().to_vec())
 }
 
-/// Returns true if a Data packet answers an Interest.
+/// Returns true if a Data packet answers an Interest. Both are given as encoded packets.
 fn answers(interest: &[u8], data: &[u8]) -> bool {
     let (Ok(asked), Ok(data)) = (ReceivedInterest::parse(interest), ReceivedData::parse(data)) else { return false };
     let digest = data.implicit_digest::<RustCrypto>();
     tegmen_ndn::tables::answers(&asked.interest.name, asked.interest.can_be_prefix, &data.data.name, Some(&digest))
 }
 
-/// Checks a ControlResponse.
+/// Checks the status code in a ControlResponse.
 fn check_response(data: &[u8]) -> Result<(), ClientError> {
     let understood = || {
         let data = ReceivedData::parse(data).ok()?;

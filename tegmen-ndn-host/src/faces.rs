@@ -18,10 +18,10 @@ use tegmen_ndn::tables::FaceId;
 use tokio::net::UdpSocket;
 use tokio::sync::Notify;
 
-/// The face of the management protocol.
+/// The number of the face that stands for the management protocol of the node itself.
 pub(crate) const MANAGEMENT: FaceId = FaceId(0);
 
-/// Maximum number of bytes that wait for a stream. Further packets are lost.
+/// Maximum number of bytes that wait until a stream can send them. Further packets are lost.
 const OUTBOX: usize = 4 << 20;
 
 /// The bytes that wait for a stream.
@@ -50,9 +50,11 @@ pub(crate) struct Face {
     pub(crate) active: Instant,
     next_sequence: u64,
     pub(crate) reassembly: Reassembly,
-    /// The key of a UDP face in the table of remote addresses.
+    /// The key of a UDP face in the table of remote addresses: the number of the socket, and the remote address. It is
+    /// `None` for other faces.
     by_remote: Option<(usize, SocketAddr)>,
-    /// The reliability of a UDP face, if the node has it.
+    /// The state of acknowledgements and retransmissions. It is `None` if the face is not a UDP face of a reliable
+    /// node.
     pub(crate) reliability: Option<Box<Reliability>>,
 }
 
@@ -77,7 +79,7 @@ impl Face {
         }
     }
 
-    /// Sends a packet. Sends it in fragments if it does not fit into the link's MTU.
+    /// Sends a packet. Over UDP, sends it in fragments if it is longer than the MTU permits.
     fn send(&mut self, now: Instant, mtu: usize, fields: &LpPacket<'_>, packet: &[u8], buffer: &mut [u8]) {
         let is_bare = *fields == LpPacket::default() && self.reliability.is_none();
         if let Link::Udp(..) = self.link {
@@ -101,7 +103,7 @@ impl Face {
         sequence
     }
 
-    /// Sends a packet in fragments. Only the first fragment has the fields.
+    /// Sends a packet in fragments. Only the first fragment contains the values in `fields`.
     fn send_fragments(&mut self, now: Instant, mtu: usize, fields: &LpPacket<'_>, packet: &[u8], buffer: &mut [u8]) {
         let size = mtu.saturating_sub(FRAGMENT_OVERHEAD + MAX_FIELDS / 2).max(200);
         let count = packet.len().div_ceil(size) as u64;
@@ -113,7 +115,7 @@ impl Face {
         }
     }
 
-    /// Sends an LpPacket, and keeps it if the face is reliable.
+    /// Sends an LpPacket. If the face is reliable, keeps the LpPacket for a retransmission.
     fn send_framed(&mut self, now: Instant, fields: LpPacket<'_>, fragment: &[u8], buffer: &mut [u8]) {
         let sequence = self.reliability.as_mut().map(|reliability| reliability.sequence());
         let fields = LpPacket { tx_sequence: sequence, ..fields };
@@ -126,8 +128,8 @@ impl Face {
         }
     }
 
-    /// Acknowledges received LpPackets, and retransmits LpPackets that the neighbour has not acknowledged. Returns
-    /// false if nothing is left to do.
+    /// Acknowledges received LpPackets, and retransmits LpPackets that the neighbour has not acknowledged. Returns true
+    /// if LpPackets still wait for an acknowledgement.
     fn repeat(&mut self, now: Instant, buffer: &mut [u8]) -> bool {
         const ACKS: usize = 80;
         loop {
@@ -176,7 +178,8 @@ impl Face {
 /// All faces of a node.
 pub(crate) struct FaceTable {
     faces: Vec<Option<Face>>,
-    /// Numbers of removed faces, the oldest first, so that a number is not used again soon.
+    /// The numbers of removed faces. The number that was freed first is used again first, so that no number is used
+    /// again soon.
     free: VecDeque<u16>,
     by_remote: HashMap<(usize, SocketAddr), FaceId>,
     pub(crate) mtu: usize,
@@ -184,13 +187,13 @@ pub(crate) struct FaceTable {
     buffer: Box<[u8]>,
     /// Interests for the management, and the faces that sent them.
     pub(crate) commands: VecDeque<(FaceId, Box<[u8]>)>,
-    /// The face whose packet is being forwarded.
+    /// The face from which the packet came that is being forwarded.
     pub(crate) from: FaceId,
     /// The time of the packet that is being forwarded.
     pub(crate) now: Instant,
     /// True if UDP faces are reliable.
     reliable: bool,
-    /// The reliable faces that must send an acknowledgement, or that wait for one.
+    /// The reliable faces that have to send an acknowledgement, or that wait for an acknowledgement.
     busy: HashSet<FaceId>,
     pub(crate) totals: Counters,
 }
@@ -236,12 +239,12 @@ impl FaceTable {
         Some(FaceId(id))
     }
 
-    /// Returns the face of a UDP socket to this address.
+    /// Returns the face of this UDP socket to this remote address; `None` if there is none.
     pub(crate) fn of_remote(&self, socket: usize, remote: SocketAddr) -> Option<FaceId> {
         self.by_remote.get(&(socket, remote)).copied()
     }
 
-    /// Sets the face of a UDP socket for this remote address.
+    /// Records the face of this UDP socket to this remote address.
     pub(crate) fn set_remote(&mut self, socket: usize, remote: SocketAddr, face: FaceId) {
         self.by_remote.insert((socket, remote), face);
         if let Some(face) = self.get(face) {
@@ -277,7 +280,7 @@ impl FaceTable {
         });
     }
 
-    /// Removes the incomplete packets of all faces whose time is over.
+    /// Removes the packets at all faces whose missing fragments did not arrive in time.
     pub(crate) fn expire(&mut self, now: Instant) {
         self.faces.iter_mut().flatten().for_each(|face| face.reassembly.expire(now));
     }

@@ -1,8 +1,8 @@
 //! Private keys, and the certificates that they sign.
 //!
-//! The file of a private key contains a Data packet that is never sent. Its name is the name of the key, and its
-//! ContentType is [`SIGNING_KEY`](ContentType::SIGNING_KEY). Its content is an ECPrivateKey (RFC 5915) or PKCS #8 of
-//! Ed25519 (RFC 8410). The key itself signs the packet. ndnd uses the same format.
+//! The file of a private key contains a Data packet that is never sent. The name of the packet is the name of the key,
+//! and its ContentType is [`SIGNING_KEY`](ContentType::SIGNING_KEY). The content is the encoded key: ECPrivateKey (RFC
+//! 5915), or PKCS #8 of Ed25519 (RFC 8410). The key itself signs the packet. The program ndnd uses the same format.
 
 use std::fmt;
 use tegmen_base::buf::{Frame, Full, Reader, Truncated, Writer};
@@ -94,7 +94,7 @@ impl Key {
     /// Makes a new key for an identity, with a random identifier.
     ///
     /// # Errors
-    /// [`Unsupported`], which does not occur for a provider with both curves.
+    /// [`Unsupported`] if the crypto provider does not have the curve. [`RustCrypto`] has both curves.
     pub fn generate(crypto: &mut RustCrypto, identity: &Name<'_>, kind: KeyKind) -> Result<Self, Unsupported> {
         let mut id = [0; ID_LEN];
         crypto.random(&mut id);
@@ -211,13 +211,14 @@ impl Key {
             && certificate.received.data.content.is_some_and(|info| same(info, &self.public_key))
     }
 
-    /// Returns a signer. Its packets name the key by `locator`, which is the name of the key or of a certificate of
-    /// the key.
+    /// Returns a signer with this key. The KeyLocator of each packet that it signs is `locator`: the name of the key,
+    /// or of a certificate of the key.
     pub const fn signer<'k>(&'k self, locator: Name<'k>) -> KeySigner<'k> {
         KeySigner { key: self, locator }
     }
 
-    /// Signs a certificate for a public key, given as SubjectPublicKeyInfo. `locator` names the key that signs.
+    /// Makes a certificate for a public key, and signs it with this key. `locator` is the KeyLocator of the
+    /// certificate, which names this key or a certificate of it.
     ///
     /// # Errors
     /// [`WriteError`].
@@ -241,14 +242,14 @@ impl Key {
     }
 }
 
-/// The contents of a certificate that the issuer chooses.
+/// The certified key, and the values that the issuer chooses for its certificate.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'s> {
     /// The name of the certified key.
     pub key_name: Name<'s>,
     /// The certified public key, a SubjectPublicKeyInfo.
     pub public_key: &'s [u8],
-    /// The issuer, as a component of the name of the certificate.
+    /// The issuer, as it is named by a component in the name of the certificate.
     pub issuer: Component<'s>,
     /// The version of the certificate.
     pub version: u64,

@@ -1,8 +1,9 @@
 //! The part of the management protocol of NFD that clients need: routes, strategies and status.
 //!
-//! A command is an Interest `/localhost/nfd/MODULE/VERB/PARAMETERS`. Its Data packet contains a ControlResponse. A
-//! dataset is the content of segments. The module `rib` has the same effect as `fib`: each registered route is a next
-//! hop of its prefix.
+//! A command is an Interest `/localhost/nfd/MODULE/VERB/PARAMETERS`. The answer is a Data packet with a
+//! ControlResponse. A dataset is a list, for example of all routes, which a client fetches in segments. Commands of the
+//! module `rib` have the same effect as commands of the module `fib`: each registered route becomes a next hop of its
+//! prefix.
 
 use crate::tables::HostFib;
 use std::fmt::Write as _;
@@ -28,10 +29,10 @@ const FACE_SCOPE: Type = Type(0x84);
 const FACE_PERSISTENCY: Type = Type(0x85);
 const LINK_TYPE: Type = Type(0x86);
 
-/// Maximum number of prefixes that commands can add.
+/// Maximum number of prefixes in the table of routes. Commands cannot add more.
 const PREFIXES: usize = 1 << 20;
 
-/// The cost of a route for a command without a cost.
+/// The cost of a route if the command contains no cost.
 const DEFAULT_COST: u64 = 0;
 
 /// The prefix of the names of commands and datasets.
@@ -134,7 +135,8 @@ pub(crate) struct Request<'p> {
 }
 
 impl<'p> Request<'p> {
-    /// Reads a name under `/localhost/nfd` or `/localhop/nfd`.
+    /// Reads a name that begins with `/localhost/nfd` or `/localhop/nfd`. Returns `None` if the name has no module or
+    /// no verb.
     pub(crate) fn of(name: &Name<'p>) -> Option<Self> {
         let mut components = name.components().skip(2);
         let (module, verb) = components.next().zip(components.next())?;
@@ -300,7 +302,7 @@ fn face(status: &FaceStatus) -> Vec<u8> {
     element(DATASET, &value)
 }
 
-/// Returns the prefixes in order, each with its routes or its next hops.
+/// Encodes the prefixes in their order. Each prefix has its routes if `is_rib` is true, and its next hops otherwise.
 fn routes(fib: &HostFib, is_rib: bool) -> Vec<u8> {
     let mut prefixes: Vec<_> = fib.iter().collect();
     prefixes.sort_unstable_by_key(|(prefix, _)| *prefix);

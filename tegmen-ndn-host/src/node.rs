@@ -37,9 +37,9 @@ pub struct Config {
     pub tcp: Vec<SocketAddr>,
     /// Paths of Unix sockets for applications.
     pub unix: Vec<PathBuf>,
-    /// Routes. Each is a prefix as the value of a Name element, the next hop, and its cost.
+    /// Routes. The values of a route are the prefix (the value of a Name element), the next hop, and the cost.
     pub routes: Vec<(Vec<u8>, FaceUri, u16)>,
-    /// Prefixes whose Interests go to all next hops.
+    /// Prefixes with the multicast strategy. An Interest with such a prefix goes to all next hops.
     pub multicast: Vec<Vec<u8>>,
     /// Maximum sizes of the tables.
     pub limits: Limits,
@@ -47,12 +47,12 @@ pub struct Config {
     pub faces: usize,
     /// Length of the longest datagram in bytes. Longer packets are sent in fragments.
     pub mtu: usize,
-    /// True if UDP faces acknowledge LpPackets, and retransmit LpPackets that the neighbour does not acknowledge.
-    /// Both neighbours must do so.
+    /// True if UDP faces acknowledge LpPackets, and retransmit LpPackets that the neighbour does not acknowledge. The
+    /// neighbour must have the same setting.
     pub reliable: bool,
     /// True if neighbours may register prefixes.
     pub neighbours_register: bool,
-    /// The time without packets after which a UDP face ends, if a neighbour opened it.
+    /// The time after which a UDP face that a neighbour opened ends, if no packet arrives at the face.
     pub idle: Duration,
 }
 
@@ -183,7 +183,7 @@ impl Node {
         udp.chain(tcp).chain(self.unix.iter().map(|(_, path)| FaceUri::Unix(path.clone()))).collect()
     }
 
-    /// Forwards packets until `end` is ready. The node then removes its Unix sockets.
+    /// Forwards packets until the future `end` is ready. The node then removes the files of its Unix sockets.
     pub async fn run(self, end: impl Future<Output = ()>) {
         let Self { shared, udp, tcp, unix, config } = self;
         let local = LocalSet::new();
@@ -211,7 +211,7 @@ impl Node {
     }
 }
 
-/// Removes the Unix socket of a program that has ended.
+/// Removes the file of a Unix socket if no program listens at it any more.
 async fn remove_stale(path: &Path) {
     let exists = path.exists();
     if exists && UnixStream::connect(path).await.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
@@ -275,7 +275,7 @@ async fn open_route(shared: &Rc<RefCell<Shared>>, udp: &[Rc<UdpSocket>], prefix:
     }
 }
 
-/// Connects the face of a route again each time its stream ends.
+/// Keeps the face of a route connected: when its stream ends, connects again after a second.
 async fn keep_connected(shared: Rc<RefCell<Shared>>, to: FaceUri, id: FaceId, outbox: Rc<Outbox>) {
     loop {
         match &to {
@@ -336,7 +336,7 @@ async fn serve_stream(
     shared.borrow_mut().remove_face(id);
 }
 
-/// Receives packets from a stream and sends packets to it, until it ends.
+/// Receives packets from a stream and sends packets to it, until the stream ends.
 async fn pass(
     shared: &RefCell<Shared>,
     id: FaceId,
@@ -406,7 +406,8 @@ async fn receive_datagrams(shared: Rc<RefCell<Shared>>, socket: Rc<UdpSocket>, n
     }
 }
 
-/// Removes Interests and faces whose time is over.
+/// Every 20 ms, removes Interests whose lifetime has passed, and sends acknowledgements and retransmissions that are
+/// due. Every ten seconds, removes UDP faces that received nothing for the time `idle`.
 async fn keep_time(shared: Rc<RefCell<Shared>>, idle: Duration) {
     const TICK: std::time::Duration = std::time::Duration::from_millis(20);
     let mut ticks = 0u64;
@@ -583,7 +584,8 @@ impl Shared {
         }
     }
 
-    /// Answers an Interest for the management with a Data packet of this content.
+    /// Answers an Interest for the management with a Data packet. The packet has this name and content, and `last` as
+    /// its FinalBlockId.
     fn publish(&mut self, now: Instant, name: &[u8], last: Option<Component<'_>>, content: &[u8]) {
         let data = Data {
             name: Name::of_checked(name),

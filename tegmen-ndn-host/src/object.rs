@@ -1,4 +1,5 @@
-//! Objects that consist of segments, with a version. Metadata name the newest version (the protocol RDR).
+//! Objects with a version, which consist of segments. A metadata packet contains the name of the newest version (the
+//! protocol RDR).
 //!
 //! The segments of `/file` are `/file/v=VERSION/seg=0` and so on. A consumer that does not know the version requests
 //! `/file/32=metadata`.
@@ -21,24 +22,25 @@ pub const SEGMENT: usize = 8_000;
 /// The milliseconds for which metadata are fresh.
 const METADATA_FRESHNESS: u64 = 10;
 
-/// An object whose segments are signed.
+/// An object. All its segments are signed.
 pub struct Object {
     prefix: Vec<u8>,
-    /// The prefix of the segments, with the version.
+    /// The name of the object with the version. It is the prefix of the names of the segments.
     versioned: Vec<u8>,
     segments: Vec<Vec<u8>>,
     metadata: Vec<u8>,
     metadata_name: Vec<u8>,
 }
 
-/// Returns a name with an additional component whose value is a number.
+/// Returns a name with a further component of the type `kind`. The value of this component is `number`.
 fn numbered(prefix: &[u8], kind: Type, number: u64) -> Vec<u8> {
     let component = bytes_of(16, |out| tlv::write_integer(out, kind, number));
     [prefix, &component].concat()
 }
 
 impl Object {
-    /// Makes an object: signs the segments of a content. `freshness` is in milliseconds.
+    /// Makes an object: divides a content into segments, and signs them. `freshness` is the FreshnessPeriod of the
+    /// segments in milliseconds.
     ///
     /// # Errors
     /// [`ClientError::Write`].
@@ -98,7 +100,7 @@ impl Object {
         self.segments.is_empty()
     }
 
-    /// Returns the packet that answers an Interest.
+    /// Returns the packet of this object that answers an Interest; `None` if no packet does.
     pub fn answer(&self, interest: &Interest<'_>) -> Option<&[u8]> {
         let asked = interest.name;
         if !Name::of_checked(&self.prefix).is_prefix_of(&asked) {
@@ -180,8 +182,8 @@ impl From<TrustError> for FetchError {
 
 /// Decides whether the origin of packets is proved.
 pub trait Authenticity {
-    /// Verifies a packet. May fetch certificates. During this, all other packets that arrive are dropped. `within` is
-    /// the time for one certificate.
+    /// Verifies a packet. May fetch certificates: `within` is the time limit of one request for a certificate, and all
+    /// other packets that arrive meanwhile are dropped.
     ///
     /// # Errors
     /// [`FetchError`] if the packet must not be used.
@@ -221,8 +223,8 @@ pub struct Fetched {
     pub segments: u64,
 }
 
-/// Fetches an object. If the name has no version, fetches the newest version. `authenticity` verifies each packet.
-/// `within` is the time after which the Interest for a packet is sent again.
+/// Fetches an object. If the name has no version, fetches the newest version. `authenticity` verifies each packet. If
+/// no answer to an Interest comes within `within`, the Interest is sent again.
 ///
 /// # Errors
 /// [`FetchError`].
@@ -285,8 +287,8 @@ async fn segment(client: &mut Client, versioned: &[u8], number: u64, within: Dur
 
 /// Maximum number of segments that are requested at the same time over a stream.
 const WINDOW: usize = 64;
-/// Maximum number of segments that are requested at the same time over UDP. The buffers of sockets have no space for
-/// more.
+/// Maximum number of segments that are requested at the same time over UDP. The socket buffers cannot store more
+/// segments.
 const WINDOW_OF_DATAGRAMS: usize = 12;
 /// Maximum number of requests for a segment.
 const TRIES: u32 = 5;

@@ -59,7 +59,7 @@ impl Reassembly {
         Some(partial.pieces.iter().flatten().flat_map(|piece| piece.iter().copied()).collect())
     }
 
-    /// Removes incomplete packets whose time is over.
+    /// Removes packets whose missing fragments did not arrive within [`PARTIAL_LIFETIME`].
     pub(crate) fn expire(&mut self, now: Instant) {
         self.0.retain(|_, partial| now < partial.since.after(PARTIAL_LIFETIME));
     }

@@ -13,22 +13,23 @@ const MOST_ACKS: usize = 4_096;
 /// Maximum number of retransmissions of an LpPacket.
 const RETRANSMISSIONS: u8 = 3;
 
-/// The time after which an LpPacket is sent again, before a round-trip time is known, and its bounds.
+/// The time in microseconds after which an LpPacket is sent again, while no round-trip time is known. `LEAST` and
+/// `LONGEST` are the minimum and the maximum of this time once a round-trip time is known.
 const FIRST: u64 = 200_000;
 const LEAST: u64 = 50_000;
 const LONGEST: u64 = 1_000_000;
 
-/// The state of a face.
+/// The state of the reliability at one face.
 #[derive(Default)]
 pub(crate) struct Reliability {
     next: u64,
     /// The LpPackets that wait for their acknowledgement, in the order in which they were sent.
     waiting: VecDeque<Waiting>,
     acks: VecDeque<u64>,
-    /// The Sequences of the last received fragments. A neighbour may send such a fragment again if its
-    /// acknowledgement was lost.
+    /// The Sequences of the last received fragments. If the acknowledgement of a fragment was lost, the neighbour sends
+    /// the fragment again.
     fragments: VecDeque<u64>,
-    /// The smoothed round-trip time and its deviation in microseconds, after the first measurement.
+    /// The smoothed round-trip time and its deviation, in microseconds; `None` before the first measurement.
     times: Option<(u64, u64)>,
 }
 
@@ -61,14 +62,14 @@ impl Reliability {
         self.waiting.push_back(Waiting { sequence, packet, sent: now, retransmissions });
     }
 
-    /// Records a TxSequence that the neighbour sent.
+    /// Records the TxSequence of a received LpPacket, so that it is acknowledged.
     pub(crate) fn received(&mut self, sequence: u64) {
         if self.acks.len() < MOST_ACKS {
             self.acks.push_back(sequence);
         }
     }
 
-    /// Returns false for the Sequence of a fragment that was received before.
+    /// Returns true if no fragment with this Sequence was received before, and records the Sequence.
     pub(crate) fn is_new(&mut self, sequence: u64) -> bool {
         if self.fragments.contains(&sequence) {
             return false;

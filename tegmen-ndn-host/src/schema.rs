@@ -1,11 +1,15 @@
-//! Trust schemas: models of Light VerSec. For each name, a model states the keys that may sign it.
+//! Trust schemas in the form of Light VerSec models. A model states, for each name, the keys that may sign this name.
 //!
-//! A model is a tree. Each edge accepts one component of a name: either a fixed value, or a pattern with constraints,
-//! which binds the component to a tag. A name matches the nodes at which its components end. Matching the name of a
-//! packet binds tags. A key may sign the packet if the name of its certificate, with these tags, matches a node to
-//! which a matching node of the packet refers. The encoding is that of
-//! [python-ndn](https://python-ndn.readthedocs.io/en/latest/src/lvs/binary-format.html), which ndnd can read, too.
-//! [`compile`] makes a model from its text.
+//! A model is a tree. Each edge accepts one component of a name. The edge has either a fixed value, or a pattern with
+//! constraints, which binds the component to the tag of the pattern. A name matches a node if its components lead from
+//! the start to this node.
+//!
+//! A packet may refer to keys: a node can name other nodes as its key nodes. A key may sign a packet if the name of the
+//! packet matches a node, and the name of the key's certificate matches a key node of this node. Tags that the name of
+//! the packet has bound keep their components in this second match.
+//!
+//! The encoding is that of [python-ndn](https://python-ndn.readthedocs.io/en/latest/src/lvs/binary-format.html). The
+//! program ndnd can also read it. [`compile`] makes a model from its text.
 
 mod compile;
 mod types;
@@ -33,14 +37,15 @@ pub enum SchemaError {
     TooLarge(usize),
     /// The identifier of a node differs from its position.
     Node(usize),
-    /// An edge leads to a node that does not exist, that has another parent, or to which another edge leads.
+    /// An edge leads to a node that does not exist, to a node with another parent, or to a node to which another edge
+    /// also leads.
     Edge(usize),
     /// A node refers to a key node that does not exist.
     Key(usize),
     /// Keys sign each other in a loop.
     Loop,
-    /// An option of a constraint does not have exactly one of a value, a tag and a function, or a value is not a
-    /// component.
+    /// An option of a constraint does not contain exactly one value, tag or function, or its value is not one
+    /// component. The number is that of the node.
     Option(usize),
     /// The function of a constraint is not known.
     Function(String),
@@ -121,7 +126,8 @@ struct Node {
 pub struct Schema {
     nodes: Vec<Node>,
     start: usize,
-    /// The number of tags with a name. Higher tags belong to patterns without a name, which bind nothing.
+    /// The number of tags with a name. Higher tags belong to patterns without a name. Such a pattern binds no
+    /// component.
     named: u64,
     symbols: BTreeMap<u64, String>,
 }
@@ -132,7 +138,8 @@ type Bound<'n> = BTreeMap<u64, &'n [u8]>;
 /// A match of a name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Match {
-    /// The rules, such as `#sensor`. A node without a rule is given by its number, such as `#_3`.
+    /// The names of the rules, such as `#sensor`. If the node has no rule, this is the number of the node, such as
+    /// `#_3`.
     pub rules: Vec<String>,
     /// The patterns, each with the encoded component that is bound to it.
     pub bound: Vec<(String, Vec<u8>)>,
@@ -212,7 +219,8 @@ impl Schema {
         self.check_loops()
     }
 
-    /// Removes nodes that sign no remaining node, until no node is left. Returns an error for a loop.
+    /// Removes nodes that sign no remaining node, until no such node is left. Returns an error if nodes remain, because
+    /// their keys sign each other in a loop.
     fn check_loops(&self) -> Result<(), SchemaError> {
         let mut signed = vec![0usize; self.nodes.len()];
         for key in self.nodes.iter().flat_map(|node| &node.keys) {
@@ -252,7 +260,7 @@ impl Schema {
         self.nodes.iter().flat_map(|node| &node.rules).map(String::as_str).collect()
     }
 
-    /// Returns the roots of trust: the rules of keys that sign, and that no key signs.
+    /// Returns the roots of trust. These are the rules of keys that may sign, but that no other key may sign.
     pub fn roots(&self) -> Vec<String> {
         let keys: BTreeSet<usize> = self.nodes.iter().flat_map(|node| node.keys.iter().copied()).collect();
         let roots = keys.into_iter().filter(|key| self.nodes.get(*key).is_some_and(|node| node.keys.is_empty()));
@@ -296,7 +304,7 @@ impl Schema {
         })
     }
 
-    /// Finds the nodes at which a name ends. Each node of the tree is reached at most once.
+    /// Finds the nodes that a name matches. Each node of the tree is reached at most once.
     fn find<'n>(&self, components: &[&'n [u8]], bound: Bound<'n>) -> Vec<(usize, Bound<'n>)> {
         // The empty name matches nothing.
         if components.is_empty() {
@@ -322,8 +330,9 @@ impl Schema {
         reached
     }
 
-    /// Follows an edge. Constraints are checked only when a tag is bound for the first time. Further components with
-    /// this tag must be equal to the bound component.
+    /// Follows an edge. If a component is already bound to the tag of the edge, the new component must be equal to it.
+    /// If not, the new component must fulfil the constraints, and is bound to the tag. Returns `None` if the edge does
+    /// not accept the component.
     fn follow<'n>(&self, pattern: &Pattern, component: &'n [u8], bound: &Bound<'n>) -> Option<Bound<'n>> {
         if let Some(known) = bound.get(&pattern.tag) {
             return (*known == component).then(|| bound.clone());
@@ -394,7 +403,7 @@ fn parse_node(value: &[u8], place_of_node: usize) -> Result<Node, SchemaError> {
     if id == Some(place_of_node) { Ok(node) } else { Err(SchemaError::Node(place_of_node)) }
 }
 
-/// Reads a value, which must be exactly one component.
+/// Reads the value of an element, which must be exactly one component of a name.
 fn component(element: &Element<'_>, node: usize) -> Result<Vec<u8>, SchemaError> {
     let is_one = Name::parse(element.value).is_ok_and(|name| name.len() == 1);
     if is_one { Ok(element.value.to_vec()) } else { Err(SchemaError::Option(node)) }

@@ -74,8 +74,8 @@ pub struct HostFib {
     lengths: Lengths,
 }
 
-/// Counts names by their number of components, so that lengths without names are not looked up. The last count
-/// includes all longer names.
+/// Counts names by their number of components. A length that no name has then needs no lookup. The last count includes
+/// all names with more components.
 #[derive(Debug, Default)]
 struct Lengths([u32; 32]);
 
@@ -99,8 +99,8 @@ impl Lengths {
     }
 }
 
-/// Calls `visit` with the prefixes of a name, the longest first, until it returns a value. Skips lengths that no name
-/// in `lengths` has.
+/// Calls `visit` with the prefixes of a name, the longest first, and returns the first value that `visit` returns.
+/// Skips prefixes with a number of components that no name in `lengths` has.
 fn longest_first<'n, R>(
     name: &Name<'n>,
     lengths: &Lengths,
@@ -177,7 +177,7 @@ impl HostFib {
         });
     }
 
-    /// Sets the strategy of a prefix, or removes it.
+    /// Sets the strategy of a prefix. `None` removes the strategy of the prefix.
     pub fn set_strategy(&mut self, prefix: &Name<'_>, strategy: Option<Strategy>) {
         match strategy {
             Some(strategy) => self.strategies.insert(prefix.as_bytes().into(), strategy),
@@ -208,7 +208,8 @@ struct Slot {
     name: u16,
     from: FaceId,
     flags: Flags,
-    /// The current time of the timer. Other times of this Interest in the heap are obsolete.
+    /// The time at which the timer of this Interest ends. The heap may also contain earlier settings of this timer,
+    /// which are obsolete.
     timer: u64,
 }
 
@@ -264,7 +265,7 @@ pub struct HostPit {
     prefixes: Lengths,
     digests: usize,
     timers: BinaryHeap<Reverse<(u64, u32)>>,
-    /// The last known time. Timers are computed from it.
+    /// The last time that the forwarder passed to the table. The times of timers are computed from this time.
     clock: u64,
     dead: HashSet<u64>,
     buried: VecDeque<u64>,
@@ -308,13 +309,13 @@ impl HostPit {
         self.hasher.hash_one(name.as_bytes())
     }
 
-    /// Converts a timer to 64 bits. The result may be before the clock.
+    /// Converts the time of a timer to 64 bits. The result may be a time before `clock`.
     fn extend(&self, at: Tick) -> u64 {
         let ahead = at.units().wrapping_sub(self.clock as u32) as i32;
         self.clock.saturating_add_signed(ahead.into())
     }
 
-    /// Removes obsolete timers if they are the majority of the heap.
+    /// Removes obsolete timers from the heap if more than half of the timers are obsolete.
     fn compact(&mut self) {
         if self.timers.len() <= 2 * self.len() + 1024 {
             return;
@@ -522,7 +523,8 @@ struct Stored {
 }
 
 impl Stored {
-    /// Returns the number of bytes of a packet, its names and its map entries.
+    /// Returns the number of bytes that the store counts for a packet: the packet, its name in two maps, and the map
+    /// entries.
     const fn bytes(name: usize, packet: usize) -> usize {
         packet + 2 * name + 160
     }
@@ -556,7 +558,8 @@ impl HostStore {
         }
     }
 
-    /// Returns the name of a packet that answers an Interest by a longer name, or by the digest in the Interest's name.
+    /// Returns the name of a packet that answers an Interest, if the packet has a longer name than the Interest, or if
+    /// the name of the Interest ends with the digest of the packet.
     fn longer(&self, now: Instant, interest: &Interest<'_>) -> Option<Box<[u8]>> {
         let is_fresh = |stored: &Stored| !interest.must_be_fresh || now < stored.stale;
         let asked = interest.name.as_bytes();
@@ -575,8 +578,9 @@ impl HostStore {
         after.find(|(_, stored)| is_fresh(stored)).map(|(name, _)| name.clone())
     }
 
-    /// Returns a packet, and records its use. The position of a packet in the order changes only if a quarter of the
-    /// other packets was used since its last change. So frequently requested packets cost one lookup.
+    /// Returns a packet, and records its use. The packet moves to the end of the order of use only if the store was
+    /// used more often since its last move than a quarter of the number of packets. So most uses of a popular packet
+    /// cost one lookup.
     fn use_now(&mut self, name: &[u8]) -> Option<&[u8]> {
         self.uses += 1;
         let quarter = self.by_name.len() as u64 / 4;
@@ -591,7 +595,7 @@ impl HostStore {
     }
 }
 
-/// Maximum number of packets with a prefix among which a fresh packet is searched.
+/// Maximum number of packets that a search examines. The search finds a fresh packet whose name begins with a prefix.
 const EXAMINED: usize = 64;
 
 impl Store for HostStore {

@@ -1,7 +1,7 @@
-//! Trust: chains of certificates from a packet to an anchor, which is a certificate that the owner trusts.
+//! Trust: verifies chains of certificates from a packet to an anchor, which is a certificate that the owner trusts.
 //!
-//! [`Trust`] performs no input and output. It names the certificate that it needs, and the owner passes it to
-//! [`Trust::offer`].
+//! [`Trust`] performs no input and output. When [`Trust::verify`] needs a certificate, it returns the name of this
+//! certificate. The owner fetches the certificate and passes it to [`Trust::offer`].
 
 use crate::client::{Client, ClientError};
 use crate::schema::Schema;
@@ -17,7 +17,8 @@ use tegmen_ndn::{Interest, Name, ReceivedData};
 /// Maximum number of certificates between a packet and an anchor.
 pub const MAX_CHAIN: usize = 8;
 
-/// Maximum number of certificates that are kept. If there are more, all are removed and fetched again.
+/// Maximum number of certificates that are kept. When another one comes, all of them are removed, and fetched again
+/// later.
 const MAX_KEPT: usize = 256;
 
 /// The reason why the origin of a packet is not proved.
@@ -27,7 +28,8 @@ pub enum TrustError {
     Anchor(CertificateError),
     /// An anchor is not valid now, or its own signature is wrong.
     AnchorRefused(String, Refusal),
-    /// No rule of the schema for the root of trust matches this anchor, or no anchor matches this rule.
+    /// The anchors do not fit the schema. The value is an anchor that matches no root of trust of the schema, or a root
+    /// of trust that no anchor matches.
     AnchorOfSchema(String),
     /// This packet does not name a key.
     NoKey(String),
@@ -36,7 +38,8 @@ pub enum TrustError {
     /// The certificate does not prove the origin of the packet. The values are the packet, the certificate, and the
     /// reason.
     Refused(String, String, Refusal),
-    /// The key must not sign the name of the packet. The values are the packet, and the certificate of the key.
+    /// The schema does not allow the key to sign the name of the packet. The values are the packet, and the certificate
+    /// of the key.
     Rule(String, String),
     /// The certificate is signed with its own key, and is not an anchor.
     SelfSigned(String),
@@ -100,18 +103,19 @@ impl std::error::Error for TrustError {}
 pub enum Verdict {
     /// The chain ends at an anchor.
     Authentic,
-    /// The certificate with this name, or with a longer name, is needed. The name is the value of a Name element.
+    /// The verification needs the certificate with this name, or with a longer name. The value is that of a Name
+    /// element.
     Needs(Vec<u8>),
 }
 
 struct Kept {
     packet: Vec<u8>,
-    /// The period in which the certificate and all certificates after it in the chain are valid. It is set after they
-    /// were verified.
+    /// The period in which this certificate and all certificates from it to the anchor are valid. It is `None` until
+    /// the chain from this certificate to the anchor was verified.
     verified: Option<Validity>,
 }
 
-/// Verifies packets: the anchors, a rule for the names that a key may sign, and the certificates that were verified.
+/// Verifies packets. It contains the anchors, the rule for the names that a key may sign, and the known certificates.
 pub struct Trust {
     anchors: Vec<Vec<u8>>,
     schema: Option<Schema>,
@@ -120,8 +124,8 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// Trusts certificates as anchors. `now` is in seconds since 1970. With a schema, a key may sign the names that
-    /// the schema allows. Without a schema, it may sign names that begin with its identity.
+    /// Trusts certificates as anchors. `now` is in seconds since 1970. With a schema, a key may sign the names that the
+    /// schema allows. Without a schema, a key may sign the names that begin with the identity of the key.
     ///
     /// # Errors
     /// [`TrustError`] if an anchor is not valid, or does not fit the schema.
@@ -163,7 +167,7 @@ impl Trust {
         }
     }
 
-    /// Adds a certificate that a KeyLocator names.
+    /// Adds the certificate that a KeyLocator names.
     ///
     /// # Errors
     /// [`TrustError::Certificate`] if the packet is not a certificate, or has another name.
@@ -180,7 +184,7 @@ impl Trust {
         Ok(())
     }
 
-    /// Verifies a packet. `now` is in seconds since 1970.
+    /// Verifies a packet with the known certificates. `now` is in seconds since 1970.
     ///
     /// # Errors
     /// [`TrustError`].
@@ -201,7 +205,8 @@ impl Trust {
         walked.map(|(verdict, _)| verdict)
     }
 
-    /// Marks the certificates of a chain as verified. `end` is the validity of the last certificate.
+    /// Marks the certificates of a chain as verified. `end` is the validity of the certificate after the last one in
+    /// `chain`: the anchor, or a certificate that was verified before.
     fn remember(&mut self, chain: &[Vec<u8>], end: Option<Validity>) {
         let mut valid = end;
         for locator in chain.iter().rev() {
@@ -217,7 +222,8 @@ impl Trust {
         }
     }
 
-    /// Follows the KeyLocators from a packet to an anchor. Appends the locators of the certificates between them to `chain`.
+    /// Follows the KeyLocators from a packet to an anchor, or to a certificate that was verified before. Appends the
+    /// KeyLocators of the certificates on this way to `chain`.
     fn walk(
         &self,
         crypto: &mut RustCrypto,
@@ -262,7 +268,7 @@ impl Trust {
         anchors.find(|anchor| anchor.is_named_by(info))
     }
 
-    /// Verifies one packet with one certificate.
+    /// Checks that the key of a certificate may sign a packet, and that it signed the packet.
     fn check(
         &self,
         crypto: &mut RustCrypto,
@@ -278,8 +284,8 @@ impl Trust {
         certificate.verify(crypto, packet, now).map_err(refused)
     }
 
-    /// Verifies a packet now, and fetches the certificates that the verification needs. `within` is the time for one
-    /// certificate. During this, all other packets that arrive are dropped.
+    /// Verifies a packet at the current time, and fetches the certificates that the verification needs. `within` is the
+    /// time limit of one request for a certificate. While this function waits, it drops all other packets that arrive.
     ///
     /// # Errors
     /// [`TrustError`].

@@ -44,7 +44,7 @@ impl std::error::Error for NoFaceUri {}
 impl FromStr for FaceUri {
     type Err = NoFaceUri;
 
-    /// Parses the URI, and resolves the name of a host. Without a port, the port is 6363.
+    /// Parses the URI of a face. Resolves a host name. If the URI has no port, the port is 6363.
     fn from_str(text: &str) -> Result<Self, NoFaceUri> {
         let refused = || NoFaceUri(text.to_owned());
         let (scheme, rest) = text.split_once("://").ok_or_else(refused)?;

@@ -283,7 +283,7 @@ async fn bytes_that_are_no_packet_end_a_stream_and_not_the_node() {
     assert_eq!(get(&mut client, "/a/1").await.unwrap(), "/a/1");
 }
 
-/// A neighbour that has the reliability of NDNLPv2 retransmits an Interest if the acknowledgement is lost.
+/// A neighbour with the reliability of NDNLPv2 retransmits an Interest if the acknowledgement of the Interest is lost.
 #[tokio::test]
 async fn a_retransmitted_lp_packet_is_acknowledged_again_and_not_processed_again() {
     let node = Running::start(Config { reliable: true, ..all_links("again") });
@@ -319,7 +319,7 @@ async fn a_retransmitted_lp_packet_is_acknowledged_again_and_not_processed_again
     }
 }
 
-/// Passes datagrams on between a client and a server, and loses one of `every`.
+/// Passes datagrams between a client and a server, and drops one of each `every` datagrams.
 async fn lossy_relay(server: FaceUri, every: u64) -> FaceUri {
     let FaceUri::Udp(server) = server else { panic!("a UDP address") };
     let (near, far) = (
@@ -352,7 +352,7 @@ async fn lossy_relay(server: FaceUri, every: u64) -> FaceUri {
     address
 }
 
-/// Asks for 40 names over a link that loses a quarter of the datagrams, each once. Returns the number of answers.
+/// Requests 40 names, each once, over a link that loses a quarter of the datagrams. Returns the number of answers.
 async fn answers_over_a_lossy_link(name: &str, reliable: bool) -> usize {
     let any = "127.0.0.1:0".parse().unwrap();
     let far = Running::start(Config { reliable, ..all_links(&format!("{name}-far")) });

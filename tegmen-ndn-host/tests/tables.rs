@@ -1,4 +1,4 @@
-//! The tables of a host answer as those in arrays do, and stay within their bounds.
+//! The tables of a host give the same answers as the tables in arrays, and do not exceed their maximum sizes.
 
 use std::collections::BTreeSet;
 use tegmen_base::buf::Frame;
@@ -62,7 +62,7 @@ fn data_of(name: &Name<'_>, freshness: u64) -> Vec<u8> {
     frame.bytes().to_vec()
 }
 
-/// Gives the same packets to a forwarder with each kind of tables.
+/// Gives the same packets to two forwarders, one with each kind of tables. Both must send the same packets.
 fn both_send_the_same(seed: u64) {
     let mut draw = Draw(seed << 32);
     let hops = [

@@ -22,7 +22,8 @@ fn key(seed: u8, identity: &str, kind: KeyKind) -> Key {
     Key::generate(&mut RustCrypto::new([seed; 32]), &Name::of_checked(&identity), kind).unwrap()
 }
 
-/// A certificate for `subject` that `issuer` signs and names by its name.
+/// Returns a certificate for `subject` that `issuer` signs. The KeyLocator of the certificate is the name of the
+/// issuer's key.
 fn certify(issuer: &Key, subject: &Key, validity: Validity) -> Vec<u8> {
     certify_as(issuer, &issuer.name(), subject, validity)
 }
@@ -54,7 +55,7 @@ fn trust(anchor: Vec<u8>) -> Trust {
     Trust::new(&mut crypto(), vec![anchor], None, NOW).unwrap()
 }
 
-/// Verifies a packet with these certificates.
+/// Verifies a packet, and offers those of these certificates that the verification needs.
 fn verify_at(trust: &mut Trust, packet: &[u8], certificates: &[Vec<u8>], now: u64) -> Result<(), TrustError> {
     let received = ReceivedData::parse(packet).unwrap();
     loop {

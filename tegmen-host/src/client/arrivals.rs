@@ -10,10 +10,11 @@ use tegmen::node::{Answer, Application, DeferredRequest, Incoming, Pacing, Refus
 use tegmen::oscore::UnprotectError;
 use tegmen::time::Instant;
 
-/// The limits by PROBING_RATE for each peer (RFC 7252, section 4.7), and the peers from which a message came.
+/// The limits by PROBING_RATE for each peer (RFC 7252, section 4.7). `heard` is a list of peers from which a message
+/// came.
 #[derive(Default)]
 pub(super) struct PeerPacing {
-    /// The peers to which unacknowledged messages were sent, and from which no message came since then.
+    /// The peers to which messages without an acknowledgement were sent, and from which no message came afterwards.
     probing: HashMap<PeerId, Probing>,
     pub(super) heard: Vec<PeerId>,
 }

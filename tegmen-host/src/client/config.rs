@@ -18,21 +18,23 @@ pub struct ClientConfig {
     pub coap: ClientCoap,
     /// The DTLS settings.
     pub dtls: Config,
-    /// The label of the keying material that each session exports (RFC 5705), which begins with `EXPORTER`: see
-    /// [`Session::exported`](super::Session::exported).
+    /// The label of the keying material that each session exports (RFC 5705). The label begins with `EXPORTER`. `None`
+    /// exports nothing. See [`Session::exported`](super::Session::exported).
     pub export: Option<&'static [u8]>,
     /// The directory of an OSCORE context (see [`crate::contexts`]). The context protects every request. A request that
-    /// it cannot protect is not sent.
+    /// the context cannot protect is not sent. With `None`, requests are not protected by OSCORE, unless
+    /// [`Self::edhoc`] is set.
     pub oscore: Option<PathBuf>,
-    /// The name of the group member to which the client sends its requests, if [`Self::oscore`] has the context of a
-    /// group (RFC 10021). In a group of two the name is not necessary.
+    /// The name of the group member to which the client sends its requests, if [`Self::oscore`] contains the context of
+    /// a group (RFC 10021). If the group has only two members, the name is not necessary.
     pub oscore_member: Option<String>,
-    /// The keys with which the client makes an OSCORE context with each server by EDHOC (RFC 9528), before its first
-    /// request. This context then protects every request. If [`Self::oscore`] is set, these keys have no effect.
+    /// The keys for EDHOC (RFC 9528). With these keys the client agrees on an OSCORE context with each server before
+    /// its first request. This context then protects every request. If [`Self::oscore`] is set, these keys have no
+    /// effect.
     pub edhoc: Option<Arc<EdhocKeys>>,
-    /// The files that later clients use.
+    /// The files in which the client stores sessions for later clients.
     pub state: ClientState,
-    /// The behaviour of the client after a session or an observation ended silently.
+    /// The behaviour of the client after a server ended a session, or stopped answering.
     pub recovery: ClientRecovery,
     /// The logs of keys and datagrams.
     pub log: ClientLog,
@@ -107,7 +109,8 @@ pub struct ClientCoap {
     pub nstart: usize,
     /// Maximum number of requests in the queue behind [`Self::nstart`]. Further requests fail at once.
     pub max_queued: usize,
-    /// Maximum block size that the client requests and sends, in bytes: a power of two from 16 to 1024 (RFC 7959).
+    /// Maximum block size that the client requests and sends, in bytes (RFC 7959). It is a power of two from 16 to
+    /// 1024.
     pub block_size: usize,
     /// Maximum length of the body of a response, in bytes.
     pub max_body: usize,
@@ -131,9 +134,9 @@ impl Default for ClientCoap {
 #[derive(Clone, Default, Debug)]
 #[non_exhaustive]
 pub struct ClientState {
-    /// The path at which the client stores its DTLS session, so that the next client continues the session without a
+    /// The path at which the client stores its DTLS session. The next client then continues the session without a
     /// handshake. The path is a file, or a directory with a file for each server.
-    /// [`Session::close`](super::Session::close) then leaves the session open.
+    /// [`Session::close`](super::Session::close) then stores the session, and does not end it.
     pub session: Option<PathBuf>,
     /// The directory of sessions that the client can resume without a key exchange. The client uses the ticket (RFC
     /// 5077) or the session id that the server gave, and makes the directory if it does not exist.
@@ -142,8 +145,8 @@ pub struct ClientState {
     /// over to another client: see [`Session::take_resumable`](super::Session::take_resumable).
     pub hand_over: bool,
     /// A session that another client opened and handed over. This client resumes the session, and needs no keys. If the
-    /// server sends requests to this client, the principal of the session is the server's. If the server does not
-    /// resume the session, the client opens no session.
+    /// server sends requests to this client, they have the principal that is stored in the session. If the server does
+    /// not resume the session, the client opens no session.
     pub handed_over: Option<Arc<ResumableSession>>,
 }
 
@@ -151,13 +154,14 @@ pub struct ClientState {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientRecovery {
-    /// True to begin a new session after a session has ended. A session also counts as ended if the server answers
-    /// neither a confirmable message nor its first two retransmissions, for example because the server restarted
-    /// without its sessions. The client then repeats its requests, except POST and PATCH, and registers its
+    /// True if the client begins a new session after a session has ended. A session also counts as ended if the server
+    /// answers neither a confirmable message nor its first two retransmissions, for example because the server
+    /// restarted without its sessions. The client then repeats its requests, except POST and PATCH, and registers its
     /// observations again.
     pub reconnect: bool,
-    /// Maximum silence of an observed server, for any Max-Age. After this time the client sends a request, which shows
-    /// if the server still knows the observation. The client adds a random time of up to a quarter.
+    /// Maximum time for which an observed server may send nothing, whatever the Max-Age is. After this time the client
+    /// sends a request, which shows if the server still knows the observation. The client adds a random time of up to a
+    /// quarter of this time. `None` sets no maximum.
     pub alive: Option<Duration>,
 }
 
@@ -171,9 +175,9 @@ impl Default for ClientRecovery {
 #[derive(Clone, Default, Debug)]
 #[non_exhaustive]
 pub struct ClientLog {
-    /// The path of the key log (RFC 9850). A reader of this file can decrypt the traffic.
+    /// The path of the key log (RFC 9850); `None` writes no key log. A reader of this file can decrypt the traffic.
     pub key_log: Option<PathBuf>,
     /// A function that receives every datagram and the secrets. The client calls this function while it holds the lock
-    /// of the session, so the function must not use the session.
+    /// of the endpoint, so the function must not use the session.
     pub tap: Option<Tap>,
 }

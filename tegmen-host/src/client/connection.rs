@@ -31,7 +31,7 @@ use tegmen::dtls::{CipherSuite, Fatal};
 use tegmen::identity::{PeerId, Principal, Protection};
 use tegmen::time::{Duration, Instant};
 
-/// Returns an id that no peer of a table has.
+/// Returns an id for a session without a peer. No peer of a table has this id.
 fn nobody() -> PeerId {
     PeerId::new(u32::MAX, 0)
 }
@@ -43,8 +43,9 @@ const IPV4_HEADER: u32 = 20;
 const IPV6_HEADER: u32 = 40;
 /// Minimum length of a datagram, in bytes, when the path has a small MTU.
 const LEAST_MTU: u16 = 128;
-/// Minimum time between the first and the second retransmission of a message. If a server sent nothing during these
-/// retransmissions, it counts as silent after a last wait: 8 to 11 seconds in all.
+/// Minimum time between the first and the second retransmission of a message that together count as silence of the
+/// server. If no datagram comes from the server until [`LAST_WAIT`] after the second one, the server counts as silent:
+/// 8 to 11 seconds after the first transmission.
 const BETWEEN_REPEATS: Duration = Duration::from_secs(4);
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
@@ -58,12 +59,12 @@ pub(super) struct SessionEntry {
     pub(super) remote: SocketAddr,
     pub(super) protection: Protection,
     pub(super) peer: PeerId,
-    /// The principal of the server, if the server sends requests to this client.
+    /// The principal of the requests that the server sends to this client.
     pub(super) principal: Principal,
     /// True if the peer opened the session.
     pub(super) is_accepted: bool,
-    /// True if the peer took the client role in a handshake with this endpoint, and proved that it is the expected
-    /// server.
+    /// True if the peer took the client role in a handshake with this endpoint, and proved to be the server that the
+    /// settings expect.
     pub(super) is_proved: bool,
     /// True after the owner closed the session.
     pub(super) is_shut: bool,
@@ -72,10 +73,10 @@ pub(super) struct SessionEntry {
     pub(super) handshake_timeout: Duration,
     pub(super) handshake_time: Duration,
     pub(super) closed: Option<Fatal>,
-    /// The reason why a handshake failed at this end.
+    /// The error that occurred at this client in a handshake, or while it stored the session.
     pub(super) failure: Option<ClientError>,
     pub(super) hint: Vec<u8>,
-    /// The reason why the client does not trust the server.
+    /// The reason why the client does not trust the public key or the certificate of the server.
     pub(super) refusal: Option<Refusal>,
     /// The authenticated name of the server.
     pub(super) server: Option<String>,
@@ -90,16 +91,17 @@ pub(super) struct SessionEntry {
     /// Keying material of the session.
     pub(super) exported: Option<Exported>,
     pub(super) places: Places,
-    /// Maximum length of a datagram, in bytes.
+    /// Maximum length of a DTLS datagram that this client sends, in bytes.
     pub(super) mtu: u16,
-    /// The time of the first retransmission since the last datagram from the server.
+    /// The time of the first retransmission since the last datagram from the server; `None` if there was no
+    /// retransmission.
     first_repeat: Option<Instant>,
     /// The time from which the server counts as silent, if no datagram comes from it before.
     silent_at: Instant,
     /// Number of open observations.
     pub(super) observations: usize,
     pub(super) reconnects: u32,
-    /// The time at which the endpoint handles this entry next.
+    /// The earliest time at which the endpoint is due to handle this entry.
     pub(super) armed: Instant,
 }
 
@@ -144,7 +146,7 @@ impl SessionEntry {
         }
     }
 
-    /// True if this entry can be used for a session with these settings.
+    /// True if the entry already belongs to a session with these settings.
     pub(super) fn is_for(&self, config: &ClientConfig, protection: Protection) -> bool {
         let name =
             |config: &ClientConfig| config.trust.public_keys.as_ref().map(|keys| keys.name_expected().to_owned());
@@ -158,7 +160,7 @@ impl SessionEntry {
             && ours.edhoc.as_ref().map(Arc::as_ptr) == config.edhoc.as_ref().map(Arc::as_ptr)
     }
 
-    /// Wakes the futures whose time has come, or all futures if the server is silent.
+    /// Wakes each future whose waiting time has ended. If the server is silent, wakes all futures.
     pub(super) fn wake_due(&mut self, now: Instant) {
         match self.is_silent() {
             true => self.places.wake_all(),
@@ -172,7 +174,7 @@ impl SessionEntry {
         self.places.next_wake().min(silent_at)
     }
 
-    /// True if the server did not answer a confirmable message and its first retransmissions.
+    /// True if the server answered neither a confirmable message nor its first retransmissions.
     pub(super) fn is_silent(&self) -> bool {
         clock::now() >= self.silent_at
     }
@@ -200,13 +202,13 @@ pub(super) struct Connection<'e> {
 }
 
 impl Connection<'_> {
-    /// Uses `peer` of the endpoint for the session from now on.
+    /// Connects the session with `peer` in the peer table of the endpoint.
     pub(super) fn talk_to(&mut self, peer: PeerId) {
         self.entry.peer = peer;
         self.io.attach(peer, self.entry.key);
     }
 
-    /// Removes the peer of the session from the table. Requests that were sent to this peer end.
+    /// Removes the peer of the session from the peer table. Requests that were sent to this peer end with an error.
     pub(super) fn leave_peer(&mut self) {
         let Self { io, entry } = self;
         if entry.is_accepted {
@@ -251,8 +253,8 @@ impl Connection<'_> {
         }
     }
 
-    /// Protects the requests of the session with an OSCORE context on which both ends agreed. If `message_3` of EDHOC
-    /// is not empty, it is sent in front of the first request.
+    /// Protects the requests of the session with an OSCORE context on which client and server agreed. If `message_3` of
+    /// EDHOC is not empty, the client sends it in front of its first request.
     pub(super) fn protect_with_agreed(&mut self, oscore: SessionContext, message_3: Vec<u8>) {
         let Self { io, entry } = self;
         io.node.features.oscore.insert(entry.key, oscore);
@@ -276,8 +278,8 @@ impl Connection<'_> {
         Some(ClientError::Ended { remote: self.entry.remote, detail: reason.to_string() })
     }
 
-    /// Returns the next response at a place, or `Ok(None)` if no further response will come. Returns `None` while a
-    /// response may still come.
+    /// Returns the next response to the request with the index `at` in [`Places`](super::places::Places). Returns
+    /// `Ok(None)` if the server does not answer the request. Returns `None` while a response may still come.
     pub(super) fn arrived(&mut self, at: usize) -> Option<Result<Option<super::Response>, ClientError>> {
         let is_silent = self.entry.is_silent();
         let place = self.entry.places.get(at)?;
@@ -295,7 +297,7 @@ impl Connection<'_> {
         })
     }
 
-    /// Gives up the request at a place.
+    /// Gives up the request with the index `at`, and keeps the index.
     pub(super) fn forget(&mut self, at: usize) {
         let request = self.entry.places.forget_request(at);
         self.cancel(request);
@@ -304,7 +306,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Frees a place, and gives up its request.
+    /// Frees the index `at`, and gives up its request.
     pub(super) fn give_back(&mut self, at: usize) {
         let request = self.entry.places.give_back(at);
         self.cancel(request);
@@ -326,7 +328,7 @@ impl Connection<'_> {
         self.entry.places.end_all(|| ClientError::Ended { remote, detail: reason.to_string() });
     }
 
-    /// Ends the session in order, or stores it for the next client if the settings keep it.
+    /// Ends the session in order. If the settings store sessions, stores the session for the next client instead.
     pub(super) fn close(&mut self) {
         if !self.entry.is_shut && !self.park() {
             self.io.node.endpoint.close(self.entry.peer);
@@ -354,20 +356,21 @@ impl Connection<'_> {
         entry.places.end_all(|| ClientError::Closed { remote });
     }
 
-    /// Registers a waiting future at a place.
+    /// Registers a future that waits for the request with the index `at`. The future is woken at `deadline` at the
+    /// latest.
     pub(super) fn watch(&mut self, at: usize, waker: &Waker, deadline: Instant) {
         let wake_at = self.entry.places.get(at).map_or(deadline, |place| place.wake_at.min(deadline));
         self.entry.places.watch(at, waker, wake_at);
         self.arm(wake_at);
     }
 
-    /// Sets the time at which the endpoint handles this session again.
+    /// Makes sure that the endpoint handles this session at `at`, or earlier.
     pub(super) fn arm(&mut self, at: Instant) {
         self.io.arm((self.entry.key, &mut self.entry.armed), at);
     }
 
-    /// Handles an error of the system for a sent datagram. After the handshake a refusal is ignored, because an
-    /// attacker can forge it.
+    /// Handles an error that the system reported for a sent datagram. In an established DTLS session, the error that
+    /// nothing listens at the server's port is ignored, because an attacker can forge its ICMP message.
     fn network_error(&mut self, source: &io::Error) -> Result<(), ClientError> {
         if source.raw_os_error() == Some(TOO_LONG) {
             self.follow_path_mtu();
@@ -381,7 +384,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Passes a network error to all waiting requests.
+    /// Ends all waiting requests with a network error, unless the error is ignored.
     pub(super) fn fail(&mut self, source: &io::Error) {
         if self.network_error(source).is_err() {
             let (remote, protection) = (self.entry.remote, self.entry.protection);
@@ -389,14 +392,14 @@ impl Connection<'_> {
         }
     }
 
-    /// Passes an error of this end to a waiting request.
+    /// Stores an error that occurred at this client, and wakes the waiting requests. One of them returns the error.
     pub(super) fn fail_here(&mut self, error: ClientError) {
         self.entry.failure = Some(error);
         self.entry.places.wake_all();
     }
 
-    /// Reduces the size of handshake datagrams and of blocks, after a datagram was too long for the path. The
-    /// retransmission timers send the lost messages again.
+    /// Reduces the size of handshake datagrams and of blocks, after a datagram was too long for the path. The datagram
+    /// was not sent, so its message is sent again when its retransmission timer ends.
     fn follow_path_mtu(&mut self) {
         let known = self.io.known_mtu(&self.entry.path);
         let headers = UDP_HEADER + if self.entry.remote.is_ipv4() { IPV4_HEADER } else { IPV6_HEADER };

@@ -30,12 +30,12 @@ pub struct Discovered {
 /// Number of transmissions of a request. There are several, because no member of a group acknowledges the request.
 const TRANSMISSIONS: u32 = 3;
 
-/// Sends a request that the context in a directory protects to a group, up to three times within `wait`, and returns
-/// the first authentic response. Other members of the group cannot open the request. Returns `None` if no server
-/// responds.
+/// Sends a request to a group, up to three times within `wait`, and returns the first authentic response. The context
+/// in the directory `context` protects the request, so other members of the group cannot open it. Returns `None` if no
+/// server responds.
 ///
-/// `group` must be a group that the server joined: [`discovery_address`](tegmen::oscore::discovery_address), with the
-/// network interface that client and server share.
+/// The server must have joined `group`. Its multicast address is that of
+/// [`discovery_address`](tegmen::oscore::discovery_address), on the network interface that client and server share.
 ///
 /// # Errors
 /// [`ClientError`], whose text names the next step.

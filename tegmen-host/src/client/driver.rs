@@ -18,7 +18,8 @@ const RECEIVE_LEN: usize = 65_535;
 /// Maximum number of datagrams that are handled before other tasks of the runtime run.
 const AT_ONCE: usize = 64;
 
-/// Receives for an endpoint until the endpoint is closed. If the runtime ends first, this closes the endpoint.
+/// Receives the datagrams of an endpoint until the endpoint is closed. If the runtime ends before, the endpoint is
+/// closed.
 pub(super) async fn drive(shared: Arc<Shared>) {
     struct Closes(Arc<Shared>);
     impl Drop for Closes {
@@ -45,7 +46,8 @@ struct Buffers {
 }
 
 impl Engine {
-    /// Receives waiting datagrams, handles due timers, and sets the timer. Returns ready when the endpoint is closed.
+    /// Receives waiting datagrams, handles due timers, and sets the timer. Returns `Poll::Ready` when the endpoint is
+    /// closed.
     fn turn(&mut self, cx: &mut Context<'_>, timer: &mut Timer, buffers: &mut Buffers) -> Poll<()> {
         match &mut self.io.driver {
             Some(driver) => driver.clone_from(cx.waker()),
@@ -85,7 +87,7 @@ impl Engine {
         Poll::Pending
     }
 
-    /// Handles the datagrams that the sockets have received. Returns false if there were none; the sockets then wake
+    /// Handles the datagrams that the sockets have received. Returns false if there were none. The sockets then wake
     /// the driver when a datagram arrives.
     fn receive(&mut self, cx: &mut Context<'_>, buffers: &mut Buffers) -> bool {
         let mut any = false;
@@ -138,7 +140,7 @@ impl Timer {
         Self { at: Instant::AT_ONCE, sleep: Box::pin(tokio::time::sleep(Duration::ZERO)) }
     }
 
-    /// Returns ready at the time `at`.
+    /// Returns `Poll::Ready` from the time `at` on.
     fn wait(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
         if at == Instant::NEVER {
             return Poll::Pending;

@@ -25,9 +25,9 @@ use tegmen::identity::{PeerId, Principal, Protection};
 
 /// The sockets of a client, and its sessions with any number of servers. Clones refer to the same endpoint.
 ///
-/// One task receives for all sessions; it runs in the Tokio runtime in which the endpoint was opened. Dropping the last
-/// clone ends the sessions without a message to the servers, and their requests end with [`ClientError::Closed`].
-/// [`Self::close`] ends the sessions in order.
+/// One task receives the datagrams of all sessions. It runs in the Tokio runtime in which the endpoint was opened.
+/// Dropping the last clone ends the sessions without a message to the servers, and all waiting requests end with
+/// [`ClientError::Closed`]. [`Self::close`] ends the sessions in order.
 #[derive(Clone)]
 pub struct Endpoint(Arc<Owner>);
 
@@ -55,8 +55,8 @@ impl EndpointBuilder {
         self
     }
 
-    /// Sets the public keys of the endpoint, and the servers that it trusts:
-    /// [`ClientTrust::public_keys`](super::ClientTrust::public_keys).
+    /// Sets [`ClientTrust::public_keys`](super::ClientTrust::public_keys): the endpoint's own public keys, and the
+    /// servers that it trusts.
     pub fn trust(mut self, keys: PublicKeys) -> Self {
         self.config.trust.public_keys = Some(keys);
         self
@@ -76,9 +76,9 @@ impl EndpointBuilder {
     }
 
     /// Serves requests with these handlers, over the same sockets. The requests can come from peers that open a session
-    /// with the endpoint, and from peers that the endpoint opened a session with. As a
-    /// [`Server`](crate::server::Server) does, the endpoint takes bodies in blocks, and peers can observe its
-    /// resources: [`Endpoint::notifier`] notifies the observers.
+    /// with the endpoint, and from peers with which the endpoint opened a session. The endpoint accepts bodies in
+    /// blocks, and peers can observe its resources, as at a [`Server`](crate::server::Server). [`Endpoint::notifier`]
+    /// notifies the observers.
     pub fn serve(mut self, router: Router) -> Self {
         self.serving.router = Some(router);
         self
@@ -87,15 +87,15 @@ impl EndpointBuilder {
     /// Sets the identities, keys and rights of the peers that may open a session and make requests, as
     /// [`ServerBuilder::credentials`](crate::server::ServerBuilder::credentials) does.
     ///
-    /// If the endpoint opened the session, the peer has the rights of the identity that the endpoint used, if the
-    /// credentials have the same key for this identity. A peer with a certificate has the rights of the name in its
-    /// certificate. Any other peer has no rights.
+    /// In a session that the endpoint opened with a pre-shared key, the peer has the rights of the identity of this
+    /// key. The credentials must contain the identity with the same key. A peer with a certificate has the rights of
+    /// the name in its certificate. Any other peer has no rights.
     pub fn credentials(mut self, credentials: Credentials) -> Self {
         self.serving.credentials = Some(credentials);
         self
     }
 
-    /// Sets the policy that decides on each request. The default is the rights of [`Self::credentials`].
+    /// Sets the policy that decides on each request. Without this call, the rights in [`Self::credentials`] decide.
     pub fn policy(mut self, policy: impl Policy + Send + Sync + 'static) -> Self {
         self.serving.policy = Some(AnyPolicy::of(policy));
         self
@@ -112,7 +112,7 @@ impl EndpointBuilder {
     }
 
     /// Changes the limits of the requests that the endpoint serves. The defaults are those of a server. An endpoint is
-    /// in no group, so it does not use [`ServerCoap::leisure`].
+    /// not a member of a group, so it does not use [`ServerCoap::leisure`].
     pub fn limits(mut self, change: impl FnOnce(&mut ServerCoap)) -> Self {
         change(&mut self.serving.coap);
         self
@@ -133,7 +133,7 @@ impl EndpointBuilder {
         self
     }
 
-    /// Adds another socket with this address, which has the same form as for [`Self::bind`].
+    /// Adds another socket at this address. The address has the same form as the address of [`Self::bind`].
     pub fn and_at(mut self, address: &str) -> Self {
         self.addresses.push(address.to_owned());
         self
@@ -156,7 +156,7 @@ impl EndpointBuilder {
     }
 }
 
-/// The stored files of a session.
+/// The files of a session, which contain its OSCORE context, its means of resumption and the session itself.
 pub(super) struct Stored {
     oscore: Option<SessionContext>,
     resumption: Option<ResumptionStore>,
@@ -182,7 +182,7 @@ impl Stored {
         Ok(Self { oscore, resumption, kept })
     }
 
-    /// Returns the local port of the stored session.
+    /// Returns the local port of the session in the file; `None` if there is no such session.
     pub(super) fn port(&self) -> Option<u16> {
         self.kept.as_ref()?.port()
     }
@@ -194,7 +194,7 @@ impl Endpoint {
         Self::with(ClientConfig::default())
     }
 
-    /// Returns a builder with these settings, which are the settings of each session.
+    /// Returns a builder with these settings. They apply to each session of the endpoint.
     pub fn with(config: ClientConfig) -> EndpointBuilder {
         EndpointBuilder { config, addresses: Vec::new(), serving: ServingBuilder::default() }
     }
@@ -219,7 +219,8 @@ impl Endpoint {
     /// session is returned.
     ///
     /// The system reports ICMP errors only to a socket with a single peer, such as the socket of [`Session::connect`].
-    /// The sockets of an endpoint have many peers, so a missing server is noticed only by its silence.
+    /// The sockets of an endpoint have many peers, so the endpoint notices a missing server only because no datagram
+    /// comes.
     ///
     /// # Errors
     /// [`ClientError`], whose text names the next step.
@@ -229,8 +230,8 @@ impl Endpoint {
     }
 
     /// Does the same as [`Self::connect`], with separate settings for the session, for example with another key. The
-    /// DTLS settings, the endpoint's own certificates, the acceptance of tickets, the key log and the tap remain those
-    /// of the endpoint.
+    /// endpoint still uses its own DTLS settings, certificates, key log and tap, and its own decision if it accepts
+    /// tickets.
     ///
     /// # Errors
     /// [`ClientError`], whose text names the next step.
@@ -248,9 +249,9 @@ impl Endpoint {
         self.session(remote, scheme, ClientConfig::clone(&config)).await
     }
 
-    /// Returns the session that the peer at an address opened with this endpoint; `None` if there is none. The
-    /// credentials of the endpoint admitted the peer, and [`Session::server`] is its identity. The returned session
-    /// ends when the peer ends its session, and is not opened again.
+    /// Returns the session that the peer at an address opened with this endpoint; `None` if there is no such session.
+    /// The credentials of the endpoint admitted the peer, and [`Session::server`] returns its identity. The returned
+    /// session ends when the peer ends the session. The endpoint does not open it again.
     pub fn accepted(&self, remote: SocketAddr) -> Option<Session> {
         let path = self.path_to(remote).ok()?;
         if let Some(handle) = self.lock().find(&path).map(|entry| entry.handle.upgrade()) {
@@ -330,8 +331,8 @@ impl Endpoint {
         }
     }
 
-    /// Returns the principal that a server gets when it sends requests to this endpoint. The server is the peer with
-    /// the key of these settings.
+    /// Returns the principal of the server in a session with these settings. If the server sends requests to this
+    /// endpoint, the requests have this principal. The server proves it by the pre-shared key of the settings.
     fn principal_of(&self, config: &ClientConfig) -> Principal {
         let engine = self.lock();
         match (&engine.io.arrivals.serving, &config.trust.key) {
@@ -341,7 +342,8 @@ impl Endpoint {
         }
     }
 
-    /// Returns the peer that opened a session over this path, and the principal that it proved.
+    /// Returns the peer that opened a session over this path, and the principal that the peer proved; `None` if no peer
+    /// did.
     fn accepted_peer(&self, path: &Path) -> Option<(PeerId, Principal)> {
         let peers = &mut self.lock().io.node.endpoint.peers;
         let peer = peers.find(path, Phase::Established)?;
@@ -349,8 +351,8 @@ impl Endpoint {
         Some((peer, entry.principal()))
     }
 
-    /// Returns a handle for the session that a peer opened. `oscore` protects the requests that this endpoint sends in
-    /// the session.
+    /// Returns a handle for the session that the peer opened over this path. `oscore` is the context that protects the
+    /// requests of this endpoint in the session; `None` if they are not protected.
     fn take(
         &self,
         config: &Arc<ClientConfig>,
@@ -382,7 +384,8 @@ impl Endpoint {
         path.map_err(|source| ClientError::Unreachable { remote, source })
     }
 
-    /// Begins a session. `owner` is the endpoint if it was opened only for this session.
+    /// Begins a session. `owner` is this endpoint if the endpoint was opened only for this session, and `None`
+    /// otherwise.
     pub(super) async fn begin(
         &self,
         config: &Arc<ClientConfig>,
@@ -408,8 +411,8 @@ impl Endpoint {
         Ok(session)
     }
 
-    /// Makes an entry for a session, and calls `begin` with it. `owner` is the endpoint if it was opened only for this
-    /// session.
+    /// Makes an entry for a session, and calls `begin` with it. Returns the session and the result of `begin`. `owner`
+    /// is this endpoint if the endpoint was opened only for this session, and `None` otherwise.
     fn enter<T>(
         &self,
         config: &Arc<ClientConfig>,

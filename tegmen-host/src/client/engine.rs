@@ -1,5 +1,5 @@
-//! The node of an endpoint with its sockets, and the sessions with its peers. The lock of the endpoint protects all of
-//! them.
+//! The engine of an endpoint: its node with the sockets, and its sessions. The lock of the endpoint protects the whole
+//! engine.
 
 mod serve;
 
@@ -85,7 +85,7 @@ impl Engine {
         }
     }
 
-    /// Frees the entry of a session, and removes its peer without a message.
+    /// Frees the entry of a session. Removes the peer of the session from the peer table without a message to the peer.
     pub(super) fn give_back(&mut self, key: usize) {
         self.abandon(key);
         let entry = &mut self.sessions.all[key];
@@ -112,7 +112,7 @@ impl Engine {
         self.sessions.all.iter().find(|entry| !entry.is_shut && entry.path == *path)
     }
 
-    /// Ends a session whose last clone is being dropped, so that another session can use its path.
+    /// Ends a session without a message after its last clone was dropped. Another session can then use the same path.
     pub(super) fn abandon(&mut self, key: usize) {
         self.with(key, |connection| {
             connection.shut();
@@ -129,7 +129,7 @@ impl Engine {
         self.with(key, |connection| connection.move_to(path));
     }
 
-    /// Ends all sessions in order, and closes the sockets.
+    /// Ends all sessions in order, stores the sessions that the settings keep, and closes the sockets.
     pub(super) fn close(&mut self) {
         for key in 0..self.sessions.all.len() {
             self.with(key, |connection| connection.close());
@@ -146,7 +146,7 @@ impl Engine {
         self.io.wake_driver();
     }
 
-    /// Wakes the futures whose time has come.
+    /// Wakes each future whose waiting time has ended.
     pub(super) fn wake_due(&mut self, now: Instant) {
         while let Some(Reverse((at, key))) = self.io.due.peek().copied().filter(|Reverse((at, _))| *at <= now) {
             self.io.due.pop();
@@ -315,8 +315,8 @@ impl Engine {
         }
     }
 
-    /// Sends the first `len` bytes of the output buffer. If this fails, all requests that wait for this peer get the
-    /// error.
+    /// Sends the first `len` bytes of the output buffer. If this fails, all requests that wait for this server end with
+    /// the error.
     fn transmit(&mut self, path: &Path, len: usize) {
         if let Err(source) = self.io.put_out(path, len) {
             self.fail(path, &source);
@@ -330,8 +330,8 @@ impl Engine {
         }
     }
 
-    /// Sends the datagrams that the system could not take before. Returns the path of the first datagram that it still
-    /// cannot take.
+    /// Sends the datagrams that the system could not accept earlier. Returns the path of the first datagram that the
+    /// system still cannot accept; `None` if all were sent.
     pub(super) fn send_unsent(&mut self) -> Option<Path> {
         while let Some((path, datagram)) = self.io.unsent.pop_front() {
             let port = self.io.ports.iter().find(|port| port.has(&path));

@@ -69,7 +69,8 @@ pub enum ClientError {
         /// The time waited.
         seconds: u64,
     },
-    /// The server reported that the Finished message of the client is wrong.
+    /// The server reported that the Finished message of the client is wrong. So it does not know the identity, or it
+    /// has another key.
     #[error(
         "{remote} did not accept our Finished ({detail}): it does not know the identity '{identity}', or has another key \
          for it. It does not reveal which of the two; compare both with the server's credentials"
@@ -79,7 +80,7 @@ pub enum ClientError {
         remote: SocketAddr,
         /// The identity that was used.
         identity: String,
-        /// The observation that shows this.
+        /// The reaction of the server that shows this error.
         detail: &'static str,
     },
     /// The server answered the ClientHello, and sent nothing afterwards.
@@ -229,7 +230,8 @@ pub enum ClientError {
     /// The OSCORE context cannot be used.
     #[error(transparent)]
     Context(ContextError),
-    /// The response to a protected request is not protected correctly. Any host may have sent this response.
+    /// The response to a protected request is not protected, or its protection is not valid. Any host may have sent
+    /// this response.
     #[error("{remote} sent {detail}")]
     NotProtected {
         /// The address.
@@ -237,7 +239,7 @@ pub enum ClientError {
         /// The error and its possible cause.
         detail: &'static str,
     },
-    /// Client and server did not agree on an OSCORE context by EDHOC.
+    /// The client and the server could not agree on an OSCORE context by EDHOC.
     #[error("no EDHOC with {remote}: {detail}")]
     Edhoc {
         /// The address.
@@ -245,7 +247,7 @@ pub enum ClientError {
         /// The reason and a next step.
         detail: String,
     },
-    /// The OSCORE sequence numbers of the client are lost, and the server does not derive new keys.
+    /// The OSCORE sequence numbers of the client are lost, and the server does not derive new keys with the client.
     #[error(
         "{remote} derives no new OSCORE keys with us, and our numbers are lost: its context needs rederivation = true \
          (libcoap: rfc8613_b_2,bool,true and rfc8613_b_1_2,bool,false)"

@@ -18,12 +18,12 @@ use tegmen::dtls::{Extended, Fatal, Handle, Keys as _, Rank, Resuming};
 use tegmen::endpoint::Endpoint;
 use tegmen::time::Instant;
 
-/// The time limit of one handshake of a reconnection. If the server starts during this time, the next attempt reaches
-/// it.
+/// The time limit of one handshake when the client reconnects. If the server is not running yet, the client begins
+/// another handshake after this time, and the server may answer that one.
 const ATTEMPT: Duration = Duration::from_secs(7);
 /// The maximum numbers of peers and handshakes of an endpoint.
 const CAPACITY: Capacity = Capacity { peers: 1 << 20, handshakes: 4096 };
-/// Number of sessions that one request may begin.
+/// Maximum number of sessions in which the client sends one request again.
 const MOST_PER_REQUEST: u32 = 3;
 
 /// The pauses between attempts. Each pause is random, up to a limit that doubles from 1 to 8 seconds, so that the
@@ -98,7 +98,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Sends a ClientHello. The state of the previous session is discarded.
+    /// Removes the peer and the state of the previous session, and sends a ClientHello.
     fn hello(&mut self, offer: Option<&Offer>, handshake_timeout: Duration) -> Result<(), ClientError> {
         self.leave_peer();
         self.entry.handshake_timeout = handshake_timeout;
@@ -130,8 +130,8 @@ impl Connection<'_> {
 }
 
 impl Session {
-    /// Begins a session. If there is a ticket or a session id, tries to resume the session first. If the server ends
-    /// that handshake or does not answer, makes a full handshake.
+    /// Begins a session. If there is a ticket or a session id, first tries to resume the earlier session. If the server
+    /// ends the handshake of this attempt, or does not answer, makes a full handshake.
     pub(super) async fn establish(&self, timeout: Duration) -> Result<(), ClientError> {
         if let Some(handed_over) = &self.config().state.handed_over {
             return self.resume_only(&handed_over.offer(), timeout).await;
@@ -162,8 +162,8 @@ impl Session {
         self.handshake(timeout).await
     }
 
-    /// Resumes a session that was handed over. If the server makes a full handshake instead, ends the new session and
-    /// returns an error.
+    /// Resumes a session that another client handed over. If the server makes a full handshake instead, ends the new
+    /// session and returns an error.
     async fn resume_only(&self, offer: &Offer, timeout: Duration) -> Result<(), ClientError> {
         self.with(|connection| connection.hello(Some(offer), timeout))?;
         self.handshake(timeout).await?;
@@ -175,24 +175,24 @@ impl Session {
         Err(ClientError::Handshake { remote: self.remote(), detail })
     }
 
-    /// True if the session with the number `since` has ended, or was replaced.
+    /// True if the session has ended, or was replaced. `since` is the value of [`Session::reconnects`] in that session.
     pub(super) fn was_lost(&self, since: u32) -> bool {
         self.with(|connection| connection.is_over() || connection.entry.reconnects != since)
     }
 
-    /// True if a request that failed with `error`, in the session with the number `since`, can be sent again. If that
-    /// session has ended, the request needs a new session.
+    /// True if a request that failed with `error` can be sent again. `since` is the value of [`Session::reconnects`]
+    /// when the request was sent. If that session has ended, the request needs a new session.
     pub(super) fn may_try_again(&self, error: &ClientError, since: u32) -> bool {
         let is_closed = matches!(error, ClientError::Closed { .. });
         self.config().recovery.reconnect && !is_closed && (self.was_lost(since) || error.is_passing())
     }
 
-    /// Begins a new session in place of one that has ended. There are random pauses between the attempts. If several
+    /// Replaces a session that has ended by a new session. There are random pauses between the attempts. If several
     /// requests need the new session, one of them makes the attempts, and the others wait.
     ///
     /// # Errors
-    /// The error of the first attempt that ends after `until`, or of the first attempt whose error a further attempt
-    /// cannot fix.
+    /// The error of the first attempt that ends after `until`. An error that a further attempt cannot fix is returned
+    /// at once.
     pub(super) async fn reconnect(&self, until: Instant) -> Result<(), ClientError> {
         let _one = self.0.renewal.lock().await;
         let is_over = self.with(|connection| {
@@ -225,8 +225,8 @@ impl Session {
         }
     }
 
-    /// Does the same as [`transfer::request`]. If the session ends or the server does not know it, sends the request
-    /// again in a new session, provided that the request may be executed twice.
+    /// Does the same as [`transfer::request`]. If the session ends, or the server does not know the session, sends the
+    /// request again in a new session. But a request that must not be executed twice is not sent again.
     pub(super) async fn request_again(&self, request: &Request<'_>) -> Result<Response, ClientError> {
         let reconnect = self.config().recovery.reconnect;
         let until = clock::now().after(self.config().coap.timeout);

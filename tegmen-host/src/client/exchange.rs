@@ -16,7 +16,8 @@ impl Session {
         self.converse(request, part).await.map(|(_, response)| response)
     }
 
-    /// Does the same as [`Self::exchange`]. Further responses arrive at the returned place.
+    /// Does the same as [`Self::exchange`]. Also returns the place of the request, to which further responses are
+    /// delivered.
     pub(super) async fn converse(
         &self,
         request: &Request<'_>,
@@ -46,8 +47,9 @@ impl Session {
         }
     }
 
-    /// Derives new OSCORE keys, or agrees on new keys by EDHOC. Request #1 is an empty GET, because a server may pass
-    /// it to its application. Only one request at a time derives keys, and other requests wait until it has ended.
+    /// Derives new OSCORE keys, or agrees on new keys by EDHOC. The first message of a derivation, request #1, is an
+    /// empty GET, because a server may pass it to its application. Only one request at a time derives keys. Other
+    /// requests wait until the derivation has ended.
     pub(super) async fn rederive(&self) -> Result<(), ClientError> {
         let _one = self.0.renewal.lock().await;
         if let Some(keys) = &self.config().edhoc
@@ -77,7 +79,7 @@ impl Session {
         }
     }
 
-    /// Sends a message that has a response, when it is its turn.
+    /// Sends a message that has a response, when the queue and NSTART permit it.
     pub(super) async fn begin(&self, place: &TakenPlace, message: &Message<'_>) -> Result<Turn, ClientError> {
         let start = clock::now();
         // A message that nobody acknowledges waits for PROBING_RATE, however long that takes.

@@ -32,8 +32,8 @@ use tokio::net::UdpSocket;
 const MAX_MESSAGE: usize = 1152;
 /// Maximum number of members whose responses are accepted.
 const MAX_MEMBERS: usize = 65_536;
-/// Maximum number of repetitions of a request to a protected group. Each repetition is for one member that asked for an
-/// Echo option.
+/// Maximum number of repetitions of a request to a protected group. The client repeats the request for each member that
+/// demands an Echo option, with the option of this member.
 const MAX_AGAIN: usize = 32;
 
 /// Sends a non-confirmable request in clear to a group. Calls `on_reply` with each response until `wait` has passed.
@@ -72,7 +72,7 @@ pub struct AskedMembers {
     pub responded: Vec<IpAddr>,
     /// Members that responded to a recent request, but not to this one.
     pub missing: Vec<IpAddr>,
-    /// Members that demanded a proof that the request is new, and that did not respond to the request afterwards.
+    /// Members that demanded an Echo option, which proves that the request is new, and that did not respond afterwards.
     pub challenged: Vec<IpAddr>,
 }
 
@@ -80,10 +80,10 @@ pub struct AskedMembers {
 /// respond at a random time, usually within 5 seconds. The keys prove that a member sent the response, and the source
 /// address identifies the member.
 ///
-/// A member that does not know the sequence numbers of this client, for example after a restart, first asks for an Echo
-/// option (RFC 9175). The client then sends the request to the group again, and the other members serve it a second
-/// time. Therefore a request with POST or PATCH is sent only once, and a member that asks for an Echo option does not
-/// serve it.
+/// A member that does not know the sequence numbers of this client, for example after a restart, responds first with an
+/// Echo option (RFC 9175), and does not execute the request. The client then sends the request with this option to the
+/// group again, and the other members execute it a second time. Therefore a request with POST or PATCH is not repeated,
+/// and a member that demands an Echo option does not execute it.
 ///
 /// # Errors
 /// [`ClientError`], whose text names the next step. A call to which no member responds succeeds.
@@ -112,7 +112,7 @@ pub async fn ask_members(
 }
 
 impl AskedMembers {
-    /// Makes the result of a request: an expected member that did not respond is missing.
+    /// Makes the result of a request. Each expected member that did not respond is missing.
     pub(super) fn new(responded: Vec<IpAddr>, expected: Vec<IpAddr>, challenged: Vec<IpAddr>) -> Self {
         let without = |all: Vec<IpAddr>| all.into_iter().filter(|one| !responded.contains(one)).collect();
         let (missing, challenged) = (without(expected), without(challenged));
@@ -121,7 +121,7 @@ impl AskedMembers {
 }
 
 /// Sends several requests of one method to a group that Axiom protects, with a pause of `interval` between two
-/// requests, and ignores the responses. Returns the number of requests.
+/// requests. Ignores the responses. Returns the number of requests.
 ///
 /// # Errors
 /// [`ClientError`], whose text names the next step.
@@ -146,8 +146,9 @@ pub(super) async fn tell_members<R>(
     Ok(count)
 }
 
-/// Makes the node and the socket of a client of a protected group. Each request waits for `wait`, and at most `most`
-/// requests wait at a time. Returns the client, the address of the group, and the local address.
+/// Makes the node and the socket of a client of a protected group. Each request accepts responses until `wait` has
+/// passed, and at most `most` requests are open at the same time. Returns the client, the address of the group, and the
+/// local address.
 pub(super) fn join<F: FnMut(Member, Response)>(
     membership: &Membership,
     (method, wait): (Code, Duration),
@@ -177,7 +178,7 @@ pub(super) fn join<F: FnMut(Member, Response)>(
     Ok((Asking::new(socket, (method, wait), (most, (), groups), on_reply)?, remote, own))
 }
 
-/// The peer table of a node that only sends requests to a group, and so has no peers.
+/// The peer table of a node without peers, which only sends requests to a group.
 type Table = OnePeer<Exchanges<Fixed<1, 0, 1, 1>>>;
 type Asker<S, G> = Node<Table, ClientOnly, Parts<(), (), S, (), (), (), Requests, G>>;
 
@@ -238,7 +239,7 @@ impl<F: FnMut(Member, Response), G: Groups, S: Oscore> Asking<F, G, S> {
         &mut self.node.features.oscore
     }
 
-    /// Sends the request in clear, or protected by Group OSCORE.
+    /// Sends the request without protection, or protected by Group OSCORE.
     pub(super) async fn ask(
         &mut self,
         (remote, head): (SocketAddr, RequestHead<'_>),
@@ -253,7 +254,7 @@ impl<F: FnMut(Member, Response), G: Groups, S: Oscore> Asking<F, G, S> {
         self.send(remote, len).await
     }
 
-    /// Takes the response of a member from the buffer. The request was not protected by Axiom.
+    /// Reads the response of a member from the buffer. The request was not protected by Axiom.
     pub(super) async fn take_response(&mut self, group: SocketAddr, (len, from): (usize, SocketAddr)) {
         let path = Path { local: Address::from(group), remote: from.into() };
         let Self { node, environment, members, buffer, out, .. } = self;
@@ -264,8 +265,8 @@ impl<F: FnMut(Member, Response), G: Groups, S: Oscore> Asking<F, G, S> {
         }
     }
 
-    /// Sends the request with the protection of Axiom. If the request has a token, it stays open until another request
-    /// with this token ends.
+    /// Sends the request with the protection of Axiom. If `part` contains a token, the request accepts responses
+    /// without a time limit, and replaces an earlier request with this token.
     pub(super) async fn ask_protected(
         &mut self,
         membership: &Membership,
@@ -295,7 +296,7 @@ impl<F: FnMut(Member, Response), G: Groups, S: Oscore> Asking<F, G, S> {
         sent.map(drop).map_err(|source| ClientError::NoRoute { remote, source })
     }
 
-    /// Takes a datagram of the protected group from the buffer.
+    /// Reads a datagram of the protected group from the buffer.
     pub(super) fn take(&mut self, membership: &Membership, own: SocketAddr, (len, from): (usize, SocketAddr)) {
         let path = Path { local: own.into(), remote: from.into() };
         membership.note_epoch(self.buffer.get(..len).unwrap_or(&[]));
@@ -340,18 +341,19 @@ fn refused(error: SendError, group: &str) -> ClientError {
     ClientError::Group { group, problem: problem.to_owned() }
 }
 
-/// Collects the responses, and passes them to the owner of the request.
+/// The application of the node of a client. It collects the responses, and passes them to the caller of the request.
 pub(super) struct Members<F> {
     start: Instant,
     /// The members that responded.
     pub(super) responded: Vec<IpAddr>,
-    /// Members that asked for an Echo option.
+    /// Members that demanded an Echo option.
     pub(super) challenged: Vec<IpAddr>,
-    /// The values of the Echo options that have to be sent.
+    /// The values of Echo options. The client still has to send the request again with each of them.
     pub(super) challenges: Vec<Vec<u8>>,
-    /// The values of the Echo options for members with OSCORE. The request is sent again to each such member alone.
+    /// The values of Echo options from members that use OSCORE. The request is sent again to each such member alone.
     pub(super) echoes: Vec<(Member, Vec<u8>)>,
-    /// The members that OSCORE authenticated: true if a response came, false if only a request for an Echo option came.
+    /// The members that OSCORE authenticated. The value is true after a response, and false if the member only demanded
+    /// an Echo option.
     proved: HashMap<Principal, bool>,
     /// True if a member may serve the request twice.
     is_repeatable: bool,
@@ -361,7 +363,7 @@ pub(super) struct Members<F> {
 }
 
 impl<F> Members<F> {
-    /// Begins a round: the request to register is sent to the members, for the first time or again.
+    /// Begins a round of an observation, in which the registration is sent to all members: see [`Round`].
     pub(super) fn begin_round(&mut self, next: Round) {
         self.start = clock::now();
         self.responded.clear();
@@ -372,7 +374,7 @@ impl<F> Members<F> {
         });
     }
 
-    /// True if it is time to send the request to register again.
+    /// True if it is time to send the registration again.
     pub(super) fn is_round_over(&self) -> bool {
         self.round.as_ref().is_some_and(Round::is_over)
     }
@@ -430,9 +432,10 @@ struct Open {
     request: RequestId,
     token: Token,
     until: Instant,
-    /// The group, the epoch and the truncated sequence number of a request that Axiom protected.
+    /// The group, the epoch and the truncated sequence number of the request, if Axiom protects the request.
     sealed: Option<(Address, u16, u64)>,
-    /// The members that sent a response, and the order of their notifications.
+    /// The members that sent a response. The value is the order of the member's notifications; `None` if the member
+    /// sends no notifications.
     members: HashMap<Address, Option<Order>>,
     /// True if the request registers an observation at the members.
     observes: bool,

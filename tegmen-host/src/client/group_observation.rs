@@ -12,7 +12,7 @@ use std::time::Duration;
 use tegmen::coap::observe::{DEREGISTER, REGISTER};
 use tegmen::crypto::Crypto as _;
 
-/// The time between two checks of the epoch of the member.
+/// The time between two checks if a new epoch of the group has begun.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The times of an observation of a group.
@@ -21,19 +21,19 @@ pub struct ObserveMembers {
     /// The time within which members respond to a registration. Members that do not respond within this time are
     /// reported as missing.
     pub wait: Duration,
-    /// The maximum time between two registrations. Within this time the client registers again when the Max-Age of a
-    /// response has passed, but not earlier than 60 seconds after the last registration.
+    /// The maximum time between two registrations; `None` sets no maximum. The client registers earlier if the Max-Age
+    /// of a response has passed, but not earlier than 60 seconds after the last registration.
     pub alive: Option<Duration>,
 }
 
-/// Observes a resource of a group that Axiom protects until `until` is ready, and then deregisters. Calls `on_reply`
+/// Observes a resource of a group that Axiom protects. Ends the observation when `until` is ready. Calls `on_reply`
 /// with the first response of each member, and then with each newer representation of a member. A member that does not
 /// permit the observation responds without an Observe option. Calls `on_registered` after each registration, with the
 /// members that responded and the members that are missing.
 ///
-/// The registration is repeated with the same token, so that members that missed it, or that joined later, also
-/// register. It is also repeated when an epoch begins. Run
-/// [`Controller::follow`](crate::controller::Controller::follow) at the same time, which fetches the keys of a missed
+/// The client repeats the registration with the same token. So members that missed the registration, or that joined
+/// later, also register the client. The client also repeats the registration when an epoch begins. Run
+/// [`Controller::follow`](crate::controller::Controller::follow) at the same time: it fetches the keys of a missed
 /// epoch.
 ///
 /// # Errors

@@ -12,9 +12,9 @@ use tegmen::dtls::{AlertDescription, Answer, CertificateType, CipherSuite, Fatal
 use tegmen::endpoint::{Event, Peers as _};
 use tegmen::identity::Principal;
 
-/// Number of first retransmission timeouts for which the client waits for the server's Finished. In this time the
-/// client sends its own Finished three times. Then it sends a new ClientHello, and the next handshake waits twice as
-/// long.
+/// The time for which the client waits for the server's Finished, as a multiple of the first retransmission timeout. In
+/// this time the client sends its own Finished three times. Then the client sends a new ClientHello, and waits twice
+/// this time in the next handshake.
 const PATIENCE: u32 = 5;
 
 impl Session {
@@ -121,7 +121,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Answers the current question of the handshake.
+    /// Gives the handshake the key, the signature or the verification that it needs now.
     pub(super) fn on_need(&mut self) -> Option<Event> {
         match self.io.node.endpoint.need(self.entry.peer) {
             Some(Need::PskForServer { hint }) => self.entry.hint = hint.to_vec(),
@@ -175,7 +175,8 @@ impl Connection<'_> {
         self.io.node.endpoint.resume(&mut cx, self.entry.peer, answer)
     }
 
-    /// Returns the principal that a server with this name and proof has if it sends requests to this client.
+    /// Returns the principal of a server that proved this name. If the server sends requests to this client, they have
+    /// this principal.
     fn principal_of(&self, name: &str, kind: CertificateType, digest: Digest) -> Principal {
         let serving = self.io.arrivals.serving.as_ref();
         serving.map_or(self.entry.principal, |serving| serving.credentials().certified_as(name, kind, digest))

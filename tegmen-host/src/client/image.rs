@@ -9,9 +9,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tegmen::coap::{Code, NoResponse, OptionNumber, uint_bytes};
 
-/// Asks the members of a group which parts of an image they lack at the path of `uri`, until `wait` has passed. Passes
-/// each report to `transfer` and to `on_report`. A member whose response is not a report counts as a member that did
-/// not respond.
+/// Asks the members of a group which parts of an image they have not received, until `wait` has passed. The members
+/// take the image at the path of `uri`. Passes each report to `transfer` and to `on_report`. If the response of a
+/// member is not a report, the member is counted as missing.
 ///
 /// # Errors
 /// [`ClientError`], whose text names the next step. A call to which no member responds succeeds.
@@ -42,8 +42,8 @@ pub async fn ask_for_image(
     Ok(asked)
 }
 
-/// Sends each block that a member lacks once to the group, with a pause of `interval` between two blocks. Returns the
-/// number of blocks.
+/// Sends to the group each block that at least one member has not received, and sends it once. Waits for `interval`
+/// between two blocks. Returns the number of blocks.
 ///
 /// # Errors
 /// [`ClientError`], whose text names the next step.

@@ -26,7 +26,7 @@ use tegmen::time::Instant;
 /// Maximum number of datagrams that wait until the system can take them. Further datagrams are lost, as on the network.
 const MAX_UNSENT: usize = 256;
 
-/// The data of an endpoint in the entry of a peer.
+/// The data that an endpoint stores in the entry of a peer in the peer table.
 #[derive(Default)]
 pub(super) struct Attached {
     heard: crate::server::Attached,
@@ -60,7 +60,7 @@ impl PeerExchanges for Attached {
 }
 
 impl Attached {
-    /// Reserves the number of a principal until the peer leaves the table.
+    /// Keeps the number of a principal reserved for this principal, until the peer leaves the table.
     pub(super) fn hold(&mut self, held: Option<Held>) {
         self.heard.hold(held);
     }
@@ -91,14 +91,14 @@ pub(super) struct Io {
     /// Datagrams that the system could not take yet.
     pub(super) unsent: VecDeque<(Path, Vec<u8>)>,
     forgotten: Forgotten,
-    /// Number of sessions that are stored in a file.
+    /// Number of open sessions that the settings store in a file.
     pub(super) kept: usize,
     nstart: usize,
     /// The times at which sessions have to be handled next.
     pub(super) due: BinaryHeap<Reverse<(Instant, usize)>>,
     /// True if a datagram has to be sent at once.
     pub(super) is_due: bool,
-    /// The waker of the task that receives. `armed` is the time at which this task wakes by itself.
+    /// The waker of the task that receives datagrams. `armed` is the time at which this task wakes by its timer.
     pub(super) driver: Option<Waker>,
     pub(super) armed: Instant,
 }
@@ -148,7 +148,8 @@ impl Io {
         self.give_back();
     }
 
-    /// Separates a peer that opened its own session from the session of this endpoint. The peer remains in the table.
+    /// Separates a peer that opened its own session from the session of this endpoint. The peer remains in the peer
+    /// table.
     pub(super) fn detach(&mut self, peer: PeerId) {
         if let Some(attached) = self.node.endpoint.peers.attached(peer) {
             attached.session = None;
@@ -169,8 +170,8 @@ impl Io {
         self.forgotten.give_back(&mut self.node.storage);
     }
 
-    /// Raises the number of concurrent requests to each peer to `nstart`, if it was lower. Each session also has its
-    /// own limit.
+    /// Raises the number of concurrent requests to each peer to `nstart`, if the number was lower. Each session also
+    /// has its own limit.
     pub(super) fn allow_nstart(&mut self, nstart: usize) {
         self.nstart = self.nstart.max(nstart);
         self.node.set_nstart(self.nstart);
@@ -184,7 +185,7 @@ impl Io {
         self.node.endpoint.peers.attached(peer)?.session
     }
 
-    /// True if the peer has the server role in the association.
+    /// True if this endpoint is the client in the association with the peer.
     pub(super) fn is_server(&mut self, peer: PeerId) -> bool {
         self.node.endpoint.peers.peer(peer).is_some_and(|peer| peer.rank() == Rank::Ours)
     }
@@ -202,7 +203,7 @@ impl Io {
         self.rearm(at);
     }
 
-    /// Wakes the driver if `at` is before the time at which the driver wakes by itself.
+    /// Wakes the driver if `at` is before the time of its timer.
     fn rearm(&mut self, at: Instant) {
         if at < self.armed {
             self.armed = at;
@@ -210,7 +211,7 @@ impl Io {
         }
     }
 
-    /// Wakes the driver if an alarm is due before the driver wakes by itself.
+    /// Wakes the driver if an alarm of the node is due before the time of its timer.
     pub(super) fn rearm_for_alarm(&mut self) {
         self.rearm(self.node.endpoint.next_alarm().unwrap_or(Instant::NEVER));
     }
@@ -221,7 +222,7 @@ impl Io {
         }
     }
 
-    /// Returns the time at which the driver has to act next.
+    /// Returns the earliest time at which the driver has to handle a session, an alarm or the work of each second.
     pub(super) fn next_wake(&self) -> Instant {
         let second = self.arrivals.serving.as_ref().map_or(Instant::NEVER, |serving| serving.second);
         let alarm = self.node.endpoint.next_alarm().unwrap_or(Instant::NEVER).min(second);

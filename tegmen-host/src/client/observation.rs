@@ -13,22 +13,22 @@ use tegmen::crypto::Crypto as _;
 use tegmen::node::{self, Notification};
 use tegmen::time::Instant;
 
-/// An observation of a resource. Its session can be used for other requests at the same time. If this value is dropped,
-/// the client rejects the next notification, which ends the observation at the server. [`Self::cancel`] ends the
-/// observation at once.
+/// An observation of a resource. Its session can be used for other requests at the same time. After this value is
+/// dropped, the client rejects the next notification with Reset, and the server then ends the observation.
+/// [`Self::cancel`] ends the observation at once.
 pub struct Observation {
     session: Session,
     request: OwnedRequest,
     place: TakenPlace,
     token: [u8; 8],
-    /// The order of the notifications, and the time at which the representation is no longer fresh.
+    /// The order of the notifications, and the time at which the last representation is no longer fresh.
     state: node::Observation,
-    /// The time of the next request that tests if the server still knows the observation.
+    /// The time at which the client tests next if the server still knows the observation.
     alive: Instant,
     first: Option<Response>,
     /// The digest of the last representation.
     last: [u8; 32],
-    /// The number of the session in which the observation is registered.
+    /// The value of [`Session::reconnects`] when the observation was registered.
     since: u32,
 }
 
@@ -49,7 +49,8 @@ impl Observation {
         Ok(observation)
     }
 
-    /// True if the server sends notifications. A server can also answer the registration like a simple GET request.
+    /// True if the server sends notifications. If it is false, the server answered the registration as a simple GET
+    /// request.
     pub fn is_registered(&self) -> bool {
         self.state.refresh_at() < Instant::NEVER
     }
@@ -59,12 +60,12 @@ impl Observation {
         self.session.reconnects()
     }
 
-    /// Returns the first response, then each newer representation, and `None` after the last one. Late notifications,
-    /// which a newer one overtook, are skipped. If the server is silent until its representation is no longer fresh, or
-    /// for [`ClientRecovery::alive`](super::ClientRecovery::alive), the client asks it again. If the server restarted
-    /// or cannot be reached, this waits until the server answers, and registers again (see
-    /// [`ClientRecovery::reconnect`](super::ClientRecovery::reconnect)). If another client protected the registration
-    /// with OSCORE, it is never sent again, because the server would refuse it as a replay.
+    /// Returns the first response, then each newer representation, and `None` after the last one. A notification that
+    /// arrives after a newer notification is skipped. If no notification comes until the representation is no longer
+    /// fresh, or for the time in [`ClientRecovery::alive`](super::ClientRecovery::alive), the client registers again.
+    /// If the server restarted or cannot be reached, this function waits until the server answers, and registers again
+    /// (see [`ClientRecovery::reconnect`](super::ClientRecovery::reconnect)). But a registration that another client
+    /// protected with OSCORE is never sent again, because the server would refuse it as a replay.
     ///
     /// # Errors
     /// [`ClientError`], whose text names the next step.
@@ -106,7 +107,7 @@ impl Observation {
         }
     }
 
-    /// Ends the observation in order. The response of the server has the current representation.
+    /// Ends the observation in order. Returns the response of the server, which contains the current representation.
     ///
     /// # Errors
     /// [`ClientError`], whose text names the next step.
@@ -118,8 +119,8 @@ impl Observation {
         this.session.exchange(&request, part).await
     }
 
-    /// Ends the observation with a request of another client, which protected the registration and this request with
-    /// OSCORE.
+    /// Ends the observation of another client with a deregistration of that client. The other client protected its
+    /// registration and the deregistration with OSCORE.
     pub(crate) async fn cancel_with(self, request: Request<'_>) -> Result<Response, ClientError> {
         self.session.with(|connection| connection.forget(self.place.at()));
         let (_, taken, _) = send(&self.session, &request, &self.token, DEREGISTER).await?;
@@ -127,7 +128,8 @@ impl Observation {
     }
 
     /// Registers again with the same token, so that the server keeps only one entry. If the session has ended,
-    /// registers in a new session. Returns true if the session is new, or if the server asked for an Echo option.
+    /// registers in a new session. Returns the response, and true if the session is new or if the server demanded an
+    /// Echo option.
     async fn register_again(&mut self) -> Result<(Taken, bool), ClientError> {
         self.session.with(|connection| connection.forget(self.place.at()));
         let before = self.since;
@@ -151,8 +153,8 @@ impl Observation {
         Ok((taken, is_challenged || self.since > before))
     }
 
-    /// Handles a response, and sets the times at which the client asks the server again. The times are random, so that
-    /// a fleet does not ask at once.
+    /// Handles a response, and sets the times at which the client asks the server again. These times are partly random,
+    /// so that many clients do not ask at the same time.
     fn on_response(&mut self, reply: &Response) -> Notification {
         let mut random = [0; 1];
         self.session.with(|connection| connection.io.environment.crypto.random(&mut random));
@@ -166,7 +168,7 @@ impl Observation {
         notification
     }
 
-    /// Returns the whole response: requests the blocks after the first one.
+    /// Requests the remaining blocks of a response. Returns the whole response.
     async fn whole(&self, taken: Taken) -> Result<Response, ClientError> {
         taken.complete(&self.session, &self.request.request()).await
     }
@@ -198,8 +200,9 @@ fn unregistered(session: &Session) -> node::Observation {
     }
 }
 
-/// Registers an observation, or ends a registration. If the server asks for an Echo option (RFC 9175), sends the
-/// request again with this option, and returns true.
+/// Sends a registration, or a deregistration, and waits for the response. If the server demands an Echo option (RFC
+/// 9175), sends the request again with this option. Returns the place of the request, the response, and true if the
+/// request was sent more than once.
 async fn send(
     session: &Session,
     request: &Request<'_>,

@@ -67,7 +67,7 @@ impl EndpointOscore {
 impl Oscore for EndpointOscore {
     const OVERHEAD: usize = if MEMBER_OVERHEAD > OVERHEAD { MEMBER_OVERHEAD } else { OVERHEAD };
     const GATHERS: bool = true;
-    /// A client endpoint opens no requests, so it makes no exchange.
+    /// The type is not used: a client endpoint does not open protected requests, so it makes no such value.
     type Exchange = OscoreExchange;
     type Whole = [u8; 0];
 
@@ -87,7 +87,7 @@ impl Oscore for EndpointOscore {
         !self.sessions.is_empty() && self.sessions.contains_key(&peer)
     }
 
-    /// Always false: the place of a request knows if its response may have OSCORE.
+    /// Always returns true. The place of a request records if its response may be protected by OSCORE.
     fn is_forwarded(&self, _: PeerId) -> bool {
         true
     }
@@ -109,7 +109,7 @@ pub(super) struct OscoreClient {
     asked: Vec<Asked>,
     /// Requests that have to be sent again under other keys, because the server did not execute them.
     again: Vec<RequestId>,
-    /// The reason why the context cannot be used, for the owner of the session.
+    /// The reason why the context cannot be used. The session returns it as an error.
     problem: Option<ContextError>,
     /// An unused buffer for the options of the next request.
     spare: Vec<u8>,
@@ -167,7 +167,8 @@ impl OscoreClient {
         self.stored.begin_rederivation(crypto).map_err(unprotectable)
     }
 
-    /// Protects the request in `frame`. Stores the data that its response needs, until the request is forgotten.
+    /// Protects the request in `frame`. Stores the data with which its response will be opened, until the request is
+    /// forgotten.
     fn protect<C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -215,13 +216,13 @@ impl OscoreClient {
         self.retain(|_| false);
     }
 
-    /// Returns true if `request` has to be sent again under other keys. Call this after its response was opened or
-    /// refused.
+    /// Returns true if `request` has to be sent again under other keys. Call this only after the response to `request`
+    /// was opened or refused.
     pub(super) fn is_again(&self, request: RequestId) -> bool {
         self.again.contains(&request)
     }
 
-    /// Takes the reason why the context could not be used.
+    /// Takes the reason why the context could not be used; `None` if there is none.
     pub(super) const fn take_problem(&mut self) -> Option<ContextError> {
         self.problem.take()
     }
@@ -298,7 +299,7 @@ fn combine(frame: &mut Frame<'_>, message_3: &[u8]) -> Result<(), ProtectError> 
     Ok(())
 }
 
-/// The number of the EDHOC option. `OPTION_LEN` is the maximum number of bytes that the option adds.
+/// The number of the EDHOC option. `OPTION_LEN` is the maximum number of bytes that this option adds to a message.
 const EDHOC: OptionNumber = OptionNumber(tegmen_edhoc::combined::EDHOC_OPTION);
 const OPTION_LEN: usize = 2;
 

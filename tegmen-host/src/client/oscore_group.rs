@@ -20,7 +20,7 @@ use tegmen::oscore::group::{GroupPending, Mode, Replies};
 use tegmen::oscore::{Id, ProtectError, UnprotectError};
 use tokio::net::UdpSocket;
 
-/// Maximum number of requests that wait for responses: one to the group, and one to each member that asked for an Echo
+/// Maximum number of requests that wait for responses: one to the group, and one to each member that demanded an Echo
 /// option.
 const MAX_REQUESTS: usize = 1024;
 
@@ -37,9 +37,9 @@ pub struct AskedByName {
 /// Calls `on_reply` with each response, and with the name and the address of its member. Returns after `wait`. Members
 /// respond at a random time, usually within 5 seconds.
 ///
-/// A member that does not know which requests it has served, for example after a power cut, asks for an Echo option
-/// (RFC 9175). The client then sends the request once more to this member alone, in the pairwise mode, unless the
-/// member has already responded.
+/// A member that does not know which requests it has executed, for example after a power cut, demands an Echo option
+/// (RFC 9175). The client then sends the request with this option once more to this member alone, in the pairwise mode.
+/// If the member has already responded, the client sends nothing.
 ///
 /// # Errors
 /// [`ClientError`], whose text names the next step. A call to which no member responds succeeds.
@@ -98,7 +98,7 @@ struct GroupClient {
     /// The member to which the next request is sent; `None` for all members.
     to: Option<Principal>,
     asked: Vec<(RequestId, GroupPending<Vec<Replies>>)>,
-    /// The reason why the context cannot be used.
+    /// The reason why the context cannot be used. The call returns it as its error.
     problem: Option<ContextError>,
 }
 
@@ -110,7 +110,8 @@ impl GroupClient {
         Ok(Self { stored, crypto, members, to: None, asked: Vec::new(), problem: None })
     }
 
-    /// Returns the result of a request. If the context cannot be used, returns this reason as the error.
+    /// Returns the result of a request. If the request failed because the context cannot be used, returns the error of
+    /// the context.
     fn explain(&mut self, asked: Result<(), ClientError>) -> Result<(), ClientError> {
         asked.map_err(|error| self.problem.take().map_or(error, ClientError::Context))
     }
@@ -137,7 +138,7 @@ impl GroupClient {
 impl Oscore for GroupClient {
     const OVERHEAD: usize = MEMBER_OVERHEAD;
     const GROUPS: bool = true;
-    /// A client opens no requests, so it makes no exchange.
+    /// The type is not used: a client does not open protected requests, so it makes no such value.
     type Exchange = OscoreExchange;
     type Whole = [u8; 0];
 

@@ -67,8 +67,8 @@ impl Session {
     }
 
     /// Requests the block after `block` from the proxy that split the response. The proxy stores the remaining blocks.
-    /// The outer request has the same code and options as the original one, and no inner message, and the server never
-    /// sees it.
+    /// The request has the outer code and the outer options of the original request, but no encrypted message. The
+    /// proxy answers it, so the server never receives it.
     async fn block_after(
         &self,
         (code, options): &(Code, Vec<u8>),

@@ -11,7 +11,8 @@ pub(super) struct PersistentSession {
     pub(super) file: SessionFile,
     remote: SocketAddr,
     identity: String,
-    /// True after a session was taken from the file, until a response of the server arrives.
+    /// True after a session was taken from the file, until a response of the server arrives. Until then it is not known
+    /// if the server still knows the session.
     pub(super) untried: bool,
 }
 
@@ -40,8 +41,9 @@ impl PersistentSession {
         (remote == self.remote.to_string() && identity == self.identity).then_some(port)
     }
 
-    /// Returns the stored session with this server, if there is one, and the end of its lease. If the local port has
-    /// changed, the session is returned only if it has a connection id by which the server can find it.
+    /// Takes the stored session with this server. Returns the session, and the end of the record numbers that are
+    /// reserved on disk for it. If the local port has changed, returns the session only if it has a connection id by
+    /// which the server can find it. Returns `None` if there is no such session.
     pub(super) fn take<C: Crypto>(&mut self, crypto: &mut C, port: u16) -> Result<Option<(Session, u32)>, ClientError> {
         let Some(before) = self.port() else { return Ok(None) };
         let taken = self.file.take(crypto, &self.with(before)).map_err(ClientError::State)?;

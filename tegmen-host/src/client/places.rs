@@ -1,4 +1,5 @@
-//! The places of waiting requests, and the queue of requests beyond NSTART.
+//! The table of the waiting requests of a session, and the queue of requests beyond NSTART. Each request has one entry
+//! in the table, which is called its place. The index of the entry identifies the place.
 
 use super::{ClientError, Response};
 use std::collections::VecDeque;
@@ -6,34 +7,35 @@ use std::task::Waker;
 use tegmen::coap::RequestId;
 use tegmen::time::Instant;
 
-/// Maximum number of unread responses and notifications of one place. A further one replaces the oldest.
+/// Maximum number of unread responses and notifications of one place. A further response replaces the oldest unread
+/// one.
 const MAX_UNREAD: usize = 64;
 
 /// The result of a request.
 pub(super) enum Arrived {
     Response(Response),
-    /// There is no response, or no response that the client can accept.
+    /// The server sent no response, or no response that the client can accept.
     Refused(ClientError),
-    /// The server did not acknowledge the request, or its response is overdue.
+    /// The server did not acknowledge the request, or did not respond in time.
     Unanswered,
 }
 
-/// The place of one request and of the future that waits for its response.
+/// The table entry of one request, and of the future that waits for its response.
 pub(super) struct Place {
     is_taken: bool,
     /// The id of the request, after the request was sent.
     pub(super) request: Option<RequestId>,
-    /// True if no message for the request was received yet (RFC 7252, section 4.7).
+    /// True if the request was sent, and no message of the server was received for it yet (RFC 7252, section 4.7).
     is_outstanding: bool,
-    /// True if the place takes network errors without having a request, as a handshake does.
+    /// True if the place receives network errors although it has no request. This is the place of a handshake.
     pub(super) listens: bool,
     /// True if the request has to be sent again under other OSCORE keys.
     pub(super) again: bool,
-    /// True if another client protected the request with OSCORE, so that the response is for that client.
+    /// True if another client protected the request with OSCORE. The response is then passed to that client unopened.
     pub(super) is_forwarded: bool,
     pub(super) arrived: VecDeque<Arrived>,
     waker: Option<Waker>,
-    /// The latest time at which the future is woken.
+    /// The time at which the future is woken, if no response wakes it before.
     pub(super) wake_at: Instant,
 }
 
@@ -72,7 +74,7 @@ impl Place {
 pub(super) struct Places {
     all: Vec<Place>,
     free: Vec<usize>,
-    /// The places of requests that wait until they may be sent, in order of arrival.
+    /// The places of requests that were not sent yet, in order of arrival. They wait until they may be sent.
     queue: VecDeque<usize>,
     outstanding: usize,
 }
@@ -89,7 +91,7 @@ impl Places {
         at
     }
 
-    /// Frees a place. Returns its request.
+    /// Frees a place. Returns the id of its request; `None` if the place has no request that was sent.
     pub(super) fn give_back(&mut self, at: usize) -> Option<RequestId> {
         let request = self.forget_request(at);
         self.leave_queue(at);
@@ -106,7 +108,7 @@ impl Places {
         self.all.get_mut(at)
     }
 
-    /// Removes the request from a place, after its exchange has ended.
+    /// Removes the request from a place, after the exchange of the request has ended. Returns the id of the request.
     pub(super) fn forget_request(&mut self, at: usize) -> Option<RequestId> {
         self.answered(at);
         self.get(at)?.request.take()
@@ -129,7 +131,8 @@ impl Places {
         }
     }
 
-    /// Notes that a message was received for the request of a place, or that none will come.
+    /// Notes that a message was received for the request of a place, or that the request was given up. Wakes the first
+    /// request in the queue.
     pub(super) fn answered(&mut self, at: usize) {
         if let Some(place) = self.all.get_mut(at)
             && std::mem::take(&mut place.is_outstanding)
@@ -139,13 +142,13 @@ impl Places {
         }
     }
 
-    /// True if no other place is before this one in the queue.
+    /// True if no other place is in front of this place in the queue.
     pub(super) fn is_turn(&self, at: usize) -> bool {
         self.queue.front().is_none_or(|first| *first == at)
     }
 
-    /// Puts a place at the end of the queue, unless it is in the queue already. Returns false if `most` places are in
-    /// the queue.
+    /// Adds a place at the end of the queue, unless the queue already contains it. Returns false if the queue contains
+    /// `most` other places.
     pub(super) fn queue(&mut self, at: usize, most: usize) -> bool {
         if self.queue.contains(&at) {
             return true;
@@ -157,7 +160,7 @@ impl Places {
         true
     }
 
-    /// Removes a place from the queue, and wakes the first place.
+    /// Removes a place from the queue, and wakes the first of the remaining places.
     pub(super) fn leave_queue(&mut self, at: usize) {
         if let Some(index) = self.queue.iter().position(|each| *each == at) {
             self.queue.remove(index);
@@ -208,7 +211,7 @@ impl Places {
         self.all.iter().map(|place| place.wake_at).min().unwrap_or(Instant::NEVER)
     }
 
-    /// Gives an error to all requests that were sent, and to a waiting handshake.
+    /// Ends all requests that were sent, and a waiting handshake, with an error.
     pub(super) fn refuse_all(&mut self, error: impl Fn() -> ClientError) {
         for at in 0..self.all.len() {
             if self.all.get(at).is_some_and(|place| place.is_taken && (place.request.is_some() || place.listens)) {
@@ -217,8 +220,8 @@ impl Places {
         }
     }
 
-    /// Ends all requests that were sent, because their session has ended. Requests in the queue wait for the next
-    /// session.
+    /// Ends all requests that were sent with an error, because their session has ended. Requests in the queue were not
+    /// sent yet, and wait for the next session.
     pub(super) fn end_all(&mut self, error: impl Fn() -> ClientError) {
         for at in 0..self.all.len() {
             if self.forget_request(at).is_some() {

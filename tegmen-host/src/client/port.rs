@@ -34,7 +34,7 @@ impl Port {
         Ok(Self::Connected { socket, path, owner })
     }
 
-    /// Returns the session that alone uses the socket.
+    /// Returns the only session that uses this socket; `None` if several sessions may use it.
     pub(super) const fn owner(&self) -> Option<usize> {
         match self {
             Self::Connected { owner, .. } => *owner,
@@ -50,7 +50,7 @@ impl Port {
         }
     }
 
-    /// Returns the path to `remote`; `None` if the socket cannot reach its address family.
+    /// Returns the path to `remote`; `None` if the socket is connected to one peer, or cannot reach the address family.
     ///
     /// # Errors
     /// The error of the system if there is no route.

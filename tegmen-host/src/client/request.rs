@@ -61,7 +61,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Returns the same request, which awaiting sends over `session`.
+    /// Adds a session to the request. To send the request over this session, await it.
     pub fn over(self, session: &'a Session) -> Request<'a, &'a Session> {
         let Self { session: (), method, target, content_format, accept, payload, options, progress } = self;
         Request { session, method, target, content_format, accept, payload, options, progress }
@@ -205,10 +205,10 @@ impl<'a> IntoFuture for Request<'a, &'a Session> {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
 
     /// Sends the request and waits for its response. Bodies that do not fit in one message are sent and received in
-    /// blocks (RFC 7959). If the server asks for an Echo option (RFC 9175), the request is sent again with this option.
-    /// If the session has ended, or the server no longer answers in it, a new session replaces it (see
-    /// [`ClientRecovery::reconnect`](super::ClientRecovery::reconnect)). If the future is dropped, the request is given
-    /// up and its place is free.
+    /// blocks (RFC 7959). If the server demands an Echo option (RFC 9175), the request is sent again with this option.
+    /// If the session has ended, or the server no longer answers in it, the client opens a new session (see
+    /// [`ClientRecovery::reconnect`](super::ClientRecovery::reconnect)). If the future is dropped, the client gives up
+    /// the request.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             self.check()?;
@@ -217,17 +217,17 @@ impl<'a> IntoFuture for Request<'a, &'a Session> {
     }
 }
 
-/// The parts of a message that a [`Request`] does not contain.
+/// The values of a message that are not in its [`Request`].
 #[derive(Clone, Copy, Default)]
 pub(super) struct Part<'a> {
-    /// The block-wise transfer that the message belongs to. Without a transfer the message has the whole payload.
+    /// The block-wise transfer that the message belongs to. With `None` the message contains the whole payload.
     pub(super) transfer: Option<&'a Transfer>,
     pub(super) observe: Option<u32>,
-    /// The token, if an earlier token has to be used again.
+    /// The token of an earlier request that has to be used again; `None` if the message has a new token.
     pub(super) token: Option<&'a [u8]>,
-    /// The value of an Echo option (RFC 9175), for a member of a group that asked for it.
+    /// The value of an Echo option (RFC 9175), if a member of a group demanded this option.
     pub(super) echo: Option<&'a [u8]>,
-    /// True if no server may respond (RFC 7967).
+    /// True if the request asks all servers to send no response (the No-Response option; RFC 7967).
     pub(super) wants_nothing: bool,
 }
 

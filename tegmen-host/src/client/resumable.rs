@@ -3,7 +3,7 @@
 use tegmen::dtls::{Handle, Resumable, SessionState};
 use tegmen::secret::Secret;
 
-/// The data that a client needs to resume a session which a handshake of this client began.
+/// The data that a client needs to resume a session. A handshake of this client began the session.
 #[derive(Debug)]
 pub struct ResumableSession {
     /// The session with its master secret.
@@ -17,7 +17,8 @@ pub struct ResumableSession {
 }
 
 impl ResumableSession {
-    /// Returns the data of a new ticket or session id. Returns `None` if a resumed session keeps the earlier one.
+    /// Returns the data of a new ticket or session id. Returns `None` if the handshake resumed a session and the server
+    /// issued no new ticket or session id.
     pub(super) fn of(resumable: Resumable<'_>) -> Option<Self> {
         let Resumable::With { session, handle, lifetime } = resumable else { return None };
         let (is_ticket, bytes) = match handle {
@@ -34,6 +35,6 @@ impl ResumableSession {
     }
 }
 
-/// The offer to resume a session: the session, true for a ticket or false for a session id, and the ticket or session
-/// id.
+/// The offer to resume a session. The values are the session, then true for a ticket or false for a session id, and
+/// then the ticket or session id.
 pub(super) type Offer = (SessionState, bool, Vec<u8>);

@@ -1,10 +1,10 @@
-//! The files with which a client resumes sessions without a key exchange. There is one file for each server and
-//! identity, in a directory.
+//! The files with which a client resumes sessions without a key exchange. The directory contains one file for each
+//! server and each identity of the client.
 //!
-//! The file contains the master secret of the last session, so only its owner can read it. The file is valid for the
-//! lifetime that the server gave, but not longer than the client trusted the certificate of the server at the beginning
-//! of the session. If the trust settings change (anchors, pins or revocation lists), the file is not valid, and the
-//! client makes a full handshake.
+//! The file contains the master secret of the last session, so only the owner of the file can read it. The file is
+//! valid for the lifetime that the server gave. But when the session begins, the client notes how long it trusts the
+//! certificate of the server, and the file is not valid after this time. If the trust settings change (anchors, pins or
+//! revocation lists), the file is no longer valid, and the client makes a full handshake.
 
 use super::resumable::Offer;
 use super::{ClientConfig, ClientError};
@@ -64,8 +64,8 @@ impl Drop for StoredSession {
 }
 
 impl ResumptionStore {
-    /// Opens the store for `remote`; `None` if `config` does not ask for one. A stored session is ignored if it has
-    /// expired, has other trust settings, or cannot be read.
+    /// Opens the store of the session with `remote`; `None` if the settings do not resume sessions. A session in the
+    /// file is ignored if it has expired, has other trust settings, or cannot be read.
     pub(super) fn open(config: &ClientConfig, remote: SocketAddr) -> Result<Option<Self>, ClientError> {
         let Some(dir) = &config.state.resume else { return Ok(None) };
         let trust = match &config.trust.public_keys {
@@ -85,8 +85,9 @@ impl ResumptionStore {
         Ok(Some(Self { file, trust, kept }))
     }
 
-    /// Returns the offer to the server: the session, true for a ticket or false for a session id, and the ticket or
-    /// session id.
+    /// Returns the offer to the server, with `principal` as the principal of the session. The offer contains the
+    /// session, then true for a ticket or false for a session id, and then the ticket or session id. Returns `None` if
+    /// no session is stored.
     pub(super) fn offer(&self, principal: Principal) -> Option<Offer> {
         let kept = self.kept.as_ref()?;
         let master = from_hex(&kept.master_secret).map(Zeroizing::new)?;
@@ -113,8 +114,8 @@ impl ResumptionStore {
         self.keep(None).map_err(|source| ClientError::Resume { file, source })
     }
 
-    /// Stores the ticket or session id of a new session, in place of the earlier file. If there is neither, removes the
-    /// file.
+    /// Stores the ticket or session id of a new session, and replaces the earlier file. If `kept` is `None`, removes
+    /// the file.
     pub(super) fn keep(&mut self, kept: Option<StoredSession>) -> io::Result<()> {
         self.kept = kept;
         let Some(kept) = &self.kept else {
@@ -134,7 +135,8 @@ impl ResumptionStore {
     }
 }
 
-/// Returns the name of the file. The name depends on the server, identity, key, server name and certificate.
+/// Returns a digest, from which the name of the file is made. It depends on the address of the server, on the identity
+/// and key of the client, on the expected server name, and on the client's certificate.
 fn name_of(config: &ClientConfig, remote: SocketAddr) -> [u8; 32] {
     let mut text = Zeroizing::new(remote.to_string().into_bytes());
     let mut put = |part: &[u8]| {

@@ -9,28 +9,29 @@ use std::time::Duration;
 use tegmen::node::Observation;
 use tegmen::time::Instant;
 
-/// The minimum time between two registrations, because all members respond to each registration. If the settings have a
-/// shorter time, the shorter time applies. A short Max-Age of a response does not shorten the interval.
+/// The minimum time between two registrations. All members respond to each registration, so the client does not
+/// register more often even if the Max-Age of a response is short. But if
+/// [`ObserveMembers::alive`](super::ObserveMembers::alive) is shorter than this minimum, that time applies.
 const SHORTEST: Duration = Duration::from_secs(60);
 
 /// The state after a registration was sent to all members.
 pub(super) struct Round {
     /// The digest of the last representation of each member.
     last: HashMap<IpAddr, [u8; 32]>,
-    /// The time until which members respond to the registration. A representation that a member repeats until then is
-    /// no news.
+    /// The time until which members respond to the registration. If a response before this time repeats the known
+    /// representation of its member, the application does not receive it.
     end: Instant,
     /// The earliest time of the next registration. `latest` is the latest time.
     earliest: Instant,
     latest: Instant,
-    /// The time at which the Max-Age of a response has passed.
+    /// The earliest time at which the Max-Age of a response has passed.
     stale: Instant,
     random: u8,
 }
 
 impl Round {
-    /// Returns a round that begins now. Members respond within `wait`, and the next registration is sent after `alive`
-    /// at the latest. `random` spreads its time over ten seconds.
+    /// Returns a round that begins now. Members respond to the registration within `wait`, and the next registration is
+    /// sent after `alive` at the latest. `random` spreads the time at which Max-Age counts as passed over ten seconds.
     pub(super) fn new(wait: Duration, alive: Option<Duration>, [random]: [u8; 1]) -> Self {
         let now = clock::now();
         let latest = alive.map_or(Instant::NEVER, |alive| now.after(alive));
@@ -38,19 +39,19 @@ impl Round {
         Self { last: HashMap::new(), end: now.after(wait), earliest, latest, stale: Instant::NEVER, random }
     }
 
-    /// Returns the next round. Representations of the earlier round count as known.
+    /// Returns the next round. Representations that members sent in earlier rounds are still known.
     pub(super) fn followed_by(self, next: Self) -> Self {
         Self { last: self.last, ..next }
     }
 
-    /// True if it is time for the next registration. Without any response this is the case after the minimum time.
+    /// True if it is time for the next registration. If no member responded, this is the case after [`SHORTEST`].
     pub(super) fn is_over(&self) -> bool {
         let stale = if self.stale == Instant::NEVER { self.earliest } else { self.stale.max(self.earliest) };
         clock::now() >= stale.min(self.latest)
     }
 
-    /// Takes a response of a member. Returns false if the response only repeats the known representation after a
-    /// registration.
+    /// Takes a response of a member. Returns false if the response came soon after a registration, and only repeats the
+    /// last representation of this member.
     pub(super) fn is_news(&mut self, from: IpAddr, response: &Response) -> bool {
         let (now, mut state) = (clock::now(), Observation::default());
         state.on_response(now, response.code, |number| response.option(number), self.random);

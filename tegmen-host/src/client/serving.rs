@@ -19,10 +19,12 @@ use tegmen::node::Parts;
 use tegmen::time::Instant;
 use tokio::sync::mpsc;
 
-/// Bytes of the pool for requests that wait for their acknowledgement, if the endpoint does not serve requests.
+/// Bytes of the exchange pool of an endpoint that does not serve requests. The pool stores its requests that wait for
+/// an acknowledgement.
 const POOL_BYTES: usize = 16 << 20;
 
-/// The roles of an endpoint: it opens handshakes, and also answers the handshakes of peers if it serves requests.
+/// The roles of an endpoint. It begins handshakes. If the value is `Some`, it serves requests and also answers the
+/// ClientHellos of peers.
 pub(super) struct MayServe(pub(super) Option<Limited>);
 
 impl Roles for MayServe {
@@ -94,7 +96,7 @@ impl ServingBuilder {
     }
 }
 
-/// Returns the features of a node, with this memory for the requests that it serves.
+/// Returns the features of a node. `bodies` is the memory for the bodies of the requests that the node serves.
 fn features(observers: Observers<Infallible>, bodies: ServerBodies) -> Features {
     Parts {
         queue: (),
@@ -116,14 +118,14 @@ pub(super) struct Serving {
     /// The time limit of a deferred response.
     pub(super) response_timeout: Duration,
     pub(super) tried: Tried,
-    /// The version of the credentials at the last check of the sessions.
+    /// The version of the credentials when the sessions were last checked against them.
     pub(super) version: u64,
     /// The time at which the work of each second is due.
     pub(super) second: Instant,
 }
 
 impl Serving {
-    /// Returns the server role, which limits the ClientHellos that the endpoint answers.
+    /// Returns the server role of the endpoint, with the default limits of ClientHellos.
     pub(super) fn limits() -> Limited {
         Limited::with(HelloLimits::default())
     }

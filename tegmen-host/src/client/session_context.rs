@@ -1,5 +1,6 @@
-//! The OSCORE context that protects the requests of a session. It is a context of two ends (RFC 8613), or the context
-//! of a group (RFC 10021). With a group context the session sends its requests to one member, in the pairwise mode.
+//! The OSCORE context that protects the requests of a session. It is a context between two endpoints (RFC 8613), or the
+//! context of a group (RFC 10021). With the context of a group, the session sends its requests to one member, in the
+//! pairwise mode.
 
 use crate::contexts::{ContextError, MEMBER_OVERHEAD, OVERHEAD, StoredContext, StoredMember, Untaken, find_recipient};
 use crate::provider::HostCrypto;
@@ -23,15 +24,15 @@ pub(super) struct AskedMember {
     to: Id,
 }
 
-/// The data of a request that its response needs.
+/// The data of a protected request with which its response will be opened.
 pub(super) enum PendingRequest {
     Pair(Pending),
     Member(GroupPending<[Replies; 1]>),
 }
 
 impl SessionContext {
-    /// Opens the context in a directory. If it is a group context, `member` is the name of the member to which requests
-    /// are sent.
+    /// Opens the context in a directory. If it is the context of a group, `member` is the name of the member to which
+    /// requests are sent. With `None` the group must have only one other member.
     ///
     /// # Errors
     /// [`ContextError`].
@@ -68,7 +69,8 @@ impl SessionContext {
         }
     }
 
-    /// Checks that the context has not expired, and leases numbers if the next request has none.
+    /// Checks that the context has not expired. Reserves sequence numbers on disk if there is none left for the next
+    /// request.
     ///
     /// # Errors
     /// [`ContextError`].
@@ -98,8 +100,8 @@ impl SessionContext {
         }
     }
 
-    /// Opens a response in place. Returns the message, and true if it is response #1 of a rederivation (RFC 8613,
-    /// appendix B.2).
+    /// Opens a response in place. Returns the message. The second value is true if the response is response #1 of a
+    /// rederivation (RFC 8613, appendix B.2).
     ///
     /// # Errors
     /// [`Untaken`].
@@ -125,7 +127,7 @@ impl SessionContext {
         matches!(self, Self::Pair(stored) if stored.is_lost())
     }
 
-    /// Notes that the other end no longer knows the keys.
+    /// Notes that the other endpoint no longer knows the keys.
     pub(super) fn lose(&mut self) {
         if let Self::Pair(stored) = self {
             stored.lose();

@@ -1,5 +1,5 @@
-//! Block-wise transfers (RFC 7959), and responses to an Echo option of a server (RFC 9175), with the [`Transfer`] of
-//! the core.
+//! Block-wise transfers (RFC 7959), with the [`Transfer`] of the crate `tegmen`. A request is also sent again if the
+//! server demands an Echo option (RFC 9175).
 
 use super::request::Part;
 use super::{ClientError, Progress, Request, Response, Session};
@@ -39,7 +39,7 @@ async fn exchange(session: &Session, request: &Request<'_>, transfer: &mut Trans
     session.exchange(request, Part { transfer: Some(transfer), token, ..Part::default() }).await
 }
 
-/// A transfer after it processed a response, with this response.
+/// The state of a transfer after it processed a response, and this response.
 pub(super) struct Taken {
     pub(super) transfer: Transfer,
     pub(super) response: Response,
@@ -52,12 +52,13 @@ impl Taken {
         Ok(Self { transfer, step: step.map_err(|error| explain(session, error))?, response })
     }
 
-    /// Returns the state for a notification, whose response may continue in further blocks.
+    /// Returns the state of a transfer that begins with a notification. The response may continue in further blocks.
     pub(super) fn notified(session: &Session, request: &Request<'_>, response: Response) -> Result<Self, ClientError> {
         Self::new(session, begin(session, request)?, response)
     }
 
-    /// True if the client first has to send the request again, or a further block of its body.
+    /// True if the server has not answered the whole request yet: the client first has to send the request again with
+    /// an Echo option, or to send a further block of its body.
     pub(super) const fn is_before_answer(&self) -> bool {
         matches!(self.step, TransferStep::Again | TransferStep::Sent(_))
     }
@@ -94,7 +95,8 @@ impl Taken {
     }
 }
 
-/// Appends a block at this offset of the body. The first block becomes the response.
+/// Appends `block` to the response `whole`. `at` is the offset of the block in the body. If `at` is 0, the block itself
+/// is returned as the beginning of the response.
 fn append(whole: Option<Response>, at: usize, block: Response) -> Response {
     match whole {
         Some(mut whole) if at > 0 => {

@@ -1,9 +1,10 @@
-//! OSCORE contexts on which a server and its clients agreed while the server runs. They are only in memory, and
-//! requests find them as contexts in files.
+//! OSCORE contexts on which a server and its clients agreed while the server runs. They exist only in memory. A request
+//! names such a context in the same way as a context in a file.
 //!
-//! Clients agree by EDHOC, or by posting an access token (RFC 9203). An attacker that recorded such a post can repeat
-//! it, and so make a context that nobody can use. Therefore a context from a token first exists beside the other
-//! contexts of its client, and replaces them with the first request that it opens.
+//! A client and the server agree on a context by EDHOC, or when the client posts an access token (RFC 9203). An
+//! attacker that recorded such a post can repeat it. The server then makes a context whose keys neither the client nor
+//! the attacker knows. Therefore a new context from a token does not replace the other contexts of its client at once.
+//! It replaces them when it opens its first request.
 
 use super::{ContextFile, SharedContext, StoredContext};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -11,10 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tegmen::identity::Principal;
 
-/// Maximum number of contexts by EDHOC of one peer. A further context replaces its oldest.
+/// Maximum number of contexts by EDHOC of one peer. A further context replaces the oldest context of this peer.
 const MOST_OF_A_PEER: usize = 8;
-/// Maximum number of contexts from tokens of one client that have opened no request yet. A further context replaces the
-/// oldest of them.
+/// Maximum number of contexts from tokens of one client that have not opened a request yet. A further context replaces
+/// the oldest of these contexts.
 const MOST_UNUSED: usize = 4;
 /// The lifetime of a context by EDHOC. Afterwards the server no longer knows the context, so that the peer agrees on
 /// new keys.
@@ -87,8 +88,8 @@ impl AgreedContexts {
         self.known().has(recipient_id)
     }
 
-    /// Takes the context of a peer that proved its identity. If the peer has too many contexts, this replaces its
-    /// oldest one. Returns false if another context has the same Recipient ID.
+    /// Adds the context of a peer that proved its identity. If the peer then has too many contexts, its oldest context
+    /// is removed. Returns false if another context has the same Recipient ID.
     pub(crate) fn take(&self, stored: StoredContext, name: &str, principal: Principal) -> bool {
         let recipient_id = stored.context.recipient_id().to_vec();
         let mut known = self.known();
@@ -103,9 +104,9 @@ impl AgreedContexts {
         true
     }
 
-    /// Returns a Recipient ID that no context of the server has, and that differs from `other`, the ID of the other
-    /// end. The ID is as short as the number of contexts allows. It consists of bytes of `random`; `None` if these
-    /// bytes contain no free ID.
+    /// Returns a Recipient ID that no context of the server has, and that differs from `other`, the ID of the peer. The
+    /// ID has 1, 2 or 4 bytes: the more contexts exist, the longer it is. The ID is a part of the bytes in `random`.
+    /// Returns `None` if these bytes contain no free ID.
     pub fn choose(&self, random: &[u8], other: &[u8]) -> Option<Vec<u8>> {
         let known = self.known();
         let len = match known.by_id.len() + known.reserved.len() {
@@ -116,10 +117,10 @@ impl AgreedContexts {
         random.chunks_exact(len).find(|id| *id != other && !known.has(id)).map(<[u8]>::to_vec)
     }
 
-    /// Takes the context of a client that posted a token, for the remaining lifetime of the token. `principal`
-    /// identifies the requests under this context. With the first request that the context opens, all other contexts
-    /// from tokens of this client end. Returns false if another context has the same Recipient ID, or if the parameters
-    /// are not valid.
+    /// Adds the context of a client that posted a token. The context ends after `lifetime`, the remaining lifetime of
+    /// the token. Requests under this context have the principal `principal`. When the context opens its first request,
+    /// all other contexts from tokens of this client end. Returns false if another context has the same Recipient ID,
+    /// or if the parameters in `file` are not valid.
     pub fn take_of_token(&self, file: &ContextFile, client: &str, principal: Principal, lifetime: Duration) -> bool {
         let Ok(stored) = StoredContext::of_agreed(file) else { return false };
         let peer = Peer::Client(client.to_owned());
@@ -196,7 +197,8 @@ impl Known {
     }
 }
 
-/// Returns the time after this duration, or after a hundred years if the duration is too long for the clock.
+/// Returns the time at which `lifetime` has passed. If the clock cannot represent this time, returns a time a hundred
+/// years from now.
 fn after(lifetime: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(lifetime).unwrap_or_else(|| now + Duration::from_secs(100 * 365 * 86_400))

@@ -1,4 +1,4 @@
-//! The stored OSCORE context of two ends, in a directory.
+//! The stored OSCORE context between two endpoints, in a directory.
 
 mod rederivation;
 
@@ -23,8 +23,8 @@ pub fn create(dir: &Path, context: &ContextFile) -> Result<(), ContextError> {
     create_at(dir, context, &Numbers::fresh())
 }
 
-/// Makes a directory as [`create`] does, for a context that was used elsewhere. The numbers begin at `next`, and the
-/// numbers of the other end are unknown.
+/// Makes a directory as [`create`] does, for a context that was used elsewhere. The sequence numbers begin at `next`.
+/// The replay window for the requests of the other endpoint is unknown.
 pub(super) fn create_used(dir: &Path, context: &ContextFile, next: u64) -> Result<(), ContextError> {
     create_at(dir, context, &Numbers::from(next, None))
 }
@@ -35,7 +35,7 @@ fn create_at(dir: &Path, context: &ContextFile, numbers: &Numbers) -> Result<(),
     ContextFile::read(dir).map(|_| ())
 }
 
-/// Returns the context that continues with these numbers.
+/// Returns the context, which continues with these sequence numbers.
 fn numbers_to_context(file: &ContextFile, numbers: &Numbers) -> Result<RederivableContext, BadParameters> {
     let (parameters, window) =
         (file.parameters(), numbers.window.map(|window| ReplayWindow::from(<(u64, u64)>::from(window))));
@@ -49,23 +49,23 @@ fn numbers_to_context(file: &ContextFile, numbers: &Numbers) -> Result<Rederivab
     }
 }
 
-/// An open OSCORE context of two ends. No other process can open the context at the same time.
+/// An open OSCORE context between two endpoints. No other process can open the context at the same time.
 pub struct StoredContext {
-    /// The context. [`Self::renew`] extends its lease of numbers.
+    /// The context. [`Self::renew`] reserves further sequence numbers for it.
     pub context: RederivableContext,
-    /// The rights of the other end; `None` allows everything.
+    /// The rights of the other endpoint; `None` allows everything.
     pub allow: Option<Vec<String>>,
     pub(super) keeper: Keeper,
-    /// The state of the rederivation of keys; `None` if the ends did not agree to derive new keys after numbers are
-    /// lost.
+    /// The state of the rederivation of keys; `None` if the endpoints do not derive new keys after sequence numbers
+    /// were lost.
     pub(super) rederivation: Option<Rederivation>,
-    /// True if the other end no longer knows a context that was agreed by EDHOC or a token.
+    /// True if the context was agreed by EDHOC or with a token, and the other endpoint no longer knows the context.
     pub(super) is_unknown: bool,
 }
 
 impl StoredContext {
-    /// Returns a context on which both ends have just agreed. The context is only in memory: its keys were never used
-    /// before, and are lost when the process ends.
+    /// Returns a context on which both endpoints have just agreed. The context exists only in memory. Its keys were
+    /// never used before, and they are lost when the process ends.
     ///
     /// # Errors
     /// [`BadParameters`] if no context can be made from the file.
@@ -79,8 +79,9 @@ impl StoredContext {
         })
     }
 
-    /// Opens a directory. After an orderly end the context continues at its next number. After any other end the
-    /// context skips the leased numbers, and the replay window of the other end is lost.
+    /// Opens the context in a directory. If the last use ended in order, the context continues at its next sequence
+    /// number. After any other end, the context skips all sequence numbers that were reserved on disk, and the replay
+    /// window for the requests of the other endpoint is lost.
     ///
     /// # Errors
     /// [`ContextError`].
@@ -88,8 +89,9 @@ impl StoredContext {
         Self::open_in(dir, None)
     }
 
-    /// Does the same as [`Self::open`], with numbers in a database that several contexts share. The file of numbers
-    /// then records that the numbers are in the database, and cannot be used without it.
+    /// Does the same as [`Self::open`], and stores the sequence numbers in a database that several contexts share. The
+    /// file of sequence numbers then records that the database has the numbers. The context can no longer be opened
+    /// without the database.
     ///
     /// # Errors
     /// [`ContextError`].
@@ -128,7 +130,8 @@ impl StoredContext {
         Ok(stored)
     }
 
-    /// True if both ends agreed on the context while they were running, and so can agree on another context.
+    /// True if both endpoints agreed on the context while they were running. They can then also agree on another
+    /// context.
     const fn is_agreed(&self) -> bool {
         self.keeper.is_in_memory()
     }
@@ -146,10 +149,10 @@ impl StoredContext {
         self.keeper.check_expiry()
     }
 
-    /// Leases numbers. The end of the lease is on disk before the context uses the numbers.
+    /// Reserves further sequence numbers. The context uses these numbers only after the end of their range is on disk.
     ///
     /// # Errors
-    /// [`ContextError`]. The lease then does not change.
+    /// [`ContextError`]. The range of reserved numbers then does not change.
     pub fn renew(&mut self) -> Result<(), ContextError> {
         if self.is_lost() {
             return Err(self.keeper.untrusted("new keys have to be derived first".to_owned()));
@@ -160,7 +163,7 @@ impl StoredContext {
         Ok(())
     }
 
-    /// Checks that the context has not expired, and leases numbers if the next message has none.
+    /// Checks that the context has not expired. Reserves sequence numbers if there is none left for the next message.
     ///
     /// # Errors
     /// [`ContextError`].
@@ -169,11 +172,11 @@ impl StoredContext {
         if self.context.lease().left() > 0 { Ok(()) } else { self.renew() }
     }
 
-    /// Leases numbers if the next message has none.
+    /// Reserves sequence numbers on disk if there is none left for the next message.
     ///
     /// # Errors
-    /// [`ProtectError::LeaseSpent`] if the file of numbers cannot be written, [`ProtectError::Exhausted`] at the end of
-    /// all numbers.
+    /// [`ProtectError::LeaseSpent`] if no numbers can be reserved, for example because the file of numbers cannot be
+    /// written; [`ProtectError::Exhausted`] if all sequence numbers are used.
     pub fn lease_one(&mut self) -> Result<(), ProtectError> {
         if self.context.lease().left() > 0 {
             return Ok(());
@@ -181,12 +184,14 @@ impl StoredContext {
         self.renew().map_err(keeper::without_number)
     }
 
-    /// Ends the use as a power cut does, without a write to disk. The next start continues after the lease.
+    /// Ends the use of the context in the same way as a power cut, without a write to disk. The next start skips all
+    /// sequence numbers that are reserved on disk.
     pub fn abandon(mut self) {
         self.keeper.end();
     }
 
-    /// Stores the numbers and the window at an orderly end. Afterwards no message can be protected.
+    /// Stores the next sequence number and the replay window when the use ends in order. Afterwards the context
+    /// protects no message.
     ///
     /// # Errors
     /// [`ContextError::File`]. The next start then continues as after a power cut.

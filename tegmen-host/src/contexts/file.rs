@@ -1,4 +1,4 @@
-//! The file `context.toml` of a context of two ends, which people can edit.
+//! The file `context.toml` of a context between two endpoints. People can edit this file.
 
 use super::ContextError;
 use super::keeper::Terms;
@@ -15,28 +15,28 @@ use zeroize::Zeroizing;
 /// The content of the file of a context.
 #[derive(Clone)]
 pub struct ContextFile {
-    /// The Sender ID of this end, 0 to 7 bytes.
+    /// The Sender ID of this endpoint, 0 to 7 bytes.
     pub sender_id: Vec<u8>,
-    /// The Recipient ID, which is the ID of the other end, 0 to 7 bytes.
+    /// The Recipient ID, which is the Sender ID of the other endpoint, 0 to 7 bytes.
     pub recipient_id: Vec<u8>,
     /// The Master Secret, at least 16 bytes.
     pub master_secret: Zeroizing<Vec<u8>>,
     /// The Master Salt, which may be empty.
     pub master_salt: Vec<u8>,
-    /// The ID Context, if one Master Secret is for several contexts.
+    /// The ID Context, which distinguishes several contexts with one Master Secret; `None` if there is none.
     pub id_context: Option<Vec<u8>>,
     /// The AEAD algorithm.
     pub aead: Aead,
-    /// The time of creation, in seconds since 1970. Numbers are leased at a rate of at most 4 in a millisecond, counted
-    /// from one day before this time. This limit shows which numbers a context that lost its file of numbers cannot
-    /// have used.
+    /// The time of creation, in seconds since 1970. A context reserves at most 4 sequence numbers in each millisecond,
+    /// counted from one day before this time. If the file of sequence numbers is lost, this limit shows which numbers
+    /// the context cannot have used.
     pub created: u64,
     /// The expiry time, in seconds since 1970, and its text in the file.
     pub expires: Option<(u64, String)>,
-    /// The rights of the other end, as in a credentials file; `None` allows everything.
+    /// The rights of the other endpoint, as in a credentials file; `None` allows everything.
     pub allow: Option<Vec<String>>,
-    /// True if both ends derive new keys when the numbers cannot be trusted (RFC 8613, appendix B.2). If false, the
-    /// context is then refused.
+    /// True if both endpoints derive new keys when the sequence numbers cannot be trusted (RFC 8613, appendix B.2). If
+    /// this is false, a context whose numbers cannot be trusted is refused.
     pub rederivation: bool,
 }
 
@@ -57,7 +57,7 @@ struct Text {
     rederivation: bool,
 }
 
-/// Maximum number of bytes of an ID Context, so that every mote can have the same context.
+/// Maximum number of bytes of an ID Context. Each mote can store an ID Context of this length.
 const LONGEST_ID_CONTEXT: usize = 16;
 const NOT_OF_TWO_ENDS: &str =
     "it is the context of a member of a group: use one of two ends here, made with `tegmen oscore new`";
@@ -133,7 +133,7 @@ impl ContextFile {
         })
     }
 
-    /// Returns the context of the other end.
+    /// Returns the same context for the other endpoint, with the two IDs exchanged.
     #[must_use]
     pub fn mirrored(&self) -> Self {
         Self { sender_id: self.recipient_id.clone(), recipient_id: self.sender_id.clone(), ..self.clone() }
@@ -175,8 +175,8 @@ impl ContextFile {
         Terms { created: self.created, expires: self.expires.clone(), row: self.row(), others: None }
     }
 
-    /// Returns the key of the row with the context's numbers in a database. Two directories of the same context have
-    /// the same key.
+    /// Returns the key of the database row with the sequence numbers of the context. Two directories of the same
+    /// context have the same key.
     fn row(&self) -> String {
         let id_context = self.id_context.as_deref();
         let (has, id_context) = ([u8::from(id_context.is_some()), self.aead.cose_id()], id_context.unwrap_or(&[]));

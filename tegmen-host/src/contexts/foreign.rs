@@ -53,8 +53,8 @@ pub fn export_to_wireshark(dir: &Path, to: &Path) -> Result<(), ContextError> {
 }
 
 impl Format {
-    /// Converts a foreign context into a directory of Tegmen. Do not use `from` afterwards: two ends with the same keys
-    /// would use the same nonces.
+    /// Converts a context of aiocoap or libcoap into a directory of Tegmen. Do not use the files in `from` afterwards:
+    /// two programs that use the same keys would repeat nonces.
     ///
     /// # Errors
     /// [`ContextError`].
@@ -72,11 +72,14 @@ impl Format {
         }
     }
 
-    /// Writes the other end of the context in `dir`. With `recover` the other end begins past every number that it may
-    /// have used. For aiocoap this number is in `sequence.json`, for libcoap in a second file `TO.seq`.
+    /// Writes the context of the other endpoint of the context in `dir`. With `recover` the sequence numbers of the
+    /// written context begin above every number that the other endpoint may have used. For aiocoap the first number is
+    /// written to `sequence.json`, for libcoap to a second file `TO.seq`.
     ///
     /// # Errors
-    /// [`ContextError::Used`] if the context was used and `recover` is false; [`ContextError::File`].
+    /// [`ContextError::Used`] if the context was used and `recover` is false; [`ContextError::Exhausted`] if no
+    /// sequence number is left; [`ContextError::Exists`], [`ContextError::NotWritten`] and [`ContextError::File`] for
+    /// the files.
     pub fn export_other_end(self, dir: &Path, to: &Path, recover: bool) -> Result<(), ContextError> {
         let context = ContextFile::read(dir)?;
         if !recover {
@@ -99,7 +102,8 @@ impl Format {
         }
     }
 
-    /// Writes the context without changes, for the first use in the other program.
+    /// Writes the context with the same two IDs, for a program that takes the place of this endpoint. The context must
+    /// be unused.
     ///
     /// # Errors
     /// [`ContextError::File`].

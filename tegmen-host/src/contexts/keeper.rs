@@ -1,5 +1,6 @@
-//! The sequence numbers of a context in a directory, for contexts of two ends and for contexts of groups. This module
-//! stores the numbers, refuses numbers that cannot be trusted, and lets only one process use them at a time.
+//! The sequence numbers of a context in a directory, for a context between two endpoints and for the context of a
+//! group. This module stores the numbers, refuses numbers that cannot be trusted, and lets only one process use them at
+//! a time.
 
 use super::source::CONTEXT;
 use super::{ContextError, file_error, windows, write_error};
@@ -14,7 +15,7 @@ use tegmen_store::files::sync_directory;
 use tegmen_store::lock::Locked;
 use tegmen_store::{Database, LEASE, Numbers, Place};
 
-/// The part of the file of a context that its numbers depend on.
+/// The values in the file of a context that are needed to load and check its sequence numbers.
 pub(super) struct Terms {
     /// The time at which the context was made, in seconds since 1970.
     pub(super) created: u64,
@@ -22,25 +23,26 @@ pub(super) struct Terms {
     pub(super) expires: Option<(u64, String)>,
     /// The key of the row with the numbers in a database.
     pub(super) row: String,
-    /// The number of other members of the group; `None` for a context of two ends.
+    /// The number of other members of the group; `None` for a context between two endpoints.
     pub(super) others: Option<usize>,
 }
 
-/// The numbers of an open context. While this value exists, no other process can open the context.
+/// The sequence numbers of an open context. While this value exists, no other process can open the context.
 pub(super) struct Keeper {
     dir: PathBuf,
     place: Place,
     created: u64,
     expires: Option<(u64, String)>,
     closed: bool,
-    /// True if the file of numbers does not record yet that the numbers are in a database.
+    /// True while the file with the sequence numbers does not record yet that a database has the valid numbers.
     is_moving: bool,
     /// The lock on the directory; `None` for a context in memory.
     _lock: Option<Locked>,
 }
 
 impl Keeper {
-    /// Returns the numbers of a context that is only in memory, and that was made at this time in seconds since 1970.
+    /// Returns the sequence numbers of a context that exists only in memory. `created` is the time at which the context
+    /// was made, in seconds since 1970.
     pub(super) fn in_memory(created: u64) -> Self {
         Self {
             dir: PathBuf::new(),
@@ -53,7 +55,8 @@ impl Keeper {
         }
     }
 
-    /// Locks a directory, and returns its numbers, or the error that shows why they cannot be trusted.
+    /// Locks a directory. Returns the lock with the place of the sequence numbers, and the numbers themselves. If the
+    /// numbers cannot be trusted, returns the reason as an error in place of the numbers.
     ///
     /// # Errors
     /// [`ContextError::InUse`], [`ContextError::File`].
@@ -82,8 +85,9 @@ impl Keeper {
         Ok((keeper, numbers))
     }
 
-    /// Records in the file of numbers that the numbers are in a database now, if they were in the file before. `next`
-    /// is the next number. Call this after the first lease.
+    /// Records in the file of sequence numbers that a database has the valid numbers from now on. Does nothing if the
+    /// file already records this. `next` is the next sequence number. Call this after the context first reserved
+    /// numbers in the database.
     ///
     /// # Errors
     /// [`ContextError::File`].
@@ -97,8 +101,9 @@ impl Keeper {
         Ok(())
     }
 
-    /// Writes the mark of the first use. Call this after the first lease. After a power cut between the lease and the
-    /// mark, the lease already shows that the context was used.
+    /// Writes the file that marks the first use of the context. Call this after the first range of sequence numbers was
+    /// reserved on disk (leased). If the power fails before the file is written, the reserved range already shows that
+    /// the context was used.
     ///
     /// # Errors
     /// [`ContextError::File`].
@@ -124,7 +129,7 @@ impl Keeper {
         self.dir.display().to_string()
     }
 
-    /// Returns the error that the numbers cannot be trusted, for this reason.
+    /// Returns the error for sequence numbers that cannot be trusted, with this reason.
     pub(super) fn untrusted(&self, why: String) -> ContextError {
         ContextError::Numbers { dir: self.name(), why }
     }
@@ -137,11 +142,12 @@ impl Keeper {
         }
     }
 
-    /// Returns the end of the next lease. Store this end with [`Self::keep`] before you extend the lease to it.
+    /// Returns the end of the next lease, which is the range of sequence numbers that the context may use. Store this
+    /// end with [`Self::keep`] before you extend `lease` to it.
     ///
     /// # Errors
-    /// [`ContextError::Exhausted`]; [`ContextError::Numbers`] if the clock allows no further numbers yet, or if another
-    /// process uses the context.
+    /// [`ContextError::Exhausted`]; [`ContextError::Numbers`] if the clock allows no further numbers yet: a limit for
+    /// each millisecond since the creation of the context applies.
     pub(super) fn next_end(&self, lease: &Lease) -> Result<u64, ContextError> {
         let next = lease.next();
         if next > MAX_PARTIAL_IV {
@@ -163,7 +169,7 @@ impl Keeper {
         Ok(lease.end().max(next.saturating_add(LEASE).min(allowed)))
     }
 
-    /// Writes numbers to disk. Refuses if another process has written numbers in the meantime.
+    /// Writes sequence numbers to disk. Returns an error if another process has written numbers in the meantime.
     ///
     /// # Errors
     /// [`ContextError::Numbers`] if another process uses the context; [`ContextError::File`].
@@ -187,7 +193,7 @@ impl Keeper {
     }
 }
 
-/// Returns the error for a message that gets no number because a lease could not be extended.
+/// Returns the error for a message that gets no sequence number, because the context could not reserve further numbers.
 pub(super) fn without_number(error: ContextError) -> ProtectError {
     match error {
         ContextError::Exhausted { .. } => ProtectError::Exhausted,
@@ -195,7 +201,7 @@ pub(super) fn without_number(error: ContextError) -> ProtectError {
     }
 }
 
-/// Makes a directory with this text as the file of the context, and with these numbers.
+/// Makes a directory with this text as the file of the context, and with these sequence numbers.
 ///
 /// # Errors
 /// [`ContextError::Exists`], [`ContextError::NotWritten`].
@@ -209,28 +215,29 @@ pub(super) fn create(dir: &Path, text: &str, numbers: &Numbers) -> Result<(), Co
     numbers.keep(&path, false).map_err(write_error(&path)).map(|_| ())
 }
 
-/// The numbers that a context has used.
+/// The sequence numbers that a context has used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Used {
-    /// The next number: every lower number may have been used.
+    /// The next sequence number. Each lower number may have been used.
     pub next: u64,
-    /// True if the replay window is known, that is, the numbers that the other end used.
+    /// True if the replay window is known. The window shows which sequence numbers the other endpoint has used.
     pub window_known: bool,
     /// True if a process has the context open now.
     pub open: bool,
-    /// True if the numbers are in a database of state, so that the numbers in the directory are not valid.
+    /// True if a database has the valid sequence numbers. The numbers in the directory are then not valid.
     pub in_database: bool,
-    /// True if the numbers belong to keys that were derived by rederivation (RFC 8613, appendix B.2).
+    /// True if the sequence numbers belong to keys that were derived by rederivation (RFC 8613, appendix B.2).
     pub is_rederived: bool,
     /// True if the context was never used: neither from this directory, nor from a directory that this one was copied
     /// from.
     pub is_unused: bool,
-    /// True for a context of a group. [`Self::window_known`] is then about the windows of all other members.
+    /// True for the context of a group. [`Self::window_known`] is then true only if the replay windows of all other
+    /// members are known.
     pub is_member: bool,
 }
 
 impl Used {
-    /// Returns the state of the numbers as a text for the operator.
+    /// Describes the state of the sequence numbers as a text for the operator.
     pub fn text(&self) -> String {
         if self.in_database {
             return "in a database of state".to_owned();
@@ -251,7 +258,7 @@ impl Used {
     }
 }
 
-/// Reads the numbers of a context without opening the context.
+/// Reads the sequence numbers of a context without opening the context.
 ///
 /// # Errors
 /// [`ContextError::Numbers`].
@@ -271,8 +278,8 @@ pub(super) fn used(dir: &Path, terms: &Terms) -> Result<Used, ContextError> {
     })
 }
 
-/// Raises the next number of a context past every number that may have been used. The limit is the number of leases
-/// that the time since the creation of the context allows.
+/// Raises the next sequence number of a context above every number that may have been used, and returns the new number.
+/// The time since the creation of the context limits the numbers that may have been used: see [`allowance`].
 ///
 /// # Errors
 /// [`ContextError`]; [`ContextError::InUse`] while another process has the context open.
@@ -289,16 +296,17 @@ pub(super) fn recover(dir: &Path, terms: &Terms) -> Result<u64, ContextError> {
     Ok(next)
 }
 
-/// Returns how many numbers may have been leased since a context was made: 4 for each millisecond. `created` is the
-/// time of creation in seconds since 1970.
+/// Returns the number of sequence numbers that a context may have reserved since it was made: 4 for each millisecond,
+/// and those of one further day. `created` is the time of creation in seconds since 1970.
 pub(super) fn allowance(created: u64) -> u64 {
     clock::allowed(4 * clock::DAY, created.saturating_mul(1000), now_millis())
 }
 
-/// Returns the numbers with which the next process begins. If the file has no place, nobody has used the context from
-/// this directory. But a copy may have been used elsewhere, or here before a backup was restored. So the numbers in the
-/// file are used only if [`create`] wrote the file and the context is younger than [`GRACE`]. Otherwise the numbers
-/// begin past every number that may have been used, and the replay window counts as lost.
+/// Returns the sequence numbers with which the next process begins. If the file of numbers does not name a place, no
+/// process has used the context from this directory. But a copy of the directory may have been used elsewhere, or the
+/// directory may have been used before a backup replaced it. So the numbers in such a file are used only if [`create`]
+/// wrote the file and the context is younger than [`GRACE`]. Otherwise the numbers begin above every number that may
+/// have been used, and the replay window counts as lost.
 ///
 /// # Errors
 /// The reason why the numbers cannot be trusted.
@@ -319,13 +327,14 @@ fn trusted(dir: &Path, terms: &Terms) -> Result<Numbers, String> {
     Ok(Numbers::from(allowance(terms.created).max(numbers.next), None))
 }
 
-/// Returns true if the files show that nobody has used the context. The age of the files does not matter.
+/// Returns true if the files show that nobody has used the context. The age of the files is not checked.
 fn is_unused(dir: &Path) -> bool {
     let is_new = |numbers: Numbers| numbers.place.is_none() && numbers.made.is_some() && numbers.next == 0;
     Numbers::read(&dir.join(NUMBERS)).is_ok_and(is_new) && !dir.join(USED).exists()
 }
 
-/// Returns the numbers of a context, and true if the file of numbers records already that they are in a database.
+/// Returns the sequence numbers of a context. The second value is true if the file of numbers already records that a
+/// database has the valid numbers.
 ///
 /// # Errors
 /// The reason why the numbers cannot be trusted.
@@ -364,7 +373,8 @@ fn leave_mark(dir: &Path) -> std::io::Result<()> {
     sync_directory(&path)
 }
 
-/// Locks `context.toml`. Without this file there is no context, so a context cannot be opened without the lock.
+/// Locks `context.toml`. A directory without this file has no context, so no process can open a context without the
+/// lock.
 fn lock(dir: &Path) -> Result<Locked, ContextError> {
     let path = dir.join(CONTEXT);
     // Some file systems lock only what is open for writing.
@@ -379,8 +389,8 @@ fn lock(dir: &Path) -> Result<Locked, ContextError> {
 const NUMBERS: &str = "numbers.toml";
 /// The name of the file that marks the first use.
 const USED: &str = "used";
-/// Seconds after its creation in which an unused context begins with number 0. An older file may be a copy of a context
-/// that was used.
+/// The number of seconds after its creation in which an unused context begins with the sequence number 0. After this
+/// time the directory may be an old copy of a context that was used.
 const GRACE: u64 = 600;
 /// Maximum time, in milliseconds, to wait until the clock allows more numbers.
 const PATIENCE: u32 = 1000;

@@ -1,4 +1,4 @@
-//! Functions for both kinds of contexts: contexts of two ends, and contexts of group members.
+//! Functions for both kinds of contexts: contexts between two endpoints, and contexts of group members.
 
 use super::ContextError;
 use super::file::ContextFile;
@@ -6,7 +6,8 @@ use super::keeper::{self, Terms, Used};
 use super::member::{MemberFile, is_member};
 use std::path::Path;
 
-/// Reads the numbers of a context without opening the context. The context is one of two ends, or of a group member.
+/// Reads the sequence numbers of a context without opening the context. The context may be one between two endpoints,
+/// or one of a group member.
 ///
 /// # Errors
 /// [`ContextError::Numbers`] as for [`StoredContext::open`](super::StoredContext::open).
@@ -14,9 +15,9 @@ pub fn used(dir: &Path) -> Result<Used, ContextError> {
     keeper::used(dir, &terms(dir)?)
 }
 
-/// Raises the next number of a context whose numbers cannot be trusted past every number that may have been used. The
-/// limit is the number of leases that the time since the creation of the context allows. The context is one of two
-/// ends, or of a group member.
+/// Raises the next sequence number of a context above every number that may have been used, and returns the new number.
+/// Use this for a context whose numbers cannot be trusted. The time since the creation of the context limits the
+/// numbers that may have been used. The context may be one between two endpoints, or one of a group member.
 ///
 /// # Errors
 /// [`ContextError`]; [`ContextError::InUse`] while another process has the context open.

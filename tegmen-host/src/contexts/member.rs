@@ -5,7 +5,8 @@
 //! lights/hall/numbers.toml    the numbers that may have been used, in both modes; the windows of the others, after an orderly end
 //! ```
 //!
-//! The rules for the numbers are the same as for a context of two ends.
+//! The rules for the sequence numbers are the same as for a context between two endpoints: see
+//! [`StoredContext`](crate::contexts::StoredContext).
 
 mod file;
 mod keys;
@@ -22,9 +23,9 @@ use tegmen::oscore::group::{GroupContext, Recipient};
 use tegmen::oscore::{Id, ProtectError, ReplayWindow};
 use tegmen_store::{Database, Numbers};
 
-/// Bytes on the stack for the additional authenticated data of a message: 136 bytes, and the credentials of the sender
-/// and of the Group Manager, for which 888 bytes remain. A credential whose name has 64 bytes, the maximum of
-/// [`create_group`], has less than 160 bytes.
+/// Bytes on the stack for the additional authenticated data of a message. 136 bytes are for the fixed part, and 888
+/// bytes remain for two credentials: that of the sender and that of the Group Manager. [`create_group`] allows names of
+/// up to 64 bytes, and a credential with such a name has less than 160 bytes.
 pub const AAD: usize = 1024;
 
 /// The security context of a group member on a host.
@@ -32,7 +33,7 @@ pub type MemberContext = GroupContext<Vec<u8>, AAD>;
 
 /// The open security context of one member of a group. No other process can open the context at the same time.
 pub struct StoredMember {
-    /// The context. [`Self::renew`] extends its lease of numbers.
+    /// The context. [`Self::renew`] reserves further sequence numbers for it.
     pub context: MemberContext,
     /// The other members, in the order of the file.
     pub recipients: Vec<Recipient<Vec<u8>>>,
@@ -43,9 +44,10 @@ pub struct StoredMember {
 }
 
 impl StoredMember {
-    /// Opens a directory. After an orderly end the context continues at its next number, with the replay windows of the
-    /// other members. After any other end the context skips the leased numbers, and all windows are lost: the next
-    /// request of each other member receives a challenge.
+    /// Opens the context in a directory. If the last use ended in order, the context continues at its next sequence
+    /// number, with the replay windows of the other members. After any other end, the context skips all sequence
+    /// numbers that were reserved on disk, and all windows are lost: the next request of each other member is answered
+    /// with a challenge.
     ///
     /// # Errors
     /// [`ContextError`].
@@ -53,8 +55,9 @@ impl StoredMember {
         Self::open_in(dir, None)
     }
 
-    /// Does the same as [`Self::open`], with numbers in a database that several contexts share. The file of numbers
-    /// then records that the numbers are in the database, and cannot be used without it.
+    /// Does the same as [`Self::open`], and stores the sequence numbers in a database that several contexts share. The
+    /// file of sequence numbers then records that the database has the numbers. The context can no longer be opened
+    /// without the database.
     ///
     /// # Errors
     /// [`ContextError`].
@@ -97,7 +100,7 @@ impl StoredMember {
         &self.name
     }
 
-    /// Returns the IDs and the names of the other members, and the rights that they have at this end. `None` allows
+    /// Returns the ID and the name of each other member, and the rights of that member at this member. `None` allows
     /// everything.
     pub fn others(&self) -> impl Iterator<Item = (&Id, &str, Option<&[String]>)> {
         self.others.iter().map(|other| (&other.id, other.name.as_str(), other.allow.as_deref()))
@@ -116,10 +119,10 @@ impl StoredMember {
         self.keeper.check_expiry()
     }
 
-    /// Leases numbers. The end of the lease is on disk before the context uses the numbers.
+    /// Reserves further sequence numbers. The context uses these numbers only after the end of their range is on disk.
     ///
     /// # Errors
-    /// [`ContextError`]. The lease then does not change.
+    /// [`ContextError`]. The range of reserved numbers then does not change.
     pub fn renew(&mut self) -> Result<(), ContextError> {
         if self.keeper.is_over() {
             return Err(self.keeper.untrusted("its use in this process is over".to_owned()));
@@ -130,7 +133,7 @@ impl StoredMember {
         Ok(())
     }
 
-    /// Checks that the context has not expired, and leases numbers if the next message has none.
+    /// Checks that the context has not expired. Reserves sequence numbers if there is none left for the next message.
     ///
     /// # Errors
     /// [`ContextError`].
@@ -139,11 +142,11 @@ impl StoredMember {
         if self.context.lease().left() > 0 { Ok(()) } else { self.renew() }
     }
 
-    /// Leases numbers if the next message has none.
+    /// Reserves sequence numbers on disk if there is none left for the next message.
     ///
     /// # Errors
-    /// [`ProtectError::LeaseSpent`] if the file of numbers cannot be written, [`ProtectError::Exhausted`] at the end of
-    /// all numbers.
+    /// [`ProtectError::LeaseSpent`] if no numbers can be reserved, for example because the file of numbers cannot be
+    /// written; [`ProtectError::Exhausted`] if all sequence numbers are used.
     pub fn lease_one(&mut self) -> Result<(), ProtectError> {
         if self.context.lease().left() > 0 {
             return Ok(());
@@ -151,12 +154,14 @@ impl StoredMember {
         self.renew().map_err(keeper::without_number)
     }
 
-    /// Ends the use as a power cut does, without a write to disk. The next start continues after the lease.
+    /// Ends the use of the context in the same way as a power cut, without a write to disk. The next start skips all
+    /// sequence numbers that are reserved on disk.
     pub fn abandon(mut self) {
         self.keeper.end();
     }
 
-    /// Stores the numbers and windows at an orderly end. Afterwards no message can be protected or opened.
+    /// Stores the next sequence number and the replay windows when the use ends in order. Afterwards the context
+    /// protects and opens no message.
     ///
     /// # Errors
     /// [`ContextError::File`]. The next start then continues as after a power cut.

@@ -35,8 +35,8 @@ pub(crate) enum ReceivedInGroup<'r> {
 }
 
 impl SharedMember {
-    /// Makes a context that threads can share. `learn` takes the name and the rights of each other member, and returns
-    /// its principal. The name has the form `GROUP/MEMBER`.
+    /// Makes a context that threads can share. For each other member, `learn` takes the name and the rights of the
+    /// member, and returns its principal. The name has the form `GROUP/MEMBER`.
     pub(super) fn new(
         stored: StoredMember,
         mut learn: impl FnMut(&str, Option<&[String]>) -> Principal,
@@ -67,7 +67,7 @@ impl SharedMember {
     /// Opens a request in place.
     ///
     /// # Errors
-    /// `Ok` with the reason if the message is refused, `Err` if the context cannot be used.
+    /// `Err(Ok(reason))` if the message is refused for this reason, `Err(Err(error))` if the context cannot be used.
     pub(crate) fn take_request<'r>(
         &self,
         datagram: &'r mut [u8],
@@ -127,7 +127,7 @@ impl SharedMember {
         context.write_challenge(crypto, find(recipients, request.client())?, request, head, token, frame)
     }
 
-    /// Stores the next free numbers and all windows at an orderly end.
+    /// Stores the next free sequence number and all replay windows when the server ends in order.
     pub(super) fn close(&self) {
         // If it cannot be written, the next start continues after the lease, as after a power cut.
         let _ = self.lock().stored.close();

@@ -64,7 +64,7 @@ impl Source {
         })
     }
 
-    /// Returns the error for a mistake at this byte of the text.
+    /// Returns the error for a mistake at the byte `at` of the text.
     pub(super) fn wrong(&self, at: usize, message: String) -> ContextError {
         ContextError::Syntax { file: self.file.clone(), line: self.line(at), message }
     }
@@ -89,7 +89,7 @@ impl Source {
         Ok((unix_seconds(at.get_ref()).ok_or_else(example)?, at.get_ref().to_string()))
     }
 
-    /// Returns the rights of another end, after a check of each right.
+    /// Checks the rights of another endpoint or member, and returns them.
     pub(super) fn rules(&self, rules: Vec<Spanned<String>>) -> Result<Vec<String>, ContextError> {
         let rule = |rule: Spanned<String>| match crate::credentials::is_rule(rule.get_ref()) {
             true => Ok(rule.into_inner()),

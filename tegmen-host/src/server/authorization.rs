@@ -20,8 +20,8 @@ pub struct Authorization {
 }
 
 impl Authorization {
-    /// Allows the request, so that the application handles it now. If the session, the time for a response or the
-    /// server has ended, this does nothing.
+    /// Allows the request. The application then handles it. This has no effect after the session or the server has
+    /// ended, or after the time limit of the response has passed.
     pub fn allow(mut self) {
         self.send(Command::Decide(self.number, true));
     }
@@ -54,8 +54,8 @@ pub struct Later<'a> {
 }
 
 impl Later<'_> {
-    /// Returns the right to decide on the request later. The policy then has to return `None`. If it returns a decision
-    /// instead, this decision applies, and the authorization does nothing.
+    /// Returns the right to decide on the request later. The policy then has to return `None`. If the policy returns a
+    /// decision instead, the server follows this decision, and the authorization has no effect.
     pub fn authorization(&self) -> Authorization {
         self.last.set(self.last.get() + 1);
         self.taken.set(Some(self.last.get()));
@@ -63,7 +63,7 @@ impl Later<'_> {
     }
 }
 
-/// The policy of a server, of any type.
+/// The policy of a server, with its concrete type erased.
 #[derive(Clone)]
 pub(crate) struct AnyPolicy(Arc<Decide>);
 
@@ -79,7 +79,8 @@ impl AnyPolicy {
         Self(Arc::new(policy))
     }
 
-    /// Makes a policy that also lets every client send EDHOC messages, because they prove the identity of the sender.
+    /// Makes a policy that also lets every client send EDHOC messages, because these messages prove the identity of the
+    /// sender.
     pub(crate) fn with_edhoc(self) -> Self {
         Self::of_later(move |request, later| match is_edhoc(&request.message) {
             true => Some(true),
@@ -105,7 +106,7 @@ pub(crate) struct Deciding {
     hosts: VirtualHosts,
     /// The number of the last authorization.
     last: Cell<u64>,
-    /// The number of the authorization for the last request on which the policy was asked.
+    /// The number of the authorization that the policy took for the last request; `None` if the policy took none.
     taken: Cell<Option<u64>>,
 }
 
@@ -117,8 +118,8 @@ impl Deciding {
         Self { policy, commands, hosts, last: Cell::new(FIRST), taken: Cell::new(None) }
     }
 
-    /// Takes the number of the authorization for an undecided request. If the policy took no authorization, the request
-    /// is answered when its time limit passes.
+    /// Takes the number of the authorization for an undecided request. If the policy took no authorization, returns a
+    /// new number that nobody uses: no decision comes, and the request is answered with 5.03 after its time limit.
     pub(crate) fn take_number(&self) -> u64 {
         self.taken.take().unwrap_or_else(|| {
             self.last.set(self.last.get() + 1);

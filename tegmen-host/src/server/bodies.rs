@@ -1,6 +1,6 @@
 //! The bodies of block-wise transfers that a server stores (RFC 7959): bodies of requests, and bodies of responses that
-//! cannot be created again. There is a limit on the number of bodies for each peer, and on their bytes for all shards
-//! together.
+//! cannot be created again. One limit applies to the number of bodies of each peer. Another limit applies to the bytes
+//! of all bodies in all shards together.
 
 use super::per_peer::PerPeer;
 use crate::etag::etag;
@@ -13,7 +13,7 @@ use tegmen::identity::{PeerId, Protection};
 use tegmen::node::{Bodies, Operation};
 use tegmen::time::Instant;
 
-/// Maximum number of request bodies of one peer, and of response bodies.
+/// Maximum number of request bodies of one peer, and also the maximum number of response bodies of one peer.
 const PER_PEER: usize = 4;
 /// Bytes for the header, token and options of a message.
 const MAX_HEAD: usize = 1024;
@@ -52,8 +52,9 @@ impl Ledger {
         )
     }
 
-    /// Returns a share of `amount` bytes for a peer with this protection. Dropping the share returns the bytes. Peers
-    /// in clear can take only half of all bytes, so that they cannot take the space of other peers.
+    /// Returns a share of `amount` bytes for a peer with this protection. When the share is dropped, its bytes are free
+    /// again. All peers without DTLS and OSCORE together can take only half of the ledger's bytes, so that they leave
+    /// space for other peers. Returns `None` if too few bytes are free.
     pub(super) fn share_of(self: &Arc<Self>, protection: Protection, amount: usize) -> Option<Share> {
         let mut share = Share { ledger: self.clone(), amount: 0, limit: self.limit_of(protection) };
         share.grow(amount).then_some(share)
@@ -74,7 +75,7 @@ impl Ledger {
 pub(crate) struct Share {
     ledger: Arc<Ledger>,
     amount: usize,
-    /// The maximum of all shares together, above which this share cannot grow.
+    /// The maximum number of bytes in all shares together. This share cannot grow beyond this total.
     limit: usize,
 }
 
@@ -107,7 +108,7 @@ struct Upload {
     last: Instant,
 }
 
-/// A stored response, of which the client still requests blocks.
+/// A stored response. The client still requests blocks of this response.
 struct Kept {
     operation: Operation,
     message: Box<[u8]>,
@@ -136,7 +137,7 @@ pub(crate) struct ServerBodies {
     by_peer: PerPeer<Transfers>,
     /// A buffer for the response that a handler writes.
     space: Vec<u8>,
-    /// Set to true when the ledger refuses a share.
+    /// The flag that is set to true when the ledger refuses a share.
     refused: Arc<AtomicBool>,
 }
 
@@ -151,7 +152,7 @@ impl ServerBodies {
         self.limit = limit;
     }
 
-    /// Returns the ledger, and the flag that is set when it refuses a share.
+    /// Returns the ledger, and the flag that is set to true when the ledger refuses a share.
     pub(super) fn ledger(&self) -> (Arc<Ledger>, Arc<AtomicBool>) {
         (self.ledger.clone(), self.refused.clone())
     }
@@ -166,7 +167,7 @@ impl ServerBodies {
         });
     }
 
-    /// Returns an empty share of the ledger for a body, if `announced` bytes are free now.
+    /// Returns an empty share of the ledger for a body, if `announced` bytes are free now. Otherwise returns `None`.
     fn share(&self, protection: Protection, announced: usize) -> Option<Share> {
         let share = self.ledger.share_of(protection, 0);
         let share = share.filter(|_| self.ledger.has_room_for(protection, announced));
@@ -176,7 +177,8 @@ impl ServerBodies {
         share
     }
 
-    /// Removes the upload of an operation. Removes a peer without transfers.
+    /// Removes the uploads of an operation for which `is_it` returns true. Removes the entry of the peer if no transfer
+    /// is left.
     fn remove(&mut self, operation: &Operation, is_it: impl Fn(&Upload) -> bool) {
         let Some(transfers) = self.by_peer.get_mut(&operation.peer) else { return };
         transfers.uploads.retain(|upload| upload.operation != *operation || !is_it(upload));
@@ -286,7 +288,7 @@ impl Bodies for ServerBodies {
     }
 }
 
-/// Returns the complete body of an operation; it is empty if there is none.
+/// Returns the complete body of an operation, or an empty body if there is no complete body.
 fn complete_body<'u>(uploads: &'u [Upload], operation: &Operation) -> &'u [u8] {
     let is_it = |upload: &&Upload| upload.is_complete && upload.operation == *operation;
     uploads.iter().find(is_it).map_or(&[], |upload| &upload.body)

@@ -57,7 +57,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Answers the requests of a group that Axiom protects: adds to [`ServerConfig::memberships`].
+    /// Adds a membership to [`ServerConfig::memberships`]. The server then answers the requests of a group that Axiom
+    /// protects.
     pub fn member_of(mut self, membership: Membership) -> Self {
         self.config.memberships.push(membership);
         self
@@ -68,9 +69,9 @@ impl ServerBuilder {
         Self { credentials, ..self }
     }
 
-    /// Sets the policy that decides on each request. Without this call, the rights of the credentials decide, and
-    /// [`ServerTrust::plain_allowed`](super::ServerTrust::plain_allowed) decides on requests without protection. The
-    /// policy replaces both.
+    /// Sets the policy that decides on each request. Without this call, the rights of the credentials decide on
+    /// requests with protection, and [`ServerTrust::plain_allowed`](super::ServerTrust::plain_allowed) decides on
+    /// requests without it. The policy replaces both.
     pub fn policy(self, policy: impl Policy + Send + Sync + 'static) -> Self {
         Self { policy: Some(AnyPolicy::of(policy)), ..self }
     }
@@ -119,8 +120,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets [`ServerTrust::public_keys`](super::ServerTrust::public_keys): the server's own keys, and the clients with
-    /// certificates or raw public keys that it trusts.
+    /// Sets [`ServerTrust::public_keys`](super::ServerTrust::public_keys): the server's own keys, and the certificates
+    /// and raw public keys of the clients that it trusts.
     pub fn trust(mut self, keys: PublicKeys) -> Self {
         self.config.trust.public_keys = Some(keys);
         self
@@ -144,7 +145,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets [`ServerConfig::edhoc`], which makes OSCORE contexts with clients.
+    /// Sets [`ServerConfig::edhoc`], with which the server and its clients agree on OSCORE contexts.
     pub fn edhoc(mut self, edhoc: EdhocServer) -> Self {
         self.config.edhoc = Some(edhoc);
         self

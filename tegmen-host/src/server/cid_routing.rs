@@ -15,8 +15,8 @@ pub(super) struct Passed {
     pub(super) datagram: Box<[u8]>,
 }
 
-/// Maximum number of datagrams that wait for a shard. It limits the memory that an attacker can fill by sending
-/// connection ids of that shard.
+/// Maximum number of datagrams that wait for a shard. This limits the memory that an attacker can fill with datagrams
+/// whose connection ids name the shard.
 pub(super) const WAITING: usize = 1024;
 
 /// Maximum number of datagrams of one network prefix in the queues of all shards together.
@@ -39,12 +39,13 @@ pub(super) struct CidRouting {
 }
 
 impl CidRouting {
-    /// Returns the routing of shard `number`. All shards share `waiting`.
+    /// Returns the routing of shard `number`. `waiting` counts the datagrams in the queues of all shards.
     pub(super) const fn new(number: usize, shards: Vec<mpsc::Sender<Passed>>, waiting: Arc<Shares>) -> Self {
         Self { number, shards, waiting, passed: 0, dropped: 0 }
     }
 
-    /// Stops passing datagrams. When all other shards have stopped, a shard has received all its datagrams.
+    /// Stops passing datagrams to other shards, and closes this shard's end of their queues. A queue is closed after
+    /// all other shards have called this. So the owner of a queue then knows that no further datagram comes.
     pub(super) fn end(&mut self) {
         self.shards.clear();
     }
@@ -55,8 +56,8 @@ impl CidRouting {
     }
 
     /// Passes a datagram to another shard, if its first record has a connection id that the other shard issued. Returns
-    /// true in this case, even if the datagram is dropped. A shard never passes a datagram that it received in this
-    /// way.
+    /// true in this case, even if the datagram is dropped because the queue is full. Do not call this for a datagram
+    /// that another shard passed to this shard.
     pub(super) fn pass(&mut self, path: &Path, datagram: &[u8]) -> bool {
         if self.shards.len() < 2 || datagram.first() != Some(&ContentType::TLS12_CID.0) {
             return false;

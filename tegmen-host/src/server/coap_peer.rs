@@ -10,7 +10,7 @@ use tegmen::time::{Duration, Instant};
 /// The exchanges of one peer of a server. Their messages are in the pool of the shard.
 type PeerExchanges = Exchanges<ExchangePool>;
 
-/// The exchanges of forgotten peers whose memory in the pool has not been freed yet.
+/// The exchanges of peers that were forgotten. Their memory in the pool has not been freed yet.
 #[derive(Clone, Default)]
 pub(crate) struct Forgotten(Arc<Mutex<Vec<PeerExchanges>>>);
 
@@ -29,7 +29,7 @@ impl Forgotten {
 pub(crate) struct Attached {
     /// The CoAP state of the peer; `None` until the peer sends a message.
     heard: Option<Box<Heard>>,
-    /// The reservation of the number of the principal that the peer proved. It lasts as long as the entry.
+    /// Keeps the number of the principal that the peer proved reserved for this principal, until the entry is dropped.
     held: Option<Held>,
 }
 
@@ -39,15 +39,15 @@ struct Heard {
     coap_peer: CoapPeer,
 }
 
-/// The entry of a peer with exchanges that can be forgotten.
+/// An entry in the peer table that contains the exchanges of its peer, and that can forget them.
 pub(crate) trait Forgettable {
-    /// True if forgetting the exchanges of a peer removes the peer from the table.
+    /// True if a peer whose exchanges are forgotten also leaves the peer table.
     const IS_REMOVED: bool;
 
-    /// Returns true if the entry has exchanges that can be forgotten.
+    /// Returns true if the entry contains exchanges.
     fn is_remembered(&mut self) -> bool;
 
-    /// Forgets the exchanges and the state of the peer.
+    /// Forgets the exchanges and the CoAP state of the peer.
     fn forget(&mut self);
 }
 
@@ -64,7 +64,7 @@ impl Forgettable for Attached {
 }
 
 impl Attached {
-    /// Reserves the number of a principal until the peer leaves the table.
+    /// Keeps the number of a principal reserved for this principal, until the peer leaves the table.
     pub(crate) fn hold(&mut self, held: Option<Held>) {
         self.held = held;
     }
@@ -139,7 +139,7 @@ impl Drop for Heard {
     }
 }
 
-/// The state of a peer in addition to its exchanges.
+/// The CoAP state of a peer, without its exchanges.
 pub(crate) struct CoapPeer {
     /// The list that receives the exchanges when the peer is forgotten.
     pub(crate) forgotten: Forgotten,

@@ -23,7 +23,7 @@ pub(crate) enum Command {
     Decide(u64, bool),
     /// Send the list of the sessions.
     Sessions(Sender<Vec<Session>>),
-    /// End a session, and send true if there was one.
+    /// End a session, and send true if the session existed.
     Close(PeerId, Sender<bool>),
     /// Take the changed paths from [`Changes`](super::notifier::Changes).
     Changed,

@@ -24,12 +24,12 @@ pub const DEFAULT_LEISURE: Duration = Duration::from_secs(5);
 pub struct ServerConfig {
     /// The addresses at which the server listens.
     pub listen: Vec<Listen>,
-    /// The multicast groups that the server joins (RFC 7252, section 8), at the ports of CoAP in clear: DTLS has no
-    /// groups.
+    /// The multicast groups that the server joins (RFC 7252, section 8), at the ports for CoAP without DTLS. DTLS has
+    /// no multicast.
     pub groups: Vec<Group>,
-    /// The memberships in groups that Axiom protects, in which the server answers. Each response has the source address
-    /// of the membership, and the port of the group. The settings of the membership give the rights of the other
-    /// members.
+    /// The memberships of the server in groups that Axiom protects. The server answers the requests of the other
+    /// members. Each response is sent from the address of the membership and from the port of the group. The settings
+    /// of the membership contain the rights of the other members.
     pub memberships: Vec<Membership>,
     /// The number of shards. Each shard is a thread with its own sockets; 0 selects one shard for each core.
     pub shards: usize,
@@ -49,11 +49,11 @@ pub struct ServerConfig {
     pub exporter: Option<Exporter>,
     /// The keys of the server, and the sources of the keys of clients.
     pub trust: ServerTrust,
-    /// The OSCORE contexts of the server. Their requests can arrive at the ports of CoAP in clear and at the ports of
-    /// DTLS.
+    /// The OSCORE contexts of the server. Requests that these contexts protect can arrive at the ports for CoAP without
+    /// DTLS and at the ports for DTLS.
     pub oscore: Contexts,
-    /// The settings that make further OSCORE contexts by EDHOC (RFC 9528), with clients whose credentials they contain;
-    /// `None` turns EDHOC off.
+    /// The settings of EDHOC (RFC 9528), with the credentials of the clients. By EDHOC the server agrees on further
+    /// OSCORE contexts with these clients. `None` turns EDHOC off.
     pub edhoc: Option<EdhocServer>,
     /// The database that keeps sessions over an orderly restart and over a power cut. After a power cut the server
     /// answers the first request of a client with 4.01 and an Echo option (RFC 9175), and executes the request when the
@@ -111,8 +111,8 @@ pub struct ServerCoap {
     /// The maximum random delay of a response to a request that was sent to a group.
     pub leisure: Duration,
     /// The time that an application has for a deferred response. After this time the client receives 5.03. The server
-    /// checks the time each second. Choose less than EXCHANGE_LIFETIME (247 s; RFC 7252, section 4.8.2): clients do not
-    /// wait longer.
+    /// checks this time once a second. Choose less than EXCHANGE_LIFETIME (247 s; RFC 7252, section 4.8.2), because
+    /// clients do not wait longer for a response.
     pub response_timeout: Duration,
     /// Number of requests that one peer may make in a second. Further requests are answered with 4.29 (RFC 8516). 0
     /// sets no limit.
@@ -122,26 +122,26 @@ pub struct ServerCoap {
     /// served.
     pub verify_addresses: bool,
     /// The maximum number of consecutive non-confirmable notifications. With 0 each notification is confirmable, and
-    /// the server sends no second notification before the client acknowledges the first. PROBING_RATE (a byte a second;
-    /// RFC 7252, section 4.7) limits non-confirmable messages to a client from which the server has heard nothing. A
-    /// notification that comes sooner than this limit permits is also confirmable.
+    /// the server sends no second notification before the client acknowledges the first. While the client sends
+    /// nothing, PROBING_RATE (a byte a second; RFC 7252, section 4.7) also limits the non-confirmable notifications to
+    /// this client. A notification that exceeds this rate is confirmable.
     pub unconfirmed_notifications: u8,
     /// Maximum length in bytes of a request body, or of a response body of a method other than GET (RFC 7959).
     pub max_body: usize,
     /// Maximum number of bytes in memory of request bodies, and of response bodies of methods other than GET, for all
-    /// peers and shards together. Bodies without DTLS can take half of these bytes. If the value is less than four
-    /// times [`Self::max_body`], a body of maximum length may find no space.
+    /// peers and shards together. The bodies of peers without DTLS can take half of these bytes. If the value is less
+    /// than four times [`Self::max_body`], a body of maximum length may find no space.
     pub max_bodies: usize,
     /// Maximum number of bytes of the exchanges of all peers and shards together. Three quarters are for replies: for
     /// EXCHANGE_LIFETIME (247 s; RFC 7252, section 4.8.2) a repeated request gets the same reply, and is not executed
     /// again. One quarter is for messages that wait for an acknowledgement. An index takes up to 22 additional bytes
-    /// for each reply. The default is enough for 1,000,000 sessions that each make one request in that time, with
-    /// replies of up to 180 bytes. If requests that must not be executed twice take all bytes, further requests of this
-    /// kind are answered with 5.03; other requests are served.
+    /// for each reply. The default is enough for 1,000,000 sessions that each make one request in 247 seconds, with
+    /// replies of up to 180 bytes. If replies to requests that must not be executed twice take all bytes, further
+    /// requests of this kind are answered with 5.03. Other requests are still served.
     pub max_exchange_bytes: usize,
     /// Number of peers without DTLS whose CoAP state (exchanges and observations) is kept, for all shards together.
-    /// When there are twice as many such peers, the server forgets all except this number: first the peers without
-    /// observations, and of these the oldest first.
+    /// When there are twice this number of such peers, the server forgets half of them. It forgets the peers without
+    /// observations before the others, and older peers before newer ones.
     pub max_unauthenticated: usize,
     /// Maximum number of observations (RFC 7641) for all peers together.
     pub max_observations: usize,
@@ -173,10 +173,10 @@ pub struct ServerSessions {
     /// Limits of the ClientHellos that the server answers.
     pub hellos: HelloLimits,
     /// Number of signatures and decryptions in a second with RSA keys and keys in a TPM, for clients that have not
-    /// proved an identity yet; 0 sets no limit. Further handshakes wait for about half a second. Then the server gives
-    /// up the handshakes that waited longest, beginning with network prefixes that have many handshakes, and their
-    /// clients begin again. Signatures with ECDSA keys in memory are not counted, because they take no longer than the
-    /// rest of a handshake.
+    /// proved an identity yet; 0 sets no limit. Further handshakes wait for about half a second. If too many handshakes
+    /// then wait, the server gives up the oldest ones, and first those of network prefixes that have many handshakes.
+    /// Their clients begin again. Signatures with ECDSA keys in memory are not counted, because they take no longer
+    /// than the rest of a handshake.
     pub signatures_per_second: u32,
 }
 
@@ -197,9 +197,9 @@ pub struct ServerTrust {
     pub public_keys: Option<PublicKeys>,
     /// A source of pre-shared keys that the credentials do not have.
     pub key_store: Option<Arc<dyn KeyStore>>,
-    /// The interval of answers of the key store. The server uses an answer when a multiple of this time has passed
-    /// since its question, so that the delay does not reveal if an identity exists. Choose more than the usual delay of
-    /// the key store.
+    /// The interval in which the server uses the answers of the key store. The time between a question and the use of
+    /// its answer is always a multiple of this interval, so that the delay does not reveal if an identity exists.
+    /// Choose more than the usual delay of the key store.
     pub key_store_answers_every: Duration,
 }
 
@@ -216,8 +216,8 @@ impl Default for ServerTrust {
 pub struct ServerLog {
     /// The path of the key log (RFC 9850). A reader of this file can decrypt the traffic.
     pub key_log: Option<PathBuf>,
-    /// True to report every request, and each block, to the event function. Otherwise the server reports only requests
-    /// with a 5.xx response.
+    /// True if the server reports every request, and each block of a transfer, to the event function. If this is false,
+    /// the server reports only requests that it answered with a 5.xx response.
     pub report_requests: bool,
 }
 

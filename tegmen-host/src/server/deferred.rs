@@ -16,7 +16,8 @@ use tegmen::identity::PeerId;
 use tegmen::node::{Deferred, Features, Node, Oscore, SendError};
 use tegmen::time::Instant;
 
-/// The requests of a shard that wait for their response or decision, by the number of their responder or authorization.
+/// The requests of a shard that wait for a response or for a decision of the policy. The key of a request is the number
+/// of its responder or of its authorization.
 #[derive(Default)]
 pub(crate) struct Deferrals {
     open: HashMap<u64, DeferredRequest>,
@@ -25,7 +26,7 @@ pub(crate) struct Deferrals {
     pub(super) acknowledges_later: bool,
     /// The times at which requests have to be acknowledged, the earliest first.
     unacknowledged: VecDeque<(Instant, u64)>,
-    /// Responses and decisions that wait until there is space to handle them.
+    /// Responses and decisions that cannot be handled yet, because too many messages wait for an acknowledgement.
     waiting: Vec<(DeferredRequest, Outcome)>,
 }
 
@@ -38,7 +39,8 @@ impl Deferrals {
         self.open.insert(number, request);
     }
 
-    /// Returns the time at which the next request without a response has to be acknowledged.
+    /// Returns the time at which the next request without a response has to be acknowledged; `None` if there is no such
+    /// request.
     pub(super) fn next_acknowledgement(&mut self) -> Option<Instant> {
         while let Some((by, number)) = self.unacknowledged.front() {
             if self.open.contains_key(number) {
@@ -61,8 +63,8 @@ impl Deferrals {
         self.open.remove(&number)
     }
 
-    /// Returns the responders that have not responded within `timeout`, each with an error response. Also returns the
-    /// time at or before which their requests came.
+    /// Returns first the time that is `timeout` before `now`, and then the number of each responder whose request came
+    /// at or before this time, with an error response for the request.
     pub(crate) fn overdue(&self, now: Instant, timeout: Duration) -> (Instant, Vec<(u64, Reply)>) {
         let before = now.as_micros().checked_sub(timeout.as_micros() as u64).map(Instant::from_micros);
         let late = |request: &DeferredRequest| {
@@ -92,8 +94,9 @@ impl Deferrals {
         !self.waiting.is_empty()
     }
 
-    /// Writes a deferred response into `out`, or stores it until there is space to send it. Returns the peer, and the
-    /// length of the datagram to send.
+    /// Writes a deferred response into `out`. Returns the peer and the length of the datagram to send. Returns `None`
+    /// if nothing has to be sent now. If too many messages wait for an acknowledgement, stores the response for a later
+    /// attempt.
     pub(crate) fn respond<P, R, F, C>(
         &mut self,
         node: &mut Node<P, R, F>,
@@ -136,12 +139,13 @@ impl Deferrals {
         self.waiting.retain(|(request, _)| is_there(request.deferred.peer));
     }
 
-    /// Stores a decision until there is space to handle it.
+    /// Stores a decision, because there is no space yet to handle it.
     pub(crate) fn postpone(&mut self, request: DeferredRequest, outcome: Outcome) {
         self.waiting.push((request, outcome));
     }
 
-    /// Takes the responses and decisions that waited. Drops those for requests that came at `before` or earlier.
+    /// Takes the responses and decisions that waited. Drops the responses and decisions for requests that came at
+    /// `before` or earlier.
     pub(crate) fn take_waiting(&mut self, before: Instant) -> Vec<(DeferredRequest, Outcome)> {
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.retain(|(request, _)| request.at > before);
@@ -155,8 +159,8 @@ impl Deferrals {
 const ACKNOWLEDGE_WITHIN: Duration = Duration::from_millis(100);
 
 impl DeferredRequest {
-    /// Writes the acknowledgement of the request into `out`, unless it was already sent. The response then comes
-    /// separately (RFC 7252, section 5.2.2). Returns the event that sends the acknowledgement.
+    /// Writes the acknowledgement of the request into `out`. The response is then a separate message (RFC 7252, section
+    /// 5.2.2). Returns the event that sends the acknowledgement, or `None` if the acknowledgement was already sent.
     pub(super) fn acknowledge<P, R, F, C>(
         &mut self,
         node: &mut Node<P, R, F>,
@@ -181,14 +185,14 @@ impl DeferredRequest {
     }
 }
 
-/// The result of a deferral: a response, or a decision.
+/// The result for a request that waited: a response of the application, or a decision of the policy.
 pub(crate) enum Outcome {
     Response(Reply),
     /// True if the sender may make the request.
     Decision(bool),
 }
 
-/// The parts of a request that are stored for its deferred response.
+/// The values of a request that are stored until its deferred response is sent.
 pub(crate) struct DeferredRequest {
     /// The time at which the request came.
     pub(crate) at: Instant,
@@ -202,6 +206,7 @@ pub(crate) struct DeferredRequest {
     pub(crate) received: usize,
     /// True if the policy has not decided on the request yet.
     pub(crate) is_undecided: bool,
-    /// The message of an undecided request, and its share in the ledger of bodies.
+    /// A copy of the message of an undecided request, and the bytes that the copy takes in the ledger of bodies; `None`
+    /// if there is no copy.
     pub(crate) copy: Option<(Vec<u8>, Share)>,
 }

@@ -89,15 +89,15 @@ pub enum Event {
         #[serde(serialize_with = "dated")]
         at: SystemTime,
     },
-    /// A list of revoked clients is overdue. The server refuses clients of that CA until the list is replaced. The
-    /// event is reported once for each list.
+    /// A list of revoked clients is overdue. Until the list is replaced, the server refuses all clients of the
+    /// authority that issued the list. The event is reported once for each list.
     RevocationDue {
         /// The time by which the list was to be replaced.
         #[serde(serialize_with = "dated")]
         at: SystemTime,
     },
-    /// A client without a certificate or key connected, but the server gives such clients no rights. The event is
-    /// reported once.
+    /// A client without a certificate and without a key connected, but the server gives no rights to such clients. The
+    /// event is reported once.
     AnonymousInVain {
         /// Address of the client.
         remote: SocketAddr,
@@ -113,8 +113,8 @@ pub enum Event {
     },
     /// The server did not answer ClientHellos, because it had no place left for another handshake or another peer.
     Full {
-        /// The number of ClientHellos since the previous event of this kind. A client repeats its ClientHello, and each
-        /// one counts.
+        /// The number of ClientHellos since the previous event of this kind. If a client repeats its ClientHello, each
+        /// repetition counts.
         unanswered: u32,
     },
     /// The server ended a session because the key that its client proved is no longer in the credentials.
@@ -234,8 +234,8 @@ impl Event {
         }
     }
 
-    /// Returns the name of the event and the address of the peer, if an unauthenticated peer can cause such events
-    /// without limit. A log should limit their number.
+    /// Returns the name of the event and the address of the peer, if any peer can cause such events without limit
+    /// before it is authenticated. A log should limit the number of these events. Returns `None` for all other events.
     pub const fn unlimited(&self) -> Option<(&'static str, SocketAddr)> {
         match self {
             Self::Failed { remote, .. } => Some(("failed", *remote)),
@@ -249,9 +249,9 @@ impl Event {
 
 impl Event {
     /// Emits the event to the subscriber of the crate `tracing`. The text of the event is the message, and its severity
-    /// is the level. An event that a peer can cause without limit ([`Self::unlimited`]) has the level DEBUG, so that
-    /// the peer cannot fill a log. Control characters are escaped. A server or an endpoint without a function for
-    /// events calls this method.
+    /// is the level. But an event that a peer can cause without limit ([`Self::unlimited`]) has the level DEBUG, so
+    /// that the peer cannot fill a log. Control characters in the text are escaped. A server or an endpoint calls this
+    /// method for each event if it has no function for events.
     pub fn trace(&self) {
         let severity = if self.unlimited().is_some() { Severity::Debug } else { self.severity() };
         match severity {

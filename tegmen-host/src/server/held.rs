@@ -1,5 +1,5 @@
-//! The answers of a key store to handshakes. The server holds each answer for a fixed time, so that the delay does not
-//! reveal if an identity exists.
+//! The answers of a key store to handshakes. The server holds each answer until a multiple of a fixed interval has
+//! passed since the question, so that the delay does not reveal if an identity exists.
 
 use crate::credentials::IdentityKeys;
 use std::collections::BTreeMap;

@@ -26,7 +26,7 @@ impl Default for HelloLimits {
     }
 }
 
-/// Number of buckets. If there are more prefixes, several share one bucket.
+/// Number of token buckets. If there are more network prefixes than buckets, several prefixes share one bucket.
 const PREFIXES: usize = 4096;
 
 /// The current state of [`HelloLimits`]. Its size is fixed, and all shards share it.
@@ -95,7 +95,7 @@ impl Roles for Limited {
     }
 }
 
-/// A token bucket that holds two seconds of its rate, and is full at first.
+/// A token bucket. It holds the tokens of two seconds, and it is full at first.
 #[derive(Default)]
 struct Bucket {
     /// The time at which the bucket is full again if no token is taken before, in microseconds of the clock.

@@ -59,8 +59,9 @@ impl Notifier {
     }
 
     /// Notifies the observers that the representation at `path` changed. `path` has no leading slash. For each
-    /// observer, the application gets the request of the registration again, and the new response is the notification.
-    /// Changes that come faster than a client acknowledges are combined in one notification.
+    /// observer, the application gets the request of the registration again, and its new response is the notification.
+    /// If further changes occur before a client has acknowledged a notification, the client gets one notification for
+    /// all of them.
     pub fn changed(&self, path: &str) {
         for shard in &*self.shards {
             shard.add(path);

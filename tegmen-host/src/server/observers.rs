@@ -1,4 +1,5 @@
-//! The observers of resources in a shard (RFC 7641), by peer for their notifications, and by path for changes.
+//! The observers of resources in a shard (RFC 7641). One map finds the observations of a peer when a notification is
+//! due. Another map finds the peers that observe a path when the resource at this path changes.
 
 use super::command::Whom;
 use super::notifier::ObservedPaths;
@@ -15,8 +16,8 @@ use tegmen::identity::{Identity, PeerId, Protection};
 use tegmen::node::{self, MemberRegistration, Observers as _, Pacing};
 use tegmen::time::Instant;
 
-/// Maximum number of observations of one peer. If the peer is a proxy, this is the maximum for each client whose
-/// registrations OSCORE protects.
+/// Maximum number of observations of one peer. If the peer is a proxy that passes on registrations which OSCORE
+/// protects, this is the maximum for each client behind the proxy.
 pub(super) const MAX_OBSERVATIONS: usize = 16;
 
 type Observer<G> = node::Observer<OscoreExchange, G>;
@@ -25,13 +26,13 @@ type Observer<G> = node::Observer<OscoreExchange, G>;
 /// of a protected group.
 pub(crate) struct Observers<G = MemberRegistration> {
     by_peer: PerPeer<Observations<G>>,
-    /// The peers that observe a path, in the order of the peer table. So a notification to all peers reads memory in
-    /// one direction.
+    /// The peers that observe each path, in the order of the peer table. When all these peers get a notification, the
+    /// memory of the table is read in ascending order.
     by_path: HashMap<Arc<str>, BTreeSet<PeerId>>,
     /// The observed paths, which notifiers in other threads can read.
     paths: Arc<ObservedPaths>,
-    /// The number of observations, including those of members of protected groups. `of_members` is the number of
-    /// members' observations, at most half of `most`.
+    /// The number of observations, including those of the members of protected groups. `of_members` is the number of
+    /// observations of these members alone, at most half of `most`.
     count: usize,
     of_members: usize,
     most: usize,
@@ -44,7 +45,7 @@ pub(crate) struct Observers<G = MemberRegistration> {
 /// The observations of one peer.
 struct Observations<G> {
     places: Vec<Place<G>>,
-    /// The index of the place at which the next search begins.
+    /// The index in `places` at which the next search for a due notification begins.
     next: usize,
     probing: Probing,
 }
@@ -71,7 +72,8 @@ impl<G> Observers<G> {
         Self { by_peer, by_path, paths, count: 0, of_members: 0, most, unconfirmed, path, hosts }
     }
 
-    /// Uses a path with the prefix `proxy` for the resources of these hosts.
+    /// Sets the hosts for which the server is a proxy. Observations of their resources use paths with the prefix
+    /// `proxy`.
     pub(crate) fn with_hosts(self, hosts: VirtualHosts) -> Self {
         Self { hosts, ..self }
     }
@@ -91,7 +93,8 @@ impl<G> Observers<G> {
         self.remove(peer, |_| true);
     }
 
-    /// Marks the observations of a path as changed, for the clients that `whom` selects, and schedules these clients.
+    /// Marks the observations of a path as changed, for the clients that `whom` selects. Schedules a notification to
+    /// each of these clients.
     pub(crate) fn mark_for(&mut self, path: &str, whom: &Whom, peers: &mut impl Peers)
     where
         G: Copy + AsMut<MemberRegistration>,
@@ -156,14 +159,14 @@ impl<G> node::Observers<OscoreExchange, G> for Observers<G> {
         self.unconfirmed
     }
 
-    /// Returns the first number of an observation, from the system time. The monotonic clock restarts with each
-    /// process, but clients compare the numbers of two processes.
+    /// Returns the Observe value of the first notification of an observation. It comes from the system time, because
+    /// the monotonic clock restarts with each process, but clients compare the values of two processes.
     fn first_number(&self, _: Instant) -> u32 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         (since.as_micros() >> 14) as u32
     }
 
-    /// Always false: the shard itself removes observers that no longer exist.
+    /// Always returns false. The shard itself removes the observations of peers that no longer exist.
     fn is_full(&self) -> bool {
         false
     }

@@ -26,7 +26,8 @@ use tegmen_edhoc::{Failure, combined};
 /// A request that OSCORE protects and that was opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OscoreExchange {
-    /// A request under a context of two ends: the index of the context, the request, and the number of the keys.
+    /// A request under a context between two endpoints: the index of the context, the request, and the number of key
+    /// changes of the context when the request came.
     Pair { place: u32, request: RequestBinding, generation: u64 },
     /// A request under a group context: the index of the context, and the request.
     Group { place: u32, request: GroupRequest },
@@ -49,20 +50,20 @@ pub(super) struct ServerOscore {
     /// The EDHOC responder, which makes contexts.
     edhoc: Option<EdhocServer>,
     hosts: VirtualHosts,
-    /// Blocks of protected requests. OSCORE does not authenticate single blocks, so the server keeps only a few short
-    /// ones.
+    /// The blocks of protected requests. OSCORE does not authenticate a single block, so the server stores only a few
+    /// short blocks.
     blocks: ServerBodies,
     /// The first request of a rederivation, until the response to it is written (RFC 8613, appendix B.2).
     first: Option<FirstRequest>,
     /// The reasons why contexts cannot be used, for the operator.
     pub(super) problems: Vec<ContextError>,
-    /// The number of requests that were answered without being opened.
+    /// The number of protected requests that were answered, although OSCORE did not open them.
     pub(super) unopened: u64,
 }
 
 impl ServerOscore {
-    /// Returns the contexts of a server, and those that `edhoc` makes. `blocks` stores requests that proxies have cut
-    /// into blocks.
+    /// Returns the OSCORE state of a server with `contexts`, and with the contexts that `edhoc` makes. `blocks` stores
+    /// requests that proxies have cut into blocks.
     pub(super) fn new(contexts: Contexts, edhoc: Option<EdhocServer>, blocks: ServerBodies) -> Self {
         let contexts = match &edhoc {
             Some(edhoc) => contexts.with_agreed(edhoc.contexts()),
@@ -72,7 +73,8 @@ impl ServerOscore {
         Self { contexts, edhoc, hosts, blocks, first: None, problems: Vec::new(), unopened: 0 }
     }
 
-    /// Makes the server leave requests for these hosts protected, because they are for origins of the proxy.
+    /// Sets the hosts for which the server is a proxy. The server does not decrypt requests for these hosts, but passes
+    /// them on.
     pub(super) fn with_hosts(self, hosts: VirtualHosts) -> Self {
         Self { hosts, ..self }
     }
@@ -82,7 +84,7 @@ impl ServerOscore {
         self.blocks.sweep(now, is_there);
     }
 
-    /// True if a datagram is a protected non-confirmable request that names a context of two ends.
+    /// True if a datagram is a protected non-confirmable request that names a context between two endpoints.
     pub(super) fn is_named_by(&self, datagram: &[u8]) -> bool {
         MessageRef::parse(datagram).is_ok_and(|message| {
             let option = message.option(OptionNumber::OSCORE).and_then(|option| OscoreOption::parse(option).ok());
@@ -160,8 +162,8 @@ impl ServerOscore {
         self.contexts.find_member(&OscoreOption::parse_in_group(option).ok()?)
     }
 
-    /// Verifies message_3 of a combined request, and makes the context that the request names (RFC 9668, section
-    /// 3.3.1). Does nothing for any other request.
+    /// Verifies message_3 of a combined request, and makes the context that the kid of the request names (RFC 9668,
+    /// section 3.3.1). Does nothing if the request is not combined with message_3.
     fn make_context(&self, request: &MessageRef<'_>) -> Result<(), Failed> {
         let Some(edhoc) = &self.edhoc else { return Ok(()) };
         if request.option(EDHOC).is_none() {
@@ -174,8 +176,9 @@ impl ServerOscore {
         edhoc.finish(recipient_id, message_3)
     }
 
-    /// Calls `use_it` with the context of a request, if the context still has the keys of the request. Under other
-    /// keys, another request may have the same nonce, and the response would be bound to that request.
+    /// Calls `use_it` with the context of a request. Returns an error if the keys of the context have changed since the
+    /// request came: under the new keys, another request may have the same nonce, and would accept the response as its
+    /// own.
     fn with_stored(
         &self,
         (place, generation): (u32, u64),
@@ -359,7 +362,7 @@ fn copy<'s>(bytes: &[u8], storage: &'s mut [u8]) -> Option<&'s [u8]> {
     Some(storage)
 }
 
-/// Writes a message with another payload, and without the options Block1 and Size1.
+/// Writes a copy of a message with another payload, and without the options Block1 and Size1.
 fn compose<'f, 't>(
     frame: &'f mut Frame<'t>,
     message: &MessageRef<'_>,
@@ -386,7 +389,8 @@ fn without_message_3(datagram: &mut [u8]) -> &mut [u8] {
     request
 }
 
-/// Returns a combined request without message_3 and the EDHOC option. Returns `None` for any other request.
+/// Returns a combined request without message_3 and the EDHOC option. Returns `None` if the datagram is not a combined
+/// request.
 fn split_request(datagram: &[u8]) -> Option<Vec<u8>> {
     let message = MessageRef::parse(datagram).ok()?;
     message.option(EDHOC)?;

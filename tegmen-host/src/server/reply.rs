@@ -68,7 +68,8 @@ impl Reply {
         if OWN.contains(&number) { self } else { self.forwarded(number, value) }
     }
 
-    /// Adds an option of a response that a proxy forwards. OSCORE may protect this response.
+    /// Adds an option of a response that a proxy forwards. Observe, OSCORE, Block1 and Block2 are also added, because
+    /// an origin may have protected the response with OSCORE.
     pub(crate) fn forwarded(mut self, number: OptionNumber, value: &[u8]) -> Self {
         let index = self.options.partition_point(|(earlier, _)| *earlier <= number);
         self.options.reserve_exact(1);

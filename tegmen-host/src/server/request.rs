@@ -77,11 +77,13 @@ impl Request<'_> {
         self.authorized
     }
 
-    /// Defers the response. A response within 100 ms is also the acknowledgement of the request. Otherwise the request
-    /// is acknowledged after 100 ms, and the response is a separate message (RFC 7252, section 5.2). If the handler
-    /// returns an error after this call, the error is the response. A second call replaces the first responder. With
-    /// [`Response::observable`] the client observes the resource from the response on, and the handler may also defer
-    /// each notification. Such a request is acknowledged at once.
+    /// Defers the response. If the response is sent within 100 ms, it is also the acknowledgement of the request.
+    /// Otherwise the request is acknowledged after 100 ms, and the response is a separate message (RFC 7252, section
+    /// 5.2). If the handler returns an error after this call, the error is the response. A second call replaces the
+    /// first responder.
+    ///
+    /// A handler may call both this method and [`Response::observable`]. The request is then acknowledged at once, and
+    /// the client observes the resource after it receives the response. The handler may also defer each notification.
     pub fn defer(&self, response: &mut Response<'_, '_>) -> Responder {
         response.defer();
         let Exchange { commands, responders, deferred, .. } = self.exchange;

@@ -8,10 +8,11 @@ use tegmen::coap::{Code, OptionNumber, Response};
 
 /// An application that selects a handler by path and method.
 ///
-/// A route `/a/b` has only this path. A route `/a/*` has each path that begins with `/a/`, and `/*` has each path. The
-/// exact path has priority, then the route with the longest beginning. Only the selected route is used: if it has no
-/// handler for the method, the response is 4.05. If no route matches, the response is 4.04. A GET of
-/// `/.well-known/core` lists the exact paths (RFC 6690), unless a route has this path.
+/// A route `/a/b` matches only this path. A route `/a/*` matches each path that begins with `/a/`, and `/*` matches
+/// each path. A route with the exact path has priority. Without such a route, the matching route with the longest
+/// beginning is used. Only the selected route is used: if it has no handler for the method, the response is 4.05. If no
+/// route matches, the response is 4.04. A GET of `/.well-known/core` lists the exact paths (RFC 6690), unless a route
+/// matches this path.
 ///
 /// All shards call the same handlers. A lookup allocates no memory.
 #[derive(Clone)]
@@ -52,7 +53,8 @@ impl Router {
     }
 
     /// Returns a router that passes each request to an application. The router does not call
-    /// [`Application::every_second`], and passes bodies in blocks only when they are complete.
+    /// [`Application::every_second`]. If a body comes in blocks, the router passes the request after all blocks have
+    /// arrived.
     pub fn of(application: impl Application + Sync) -> Self {
         let methods = [Code::GET, Code::POST, Code::PUT, Code::DELETE, Code::FETCH, Code::PATCH, Code::IPATCH];
         let router = Self { hosts: application.virtual_hosts(), ..Self::new() };
@@ -62,7 +64,7 @@ impl Router {
         })
     }
 
-    /// Adds the handler of a method at a path, and replaces an earlier handler.
+    /// Adds the handler of a method at a path. If the method already has a handler at this path, replaces that handler.
     pub fn on(
         mut self,
         method: Code,

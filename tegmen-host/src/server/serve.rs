@@ -42,7 +42,8 @@ use tokio::sync::mpsc;
 /// The minimum time between two events that report a lack of space for handshakes or peers.
 const FULL_EVENTS_EVERY: Duration = Duration::from_secs(10);
 
-/// The parts that a node calls, in a shard or in an endpoint that serves requests.
+/// The callbacks of a node in a shard, or in an endpoint that serves requests: the application, the policy and the
+/// reports.
 pub(crate) struct CoapServer<A> {
     pub(crate) resources: Resources<A>,
     pub(super) policy: Deciding,
@@ -53,15 +54,15 @@ pub(crate) struct CoapServer<A> {
     pub(super) memberships: Memberships,
     /// The ledger of the memory for bodies, which all shards share.
     pub(super) bodies: Arc<Ledger>,
-    /// Set to true when the ledger refuses memory.
+    /// The flag that the store of bodies sets to true when the ledger refuses memory.
     pub(super) bodies_refused: Arc<AtomicBool>,
     /// The number of answered requests.
     pub(super) requests: u64,
-    /// The number of answered requests with the code 5.03 because the pool was full.
+    /// The number of requests that were answered with 5.03 because the exchange pool was full.
     pub(super) refused: u64,
     /// The requests whose response is deferred.
     pub(crate) deferrals: Deferrals,
-    /// The exchanges of forgotten peers, whose memory is returned to the pool.
+    /// The exchanges of peers that were forgotten. Their memory still has to be returned to the exchange pool.
     pub(crate) forgotten: Forgotten,
     /// The details of the current request, for the report to the operator.
     pub(super) report: Report,
@@ -93,7 +94,8 @@ pub(crate) struct Resources<A> {
     responders: Cell<u64>,
     /// The number of the current request's responder, if the response is deferred.
     deferred: Cell<Option<u64>>,
-    /// The bytes of the whole body, if the application has handled the request.
+    /// The length in bytes of the request body that the application has handled; `None` if the application has not
+    /// handled the current request.
     executed: Option<usize>,
 }
 
@@ -105,19 +107,19 @@ pub(super) struct Report {
     pub(super) block: bool,
 }
 
-/// The parts of a shard's node.
+/// The features of the node of a shard.
 pub(super) struct Features {
     pub(super) observers: Observers,
     pub(super) bodies: ServerBodies,
     pub(super) oscore: ServerOscore,
     pub(super) leisure: Leisure,
     pub(super) groups: Memberships,
-    /// The absent parts: a server sends no requests that wait for a response, and no requests to groups.
+    /// The type of the features that a server does not use: requests that wait for a response, and requests to groups.
     nothing: (),
 }
 
 impl Features {
-    /// Returns the parts of the node of shard `number`.
+    /// Returns the features of the node of shard `number`.
     pub(super) fn new<A: Application>(shared: &Shared<'_, A>, number: usize) -> Self {
         let hosts = shared.application.virtual_hosts();
         let (config, notifier) = (shared.config, &shared.notifier);
@@ -232,7 +234,8 @@ impl<A: Application> CoapServer<A> {
         }
     }
 
-    /// Completes the work for a datagram: schedules the peers that have just got memory for exchanges.
+    /// Completes the work for a datagram. For each peer that has just got memory for exchanges, sets the time at which
+    /// this memory is checked.
     #[inline]
     pub(crate) fn on_handled<G>(
         &mut self,
@@ -248,7 +251,7 @@ impl<A: Application> CoapServer<A> {
         }
     }
 
-    /// Initializes the CoAP state of a peer that has just got memory for exchanges.
+    /// Initializes the CoAP state of a peer after the peer has got memory for exchanges.
     pub(crate) fn begin(&self, coap_peer: &mut CoapPeer) {
         coap_peer.forgotten = self.forgotten.clone();
         coap_peer.freshness.verify_address(self.limits.verify_addresses);
@@ -267,8 +270,8 @@ impl<A: Application> CoapServer<A> {
         }
     }
 
-    /// Reports from time to time how many ClientHellos got no answer for lack of space. `table_full` is their total
-    /// number.
+    /// Reports how many ClientHellos got no answer, because there was no space for a further handshake or peer. There
+    /// is at most one report in ten seconds. `table_full` is the number of these ClientHellos since the start.
     pub(crate) fn report_full(&mut self, now: Instant, table_full: u32) {
         let (reported, next) = self.full;
         if table_full != reported && now >= next {
@@ -277,14 +280,14 @@ impl<A: Application> CoapServer<A> {
         }
     }
 
-    /// Returns the memory of forgotten peers to the pool, and removes expired replies.
+    /// Returns the memory of forgotten peers to the exchange pool, and removes expired replies from it.
     pub(crate) fn give_back(&mut self, pool: &mut ExchangePool, now: Instant) {
         self.forgotten.give_back(pool);
         pool.tick(now);
     }
 
-    /// Takes the request of the responder with this number, and reports its response. Returns `None` if the request
-    /// already has a response, or if its peer no longer exists.
+    /// Takes the deferred request of the responder with this number, and reports `reply` as the response to it. Returns
+    /// `None` if the request already has a response, or if its peer no longer exists.
     pub(crate) fn conclude(&mut self, number: u64, reply: &Reply, peers: &mut impl Peers) -> Option<DeferredRequest> {
         let request = self.deferrals.take(number)?;
         let deferred = &request.deferred;
@@ -298,8 +301,9 @@ impl<A: Application> CoapServer<A> {
         Some(request)
     }
 
-    /// Begins to handle a request on which the policy has decided. Returns the message; `None` if there was no memory
-    /// for a copy of it.
+    /// Prepares the handling of a request on which the policy has decided. Returns the copy of its message, and the
+    /// bytes that the copy takes in the ledger. Returns `None` if there was no memory for the copy when the request
+    /// came.
     pub(crate) fn begin_decision(&mut self, request: &mut DeferredRequest) -> Option<(Vec<u8>, Share)> {
         let (copy, share) = request.copy.take()?;
         if let Ok(message) = MessageRef::parse(&copy) {
@@ -311,7 +315,8 @@ impl<A: Application> CoapServer<A> {
         Some((copy, share))
     }
 
-    /// Reports an answered request to the operator, or a deferred response. The path is the last one that was read.
+    /// Reports an answered request, or a deferred response, to the operator. The report contains the path that was read
+    /// last.
     pub(super) fn report_request(&mut self, remote: SocketAddr, principal: Principal, method: Code, code: Code) {
         let Report { received, sent, block } = self.report;
         let cause = self.resources.cause.take();
@@ -471,8 +476,8 @@ impl<A: Application> Resources<A> {
 }
 
 impl<A> Resources<A> {
-    /// Returns the number of the responder of a deferred response. If the application took no responder, the request is
-    /// answered when its time limit passes.
+    /// Returns the number of the responder of a deferred response. If the application took no responder, returns a new
+    /// number that nobody uses: no response comes, and the request is answered with 5.03 after its time limit.
     pub(super) fn take_responder(&self) -> u64 {
         self.deferred.take().unwrap_or_else(|| self.next_responder())
     }
@@ -539,7 +544,8 @@ fn edhoc_reply(code: Code, message: Vec<u8>) -> Reply {
     Reply::new(code).uint(OptionNumber::CONTENT_FORMAT, EDHOC_FORMAT.into()).payload(message)
 }
 
-/// Returns the exchange pool of one shard. A quarter of its bytes is for messages that wait for an acknowledgement.
+/// Returns the exchange pool of one shard. A quarter of its bytes is for messages that wait for an acknowledgement, and
+/// the rest is for replies.
 pub(crate) fn pool(config: &ServerCoap, shards: usize) -> ExchangePool {
     let bytes = config.max_exchange_bytes / shards.max(1);
     ExchangePool::new(bytes - bytes / 4, bytes / 4)

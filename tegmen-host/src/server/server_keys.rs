@@ -9,7 +9,7 @@ use tegmen::dtls::{CertificateType, ClientAuthentication, Credential, Keys, Suit
 
 /// Maximum length of a DNS name in bytes (RFC 1035, section 2.3.4). No device has a longer name.
 const LONGEST_NAME: usize = 255;
-/// Number of lists of devices whose credentials are stored.
+/// The number of lists for the credentials of devices. The number of a device selects its list.
 const LISTS: usize = 64;
 
 /// The certificates and private keys of a shard.
@@ -17,12 +17,12 @@ pub(super) struct ServerKeys {
     /// The keys of the server itself, and the clients that it trusts.
     pub(super) own: PublicKeys,
     delegate: Option<Arc<dyn Delegate>>,
-    /// The devices of current handshakes, in lists by their numbers. While the endpoint has these keys, a list only
-    /// grows, so that the endpoint can borrow from it.
+    /// The devices of current handshakes, in lists. The number of a device selects its list. A list only grows until
+    /// [`Self::forget_devices`] empties it, so the endpoint can borrow the credentials of a device.
     devices: [OnceCell<Box<Device>>; LISTS],
 }
 
-/// The credentials of a device. They are read at the first handshake in each second.
+/// The credentials of a device. They are read from the delegate at the first handshake of the device in each second.
 struct Device {
     number: u32,
     keys: Option<Arc<PublicKeys>>,
@@ -53,13 +53,13 @@ impl ServerKeys {
         }
     }
 
-    /// Returns a private key.
+    /// Returns a private key of the device with the number `server`, or of the server itself if the number is 0.
     pub(super) fn key(&self, server: u32, credential: u8) -> Option<Arc<dyn Signer>> {
         self.of(server)?.key(credential)
     }
 
-    /// Removes the stored credentials of devices, so that the delegate is asked for them again. A handshake in progress
-    /// fails if the credentials of its device have changed.
+    /// Removes the stored credentials of devices, so that the next handshake asks the delegate for them again. A
+    /// handshake in progress fails if the credentials of its device have changed.
     pub(super) fn forget_devices(&mut self) {
         for list in &mut self.devices {
             let mut first = list.take();

@@ -20,7 +20,7 @@ pub struct Session {
     pub remote: SocketAddr,
     /// The identity of the client; empty if it has none.
     pub identity: String,
-    /// The principal of the client, which identifies its requests: see
+    /// The principal of the client. Each request of the client has this principal: see
     /// [`Credentials::delegated`](crate::credentials::Credentials::delegated), for example.
     pub principal: Principal,
 }

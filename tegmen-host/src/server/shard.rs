@@ -45,7 +45,8 @@ use tokio::sync::{mpsc, watch};
 /// The level of a fatal alert (RFC 5246, section 7.2).
 const FATAL: u8 = 2;
 
-/// Returns the alert, if this answer refuses a ClientHello: a fatal alert in clear (RFC 6347, section 4.1).
+/// Returns the alert if `answer` is the refusal of a ClientHello, which is a fatal alert in an unencrypted record (RFC
+/// 6347, section 4.1). Returns `None` for another answer.
 pub(crate) fn refusal(answer: &[u8]) -> Option<AlertDescription> {
     match *answer {
         [content_type, _, _, 0, 0, .., FATAL, description] if content_type == ContentType::ALERT.0 => {
@@ -68,15 +69,15 @@ pub(super) struct Shard<A> {
     environment: Environment<HostCrypto>,
     outbox: Outbox,
     secure_ports: Vec<u16>,
-    /// The source addresses of member responses at which the server does not listen.
+    /// The addresses from which the server sends responses as a member of a group, and at which it does not listen.
     own_addresses: Vec<Address>,
     coap_server: CoapServer<A>,
     totals: Arc<Mutex<Totals>>,
     seconds: u32,
-    /// The expiry time of the server's certificate and the time at which a new CRL is due, each with true if the time
-    /// has passed.
+    /// The expiry time of the server's certificate, and the time by which a CRL has to be replaced. The Boolean value
+    /// is true if the time has passed.
     ends: [Option<(SystemTime, bool)>; 2],
-    /// The version of the credentials at the last check of the sessions.
+    /// The version of the credentials when the sessions were last checked against them.
     version: u64,
     gate: Arc<Gate>,
     store: Option<Arc<dyn KeyStore>>,
@@ -93,7 +94,7 @@ pub(super) struct Shard<A> {
     exporter: Option<Exporter>,
 }
 
-/// Maximum number of batches that are received from one socket before the next socket.
+/// Maximum number of batches that are received from one socket before the next socket is read.
 const BATCHES: usize = 16;
 /// The minimum time between two runs of the work of each second. It is less than a second, because a timer can fire
 /// early.
@@ -269,8 +270,8 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Executes a limited number of commands, and handles a limited number of datagrams of other shards. Without this
-    /// call they would wait while datagrams arrive continuously.
+    /// Executes a limited number of commands, and handles a limited number of datagrams that other shards received.
+    /// Without this call the commands and these datagrams would wait while other datagrams arrive continuously.
     fn do_some(&mut self, commands: &mut mpsc::UnboundedReceiver<Command>, passed: &mut mpsc::Receiver<Passed>) {
         for _ in 0..COMMANDS {
             let Ok(command) = commands.try_recv() else { break };
@@ -327,8 +328,8 @@ impl<A: Application> Shard<A> {
         self.on_datagram(clock::now(), &path, &mut datagram, true);
     }
 
-    /// Handles a datagram to a multicast group. The server sends no response at once, and only responses that help the
-    /// sender (RFC 7252, section 8.1).
+    /// Handles a datagram to a multicast group. Each response waits for a random time. The server sends only responses
+    /// that help the sender (RFC 7252, section 8.1).
     fn on_group_request(&mut self, now: Instant, path: &Path, datagram: &mut [u8]) {
         if let Some(membership) = self.node.features.groups.find(&path.local).cloned() {
             return self.on_protected(now, &membership, path, datagram);
@@ -345,9 +346,9 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Handles a protected request to a group, under a context that only this server has. With such a request a client
-    /// searches for the server. The response is sent at once, because no other member has the context. A request that
-    /// cannot be opened gets no response (RFC 7252, section 8.2).
+    /// Handles a protected request to a group, under a context that only this server has. A client sends such a request
+    /// when it searches for the server. The response is sent at once, because no other member can respond. A request
+    /// that cannot be opened gets no response (RFC 7252, section 8.2).
     fn on_discovery(&mut self, now: Instant, path: &Path, datagram: &mut [u8]) {
         let Self { node, environment, coap_server, outbox, .. } = self;
         match node.handle_plain(&mut environment.at(now), path, datagram, coap_server, outbox.draft()) {
@@ -371,8 +372,9 @@ impl<A: Application> Shard<A> {
         self.on_handled(now, path);
     }
 
-    /// Takes a message that a controller sent to one member alone. Returns true if the datagram belongs to a
-    /// membership, so that no other part of the server may handle it.
+    /// Takes a message that the controller of a group sent to one member alone. Returns true if the datagram is such a
+    /// message, or if its destination address is used only by memberships. No other part of the server may then handle
+    /// the datagram.
     fn is_for_member(&mut self, path: &Path, datagram: &[u8]) -> bool {
         if !is_rekey_message(datagram) {
             return self.own_addresses.contains(&path.local);
@@ -397,8 +399,8 @@ impl<A: Application> Shard<A> {
         true
     }
 
-    /// Completes the work for a datagram that came over `path`: schedules the peers that have just got memory for
-    /// exchanges, and reports OSCORE contexts that could not be used.
+    /// Completes the work for a datagram that came over `path`. For each peer that has just got memory for exchanges,
+    /// sets the time at which this memory is checked. Reports the OSCORE contexts that could not be used.
     #[inline]
     fn on_handled(&mut self, now: Instant, path: &Path) {
         let Node { endpoint, features, .. } = &mut self.node;
@@ -408,7 +410,7 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Queues the first `len` bytes of the draft as a datagram for `peer`.
+    /// Queues the first `len` bytes of the outbox's draft buffer as a datagram for `peer`.
     pub(super) fn transmit(&mut self, peer: PeerId, len: u16) {
         if let Some(path) = self.node.path(peer) {
             self.outbox.queue(path, len.into());
@@ -418,8 +420,8 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Repeats the last reply to a peer that has a new address, because the reply was sent to the old address. Without
-    /// this repetition the peer would wait, and then repeat its request.
+    /// Sends the last reply again to a peer that has a new address, because the reply was sent to the old address.
+    /// Without this the peer would wait for the reply, and then repeat its request.
     pub(super) fn repeat_reply(&mut self, now: Instant, peer: PeerId) {
         let Self { node, environment, outbox, .. } = self;
         let event = node.write(&mut environment.at(now), peer, outbox.draft(), |cx, attached, pool, frame| {
@@ -466,8 +468,8 @@ impl<A: Application> Shard<A> {
         self.publish();
     }
 
-    /// Reports once that the server's certificate has expired, and once that a new CRL is due. Only one shard makes
-    /// these reports.
+    /// Reports once that the server's certificate has expired, and once that a CRL has to be replaced. Only the first
+    /// shard makes these reports.
     pub(super) fn report_ends(&mut self) {
         if self.number != 0 {
             return;

@@ -35,7 +35,7 @@ pub(super) struct Shared<'a, A> {
     pub(super) bodies: Arc<Ledger>,
     /// The queues of datagrams that one shard passes to another.
     pub(super) to_shards: Vec<mpsc::Sender<Passed>>,
-    /// The number of datagrams of each network prefix in these queues.
+    /// The number of datagrams of each network prefix in the queues of `to_shards`.
     pub(super) waiting: Arc<Shares>,
 }
 

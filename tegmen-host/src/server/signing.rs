@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use tegmen::identity::PeerId;
 use tokio::sync::mpsc::UnboundedSender;
 
-/// Number of operations that the worker has at the same time, so that it need not wait for the shard between two
-/// operations.
+/// Maximum number of operations that the worker has at the same time. With two operations the worker need not wait for
+/// the shard when one operation ends.
 const AT_WORK: usize = 2;
 /// The minimum and the maximum of the number of waiting handshakes. Between these values, the limit is the number of
 /// operations in half a second, because a client repeats its ClientHello after a second.
 const WAITING: (usize, usize) = (16, 1024);
-/// The time for which a worker may exceed its rate after it had no work.
+/// The time for which a worker may exceed its rate after a pause without operations.
 const CATCH_UP: Duration = Duration::from_millis(50);
 /// The nice value of the worker. If there are fewer cores than threads, the shards run first.
 #[cfg(target_os = "linux")]
@@ -26,7 +26,7 @@ const NICE: i32 = 10;
 /// The handshakes of one shard that wait for a private-key operation.
 pub(super) struct Signing {
     waiting: VecDeque<(PeerId, IpAddr)>,
-    /// The number of places in `waiting` that each network prefix has.
+    /// The number of handshakes in `waiting` from each network prefix.
     shares: Shares,
     max_waiting: usize,
     at_work: usize,
@@ -37,7 +37,7 @@ pub(super) struct Signing {
     shard: usize,
     /// The number of completed operations.
     pub(super) done: u64,
-    /// The number of handshakes that were given up in favour of others.
+    /// The number of handshakes that were given up because too many handshakes waited.
     pub(super) displaced: u64,
 }
 
@@ -68,8 +68,9 @@ impl Signing {
         self.waiting.len()
     }
 
-    /// Adds a waiting handshake. If too many handshakes wait, gives up one and returns it: the oldest of a network
-    /// prefix with more waiting handshakes than the new one's prefix, or the oldest of all.
+    /// Adds a waiting handshake. If too many handshakes wait, gives up one of them and returns its peer. This is the
+    /// oldest handshake of a network prefix with more waiting handshakes than the prefix of the new one has. If there
+    /// is no such handshake, this is the oldest of all.
     pub(super) fn wait(&mut self, peer: PeerId, remote: IpAddr) -> Option<PeerId> {
         let given_up = if self.waiting.len() >= self.max_waiting {
             let mine = self.shares.held(remote);
@@ -106,8 +107,8 @@ impl Signing {
         }
     }
 
-    /// Starts a worker. If the system provides no thread, the operation is not taken, and the next operation tries to
-    /// start a worker again.
+    /// Starts a worker. If the system provides no thread, the worker takes no operation. The next operation then tries
+    /// again to start a worker.
     fn start(&self) -> Sender<(PeerId, Operation)> {
         let (sender, jobs) = channel();
         let (per_second, commands) = (self.per_second, self.commands.clone());

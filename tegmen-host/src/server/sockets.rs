@@ -55,8 +55,8 @@ pub enum InheritError {
     System(std::io::Error),
 }
 
-/// Returns the number of shards. If the settings have 0, this is the number of inherited sockets of the first address,
-/// or without inherited sockets the number of cores.
+/// Returns the number of shards. If the settings contain 0 and there are inherited sockets, this is the number of
+/// inherited sockets of the first address. If there are none, this is the number of cores.
 pub(super) fn shards(config: &ServerConfig, inherited: &[UdpSocket]) -> usize {
     let first = config.listen.first().map(|listen| listen.address);
     let of_first = inherited.iter().filter(|socket| socket.local_addr().ok() == first).count();
@@ -158,7 +158,7 @@ fn matched(
     }
 }
 
-/// Joins every group at the ports of CoAP in clear.
+/// Joins every multicast group of the settings, at the ports for CoAP without DTLS.
 fn join(config: &ServerConfig, listens: &[Listen]) -> Result<Vec<Socket>, BindError> {
     let mut sockets: Vec<Socket> = Vec::new();
     for group in &config.groups {
@@ -193,8 +193,8 @@ fn join_protected(config: &ServerConfig, listens: &[Listen]) -> Result<Vec<Socke
     Ok(sockets)
 }
 
-/// Returns the source addresses of members' responses at which the server does not listen. At these addresses the
-/// server accepts only messages of the controller.
+/// Returns the addresses from which the server sends responses as a member of a group, and at which it does not listen.
+/// At these addresses the server accepts only messages of the controller of the group.
 pub(super) fn own_addresses(memberships: &[Membership], listens: &[Listen]) -> Vec<SocketAddr> {
     let own = |membership: &Membership| Some(SocketAddr::new(membership.address()?, membership.group().port()));
     let mut own: Vec<SocketAddr> = memberships.iter().filter_map(own).collect();
@@ -207,9 +207,9 @@ pub(super) fn own_addresses(memberships: &[Membership], listens: &[Listen]) -> V
     own
 }
 
-/// Binds each address once, without sharing. So a port of another program is refused, even if that program shares its
-/// port. Port 0 becomes a port number that all shards can bind. The socket with this port remains open until the shards
-/// have bound the port, so that no other program can take it.
+/// Binds each address once, without the option that lets several sockets share a port. So this fails if another program
+/// uses the port, even if that program shares it. For port 0, finds a port number that all shards can bind. The socket
+/// with this port remains open until the shards have bound the port, so that no other program can take it.
 fn free_addresses(config: &ServerConfig, runtimes: &[Runtime]) -> Result<(Vec<Listen>, Vec<Socket>), BindError> {
     let _guard = runtimes.first().and_then(Runtime::enter);
     let bind = |listen: &Listen| match listen.address.port() {

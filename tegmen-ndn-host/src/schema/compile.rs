@@ -1,5 +1,5 @@
-//! Compiles the text of Light VerSec to a model. The model is equal, byte for byte, to the model of the compiler of
-//! python-ndn.
+//! Compiles the text of a Light VerSec schema to a model. The bytes of the model are equal to those that the compiler
+//! of python-ndn makes.
 
 mod parse;
 
@@ -16,7 +16,7 @@ use std::rc::Rc;
 use tegmen_base::hex::to_hex;
 use tegmen_ndn::tlv::{self, Type};
 
-/// Maximum number of components of a name, including the components of the rules in it.
+/// Maximum number of components of a name. A rule in the name counts with the components of its own name.
 pub const MAX_COMPONENTS: usize = 128;
 
 /// A mistake in the text of a schema.
@@ -55,7 +55,7 @@ pub fn compile(text: &str) -> Result<Vec<u8>, TextError> {
     tree.encode(&numbers, &chains)
 }
 
-/// Sorts rules, so that a rule comes after the rules to which it refers.
+/// Sorts the rules. In the result each rule is after the rules to which it refers.
 fn sort(mut rules: Vec<Rule>) -> Result<Vec<Rule>, TextError> {
     // Each rule whose name begins with an underscore is one of its own.
     let mut count = 0;
@@ -100,7 +100,8 @@ fn sort(mut rules: Vec<Rule>) -> Result<Vec<Rule>, TextError> {
     Ok(rules)
 }
 
-/// A component of a name: a value, or the number of a pattern. The number of a pattern without a name is negative.
+/// A component of a name: a value, the number of a pattern, or a reference to a rule. The number of a pattern without a
+/// name is negative.
 #[derive(Clone)]
 enum Step {
     Value(Vec<u8>),
@@ -191,7 +192,7 @@ impl Numbers {
     }
 }
 
-/// A rule without references to others.
+/// A rule whose name contains no references to other rules.
 struct Chain {
     id: String,
     name: Vec<Step>,
@@ -199,7 +200,7 @@ struct Chain {
     keys: Vec<(usize, String)>,
 }
 
-/// Replaces references to rules by the names of these rules.
+/// Replaces each reference to a rule by the name of that rule. A rule with several alternatives becomes several chains.
 fn replicate(rules: &[Numbered]) -> Result<BTreeMap<String, Vec<Chain>>, TextError> {
     let mut all: BTreeMap<String, Vec<Chain>> = BTreeMap::new();
     let mut count = 0;
@@ -255,12 +256,12 @@ struct Node<'c> {
 #[derive(Default)]
 struct Tree<'c> {
     nodes: Vec<Node<'c>>,
-    /// The number of the last pattern.
+    /// The number that the last pattern got.
     next_tag: i64,
 }
 
 impl<'c> Tree<'c> {
-    /// Adds the node at which the first `depth` components of all these chains end. Returns its number.
+    /// Adds the node that the first `depth` components of all these chains reach. Returns the number of the node.
     fn grow(
         &mut self,
         depth: usize,
@@ -343,14 +344,15 @@ impl<'c> Tree<'c> {
 }
 
 impl Chain {
-    /// Returns the constraints of a pattern, or none if the pattern occurs before.
+    /// Returns the constraints of a pattern. Returns none if the pattern is in `before`, because only the first
+    /// occurrence of a pattern in a name has constraints.
     fn terms_of(&self, tag: i64, before: &BTreeSet<i64>) -> Vec<&Term> {
         let terms = self.terms.iter().filter(|term| term.tags.contains(&tag) && !before.contains(&tag));
         terms.map(AsRef::as_ref).collect()
     }
 }
 
-/// Returns the text that identifies equal edges, and determines their order.
+/// Describes an edge as a text. Equal edges have equal texts, and the order of the texts is the order of the edges.
 fn describe(tag: i64, terms: &[&Term]) -> String {
     let mut text = format!("{tag}:");
     for term in terms {

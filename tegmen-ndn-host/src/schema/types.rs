@@ -5,7 +5,7 @@ use tegmen_ndn::tlv::Type;
 /// The version of the encoding.
 pub const VERSION: u64 = 0x0001_1000;
 
-/// Maximum number of nodes of a model. The comparison of two names takes at most the square of this number of steps.
+/// Maximum number of nodes of a model. A check of two names takes at most as many steps as the square of this number.
 pub const MAX_NODES: usize = 4096;
 
 /// A component of a name.
@@ -30,7 +30,7 @@ pub(super) const CONSTRAINT: Type = Type(0x43);
 pub(super) const VALUE_EDGE: Type = Type(0x51);
 /// An edge for a pattern.
 pub(super) const PATTERN_EDGE: Type = Type(0x53);
-/// The number of a node whose names may sign.
+/// The number of a key node: keys with names of this node may sign names of the node that contains the element.
 pub(super) const KEY_NODE: Type = Type(0x55);
 /// The number of the parent node.
 pub(super) const PARENT: Type = Type(0x57);

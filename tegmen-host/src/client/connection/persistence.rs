@@ -1,4 +1,4 @@
-//! The steps of a session that is stored in a file.
+//! Stores the session of a connection in a file.
 
 use super::Connection;
 use crate::client::ClientError;
@@ -7,8 +7,8 @@ use tegmen::dtls::record::{CHUNK, MAX_SEALED};
 use tegmen::endpoint::Peers as _;
 use tegmen::identity::PeerId;
 
-/// Number of remaining numbers at which more are leased, so that a response and its retransmissions need not wait for
-/// the disk.
+/// When this many reserved record numbers are left, the client reserves more on disk. A response and its
+/// retransmissions then need not wait for the disk.
 const AHEAD: u32 = 64;
 
 impl Connection<'_> {
@@ -22,7 +22,7 @@ impl Connection<'_> {
         kept.file.keep(&mut self.io.environment.crypto, &session, &with).map_err(ClientError::State)
     }
 
-    /// Leases more numbers if few numbers of the session are left.
+    /// Reserves further record numbers on disk if only a few reserved numbers are left.
     pub(in crate::client) fn lease_ahead(&mut self) -> Result<(), StateError> {
         let Some(kept) = &mut self.entry.kept else { return Ok(()) };
         let Some(peer) = self.io.node.endpoint.peers.peer(self.entry.peer) else { return Ok(()) };
@@ -34,7 +34,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Notes that a response to a request came.
+    /// Notes that a response to a request came, so the server knows the session that was taken from the file.
     pub(in crate::client) const fn is_tried(&mut self) {
         if let Some(kept) = &mut self.entry.kept {
             kept.untried = false;
@@ -49,7 +49,8 @@ impl Connection<'_> {
         }
     }
 
-    /// Stores the position of the session for the next client. Returns false if the settings do not store the session.
+    /// Stores the session with its next record numbers, so that the next client can continue it. Returns false if the
+    /// settings do not store the session.
     pub(in crate::client) fn park(&mut self) -> bool {
         let Some(mut kept) = self.entry.kept.take() else { return false };
         self.io.kept -= 1;

@@ -39,15 +39,15 @@ impl Connection<'_> {
         self.entry.places.deliver(at, arrived);
     }
 
-    /// True if OSCORE protects a response to an unprotected request.
+    /// True if `response` is protected by OSCORE, but the request with the index `at` was not.
     fn is_unasked(&mut self, at: usize, response: &Response) -> bool {
         self.oscore().is_none()
             && response.option(OptionNumber::OSCORE).is_some()
             && !self.entry.places.get(at).is_some_and(|place| place.is_forwarded)
     }
 
-    /// Opens the response to the request of a place. The response is protected, and was assembled from the blocks of a
-    /// proxy.
+    /// Opens the protected response to the request with the index `at`. The response was assembled from the blocks into
+    /// which a proxy had cut it.
     pub(in crate::client) fn open(
         &mut self,
         at: usize,
@@ -62,7 +62,7 @@ impl Connection<'_> {
         opened.map_err(|reason| self.refused(reason, code))
     }
 
-    /// Notes at the place of a request if the request has to be sent again under other keys.
+    /// Notes in the place of a request whether the request has to be sent again under other keys.
     fn note_repetition(&mut self, at: usize, request: RequestId) {
         let again = self.oscore().is_some_and(|oscore| oscore.is_again(request));
         if let Some(place) = self.entry.places.get(at) {
@@ -70,7 +70,8 @@ impl Connection<'_> {
         }
     }
 
-    /// Returns the error for a response to a protected request that was refused.
+    /// Returns the error for a response that the client does not accept. The request was protected, or the response
+    /// was.
     fn refused(&mut self, reason: UnprotectError, code: Code) -> ClientError {
         match self.oscore().map(OscoreClient::take_problem) {
             Some(Some(problem)) => ClientError::Context(problem),

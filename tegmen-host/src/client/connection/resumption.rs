@@ -9,8 +9,8 @@ use crate::hex::to_hex;
 use crate::provider::HostCrypto;
 use tegmen::dtls::{Handle, Resumable};
 
-/// Seconds for which a session is stored if the server gives no lifetime. `MAX_LIFETIME` is the maximum in seconds for
-/// any lifetime.
+/// Number of seconds for which a session is stored if the server gives no lifetime. `MAX_LIFETIME` is the number of
+/// seconds after which a stored session expires at the latest.
 const UNSAID: u64 = 24 * 3600;
 const MAX_LIFETIME: u64 = 7 * 24 * 3600;
 

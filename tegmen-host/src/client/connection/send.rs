@@ -41,7 +41,8 @@ pub(in crate::client) enum Turn {
 }
 
 impl Connection<'_> {
-    /// Sends the message of a place if it is its turn. Returns `None` if it has to wait.
+    /// Sends a message for the request with the index `at`, if the queue and NSTART permit it now. Returns `None` if
+    /// the message has to wait. The request is then in the queue.
     pub(in crate::client) fn try_send(
         &mut self,
         at: usize,
@@ -87,7 +88,8 @@ impl Connection<'_> {
         }
     }
 
-    /// Writes a message into the output buffer. Returns `None` if too many exchanges are open.
+    /// Writes a message into the output buffer. Returns `None` if too many exchanges are open. Otherwise returns the id
+    /// of the request and the length of the datagram.
     fn write(
         &mut self,
         now: Instant,
@@ -124,8 +126,8 @@ impl Connection<'_> {
         }
     }
 
-    /// Writes a request. OSCORE protects it if the session has a context. `drawn` is the token, unless `part` has a
-    /// token.
+    /// Writes a request. OSCORE protects the request if the session has a context. The token is `drawn`, unless `part`
+    /// contains a token.
     fn write_part(
         &mut self,
         now: Instant,
@@ -203,8 +205,8 @@ impl Connection<'_> {
         datagram.min(record).saturating_sub(protection)
     }
 
-    /// Returns the size of the largest block that fits in a message with the options of `request`, both for a sent
-    /// block and for a block that the server sends.
+    /// Returns the maximum block size for a request in bytes. A block of this size fits in a message with the options
+    /// of `request`, whether the client or the server sends the block.
     pub(in crate::client) fn block_size(&mut self, request: &Request<'_>) -> usize {
         self.entry.config.coap.block_size.min(self.room(request))
     }

@@ -19,8 +19,9 @@ use tegmen::node::{Observers as _, SendError};
 use tegmen::time::Instant;
 
 impl Engine {
-    /// Answers the question of a handshake in which the peer is the client. If this endpoint opened a handshake with
-    /// the peer at the same time, the peer also has to prove that it is the expected server.
+    /// Gives a handshake the key or the verification that it needs. The peer is the client in this handshake. If this
+    /// endpoint opened a handshake with the peer at the same time, the peer also has to prove that it is the expected
+    /// server.
     pub(super) fn on_client_need(&mut self, peer: PeerId) -> Option<Event> {
         let session = self.io.session_of(peer);
         let mut entry = session.map(|key| &mut self.sessions.all[key]);
@@ -82,7 +83,7 @@ impl Engine {
         }
     }
 
-    /// Reserves the number of the principal that the peer of a session proved, if the endpoint serves requests.
+    /// Keeps the number of the principal that the peer of a session proved reserved, if the endpoint serves requests.
     pub(super) fn hold_number(&mut self, peer: PeerId) {
         let Io { node, arrivals, .. } = &mut self.io;
         let peers = &mut node.endpoint.peers;
@@ -125,7 +126,7 @@ impl Engine {
         });
     }
 
-    /// Reports a refused ClientHello, if the answer of `len` bytes in the output buffer is such a refusal.
+    /// Reports a refused ClientHello if the first `len` bytes of the output buffer are an answer that refuses it.
     pub(super) fn report_refusal(&self, path: &Path, len: usize) {
         if let Some(serving) = &self.io.arrivals.serving
             && let Some(alert) = self.io.out.get(..len).and_then(server::refusal)
@@ -134,7 +135,8 @@ impl Engine {
         }
     }
 
-    /// Ends the session that a peer opened if its key is no longer valid. Returns true if it ended.
+    /// Ends the session that a peer opened if the key with which the peer proved its identity is no longer valid.
+    /// Returns true if the session ended.
     fn end_if_outdated(&mut self, peer: PeerId) -> bool {
         let Io { node, arrivals, .. } = &mut self.io;
         let (Some(serving), Some(entry)) = (&arrivals.serving, node.endpoint.peers.peer(peer)) else { return false };
@@ -198,7 +200,7 @@ impl Engine {
         }
     }
 
-    /// Handles a response or a decision that had to wait for space.
+    /// Handles a response or a decision that had to wait until there was space for it.
     fn act(&mut self, request: DeferredRequest, outcome: Outcome) {
         match outcome {
             Outcome::Response(reply) => self.send_deferred(request, reply),
@@ -230,8 +232,8 @@ impl Engine {
         }
     }
 
-    /// Completes the work for a datagram: schedules peers that have just got memory for exchanges, and handles
-    /// responses that had to wait for space.
+    /// Completes the work for a datagram. For each peer that has just got memory for exchanges, sets the time at which
+    /// this memory is checked. Handles responses and decisions that had to wait for space.
     pub(super) fn on_handled(&mut self) {
         let Io { node, arrivals, .. } = &mut self.io;
         let Some(serving) = &mut arrivals.serving else { return };
@@ -244,8 +246,9 @@ impl Engine {
         }
     }
 
-    /// Does the work of each second, as a server does: sends overdue responses, frees the memory of peers that no
-    /// longer exist, reads changed files, and ends sessions whose key is no longer valid.
+    /// Does the work of each second, as a server does: answers overdue requests with 5.03, frees the memory of peers
+    /// that no longer exist, reads changed files, and ends sessions whose peer proved its identity with a key that is
+    /// no longer valid.
     pub(super) fn on_second(&mut self) {
         let Io { node, environment, arrivals, .. } = &mut self.io;
         let (Some(serving), now) = (&mut arrivals.serving, clock::now()) else { return };

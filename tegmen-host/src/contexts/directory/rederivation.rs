@@ -1,7 +1,9 @@
-//! Rederivation: both ends of a context derive new keys when the numbers of one end are lost (RFC 8613, appendix B.2).
+//! Rederivation: both endpoints of a context derive new keys after one endpoint lost its sequence numbers (RFC 8613,
+//! appendix B.2).
 //!
-//! Each derivation has a new ID Context, and its numbers begin at zero. The context stores this ID Context and the end
-//! of the first lease before it sends a message under the new keys.
+//! Each derivation makes a new ID Context, and the sequence numbers of the new keys begin at zero. Before the context
+//! sends a message under the new keys, it stores the new ID Context and the end of the range of sequence numbers that
+//! it may use.
 
 use super::StoredContext;
 use crate::contexts::ContextError;
@@ -20,7 +22,7 @@ use tegmen_store::{LEASE, Numbers};
 /// The rederivation state of a context.
 pub(crate) struct Rederivation {
     file: ContextFile,
-    /// True until the context has keys whose numbers are known.
+    /// True until new keys replace the keys whose sequence numbers were lost.
     is_lost: bool,
     offers: Option<Offers>,
     /// The number of key changes since the context was opened.
@@ -32,8 +34,8 @@ impl Rederivation {
         Self { file, is_lost, offers: None, generation: 0 }
     }
 
-    /// Returns the usable part of numbers that cannot be trusted: the ID Context under which the other end may still
-    /// send. This end sends nothing under this ID Context.
+    /// Returns the ID Context in a file of sequence numbers that cannot be trusted, and no other value of the file. The
+    /// other endpoint may still send messages under this ID Context. This endpoint sends no message under it.
     pub(crate) fn of_lost(numbers: &Path) -> Numbers {
         let id_context =
             Numbers::id_context_in(numbers).filter(|id_context| id_context.len() <= MAX_DERIVED_ID_CONTEXT);
@@ -47,7 +49,7 @@ pub(crate) enum Received<'r> {
     Fresh(MessageRef<'r>, RequestNonce),
     /// An authentic request that may be a replay. The answer is a challenge.
     Unverified(MessageRef<'r>, RequestBinding),
-    /// A request that [`StoredContext::answer_first`] has to answer.
+    /// A request that has to be answered by [`StoredContext::answer_first`].
     First(FirstRequest),
 }
 
@@ -92,7 +94,7 @@ impl From<ContextError> for Untaken {
 }
 
 impl StoredContext {
-    /// True if both ends derive new keys when numbers are lost.
+    /// True if both endpoints derive new keys after sequence numbers were lost.
     pub const fn rederives(&self) -> bool {
         self.rederivation.is_some()
     }
@@ -103,13 +105,14 @@ impl StoredContext {
         self.is_unknown || self.rederivation.as_ref().is_some_and(|rederivation| rederivation.is_lost || exhausted)
     }
 
-    /// Returns the number of key changes since the context was opened. A request that came under other keys cannot be
-    /// answered.
+    /// Returns the number of key changes since the context was opened. A request that arrived before a change cannot be
+    /// answered after it.
     pub fn generation(&self) -> u64 {
         self.rederivation.as_ref().map_or(0, |rederivation| rederivation.generation)
     }
 
-    /// Returns the numbers, with the ID Context to which they belong.
+    /// Adds to sequence numbers the ID Context of the derived keys that use them. Returns the numbers unchanged if the
+    /// keys were not derived by rederivation.
     pub(crate) fn named(&self, numbers: Numbers) -> Numbers {
         let theirs = self.rederivation.as_ref().and_then(|rederivation| rederivation.file.id_context.as_deref());
         match self.context.id_context().filter(|ours| self.rederives() && Some(*ours) != theirs) {
@@ -118,7 +121,7 @@ impl StoredContext {
         }
     }
 
-    /// Notes that the other end no longer knows the keys. New keys have to be derived before the next message.
+    /// Notes that the other endpoint no longer knows the keys. New keys have to be derived before the next message.
     pub(crate) fn lose(&mut self) {
         match &mut self.rederivation {
             Some(rederivation) => rederivation.is_lost = true,
@@ -126,7 +129,7 @@ impl StoredContext {
         }
     }
 
-    /// Replaces the lost keys by keys for request #1. These keys can protect one request.
+    /// Replaces the lost keys by the keys for request #1 of a rederivation. These keys can protect only one request.
     pub(crate) fn begin_rederivation(&mut self, crypto: &mut HostCrypto) -> Result<(), ProtectError> {
         let Some(rederivation) = &mut self.rederivation else { return Err(ProtectError::Exhausted) };
         let context = RederivableContext::rederive(crypto, &rederivation.file.parameters());
@@ -136,8 +139,8 @@ impl StoredContext {
         Ok(())
     }
 
-    /// Returns the content of a response, and true if it is response #1. If a response #1 does not answer the request,
-    /// the request must be sent again.
+    /// Returns the decrypted message of a response. The second value is true if the response is response #1 of a
+    /// rederivation. A response #1 does not execute the request, so the request must be sent again under the new keys.
     pub(crate) fn take_response<'r, C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -201,7 +204,8 @@ impl StoredContext {
         offers.answer(crypto, &rederivation.file.parameters(), first, head, token, frame)
     }
 
-    /// Stores new keys, and uses them from then on. Earlier offers become invalid.
+    /// Stores new keys, and uses them from now on. The offers that this endpoint sent in earlier responses #1 become
+    /// invalid.
     fn adopt(&mut self, context: RederivableContext) -> Result<(), ContextError> {
         let end = context.lease().next() + LEASE;
         let numbers = Numbers::from(end, None).under(context.id_context().unwrap_or(&[]), context.is_settled());

@@ -17,12 +17,13 @@ use toml::Spanned;
 use toml::value::Datetime;
 use zeroize::{Zeroize as _, Zeroizing};
 
-/// True if a directory has the context of a group member, and not a context of two ends.
+/// True if a directory contains the context of a group member, and not a context between two endpoints.
 pub fn is_member(dir: &Path) -> bool {
     Source::read(dir).is_ok_and(|source| source.is_of_member())
 }
 
-/// The content of a member's file. The group uses both modes with AES-CCM-16-64-128 and HKDF with SHA-256.
+/// The content of the file of a member. The group uses the group mode and the pairwise mode, with AES-CCM-16-64-128 and
+/// HKDF with SHA-256.
 pub struct MemberFile {
     /// The name of the group.
     pub group: String,
@@ -44,8 +45,8 @@ pub struct MemberFile {
     pub curve: Curve,
     /// The credential of the Group Manager.
     pub group_manager_credential: Vec<u8>,
-    /// The time of creation, in seconds since 1970. It limits the sequence numbers, as the time of creation of a
-    /// [`ContextFile`](crate::contexts::ContextFile) does.
+    /// The time of creation, in seconds since 1970. It limits the sequence numbers that may have been used: see
+    /// [`ContextFile::created`](crate::contexts::ContextFile::created).
     pub created: u64,
     /// The expiry time, in seconds since 1970, and its text in the file.
     pub expires: Option<(u64, String)>,
@@ -187,7 +188,7 @@ impl MemberFile {
         })
     }
 
-    /// Returns the context, which continues at this number.
+    /// Returns the context of this member. Its next sequence number is `next`.
     pub(super) fn context(&self, next: u64) -> Result<MemberContext, ContextError> {
         let parameters = GroupParameters {
             master_secret: &self.master_secret,
@@ -205,7 +206,8 @@ impl MemberFile {
         context.map_err(|bad| self.wrong(self.at.1, bad))
     }
 
-    /// Returns the recipient context of another member, with its replay window if the window is known.
+    /// Returns the recipient context of another member. `window` is the replay window of this member; `None` if it is
+    /// not known.
     pub(super) fn recipient(
         &self,
         context: &MemberContext,

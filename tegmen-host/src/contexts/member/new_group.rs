@@ -19,10 +19,10 @@ const MOST_MEMBERS: usize = 256;
 /// Maximum number of bytes of the name of a member. The limit keeps its credential short.
 const LONGEST_NAME: usize = 64;
 
-/// Makes a group of these members. Each member gets a directory `dir/NAME` with its security context, with keys on
-/// `curve` (Ed25519 or P-256). The last part of `dir` is the name of the group. `allow` has the rights of members at
-/// all other members, by name. A member without an entry has all rights. `expires` is a time in the form that the file
-/// uses.
+/// Makes a group of these members. Each member gets a directory `dir/NAME` with its security context, whose keys are on
+/// `curve` (Ed25519 or P-256). The last part of `dir` is the name of the group. `allow` contains the rights of members:
+/// the key is the name of a member, and the rights apply at all other members. A member without an entry has all
+/// rights. `expires` is the expiry time, in the form that the file `context.toml` uses; `None` sets no expiry time.
 ///
 /// # Errors
 /// [`ContextError`]. If a name or a right is not valid, or if one of the directories already has a context, nothing is
@@ -53,7 +53,7 @@ pub fn create_group(
     Ok(())
 }
 
-/// Checks the names. They are also names of directories.
+/// Checks the names of the members, which are also names of directories, and their rights.
 fn check(names: &[String], allow: &BTreeMap<String, Vec<String>>) -> Result<(), ContextError> {
     if !(2..=MOST_MEMBERS).contains(&names.len()) {
         return Err(ContextError::Group(format!("a new group has 2 to {MOST_MEMBERS} members: name them all")));

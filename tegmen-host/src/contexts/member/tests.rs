@@ -45,7 +45,7 @@ fn crypto() -> HostCrypto {
     HostCrypto::new([1; 32], 16)
 }
 
-/// Protects a request to one member or to all members. Returns the request and its number.
+/// Protects a request to one member, or to all members if `to` is `None`. Returns the request and its sequence number.
 fn ask(member: &mut StoredMember, to: Option<&str>) -> (Vec<u8>, u64) {
     let mut storage = [0; 400];
     let mut frame = Frame::new(&mut storage, 200);

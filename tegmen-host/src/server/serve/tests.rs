@@ -17,7 +17,7 @@ use tegmen::endpoint::{Endpoint, Event as EndpointEvent};
 use tegmen::node::Node;
 use tegmen::time::Duration;
 
-/// A counter that can be observed, and that defers its response if the second field is set.
+/// A counter that can be observed. The first field is its value. If the second field is true, it defers its responses.
 #[derive(Clone, Default)]
 struct Counter(u8, bool);
 

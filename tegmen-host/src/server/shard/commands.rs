@@ -69,7 +69,7 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Responds with 5.03 to overdue requests, and sends the responses that waited for space.
+    /// Responds with 5.03 to overdue requests. Handles the responses and decisions that had to wait for space.
     pub(super) fn give_up_deferred(&mut self, now: Instant) {
         let (before, overdue) = self.coap_server.deferrals.overdue(now, self.coap_server.limits.response_timeout);
         for (number, reply) in overdue {
@@ -83,8 +83,8 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Acknowledges requests with a deferred response after the short time in which the response itself could
-    /// acknowledge them.
+    /// Acknowledges each request that still has no response after 100 ms. Before this time, the response itself could
+    /// be the acknowledgement.
     pub(super) fn acknowledge_deferred(&mut self, now: Instant) {
         while let Some(request) = self.coap_server.deferrals.take_unacknowledged(now) {
             let Self { node, environment, outbox, .. } = self;

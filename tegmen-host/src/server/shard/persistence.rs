@@ -18,24 +18,24 @@ use tegmen::time::Instant;
 pub(super) struct Persistence {
     pub(super) sessions: Arc<Sessions>,
     by_peer: HashMap<PeerId, Entry>,
-    /// The last reported reason why a lease could not be extended.
+    /// The reason why numbers could not be reserved, as it was last reported; `None` if the last attempt succeeded.
     said: Option<String>,
-    /// The time at which the server removes the sessions whose peers have not returned. These sessions have then waited
-    /// for the maximum idle time.
+    /// The time at which the server removes the stored sessions whose peers have not returned. At this time, these
+    /// sessions have waited for the maximum idle time.
     give_up: Instant,
 }
 
 struct Entry {
     name: SessionName,
     lease_end: u32,
-    /// True while a request for more numbers is in progress.
+    /// True while the database is asked to reserve further record numbers.
     asked: bool,
 }
 
-/// When this many numbers of a lease are left, the server leases more.
+/// The server reserves further record numbers when a session has this many reserved numbers left.
 const AHEAD: u32 = CHUNK / 2;
-/// If more numbers are not available, a session with this many numbers left is closed, so that one number remains for
-/// the alert.
+/// A session that cannot reserve further record numbers is closed when it has this many numbers left. The close_notify
+/// alert still needs one of these numbers.
 const LAST: u32 = 64;
 
 impl Persistence {
@@ -98,7 +98,7 @@ impl<A: Application> Shard<A> {
         (self.coap_server.events)(Event::Restored { remote: with.remote, identity: with.identity });
     }
 
-    /// Stores a session that was just established, or whose peer has a new address.
+    /// Stores a session that was just established, or updates the stored session of a peer that has a new address.
     pub(super) fn keep(&mut self, peer: PeerId) {
         let Some(persistence) = &mut self.persistence else { return };
         let Some(entry) = self.node.endpoint.peers.peer(peer) else { return };
@@ -140,7 +140,7 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Leases more numbers for a session if few numbers are left.
+    /// Reserves further record numbers for a session if only a few reserved numbers are left.
     pub(super) fn lease_ahead(&mut self, peer: PeerId) {
         let Some(channel) = self.node.endpoint.peers.peer(peer).map(|known| known.channel()) else { return };
         // This check is for every record, so it precedes the lookups.
@@ -162,8 +162,9 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Handles the result of a lease: the new end is on disk, or the write failed. After a failure the next record
-    /// tries again. If [`LAST`] or fewer numbers are left, the session is closed instead.
+    /// Handles the result of an attempt to reserve record numbers. If `result` is `Ok`, the database has stored the new
+    /// end of the reserved numbers. If the write failed, the next record starts another attempt. But if [`LAST`] or
+    /// fewer numbers are left, the session is closed.
     pub(super) fn on_leased(&mut self, peer: PeerId, end: u32, result: Result<(), String>) {
         let Some(persistence) = &mut self.persistence else { return };
         let Some(entry) = persistence.by_peer.get_mut(&peer) else { return };
@@ -185,8 +186,8 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Removes the sessions of peers that were displaced without a message, and the sessions that have waited too long
-    /// for their peers.
+    /// Removes the stored sessions of peers that were displaced without a message, and the stored sessions that have
+    /// waited too long for their peers.
     pub(super) fn sweep_persisted(&mut self, now: Instant) {
         let Some(persistence) = &mut self.persistence else { return };
         let sessions = &persistence.sessions;

@@ -68,7 +68,7 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Reserves the number of the principal that the peer of a session proved.
+    /// Keeps the number of the principal that the peer of a session proved reserved, until the peer leaves the table.
     pub(super) fn hold_number(&mut self, peer: PeerId) {
         let peers = &mut self.node.endpoint.peers;
         let Some(principal) = peers.peer(peer).map(|entry| entry.principal()) else { return };
@@ -100,7 +100,7 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Ends a session in order. Returns false if there is none.
+    /// Ends the session of a peer in order. Returns false if the peer has no session.
     pub(super) fn end_session(&mut self, peer: PeerId) -> bool {
         let Some(entry) = self.node.endpoint.peers.peer(peer).filter(|entry| is_session(entry)) else { return false };
         let (remote, reason) = (entry.path().remote.into(), Fatal::Closed);
@@ -110,7 +110,7 @@ impl<A: Application> Shard<A> {
         true
     }
 
-    /// Ends every session whose peer proved itself with a key that is no longer valid.
+    /// Ends every session whose peer proved its identity with a key that is no longer valid.
     pub(super) fn end_outdated(&mut self) {
         let settled = |(id, peer): (PeerId, &Peer)| (peer.phase() == Phase::Established).then_some(id);
         let all: Vec<PeerId> = self.node.endpoint.peers.iter().filter_map(settled).collect();
@@ -119,7 +119,8 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Ends the session of this peer if its key is no longer valid. Returns true if it ended.
+    /// Ends the session of a peer if the key with which the peer proved its identity is no longer valid. Returns true
+    /// if the session ended.
     fn end_if_outdated(&mut self, peer: PeerId) -> bool {
         let Some(entry) = self.node.endpoint.peers.peer(peer) else { return false };
         let (remote, principal, protection) = (entry.path().remote.into(), entry.principal(), entry.protection());
@@ -184,8 +185,8 @@ impl<A: Application> Shard<A> {
         Some(Operation { key: self.node.endpoint.roles.keys.key(server, credential)?, asked })
     }
 
-    /// Queues a handshake that waits for a private key. If another handshake has to be given up for it, that handshake
-    /// is removed without a message. Its client repeats its flight, or begins again.
+    /// Queues a handshake that waits for a private key. If too many handshakes wait, the server gives up one of them
+    /// without a message. The client of that handshake repeats its flight, or begins again.
     fn wait_for_key(&mut self, peer: PeerId) {
         let Some(entry) = self.node.endpoint.peers.peer(peer) else { return };
         let remote = SocketAddr::from(entry.path().remote).ip();
@@ -197,8 +198,8 @@ impl<A: Application> Shard<A> {
         self.sign_next();
     }
 
-    /// Passes operations to the worker while it can take them. Handshakes that ended while they waited need no
-    /// operation.
+    /// Passes private-key operations to the worker while the worker can take them. Handshakes that ended in the
+    /// meantime are skipped.
     pub(super) fn sign_next(&mut self) {
         while let Some(peer) = self.signing.next() {
             if let Some(operation) = self.operation(peer) {
@@ -250,8 +251,8 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Stores the answer of the key store until a multiple of the interval in the settings has passed since the
-    /// question.
+    /// Stores an answer of the key store. The server uses the answer when a multiple of the interval in the settings
+    /// has passed since the question.
     pub(super) fn hold(&mut self, asked: Instant, peer: PeerId, found: Found) {
         let every = self.store_answers_every.as_micros().max(1) as u64;
         let took = clock::now().since(asked).as_micros() as u64;

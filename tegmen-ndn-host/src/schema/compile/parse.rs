@@ -26,9 +26,10 @@ pub(super) struct Rule {
     pub(super) id: String,
     pub(super) line: usize,
     pub(super) name: Vec<Part>,
-    /// Sets of constraints, of which one set must be fulfilled. Each constraint has a line, a pattern and options.
+    /// Alternative sets of constraints: all constraints of at least one set must be fulfilled. The values of a
+    /// constraint are its line, its pattern and its options.
     pub(super) constraints: Vec<Vec<(usize, String, Vec<Item>)>>,
-    /// The rules of keys that may sign, with their lines.
+    /// The rules of the keys that may sign names of this rule. The number is the line of the reference.
     pub(super) keys: Vec<(usize, String)>,
 }
 
@@ -53,8 +54,8 @@ fn identifier(text: &str) -> usize {
     text.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').unwrap_or(text.len())
 }
 
-/// Returns the length of the text after a quote. The text ends at the next quote without an odd number of backslashes
-/// in front.
+/// Returns the length of the text after an opening quote; `None` if the line has no closing quote. A quote that a
+/// backslash escapes does not close the text.
 fn quoted(text: &str) -> Option<usize> {
     let mut is_escaped = false;
     for (place, letter) in text.char_indices() {
@@ -122,7 +123,7 @@ impl<'t> Parser<'t> {
         Ok(token)
     }
 
-    /// Reads a mark if it comes next. Returns true if it was read.
+    /// Reads the given mark if it is the next token. Returns true if it was read.
     fn has(&mut self, mark: &str) -> bool {
         let found = self.tokens.next_if(|(_, token)| *token == Token::Mark(mark));
         self.line = found.map_or(self.line, |(line, _)| line);
