@@ -122,8 +122,8 @@ impl std::io::Write for TappedLog {
 }
 
 /// A session with one server. Clones refer to the same session: any number of tasks of the runtime in which the session
-/// was opened can make requests at the same time. [`Self::close`] ends the session, and sends close_notify to the
-/// server. When the last clone and the last observation are dropped, the session ends without a message.
+/// was opened can make requests at the same time. [`Self::close`] ends the session, and informs a DTLS server with
+/// close_notify. When the last clone and the last observation are dropped, the session ends without a message.
 #[derive(Clone)]
 pub struct Session(Arc<Handle>);
 
@@ -307,7 +307,7 @@ impl Session {
     }
 
     /// Returns `ticket` or `session id`: the means with which the client can resume the session. Returns `None` if the
-    /// server gave neither, or if [`ClientState::resume`] did not request one.
+    /// server gave neither, or if [`ClientState::resume`] is `None`.
     pub fn resumable_by(&self) -> Option<&'static str> {
         self.with(|connection| connection.entry.resumption.as_ref()?.by())
     }

@@ -18,7 +18,7 @@ use tegmen_ndn::tables::FaceId;
 use tokio::net::UdpSocket;
 use tokio::sync::Notify;
 
-/// The number of the face that stands for the management protocol of the node itself.
+/// The number of the internal face that takes the commands of the management protocol.
 pub(crate) const MANAGEMENT: FaceId = FaceId(0);
 
 /// Maximum number of bytes that wait until a stream can send them. Further packets are lost.
@@ -187,7 +187,7 @@ pub(crate) struct FaceTable {
     buffer: Box<[u8]>,
     /// Interests for the management, and the faces that sent them.
     pub(crate) commands: VecDeque<(FaceId, Box<[u8]>)>,
-    /// The face from which the packet came that is being forwarded.
+    /// The face that received the packet which is being forwarded now.
     pub(crate) from: FaceId,
     /// The time of the packet that is being forwarded.
     pub(crate) now: Instant,

@@ -330,9 +330,9 @@ impl Schema {
         reached
     }
 
-    /// Follows an edge. If a component is already bound to the tag of the edge, the new component must be equal to it.
-    /// If not, the new component must fulfil the constraints, and is bound to the tag. Returns `None` if the edge does
-    /// not accept the component.
+    /// Follows an edge. If the tag of the edge is bound, the component must be equal to the bound one. If the tag is
+    /// not bound, the component must fulfil the constraints, and is then bound to the tag. Returns `None` if the edge
+    /// does not accept the component.
     fn follow<'n>(&self, pattern: &Pattern, component: &'n [u8], bound: &Bound<'n>) -> Option<Bound<'n>> {
         if let Some(known) = bound.get(&pattern.tag) {
             return (*known == component).then(|| bound.clone());

@@ -578,8 +578,8 @@ impl HostStore {
         after.find(|(_, stored)| is_fresh(stored)).map(|(name, _)| name.clone())
     }
 
-    /// Returns a packet, and records its use. The packet moves to the end of the order of use only if the store was
-    /// used more often since its last move than a quarter of the number of packets. So most uses of a popular packet
+    /// Returns a packet, and records its use. If the store was used more often since the last move of this packet than
+    /// a quarter of the number of packets, the packet moves to the end of `by_use`. So most uses of a popular packet
     /// cost one lookup.
     fn use_now(&mut self, name: &[u8]) -> Option<&[u8]> {
         self.uses += 1;

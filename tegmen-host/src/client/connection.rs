@@ -43,9 +43,9 @@ const IPV4_HEADER: u32 = 20;
 const IPV6_HEADER: u32 = 40;
 /// Minimum length of a datagram, in bytes, when the path has a small MTU.
 const LEAST_MTU: u16 = 128;
-/// Minimum time between the first and the second retransmission of a message that together count as silence of the
-/// server. If no datagram comes from the server until [`LAST_WAIT`] after the second one, the server counts as silent:
-/// 8 to 11 seconds after the first transmission.
+/// Minimum time between two retransmissions that show the silence of a server: the first one since the last datagram
+/// from the server, and a later one. If no datagram comes within [`LAST_WAIT`] after the later one, the server counts
+/// as silent. This takes 8 to 11 seconds from the first transmission.
 const BETWEEN_REPEATS: Duration = Duration::from_secs(4);
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
@@ -297,7 +297,7 @@ impl Connection<'_> {
         })
     }
 
-    /// Gives up the request with the index `at`, and keeps the index.
+    /// Gives up the waiting request with the index `at`. The index remains taken.
     pub(super) fn forget(&mut self, at: usize) {
         let request = self.entry.places.forget_request(at);
         self.cancel(request);
@@ -306,7 +306,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Frees the index `at`, and gives up its request.
+    /// Gives up the waiting request with the index `at`, and frees the index for another request.
     pub(super) fn give_back(&mut self, at: usize) {
         let request = self.entry.places.give_back(at);
         self.cancel(request);

@@ -34,8 +34,9 @@ const TRANSMISSIONS: u32 = 3;
 /// in the directory `context` protects the request, so other members of the group cannot open it. Returns `None` if no
 /// server responds.
 ///
-/// The server must have joined `group`. Its multicast address is that of
-/// [`discovery_address`](tegmen::oscore::discovery_address), on the network interface that client and server share.
+/// The server must have joined `group`. The address of the group is the
+/// [`discovery_address`](tegmen::oscore::discovery_address) of the context, on the network interface that client and
+/// server share.
 ///
 /// # Errors
 /// [`ClientError`], whose text names the next step.

@@ -69,8 +69,8 @@ pub enum ClientError {
         /// The time waited.
         seconds: u64,
     },
-    /// The server reported that the Finished message of the client is wrong. So it does not know the identity, or it
-    /// has another key.
+    /// The server reported that the Finished message of the client is wrong. So the server does not know the identity,
+    /// or it has another key for the identity.
     #[error(
         "{remote} did not accept our Finished ({detail}): it does not know the identity '{identity}', or has another key \
          for it. It does not reveal which of the two; compare both with the server's credentials"

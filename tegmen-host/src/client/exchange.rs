@@ -79,7 +79,8 @@ impl Session {
         }
     }
 
-    /// Sends a message that has a response, when the queue and NSTART permit it.
+    /// Waits until the queue and NSTART permit a message, and then sends it. The message must be one that has a
+    /// response.
     pub(super) async fn begin(&self, place: &TakenPlace, message: &Message<'_>) -> Result<Turn, ClientError> {
         let start = clock::now();
         // A message that nobody acknowledges waits for PROBING_RATE, however long that takes.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tegmen::coap::{Code, NoResponse, OptionNumber, uint_bytes};
 
 /// Asks the members of a group which parts of an image they have not received, until `wait` has passed. The members
-/// take the image at the path of `uri`. Passes each report to `transfer` and to `on_report`. If the response of a
+/// receive the image at the path of `uri`. Passes each report to `transfer` and to `on_report`. If the response of a
 /// member is not a report, the member is counted as missing.
 ///
 /// # Errors

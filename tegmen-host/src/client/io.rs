@@ -60,7 +60,7 @@ impl PeerExchanges for Attached {
 }
 
 impl Attached {
-    /// Keeps the number of a principal reserved for this principal, until the peer leaves the table.
+    /// Reserves the number of a principal, so that no other principal gets this number until the peer leaves the table.
     pub(super) fn hold(&mut self, held: Option<Held>) {
         self.heard.hold(held);
     }

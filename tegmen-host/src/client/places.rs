@@ -211,7 +211,7 @@ impl Places {
         self.all.iter().map(|place| place.wake_at).min().unwrap_or(Instant::NEVER)
     }
 
-    /// Ends all requests that were sent, and a waiting handshake, with an error.
+    /// Returns an error to all requests that were sent, and to a waiting handshake.
     pub(super) fn refuse_all(&mut self, error: impl Fn() -> ClientError) {
         for at in 0..self.all.len() {
             if self.all.get(at).is_some_and(|place| place.is_taken && (place.request.is_some() || place.listens)) {
@@ -220,7 +220,7 @@ impl Places {
         }
     }
 
-    /// Ends all requests that were sent with an error, because their session has ended. Requests in the queue were not
+    /// Returns an error to all requests that were sent, because their session has ended. Requests in the queue were not
     /// sent yet, and wait for the next session.
     pub(super) fn end_all(&mut self, error: impl Fn() -> ClientError) {
         for at in 0..self.all.len() {

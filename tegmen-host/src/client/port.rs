@@ -50,7 +50,8 @@ impl Port {
         }
     }
 
-    /// Returns the path to `remote`; `None` if the socket is connected to one peer, or cannot reach the address family.
+    /// Returns the path to `remote`. Returns `None` if this socket is connected to one peer, or cannot send to the
+    /// address family of `remote`.
     ///
     /// # Errors
     /// The error of the system if there is no route.

@@ -31,7 +31,8 @@ pub(super) struct Round {
 
 impl Round {
     /// Returns a round that begins now. Members respond to the registration within `wait`, and the next registration is
-    /// sent after `alive` at the latest. `random` spreads the time at which Max-Age counts as passed over ten seconds.
+    /// sent after `alive` at the latest. If the next registration is sent because the Max-Age of a response has passed,
+    /// `random` delays it by up to ten seconds.
     pub(super) fn new(wait: Duration, alive: Option<Duration>, [random]: [u8; 1]) -> Self {
         let now = clock::now();
         let latest = alive.map_or(Instant::NEVER, |alive| now.after(alive));

@@ -19,12 +19,12 @@ use tegmen::node::Parts;
 use tegmen::time::Instant;
 use tokio::sync::mpsc;
 
-/// Bytes of the exchange pool of an endpoint that does not serve requests. The pool stores its requests that wait for
-/// an acknowledgement.
+/// Bytes of the exchange pool of an endpoint that does not serve requests. The pool stores the endpoint's own requests
+/// that wait for an acknowledgement.
 const POOL_BYTES: usize = 16 << 20;
 
-/// The roles of an endpoint. It begins handshakes. If the value is `Some`, it serves requests and also answers the
-/// ClientHellos of peers.
+/// The roles of an endpoint. Each endpoint begins handshakes. If the value is `Some`, the endpoint also serves
+/// requests, and answers the ClientHellos of peers.
 pub(super) struct MayServe(pub(super) Option<Limited>);
 
 impl Roles for MayServe {

@@ -29,7 +29,8 @@ impl Forgotten {
 pub(crate) struct Attached {
     /// The CoAP state of the peer; `None` until the peer sends a message.
     heard: Option<Box<Heard>>,
-    /// Keeps the number of the principal that the peer proved reserved for this principal, until the entry is dropped.
+    /// The reservation of the number of the principal that the peer proved. No other principal gets this number until
+    /// the entry is dropped. `None` if there is no reservation.
     held: Option<Held>,
 }
 
@@ -64,7 +65,7 @@ impl Forgettable for Attached {
 }
 
 impl Attached {
-    /// Keeps the number of a principal reserved for this principal, until the peer leaves the table.
+    /// Reserves the number of a principal, so that no other principal gets this number until the peer leaves the table.
     pub(crate) fn hold(&mut self, held: Option<Held>) {
         self.held = held;
     }

@@ -129,8 +129,8 @@ pub struct ServerCoap {
     /// Maximum length in bytes of a request body, or of a response body of a method other than GET (RFC 7959).
     pub max_body: usize,
     /// Maximum number of bytes in memory of request bodies, and of response bodies of methods other than GET, for all
-    /// peers and shards together. The bodies of peers without DTLS can take half of these bytes. If the value is less
-    /// than four times [`Self::max_body`], a body of maximum length may find no space.
+    /// peers and shards together. Bodies without DTLS and without OSCORE can take half of these bytes. If the value is
+    /// less than four times [`Self::max_body`], a body of maximum length may find no space.
     pub max_bodies: usize,
     /// Maximum number of bytes of the exchanges of all peers and shards together. Three quarters are for replies: for
     /// EXCHANGE_LIFETIME (247 s; RFC 7252, section 4.8.2) a repeated request gets the same reply, and is not executed

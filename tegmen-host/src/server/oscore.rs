@@ -177,8 +177,8 @@ impl ServerOscore {
     }
 
     /// Calls `use_it` with the context of a request. Returns an error if the keys of the context have changed since the
-    /// request came: under the new keys, another request may have the same nonce, and would accept the response as its
-    /// own.
+    /// request came: under the new keys, another request may have the same nonce, and the response would be bound to
+    /// that other request.
     fn with_stored(
         &self,
         (place, generation): (u32, u64),

@@ -344,8 +344,8 @@ impl<'c> Tree<'c> {
 }
 
 impl Chain {
-    /// Returns the constraints of a pattern. Returns none if the pattern is in `before`, because only the first
-    /// occurrence of a pattern in a name has constraints.
+    /// Returns the constraints of a pattern. Returns an empty list if the pattern is in `before`, because only the
+    /// first occurrence of a pattern in a name has constraints.
     fn terms_of(&self, tag: i64, before: &BTreeSet<i64>) -> Vec<&Term> {
         let terms = self.terms.iter().filter(|term| term.tags.contains(&tag) && !before.contains(&tag));
         terms.map(AsRef::as_ref).collect()

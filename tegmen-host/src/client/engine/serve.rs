@@ -83,7 +83,8 @@ impl Engine {
         }
     }
 
-    /// Keeps the number of the principal that the peer of a session proved reserved, if the endpoint serves requests.
+    /// Reserves the number of the principal that a peer proved, if the endpoint serves requests. No other principal
+    /// gets this number until the peer leaves the table.
     pub(super) fn hold_number(&mut self, peer: PeerId) {
         let Io { node, arrivals, .. } = &mut self.io;
         let peers = &mut node.endpoint.peers;

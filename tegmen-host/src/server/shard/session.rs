@@ -68,7 +68,8 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Keeps the number of the principal that the peer of a session proved reserved, until the peer leaves the table.
+    /// Reserves the number of the principal that a peer proved. No other principal gets this number until the peer
+    /// leaves the table.
     pub(super) fn hold_number(&mut self, peer: PeerId) {
         let peers = &mut self.node.endpoint.peers;
         let Some(principal) = peers.peer(peer).map(|entry| entry.principal()) else { return };
