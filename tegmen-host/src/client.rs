@@ -168,11 +168,11 @@ impl Drop for TakenPlace {
 /// The progress of a block-wise transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
-    /// True for the body of the request, false for the body of the response.
+    /// True while the body of the request is transferred, false while the body of the response is transferred.
     pub upload: bool,
     /// The number of bytes that have been transferred.
     pub done: usize,
-    /// The size of the body in bytes, if it is known.
+    /// The size of the body in bytes; `None` if it is not known yet.
     pub total: Option<usize>,
 }
 
@@ -203,7 +203,7 @@ impl std::fmt::Debug for Tap {
     }
 }
 
-/// Returns the crypto provider of a client, with the key logs of its settings.
+/// Returns the crypto provider of a client. The provider writes the key logs that the settings name.
 fn provider(config: &ClientConfig) -> std::io::Result<HostCrypto> {
     let mut crypto = HostCrypto::from_os()?;
     if let Some(file) = &config.log.key_log {
@@ -319,7 +319,8 @@ impl Session {
         self.with(|connection| connection.entry.resumable.take())
     }
 
-    /// Returns the cipher suite of a session that began with a handshake.
+    /// Returns the cipher suite of the session. Returns `None` if the session did not begin with a handshake of this
+    /// client.
     pub fn cipher_suite(&self) -> Option<CipherSuite> {
         self.with(|connection| connection.entry.cipher_suite)
     }
@@ -327,7 +328,7 @@ impl Session {
     /// Returns keying material of the session under the label of [`ClientConfig::export`] (RFC 5705, section 4, without
     /// context). The server derives the same bytes. Returns `None` if there is no label, for a session without extended
     /// master secret (RFC 7627, section 5.4), and for a session that an earlier client [stored](ClientState::session).
-    /// If a new session replaces one that ended, the bytes change.
+    /// If this session ends and the client opens a new one in its place, the bytes change.
     pub fn exported(&self) -> Option<Exported> {
         self.with(|connection| connection.entry.exported.as_ref().map(|exported| Exported::new(*exported.expose())))
     }

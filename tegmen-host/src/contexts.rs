@@ -63,7 +63,7 @@ fn next_step(refusal: &std::io::Error) -> &'static str {
     }
 }
 
-/// Returns the problem with the name of a member of a group.
+/// Describes why a request cannot be sent to the group member with this name.
 fn no_member(name: Option<&str>) -> String {
     match name {
         Some(name) => format!("the group has no member {name}"),
@@ -144,7 +144,8 @@ pub enum ContextError {
         /// The expiry date, as in the file.
         at: String,
     },
-    /// The context has been used, so the other end must not be exported: it would begin with number 0 again.
+    /// The context has been used, so it cannot be exported for the other endpoint: the exported context would begin
+    /// with number 0 again, and repeat nonces.
     #[error(
         "{dir}: this context was used, and an exported end would begin with number 0 and repeat nonces. Make a new context \
          with `tegmen oscore new`, or export with --recover, past every number that may have been used"
@@ -226,7 +227,7 @@ impl SharedContext {
         Self(Arc::new(Shared { stored: Mutex::new(stored), place, name, principal, is_unused }))
     }
 
-    /// Returns a shared context that was agreed with an access token, and that has not opened a request yet.
+    /// Returns a shared context that an access token created, and that has not opened a request yet.
     fn unused(stored: StoredContext, place: u32, name: String, principal: Principal) -> Self {
         let is_unused = AtomicBool::new(true);
         Self(Arc::new(Shared { stored: Mutex::new(stored), place, name, principal, is_unused }))
@@ -247,8 +248,7 @@ impl SharedContext {
         &self.0.name
     }
 
-    /// Returns the principal of the other end. The principal identifies the sender of a request that this context
-    /// opened.
+    /// Returns the principal of the other endpoint. It identifies the sender of each request that this context opened.
     pub fn principal(&self) -> Principal {
         self.0.principal
     }
@@ -362,7 +362,8 @@ impl Contexts {
         self.members.get(place as usize)
     }
 
-    /// Notes that a context opened a request: see [`AgreedContexts::take_of_token`].
+    /// Notes that a context opened a request. The first request may end other contexts: see
+    /// [`AgreedContexts::take_of_token`].
     pub(crate) fn note_use(&self, context: &SharedContext) {
         if context.is_unused()
             && context.0.is_unused.swap(false, Ordering::Relaxed)

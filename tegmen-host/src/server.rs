@@ -252,7 +252,7 @@ pub struct Totals {
     pub counters: Counters,
     /// Peers in the peer tables now.
     pub peers: usize,
-    /// Handshakes in progress, and completed handshakes whose last flight the server may have to repeat.
+    /// Handshakes in progress. A completed handshake also counts while the server may have to repeat its last flight.
     pub handshakes: usize,
     /// Memory of the peer tables, in bytes.
     pub table_bytes: usize,

@@ -137,7 +137,7 @@ impl Client {
         })
     }
 
-    /// Returns true for a connection over TCP or a Unix socket.
+    /// Returns true if the connection to the forwarder is over TCP or a Unix socket.
     pub const fn is_stream(&self) -> bool {
         matches!(self.connection, Connection::Stream(..))
     }

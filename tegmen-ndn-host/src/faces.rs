@@ -1,4 +1,4 @@
-//! The faces of a node: they send packets, in fragments of the link protocol where necessary.
+//! The faces of a node. A face sends packets, and divides long packets into fragments of the link protocol.
 
 use crate::management::Counters;
 use crate::reassembly::Reassembly;
@@ -217,7 +217,7 @@ impl FaceTable {
         }
     }
 
-    /// Adds a face. Returns `None` if the maximum number of faces exists.
+    /// Adds a face. Returns `None` if the table already contains the maximum number of faces.
     pub(crate) fn add(&mut self, mut face: Face) -> Option<FaceId> {
         face.reliability = (self.reliable && matches!(face.link, Link::Udp(..))).then(Box::default);
         if self.faces.len() - self.free.len() >= self.most {

@@ -1,8 +1,8 @@
 //! Named Data Networking on hosts.
 //!
-//! [`Node`](node::Node) is a [forwarder](tegmen_ndn::forwarder) with faces over UDP, TCP and Unix sockets, and with the
-//! management of NFD that clients need. [`Client`](client::Client) is a consumer and a producer at a forwarder.
-//! [`Trust`](trust::Trust) verifies packets by certificates and by a [schema].
+//! [`Node`](node::Node) is a [forwarder](tegmen_ndn::forwarder) with faces over UDP, TCP and Unix sockets. Clients
+//! control it with a part of the management protocol of NFD. [`Client`](client::Client) is a consumer and a producer
+//! that is connected to one forwarder. [`Trust`](trust::Trust) verifies packets by certificates and by a [schema].
 
 #![forbid(unsafe_code)]
 

@@ -144,7 +144,7 @@ impl<'p> Request<'p> {
         Some(Self { module: module.value, verb: verb.value, parameters: parameters.map(|parameters| parameters.value) })
     }
 
-    /// Executes a command for the face that sent it. Returns the ControlResponse, or `None` if the request is not a
+    /// Executes a command that the face `from` sent. Returns the ControlResponse, or `None` if the request is not a
     /// command.
     pub(crate) fn execute(&self, fib: &mut HostFib, from: FaceId, exists: impl Fn(FaceId) -> bool) -> Option<Vec<u8>> {
         let verbs: [&[u8]; 6] = [b"register", b"unregister", b"add-nexthop", b"remove-nexthop", b"set", b"unset"];

@@ -1,4 +1,4 @@
-//! The reliability of NDNLPv2 at one face: retransmits an LpPacket that the neighbour does not acknowledge.
+//! The reliability of NDNLPv2 at one face: an LpPacket that the neighbour does not acknowledge is retransmitted.
 
 use std::collections::VecDeque;
 use tegmen_base::time::{Duration, Instant};

@@ -44,7 +44,7 @@ impl<T> Default for Records<T> {
     }
 }
 
-/// Maximum number of faces of one Interest.
+/// Maximum number of faces that the table records for one pending Interest.
 const MAX_RECORDS: usize = 4096;
 
 impl<T> List<T> for Records<T> {
@@ -243,7 +243,7 @@ pub struct Limits {
     pub waiting_of_face: usize,
     /// Maximum number of bytes of the content store.
     pub stored_bytes: usize,
-    /// Maximum number of stored nonces of removed Interests.
+    /// Maximum number of nonces that are stored for Interests after their removal.
     pub dead: usize,
 }
 

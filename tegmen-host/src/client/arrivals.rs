@@ -59,7 +59,7 @@ pub(super) struct Arrivals {
 
 pub(super) enum Arrival {
     Response(Response),
-    /// A response that cannot be opened, and its code outside the protection.
+    /// A response that OSCORE cannot open. The values are the reason, and the code outside the protection of OSCORE.
     Refused(UnprotectError, Code),
     Acknowledged,
     Reset,

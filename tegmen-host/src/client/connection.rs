@@ -1,4 +1,5 @@
-//! One session of an endpoint. All methods run under the lock of the endpoint, and none of them waits.
+//! One session of an endpoint. All methods run under the lock of the endpoint, and none of them waits. Methods with the
+//! parameter `at` are about one waiting request: `at` is its index in [`Places`].
 
 mod persistence;
 mod receive;
@@ -195,7 +196,7 @@ impl SessionEntry {
     }
 }
 
-/// One session, with access to the endpoint that it belongs to.
+/// One session, with access to the endpoint of the session.
 pub(super) struct Connection<'e> {
     pub(super) io: &'e mut Io,
     pub(super) entry: &'e mut SessionEntry,
@@ -320,7 +321,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Notes that the session ended, and ends its requests.
+    /// Notes that the session ended. Its waiting requests end with an error.
     pub(super) fn on_closed(&mut self, reason: Fatal) {
         self.entry.closed = Some(reason);
         self.forget_session();
@@ -343,7 +344,7 @@ impl Connection<'_> {
         self.io.wake_driver();
     }
 
-    /// Ends all requests, because the owner closed or dropped the session.
+    /// Ends all waiting requests with an error, because the owner closed or dropped the session.
     pub(super) fn shut(&mut self) {
         let Self { io, entry } = self;
         entry.is_shut = true;

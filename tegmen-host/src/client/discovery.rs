@@ -1,5 +1,5 @@
-//! Discovery of a server by the OSCORE context that a client shares with it (paper "Content Object Security in the
-//! Internet of Things", section V-B).
+//! Finds a server by the OSCORE context that client and server share (paper "Content Object Security in the Internet of
+//! Things", section V-B).
 
 use super::oscore::unprotectable;
 use super::request::Part;

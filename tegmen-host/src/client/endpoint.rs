@@ -31,7 +31,7 @@ use tegmen::identity::{PeerId, Principal, Protection};
 #[derive(Clone)]
 pub struct Endpoint(Arc<Owner>);
 
-/// The owner of the endpoint. Dropping the last clone closes the endpoint.
+/// The value that the clones of an endpoint share. When the last clone is dropped, the endpoint is closed.
 struct Owner(Arc<Shared>);
 
 impl Drop for Owner {
@@ -118,10 +118,10 @@ impl EndpointBuilder {
         self
     }
 
-    /// Sets the function that takes the events of the serving side: sessions that peers open, and their requests. The
+    /// Sets the function that takes the events of the server side: sessions that peers open, and requests of peers. The
     /// endpoint calls this function while it holds its lock, so the function must return quickly, and must not use the
-    /// endpoint or its sessions. Without a function, sessions and failures go to the subscriber of the crate `tracing`:
-    /// see [`Event::trace`].
+    /// endpoint or its sessions. Without a function, sessions and failures are reported to the subscriber of the crate
+    /// `tracing`: see [`Event::trace`].
     pub fn on_event(mut self, events: impl Fn(Event) + Send + Sync + 'static) -> Self {
         self.serving.events = Some(Arc::new(events));
         self
@@ -164,7 +164,7 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// Opens the files that the settings name, for a session with `remote`.
+    /// Opens the files that the settings name for a session with `remote`.
     pub(super) fn open(config: &ClientConfig, remote: SocketAddr, scheme: Scheme) -> Result<Self, ClientError> {
         let secure = scheme == Scheme::Coaps;
         let has_keys = config.trust.key.is_some() || config.trust.public_keys.is_some();

@@ -35,7 +35,7 @@ struct Sessions {
     free: Vec<usize>,
 }
 
-/// The state of an endpoint that its sessions and its task share.
+/// The state of an endpoint, with its lock. The sessions and the task of the endpoint share it.
 pub(super) struct Shared(Mutex<Engine>);
 
 impl Shared {
@@ -48,7 +48,7 @@ impl Shared {
     }
 }
 
-/// The state of an endpoint that its lock protects.
+/// The state of an endpoint. The lock of the endpoint protects it.
 pub(super) struct Engine {
     pub(super) io: Io,
     sessions: Sessions,
@@ -299,7 +299,7 @@ impl Engine {
         self.on_second();
     }
 
-    /// Sends the datagram in the output buffer to a peer. The datagram was due at `now`.
+    /// Sends the datagram in the output buffer to a peer. `now` is the time for which the datagram was planned.
     fn on_transmit(&mut self, now: Instant, peer: PeerId) {
         let is_record = self.io.out.first().is_some_and(|first| RECORDS.contains(first));
         let is_message = !is_record || self.io.out.first().is_some_and(|first| APPLICATION_DATA.contains(first));

@@ -52,7 +52,7 @@ pub(super) fn no_room() -> ClientError {
     ClientError::System(io::Error::other("the table of peers is full"))
 }
 
-/// Returns an endpoint of the core without peers.
+/// Returns a DTLS endpoint of the crate `tegmen`, without peers.
 pub(super) fn new_endpoint(
     environment: &mut Environment<HostCrypto>,
     config: &ClientConfig,
@@ -105,7 +105,7 @@ impl Connection<'_> {
         self.send_hello(offer)
     }
 
-    /// Sends a ClientHello that replaces an earlier one.
+    /// Begins a handshake with a ClientHello. If a handshake with the server is in progress, the new one replaces it.
     pub(super) fn send_hello(&mut self, offer: Option<&Offer>) -> Result<(), ClientError> {
         let Self { io, entry } = self;
         if io.is_shut() {

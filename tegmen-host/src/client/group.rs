@@ -1,5 +1,5 @@
-//! One request to a group of servers, and the responses of its members (RFC 7252, section 8). The request is in clear,
-//! or protected by Axiom or by Group OSCORE.
+//! One request to a group of servers, and the responses of the members of the group (RFC 7252, section 8). The request
+//! is not protected, or it is protected by Axiom or by Group OSCORE.
 
 use super::oscore::unprotectable;
 use super::request::Part;
@@ -36,9 +36,9 @@ const MAX_MEMBERS: usize = 65_536;
 /// demands an Echo option, with the option of this member.
 const MAX_AGAIN: usize = 32;
 
-/// Sends a non-confirmable request in clear to a group. Calls `on_reply` with each response until `wait` has passed.
-/// Members respond at a random time, usually within 5 seconds. If a response comes in blocks, `on_reply` gets only the
-/// first block. Returns the number of members that responded.
+/// Sends a non-confirmable request without protection to a group. Calls `on_reply` with each response until `wait` has
+/// passed. Members respond at a random time, usually within 5 seconds. If a response comes in blocks, `on_reply` gets
+/// only the first block. Returns the number of members that responded.
 ///
 /// # Errors
 /// [`ClientError`], whose text names the next step. A call to which no member responds succeeds.
@@ -355,9 +355,9 @@ pub(super) struct Members<F> {
     /// The members that OSCORE authenticated. The value is true after a response, and false if the member only demanded
     /// an Echo option.
     proved: HashMap<Principal, bool>,
-    /// True if a member may serve the request twice.
+    /// True if a member may execute the request twice.
     is_repeatable: bool,
-    /// The current round of registrations, if the members are observed.
+    /// The current round of an observation; `None` if the request does not register an observation.
     round: Option<Round>,
     on_reply: F,
 }

@@ -1,4 +1,5 @@
-//! The handshake of a client: the answers to the questions of the DTLS endpoint, and the reasons for a failure.
+//! The handshake of a client: gives the DTLS endpoint the keys, signatures and verifications that it needs, and
+//! explains failures.
 
 use super::connection::Connection;
 use super::places::Arrived;
@@ -57,7 +58,7 @@ impl Session {
 }
 
 impl Connection<'_> {
-    /// Returns the result of a handshake; `None` before its end.
+    /// Returns the result of a handshake, or `None` while the handshake continues.
     fn handshake_result(&mut self, at: usize) -> Option<Result<(), ClientError>> {
         if let Some(Arrived::Refused(error)) = self.entry.places.get(at).and_then(|place| place.arrived.pop_front()) {
             return Some(Err(error));

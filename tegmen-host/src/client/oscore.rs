@@ -25,7 +25,7 @@ pub(super) struct EndpointOscore {
 }
 
 impl EndpointOscore {
-    /// Protects the requests of a session with this context.
+    /// Protects the requests of a session with this context from now on.
     pub(super) fn insert(&mut self, session: usize, stored: SessionContext) {
         self.clients.insert(session, OscoreClient::new(stored));
     }
@@ -42,7 +42,7 @@ impl EndpointOscore {
         self.clients.get(&session)
     }
 
-    /// Returns the context of a session, to change it.
+    /// Returns the context of a session mutably.
     pub(super) fn get_mut(&mut self, session: usize) -> Option<&mut OscoreClient> {
         self.clients.get_mut(&session)
     }
@@ -82,7 +82,7 @@ impl Oscore for EndpointOscore {
         Ok(client.protect(crypto, request, frame)?)
     }
 
-    /// If a session has a context, all its requests are protected.
+    /// True if the session of `peer` has an OSCORE context, which protects all requests of the session.
     fn is_protected(&self, peer: PeerId, _: RequestId) -> bool {
         !self.sessions.is_empty() && self.sessions.contains_key(&peer)
     }

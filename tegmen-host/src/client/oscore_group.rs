@@ -1,4 +1,5 @@
-//! One request that Group OSCORE protects (RFC 10021) to all members of a group, and the responses of the members.
+//! One request to all members of a group, and the responses of the members. Group OSCORE protects the messages (RFC
+//! 10021).
 
 use super::group::Asking;
 use super::request::Part;

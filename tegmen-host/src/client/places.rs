@@ -23,7 +23,7 @@ pub(super) enum Arrived {
 /// The table entry of one request, and of the future that waits for its response.
 pub(super) struct Place {
     is_taken: bool,
-    /// The id of the request, after the request was sent.
+    /// The id of the request; `None` before the request is sent.
     pub(super) request: Option<RequestId>,
     /// True if the request was sent, and no message of the server was received for it yet (RFC 7252, section 4.7).
     is_outstanding: bool,
@@ -91,7 +91,7 @@ impl Places {
         at
     }
 
-    /// Frees a place. Returns the id of its request; `None` if the place has no request that was sent.
+    /// Frees the index `at`. Returns the id of its request; `None` if the request was not sent.
     pub(super) fn give_back(&mut self, at: usize) -> Option<RequestId> {
         let request = self.forget_request(at);
         self.leave_queue(at);
@@ -108,7 +108,8 @@ impl Places {
         self.all.get_mut(at)
     }
 
-    /// Removes the request from a place, after the exchange of the request has ended. Returns the id of the request.
+    /// Removes the request with the index `at`, after its exchange has ended, and keeps the index. Returns the id of
+    /// the request.
     pub(super) fn forget_request(&mut self, at: usize) -> Option<RequestId> {
         self.answered(at);
         self.get(at)?.request.take()
@@ -123,7 +124,7 @@ impl Places {
         self.outstanding
     }
 
-    /// Notes that the request of a place was sent.
+    /// Notes that the request with the index `at` was sent.
     pub(super) fn sent(&mut self, at: usize, request: RequestId) {
         if let Some(place) = self.all.get_mut(at) {
             (place.request, place.is_outstanding) = (Some(request), true);
@@ -131,8 +132,8 @@ impl Places {
         }
     }
 
-    /// Notes that a message was received for the request of a place, or that the request was given up. Wakes the first
-    /// request in the queue.
+    /// Notes that a message was received for the request with the index `at`, or that the request was given up. Wakes
+    /// the first request in the queue.
     pub(super) fn answered(&mut self, at: usize) {
         if let Some(place) = self.all.get_mut(at)
             && std::mem::take(&mut place.is_outstanding)
@@ -142,13 +143,13 @@ impl Places {
         }
     }
 
-    /// True if no other place is in front of this place in the queue.
+    /// True if no other request is in front of the request with the index `at` in the queue.
     pub(super) fn is_turn(&self, at: usize) -> bool {
         self.queue.front().is_none_or(|first| *first == at)
     }
 
-    /// Adds a place at the end of the queue, unless the queue already contains it. Returns false if the queue contains
-    /// `most` other places.
+    /// Adds the request with the index `at` at the end of the queue, unless the queue already contains it. Returns
+    /// false if the queue contains `most` other requests.
     pub(super) fn queue(&mut self, at: usize, most: usize) -> bool {
         if self.queue.contains(&at) {
             return true;
@@ -160,7 +161,7 @@ impl Places {
         true
     }
 
-    /// Removes a place from the queue, and wakes the first of the remaining places.
+    /// Removes the request with the index `at` from the queue, and wakes the first of the remaining requests.
     pub(super) fn leave_queue(&mut self, at: usize) {
         if let Some(index) = self.queue.iter().position(|each| *each == at) {
             self.queue.remove(index);
@@ -168,7 +169,7 @@ impl Places {
         }
     }
 
-    /// Wakes the first place of the queue.
+    /// Wakes the first request of the queue.
     pub(super) fn wake_first(&mut self) {
         if let Some(first) = self.queue.front()
             && let Some(place) = self.all.get_mut(*first)
@@ -177,7 +178,8 @@ impl Places {
         }
     }
 
-    /// Stores the waker of the future that waits at a place. The future is woken at `wake_at` at the latest.
+    /// Stores the waker of the future that waits for the request with the index `at`. The future is woken at `wake_at`
+    /// at the latest.
     pub(super) fn watch(&mut self, at: usize, waker: &Waker, wake_at: Instant) {
         let Some(place) = self.all.get_mut(at) else { return };
         place.wake_at = wake_at;
@@ -187,7 +189,7 @@ impl Places {
         }
     }
 
-    /// Adds a result to a place, and wakes its future.
+    /// Adds a result to the request with the index `at`, and wakes the future that waits for it.
     pub(super) fn deliver(&mut self, at: usize, arrived: Arrived) {
         self.answered(at);
         if let Some(place) = self.all.get_mut(at) {
@@ -196,17 +198,17 @@ impl Places {
         }
     }
 
-    /// Wakes all places whose time has come.
+    /// Wakes each future whose waiting time has ended.
     pub(super) fn wake_due(&mut self, now: Instant) {
         self.all.iter_mut().filter(|place| place.wake_at <= now).for_each(Place::wake);
     }
 
-    /// Wakes all places.
+    /// Wakes all waiting futures.
     pub(super) fn wake_all(&mut self) {
         self.all.iter_mut().for_each(Place::wake);
     }
 
-    /// Returns the earliest time at which a place has to be woken.
+    /// Returns the earliest time at which a future has to be woken.
     pub(super) fn next_wake(&self) -> Instant {
         self.all.iter().map(|place| place.wake_at).min().unwrap_or(Instant::NEVER)
     }

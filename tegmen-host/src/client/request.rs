@@ -11,8 +11,8 @@ use tegmen::node::Transfer;
 /// Maximum length of a path segment or query argument, in bytes (RFC 7252, section 5.10).
 const MAX_SEGMENT: usize = 255;
 
-/// A request. With a session, as from [`Session::get`], awaiting the request sends it. [`Request::new`] makes a request
-/// without a session, to which [`Request::over`] adds a session.
+/// A request. A request that has a session, for example from [`Session::get`], is sent when it is awaited.
+/// [`Request::new`] makes a request without a session. [`Request::over`] then adds a session to it.
 #[derive(Clone, Copy)]
 #[must_use = "a request is sent when it is awaited"]
 pub struct Request<'a, S = ()> {
@@ -151,7 +151,7 @@ impl<'a, S> Request<'a, S> {
         self.each_of_target(fits, || wrong("a % is not followed by two hexadecimal digits"))
     }
 
-    /// Returns an upper bound of the bytes that path, query and other options take in a message.
+    /// Returns the maximum number of bytes that path, query and other options take in a message.
     pub(super) fn options_len(&self) -> usize {
         let mut texts = 0;
         let add = |_, value: Cow<'_, str>| {

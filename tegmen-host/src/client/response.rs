@@ -15,7 +15,7 @@ pub struct Response {
     pub(super) options: PackedOptions,
     /// True if the response is still protected, because it is only the first block of a response that a proxy has cut.
     pub(super) is_cut: bool,
-    /// True if the response answers the last block of a request, and has no Block1 option.
+    /// True if the response answers the last block of a request in blocks, and contains no Block1 option.
     pub(super) lacks_block1: bool,
 }
 
@@ -48,8 +48,8 @@ impl Response {
         self.option(number).and_then(tegmen::coap::uint)
     }
 
-    /// True if this successful response answers a request in blocks and has no Block1 option (RFC 7959, section 2.3).
-    /// The server may then have taken the last block for the whole body.
+    /// True if this successful response answers a request in blocks, and contains no Block1 option (RFC 7959, section
+    /// 2.3). The server may then have processed the last block as if it were the whole body.
     pub const fn lacks_block1(&self) -> bool {
         self.lacks_block1
     }

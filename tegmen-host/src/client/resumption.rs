@@ -34,8 +34,8 @@ impl Resumption for AcceptsTickets {
 /// The file for one server.
 pub(super) struct ResumptionStore {
     pub(super) file: PathBuf,
-    /// Digest of the trust settings of this client, in hexadecimal; empty without public keys. See
-    /// [`PeerVerifier::trust`](crate::x509::PeerVerifier::trust).
+    /// Digest of the trust settings of this client, in hexadecimal. The text is empty if the client has no public keys.
+    /// See [`PeerVerifier::trust`](crate::x509::PeerVerifier::trust).
     pub(super) trust: String,
     pub(super) kept: Option<StoredSession>,
 }

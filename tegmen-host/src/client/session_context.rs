@@ -17,7 +17,7 @@ pub(super) enum SessionContext {
     Member(Box<AskedMember>),
 }
 
-/// A group context, and the member to which the session sends its requests.
+/// The context of a group, and the member to which the session sends its requests.
 pub(super) struct AskedMember {
     stored: StoredMember,
     crypto: HostCrypto,

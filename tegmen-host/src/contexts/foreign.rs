@@ -27,7 +27,7 @@ pub enum Format {
 }
 
 /// Writes a line for Wireshark's table `oscore_contexts` (Preferences, Protocols, OSCORE). With this line Wireshark
-/// decrypts both directions of the context in `dir`.
+/// decrypts the messages of both endpoints of the context in `dir`.
 ///
 /// # Errors
 /// [`ContextError::Syntax`] for an algorithm that Wireshark does not support; [`ContextError::Exists`],

@@ -187,7 +187,7 @@ impl Keeper {
         self.closed
     }
 
-    /// Ends the use of the numbers. Returns false if the use had already ended.
+    /// Ends the use of the sequence numbers by this process. Returns false if an earlier call has already ended it.
     pub(super) const fn end(&mut self) -> bool {
         !std::mem::replace(&mut self.closed, true)
     }
@@ -228,8 +228,8 @@ pub struct Used {
     pub in_database: bool,
     /// True if the sequence numbers belong to keys that were derived by rederivation (RFC 8613, appendix B.2).
     pub is_rederived: bool,
-    /// True if the context was never used: neither from this directory, nor from a directory that this one was copied
-    /// from.
+    /// True if the context was never used from this directory, and also not from a directory of which this directory is
+    /// a copy.
     pub is_unused: bool,
     /// True for the context of a group. [`Self::window_known`] is then true only if the replay windows of all other
     /// members are known.

@@ -26,7 +26,7 @@ struct OpenMember {
     crypto: HostCrypto,
 }
 
-/// A request to a group that was opened, with the principal of its sender.
+/// A request to a group that the server decrypted, with the principal of the sender.
 pub(crate) enum ReceivedInGroup<'r> {
     /// The request is authentic and new.
     Fresh(MessageRef<'r>, Principal, GroupNonce),

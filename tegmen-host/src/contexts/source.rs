@@ -38,7 +38,7 @@ impl Source {
         Ok(Self { file, text })
     }
 
-    /// Returns a text that will be the content of `file`.
+    /// Returns a source whose text will be written to the path `file`.
     pub(super) fn of(file: &str, text: &str) -> Self {
         Self { file: file.to_owned(), text: Zeroizing::new(text.to_owned()) }
     }
@@ -74,7 +74,8 @@ impl Source {
         self.text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1
     }
 
-    /// Returns the bytes of a value in hexadecimal digits, and the index of the value in the text.
+    /// Decodes a value that is written in hexadecimal digits. Returns the byte offset of the value in the text, and the
+    /// decoded bytes.
     pub(super) fn hex(&self, key: &str, value: Spanned<String>) -> Result<(usize, Vec<u8>), ContextError> {
         let at = value.span().start;
         let bytes = from_hex(value.get_ref());
@@ -83,7 +84,7 @@ impl Source {
         Ok((at, bytes))
     }
 
-    /// Returns a time in seconds since 1970, and its text in the file.
+    /// Checks a time value. Returns the time in seconds since 1970, and its text in the file.
     pub(super) fn time(&self, key: &str, at: &Spanned<Datetime>) -> Result<(u64, String), ContextError> {
         let example = || self.wrong(at.span().start, format!("{key}: {NO_TIME}"));
         Ok((unix_seconds(at.get_ref()).ok_or_else(example)?, at.get_ref().to_string()))

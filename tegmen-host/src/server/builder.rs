@@ -48,10 +48,11 @@ impl ServerBuilder {
     }
 
     /// Takes sockets that a parent process has bound and passed, as systemd does. The server then binds no sockets, and
-    /// serves the datagrams that wait in the passed sockets. The server finds the sockets of a listening address by
-    /// their local address. Each address needs one socket for each shard, and no socket may be left over. If the number
-    /// of shards is 0, the server has as many shards as the first address has sockets. Several sockets of one address
-    /// must be bound with SO_REUSEPORT. An empty list changes nothing.
+    /// processes the datagrams that already wait in the passed sockets. The local address of a socket shows to which
+    /// listening address it belongs. Each listening address needs one socket for each shard, and each passed socket
+    /// must belong to a listening address. If the number of shards is 0, the server has as many shards as the first
+    /// address has sockets. Several sockets of one address must be bound with SO_REUSEPORT. An empty list changes
+    /// nothing.
     pub fn inherit(mut self, sockets: impl IntoIterator<Item = UdpSocket>) -> Self {
         self.inherited.extend(sockets);
         self

@@ -1,6 +1,6 @@
-//! Routing of datagrams to the shard of their session. The kernel distributes datagrams to the shards by their
-//! addresses, but the address of a session with connection ids may change. The first byte of a connection id names the
-//! shard that issued it.
+//! Routing of datagrams to the shard of their session. The kernel distributes datagrams to the shards by the address of
+//! the client, but this address may change in a session with connection ids. The first byte of a connection id names
+//! the shard that issued it.
 
 use crate::prefix::Shares;
 use std::net::{IpAddr, SocketAddr};

@@ -1,4 +1,4 @@
-//! The CoAP state of one peer: its exchanges, and the proof of its address.
+//! The CoAP state of one peer: its exchanges, and the check of its address.
 
 use crate::credentials::Held;
 use crate::exchange_pool::ExchangePool;

@@ -41,11 +41,11 @@ pub(crate) enum Command {
     Limits(ServerLimits),
     /// Answer, to show that the shard still works.
     Pulse(UnboundedSender<()>),
-    /// The database has extended the lease of a session.
+    /// The database has reserved further record numbers for a session, or could not reserve them.
     Leased {
         peer: PeerId,
         end: u32,
-        /// The error, if the lease cannot be extended.
+        /// The error if the numbers could not be reserved.
         result: Result<(), String>,
     },
 }

@@ -51,7 +51,7 @@ impl Deferrals {
         None
     }
 
-    /// Returns a request that has to be acknowledged now.
+    /// Returns a request that has to be acknowledged at `now`; `None` if there is no such request.
     pub(super) fn take_unacknowledged(&mut self, now: Instant) -> Option<&mut DeferredRequest> {
         self.next_acknowledgement().filter(|by| *by <= now)?;
         let (_, number) = self.unacknowledged.pop_front()?;

@@ -1,4 +1,4 @@
-//! The end of a server, as its shards see it.
+//! The way in which a server ends, for its shards.
 
 use tokio::time::Instant;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 pub(super) enum Ending {
     /// The server continues.
     No,
-    /// The server answers the requests with a deferred response, until this time at most, and then ends.
+    /// The server first sends the responses that are deferred, and ends at the time `by` at the latest.
     Drained { by: Instant },
     /// The server ends at once.
     Now,

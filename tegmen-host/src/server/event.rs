@@ -175,7 +175,7 @@ pub struct Answered {
     /// The method of the request.
     #[serde(serialize_with = "named")]
     pub method: Code,
-    /// The path of the resource, with a leading slash.
+    /// The path of the requested resource, with a leading slash.
     pub path: String,
     /// The response code.
     #[serde(serialize_with = "displayed")]
@@ -193,7 +193,7 @@ pub struct Answered {
     pub cause: Option<String>,
 }
 
-/// The severity of an event, most severe first.
+/// The severity of an event. The variants begin with the most severe one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Severity {
     /// An event that requires an action of the operator.

@@ -1,4 +1,4 @@
-//! The recipient of the keying material of a server's sessions (RFC 5705).
+//! The receiver of the keying material of a server's sessions (RFC 5705).
 
 use super::Session;
 use crate::exporter::Exported;

@@ -23,7 +23,7 @@ use tegmen::time::Instant;
 use tegmen_edhoc::transfer::MESSAGE_FORMAT;
 use tegmen_edhoc::{Failure, combined};
 
-/// A request that OSCORE protects and that was opened.
+/// A request that OSCORE has opened, with the data that is needed to protect the response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OscoreExchange {
     /// A request under a context between two endpoints: the index of the context, the request, and the number of key
@@ -157,7 +157,7 @@ impl ServerOscore {
         })
     }
 
-    /// Returns the group context that an OSCORE option names, and its index.
+    /// Returns the group context that an OSCORE option names, and the index of this context.
     fn of_group(&self, option: &[u8]) -> Option<(u32, &SharedMember)> {
         self.contexts.find_member(&OscoreOption::parse_in_group(option).ok()?)
     }

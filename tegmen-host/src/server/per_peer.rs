@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use tegmen::identity::PeerId;
 
-/// A map with a value for each of some peers.
+/// A map from peers to values. It has entries for some of the peers.
 pub(super) type PerPeer<T> = HashMap<PeerId, T, BuildHasherDefault<PeerHasher>>;
 
 /// A hash function that multiplies, and moves the high bits of the product to the low bits.

@@ -12,10 +12,10 @@ pub struct Pulse {
 }
 
 impl Pulse {
-    /// Sends a question to each shard. Returns true when all shards have answered, and false if one has ended.
-    /// Afterwards the [totals](super::Counts::totals) are not older than this call. While a server drains, shards
-    /// without work end before the others, and the answer of one shard is enough. A blocked shard never answers, so set
-    /// a time limit for this call.
+    /// Sends a question to each shard. Returns true when all shards have answered, and false if a shard has ended.
+    /// After true, the [totals](super::Counts::totals) are not older than this call. A server that drains ends its
+    /// shards without work before the others, so one answer of a shard is then enough for true. A blocked shard never
+    /// answers, so set a time limit for this call.
     pub async fn beats(&self) -> bool {
         let (sender, mut answers) = mpsc::unbounded_channel();
         for shard in &*self.shards.shards {

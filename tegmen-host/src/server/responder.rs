@@ -20,8 +20,8 @@ impl Responder {
         Self { number, commands: Some(commands.clone()) }
     }
 
-    /// Sends the response. The response is lost if the session, the time limit of the response, or the server has
-    /// ended.
+    /// Sends the response. The response is lost if the session or the server has ended, or if the time limit of the
+    /// response has passed.
     pub fn send(mut self, reply: Reply) {
         self.respond(reply);
     }

@@ -32,7 +32,8 @@ struct Route {
 }
 
 impl Route {
-    /// Returns the sort key: exact paths first, in the order of their bytes, then beginnings, the longest first.
+    /// Returns the key by which routes are sorted. Routes with an exact path are first, in the order of their bytes.
+    /// Then the other routes follow, beginning with the longest path.
     fn rank(&self) -> (bool, usize, &str) {
         (self.below, if self.below { usize::MAX - self.path.len() } else { 0 }, &self.path)
     }

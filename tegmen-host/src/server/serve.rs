@@ -50,7 +50,7 @@ pub(crate) struct CoapServer<A> {
     pub(crate) credentials: Credentials,
     pub(crate) events: EventSink,
     pub(super) limits: ServerLimits,
-    /// The memberships whose events are reported.
+    /// The memberships in groups. Their events are reported to the operator.
     pub(super) memberships: Memberships,
     /// The ledger of the memory for bodies, which all shards share.
     pub(super) bodies: Arc<Ledger>,
@@ -205,7 +205,7 @@ impl node::Features for Features {
 }
 
 impl<A: Application> CoapServer<A> {
-    /// Returns the application of a node with this memory for bodies.
+    /// Returns the application of a node. `bodies` is the memory for bodies.
     pub(crate) fn new(
         resources: Resources<A>,
         (policy, credentials): (AnyPolicy, Credentials),

@@ -96,12 +96,13 @@ pub(super) struct Shard<A> {
 
 /// Maximum number of batches that are received from one socket before the next socket is read.
 const BATCHES: usize = 16;
-/// The minimum time between two runs of the work of each second. It is less than a second, because a timer can fire
-/// early.
+/// The minimum time between two runs of the work that is due each second. It is shorter than a second, because a timer
+/// can fire early.
 const ALMOST_A_SECOND: Duration = Duration::from_millis(900);
-/// Maximum number of messages that timers cause, including notifications, before datagrams are received again.
+/// Maximum number of messages, including notifications, that are sent because of timers before datagrams are received
+/// again.
 const POLLED: usize = 256;
-/// Maximum number of commands that are executed between two batches.
+/// Maximum number of commands that are executed between two batches of received datagrams.
 const COMMANDS: usize = 64;
 
 impl<A: Application> Shard<A> {
@@ -172,8 +173,8 @@ impl<A: Application> Shard<A> {
         })
     }
 
-    /// Serves until `ending` changes. After that the shard receives nothing from its sockets, but handles datagrams
-    /// that other shards received for it.
+    /// Serves until `ending` changes. After that the shard receives nothing from its own sockets, but still handles
+    /// datagrams for its sessions that other shards received.
     pub(super) async fn run(
         mut self,
         sockets: Vec<Socket>,

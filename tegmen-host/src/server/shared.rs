@@ -1,4 +1,4 @@
-//! The parts of a server that all its shards share.
+//! The values of a server that all its shards share.
 
 use super::authorization::AnyPolicy;
 use super::bodies::Ledger;

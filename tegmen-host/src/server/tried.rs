@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use tegmen::identity::PeerId;
 
-/// The PSK identities of the most recent handshakes. The server reports the identity to the operator if it is unknown.
+/// The PSK identities of the most recent handshakes. If a handshake fails because an identity is unknown, the server
+/// reports the identity to the operator.
 #[derive(Default)]
 pub(crate) struct Tried(VecDeque<(PeerId, String)>);
 

@@ -18,8 +18,8 @@ impl Unauthenticated {
         Self { peers: Vec::new(), max }
     }
 
-    /// Adds a peer. If there are then more than twice `max` peers, all except `max` are forgotten: first the peers
-    /// without observations, and of these the oldest first.
+    /// Adds a peer. If there are then more than twice `max` peers, forgets peers until `max` are left. It forgets the
+    /// peers without observations before the others, and older peers before newer ones.
     pub(super) fn add<T: Peers<Attached: Forgettable>, G>(
         &mut self,
         table: &mut T,

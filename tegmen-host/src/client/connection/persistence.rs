@@ -41,7 +41,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Removes the stored session, which has ended.
+    /// Removes the stored session from its file, because the session has ended.
     pub(in crate::client) fn forget_session(&mut self) {
         if let Some(kept) = &mut self.entry.kept {
             kept.file.remove();

@@ -11,7 +11,7 @@ use tegmen::node::Oscore as _;
 use tegmen::oscore::UnprotectError;
 
 impl Connection<'_> {
-    /// Delivers a reply to the place of its request.
+    /// Delivers a reply to the request that waits for it.
     pub(in crate::client) fn deliver(&mut self, request: RequestId, arrival: Arrival) {
         let Some(at) = self.entry.places.find(request) else { return };
         let arrived = match arrival {

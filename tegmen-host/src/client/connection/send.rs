@@ -28,7 +28,7 @@ pub(in crate::client) enum Message<'a> {
     /// An empty confirmable message, which is a CoAP ping.
     Ping,
     /// A request for a further block of a protected response that a proxy has cut. The code and the encoded options are
-    /// those that the original request had outside the protection of OSCORE.
+    /// equal to the code and the options outside the protection of the original request.
     OuterBlock(Code, &'a [u8], Block),
 }
 

@@ -1,5 +1,5 @@
-//! The server side of the engine: the handshakes of clients, deferred responses, and the reports to the owner of the
-//! endpoint.
+//! The server side of the engine: answers the handshakes of clients, sends deferred responses, and reports to the owner
+//! of the endpoint.
 
 use super::Engine;
 use crate::client::ClientError;

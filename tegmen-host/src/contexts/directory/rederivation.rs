@@ -157,7 +157,7 @@ impl StoredContext {
         Ok((message, true))
     }
 
-    /// Returns the content of a request whose `option` names this context.
+    /// Opens a request whose OSCORE option `option` names this context.
     pub(crate) fn take_request<'r, C: Crypto>(
         &mut self,
         crypto: &mut C,

@@ -52,7 +52,7 @@ pub struct MemberFile {
     pub expires: Option<(u64, String)>,
     /// The other members.
     pub others: Vec<OtherMember>,
-    /// The path of the file and the index of this member's credential in it, for error messages.
+    /// The path of the file, and the number of the line with this member's credential, for error messages.
     at: (String, usize),
 }
 
