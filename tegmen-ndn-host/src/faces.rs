@@ -44,7 +44,7 @@ pub(crate) struct Face {
     pub(crate) remote: FaceUri,
     pub(crate) local: String,
     pub(crate) is_local: bool,
-    /// True if the other end opened the face.
+    /// True if the remote peer opened the face.
     pub(crate) is_on_demand: bool,
     pub(crate) counters: Counters,
     pub(crate) active: Instant,
@@ -261,7 +261,7 @@ impl FaceTable {
         }
     }
 
-    /// Records the TxSequence and the acknowledgements of an LpPacket.
+    /// Records the TxSequence and the acknowledgements in a received LpPacket.
     pub(crate) fn note(&mut self, id: FaceId, now: Instant, sequence: Option<u64>, acks: impl Iterator<Item = u64>) {
         let Some(reliability) = self.get(id).and_then(|face| face.reliability.as_mut()) else { return };
         acks.for_each(|ack| reliability.acknowledged(now, ack));

@@ -52,7 +52,7 @@ pub struct Config {
     pub reliable: bool,
     /// True if neighbours may register prefixes.
     pub neighbours_register: bool,
-    /// The time after which a UDP face that a neighbour opened ends, if no packet arrives at the face.
+    /// A UDP face that a neighbour opened ends if no packet arrives at the face for this time.
     pub idle: Duration,
 }
 
@@ -317,7 +317,7 @@ async fn accept_unix(shared: Rc<RefCell<Shared>>, listener: UnixListener, path: 
     }
 }
 
-/// Serves a stream that the other end opened.
+/// Serves a stream that a remote peer opened.
 async fn serve_stream(
     shared: Rc<RefCell<Shared>>,
     remote: FaceUri,

@@ -182,8 +182,8 @@ impl From<TrustError> for FetchError {
 
 /// Decides whether the origin of packets is proved.
 pub trait Authenticity {
-    /// Verifies a packet. May fetch certificates: `within` is the time limit of one request for a certificate, and all
-    /// other packets that arrive meanwhile are dropped.
+    /// Verifies a packet. May fetch certificates; `within` is the time limit of one request for a certificate. All
+    /// other packets that arrive during a fetch are dropped.
     ///
     /// # Errors
     /// [`FetchError`] if the packet must not be used.

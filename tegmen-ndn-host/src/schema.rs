@@ -4,9 +4,9 @@
 //! constraints, which binds the component to the tag of the pattern. A name matches a node if its components lead from
 //! the start to this node.
 //!
-//! A packet may refer to keys: a node can name other nodes as its key nodes. A key may sign a packet if the name of the
-//! packet matches a node, and the name of the key's certificate matches a key node of this node. Tags that the name of
-//! the packet has bound keep their components in this second match.
+//! A node can name other nodes as its key nodes. A key may sign a packet if the name of the packet matches a node, and
+//! the name of the key's certificate matches a key node of this node. In this second match, a tag that the packet's
+//! name has bound accepts only the same component.
 //!
 //! The encoding is that of [python-ndn](https://python-ndn.readthedocs.io/en/latest/src/lvs/binary-format.html). The
 //! program ndnd can also read it. [`compile`] makes a model from its text.
@@ -44,8 +44,8 @@ pub enum SchemaError {
     Key(usize),
     /// Keys sign each other in a loop.
     Loop,
-    /// An option of a constraint does not contain exactly one value, tag or function, or its value is not one
-    /// component. The number is that of the node.
+    /// An option of a constraint does not contain exactly one of a value, a tag and a function, or the value is not one
+    /// component of a name. The number is that of the node.
     Option(usize),
     /// The function of a constraint is not known.
     Function(String),
@@ -260,7 +260,8 @@ impl Schema {
         self.nodes.iter().flat_map(|node| &node.rules).map(String::as_str).collect()
     }
 
-    /// Returns the roots of trust. These are the rules of keys that may sign, but that no other key may sign.
+    /// Returns the rules of the roots of trust. The keys of a root of trust may sign other names, but the schema allows
+    /// no key to sign the names of the root itself.
     pub fn roots(&self) -> Vec<String> {
         let keys: BTreeSet<usize> = self.nodes.iter().flat_map(|node| node.keys.iter().copied()).collect();
         let roots = keys.into_iter().filter(|key| self.nodes.get(*key).is_some_and(|node| node.keys.is_empty()));

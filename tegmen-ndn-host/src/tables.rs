@@ -261,7 +261,7 @@ pub struct HostPit {
     hasher: RandomState,
     /// The number of pending Interests of each face.
     of_face: HashMap<FaceId, usize>,
-    /// The number of Interests with CanBePrefix, by the length of their names.
+    /// The number of pending Interests with CanBePrefix, for each number of components in their names.
     prefixes: Lengths,
     digests: usize,
     timers: BinaryHeap<Reverse<(u64, u32)>>,

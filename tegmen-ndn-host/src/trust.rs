@@ -1,4 +1,4 @@
-//! Trust: verifies chains of certificates from a packet to an anchor, which is a certificate that the owner trusts.
+//! Verifies chains of certificates from a packet to an anchor. An anchor is a certificate that the owner trusts.
 //!
 //! [`Trust`] performs no input and output. When [`Trust::verify`] needs a certificate, it returns the name of this
 //! certificate. The owner fetches the certificate and passes it to [`Trust::offer`].
@@ -205,8 +205,8 @@ impl Trust {
         walked.map(|(verdict, _)| verdict)
     }
 
-    /// Marks the certificates of a chain as verified. `end` is the validity of the certificate after the last one in
-    /// `chain`: the anchor, or a certificate that was verified before.
+    /// Marks the certificates of a chain as verified. `end` is the validity of the anchor. If the chain ends at a
+    /// certificate that was verified before, `end` is the period that was stored for this certificate.
     fn remember(&mut self, chain: &[Vec<u8>], end: Option<Validity>) {
         let mut valid = end;
         for locator in chain.iter().rev() {
@@ -268,7 +268,7 @@ impl Trust {
         anchors.find(|anchor| anchor.is_named_by(info))
     }
 
-    /// Checks that the key of a certificate may sign a packet, and that it signed the packet.
+    /// Checks that a certificate is valid now, that its key may sign a packet, and that this key signed the packet.
     fn check(
         &self,
         crypto: &mut RustCrypto,

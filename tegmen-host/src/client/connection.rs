@@ -265,7 +265,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Returns the OSCORE context of the session, if its requests are protected.
+    /// Returns the OSCORE context of the session; `None` if the session has no context.
     pub(super) fn oscore(&mut self) -> Option<&mut OscoreClient> {
         self.io.node.features.oscore.get_mut(self.entry.key)
     }

@@ -119,7 +119,7 @@ impl EndpointBuilder {
     }
 
     /// Sets the function that takes the events of the server side: sessions that peers open, and requests of peers. The
-    /// endpoint calls this function while it holds its lock, so the function must return quickly, and must not use the
+    /// endpoint holds its lock while it calls this function. So the function must return quickly, and must not use the
     /// endpoint or its sessions. Without a function, sessions and failures are reported to the subscriber of the crate
     /// `tracing`: see [`Event::trace`].
     pub fn on_event(mut self, events: impl Fn(Event) + Send + Sync + 'static) -> Self {

@@ -127,7 +127,7 @@ pub enum ClientError {
         /// The address.
         remote: SocketAddr,
     },
-    /// The request was not sent: the maximum number of requests is waiting already.
+    /// The request was not sent, because the maximum number of requests was already waiting.
     #[error(
         "{max} requests to {remote} wait already: wait for one to end, or allow more at once (nstart) or in the queue (max_queued)"
     )]
@@ -137,7 +137,7 @@ pub enum ClientError {
         /// The maximum number of requests that wait.
         max: usize,
     },
-    /// The request was not sent: the server did not answer the requests before it.
+    /// The request was not sent, because the server did not answer the earlier requests.
     #[error(
         "the request waited {seconds} s behind others that {remote} did not answer, and was not sent. Allow more time, or see \
          whether the server is reached"

@@ -16,8 +16,7 @@ impl Session {
         self.converse(request, part).await.map(|(_, response)| response)
     }
 
-    /// Does the same as [`Self::exchange`]. Also returns the place of the request, to which further responses are
-    /// delivered.
+    /// Does the same as [`Self::exchange`]. Also returns the handle of the request, which receives further responses.
     pub(super) async fn converse(
         &self,
         request: &Request<'_>,

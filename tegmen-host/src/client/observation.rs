@@ -119,8 +119,8 @@ impl Observation {
         this.session.exchange(&request, part).await
     }
 
-    /// Ends the observation of another client with a deregistration of that client. The other client protected its
-    /// registration and the deregistration with OSCORE.
+    /// Ends an observation whose registration another client protected with OSCORE. `request` is the deregistration,
+    /// which that client also protected.
     pub(crate) async fn cancel_with(self, request: Request<'_>) -> Result<Response, ClientError> {
         self.session.with(|connection| connection.forget(self.place.at()));
         let (_, taken, _) = send(&self.session, &request, &self.token, DEREGISTER).await?;
@@ -201,7 +201,7 @@ fn unregistered(session: &Session) -> node::Observation {
 }
 
 /// Sends a registration, or a deregistration, and waits for the response. If the server demands an Echo option (RFC
-/// 9175), sends the request again with this option. Returns the place of the request, the response, and true if the
+/// 9175), sends the request again with this option. Returns the handle of the request, the response, and true if the
 /// request was sent more than once.
 async fn send(
     session: &Session,

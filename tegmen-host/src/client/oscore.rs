@@ -37,7 +37,7 @@ impl EndpointOscore {
         }
     }
 
-    /// Returns the context of a session, if its requests are protected.
+    /// Returns the OSCORE context of a session; `None` if the session has no context.
     pub(super) fn get(&self, session: usize) -> Option<&OscoreClient> {
         self.clients.get(&session)
     }
@@ -87,7 +87,8 @@ impl Oscore for EndpointOscore {
         !self.sessions.is_empty() && self.sessions.contains_key(&peer)
     }
 
-    /// Always returns true. The place of a request records if its response may be protected by OSCORE.
+    /// Always returns true. The table entry of each request (`Place::is_forwarded`) records if another client protected
+    /// the request, so that OSCORE may protect the response.
     fn is_forwarded(&self, _: PeerId) -> bool {
         true
     }

@@ -35,8 +35,8 @@ pub struct AskedByName {
 }
 
 /// Sends a request to all members of a group, in the group mode. `context` is the directory of the security context.
-/// Calls `on_reply` with each response, and with the name and the address of its member. Returns after `wait`. Members
-/// respond at a random time, usually within 5 seconds.
+/// Calls `on_reply` with each response, and with the name and the address of the member that sent it. Returns after
+/// `wait`. Members respond at a random time, usually within 5 seconds.
 ///
 /// A member that does not know which requests it has executed, for example after a power cut, demands an Echo option
 /// (RFC 9175). The client then sends the request with this option once more to this member alone, in the pairwise mode.

@@ -7,7 +7,7 @@ use std::task::Waker;
 use tegmen::coap::RequestId;
 use tegmen::time::Instant;
 
-/// Maximum number of unread responses and notifications of one place. A further response replaces the oldest unread
+/// Maximum number of unread responses and notifications of one request. A further response replaces the oldest unread
 /// one.
 const MAX_UNREAD: usize = 64;
 
@@ -27,7 +27,7 @@ pub(super) struct Place {
     pub(super) request: Option<RequestId>,
     /// True if the request was sent, and no message of the server was received for it yet (RFC 7252, section 4.7).
     is_outstanding: bool,
-    /// True if the place receives network errors although it has no request. This is the place of a handshake.
+    /// True for the entry of a handshake, which has no request but receives network errors.
     pub(super) listens: bool,
     /// True if the request has to be sent again under other OSCORE keys.
     pub(super) again: bool,
@@ -69,12 +69,13 @@ impl Place {
     }
 }
 
-/// The places of all requests of a session. A freed place keeps its memory for the next request.
+/// The table of the waiting requests of a session. A freed entry keeps its memory for the next request.
 #[derive(Default)]
 pub(super) struct Places {
     all: Vec<Place>,
     free: Vec<usize>,
-    /// The places of requests that were not sent yet, in order of arrival. They wait until they may be sent.
+    /// The indices of the requests that were not sent yet, in order of arrival. These requests wait until they may be
+    /// sent.
     queue: VecDeque<usize>,
     outstanding: usize,
 }

@@ -45,7 +45,8 @@ impl Round {
         Self { last: self.last, ..next }
     }
 
-    /// True if it is time for the next registration. If no member responded, this is the case after [`SHORTEST`].
+    /// True if it is time for the next registration. If no member responded, the next registration is due [`SHORTEST`]
+    /// after the last one.
     pub(super) fn is_over(&self) -> bool {
         let stale = if self.stale == Instant::NEVER { self.earliest } else { self.stale.max(self.earliest) };
         clock::now() >= stale.min(self.latest)

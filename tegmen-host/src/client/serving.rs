@@ -1,5 +1,5 @@
-//! The server side of an endpoint: its handlers, the credentials of the peers that it admits, and the memory for their
-//! requests.
+//! The server side of an endpoint: its handlers, the credentials of the peers that it admits, and the memory for the
+//! requests of these peers.
 
 use super::Features;
 use crate::credentials::{Credentials, FilePolicy};
@@ -47,7 +47,7 @@ pub(super) struct ServingBuilder {
     pub(super) events: Option<EventSink>,
 }
 
-/// The parts of an endpoint that depend on its settings.
+/// The values that an endpoint gets from the settings of its server side.
 pub(super) struct Built {
     /// The server side; `None` if the endpoint does not serve requests.
     pub(super) serving: Option<Box<Serving>>,
@@ -140,7 +140,7 @@ impl Serving {
         self.coap_server.resources.notifier.clone()
     }
 
-    /// Takes the paths of the representations that changed.
+    /// Takes the paths whose representations have changed since the last call.
     pub(super) fn take_changes(&self) -> impl Iterator<Item = Arc<str>> {
         let changes = self.coap_server.resources.notifier.shards.first().map(Changes::take);
         changes.into_iter().flatten()

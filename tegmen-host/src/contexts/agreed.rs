@@ -4,7 +4,7 @@
 //! A client and the server agree on a context by EDHOC, or when the client posts an access token (RFC 9203). An
 //! attacker that recorded such a post can repeat it. The server then makes a context whose keys neither the client nor
 //! the attacker knows. Therefore a new context from a token does not replace the other contexts of its client at once.
-//! It replaces them when it opens its first request.
+//! The new context replaces the others when it opens its first request.
 
 use super::{ContextFile, SharedContext, StoredContext};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -60,7 +60,7 @@ impl AgreedContexts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reserves the Recipient IDs of other contexts.
+    /// Reserves Recipient IDs for contexts in files. No agreed context then gets one of these IDs.
     pub(super) fn reserve<'i>(&self, ids: impl Iterator<Item = &'i Vec<u8>>) {
         self.known().reserved.extend(ids.cloned());
     }

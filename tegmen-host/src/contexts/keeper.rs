@@ -55,8 +55,8 @@ impl Keeper {
         }
     }
 
-    /// Locks a directory. Returns the lock with the place of the sequence numbers, and the numbers themselves. If the
-    /// numbers cannot be trusted, returns the reason as an error in place of the numbers.
+    /// Locks a directory. Returns the keeper, which holds the lock, and the sequence numbers. If the numbers cannot be
+    /// trusted, returns the reason as an error in place of the numbers.
     ///
     /// # Errors
     /// [`ContextError::InUse`], [`ContextError::File`].
@@ -302,7 +302,7 @@ pub(super) fn allowance(created: u64) -> u64 {
     clock::allowed(4 * clock::DAY, created.saturating_mul(1000), now_millis())
 }
 
-/// Returns the sequence numbers with which the next process begins. If the file of numbers does not name a place, no
+/// Returns the sequence numbers with which the next process begins. If the file of numbers contains no `place`, no
 /// process has used the context from this directory. But a copy of the directory may have been used elsewhere, or the
 /// directory may have been used before a backup replaced it. So the numbers in such a file are used only if [`create`]
 /// wrote the file and the context is younger than [`GRACE`]. Otherwise the numbers begin above every number that may
@@ -361,7 +361,7 @@ fn numbers(dir: &Path, terms: &Terms, database: Option<&Database>) -> Result<(Nu
     Ok((numbers, was_there))
 }
 
-/// Writes the mark of the first use to disk.
+/// Writes the file that marks the first use of the context to disk.
 fn leave_mark(dir: &Path) -> std::io::Result<()> {
     let path = dir.join(USED);
     if path.exists() {
@@ -389,8 +389,8 @@ fn lock(dir: &Path) -> Result<Locked, ContextError> {
 const NUMBERS: &str = "numbers.toml";
 /// The name of the file that marks the first use.
 const USED: &str = "used";
-/// The number of seconds after its creation in which an unused context begins with the sequence number 0. After this
-/// time the directory may be an old copy of a context that was used.
+/// An unused context begins with the sequence number 0 only within this number of seconds after its creation. After
+/// this time the directory may be an old copy of a context that was used.
 const GRACE: u64 = 600;
 /// Maximum time, in milliseconds, to wait until the clock allows more numbers.
 const PATIENCE: u32 = 1000;

@@ -33,8 +33,8 @@ pub(super) struct CidRouting {
     waiting: Arc<Shares>,
     /// The number of datagrams that were passed to other shards.
     pub(super) passed: u64,
-    /// The number of datagrams for other shards that were dropped, because a queue was full or their network prefix had
-    /// its maximum.
+    /// The number of datagrams for other shards that were dropped, because a queue was full, or because a network
+    /// prefix had its maximum number of waiting datagrams.
     pub(super) dropped: u64,
 }
 

@@ -50,7 +50,7 @@ pub(crate) enum Command {
     },
 }
 
-/// The answer of a key store to a question.
+/// The answer of a key store to the question of a handshake.
 pub(crate) struct FoundKey {
     pub(super) peer: PeerId,
     pub(super) identity: String,

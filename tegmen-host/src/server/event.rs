@@ -111,7 +111,7 @@ pub enum Event {
         #[serde(serialize_with = "displayed")]
         reason: Fatal,
     },
-    /// The server did not answer ClientHellos, because it had no place left for another handshake or another peer.
+    /// The server did not answer ClientHellos, because it had no space for another handshake or another peer.
     Full {
         /// The number of ClientHellos since the previous event of this kind. If a client repeats its ClientHello, each
         /// repetition counts.

@@ -9,7 +9,7 @@ use tegmen::time::Instant;
 /// The keys of an identity; `None` if there is no such identity.
 pub(super) type Found = Option<IdentityKeys>;
 
-/// The held answers, in the order of their times.
+/// The held answers, in the order of the times at which they may be used.
 pub(super) struct Held {
     by_time: BTreeMap<(Instant, u64), (PeerId, Found)>,
     held: u64,
@@ -22,7 +22,8 @@ impl Held {
         Self { by_time: BTreeMap::new(), held: 0, max }
     }
 
-    /// Holds the answer for `peer` until `at`. Returns false if the list has already its maximum length.
+    /// Holds the answer for the handshake of `peer` until the time `at`. Returns false if the list already has its
+    /// maximum length.
     pub(super) fn hold(&mut self, at: Instant, peer: PeerId, found: Found) -> bool {
         if self.by_time.len() >= self.max {
             return false;

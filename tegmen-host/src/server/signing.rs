@@ -68,9 +68,9 @@ impl Signing {
         self.waiting.len()
     }
 
-    /// Adds a waiting handshake. If too many handshakes wait, gives up one of them and returns its peer. This is the
-    /// oldest handshake of a network prefix with more waiting handshakes than the prefix of the new one has. If there
-    /// is no such handshake, this is the oldest of all.
+    /// Adds a waiting handshake. If too many handshakes wait, gives up one of them and returns its peer. It gives up
+    /// the oldest handshake whose network prefix has more waiting handshakes than the prefix of the new handshake. If
+    /// there is no such handshake, it gives up the oldest of all.
     pub(super) fn wait(&mut self, peer: PeerId, remote: IpAddr) -> Option<PeerId> {
         let given_up = if self.waiting.len() >= self.max_waiting {
             let mine = self.shares.held(remote);

@@ -42,7 +42,7 @@ pub enum InheritError {
         /// The number of shards.
         shards: usize,
     },
-    /// The socket for all addresses does not receive IPv4 datagrams.
+    /// An inherited socket at the address `[::]` does not receive IPv4 datagrams.
     #[error(
         "{listen}: the inherited socket receives IPv6 alone: clear IPV6_V6ONLY (BindIPv6Only=both), or listen at 0.0.0.0, too"
     )]

@@ -200,7 +200,8 @@ struct Chain {
     keys: Vec<(usize, String)>,
 }
 
-/// Replaces each reference to a rule by the name of that rule. A rule with several alternatives becomes several chains.
+/// Replaces each reference to a rule by the name of that rule. A rule with several sets of constraints becomes several
+/// chains.
 fn replicate(rules: &[Numbered]) -> Result<BTreeMap<String, Vec<Chain>>, TextError> {
     let mut all: BTreeMap<String, Vec<Chain>> = BTreeMap::new();
     let mut count = 0;

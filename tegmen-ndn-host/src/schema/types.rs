@@ -30,7 +30,8 @@ pub(super) const CONSTRAINT: Type = Type(0x43);
 pub(super) const VALUE_EDGE: Type = Type(0x51);
 /// An edge for a pattern.
 pub(super) const PATTERN_EDGE: Type = Type(0x53);
-/// The number of a key node: keys with names of this node may sign names of the node that contains the element.
+/// The number of a key node. The keys whose names match this node may sign the names of the node that contains the
+/// element.
 pub(super) const KEY_NODE: Type = Type(0x55);
 /// The number of the parent node.
 pub(super) const PARENT: Type = Type(0x57);

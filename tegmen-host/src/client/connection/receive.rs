@@ -62,7 +62,7 @@ impl Connection<'_> {
         opened.map_err(|reason| self.refused(reason, code))
     }
 
-    /// Notes in the place of a request whether the request has to be sent again under other keys.
+    /// Records for the request with the index `at` if this request has to be sent again under other keys.
     fn note_repetition(&mut self, at: usize, request: RequestId) {
         let again = self.oscore().is_some_and(|oscore| oscore.is_again(request));
         if let Some(place) = self.entry.places.get(at) {

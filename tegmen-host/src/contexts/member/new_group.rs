@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 
 /// Maximum number of members of a new group, because each member has an ID of one byte.
 const MOST_MEMBERS: usize = 256;
-/// Maximum number of bytes of the name of a member. The limit keeps its credential short.
+/// Maximum number of bytes of the name of a member. This limit keeps the credential of the member short.
 const LONGEST_NAME: usize = 64;
 
 /// Makes a group of these members. Each member gets a directory `dir/NAME` with its security context, whose keys are on

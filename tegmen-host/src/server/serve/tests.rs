@@ -17,7 +17,8 @@ use tegmen::endpoint::{Endpoint, Event as EndpointEvent};
 use tegmen::node::Node;
 use tegmen::time::Duration;
 
-/// A counter that can be observed. The first field is its value. If the second field is true, it defers its responses.
+/// A counter that can be observed. The first field is its value. If the second field is true, the counter defers its
+/// responses.
 #[derive(Clone, Default)]
 struct Counter(u8, bool);
 
