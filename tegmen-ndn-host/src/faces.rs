@@ -280,7 +280,7 @@ impl FaceTable {
         });
     }
 
-    /// Removes the packets at all faces whose missing fragments did not arrive in time.
+    /// Removes, at all faces, the packets whose missing fragments did not arrive in time.
     pub(crate) fn expire(&mut self, now: Instant) {
         self.faces.iter_mut().flatten().for_each(|face| face.reassembly.expire(now));
     }

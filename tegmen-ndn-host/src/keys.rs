@@ -249,7 +249,7 @@ pub struct Subject<'s> {
     pub key_name: Name<'s>,
     /// The certified public key, a SubjectPublicKeyInfo.
     pub public_key: &'s [u8],
-    /// The issuer, as it is named by a component in the name of the certificate.
+    /// The component of the certificate's name that names the issuer.
     pub issuer: Component<'s>,
     /// The version of the certificate.
     pub version: u64,

@@ -578,9 +578,9 @@ impl HostStore {
         after.find(|(_, stored)| is_fresh(stored)).map(|(name, _)| name.clone())
     }
 
-    /// Returns a packet, and records its use. If the store was used more often since the last move of this packet than
-    /// a quarter of the number of packets, the packet moves to the end of `by_use`. So most uses of a popular packet
-    /// cost one lookup.
+    /// Returns a packet, and records its use. The packet does not move to the end of `by_use` at each use, so most uses
+    /// of a popular packet cost one lookup. It moves only if the number of uses of all packets since its last move
+    /// exceeds a quarter of the number of packets.
     fn use_now(&mut self, name: &[u8]) -> Option<&[u8]> {
         self.uses += 1;
         let quarter = self.by_name.len() as u64 / 4;

@@ -170,7 +170,7 @@ impl Trust {
     /// Adds the certificate that a KeyLocator names.
     ///
     /// # Errors
-    /// [`TrustError::Certificate`] if the packet is not a certificate, or has another name.
+    /// [`TrustError::Certificate`] if the packet is not a certificate, or if its name does not match `locator`.
     pub fn offer(&mut self, locator: &Name<'_>, packet: Vec<u8>) -> Result<(), TrustError> {
         let wrong = |error| TrustError::Certificate(locator.to_string(), error);
         let certificate = Certificate::parse(&packet).map_err(wrong)?;

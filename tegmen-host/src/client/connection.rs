@@ -102,7 +102,7 @@ pub(super) struct SessionEntry {
     /// Number of open observations.
     pub(super) observations: usize,
     pub(super) reconnects: u32,
-    /// The earliest time at which the endpoint is due to handle this entry.
+    /// The earliest time for which the handling of this entry is planned.
     pub(super) armed: Instant,
 }
 

@@ -156,7 +156,7 @@ impl EndpointBuilder {
     }
 }
 
-/// The files of a session, which contain its OSCORE context, its means of resumption and the session itself.
+/// The files of a session. They contain its OSCORE context, its ticket or session id, and the session itself.
 pub(super) struct Stored {
     oscore: Option<SessionContext>,
     resumption: Option<ResumptionStore>,

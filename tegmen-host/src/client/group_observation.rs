@@ -12,7 +12,7 @@ use std::time::Duration;
 use tegmen::coap::observe::{DEREGISTER, REGISTER};
 use tegmen::crypto::Crypto as _;
 
-/// The time between two checks if a new epoch of the group has begun.
+/// The time between two checks for a new epoch of the group.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The times of an observation of a group.

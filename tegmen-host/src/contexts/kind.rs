@@ -10,7 +10,8 @@ use std::path::Path;
 /// or one of a group member.
 ///
 /// # Errors
-/// [`ContextError::Numbers`] as for [`StoredContext::open`](super::StoredContext::open).
+/// [`ContextError::Numbers`] if the sequence numbers cannot be trusted, and the errors of reading the file of the
+/// context.
 pub fn used(dir: &Path) -> Result<Used, ContextError> {
     keeper::used(dir, &terms(dir)?)
 }

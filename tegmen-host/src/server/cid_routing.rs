@@ -44,8 +44,9 @@ impl CidRouting {
         Self { number, shards, waiting, passed: 0, dropped: 0 }
     }
 
-    /// Stops passing datagrams to other shards, and closes this shard's end of their queues. A queue is closed after
-    /// all other shards have called this. So the owner of a queue then knows that no further datagram comes.
+    /// Stops passing datagrams to other shards, and closes this shard's end of the queues of the other shards. A queue
+    /// is closed after all other shards have called this. So the owner of a queue then knows that no further datagram
+    /// comes.
     pub(super) fn end(&mut self) {
         self.shards.clear();
     }

@@ -70,8 +70,8 @@ impl Connection<'_> {
         }
     }
 
-    /// Returns the error for a response that the client does not accept. The request was protected, or the response
-    /// was.
+    /// Returns the error for a response that the client does not accept, because of the OSCORE protection of the
+    /// request or of the response.
     fn refused(&mut self, reason: UnprotectError, code: Code) -> ClientError {
         match self.oscore().map(OscoreClient::take_problem) {
             Some(Some(problem)) => ClientError::Context(problem),
