@@ -279,8 +279,8 @@ impl Connection<'_> {
         Some(ClientError::Ended { remote: self.entry.remote, detail: reason.to_string() })
     }
 
-    /// Returns the next response to the request with the index `at` in [`Places`](super::places::Places). Returns
-    /// `Ok(None)` if the server does not answer the request. Returns `None` while a response may still come.
+    /// Returns the next response to the request with the index `at` in [`Places`]. Returns `Ok(None)` if the server does
+    /// not answer the request. Returns `None` while a response may still come.
     pub(super) fn arrived(&mut self, at: usize) -> Option<Result<Option<super::Response>, ClientError>> {
         let is_silent = self.entry.is_silent();
         let place = self.entry.places.get(at)?;
