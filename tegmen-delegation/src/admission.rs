@@ -4,21 +4,22 @@ use crate::refusal::{Refusals, Refused};
 use crate::ticket::{Connection, Delegation, STATE_LEN, terms};
 use tegmen::time::Instant;
 
-/// Seconds by which the clock of a server may be ahead of the time that the device knows.
+/// Seconds by which the time of authentication in a session may be later than the time that the device knows.
 const TOLERANCE: u32 = 60;
 
 /// The value of a free place in the list. No connection has this number.
 const FREE: u32 = u32::MAX;
 
-/// The decision of a device about sessions. Its list of refused connections has at most `REFUSED` places.
+/// The data with which a device decides about sessions. Its list of refused connections has at most `REFUSED` places.
 #[derive(Debug)]
 pub(crate) struct Admission<const REFUSED: usize> {
     /// The numbers of the refused connections. The places after the first `len` contain [`FREE`].
     refused: [u32; REFUSED],
     len: usize,
-    /// Number of places of the list that the memory also holds.
+    /// Number of entries of the list that the memory also holds. The other entries could not be stored yet.
     kept_len: usize,
-    /// The time of the server, and the time on the device's clock at which the device learned it.
+    /// The time of the server in seconds since 1970, and the time on the device's clock at which the device learned it;
+    /// `None` before.
     time: Option<(u32, Instant)>,
     refusals: Refusals,
 }
@@ -29,7 +30,7 @@ impl<const REFUSED: usize> Admission<REFUSED> {
         Self { refused: [0; REFUSED], len: 0, kept_len: 0, time: None, refusals: Refusals([0; 6]) }
     }
 
-    /// Takes the list that the memory holds. `load` writes the list and returns its length.
+    /// Replaces the list by the list in the memory. `load` writes the list and returns its length.
     pub(crate) fn load<E>(&mut self, load: impl FnOnce(&mut [u32]) -> Result<usize, E>) -> Result<(), E> {
         self.clear();
         self.len = load(&mut self.refused)?;
@@ -90,7 +91,8 @@ impl<const REFUSED: usize> Admission<REFUSED> {
         self.refusals
     }
 
-    /// Admits the session with this state. If the session is refused, counts the reason and returns it.
+    /// Admits the session with this state, and returns it. Returns the reason if the session is refused, and counts the
+    /// reason. If `state` is a reason, the session was already refused.
     #[inline(never)]
     pub(crate) fn admit(
         &mut self,

@@ -1,4 +1,5 @@
-//! The state of a device: its epoch, the connections that it refuses, and the sessions that the server handed over.
+//! The state of a device: its epoch, the connections that it refuses, and the sessions that the delegation server
+//! opened for it.
 
 use crate::admission::Admission;
 use crate::epoch::{CHECK_LEN, Epoch, PSK_LEN};
@@ -44,7 +45,7 @@ pub trait Memory {
     fn keep_refused(&mut self, epoch: u16, number: u32) -> Result<(), Self::Error>;
 }
 
-/// A device with at most `REFUSED` refused connections in an epoch, and with places for `SESSIONS` sessions that the
+/// A device that refuses at most `REFUSED` connections in an epoch, and stores at most `SESSIONS` sessions that the
 /// server hands over. Each session has a ticket or an id of up to `HANDLE` bytes.
 #[derive(Debug)]
 pub struct Device<M, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize> {
@@ -54,11 +55,11 @@ pub struct Device<M, const REFUSED: usize, const SESSIONS: usize, const HANDLE: 
     sessions: [Kept<HANDLE>; SESSIONS],
 }
 
-/// A session that the server handed over, or a free place.
+/// A place for a session that the server hands over.
 #[derive(Debug)]
 struct Kept<const HANDLE: usize> {
     state: Secret<STATE_LEN>,
-    /// [`USED`] with the flags of a [`HandedOver`]; 0 if the place is free.
+    /// [`USED`] together with the flags of a [`HandedOver`]; 0 if the place is free.
     flags: u8,
     handle: [u8; HANDLE],
     len: usize,
@@ -74,14 +75,15 @@ impl<const HANDLE: usize> Kept<HANDLE> {
         self.handle.get(..self.len).unwrap_or(&[])
     }
 
-    /// Returns the number of the connection.
+    /// Returns the number of the connection to which the session belongs.
     const fn number(&self) -> u32 {
         terms(self.state.expose()).0.0 >> 8
     }
 }
 
-/// A device that has not read its memory, for a mote that has its device in a static variable. If all bytes of the
-/// value `M` are zero, all bytes of this type are zero, so that the variable takes no flash memory.
+/// A device that has not read its memory yet, for a mote with a device in a static variable. If all bytes of the value
+/// `M` are zero, all bytes of this type are zero. The linker then needs no bytes of flash memory for the initial value
+/// of the variable.
 #[derive(Debug)]
 pub struct Unread<M, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize>(
     RefCell<Device<M, REFUSED, SESSIONS, HANDLE>>,
@@ -98,7 +100,7 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
     /// [time](Device::set_time).
     ///
     /// # Errors
-    /// [`Lost`] if the memory holds no epoch, or if more connections were refused than there are places.
+    /// [`Lost`] if the memory holds no epoch, or if it holds more than `REFUSED` refused connections.
     pub fn read(&mut self) -> Result<&RefCell<Device<M, REFUSED, SESSIONS, HANDLE>>, Lost> {
         let Device { memory, epoch, admission, .. } = self.0.get_mut();
         admission.load(|refused| memory.load(epoch, refused))?;
@@ -109,11 +111,11 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
 /// The reason why a device rejects a request of its server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rejected {
-    /// The value contradicts the state of the device.
+    /// The request contradicts the state of the device.
     Wrong,
-    /// No place is free.
+    /// The list of refused connections is full, or there is no place for the session.
     NoPlace,
-    /// The memory failed to store the value.
+    /// The memory failed to store the epoch or the refused connection.
     Memory,
 }
 
@@ -134,7 +136,7 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
         self.memory
     }
 
-    /// Returns the memory of the device. Only the device itself may change it.
+    /// Returns a shared reference to the memory of the device. Only the device itself may change the memory.
     pub const fn memory(&self) -> &M {
         &self.memory
     }
@@ -149,27 +151,28 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
         self.epoch.number
     }
 
-    /// Returns the pre-shared key for a session with the server under this PSK identity.
+    /// Returns the pre-shared key for a session with the delegation server that uses this PSK identity.
     pub fn psk<C: Crypto>(&self, identity: &[u8]) -> Secret<PSK_LEN> {
         self.epoch.key.psk::<C>(identity)
     }
 
-    /// Sets the time of the server, in seconds since 1970. A device without a real-time clock counts from this time
-    /// on.
+    /// Sets the time of the server: it is `seconds` since 1970 at `now`. A device without a real-time clock counts from
+    /// this time on.
     pub const fn set_time(&mut self, now: Instant, seconds: u32) {
         self.admission.set_time(now, seconds);
     }
 
-    /// Begins the epoch `number`, which must follow the present one. `exported` is the keying material of the session
-    /// with the server under [`EXPORTER`](crate::EXPORTER). From now on, the device refuses all tickets and sessions
-    /// of the previous epoch, and its list of refused connections is empty. With the number of the present epoch,
-    /// nothing changes.
+    /// Begins the epoch `number`, which must follow the present epoch. `exported` is the keying material under
+    /// [`EXPORTER`](crate::EXPORTER) of the session with the server. From now on, the device refuses all tickets and
+    /// sessions of the previous epoch, and its list of refused connections is empty. If `number` is the number of the
+    /// present epoch, this function changes nothing.
     ///
-    /// The owner must then close all sessions that have a [`Connection`](crate::Connection).
+    /// The owner of the device must then close all sessions that have a [`Connection`](crate::Connection).
     ///
     /// # Errors
-    /// [`Rejected::Wrong`] for any other number, and if `check` is not the [check](Epoch::check) of the epoch;
-    /// [`Rejected::Memory`]. After an error, the present epoch continues.
+    /// [`Rejected::Wrong`] if `number` is neither the present nor the next epoch, or if `check` is not the
+    /// [check](Epoch::check) of the epoch; [`Rejected::Memory`] if the memory failed. After an error, the present epoch
+    /// continues.
     pub fn begin_epoch<C: Crypto>(
         &mut self,
         number: u16,
@@ -192,11 +195,12 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
 
     /// Refuses a connection for the rest of the epoch. Returns the number of free places in the list.
     ///
-    /// The owner must then close the session of the connection, if there is one.
+    /// The owner of the device must then close the session of the connection, if there is one.
     ///
     /// # Errors
     /// [`Rejected::NoPlace`] if the list is full; the server then begins a new epoch. [`Rejected::Memory`] if the
-    /// memory failed; the connection is refused until the device restarts, and the next call tries again to store it.
+    /// memory failed; the device refuses the connection until it restarts, and the next call of this function tries
+    /// again to store the number.
     pub fn refuse(&mut self, number: u32) -> Result<usize, Rejected> {
         if !self.admission.refuse(number) {
             return Err(Rejected::NoPlace);
@@ -207,17 +211,18 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
         Ok(REFUSED.saturating_sub(self.admission.len()))
     }
 
-    /// True if the server revoked the connection with this number. No connection has a number of 2^24 or more.
+    /// Returns true if the server revoked the connection with this number. For a number of 2^24 or more, which no
+    /// connection has, the result has no meaning.
     pub fn is_refused(&self, number: u32) -> bool {
         self.admission.is_refused(number)
     }
 
-    /// Stores a session that the server opened, until the session ends, the epoch ends, or the device restarts.
-    /// Replaces an earlier session of the same connection.
+    /// Stores a session that the server opened, until the session ends, the epoch ends, or the device restarts. The
+    /// session replaces an earlier session of the same connection.
     ///
     /// # Errors
-    /// [`Rejected::Wrong`] if the connection is refused. [`Rejected::NoPlace`] if no place is free, or if the ticket
-    /// or id is too long.
+    /// [`Rejected::Wrong`] if the connection is refused, or if the state contains no valid connection.
+    /// [`Rejected::NoPlace`] if no place is free, or if the ticket or id is longer than `HANDLE` bytes.
     pub fn keep(&mut self, session: HandedOver<'_>) -> Result<(), Rejected> {
         let (flags, bytes) = session.flags();
         let connection = Connection::of(terms(session.state).0).ok_or(Rejected::Wrong)?;
@@ -247,9 +252,9 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
         }
     }
 
-    /// Returns the session of a connection that the device opens, for
-    /// [`Endpoint::connect_again`](tegmen::endpoint::Endpoint::connect_again). Returns `None` if there is no such
-    /// session, or if it is refused.
+    /// Returns the session of a connection that the device opens, and the ticket or id with which the session is
+    /// resumed, for [`Endpoint::connect_again`](tegmen::endpoint::Endpoint::connect_again). Returns `None` if there is
+    /// no such session, or if the session is refused.
     pub fn to_open(&mut self, now: Instant, number: u32) -> Option<(SessionState, Handle<'_>)> {
         let kept = self.sessions.iter().find(|kept| kept.flags & OPENS != 0 && kept.number() == number)?;
         match self.admission.admit(now, Ok(kept.state.expose())) {
@@ -259,7 +264,7 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
     }
 
     /// Returns the session with this id, which the server handed over for a peer that resumes it. Returns `None` if
-    /// there is no such session, or if it is refused.
+    /// there is no such session, or if the session is refused.
     pub fn find(&mut self, now: Instant, id: &[u8]) -> Option<SessionState> {
         let is_meant = |kept: &&Kept<HANDLE>| kept.flags == USED && kept.bytes() == id;
         let kept = self.sessions.iter().find(is_meant)?;
@@ -269,14 +274,14 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
         }
     }
 
-    /// Returns the end of the session of this connection, in seconds since 1970. Returns `None` if the server handed
-    /// over no such session.
+    /// Returns the time at which the session of this connection ends, in seconds since 1970. Returns `None` if the
+    /// server handed over no such session.
     pub fn expires(&self, number: u32) -> Option<u32> {
         let kept = self.sessions.iter().find(|kept| kept.flags != 0 && kept.number() == number)?;
         Some(terms(kept.state.expose()).2)
     }
 
-    /// Returns the state of the device, for its server.
+    /// Returns the state of the device, which the device reports to its delegation server.
     pub fn status(&self) -> Status {
         Status {
             epoch: self.epoch.number,
@@ -288,10 +293,10 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
         }
     }
 
-    /// Opens the ticket of a peer.
+    /// Opens the ticket that a peer sent, and returns the session in the ticket.
     ///
     /// # Errors
-    /// [`Refused`] has the reason, which is also counted.
+    /// [`Refused`] is the reason. The device also counts it.
     pub fn open<C: Crypto>(&mut self, now: Instant, crypto: &mut C, ticket: Ticket<'_>) -> Result<Delegation, Refused> {
         let mut state = Secret::zeroed();
         let state = if !self.epoch.has_tickets() || ticket.epoch() != Some(self.epoch.number) {

@@ -17,9 +17,8 @@ pub const CHECK_LEN: usize = 8;
 
 /// The secret that a device shares with its delegation server during one epoch. The secret of the first epoch is 32
 /// random bytes.
-///
-/// [`Self::next`] derives the secret of the next epoch. That secret does not reveal this one, so a stolen device key
-/// does not open the sessions of earlier epochs.
+/// [`Self::next`] derives the secret of the next epoch. The next secret does not reveal this secret, so a stolen device
+/// key does not open the sessions of earlier epochs.
 #[derive(Debug)]
 pub struct DeviceKey(pub Secret<PSK_LEN>);
 
@@ -125,19 +124,20 @@ impl Epoch {
         check
     }
 
-    /// True if the epoch has this number, a ticket key, and this [check](Self::check).
+    /// Returns true if the epoch has this number, a ticket key, and this [check](Self::check).
     #[inline(never)]
     pub(crate) fn is_meant<C: Crypto>(&self, number: u16, check: &[u8; CHECK_LEN]) -> bool {
         self.number == number && self.has_tickets() && same(&self.check::<C>(), check)
     }
 
-    /// True if the epoch has a ticket key.
+    /// Returns true if the epoch has a ticket key, which is true for each epoch except 0.
     pub const fn has_tickets(&self) -> bool {
         self.number > 0
     }
 }
 
-/// Derives `out.len()` bytes: the first bytes of an HMAC-SHA-256 over the label and the data after it.
+/// Writes the first `out.len()` bytes of an HMAC-SHA-256 under `key` to `out`. The HMAC covers the label, and `more`
+/// after it.
 #[inline(never)]
 fn derive<C: Crypto>(key: &[u8], label: &[u8], more: &[u8], out: &mut [u8]) {
     // The key is computed in place, because returning it would leave a copy.

@@ -31,7 +31,7 @@ pub struct FlashMemory<F> {
 pub enum NotKept<E> {
     /// The page of the epoch is full.
     Full,
-    /// The hardware failed.
+    /// The flash memory reported an error.
     Flash(E),
 }
 
@@ -53,7 +53,7 @@ impl<F: Flash> FlashMemory<F> {
         Ok(memory)
     }
 
-    /// Returns the flash memory, from which the memory can be created again.
+    /// Returns the flash memory. [`Self::new`] makes the memory of the device from it again.
     pub fn into_flash(self) -> F {
         self.flash
     }

@@ -16,7 +16,7 @@ pub struct Issuer {
     sealed: u32,
 }
 
-/// The reason why a ticket does not lead to a new ticket. The peer must then authenticate again.
+/// The reason why the server does not replace a ticket by a new ticket. The peer must then authenticate again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotReissued {
     /// The ticket belongs to another device or to another epoch.

@@ -43,18 +43,18 @@ impl Resource {
 /// A request of the delegation server.
 #[derive(Clone, Copy, Debug)]
 pub enum Request<'r> {
-    /// For [`Resource::Epoch`]: number (2 bytes), time (4), check (8).
+    /// For [`Resource::Epoch`]. The payload: number (2 bytes), time (4), check (8).
     Epoch {
         /// The number of the epoch.
         number: u16,
-        /// The time, in seconds since 1970.
+        /// The time at the server, in seconds since 1970.
         time: u32,
         /// The [check](crate::Epoch::check) of the epoch.
         check: [u8; CHECK_LEN],
     },
-    /// For [`Resource::Refuse`]: the number of a connection (4 bytes).
+    /// For [`Resource::Refuse`]. The payload: the number of a connection (4 bytes).
     Refuse(u32),
-    /// For [`Resource::Keep`]: the session to store.
+    /// For [`Resource::Keep`]. The payload: the session to store.
     Keep(HandedOver<'r>),
     /// For [`Resource::Go`]: the session to resume.
     Go {
@@ -65,17 +65,18 @@ pub enum Request<'r> {
         /// treat it as another client and do not resume the session.
         server_name: &'r [u8],
     },
-    /// For [`Resource::Status`]: no payload.
+    /// For [`Resource::Status`]. The request has no payload.
     Status,
 }
 
-/// A session that the server hands over: flags (1 byte), state (62), ticket or id. The flag 1 is set if the device
-/// opens the session, and the flag 2 for a ticket.
+/// A session that the server hands over to the device. The payload: flags (1 byte), state (62), ticket or id. The flag
+/// 1 is set if the device resumes the session as client. The flag 2 is set if a ticket follows the state, and not an
+/// id.
 #[derive(Clone, Copy)]
 pub struct HandedOver<'r> {
     /// The [state](crate::Delegation::state) of the delegation.
     pub state: &'r [u8; STATE_LEN],
-    /// The ticket or id with which the session is resumed.
+    /// The ticket or id with which the client resumes the session.
     pub handle: Handle<'r>,
     /// True if the device resumes the session as client, false if its peer does.
     pub opens: bool,
@@ -86,7 +87,8 @@ pub(crate) const OPENS: u8 = 1;
 /// Flag: the session is resumed with a ticket, otherwise with an id.
 const IS_TICKET: u8 = 2;
 
-/// The number of the connection that the device opens (4 bytes), and the address (16) and port (2) of its peer.
+/// The session to resume. The payload: the number of the connection (4 bytes), the address (16) and the port (2) of the
+/// peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Go {
     /// The number of the connection.
@@ -95,8 +97,8 @@ pub struct Go {
     pub peer: Address,
 }
 
-/// The state of a device, as 11 numbers of 2 bytes: epoch, refused, most_refused, sessions, most_sessions, and six
-/// counts of refusals.
+/// The state of a device, as 11 numbers of 2 bytes: epoch, refused, most_refused, sessions, most_sessions, and for each
+/// of the six reasons of [`Refusals`] the number of refused sessions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Status {
     /// The number of the present epoch.
@@ -109,7 +111,7 @@ pub struct Status {
     pub sessions: u16,
     /// Maximum number of sessions that can be stored.
     pub most_sessions: u16,
-    /// Counts of refused sessions, by reason.
+    /// Numbers of refused sessions, one for each reason.
     pub refusals: Refusals,
 }
 
@@ -211,7 +213,7 @@ impl<'r> HandedOver<'r> {
         out.put(bytes)
     }
 
-    /// Returns the flags, and the bytes of the ticket or id.
+    /// Returns the flags, and then the bytes of the ticket or id.
     pub(crate) const fn flags(&self) -> (u8, &'r [u8]) {
         let opens = if self.opens { OPENS } else { 0 };
         match self.handle {
@@ -221,7 +223,7 @@ impl<'r> HandedOver<'r> {
     }
 }
 
-/// Writes each number to its place, in network byte order.
+/// Writes each number to the place with the same index, in network byte order.
 #[inline(never)]
 fn put(places: &mut [[u8; 2]], numbers: &[u16]) {
     for (place, number) in places.iter_mut().zip(numbers) {
@@ -229,16 +231,16 @@ fn put(places: &mut [[u8; 2]], numbers: &[u16]) {
     }
 }
 
-/// Returns the ticket or id, according to the flags.
+/// Returns `bytes` as a ticket or as an id, which the flags decide.
 pub(crate) const fn handle(flags: u8, bytes: &[u8]) -> Handle<'_> {
     if flags & IS_TICKET != 0 { Handle::Ticket(bytes) } else { Handle::Id(bytes) }
 }
 
 impl Status {
-    /// Number of bytes of the response.
+    /// Number of bytes of the response to [`Request::Status`].
     pub const LEN: usize = 22;
 
-    /// Reads a response.
+    /// Reads the payload of a response to [`Request::Status`].
     ///
     /// # Errors
     /// [`Malformed`] if the payload does not parse.

@@ -21,28 +21,29 @@ pub struct Resources<'d, M, const REFUSED: usize, const SESSIONS: usize, const H
     /// The keying material of the session with the server under [`EXPORTER`](crate::EXPORTER); `None` before such a
     /// session.
     pub exported: Option<Secret<PSK_LEN>>,
-    /// The time of the current call.
+    /// The present time. The owner of this value sets it before each call.
     pub now: Instant,
-    /// An action that the last request leaves to the owner of the endpoint. The owner takes it.
+    /// An action that the last request requires of the owner of the endpoint; `None` if there is none. The owner takes
+    /// this value after each request, and performs the action.
     pub due: Option<Due>,
 }
 
-/// An action that a request leaves to the owner of the endpoint.
+/// An action that the owner of the endpoint must perform after a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Due {
     /// Close the session of the connection with this number.
     Close(u32),
     /// Close the sessions of all connections: a new epoch has begun.
     CloseAll,
-    /// Resume a session with its peer as server: see [`Device::to_open`].
+    /// Resume a session. The device is the client, and the peer is the server: see [`Device::to_open`].
     Open(Go),
 }
 
 impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize>
     Resources<'_, M, REFUSED, SESSIONS, HANDLE>
 {
-    /// Notes that a session begins. Call this function for each [`Event::Established`](tegmen::endpoint::Event). A
-    /// session with a peer other than the delegation server changes nothing.
+    /// Exports the keying material of a new session with the delegation server. Call this function for each
+    /// [`Event::Established`](tegmen::endpoint::Event). For a session with any other peer it does nothing.
     pub fn established<C: Crypto, P: Peers, R: Roles>(&mut self, endpoint: &mut Endpoint<P, R>, peer: PeerId) {
         if endpoint.peers.peer(peer).is_some_and(|peer| peer.principal() == SERVER) {
             let exported = self.exported.get_or_insert_with(Secret::zeroed);

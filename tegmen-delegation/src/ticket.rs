@@ -7,7 +7,7 @@ use tegmen::identity::Principal;
 use tegmen::secret::Secret;
 use tegmen_tickets::{OVERHEAD, TicketKey, TicketKeys};
 
-/// Number of bytes of [`Delegation::state`].
+/// Number of bytes that [`Delegation::state`] returns.
 pub const STATE_LEN: usize = SessionState::LEN + 4 + 4;
 /// Number of bytes of a ticket.
 pub const LONGEST_TICKET: usize = OVERHEAD + STATE_LEN;

@@ -19,7 +19,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads the header at the front of a frame's payload. Returns `None` if the payload begins with another header.
+    /// Reads the mesh header and the broadcast header at the front of a frame's payload. Returns `None` if the payload
+    /// begins with another header.
     ///
     /// # Errors
     /// [`Truncated`], also for a mesh header without a broadcast header, because this crate does not relay unicast
@@ -70,8 +71,8 @@ fn read_address(short: bool, bytes: &mut Reader<'_>) -> Result<LinkAddress, Trun
     Ok(if short { LinkAddress::Short(bytes.u16()?) } else { LinkAddress::Extended(bytes.array()?) })
 }
 
-/// The last `N` floods that were seen, each for 10 seconds. If a node floods more frames than this, each node relays
-/// a packet at most twice, and the hop limit of the packet still ends the flood.
+/// The last `N` floods that this node saw, each for 10 seconds. If more than `N` floods arrive in this time, the node
+/// forgets the oldest, and may relay a frame again. The hop limit of the frame still ends its flood.
 #[derive(Debug)]
 pub struct Seen<const N: usize> {
     entries: [(LinkAddress, u8, Instant); N],
@@ -85,12 +86,13 @@ impl<const N: usize> Default for Seen<N> {
 }
 
 impl<const N: usize> Seen<N> {
-    /// Makes an empty record.
+    /// Makes a record without floods.
     pub(crate) const fn new() -> Self {
         Self { entries: [(LinkAddress::Absent, 0, Instant::NEVER); N], next: 0 }
     }
 
-    /// Returns true for the first frame of this flood.
+    /// Returns true for the first frame of a flood, and remembers the flood. Two frames belong to one flood if the
+    /// originator and the sequence number are the same.
     pub(crate) fn is_new(&mut self, now: Instant, header: &Header) -> bool {
         let known = |(originator, sequence, at): &(LinkAddress, u8, Instant)| {
             *originator == header.originator
@@ -112,14 +114,15 @@ impl<const N: usize> Seen<N> {
     }
 }
 
-/// The time for which a flood is remembered. It is longer than a flood needs to cross a network, and shorter than the
-/// time of 256 floods.
+/// The time for which a node remembers a flood. A flood crosses a network in a shorter time. An originator needs a
+/// longer time for 256 floods, after which it repeats a sequence number.
 pub(crate) const MEMORY: Duration = Duration::from_secs(10);
 /// The dispatch LOWPAN_BC0.
 const BC0: u8 = 0x50;
 const ORIGINATOR_SHORT: u8 = 0x20;
 const FINAL_SHORT: u8 = 0x10;
-/// From this number of hops on, the number has its own byte.
+/// The value of the hop field that announces a separate byte with the number of hops. Numbers from 15 on need this
+/// byte.
 const DEEP: u8 = 0xf;
 
 #[cfg(test)]

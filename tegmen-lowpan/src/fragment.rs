@@ -1,8 +1,8 @@
 //! Sends packets that do not fit into a frame in fragments, and reassembles them in a bounded buffer (RFC 4944,
 //! section 5.3).
 //!
-//! Lengths and offsets count the bytes of the uncompressed packet, in units of eight bytes. If one fragment is lost,
-//! the packet is lost, because this layer has no retransmission.
+//! A fragment contains the length of the uncompressed packet in bytes, and its own offset in this packet in units of
+//! eight bytes. If one fragment is lost, the packet is lost, because this layer has no retransmission.
 
 use super::frame::{self, LinkAddress};
 use super::iphc::{self, Compressed, Context, Hop};
@@ -21,7 +21,7 @@ pub struct Fragments<'p> {
 }
 
 impl<'p> Fragments<'p> {
-    /// Prepares `packet`, an uncompressed IPv6 packet, for the link. Each packet needs another `tag`.
+    /// Prepares `packet`, an uncompressed IPv6 packet, for the link. Each packet needs a different `tag`.
     ///
     /// # Errors
     /// [`Truncated`] if `packet` is not an IPv6 packet, or is too long for fragments.
@@ -32,11 +32,11 @@ impl<'p> Fragments<'p> {
         Ok(Self { packet, headers: Compressed::of(packet, hop, contexts)?, tag, sent: None })
     }
 
-    /// Prepares a payload of another network layer for the link. It begins with its own dispatch in a page of RFC
-    /// 8025.
+    /// Prepares a payload of another network layer for the link. The payload must begin with its own dispatch in a page
+    /// of RFC 8025.
     ///
     /// # Errors
-    /// [`Truncated`] if the payload does not begin with a page, or is too long for fragments.
+    /// [`Truncated`] if the payload does not begin with such a dispatch, or is too long for fragments.
     pub fn of_page(payload: &'p [u8], tag: u16) -> Result<Self, Truncated> {
         if payload.len() > MAX_PACKET_LEN || !payload.first().is_some_and(|first| is_page(*first)) {
             return Err(Truncated);
@@ -44,7 +44,8 @@ impl<'p> Fragments<'p> {
         Ok(Self { packet: payload, headers: Compressed::NONE, tag, sent: None })
     }
 
-    /// Returns the number of frames for the rest of the packet, if each frame has `room` bytes for its payload.
+    /// Returns the number of frames that the rest of the packet needs, if each frame has space for `room` bytes of
+    /// payload.
     pub fn count(&self, room: usize) -> usize {
         let mut rest = self.clone();
         let mut out = [0; frame::MAX_LEN];
@@ -150,8 +151,8 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
     /// Receives the payload of a frame. Returns the IPv6 packet, if the frame completes it.
     ///
     /// # Errors
-    /// [`FragmentError`]. The frame is dropped. If it contradicts a packet in the buffer, that packet is dropped,
-    /// too.
+    /// [`FragmentError`] is the reason why the frame is dropped. If the frame contradicts an incomplete packet in the
+    /// buffer, that packet is dropped, too.
     pub(crate) fn receive(
         &mut self,
         now: Instant,
@@ -178,12 +179,13 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         Ok(self.complete(index))
     }
 
-    /// Receives the payload of a frame of another network layer than IPv6. Returns the whole payload, if the frame
-    /// completes it. The payload begins with a dispatch in a page of RFC 8025, and this layer does not compress it.
+    /// Receives the payload of a frame that belongs to another network layer than IPv6. Returns the whole payload, if
+    /// the frame completes it. The payload begins with a dispatch in a page of RFC 8025, and this layer does not
+    /// compress it.
     ///
     /// # Errors
-    /// [`FragmentError`]. The frame is dropped. If it contradicts a payload in the buffer, that payload is dropped,
-    /// too.
+    /// [`FragmentError`] is the reason why the frame is dropped. If the frame contradicts an incomplete payload in the
+    /// buffer, that payload is dropped, too.
     pub fn receive_page(
         &mut self,
         now: Instant,
@@ -294,8 +296,8 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         Ok(copy(slot.bytes.get_mut(offset..).ok_or(FragmentError::TooLong)?, bytes)?)
     }
 
-    /// Records that the bytes from `start` to `end` have arrived. A repeated fragment is accepted. A fragment that
-    /// overlaps others, or does not fit the packet, ends the packet (section 5.3).
+    /// Records that the bytes from `start` to `end` have arrived. Accepts a repeated fragment. Drops the packet if the
+    /// fragment overlaps other fragments only in part, or if its end is impossible in this packet (section 5.3).
     fn mark(&mut self, index: usize, start: usize, end: usize) -> Result<(), FragmentError> {
         let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
         let len = usize::from(slot.len);
@@ -317,7 +319,8 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         Ok(())
     }
 
-    /// Returns the slot of the packet to which a fragment belongs. Begins a packet if there is none.
+    /// Returns the index of the slot for the packet to which a fragment belongs. Takes a slot for a new packet if this
+    /// is its first fragment.
     fn slot(&mut self, now: Instant, hop: &Hop, len: u16, tag: u16) -> Result<usize, FragmentError> {
         self.expire(now);
         if usize::from(len) > BYTES {
@@ -339,7 +342,7 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         Ok(index)
     }
 
-    /// Returns the index of a free slot, or of the oldest if none is free. Empties the slot.
+    /// Empties a free slot, or the slot of the oldest packet if no slot is free. Returns the index of the slot.
     fn free(&mut self, now: Instant) -> usize {
         let age = |slot: &Slot<BYTES>| if slot.since == Instant::NEVER { u64::MAX } else { age(now, slot.since) };
         let oldest = self.slots.iter().enumerate().max_by_key(|(_, slot)| age(slot)).map_or(0, |(index, _)| index);
@@ -350,7 +353,7 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         oldest
     }
 
-    /// Returns the packet in the slot, if it is complete. The slot is then free.
+    /// Returns the packet in the slot if all its fragments have arrived, and frees the slot. Otherwise returns `None`.
     fn complete(&mut self, index: usize) -> Option<&mut [u8]> {
         let slot = self.slots.get_mut(index)?;
         let units = usize::from(slot.len).div_ceil(8);
@@ -379,7 +382,8 @@ pub enum FragmentError {
     Headers(iphc::HeaderError),
     /// The packet is longer than a slot.
     TooLong,
-    /// The fragment overlaps other fragments of its packet, or ends after the packet.
+    /// The fragment contradicts its packet: it overlaps other fragments, ends after the packet, ends within a unit of
+    /// eight bytes before the end of the packet, or belongs to a packet that is shorter than an IPv6 header.
     Contradicts,
 }
 

@@ -1,6 +1,6 @@
 //! IEEE 802.15.4 frames (2006, section 7.2): data and acknowledgements, short and extended addresses, FCS.
 //!
-//! Frames on the air are little-endian. Addresses in this module have the order in which they are written as text.
+//! Frames on the air are little-endian. Addresses in this module have the byte order of their text form.
 
 use tegmen_base::buf::{Full, Reader, Truncated, Writer};
 
@@ -34,8 +34,8 @@ impl LinkAddress {
         matches!(self, Self::Absent)
     }
 
-    /// Returns the interface identifier of an IPv6 address that is computed from this address (RFC 6282, section
-    /// 3.2.2; RFC 4944, section 6).
+    /// Returns the interface identifier of an IPv6 address that is computed from this address (RFC 6282, section 3.2.2;
+    /// RFC 4944, section 6); `None` for [`LinkAddress::Absent`].
     pub const fn interface_id(&self) -> Option<[u8; 8]> {
         match *self {
             Self::Absent => None,
@@ -106,8 +106,8 @@ pub struct Header {
     pub destination_pan: PanId,
     /// The receiver.
     pub destination: LinkAddress,
-    /// The network of the sender. If it is the network of the receiver and both addresses are present, it takes no
-    /// bytes.
+    /// The network of the sender. If both addresses are present and both networks are the same, the frame does not
+    /// contain this identifier.
     pub source_pan: PanId,
     /// The sender.
     pub source: LinkAddress,
@@ -156,7 +156,8 @@ impl Header {
         false
     }
 
-    /// Returns true if the source PAN is left out: both addresses are present, and in one network (section 7.2.1.1.5).
+    /// Returns true if the frame leaves out the source PAN, because both addresses are present and in the same network
+    /// (section 7.2.1.1.5).
     fn compresses_pan(&self) -> bool {
         !self.destination.is_empty() && !self.source.is_empty() && self.destination_pan == self.source_pan
     }
@@ -278,7 +279,7 @@ pub fn write<'t>(header: &Header, payload: &[u8], out: &'t mut [u8]) -> Result<&
     Ok(writer.finish())
 }
 
-/// Computes the FCS: CRC-16 of ITU-T, lowest bit first, beginning with zero (section 7.2.1.9).
+/// Computes the FCS: CRC-16 of ITU-T, lowest bit first, with the initial value zero (section 7.2.1.9).
 pub fn checksum(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc: u16, &byte| {
         (0..8).fold(crc ^ u16::from(byte), |crc, _| if crc & 1 == 1 { (crc >> 1) ^ 0x8408 } else { crc >> 1 })

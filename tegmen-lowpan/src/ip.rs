@@ -9,8 +9,8 @@ use tegmen_base::buf::{Full, Reader, Truncated, Writer};
 /// A received UDP datagram. [`Datagram::parse`] has checked every length and the checksum.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Datagram<'r> {
-    /// `remote` is the sender, and is never a multicast address. `local` is the destination. It may be the address of
-    /// another node, so the caller must compare it.
+    /// `remote` is the sender, and is never a multicast address. `local` is the destination. The destination may be the
+    /// address of another node, so the caller must compare it with its own addresses.
     pub path: Path,
     /// The payload, which the caller can decrypt in place.
     pub payload: &'r mut [u8],

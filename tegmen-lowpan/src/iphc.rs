@@ -27,7 +27,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// Returns `address` with its first bits replaced by the prefix.
+    /// Returns `address` with its first `len` bits replaced by the prefix.
     fn over(&self, mut address: [u8; 16]) -> [u8; 16] {
         let mut left = self.len;
         for (byte, prefix) in address.iter_mut().zip(self.prefix) {
@@ -49,7 +49,7 @@ pub struct Compressed {
 }
 
 impl Compressed {
-    /// The value for a packet without headers.
+    /// The compressed headers of a packet without headers: no bytes.
     pub(super) const NONE: Self = Self { bytes: [0; MAX_COMPRESSED_LEN], len: 0, replaces: 0 };
 
     /// Compresses the IPv6 header of `packet`, and its UDP header if it has one.
@@ -57,8 +57,8 @@ impl Compressed {
     /// `contexts` are the contexts that both ends know.
     ///
     /// # Errors
-    /// [`Truncated`] if the packet ends within its headers, or the length in its IPv6 header is wrong. This is a
-    /// mistake of the caller.
+    /// [`Truncated`] if the packet ends within its headers, or if the length in its IPv6 header is wrong. A caller that
+    /// passes such a packet has a fault.
     pub fn of(packet: &[u8], hop: &Hop, contexts: &[Context]) -> Result<Self, Truncated> {
         let mut this = Self { bytes: [0; MAX_COMPRESSED_LEN], len: 0, replaces: IP_HEADER_LEN };
         let mut out = Writer::new(&mut this.bytes);
@@ -284,13 +284,13 @@ pub struct Decompressed {
     pub read: usize,
     /// Number of bytes of uncompressed headers that were written.
     pub written: usize,
-    /// True if the UDP checksum was left out. It is zero then, and must be computed when the whole datagram is there
-    /// (section 4.3.2).
+    /// True if the sender left out the UDP checksum. The checksum in `out` is then zero, and the caller must compute it
+    /// after the whole datagram has arrived (section 4.3.2).
     pub checksum_elided: bool,
 }
 
-/// Decompresses the headers at the front of `bytes` to the front of `out`. `packet_len` is the length of the packet.
-/// Without it, the packet ends at the end of `bytes`.
+/// Decompresses the headers at the front of `bytes`, and writes them to the front of `out`. `packet_len` is the length
+/// of the uncompressed packet. If it is `None`, the payload of the packet ends at the end of `bytes`.
 ///
 /// # Errors
 /// [`HeaderError`]

@@ -58,23 +58,24 @@ pub struct Interface<const SLOTS: usize, const BYTES: usize> {
     next_flood: u8,
 }
 
-/// The result of a received frame.
+/// The results of the receipt of one frame.
 #[derive(PartialEq, Eq, Debug, Default)]
 pub struct Delivery<'p> {
-    /// A header for a frame to broadcast: send the same payload after this header.
+    /// The header with which this node relays a flooded frame: broadcast a frame with this header and the same payload.
+    /// `None` if there is nothing to relay.
     pub relay: Option<flood::Header>,
-    /// A packet that is now complete.
+    /// The packet that the frame completed; `None` if no packet is complete.
     pub packet: Option<Arrived<'p>>,
 }
 
-/// A complete packet, and its destination.
+/// A complete packet, and the decision where it goes.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Arrived<'p> {
     /// The packet is for this node. It begins with its IPv6 header.
     Here(&'p mut [u8]),
-    /// The packet must be sent to this neighbour.
+    /// The packet must be sent to this neighbour. Its hop limit is already decremented.
     On(LinkAddress, &'p mut [u8]),
-    /// The packet is dropped, for this reason.
+    /// The packet is dropped. The decision is the reason.
     Dropped(Decision),
 }
 

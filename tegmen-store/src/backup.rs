@@ -35,9 +35,9 @@ use tegmen_base::private;
 
 /// The first line of a backup.
 const FORMAT: &str = "tegmen backup 1\n";
-/// Milliseconds by which the clock may be behind the time at which the backup was made.
+/// Maximum time by which the clock may be earlier than the time of the backup, in milliseconds.
 const CLOCK_TOLERANCE: u64 = 120_000;
-/// Maximum number of bytes of the lines before the database.
+/// Maximum number of bytes of the header, which precedes the database in the file.
 const MAX_HEADER: usize = 1024;
 
 /// The description of a backup, which precedes the database in the file.
@@ -81,7 +81,7 @@ pub enum BackupError {
     NotAuthentic {
         /// The path of the file.
         file: String,
-        /// The reason, and the next step.
+        /// The reason, and the next step of the operator.
         why: String,
     },
     /// The database to restore exists already.
@@ -95,13 +95,13 @@ pub enum BackupError {
     State(#[from] StateError),
 }
 
-/// Returns a function that makes the error for a file from an error of the system.
+/// Returns a function that makes an error of this module from an error of the system for `file`.
 fn failed(file: &Path) -> impl Fn(io::Error) -> BackupError {
     let file = file.display().to_string();
     move |source| BackupError::File { file: file.clone(), source }
 }
 
-/// Returns a function that makes the error for a file from an error of SQLite.
+/// Returns a function that makes an error of this module from an error of SQLite in `file`.
 fn spoiled(file: &Path) -> impl Fn(rusqlite::Error) -> BackupError {
     let file = file.display().to_string();
     move |error| BackupError::Damaged { file: file.clone(), why: error.to_string() }
@@ -115,8 +115,8 @@ fn make(file: &Path) -> Result<File, BackupError> {
 }
 
 impl Database {
-    /// Writes a consistent copy of the database to `to`. The copy contains all changes that were queued before. Later
-    /// changes wait until the copy is complete. An existing file is replaced.
+    /// Writes a consistent copy of the database to `to`. The copy contains all changes that were queued before this
+    /// call. Later changes wait until the copy is complete. The copy replaces an existing file.
     ///
     /// # Errors
     /// [`BackupError`]; an existing file then stays unchanged.
@@ -167,8 +167,8 @@ fn digest(from: &mut impl Read, to: &mut impl Write) -> io::Result<([u8; 32], u6
 /// sealing key of `keeper`.
 ///
 /// # Errors
-/// [`BackupError`]. A backup of a database with a sealing key needs `keeper`. With `keeper`, a backup of a database
-/// without a sealing key is refused.
+/// [`BackupError`]. The backup of a database with a sealing key needs a `keeper`. With a `keeper`, this function
+/// refuses the backup of a database without a sealing key.
 pub fn verify(backup: &Path, keeper: Option<&dyn Keeper>) -> Result<Manifest, BackupError> {
     let draft = beside(backup, "check");
     let checked = extract(backup, &draft, keeper);
@@ -179,7 +179,7 @@ pub fn verify(backup: &Path, keeper: Option<&dyn Keeper>) -> Result<Manifest, Ba
 /// Creates the database `file` from a backup, and moves all numbers forward.
 ///
 /// # Errors
-/// [`BackupError`], as in [`verify`]; [`BackupError::Exists`] if `file` exists.
+/// [`BackupError`] for the reasons of [`verify`]; [`BackupError::Exists`] if `file` exists.
 pub fn restore(backup: &Path, file: &Path, options: Options) -> Result<Manifest, BackupError> {
     let name = file.file_name().ok_or_else(|| failed(file)(io::ErrorKind::IsADirectory.into()))?;
     let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -221,7 +221,7 @@ pub fn restore(backup: &Path, file: &Path, options: Options) -> Result<Manifest,
     Ok(manifest)
 }
 
-/// Writes the database of a backup to `draft`, and verifies both.
+/// Copies the database in a backup to the file `draft`. Verifies the backup and the database.
 fn extract(backup: &Path, draft: &Path, keeper: Option<&dyn Keeper>) -> Result<Manifest, BackupError> {
     let damaged = |why: &str| BackupError::Damaged { file: backup.display().to_string(), why: why.to_owned() };
     let mut reader = BufReader::new(File::open(backup).map_err(failed(backup))?);
@@ -252,7 +252,7 @@ fn extract(backup: &Path, draft: &Path, keeper: Option<&dyn Keeper>) -> Result<M
     Ok(manifest)
 }
 
-/// Reads the lines up to the empty line; returns `None` if the file is no backup.
+/// Reads the header, up to the empty line. Returns `None` if the file is no backup.
 fn read_header(reader: &mut impl Read) -> io::Result<Option<Manifest>> {
     let (mut header, mut byte) = (Vec::new(), [0]);
     while !header.ends_with(b"\n\n") {

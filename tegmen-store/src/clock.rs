@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Returns true if a time, in seconds since 1970, is in the future. The clock has then gone back.
+/// Returns true if a time, in seconds since 1970, is in the future. The clock has then gone back since that time.
 pub fn is_in_future(written: u64) -> bool {
     written > now().saturating_add(CLOCK_TOLERANCE)
 }
@@ -20,9 +20,9 @@ pub fn now_millis() -> u64 {
 /// Milliseconds in a day.
 pub const DAY: u64 = 24 * 3600 * 1000;
 
-/// Returns the first number that cannot have been used until `now`, at a pace of `pace` numbers a day since `since`.
-/// Both times are in milliseconds since 1970. The numbers of one more day are allowed. No lease ends above the returned
-/// number, so all numbers from there are unused even after a loss of all state.
+/// Returns the first number that was certainly not used until `now`, if the numbers increase by at most `pace` in a day
+/// and began at `since`. Both times are in milliseconds since 1970. The result includes the numbers of one more day. No
+/// lease ends above the result, so the result and all higher numbers are unused even after a loss of all state.
 pub fn allowed(pace: u64, since: u64, now: u64) -> u64 {
     let time = now.saturating_sub(since).saturating_add(DAY);
     let allowed = u128::from(time).saturating_mul(pace.into()) / u128::from(DAY);

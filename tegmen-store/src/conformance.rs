@@ -1,4 +1,5 @@
-//! The cases that every driver of a [`Store`] must pass. A test of a driver implements [`Driver`] and runs [`cases`].
+//! The test cases that every driver of a [`Store`] must pass. A test of a driver implements [`Driver`] and runs
+//! [`cases`].
 //!
 //! ```no_run
 //! use tegmen_store::conformance::{Driver, cases};
@@ -18,31 +19,31 @@ mod transactions;
 use crate::store::{Revision, Scan, Store, Transaction, Value};
 use std::time::Duration;
 
-/// A driver that a test examines, and one place that stores its rows.
+/// A driver that a test examines, with the storage that holds its rows.
 pub trait Driver {
     /// The type of the store.
     type Store: Store;
 
-    /// Opens the store, which must be able to seal secrets. The first store is empty; a later one has the rows of the
-    /// previous one. The previous store was dropped, or was passed to [`Self::crash`].
+    /// Opens the store, which must be able to seal secrets. The first store has no rows; a later store has the rows of
+    /// the previous store. The previous store was dropped, or was passed to [`Self::crash`].
     fn open(&self) -> Self::Store;
 
     /// Ends a store as `kill -9` would end its process.
     fn crash(&self, store: Self::Store);
 
-    /// Advances the clock for leases by `time`.
+    /// Advances the clock with which the store measures leases by `time`.
     fn pass(&self, time: Duration);
 }
 
-/// A case of the conformance test. It panics if the driver does not pass.
+/// One test case. It panics if the driver does not pass.
 pub struct Case<D> {
-    /// The statement that the case checks, as a name.
+    /// The statement that the test case checks, in the form of a name of a test.
     pub name: &'static str,
-    /// Runs the case on a driver whose place is empty.
+    /// Runs the test case on a driver without rows.
     pub run: fn(&D),
 }
 
-/// Returns all cases.
+/// Returns all test cases.
 pub fn cases<D: Driver>() -> Vec<Case<D>> {
     let case = |name, run| Case { name, run };
     vec![
@@ -79,13 +80,13 @@ fn put(key: &str, text: &str) -> Transaction {
     Transaction::default().put(key, plain(text))
 }
 
-/// Returns the text of a row, at the newest revision or at an earlier one.
+/// Returns the text in a row, at the revision `at`; at the newest revision if `at` is `None`.
 fn text(store: &impl Store, key: &str, at: Option<Revision>) -> Option<String> {
     let entry = store.read(key.as_bytes(), at).wait().expect("a read").entry?;
     entry.value.plain().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
 }
 
-/// Returns the keys that begin with `prefix`, which are read in pages of `most` rows.
+/// Returns the keys that begin with `prefix`. Reads them in pages of `most` rows.
 fn keys(store: &impl Store, prefix: &str, most: usize) -> Vec<String> {
     let (mut scan, mut keys) = (Some(Scan::of(prefix, most)), Vec::new());
     while let Some(this) = scan {

@@ -1,7 +1,7 @@
 //! The numbers of all contexts, and the rows of a [`Store`](crate::Store), in one SQLite file. One thread writes the
 //! file. It combines changes that arrive close together into one transaction. Numbers and rows share the file, the
-//! thread and the commit. So one synchronization of the disk makes both durable, and there is one lock, one place and
-//! one backup.
+//! thread and the commit. So one synchronization of the disk makes both durable, and one lock, one `.place` file and
+//! one backup serve both.
 //!
 //! ```text
 //! state.db          a row for each context and session, and for each revision of a key; WAL, synchronous
@@ -10,13 +10,14 @@
 //! ```
 //!
 //! A restored backup is an intact database, so its content does not show its age. The file `state.db.place` shows the
-//! age. Before an existing lease moves forward, the server creates a new file, the commit names this file, and the file
-//! replaces the old one. Only then may the lease be used. So the newest database names either the file in place or the
-//! file that was about to replace it. A database that names neither is an older version, and is refused.
+//! age. Before an existing lease moves forward, the server creates a new file. The commit of the lease names this file,
+//! and then the file replaces `state.db.place`. Only then may the lease be used. So the newest database names either
+//! the present `state.db.place`, or the new file that has not replaced it yet. A database that names neither of the two
+//! files is an older version, and is refused.
 //!
-//! Revisions are leased like other numbers. The end of a lease of [`REVISIONS`] is durable, with a new place, before
-//! the first revision of the lease is used. The next process begins after this end. So no revision is used twice, even
-//! if a process ended between a revision and its commit, or an older copy of the database was opened.
+//! Revisions are leased like other numbers. A lease has [`REVISIONS`] revisions. Its end is durable, with a new
+//! `.place` file, before its first revision is used. The next process begins after this end. So no revision is used
+//! twice, even if a process ended between a revision and its commit, or if an older copy of the database was opened.
 
 mod applying;
 mod calls;
@@ -61,22 +62,22 @@ struct Shared {
 
 /// A change of one row.
 pub enum Change {
-    /// Writes the row of this name.
+    /// Writes a row with this name and these numbers.
     Put(String, Numbers),
-    /// Changes the next number and the window of the row of this name. All other fields stay. Without such a row,
+    /// Sets the next number and the window in the row of this name. All other fields stay. If there is no such row,
     /// nothing changes.
     Move(String, u64, Option<[u64; 2]>),
     /// Removes the row of this name.
     Remove(String),
 }
 
-/// Receives the result of a change when the change is durable or has failed.
+/// A function that receives the result of a change, when the change is durable or has failed.
 pub type Done = Box<dyn FnOnce(Result<(), String>) + Send>;
 
 /// The options with which a database is opened.
 #[derive(Clone)]
 pub struct Options {
-    /// The key under which secrets are sealed; without it secrets are neither written nor read.
+    /// The key under which secrets are sealed. With `None`, secrets are neither written nor read.
     pub sealing: Option<Arc<dyn Keeper>>,
     /// Clock for leases: the time since any fixed instant. It never goes back.
     pub monotonic: Arc<dyn Fn() -> Duration + Send + Sync>,
@@ -86,7 +87,7 @@ pub struct Options {
     pub files: Arc<dyn Files>,
     /// Minimum number of revisions whose history is kept.
     pub history: u64,
-    /// The number of pages of 4096 bytes in the write-ahead log after which SQLite moves them into the database.
+    /// When the write-ahead log has this number of pages of 4096 bytes, SQLite moves the pages into the database.
     pub checkpoint_pages: u32,
 }
 
@@ -112,7 +113,7 @@ enum Order {
     Copy(PathBuf, Sender<Result<Copied, String>>),
     /// Writes the waiting changes, and answers `Ok` if all earlier changes are durable.
     Flush(Sender<Result<(), String>>),
-    /// Ends the thread as a power cut would: changes that wait are lost.
+    /// Ends the thread as a power cut would: the waiting changes are lost.
     Abandon,
     Close,
 }
@@ -121,7 +122,7 @@ impl Database {
     /// Opens the database. Creates it if the file does not exist.
     ///
     /// # Errors
-    /// [`StateError`], whose text has the cause and the next step.
+    /// [`StateError`]; its text contains the cause and the next step.
     pub fn open(file: &Path) -> Result<Self, StateError> {
         Self::open_with(file, Options::default())
     }
@@ -129,7 +130,7 @@ impl Database {
     /// Opens the database as [`Self::open`] does, with other options.
     ///
     /// # Errors
-    /// Those of [`Self::open`], and [`StateError::Sealing`] if the database was made with another sealing key.
+    /// The errors of [`Self::open`], and [`StateError::Sealing`] if the database was made with another sealing key.
     pub fn open_with(file: &Path, options: Options) -> Result<Self, StateError> {
         Self::begin(file, false, options)
     }
@@ -161,14 +162,14 @@ impl Database {
         Ok(Self(Arc::new(Shared { file, guard, was_recovered, orders, writer: Mutex::new(Some(thread)) })))
     }
 
-    /// Opens a database and closes it again, so that the database knows the identity of its `.place` file.
+    /// Opens a database and closes it again. The database then names the present `.place` file.
     pub(crate) fn take_place(file: &Path, options: Options, guard: Guard) -> Result<(), StateError> {
         let _locked = guard;
         Writer::open(file, false, options).map(drop)
     }
 
-    /// Copies the database to `to`, an empty file. Returns its newest revision, and the function that seals the digest of
-    /// the copy.
+    /// Copies the database to `to`, which must be an empty file. Returns the newest revision in the copy, and a
+    /// function that seals the digest of the copy.
     pub(crate) fn copy(&self, to: &Path) -> Result<Copied, String> {
         let (sender, receiver) = mpsc::channel();
         self.order(Order::Copy(to.to_owned(), sender));
@@ -202,7 +203,8 @@ impl Database {
         self.0.guard.key()
     }
 
-    /// Returns true if rows of the database were lost, so that a context without a row may have been used.
+    /// Returns true if the database lost rows at a [recovery](recover) or a restore. A context without a row may
+    /// then have been used.
     pub fn was_recovered(&self) -> bool {
         self.0.was_recovered
     }
@@ -260,8 +262,8 @@ impl Drop for Shared {
     }
 }
 
-/// Returns the current time in milliseconds since 1970. The pace limits the numbers that may have been used until this
-/// time.
+/// Returns the current time in milliseconds since 1970, if the database may be recovered now. The pace of numbers
+/// limits the numbers that were used before this time.
 ///
 /// # Errors
 /// [`StateError::Untrusted`] if the clock is not set.
@@ -278,7 +280,7 @@ pub(crate) fn recoverable(file: &Path, options: &Options) -> Result<u64, StateEr
 }
 
 /// Resets a database that cannot be trusted. Deletes the sessions, so that clients perform new handshakes, and moves
-/// every context past all numbers that may have been used.
+/// each context above all numbers that may have been used.
 ///
 /// # Errors
 /// [`StateError`]; [`StateError::InUse`] while another process has the database open.

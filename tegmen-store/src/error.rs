@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// The reason why state cannot be used. Each message names the next step.
+/// The reason why stored state cannot be used. The message names the next step of the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// A file could not be read or written.
@@ -32,9 +32,9 @@ pub enum StateError {
     Untrusted {
         /// The path of the file.
         file: String,
-        /// The error in the file.
+        /// The fault of the file.
         why: String,
-        /// The next step.
+        /// The next step of the operator.
         way_out: String,
     },
     /// The tables of the database have a version that this program does not know.
@@ -57,10 +57,10 @@ pub enum StateError {
         file: String,
         /// The error of the key.
         why: String,
-        /// The next step.
+        /// The next step of the operator.
         way_out: String,
     },
-    /// A cluster does not answer.
+    /// A majority of the members of a cluster does not answer.
     #[error("{address}: {why}; start etcd at a majority of these addresses, or correct them")]
     Unreachable {
         /// The address of the cluster.

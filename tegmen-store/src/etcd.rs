@@ -6,11 +6,12 @@
 //! ```
 //!
 //! The driver uses the JSON gateway of etcd over HTTP, which needs no generated code. A separate thread holds the
-//! connections, so a caller needs no asynchronous runtime. Revisions and leases are those of etcd. If a snapshot of
-//! etcd is restored, revisions repeat.
+//! connections, so a caller needs no asynchronous runtime. Revisions and leases are those of etcd. If an operator
+//! restores a snapshot of etcd, revisions repeat.
 //!
 //! If a majority of the members does not answer, a call fails with [`StoreError::Unavailable`] within about five
-//! seconds. Only [`Store::changes`] waits, and continues after the change that it returned last.
+//! seconds. Only [`Store::changes`] waits until the cluster answers again, and then continues after the last change
+//! that it returned.
 
 mod address;
 mod cluster;
@@ -56,11 +57,11 @@ struct Calls {
 }
 
 impl Etcd {
-    /// Connects to a cluster. Reads the data key of the store, or makes a random one. Without `sealing`, secrets are
-    /// neither written nor read.
+    /// Connects to a cluster. Reads the data key of the store, or makes a random data key. If `sealing` is `None`,
+    /// secrets are neither written nor read.
     ///
     /// # Errors
-    /// [`StateError::Unreachable`] without a majority of the members, [`StateError::Sealing`] if the store was made
+    /// [`StateError::Unreachable`] if no majority of the members answers, [`StateError::Sealing`] if the store was made
     /// with another sealing key.
     pub fn open(address: &Address, sealing: Option<&dyn Keeper>) -> Result<Self, StateError> {
         let failed = |source| StateError::File { file: address.to_string(), source };
@@ -110,7 +111,7 @@ impl Etcd {
     }
 }
 
-/// Runs a task on the runtime of another thread.
+/// Runs a future on the runtime of another thread, and waits for its result.
 fn run<T: Send + 'static>(runtime: &Handle, task: impl Future<Output = T> + Send + 'static) -> io::Result<T> {
     let (sender, receiver) = mpsc::channel();
     runtime.spawn(async move { sender.send(task.await) });
@@ -118,14 +119,15 @@ fn run<T: Send + 'static>(runtime: &Handle, task: impl Future<Output = T> + Send
 }
 
 impl Cluster {
-    /// Reads the sealed data key, if there is one.
+    /// Reads the sealed data key of the store; `None` if the store has none.
     async fn data_key(&self) -> Result<Option<Vec<u8>>, StoreError> {
         let request = RangeRequest { key: Base64(self.address.data_key()), ..Default::default() };
         let found: RangeResponse = self.gateway.call("/v3/kv/range", &request, true).await.map_err(unavailable)?;
         Ok(found.kvs.into_iter().next().map(|row| row.value.0))
     }
 
-    /// Stores a sealed data key, unless the store has one. Returns the key that the store has.
+    /// Stores a sealed data key, unless the store already has a data key. Returns the sealed data key that the store
+    /// has then.
     async fn keep_data_key(&self, sealed: Vec<u8>) -> Result<Vec<u8>, StoreError> {
         let key = || Base64(self.address.data_key());
         let request = TxnRequest {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 use tegmen_base::private;
 
-/// Returns the path `FILE.extension`. An extension that `file` already has stays.
+/// Returns the path `FILE.extension`. The new extension follows an extension that `file` already has.
 pub fn beside(file: &Path, extension: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(".");
@@ -19,7 +19,7 @@ pub fn directory_of(file: &Path) -> &Path {
     file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Makes changes of names in the directory of `file` durable.
+/// Makes new, changed and removed names in the directory of `file` durable.
 ///
 /// # Errors
 /// The error of the system.
@@ -27,8 +27,8 @@ pub fn sync_directory(file: &Path) -> io::Result<()> {
     File::open(directory_of(file))?.sync_all()
 }
 
-/// Renames the file `from`, whose content is durable, to `to`, and makes the new name durable. An existing file `to` is
-/// replaced: a reader gets either the complete old file or the complete new file.
+/// Renames the file `from` to `to`, and makes the new name durable. The content of `from` must already be durable. An
+/// existing file `to` is replaced: a reader gets either the complete old file or the complete new file.
 ///
 /// # Errors
 /// The error of the system.
@@ -46,8 +46,8 @@ pub enum Readers {
     All,
 }
 
-/// Writes a complete file durably, and replaces an existing one. A reader, also after a power cut, gets either the
-/// complete old content or the complete new content.
+/// Writes a file durably, and replaces an existing file. A reader gets either the complete old content or the complete
+/// new content, also after a power cut.
 ///
 /// # Errors
 /// The error of the system.
@@ -76,8 +76,8 @@ pub fn identity(meta: &Metadata) -> String {
     format!("{inode}:{born}")
 }
 
-/// The file system below a database and its place. Tests use an implementation that loses data which was not
-/// synchronized.
+/// The file system that holds a database and its `.place` file. Tests use an implementation that loses data which was
+/// not synchronized.
 pub trait Files: Send + Sync {
     /// Creates a file that only its owner may read and write, if it does not exist.
     ///
@@ -91,13 +91,14 @@ pub trait Files: Send + Sync {
     /// The error of the system.
     fn sync(&self, file: &Path) -> io::Result<()>;
 
-    /// Makes changes of names in the directory of `file` durable, as [`sync_directory`] does.
+    /// Makes new, changed and removed names in the directory of `file` durable, as the function [`sync_directory`]
+    /// does.
     ///
     /// # Errors
     /// The error of the system.
     fn sync_directory(&self, file: &Path) -> io::Result<()>;
 
-    /// Renames a file. An existing file of the new name is replaced.
+    /// Renames a file. An existing file with the new name is replaced.
     ///
     /// # Errors
     /// The error of the system.
@@ -109,14 +110,14 @@ pub trait Files: Send + Sync {
     /// The error of the system.
     fn remove(&self, file: &Path) -> io::Result<()>;
 
-    /// Returns the identity of a file, as [`identity`] does; `None` if the file does not exist.
+    /// Returns the identity of a file, as the function [`identity`] does; `None` if the file does not exist.
     fn identity(&self, file: &Path) -> Option<String>;
 
     /// Returns the name of the SQLite VFS for these files; `None` for the default VFS of the system.
     fn vfs(&self) -> Option<&str>;
 }
 
-/// The files of the operating system.
+/// The file system of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemFiles;
 

@@ -1,4 +1,4 @@
-//! The key file beside a database or a file of numbers, and the lock on the key file.
+//! The key file beside a database or beside a file of numbers, and the lock on the key file.
 
 use crate::StateError;
 use crate::files::{beside, sync_directory};
@@ -11,8 +11,8 @@ use tegmen_base::hex::{from_hex, to_hex};
 use tegmen_base::private;
 use tegmen_base::secret::Secret;
 
-/// The key that encrypts sessions, in a file beside a database or a file of numbers. The key is generated once. The key
-/// file is locked.
+/// The key that encrypts sessions, and the lock on its file. The key file is beside a database or beside a file of
+/// numbers. The key is generated once.
 pub struct Guard {
     key: Secret<KEY_LEN>,
     _lock: Locked,
@@ -22,7 +22,7 @@ impl Guard {
     /// Opens or creates the key file beside `file`, and locks the key file until the guard is dropped.
     ///
     /// # Errors
-    /// [`StateError`], whose text has the cause and the next step; [`StateError::InUse`] while another process holds
+    /// [`StateError`]; its text contains the cause and the next step. [`StateError::InUse`] if another process holds
     /// the lock.
     pub fn open(file: &Path) -> Result<Self, StateError> {
         let path = beside(file, "key");

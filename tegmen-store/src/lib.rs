@@ -1,11 +1,11 @@
-//! Stores the state of a server that must never return to an older version: numbers for nonces, and sessions.
+//! Stores the state of a server that must never return to an older version: numbers that make nonces, and sessions.
 //!
 //! The store follows one rule: the end of a lease of numbers is durable before the first number of the lease is used. A
-//! [`Database`] holds the numbers of many contexts in one SQLite file, which one thread writes. A [`Place`] holds the
-//! numbers of one context: in a row of the database, or in a separate file.
+//! [`Database`] holds the numbers of many contexts in one SQLite file, which one thread writes. A [`Place`] is the
+//! storage for the numbers of one context: a row of the database, or a separate file.
 //!
-//! Only one process at a time can open a place. A place detects a copy, a restored older version and a file that was
-//! cut short, and refuses them, because they would repeat nonces.
+//! Only one process at a time can open a place. A place refuses a copy, a restored older version and a file that was
+//! cut short, because they would repeat nonces.
 #![forbid(unsafe_code)]
 
 pub mod backup;

@@ -3,8 +3,8 @@
 use std::fs::{File, TryLockError};
 use std::ops::{Deref, DerefMut};
 
-/// A locked file. Dropping it ends the lock, even if a program that another thread is about to start has a copy of the
-/// descriptor.
+/// A locked file. Dropping this value ends the lock. If another thread starts a program at this moment, the program has
+/// a copy of the descriptor, but the lock ends all the same.
 pub struct Locked(File);
 
 impl Locked {

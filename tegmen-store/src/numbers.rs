@@ -1,4 +1,4 @@
-//! The numbers of one context or session that may have been used, and the file that stores them.
+//! The record of the numbers that one context or session may have used, and the file that stores this record.
 
 use crate::clock::{is_in_future, now};
 use crate::files::{beside, identity, rename};
@@ -10,25 +10,25 @@ use std::path::Path;
 use tegmen_base::hex::{from_hex, to_hex};
 use tegmen_base::private;
 
-/// The number of numbers in one lease. A power cut loses at most this many numbers.
+/// The number of numbers that one lease covers. A power cut loses at most this many numbers.
 pub const LEASE: u64 = 1024;
 
-/// The numbers of one context or session, as a file or a row stores them.
+/// The record of the numbers of one context or session, which a file or a row of a database stores.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Numbers {
     /// Every number below this one may have been used.
     pub next: u64,
-    /// The window of the numbers that the other endpoint has used. It is stored only when the context is closed in an
-    /// orderly way.
+    /// The replay window of the numbers that the other endpoint has used; `None` if it is not known. It is stored only
+    /// when the context is closed in an orderly way.
     pub window: Option<[u64; 2]>,
-    /// The time at which the file was written, in seconds since 1970.
+    /// The time at which the numbers were written to the file, in seconds since 1970; 0 before the first use.
     pub written: u64,
-    /// The identity of this file; a copy has another identity. Absent before the first use of the context, so that the
+    /// The identity of this file, which a copy does not have. `None` before the first use of the context, so that the
     /// file of a new context can be moved to another machine.
     pub place: Option<String>,
-    /// For an unused context: the identity of the file when the context was created. [`Self::read`] clears it in a
-    /// copy, because the original may have been used.
+    /// The identity of the file when an unused context was created; `None` for a used context. [`Self::read`] sets it
+    /// to `None` in a copy, because the original may have been used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<String>,
     /// For a session: its encrypted state, in hexadecimal. For a member of a group: the windows of the other members,
@@ -49,13 +49,13 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Returns the numbers of an unused context.
+    /// Returns the record of an unused context.
     pub fn fresh() -> Self {
         Self { window: Some([0, 0]), ..Self::default() }
     }
 
-    /// Returns the numbers of a used context. `next` is the first unused number; `window` is `None` if the window of
-    /// the other endpoint is lost.
+    /// Returns the record of a used context. `next` is the first unused number; `window` is `None` if the window of the
+    /// other endpoint is lost.
     pub fn from(next: u64, window: Option<[u64; 2]>) -> Self {
         Self { next, window, ..Self::default() }
     }
@@ -74,7 +74,7 @@ impl Numbers {
         to_hex(Sha256::digest(text).get(..8).unwrap_or(&[]))
     }
 
-    /// Reads the numbers from a file.
+    /// Reads the record from a file.
     ///
     /// # Errors
     /// The fault of the file, as a text for people.
@@ -100,7 +100,8 @@ impl Numbers {
         Ok(numbers)
     }
 
-    /// Reads the ID Context, as [`Self::id_context`] returns it, from a file whose other content cannot be trusted.
+    /// Reads only the ID Context, as [`Self::id_context`] returns it, from a file whose other content cannot be
+    /// trusted.
     pub fn id_context_in(file: &Path) -> Option<Vec<u8>> {
         let numbers: Self = toml::from_str(&std::fs::read_to_string(file).ok()?).ok()?;
         numbers.id_context().map(|(id_context, _)| id_context)
@@ -120,8 +121,8 @@ impl Numbers {
         Self { with: format!("{mark}{}", to_hex(id_context)), ..self }
     }
 
-    /// Writes the complete file or nothing. After this function returns, the file survives a power cut. Returns the
-    /// identity of the file; a copy has another identity.
+    /// Writes the complete file or nothing. After this function returns, the file survives a power cut. `in_use` is
+    /// true if the context is in use. Returns the identity of the file, which a copy does not have.
     ///
     /// # Errors
     /// The error of the system; the file is then unchanged.

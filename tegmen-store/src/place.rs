@@ -1,4 +1,4 @@
-//! The place that stores the numbers of one context: a separate file, a row of a database, or no place.
+//! The place where the numbers of one context are stored: a separate file, a row of a database, or only the memory.
 
 use crate::database::{Change, Database};
 use crate::files;
@@ -6,13 +6,14 @@ use crate::numbers::Numbers;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The place that stores the numbers of one context.
+/// The place where the numbers of one context are stored.
 pub enum Place {
-    /// A separate file, with the identity of the file that this process read or wrote last.
+    /// A separate file: its path, and the identity that the file had when this process last read or wrote it. `None` if
+    /// the file did not exist then.
     File(PathBuf, Option<String>),
-    /// The row of this name in a database.
+    /// A row of a database: the database, and the name of the row.
     Database(Database, String),
-    /// No place: the keys to which the numbers belong are lost when the process ends.
+    /// Only the memory. The keys to which the numbers belong are lost when the process ends.
     Memory,
 }
 
@@ -23,7 +24,8 @@ impl Place {
         Self::File(file, last)
     }
 
-    /// Returns false if the file was removed, or if another process has replaced it.
+    /// Returns true if the stored numbers are still those of this process. Returns false if the file was removed, or if
+    /// another process has replaced it.
     pub fn is_ours(&self) -> bool {
         match self {
             Self::File(file, Some(last)) => std::fs::metadata(file).is_ok_and(|meta| files::identity(&meta) == *last),
@@ -46,7 +48,7 @@ impl Place {
         }
     }
 
-    /// Returns the path of the file, for messages of errors.
+    /// Returns the path of the file or of the database, for messages of errors.
     pub fn file(&self) -> &Path {
         match self {
             Self::File(file, _) => file,

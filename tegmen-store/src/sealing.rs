@@ -2,8 +2,8 @@
 //! sealing key, which is kept outside of the database.
 //!
 //! The cipher is XChaCha20-Poly1305. Its nonces have 192 bits and are random, so they need no counter. A counter would
-//! repeat in a copy of the database, or in two copies of a virtual machine that run at the same time. After 2^64 rows
-//! under one data key the probability that two rows have the same nonce is below 2^-64.
+//! repeat numbers in a copy of the database, or in two copies of a virtual machine that run at the same time. After
+//! 2^64 rows under one data key the probability that two rows have the same nonce is below 2^-64.
 //!
 //! The key and the revision of a row are authenticated with its secret. So decryption fails for a value that was moved
 //! to another row, or replaced by an earlier value.
@@ -29,20 +29,20 @@ pub trait Keeper: Send + Sync {
     /// Seals the data key.
     ///
     /// # Errors
-    /// A text for people with the reason of the failure.
+    /// The reason of the failure, as a text for people.
     fn seal(&self, data_key: &Secret<SEALING_KEY_LEN>) -> Result<Vec<u8>, String>;
 
-    /// Opens the data key; returns `None` if it was sealed under another key.
+    /// Opens the data key. Returns `None` if the data key was sealed under another sealing key.
     ///
     /// # Errors
-    /// A text for people with the reason of the failure.
+    /// The reason of the failure, as a text for people.
     fn open(&self, sealed: &[u8]) -> Result<Option<Secret<SEALING_KEY_LEN>>, String>;
 
-    /// Returns the origin of the sealing key, for messages.
+    /// Returns the origin of the sealing key, such as the path of its file, for messages.
     fn origin(&self) -> String;
 }
 
-/// A sealing key of 32 bytes: from a file of 64 hexadecimal digits, or from another place.
+/// A sealing key of 32 bytes. A file contains it as 64 hexadecimal digits, or the caller has it from another origin.
 pub struct SealingKey {
     key: Secret<SEALING_KEY_LEN>,
     origin: String,
@@ -59,11 +59,11 @@ impl SealingKey {
         &self.key
     }
 
-    /// Reads the key from a file. A file in the directory of systemd's credentials is read as by
-    /// [`Self::from_credential`], any other file as by [`Self::from_file`].
+    /// Reads the key from a file. Uses [`Self::from_credential`] for a file in the directory of systemd's credentials,
+    /// and [`Self::from_file`] for any other file.
     ///
     /// # Errors
-    /// Those of the two functions.
+    /// The errors of [`Self::from_credential`] and [`Self::from_file`].
     pub fn open(file: &Path) -> Result<Self, StateError> {
         match (credentials_directory(), file.parent(), file.file_name().and_then(|name| name.to_str())) {
             (Some(directory), Some(parent), Some(name)) if directory == parent => {
@@ -142,7 +142,8 @@ pub fn credentials_directory() -> Option<PathBuf> {
 pub(crate) struct Sealer(Secret<SEALING_KEY_LEN>);
 
 impl Sealer {
-    /// Opens the data key of a database, or makes a random one. Returns the sealed data key if it is new.
+    /// Opens the sealed data key of a database with the keeper. Without a sealed data key, makes a random data key.
+    /// Returns the sealer, and the sealed data key if it is new.
     pub(crate) fn begin(
         keeper: &dyn Keeper,
         sealed: Option<&[u8]>,
@@ -167,10 +168,10 @@ impl Sealer {
         }
     }
 
-    /// Seals the secret of the row `key` as of `revision`.
+    /// Seals the secret of the row `key`, which the transaction `revision` writes.
     ///
     /// # Errors
-    /// A text for people: the system has no randomness.
+    /// A text for people, if the system has no randomness.
     pub(crate) fn seal(&self, key: &[u8], revision: u64, secret: &[u8]) -> Result<Vec<u8>, String> {
         seal(&self.0, &purpose(key, revision), secret)
     }
@@ -186,7 +187,7 @@ impl Sealer {
     /// Seals the digest of a backup.
     ///
     /// # Errors
-    /// A text for people: the system has no randomness.
+    /// A text for people, if the system has no randomness.
     pub(crate) fn seal_digest(&self, digest: &[u8; 32]) -> Result<Vec<u8>, String> {
         seal(&self.0, BACKUP, digest)
     }
@@ -197,8 +198,8 @@ impl Sealer {
     }
 }
 
-/// Returns the associated data of a row. The revision has a fixed length, so that no two pairs of key and revision give
-/// the same bytes.
+/// Returns the associated data for the secret of a row. The revision has a fixed length, so that two different pairs of
+/// key and revision never give the same bytes.
 fn purpose(key: &[u8], revision: u64) -> Vec<u8> {
     [b"tegmen row".as_slice(), &revision.to_be_bytes(), key].concat()
 }

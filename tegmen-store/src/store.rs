@@ -1,7 +1,7 @@
 //! Rows with revisions, behind one trait for all drivers.
 //!
 //! * A [`Transaction`] is made completely or not at all. It has a [`Revision`], which no other transaction ever has.
-//! * A read and a scan see the rows as of one revision, and return this revision.
+//! * A read and a scan show the rows at one revision, and return this revision.
 //! * [`Changes`] after a revision arrive in order and without gaps. The store deletes old history. A request for
 //!   deleted history fails with [`StoreError::Compacted`]; the caller then reads the rows again, and continues from the
 //!   revision of that read.
@@ -30,9 +30,9 @@ pub struct LeaseId(pub u64);
 
 /// A number that only increases, for nonces and epochs.
 ///
-/// Its pace limits how fast it increases, counted from one day before the row was made. A restore relies on this limit:
-/// it moves the number above all values that the pace allowed until the time of the restore, so the age of the backup
-/// does not matter.
+/// The pace limits the increase of the number per day. The time counts from one day before the row was made. A restore
+/// relies on this limit: it moves the number above all values that the pace allowed until the time of the restore, so
+/// the age of the backup does not matter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Number {
     /// Every number below this one may have been used.
@@ -94,18 +94,18 @@ pub struct Put {
 /// Changes that are made together, if all requirements of the transaction hold.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Transaction {
-    /// Keys, each with the revision at which its row must have been changed last; [`Revision::ABSENT`] if the row must
-    /// not exist.
+    /// Pairs of a key and a revision: the last change of the row with this key must have this revision.
+    /// [`Revision::ABSENT`] requires that the row does not exist.
     pub require: Vec<(Vec<u8>, Revision)>,
     /// The rows to write.
     pub put: Vec<Put>,
     /// Keys whose rows are deleted. A key without a row is no error. A number that is deleted and made again may begin
-    /// at any value. So a number must be deleted only together with the key of the cipher that uses it.
+    /// at any value. So delete a number only together with the key of the cipher that uses it.
     pub delete: Vec<Vec<u8>>,
 }
 
 impl Transaction {
-    /// Adds a requirement: the row of `key` must have been changed last at `at`.
+    /// Adds a requirement: the last change of the row of `key` must have the revision `at`.
     #[must_use]
     pub fn require(mut self, key: impl Into<Vec<u8>>, at: Revision) -> Self {
         self.require.push((key.into(), at));
@@ -168,7 +168,7 @@ impl Transaction {
 pub const MAX_KEY: usize = 512;
 /// Maximum number of bytes of a value.
 pub const MAX_VALUE: usize = 65_536;
-/// Maximum number of bytes of all values of a transaction: the limit of etcd for one request.
+/// Maximum number of bytes of all values of a transaction together: the limit of etcd for one request.
 pub const MAX_BYTES: usize = 1 << 20;
 /// Maximum number of requirements and changes of a transaction: the limit of etcd.
 pub const MAX_OPERATIONS: usize = 128;
@@ -193,7 +193,7 @@ pub struct Entry {
 pub struct Found {
     /// The row, if there is one.
     pub entry: Option<Entry>,
-    /// The revision of the store as of which the row was read.
+    /// The revision of the store at which the row was read.
     pub at: Revision,
 }
 
@@ -204,10 +204,10 @@ pub struct Scan {
     pub prefix: Vec<u8>,
     /// The key after which the page begins: [`Page::next`] of the previous page. `None` for the first page.
     pub after: Option<Vec<u8>>,
-    /// Maximum number of rows of the page, at least one.
+    /// Maximum number of rows in the page, at least one.
     pub most: usize,
-    /// The revision to read: [`Page::at`] of the first page, so that all pages show the same revision; `None` for the
-    /// newest.
+    /// The revision to read; `None` for the newest revision. All pages after the first have [`Page::at`] of the first
+    /// page here, so that all pages show the same revision.
     pub at: Option<Revision>,
 }
 
@@ -231,7 +231,7 @@ pub struct Page {
     pub entries: Vec<Entry>,
     /// The key after which the next page begins; `None` on the last page.
     pub next: Option<Vec<u8>>,
-    /// The revision of the store as of which the page was read.
+    /// The revision of the store at which the page was read.
     pub at: Revision,
 }
 
@@ -271,16 +271,16 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// without changes gets no new revision, and its answer is the newest revision.
     ///
     /// After [`StoreError::Unavailable`] it is unknown if the changes were made. The caller reads the rows again, or
-    /// skips the numbers in question. After any other error no change was made.
+    /// skips the numbers that the transaction would have reserved. After any other error no change was made.
     fn commit(&self, transaction: Transaction) -> Answer<Revision>;
 
-    /// Returns about `most` changes of keys that begin with `prefix`, from the revisions after `after`. If no such
-    /// change exists yet, the answer waits for the next one.
+    /// Returns about `most` changes of rows whose keys begin with `prefix`. All changes have revisions after `after`.
+    /// If no such change exists yet, the answer waits for the next change.
     ///
     /// The answer is [`StoreError::Compacted`] if the history after `after` was deleted.
     fn changes(&self, prefix: &[u8], after: Revision, most: usize) -> Answer<Changes>;
 
-    /// Deletes the history before `through`. The rows as of `through` and of all later revisions stay.
+    /// Deletes the history before `through`. The rows at `through` and at all later revisions can still be read.
     fn compact(&self, through: Revision) -> Answer<()>;
 
     /// Makes a lease. The lease ends if it is not renewed for `ttl`, and never earlier. A restart of the store renews

@@ -10,8 +10,8 @@ pub struct Watch<S> {
 }
 
 impl<S: Store> Watch<S> {
-    /// Watches changes after the revision `after`: the revision of a read or a scan, or of the last change that the
-    /// caller has.
+    /// Watches changes after the revision `after`, which is the revision of a read or a scan, or of the last change
+    /// that the caller received.
     pub fn new(store: S, prefix: impl Into<Vec<u8>>, after: Revision) -> Self {
         Self { store, prefix: prefix.into(), after }
     }
@@ -32,10 +32,10 @@ impl<S: Store> Watch<S> {
         Ok(changes)
     }
 
-    /// Returns the next changes as [`Self::next`] does, but blocks the thread until then.
+    /// Blocks the thread until there is at least one change. Returns the changes that [`Self::next`] would return.
     ///
     /// # Errors
-    /// Those of [`Self::next`].
+    /// The errors of [`Self::next`].
     pub fn wait(&mut self) -> Result<Changes, StoreError> {
         let changes = self.store.changes(&self.prefix, self.after, MOST).wait()?;
         self.after = changes.through;
@@ -43,5 +43,5 @@ impl<S: Store> Watch<S> {
     }
 }
 
-/// Maximum number of changes that one call returns, rounded up to whole revisions.
+/// Maximum number of changes that one call returns. A call returns a few more if a revision would be divided.
 const MOST: usize = 256;

@@ -14,10 +14,10 @@ use tegmen_store::{
     Database, Numbers, Options, Revision, SealingKey, StateError, Store, StoreError, Transaction, Value,
 };
 
-/// A directory that is gone at the end, with a clock.
+/// A directory with a database and a clock. The directory is removed at the end.
 struct Scene {
     dir: PathBuf,
-    /// Milliseconds by which the clock is ahead.
+    /// Milliseconds by which the clock of the database is later than the real time.
     ahead: Arc<AtomicU64>,
     behind: Arc<AtomicU64>,
     is_set: Arc<AtomicBool>,
@@ -75,7 +75,7 @@ impl Scene {
         self.ahead.fetch_add(millis, Ordering::Relaxed);
     }
 
-    /// Loses the database, as with its disk.
+    /// Removes all files of the database, as the loss of a disk would.
     fn lose(&self) {
         for entry in std::fs::read_dir(&self.dir).unwrap() {
             let path = entry.unwrap().path();
@@ -90,7 +90,7 @@ fn plain(text: &str) -> Value {
     Value::Plain(text.as_bytes().to_vec())
 }
 
-/// Numbers from a seed (SplitMix64).
+/// A generator of random numbers from a seed (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -105,7 +105,8 @@ impl Random {
 
 const KEYS: [(&str, u64); 3] = [("n/slow", 10), ("n/fast", 1_000_000), ("n/epoch", 1000)];
 
-/// Uses numbers as fast as their paces allow, up to `most` times. Returns the end of those that may have been used.
+/// Increases random numbers `most` times, as fast as their paces allow. Writes to `issued` the end of the numbers that
+/// may have been used, for each key. Returns the newest revision.
 fn use_numbers(store: &Database, random: &mut Random, most: u64, issued: &mut BTreeMap<String, u64>) -> Revision {
     let mut newest = Revision::ABSENT;
     for _ in 0..most {
@@ -129,7 +130,7 @@ fn use_numbers(store: &Database, random: &mut Random, most: u64, issued: &mut BT
     newest
 }
 
-/// The rows of numbers.
+/// Returns all rows of numbers: for each key the number and its revision.
 fn numbers(store: &Database) -> BTreeMap<String, (u64, Revision)> {
     let page = store.scan(Scan::of("n/", 100)).wait().unwrap();
     let number = |value: &Value| if let Value::Number(number) = value { number.next } else { unreachable!() };
@@ -139,7 +140,8 @@ fn numbers(store: &Database) -> BTreeMap<String, (u64, Revision)> {
     page.entries.iter().map(row).collect()
 }
 
-/// Restores a backup as somebody would without [`backup::restore`]: the database as it was, without its place.
+/// Restores a backup without [`backup::restore`]: writes the database in the backup to its old path, and removes the
+/// name of the `.place` file in it.
 fn restore_naively(scene: &Scene) {
     let backup = std::fs::read(scene.file("backup")).unwrap();
     let at = backup.windows(2).position(|two| two == b"\n\n").unwrap() + 2;
@@ -223,7 +225,7 @@ fn a_backup_has_all_rows_and_their_revisions() {
     assert!(matches!(Database::open_with(&scene.file("copy.db"), scene.options()), Err(StateError::Untrusted { .. })));
 }
 
-/// Changes the file of a backup.
+/// Changes the bytes of a backup file.
 fn spoil(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     let mut bytes = std::fs::read(file).unwrap();
     change(&mut bytes);

@@ -1,4 +1,5 @@
-//! The cases of all drivers on etcd, and cases of etcd alone. `./ci.sh cluster` runs them; they need the program `etcd`.
+//! Runs the test cases of all drivers on etcd, and test cases for etcd alone. `./ci.sh cluster` runs this file, which
+//! needs the program `etcd`.
 
 use std::cell::RefCell;
 use std::io::{Read as _, Write as _};
@@ -14,7 +15,7 @@ use tegmen_store::sealing::{Keeper, SealingKey};
 use tegmen_store::{Etcd, Revision, StateError, Store, StoreError, Transaction, Value};
 use zeroize::Zeroizing;
 
-/// One process of etcd, its directory, and the name of a store in it.
+/// A process of etcd with its directory and its port, and the name of a store in it.
 struct Scene {
     dir: PathBuf,
     port: u16,
@@ -22,7 +23,7 @@ struct Scene {
     name: RefCell<String>,
 }
 
-/// A port that nothing listens at.
+/// Returns a port of this machine at which no program listens.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -42,7 +43,7 @@ impl Scene {
         format!("etcd://127.0.0.1:{}/{}", self.port, self.name.borrow()).parse().unwrap()
     }
 
-    /// A file with a sealing key of one digit.
+    /// Writes a sealing key that consists of 64 equal digits to a file, and returns the key.
     fn key(&self, digit: &str) -> SealingKey {
         let file = self.dir.join(format!("{digit}.key"));
         std::fs::write(&file, digit.repeat(64)).unwrap();
@@ -74,7 +75,7 @@ impl Drop for Scene {
     }
 }
 
-/// Starts etcd, and waits until it takes connections.
+/// Starts etcd, and waits until it accepts connections.
 fn start(dir: &std::path::Path, port: u16, peers: u16) -> Child {
     let (clients, peers) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peers}"));
     let process = Command::new("etcd")
@@ -218,7 +219,7 @@ fn without_etcd_a_call_fails_and_a_watch_waits() {
     assert!(second > Revision(1));
 }
 
-/// A member of a cluster that can hang: it takes connections and requests, and no answer leaves.
+/// A relay in front of a member of a cluster. While it hangs, it accepts connections and drops all bytes.
 struct Relay {
     port: u16,
     hangs: Arc<AtomicBool>,

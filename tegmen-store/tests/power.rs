@@ -1,6 +1,7 @@
-//! Power cuts below a database, thousands of them, on a disk that loses and tears what was not synced.
+//! Cuts the power of a database thousands of times. The database is on a disk in memory, which loses all or parts of
+//! the writes that were not synchronized.
 //!
-//! It leaves the counts in `target/power.json`. `TEGMEN_POWER_CUTS` sets another number of cuts.
+//! The test writes the counts to `target/power.json`. `TEGMEN_POWER_CUTS` sets another number of cuts.
 
 #[path = "power/disk.rs"]
 mod disk;
@@ -13,7 +14,9 @@ use disk::{Calls, Site};
 use life::{Counts, Life, When};
 use std::collections::BTreeMap;
 
-/// Runs lives, each with a seed of its own, until `cuts` cuts are made or one finds a fault.
+/// Runs lives, each with another seed, until together they have `cuts` power cuts, or until a life finds a fault. A
+/// [`Life`] is a server through several power cuts. Returns the counts, the synchronizations of each place in the code,
+/// and the fault.
 fn lives(when: When, cuts: u64, left_out: Option<Site>) -> (Counts, BTreeMap<Site, Calls>, Result<(), String>) {
     let (mut counts, mut calls) = (Counts::default(), BTreeMap::<Site, Calls>::new());
     for seed in 0.. {
@@ -76,15 +79,16 @@ fn each_sync_is_needed_or_another_one_does_its_work() {
     }
 }
 
-/// Cuts of the test without the variable.
+/// Number of power cuts, if `TEGMEN_POWER_CUTS` is not set.
 const CUTS: u64 = 10_000;
-/// Cuts after which a missing sync must have shown.
+/// Maximum number of power cuts after which a missing synchronization must have caused a fault.
 const MOST_WITHOUT_SYNC: u64 = 10_000;
 
-/// Cuts without a sync that is redundant.
+/// Number of power cuts in the test of a synchronization that is redundant.
 const CUTS_WITHOUT_REDUNDANT: u64 = 500;
 
-/// Without one of them, something that was acknowledged is lost or an old copy is taken.
+/// The synchronizations that are needed, each with the time of cuts that shows this. Without one of them, a cut loses
+/// an acknowledged change, or an older copy of the database is accepted.
 const NEEDED: [(Site, When); 10] = [
     (Site::Commit, When::Ever),
     (Site::LogHeader, When::Ever),
@@ -98,7 +102,7 @@ const NEEDED: [(Site, When); 10] = [
     (Site::NewPlace, When::Ever),
 ];
 
-/// Those whose absence loses nothing, and why.
+/// The synchronizations whose absence loses nothing, each with the reason.
 const REDUNDANT: [(Site, &str); 2] = [
     (Site::LogAgain, "a checkpoint syncs the log first, and with synchronous=FULL each commit has done so"),
     (Site::NewLog, "the directory is synced for the draft of the place before the first commit that is answered"),

@@ -1,4 +1,4 @@
-//! The cases of all drivers on a database in a file, and cases of files.
+//! Runs the test cases of all drivers on a database in a file, and test cases for such files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tegmen_store::store::Number;
 use tegmen_store::{Database, Options, StateError, Store, StoreError, Transaction, Value};
 use zeroize::Zeroizing;
 
-/// A directory that is gone at the end, and a clock of leases in seconds.
+/// A directory, which is removed at the end, and the clock of leases in seconds.
 struct Scene(PathBuf, Arc<AtomicU64>);
 
 impl Scene {
@@ -26,7 +26,7 @@ impl Scene {
         self.0.join("state.db")
     }
 
-    /// A file with a sealing key of one digit.
+    /// Writes a sealing key that consists of 64 equal digits to a file, and returns the key.
     fn key(&self, digit: &str) -> Arc<SealingKey> {
         let file = self.0.join(format!("{digit}.key"));
         std::fs::write(&file, digit.repeat(64)).unwrap();

@@ -65,7 +65,8 @@ pub(super) struct Addresses {
     /// Port for coaps (DTLS); 0 takes any free port.
     #[arg(long, default_value_t = 5684)]
     pub(super) port: u16,
-    /// Also serve plain CoAP: anyone may send any request, and anyone on the path can read it.
+    /// Also serve plain CoAP, which has no encryption: anyone may send any request, and anyone on the network path can
+    /// read the messages.
     #[arg(long)]
     pub(super) plain: bool,
     /// Port for plain CoAP and OSCORE.
@@ -89,8 +90,8 @@ pub(super) struct Keys {
     /// Requests arrive at the port of plain CoAP. Without --plain, that port accepts only protected requests.
     #[arg(long, value_name = "DIR")]
     pub(super) oscore: Vec<PathBuf>,
-    /// Let clients find this server on a link by an OSCORE context: at this network interface, join the multicast
-    /// address ff02::3:ffXX:XXXX of each context; may be repeated.
+    /// Join the multicast address ff02::3:ffXX:XXXX of each OSCORE context at this network interface; may be repeated.
+    /// A client that has one of the contexts can then find this server on the link.
     #[arg(long, value_name = "INTERFACE", requires = "oscore")]
     pub(super) oscore_discovery: Vec<String>,
     /// Agree on OSCORE contexts with clients by EDHOC (RFC 9528), with the key in this file (made with `tegmen edhoc
@@ -113,7 +114,7 @@ impl Keys {
 #[derive(Args)]
 pub(super) struct Sessions {
     /// Keep DTLS sessions and the sequence numbers of OSCORE contexts in this database, so that they survive a restart
-    /// and a power cut. FILE.key beside it is a secret.
+    /// and a power cut. The database is encrypted with the key in FILE.key, which must stay secret.
     #[arg(long, value_name = "FILE")]
     pub(super) state: Option<PathBuf>,
     /// Disable session resumption; every connection performs a full handshake.
@@ -124,8 +125,8 @@ pub(super) struct Sessions {
           value_parser = clap::value_parser!(u64).range(60..=604_800))]
     pub(super) ticket_lifetime: u64,
     /// Keep the keys of session tickets (RFC 5077) in this file, created if it does not exist: tickets then survive a
-    /// restart, and servers that share the file accept each other's tickets. Secret: anyone with this file can decrypt
-    /// the traffic.
+    /// restart, and servers that share the file accept each other's tickets. The file must stay secret: anyone who has
+    /// it can decrypt the traffic.
     #[arg(long, value_name = "FILE", conflicts_with = "no_resumption")]
     pub(super) ticket_keys: Option<PathBuf>,
 }
@@ -154,7 +155,7 @@ pub(super) struct Served {
     /// A program whose output answers GET, POST, FETCH, PATCH and iPATCH: /path=program arguments.
     #[arg(long, value_name = "PATH=COMMAND")]
     pub(super) command: Vec<String>,
-    /// A Blink counter at this path.
+    /// A counter of PUT requests at this path (the Blink application): each response is the count as one byte.
     #[arg(long, value_name = "PATH")]
     pub(super) blink: Vec<String>,
 }
@@ -175,7 +176,8 @@ pub(super) struct Access {
     /// stays in force.
     #[arg(long, value_name = "FILE")]
     pub(super) policy: Option<PathBuf>,
-    /// Append each decision to this audit log. Signed heads of the log are in FILE.head.
+    /// Append each decision to this audit log. FILE.head receives signed heads, each with the number and the hash of
+    /// the last line.
     #[arg(long, value_name = "FILE")]
     pub(super) audit: Option<PathBuf>,
     /// Sign the heads of the audit log with this private key in PEM, or a key in a TPM as for --cert-key.
@@ -248,8 +250,9 @@ pub(super) struct Groups {
     /// members answer at once.
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
     pub(super) leisure: f64,
-    /// Control groups after Axiom: admit devices over coaps (RFC 9594), evict them, and rekey. The rights are given
-    /// by rules of the policy for the publisher of this name. The option needs --store, which keeps the groups.
+    /// Control groups after Axiom: admit devices over coaps (RFC 9594), evict them, and rekey. A device may join a
+    /// group if a rule of the policy allows it at the publisher with this NAME. The option needs --store, which keeps
+    /// the groups.
     #[arg(long, value_name = "NAME")]
     pub(super) group_controller: Option<String>,
     /// Sign rekey messages with this private key on secp256r1 in PEM, or a key in a TPM as for --cert-key. Without it
@@ -264,21 +267,22 @@ pub(super) struct Groups {
     /// Milliseconds between two rekey messages, so that a radio network can carry them.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=60_000))]
     pub(super) rekey_interval: u64,
-    /// Repeat the rekey messages of a change N times, for members that missed a message.
+    /// Repeat the rekey messages of each new epoch N times, for members that missed a message.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=16))]
     pub(super) rekey_repetitions: u8,
     /// Seconds before the first repetition of rekey messages; each later wait is twice as long.
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
     pub(super) rekey_wait: f64,
-    /// Rekey each group when its epoch is this number of seconds old; 0 rekeys only at a change.
+    /// Rekey each group when its epoch is this number of seconds old; with 0 only an admission or an eviction rekeys a
+    /// group.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub(super) rekey_period: u64,
     /// Seconds between two joins of a device to a group, after four joins without a wait; 0 sets no limit. Each join
-    /// begins an epoch.
+    /// begins a new epoch of the group.
     #[arg(long, value_name = "SECONDS", default_value_t = JOIN_INTERVAL.as_secs(), value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub(super) join_interval: u64,
-    /// Answer requests to a group after Axiom, with the membership that `tegmen group join` stored in this directory;
-    /// may be repeated.
+    /// Be a member of an Axiom group, and answer requests to the group: DIR is the directory in which `tegmen group
+    /// join` stored the membership; may be repeated.
     #[arg(long, value_name = "DIR")]
     pub(super) member: Vec<PathBuf>,
     /// Ask the controllers of groups for the keys of a missed epoch, with the pre-shared key in this credentials
@@ -361,9 +365,9 @@ pub(super) struct Directory {
 
 #[derive(Args)]
 pub(super) struct Delegated {
-    /// Be the device of this name, in whose name a delegation server opens sessions, and let peers resume these
-    /// sessions. The device has no certificate and no private key. The option needs --device-state and
-    /// --device-scope, and at the first start --device-key.
+    /// Let peers resume sessions that a delegation server opened for the device of this name. The device has no
+    /// certificate and no private key. The option needs --device-state and --device-scope, and at the first start
+    /// --device-key.
     #[arg(long, value_name = "NAME")]
     pub(super) delegated: Option<String>,
     /// The device key that `tegmen device imprint` wrote, readable by its owner only. The first start copies the key
@@ -374,9 +378,9 @@ pub(super) struct Delegated {
     /// The file is a secret.
     #[arg(long, value_name = "FILE")]
     pub(super) device_state: Option<PathBuf>,
-    /// A scope, as in `tegmen device imprint --scope`: rules with a comma between them, such as 'GET /temp,PUT
-    /// /light'. May be repeated, in the same order as at `tegmen device imprint`. A peer has the rights of the scope
-    /// in its ticket, and no others.
+    /// A scope, as in `tegmen device imprint --scope`: rules with a comma between them, such as 'GET /temp,PUT /light'.
+    /// May be repeated: give the scopes in the same order as to `tegmen device imprint`. A peer has only the rights of
+    /// the scope in its ticket.
     #[arg(long, value_name = "RULES")]
     pub(super) device_scope: Vec<String>,
 }
@@ -434,8 +438,8 @@ pub(super) struct Limits {
     /// Maximum number of peers in the table.
     #[arg(long, value_name = "N", default_value_t = Capacity::default().peers)]
     pub(super) max_peers: usize,
-    /// Maximum number of handshakes under way at the same time, about 8 KiB each. While all places are taken, further
-    /// ClientHellos are not answered; clients repeat them.
+    /// Maximum number of handshakes under way at the same time, about 8 KiB each. While this number is reached, the
+    /// server ignores further ClientHellos; clients repeat them.
     #[arg(long, value_name = "N", default_value_t = Capacity::default().handshakes)]
     pub(super) max_handshakes: usize,
     /// Longest request body in bytes; a longer body is answered with 4.13 and this limit.
@@ -496,7 +500,8 @@ pub(super) struct Dtls {
     /// Pad records to clients with a connection ID to a multiple of this many bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub(super) padding: u16,
-    /// Append the secrets of all sessions to this file (RFC 9850). Secret: anyone with this file can decrypt the traffic.
+    /// Append the secrets of all sessions to this file (RFC 9850). The file must stay secret: anyone who has it can
+    /// decrypt the traffic.
     #[arg(long, value_name = "FILE")]
     pub(super) key_log: Option<PathBuf>,
 }
@@ -522,7 +527,7 @@ pub(super) struct Service {
     /// /ready, on at most 16 connections at once. Anyone who can reach the address can read all three pages.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(super) metrics: Option<SocketAddr>,
-    /// Maximum number of seconds that a server waits at its end for the responses of commands that still run.
+    /// Maximum number of seconds for which a server that ends waits for the responses of commands that still run.
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
     pub(super) drain: f64,
 }

@@ -1,5 +1,5 @@
-//! Makes transactions, changes of leases and compactions within one SQLite transaction, which becomes durable
-//! afterwards.
+//! Performs tasks (transactions, grants and ends of leases, compactions) within one SQLite transaction, which becomes
+//! durable afterwards.
 
 use super::entries::{self, Current, Version};
 use super::revisions::Revisions;
@@ -9,19 +9,19 @@ use crate::store::{LeaseId, Put, Revision, StoreError, Transaction, Value, pace}
 use rusqlite::{Connection, params};
 use std::time::Duration;
 
-/// A batch of tasks that one SQLite transaction makes.
+/// The state of one SQLite transaction while it performs a batch of tasks.
 pub(super) struct Applying<'w> {
     pub(super) connection: &'w Connection,
     pub(super) revisions: &'w mut Revisions,
     pub(super) sealer: Option<&'w Sealer>,
-    /// Milliseconds since 1970.
+    /// The time of the batch, in milliseconds since 1970.
     pub(super) now: u64,
-    /// The versions of rows that were written.
+    /// The versions of rows that the batch wrote.
     pub(super) written: Vec<Version>,
     pub(super) granted: Vec<(LeaseId, Duration)>,
-    /// True if a number increases. An older copy of the database must then be refused from now on.
+    /// True if the batch increases a number. From then on, an older copy of the database must be refused.
     pub(super) moves: bool,
-    /// The lease that was looked up last.
+    /// The lease whose existence was checked last, to avoid a second query.
     pub(super) lease: Option<LeaseId>,
 }
 
@@ -41,13 +41,13 @@ impl Applying<'_> {
         }
     }
 
-    /// Deletes the history before `through`, but at most about `most` changes in one call.
+    /// Deletes the history before `through`, but only about `most` changes in one call.
     fn compact(&mut self, through: u64, most: usize) -> rusqlite::Result<()> {
         self.revisions.compacted = entries::compact(self.connection, self.revisions.compacted, through, most)?;
         Ok(())
     }
 
-    /// Deletes the history that is older than the newest `history` revisions.
+    /// Deletes history, so that only the newest `history` revisions remain. One call deletes about [`AT_ONCE`] changes.
     pub(super) fn compact_to(&mut self, history: u64) -> rusqlite::Result<()> {
         let through = self.revisions.newest().0.saturating_sub(history);
         match through > self.revisions.compacted {
@@ -102,7 +102,7 @@ impl Applying<'_> {
         Ok(Ok(revision))
     }
 
-    /// Checks a row before it is written. `before` is the current row of this key.
+    /// Checks if a row may be written. `before` is the current row of this key; `None` if there is none.
     fn check(&mut self, put: &Put, before: Option<Current>) -> rusqlite::Result<Result<Checked, StoreError>> {
         if let Some(lease) = put.lease
             && !self.has(lease)?
@@ -137,7 +137,7 @@ impl Applying<'_> {
         Ok(Ok(lease))
     }
 
-    /// Ends a lease: deletes all its rows in one revision.
+    /// Ends a lease. Deletes all rows that are attached to it in one revision.
     fn end(&mut self, lease: LeaseId) -> rusqlite::Result<Outcome> {
         self.lease = None;
         let mut delete = self.connection.prepare_cached("DELETE FROM leases WHERE lease = ?1")?;
@@ -157,10 +157,10 @@ impl Applying<'_> {
     }
 }
 
-/// The result of the check of a row that may be written.
+/// The result of a successful check of a row.
 struct Checked {
-    /// The revision that made the row, if it exists already.
+    /// The revision that made the row; `None` for a new row.
     created: Option<u64>,
-    /// The time at which a number was made, in milliseconds since 1970.
+    /// The time at which the number in the row was made, in milliseconds since 1970; 0 for a row without a number.
     since: u64,
 }

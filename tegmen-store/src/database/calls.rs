@@ -1,4 +1,4 @@
-//! Calls of a [`Store`], as the thread that writes receives them.
+//! Calls of a [`Store`], in the form in which the writing thread receives them.
 
 use super::tasks::Task;
 use super::{Database, Order};
@@ -12,11 +12,11 @@ pub(super) enum Call {
     Scan(Scan, Promise<Page>),
     Changes(Watcher),
     Renew(LeaseId, Promise<()>),
-    /// A change. It is answered after it is durable.
+    /// A change. Its caller gets the answer after the change is durable.
     Task(Task),
 }
 
-/// A call of [`Store::changes`].
+/// A waiting call of [`Store::changes`].
 pub(super) struct Watcher {
     pub(super) prefix: Vec<u8>,
     pub(super) after: Revision,

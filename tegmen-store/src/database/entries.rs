@@ -1,5 +1,5 @@
-//! Rows with revisions. The store keeps each version of a row until the history is compacted. So one table holds the
-//! current and the earlier versions, and a change is written once.
+//! Rows with revisions. The store keeps each version of a row until the history is compacted. One table holds the
+//! current and the earlier versions, so each change is written only once.
 
 use super::calls::Watcher;
 use super::revisions::{self, Revisions};
@@ -22,13 +22,13 @@ pub(super) const TABLES: &str = "
         data_key BLOB
     );";
 
-/// The index of the rows of each lease, in the order of their revisions. A new row is then the last one of its lease,
-/// so a commit of many rows writes few pages.
+/// The index of the rows of each lease, in the order of their revisions. A new row is then the last row of its lease in
+/// the index, so a commit of many rows writes few pages.
 pub(super) const BY_LEASE: &str = "CREATE INDEX by_lease ON versions (lease, revision) WHERE lease IS NOT NULL;";
 
-/// Maximum number of rows of a page.
+/// Maximum number of rows in a page of a scan.
 const MOST: usize = 10_000;
-/// Bytes of values after which a page ends.
+/// Number of bytes of values after which a page of a scan ends.
 const PAGE_BYTES: usize = 4 << 20;
 /// The number of rows from which a second thread helps to decrypt a page.
 const LONG_PAGE: usize = 512;
@@ -50,15 +50,16 @@ pub(super) struct Version {
 }
 
 impl Version {
-    /// Returns the version that deletes a row.
+    /// Returns the version that marks the row `key` as deleted at `revision`.
     pub(super) fn deleted(key: &[u8], revision: u64) -> Self {
         Self { key: key.to_owned(), revision, kind: DELETED, value: Vec::new(), created: revision, lease: None }
     }
 
-    /// Returns a version with a value. `since` is the time at which a number was made.
+    /// Returns the version of a row with this value. `since` is the time at which a number was made, in milliseconds
+    /// since 1970.
     ///
     /// # Errors
-    /// [`StoreError::Sealed`] for a secret without a sealing key.
+    /// [`StoreError::Sealed`] for a secret, if the store has no sealing key.
     pub(super) fn new(
         key: &[u8],
         revision: u64,
@@ -95,7 +96,7 @@ impl Version {
         })
     }
 
-    /// Writes the version. The previous version stays until the history is compacted.
+    /// Writes the version to the table. The previous version stays there until the history is compacted.
     pub(super) fn write(&self, connection: &Connection) -> rusqlite::Result<()> {
         let mut insert = connection.prepare_cached("INSERT INTO versions VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
         let (revision, created, lease) =
@@ -109,7 +110,7 @@ impl Version {
         Self { created, lease: lease.map(|lease| lease.0), ..self }
     }
 
-    /// Decrypts the row and returns it; returns `None` if this version deletes the row.
+    /// Decrypts the version and returns its row. Returns `None` if this version deletes the row.
     fn entry(self, sealer: Option<&Sealer>) -> Result<Option<Entry>, StoreError> {
         let damaged = || StoreError::Unavailable { why: "a row is damaged: restore a backup".to_owned() };
         let value = match self.kind {
@@ -126,14 +127,14 @@ impl Version {
     }
 }
 
-/// The current version of a row, without its key and its bytes.
+/// The current version of a row, but without the key and the value.
 #[derive(Clone, Copy)]
 pub(super) struct Current {
     /// The revision that changed the row last.
     pub(super) revision: u64,
     /// The revision that made the row.
     pub(super) created: u64,
-    /// The number of the row, as [`Version::number`] returns it.
+    /// The number in the row and the time at which it was made, as [`Version::number`] returns them.
     pub(super) number: Option<(Number, u64)>,
 }
 
@@ -153,7 +154,7 @@ pub(super) fn current(connection: &Connection, key: &[u8]) -> rusqlite::Result<O
     Ok(row.optional()?.flatten())
 }
 
-/// Returns the newest version of a key at the revision `at` or before.
+/// Returns the version of a row that was current at the revision `at`.
 fn version(connection: &Connection, key: &[u8], at: u64) -> rusqlite::Result<Option<Version>> {
     let mut select = connection.prepare_cached(
         "SELECT key, revision, kind, value, created, lease FROM versions WHERE key = ?1 AND revision <= ?2
@@ -162,7 +163,7 @@ fn version(connection: &Connection, key: &[u8], at: u64) -> rusqlite::Result<Opt
     select.query_row(params![key, at as i64], Version::read).optional()
 }
 
-/// Prepares a copy of a database for its restore at `now`, in milliseconds since 1970. See [`crate::backup`].
+/// Changes a copy of a database for its restore at `now`, in milliseconds since 1970: see [`crate::backup`].
 pub(crate) fn retake(connection: &Connection, now: u64) -> rusqlite::Result<()> {
     let transaction = connection.unchecked_transaction()?;
     // History, and rows that are gone.
@@ -254,7 +255,8 @@ pub(super) fn scan(
     Ok(Page { entries: open(found, sealer)?, next, at: Revision(at) })
 }
 
-/// Decrypts rows. For a long page a second thread decrypts one half, because decryption takes longer than reading.
+/// Decrypts rows. For a long page a second thread decrypts one half of the rows, because decryption takes longer than
+/// the query.
 fn open(mut rows: Vec<Version>, sealer: Option<&Sealer>) -> Result<Vec<Entry>, StoreError> {
     let open = |rows: Vec<Version>| -> Result<Vec<Entry>, StoreError> {
         rows.into_iter().filter_map(|row| row.entry(sealer).transpose()).collect()
@@ -295,7 +297,8 @@ pub(super) fn changes(
     wanted(rows.map(|version| version.map_err(unavailable)), newest, sealer, watcher)
 }
 
-/// Selects the changes for a call from versions up to the revision `newest`, in the order of their revisions and keys.
+/// Selects the changes that a call requests, from `versions` in the order of their revisions and keys. `newest` is the
+/// newest revision of these versions.
 pub(super) fn wanted(
     versions: impl Iterator<Item = Result<Version, StoreError>>,
     newest: Revision,
@@ -320,7 +323,7 @@ pub(super) fn wanted(
     Ok(Changes { changes, through: newest })
 }
 
-/// Deletes versions that were replaced or deleted at the revision `through` or before. Stops earlier after about `most`
+/// Deletes versions that were replaced or deleted after `from`, up to the revision `through`. Stops after about `most`
 /// changes. Returns the revision up to which history was deleted.
 pub(super) fn compact(connection: &Connection, from: u64, through: u64, most: usize) -> rusqlite::Result<u64> {
     let mut border = connection.prepare_cached(

@@ -1,5 +1,5 @@
-//! The times at which leases end. The disk has only the names and durations of leases, so a restart gives each lease
-//! its whole duration again.
+//! The times at which leases end. The database stores only the names and durations of leases, so a restart gives each
+//! lease its whole duration again.
 
 use crate::store::LeaseId;
 use std::collections::{BTreeSet, HashMap};
@@ -8,7 +8,8 @@ use std::time::Duration;
 /// The leases that have not ended.
 #[derive(Default)]
 pub(super) struct Leases {
-    /// For each lease, its duration and the time at which it ends.
+    /// For each lease, its duration, and the time at which it ends, as the clock
+    /// [`Options::monotonic`](crate::Options::monotonic) measures it.
     all: HashMap<LeaseId, (Duration, Duration)>,
     by_end: BTreeSet<(Duration, LeaseId)>,
 }
@@ -35,12 +36,12 @@ impl Leases {
         self.by_end.remove(&(end, lease))
     }
 
-    /// Returns the earliest time at which a lease ends.
+    /// Returns the earliest time at which a lease ends; `None` without leases.
     pub(super) fn next(&self) -> Option<Duration> {
         self.by_end.first().map(|(end, _)| *end)
     }
 
-    /// Removes one lease whose time is over, and returns it.
+    /// Removes one lease whose end has come at `now`, and returns it; `None` if there is none.
     pub(super) fn take_due(&mut self, now: Duration) -> Option<LeaseId> {
         let (_, lease) = self.by_end.first().copied().filter(|(end, _)| *end <= now)?;
         self.end(lease);

@@ -1,4 +1,4 @@
-//! Revisions, which are the numbers of transactions. They are leased; see [`super`].
+//! Revisions, which are the numbers of transactions. Their leases are described in [`super`].
 
 use crate::clock;
 use crate::store::{Revision, StoreError};
@@ -7,24 +7,24 @@ use crate::store::{Revision, StoreError};
 pub const REVISIONS: u64 = 4096;
 /// The beginning of 2026, in milliseconds since 1970. A clock before this time is not set.
 pub(super) const ORIGIN: u64 = 1_767_225_600_000;
-/// The pace of revisions: the number in a day, which is one per microsecond.
+/// The pace of revisions: the maximum increase in a day, which is one revision in a microsecond.
 const PACE: u64 = clock::DAY * 1000;
 
-/// The newest revision, and the lease that it belongs to.
+/// The newest revision, and the lease to which it belongs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Revisions {
-    /// Every revision up to this one may have been used.
+    /// The newest revision. This revision and all lower revisions may have been used.
     newest: u64,
-    /// The last revision of the lease that is durable.
+    /// The last revision in the lease that is durable.
     end: u64,
-    /// The last revision of the lease that the transaction in progress makes durable.
+    /// The last revision in the lease that the transaction in progress makes durable.
     pub(super) wanted_end: u64,
     /// The oldest revision that can be read.
     pub(super) compacted: u64,
 }
 
 impl Revisions {
-    /// Continues after a lease that ended at `end`.
+    /// Makes the state for a start after a lease that ended at `end`. The next transaction begins another lease.
     pub(super) fn after(end: u64, compacted: u64) -> Self {
         Self { newest: end, end, wanted_end: end.saturating_add(REVISIONS), compacted }
     }
@@ -39,7 +39,8 @@ impl Revisions {
         self.wanted_end > self.end
     }
 
-    /// Returns the next revision. A revision is not reused if the transaction fails.
+    /// Takes the next revision, and returns it. A failed transaction does not return its revision, so no revision is
+    /// used twice.
     pub(super) fn take(&mut self) -> u64 {
         self.newest = self.newest.saturating_add(1);
         if self.newest > self.wanted_end {
@@ -48,8 +49,8 @@ impl Revisions {
         self.newest
     }
 
-    /// Ends the transaction in progress. `is_durable` is false if it failed. `before` is the state before the
-    /// transaction. The revisions of a failed transaction are not reused.
+    /// Ends the transaction in progress. `is_durable` is false if the transaction failed. `before` is the state before
+    /// the transaction, to which a failed transaction returns, except that its revisions remain used.
     pub(super) fn settle(&mut self, before: &Self, is_durable: bool) {
         *self = match is_durable {
             true => Self { end: self.wanted_end, ..*self },
@@ -57,7 +58,7 @@ impl Revisions {
         };
     }
 
-    /// Returns the revision to read for a request that names `at`: the newest one for `None`.
+    /// Returns the revision that a request reads: `at`, or the newest revision if `at` is `None`.
     pub(super) fn checked(&self, at: Option<Revision>) -> Result<u64, StoreError> {
         match at {
             None => Ok(self.newest),
@@ -70,8 +71,8 @@ impl Revisions {
     }
 }
 
-/// Returns a revision that no store has reached at `now`, in milliseconds since 1970. The time of the first revision is
-/// the same for all stores, so a recovery needs no data of the lost store.
+/// Returns a revision that no store has reached at `now`, in milliseconds since 1970. For each store, the pace counts
+/// from the same time, so a recovery needs no data of the lost store.
 pub(super) fn allowed(now: u64) -> u64 {
     clock::allowed(PACE, ORIGIN, now)
 }

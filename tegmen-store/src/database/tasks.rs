@@ -4,21 +4,21 @@ use crate::store::answer::Promise;
 use crate::store::{LeaseId, Revision, StoreError, Transaction};
 use std::time::Duration;
 
-/// A change, and the call that waits for it.
+/// A change of rows or leases, and the call that waits for the result.
 pub(super) enum Task {
     Commit(Transaction, Promise<Revision>),
     Grant(Duration, Promise<LeaseId>),
-    /// The end of a lease. It has no caller if the lease was not renewed in time.
+    /// The end of a lease. The promise is `None` if the lease ends because it was not renewed in time.
     End(LeaseId, Option<Promise<()>>),
     Compact(Revision, Promise<()>),
 }
 
-/// The result of a task: the revision or the lease that it made, in a transaction that is not durable yet, or the
-/// reason why the task failed.
+/// The result of a task in a transaction that is not durable yet: the revision that the task made, or the name of its
+/// lease, or the reason why it failed.
 pub(super) type Outcome = Result<u64, StoreError>;
 
 impl Task {
-    /// Reports the outcome to the caller, after it is durable.
+    /// Sends the outcome to the caller. Call this function only after the transaction is durable.
     pub(super) fn tell(self, outcome: Outcome) {
         match self {
             Self::Commit(_, promise) => promise.answer(outcome.map(Revision)),

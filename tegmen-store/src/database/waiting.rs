@@ -12,7 +12,8 @@ use rusqlite::Connection;
 pub(super) struct Waiting(Vec<Watcher>);
 
 impl Waiting {
-    /// Answers a call, or keeps it until a commit changes its keys.
+    /// Answers a call if there are changes for it. Otherwise keeps the call until a commit changes a row with its
+    /// prefix.
     pub(super) fn ask(
         &mut self,
         connection: &Connection,
@@ -26,8 +27,8 @@ impl Waiting {
         }
     }
 
-    /// Answers the calls whose keys a commit changed, and drops the calls whose caller no longer waits. A waiting call
-    /// already has all changes before this commit, so nothing is read from the disk.
+    /// Answers the calls for whose prefixes a commit made changes, and drops the calls whose caller no longer waits. A
+    /// waiting call already has all changes before this commit, so this function reads nothing from the disk.
     pub(super) fn changed(&mut self, mut versions: Vec<Version>, newest: Revision, sealer: Option<&Sealer>) {
         versions.sort_unstable_by(|one, other| (one.revision, &one.key).cmp(&(other.revision, &other.key)));
         let all = std::mem::take(&mut self.0);

@@ -22,20 +22,20 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Maximum number of changes in one commit, and of calls that are answered before the commit.
+/// Maximum number of changes in one commit, and maximum number of calls that are answered while these changes wait.
 const MOST: usize = 256;
-/// The time for which the first change of a commit waits for others.
+/// The time for which the first change of a commit waits for further changes.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// Maximum time to wait until the clock is correct, in milliseconds.
+/// Maximum time for which a commit waits until the clock allows its revisions, in milliseconds.
 const CLOCK_PATIENCE: u32 = 1000;
 /// Maximum memory of SQLite for pages, in KiB. Session identities are random, so each session is in another page.
 const CACHE_KIB: u32 = 65_536;
-/// The version of the tables. Version 1 has only numbers. Version 2 indexes the rows of a lease in the order of their
-/// keys.
+/// The version of the tables. Tables of version 1 have only the numbers of contexts and sessions. Version 2 indexes the
+/// rows of a lease in the order of their keys, and version 3 in the order of their revisions.
 pub(crate) const VERSION: i64 = 3;
 
-/// The newest revision of a copy, and the function that seals the digest of the copy. Without a sealing key the
-/// function returns no bytes.
+/// The newest revision in a copy of the database, and a function that seals the digest of the copy. If the database has
+/// no sealing key, the function returns no bytes.
 pub(crate) type Copied = (Revision, Box<dyn FnOnce(&[u8; 32]) -> Result<Vec<u8>, String> + Send>);
 
 /// The state of the thread that writes.
@@ -43,10 +43,11 @@ pub(super) struct Writer {
     connection: Connection,
     file: PathBuf,
     options: Options,
-    /// The sum of the digests of all rows of numbers. A wrong sum shows that the rows have different ages.
+    /// The XOR of the digests of all rows of numbers. If it differs from the stored value, the rows are of different
+    /// ages.
     sum: u128,
     pub(super) was_recovered: bool,
-    /// An error if a change since the last flush is not durable.
+    /// An error if a change since the last [`Database::flush`](super::Database::flush) is not durable.
     failed: Result<(), String>,
     revisions: Revisions,
     sealer: Option<Arc<Sealer>>,
@@ -140,7 +141,7 @@ impl Writer {
         ))
     }
 
-    /// Changes the tables of an older version to those of [`VERSION`].
+    /// Changes tables of an older version to tables of [`VERSION`].
     fn migrate(&mut self, version: i64) -> rusqlite::Result<()> {
         let changes = match version {
             1 => self.tables(),
@@ -159,7 +160,7 @@ impl Writer {
         )
     }
 
-    /// Loads the revisions and leases. Returns the sealed data key, if there is one.
+    /// Loads the revisions and the leases from the database. Returns the sealed data key; `None` if there is none.
     fn load(&mut self) -> rusqlite::Result<Option<Vec<u8>>> {
         let (end, compacted, data_key) =
             self.connection.query_row("SELECT revision_end, compacted, data_key FROM store", [], |row| {
@@ -173,7 +174,7 @@ impl Writer {
         Ok(data_key)
     }
 
-    /// Verifies that the database is the newest version, and complete.
+    /// Verifies that the database is complete, and that it is the newest version and not an older copy.
     fn check(&mut self) -> rusqlite::Result<Result<(), String>> {
         let state = self.connection.query_row("SELECT place, sum, written, recovered FROM state", [], |row| {
             Ok((row.get::<_, String>(0)?, row.get::<_, [u8; 16]>(1)?, row.get::<_, i64>(2)?, row.get::<_, bool>(3)?))
@@ -301,13 +302,13 @@ impl Writer {
         }
     }
 
-    /// Returns the time until the next lease ends.
+    /// Returns the time from now until the next lease ends; `None` without leases.
     fn next_lease(&self) -> Option<Duration> {
         let end = self.leases.next()?;
         Some(end.saturating_sub((self.options.monotonic)()))
     }
 
-    /// Adds the end of each lease that was not renewed in time to the batch. Returns true if there is such a lease.
+    /// Adds a task to the batch for each lease that was not renewed in time. Returns true if there is such a lease.
     fn end_due_leases(&mut self, batch: &mut Batch) -> bool {
         if self.leases.next().is_none() {
             return false;
@@ -346,7 +347,7 @@ impl Writer {
         }
     }
 
-    /// Emits an event when commits begin to fail, and when they succeed again.
+    /// Logs an event when commits begin to fail, and when they succeed again.
     fn report(&mut self, result: &Result<(), String>) {
         let file = self.file.display();
         match (result, std::mem::replace(&mut self.is_failing, result.is_err())) {
@@ -356,7 +357,8 @@ impl Writer {
         }
     }
 
-    /// Makes changes durable, all or none.
+    /// Makes all changes and tasks durable, or none of them. With `renew`, the database gets a new `.place` file in any
+    /// case.
     ///
     /// # Errors
     /// The reason why no change was made.
@@ -434,7 +436,7 @@ impl Writer {
     }
 }
 
-/// Changes that the database contains, before the new file of the place is in use.
+/// The result of a commit in the database, before the new `.place` file replaces the previous one.
 struct Written {
     sum: u128,
     outcomes: Vec<Outcome>,
@@ -443,7 +445,7 @@ struct Written {
     renewed: bool,
 }
 
-/// Opens or creates the file, and locks it for this process.
+/// Opens the database file, or creates it. Locks it for this process.
 pub(super) fn connect(file: &Path, options: &Options) -> io::Result<rusqlite::Result<Connection>> {
     options.files.make(file)?;
     let flags = OpenFlags::default();
@@ -469,7 +471,7 @@ pub(super) fn connect(file: &Path, options: &Options) -> io::Result<rusqlite::Re
 struct Batch {
     changes: Vec<(Change, Option<Done>)>,
     tasks: Vec<Task>,
-    /// Calls that were answered while changes waited.
+    /// Number of calls that were answered while changes waited in this batch.
     answered: usize,
 }
 
@@ -478,8 +480,8 @@ impl Batch {
         self.changes.len() + self.tasks.len()
     }
 
-    /// Counts an answered call, if changes wait. Returns true after [`MOST`] calls: the changes must then be written,
-    /// because otherwise a stream of reads would delay them until it ends.
+    /// Counts an answered call, if changes wait. Returns true after [`MOST`] calls: the caller must then write the
+    /// changes, because otherwise a continuous sequence of reads would delay them.
     fn is_held_back(&mut self) -> bool {
         if self.len() > 0 {
             self.answered += 1;
@@ -491,13 +493,14 @@ impl Batch {
 /// The result of a commit that is durable.
 struct Committed {
     outcomes: Vec<Outcome>,
-    /// The versions of rows that were written.
+    /// The versions of rows that the commit wrote.
     versions: Vec<Version>,
-    /// An error if the new file of the place could not be used. No result of this commit may then be used.
+    /// An error if the new `.place` file could not replace the previous one. The caller must then use no result of this
+    /// commit.
     placed: Result<(), String>,
 }
 
-/// Creates a new file for the place, and returns its identity.
+/// Creates the new `.place` file under the name `draft`, and returns its identity.
 fn make(files: &dyn Files, draft: &Path) -> io::Result<String> {
     files.remove(draft)?;
     files.make(draft)?;
@@ -507,7 +510,7 @@ fn make(files: &dyn Files, draft: &Path) -> io::Result<String> {
     files.identity(draft).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// Replaces the file `in_place` by the draft, durably.
+/// Renames the file `draft` to `in_place`, durably. `in_place` is the `.place` file of the database.
 fn take_place(files: &dyn Files, draft: &Path, in_place: &Path) -> io::Result<()> {
     files.rename(draft, in_place)?;
     files.sync_directory(in_place)

@@ -1,11 +1,11 @@
-//! The address of a cluster, and the keys in etcd of its rows.
+//! The address of a cluster, and the keys under which etcd stores the rows.
 
 use std::fmt;
 use std::str::FromStr;
 
 /// The prefix of an address of a cluster.
 const SCHEME: &str = "etcd://";
-/// The name of a store whose address contains no name.
+/// The name of the store, if the address contains no name.
 const NAME: &str = "tegmen";
 
 /// The members of a cluster of etcd and the name of a store in the cluster, written as
@@ -17,7 +17,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// Returns true if a text is the address of a cluster, and false if it is the path of a file.
+    /// Returns true if a text is the address of a cluster, and false if it is the path of a database.
     pub fn is_meant(text: &str) -> bool {
         text.starts_with(SCHEME)
     }

@@ -1,4 +1,4 @@
-//! Calls of a store, sent as requests to a cluster.
+//! Implements the calls of a store by requests to a cluster.
 
 use super::address::{Address, end_of};
 use super::content;
@@ -11,12 +11,12 @@ use crate::sealing::Sealer;
 use crate::store::{Found, LeaseId, Page, Revision, Scan, StoreError};
 use std::time::Duration;
 
-/// Maximum number of rows of a page.
+/// Maximum number of rows in a page of a scan.
 const MOST: usize = 1000;
-/// Maximum time to wait for a message of a member in a stream.
+/// Maximum time to wait for a message of a member in a stream of messages.
 const TOLD: Duration = Duration::from_secs(2);
 
-/// A cluster, and the address and the keys that reading and writing its rows need.
+/// The connections to a cluster, the address of a store in it, and the data key that seals the secrets of the store.
 pub(super) struct Cluster {
     pub(super) address: Address,
     pub(super) gateway: Gateway,
@@ -131,7 +131,7 @@ impl Cluster {
         Ok(left.map_err(unavailable)?.ttl.0 == 0)
     }
 
-    /// Makes the error of a call from a fault. Asks the cluster for the revisions that the error names.
+    /// Makes the error of a call from the fault of a request. Asks the cluster for the revisions that the error names.
     pub(super) async fn error(&self, fault: Fault) -> StoreError {
         let known = match &fault {
             Fault::Refused(why) if why.contains(COMPACTED) => {
@@ -145,8 +145,8 @@ impl Cluster {
         known.unwrap_or_else(|error| error)
     }
 
-    /// Returns the oldest revision that can be read. The cluster sends it in the answer to a watch from the first
-    /// revision.
+    /// Returns the oldest revision that can be read. A watch from the first revision fails, and the cluster sends the
+    /// oldest revision in its answer.
     async fn oldest(&self) -> Result<Revision, StoreError> {
         let request = watch(self.address.data_key(), None, 1);
         let mut stream = self.gateway.stream(0, WATCH, &request).await.map_err(unavailable)?;
@@ -162,7 +162,7 @@ impl Cluster {
     }
 }
 
-/// Makes the request for all changes from the revision `from` on.
+/// Makes the request for all changes at the revision `from` and later.
 pub(super) fn watch(key: Vec<u8>, end: Option<Vec<u8>>, from: u64) -> WatchRequest {
     let create_request = WatchCreate { key: Base64(key), range_end: end.map(Base64), start_revision: Int(from) };
     WatchRequest { create_request }

@@ -1,7 +1,7 @@
 //! Transactions in etcd. A transaction of etcd compares the revisions of rows, and then either changes rows or reads
-//! them. The driver keeps no rows in memory. Its first attempt requires that no row to be written exists. If a row
-//! exists, etcd changes nothing and returns all rows of the transaction. Then the driver checks the requirements and
-//! the numbers, and tries again.
+//! them. The driver keeps no rows in memory. Its first attempt requires that none of the rows that it writes exists. If
+//! such a row exists, etcd changes nothing and returns all rows that the transaction names. The driver then checks the
+//! requirements and the numbers, and tries again with the revisions of these rows.
 
 use super::address::Address;
 use super::cluster::{Cluster, NO_LEASE, unavailable};
@@ -22,7 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A revision that no row ever has.
 const NEVER: u64 = i64::MAX as u64;
 
-/// The rows that a transaction names, with the content that the last answer of etcd contained.
+/// The rows that a transaction names, with their content in the last answer of etcd; `None` for a row that does not
+/// exist.
 type Rows = BTreeMap<Vec<u8>, Option<KeyValue>>;
 
 impl Cluster {
@@ -74,7 +75,8 @@ impl Cluster {
         }
     }
 
-    /// Makes a request that changes the rows if they still have the known revisions, and reads them otherwise.
+    /// Makes a request of etcd. If the rows still have the known revisions, etcd changes them. Otherwise etcd returns
+    /// them.
     fn request(&self, transaction: &Transaction, rows: &Rows) -> Result<TxnRequest, StoreError> {
         let now = now_millis();
         let Self { address, sealer, .. } = self;
@@ -99,7 +101,7 @@ impl Cluster {
         Ok(TxnRequest { compare: rows.iter().map(compare).collect(), success, failure })
     }
 
-    /// Returns the error of a transaction for which etcd reported that a lease has ended.
+    /// Returns the error of a transaction after etcd reported that one of its leases has ended.
     async fn ended(&self, transaction: &Transaction) -> StoreError {
         for lease in transaction.put.iter().filter_map(|put| put.lease) {
             match self.has_ended(lease).await {

@@ -9,14 +9,14 @@ const PLAIN: u8 = 1;
 const SECRET: u8 = 2;
 const NUMBER: u8 = 3;
 
-/// Encodes a value as the content of a row. `version` is the number of changes of the row. `since` is the time at which
-/// a number was made.
+/// Encodes a value as the content of a row. `version` is the number of changes of the row, and `since` is the time at
+/// which a number was made.
 ///
-/// The key and the version are authenticated with a secret. Both are known before etcd gives the transaction a
-/// revision.
+/// The encryption of a secret also authenticates the key and the version of its row. The version replaces the revision
+/// here, because etcd chooses the revision only later.
 ///
 /// # Errors
-/// [`StoreError::Sealed`] for a secret without a sealing key.
+/// [`StoreError::Sealed`] for a secret, if the store has no sealing key.
 pub(super) fn write(
     key: &[u8],
     version: u64,
@@ -34,7 +34,7 @@ pub(super) fn write(
     })
 }
 
-/// Returns the number in the content of a row, and the time at which it was made; `None` for a row that is no number.
+/// Returns the number in the content of a row, and the time at which it was made; `None` if the row contains no number.
 pub(super) fn number(content: &[u8]) -> Option<(Number, u64)> {
     let (&NUMBER, bytes) = content.split_first()? else { return None };
     pace::decode(bytes)
@@ -43,7 +43,8 @@ pub(super) fn number(content: &[u8]) -> Option<(Number, u64)> {
 /// Decodes a row.
 ///
 /// # Errors
-/// [`StoreError::Sealed`] for a secret without a sealing key, [`StoreError::Unavailable`] for a row that is damaged.
+/// [`StoreError::Sealed`] for a secret, if the store has no sealing key. [`StoreError::Unavailable`] if the row is
+/// damaged.
 pub(super) fn read(row: KeyValue, address: &Address, sealer: Option<&Sealer>) -> Result<Entry, StoreError> {
     let key = address.key(&row.key.0);
     let damaged = || StoreError::Unavailable {

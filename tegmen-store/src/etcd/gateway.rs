@@ -1,4 +1,4 @@
-//! HTTP requests to the members of a cluster. If a member fails, the request is sent to the next one.
+//! HTTP requests to the members of a cluster. If a member fails, the gateway sends the request to the next member.
 
 use super::address::Address;
 use super::wire::{Refusal, Streamed};
@@ -21,26 +21,26 @@ use tokio::time::{Instant, timeout, timeout_at};
 const CONNECT: Duration = Duration::from_millis(500);
 /// Maximum time to wait for the answer to a request that may be sent again.
 const ATTEMPT: Duration = Duration::from_secs(2);
-/// Maximum time for a call, with all its requests.
+/// Maximum time for a call, with all its attempts.
 const CALL: Duration = Duration::from_secs(5);
 /// Time after which a connection without requests is not used again.
 const IDLE: Duration = Duration::from_secs(5);
-/// The pause after all members failed to answer a request.
+/// The pause after all members failed to answer a request. The attempts begin again after it.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
-/// Maximum number of requests at the same time; others wait.
+/// Maximum number of requests at the same time; further requests wait.
 const AT_ONCE: usize = 64;
-/// Maximum number of bytes of a response, and of a message of a stream.
+/// Maximum number of bytes of a response, and of a message in a stream.
 const LONGEST: usize = 256 << 20;
-/// The status of gRPC which means that the result is unknown.
+/// The gRPC status with which etcd reports that the result of a request is unknown.
 const CANCELLED: u32 = 1;
 const DEADLINE: u32 = 4;
 const UNAVAILABLE: u32 = 14;
 
 /// The reason why a call has no result.
 pub(super) enum Fault {
-    /// No member did the request.
+    /// No member executed the request.
     NotDone(String),
-    /// It is unknown if the request was done.
+    /// It is unknown if a member executed the request.
     Unknown(String),
     /// etcd refused the request.
     Refused(String),
@@ -61,9 +61,10 @@ type Connection = SendRequest<Full<Bytes>>;
 /// The members of a cluster, and the connections to them.
 pub(super) struct Gateway {
     members: Vec<String>,
-    /// The member to ask first: the member that answered last, or the next one after this member failed.
+    /// The index of the member that gets each request first: the member that answered last, or its successor after it
+    /// failed.
     first: AtomicUsize,
-    /// Connections without requests, each with its member and the time of its last answer.
+    /// Open connections without a request. Each has the index of its member and the time of the last answer.
     idle: Mutex<Vec<(usize, Instant, Connection)>>,
     places: Semaphore,
 }
@@ -78,8 +79,8 @@ impl Gateway {
         }
     }
 
-    /// Asks one member after the other until one answers. With `may_repeat` false, the request is sent again only if
-    /// the previous member cannot have done it.
+    /// Sends a request to the members in turn until one answers. If `may_repeat` is false, the request is sent again
+    /// only if the previous member certainly did not execute it.
     pub(super) async fn call<R: DeserializeOwned>(
         &self,
         path: &str,
@@ -119,7 +120,8 @@ impl Gateway {
         Err(last)
     }
 
-    /// Opens a stream at a member. `turn` chooses the member: 0 is the member that requests are sent to first.
+    /// Opens a stream of messages at a member. `turn` counts the members from the one that gets requests first, which
+    /// is 0.
     pub(super) async fn stream(&self, turn: usize, path: &str, request: &impl Serialize) -> Result<Stream, Fault> {
         let body = Bytes::from(serde_json::to_vec(request).map_err(|error| Fault::NotDone(error.to_string()))?);
         let member = (self.first.load(Ordering::Relaxed) + turn) % self.members.len().max(1);
@@ -132,7 +134,7 @@ impl Gateway {
         Ok(Stream { member, name, body: response.into_body(), received: Vec::new() })
     }
 
-    /// Sends requests to the member after `member` first from now on.
+    /// If requests are sent to `member` first, sends them to its successor first from now on.
     fn leave(&self, member: usize) {
         let next = (member + 1) % self.members.len().max(1);
         // Another call may have left it already.
@@ -142,8 +144,8 @@ impl Gateway {
         self.forget(member);
     }
 
-    /// Closes the idle connections to this member. A connection may hang or be cut off. A request on it would wait for
-    /// retransmissions, even after the member is reachable again.
+    /// Closes the idle connections to this member, because the network may have cut them. A request on such a
+    /// connection would wait for retransmissions, even after the member is reachable again.
     pub(super) fn forget(&self, member: usize) {
         self.idle().retain(|(of, ..)| *of != member);
     }
@@ -179,7 +181,7 @@ impl Gateway {
         })
     }
 
-    /// Sends a request, and returns the header of the response.
+    /// Sends a request to a member. Returns the header of the response, with a body that is not read yet.
     async fn send(
         &self,
         member: usize,
@@ -228,7 +230,7 @@ impl Gateway {
     }
 }
 
-/// The messages of one response, each in a separate line.
+/// The messages of one response, each on a separate line.
 pub(super) struct Stream {
     pub(super) member: usize,
     name: String,

@@ -1,5 +1,5 @@
-//! Changes from a watch that stays open between two calls. So a change is already in memory when the next call asks for
-//! it.
+//! Watches that stay open between two calls of [`Store::changes`](crate::Store::changes). So a change is already in
+//! memory when the next call asks for it.
 
 use super::address::end_of;
 use super::cluster::{Cluster, WATCH, watch};
@@ -13,15 +13,15 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The time without a message after which a watch begins again at another member, because a member that was cut off
-/// sends nothing.
+/// The time without a message after which the driver opens the watch again at another member. A member without a
+/// connection to the others sends no messages.
 const SILENCE: Duration = Duration::from_secs(1);
 /// Time for which a watch stays open without a call.
 const KEPT: Duration = Duration::from_secs(10);
 /// Maximum number of watches that stay open without a call.
 const MOST: usize = 16;
 
-/// The open watches that no call uses.
+/// The open watches that no call uses, each with the time since which it is unused.
 #[derive(Default)]
 pub(super) struct Watches(Mutex<Vec<(Instant, Watching)>>);
 
@@ -46,19 +46,20 @@ struct Watching {
     prefix: Vec<u8>,
     /// The last revision whose changes were returned to a call.
     after: Revision,
-    /// The last revision whose events were received.
+    /// The last revision whose events were received from the cluster.
     seen: u64,
-    /// Changes that were not returned to a call yet: complete revisions after `after`.
+    /// Received changes that were not returned to a call yet, by revision. All revisions are complete, and later than
+    /// `after`.
     ready: VecDeque<(u64, Vec<Event>)>,
     stream: Option<Stream>,
-    /// The number of members that were tried.
+    /// Number of members that were tried so far. It selects the next member.
     turn: usize,
-    /// True if the cluster is known to have the revision from which the watch begins.
+    /// True if the cluster has confirmed that it has the revision from which the watch begins.
     is_checked: bool,
 }
 
 impl Cluster {
-    /// Implements [`Store::changes`](crate::Store::changes). Ends without an answer if the caller no longer waits.
+    /// Implements [`Store::changes`](crate::Store::changes). Ends without an answer when the caller no longer waits.
     pub(super) async fn changes(
         &self,
         watches: &Watches,
@@ -120,7 +121,8 @@ impl Cluster {
         }
     }
 
-    /// Opens a watch after the last event. If no member accepts it, returns after a pause.
+    /// Opens a watch for the events after the last received event. If no member accepts the watch, returns after a
+    /// pause.
     async fn begin(&self, watching: &mut Watching) -> Result<(), StoreError> {
         let prefix = self.address.row(&watching.prefix);
         let end = end_of(&prefix);
@@ -149,7 +151,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Removes complete revisions with about `most` changes from the watch, and returns the changes.
+    /// Removes complete revisions with together about `most` changes from the watch, and returns the changes.
     fn take(&self, watching: &mut Watching, most: usize) -> Result<Changes, StoreError> {
         let mut changes: Vec<Changed> = Vec::new();
         while changes.len() < most.max(1)

@@ -59,7 +59,7 @@ pub(super) struct KeyValue {
     pub(super) key: Base64,
     pub(super) create_revision: Int,
     pub(super) mod_revision: Int,
-    /// The number of changes of the row since it was made, with the change that made it: 1 for a new row.
+    /// The number of changes of the row, which includes the change that made the row: 1 for a new row.
     pub(super) version: Int,
     pub(super) value: Base64,
     pub(super) lease: Int,
@@ -84,7 +84,8 @@ pub(super) struct RangeResponse {
     pub(super) more: bool,
 }
 
-/// The condition that a row was changed last at this revision. The revision 0 means that the row does not exist.
+/// A condition for a transaction: the last change of the row has the revision `mod_revision`. The revision 0 means that
+/// the row does not exist.
 #[derive(Serialize)]
 pub(super) struct Compare {
     pub(super) key: Base64,
@@ -202,7 +203,7 @@ pub(super) struct Event {
     pub(super) kv: KeyValue,
 }
 
-/// A message of a stream.
+/// A message of a stream: a result or an error.
 #[derive(Deserialize)]
 pub(super) struct Streamed<T> {
     #[serde(default = "none")]

@@ -1,5 +1,5 @@
-//! Results of calls that arrive later. A thread can wait for a result, and a task of any asynchronous runtime can await
-//! it.
+//! The results of calls, which arrive later. A thread can block until a result arrives, and a task of any asynchronous
+//! runtime can await it.
 
 use super::StoreError;
 use std::future::Future;
@@ -7,13 +7,13 @@ use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// The future result of a call to a store. A task awaits it, a thread calls [`Self::wait`]. Dropping the answer does
+/// The future result of a call of a store. A task awaits it, a thread calls [`Self::wait`]. Dropping the answer does
 /// not cancel the call.
 #[must_use = "the result of the call is unknown before its answer"]
 pub struct Answer<T>(Arc<Shared<T>>);
 
-/// The sending half of an [`Answer`]. A driver keeps it until the driver knows the result. If it is dropped without a
-/// result, the answer is [`StoreError::Unavailable`].
+/// The sending half of an [`Answer`]. A driver keeps the promise until it knows the result. If the driver drops the
+/// promise without a result, the answer is [`StoreError::Unavailable`].
 pub struct Promise<T>(Option<Arc<Shared<T>>>);
 
 struct Shared<T> {
@@ -34,7 +34,7 @@ pub fn promise<T>() -> (Promise<T>, Answer<T>) {
 }
 
 impl<T> Answer<T> {
-    /// Returns an answer that has its result already.
+    /// Returns an answer that already has this result.
     pub fn of(result: Result<T, StoreError>) -> Self {
         Self(Arc::new(Shared { state: Mutex::new(State::Ready(result)), ready: Condvar::new() }))
     }
@@ -80,7 +80,7 @@ impl<T> Promise<T> {
         }
     }
 
-    /// Returns false if the answer was dropped.
+    /// Returns true if somebody still waits for the answer, and false if the answer was dropped.
     pub fn is_wanted(&self) -> bool {
         self.0.as_ref().is_some_and(|shared| Arc::strong_count(shared) > 1)
     }

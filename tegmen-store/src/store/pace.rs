@@ -1,14 +1,15 @@
-//! Numbers in rows: their encoding, and the rule that they only increase, and not faster than their pace.
+//! Numbers in rows: their encoding, and two rules: a number only increases, and it does not increase faster than its
+//! pace.
 
 use super::{Number, Put, StoreError, Value};
 use crate::clock::{DAY, allowed};
 
-/// Checks a row that is written over the number `before`, and returns the time at which the number of the row was made,
-/// in milliseconds since 1970; 0 for a row that is no number. `before` contains the current number and the time at
-/// which it was made. `now` is in milliseconds since 1970.
+/// Checks a row before it is written. `before` contains the current number of the row and the time at which it was
+/// made; `None` if there is no number. Returns the time at which the number in `put` was made; 0 if `put` has no
+/// number. All times, also `now`, are in milliseconds since 1970.
 ///
 /// # Errors
-/// [`StoreError::NotForward`] or [`StoreError::TooFast`].
+/// [`StoreError::NotForward`] if the number does not increase or its pace changes, or [`StoreError::TooFast`].
 pub(crate) fn since(put: &Put, before: Option<(Number, u64)>, now: u64) -> Result<u64, StoreError> {
     let not_forward = || StoreError::NotForward { key: put.key.clone() };
     match (&put.value, before) {
@@ -25,7 +26,7 @@ pub(crate) fn since(put: &Put, before: Option<(Number, u64)>, now: u64) -> Resul
     }
 }
 
-/// Encodes a number for a row: its two fields, and the time at which it was made, each big-endian.
+/// Encodes a number for a row: `next`, `pace` and `since` (the time at which the number was made), each with 8 bytes.
 pub(crate) fn encode(number: Number, since: u64) -> [u8; 24] {
     let mut bytes = [0; 24];
     bytes.as_chunks_mut().0.copy_from_slice(&[number.next, number.pace, since].map(u64::to_be_bytes));
@@ -39,8 +40,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Number, u64)> {
     Some((Number { next, pace }, since))
 }
 
-/// Returns the time at which a new number was made. A number that is `next` already must have been used elsewhere, so
-/// its time is early enough for the pace to allow `next`.
+/// Returns the time at which a new number was made. A new number that begins at `next` has been used elsewhere before.
+/// So the returned time is so early that the pace allows `next` at `now`.
 fn made_at(number: &Number, now: u64) -> u64 {
     let used = u128::from(number.next).saturating_mul(DAY.into()).checked_div(number.pace.into()).unwrap_or(0);
     now.saturating_sub(u64::try_from(used).unwrap_or(u64::MAX))

@@ -1,14 +1,18 @@
-//! A disk in memory that loses what was not synced.
+//! A disk in memory that loses data which was not synchronized.
 //!
-//! A write changes what programs see. A sync of a file makes its content, its size and its identity durable; a sync of the
-//! directory makes names durable. At a cut, of what is not durable:
+//! A write changes the content that programs see. A synchronization of a file makes its content, its size and its
+//! identity durable. A synchronization of the directory makes names durable. At a power cut, the disk decides at random
+//! about changes that are not durable:
 //!
-//! * each sector of 512 bytes of a file survives or not, by itself, or those before or behind a border do;
-//! * the size is the old one, the new one, or one between them, and sectors that are lost are zero;
-//! * each change of a name survives or not, unless it depends on a change that is lost; a renaming is not torn;
-//! * a file that was never synced may have another identity.
+//! * Each sector of 512 bytes of a file survives or not. The choice is separate for each sector, or only the sectors on
+//!   one side of a random border survive.
+//! * The size of a file is the old size, the new size, or a size between them. Lost sectors beyond the old size are
+//!   zero.
+//! * Each change of a name survives or not. A change is lost if it depends on a lost change. A renaming survives
+//!   completely or not at all.
+//! * A file that was never synchronized may have another identity.
 //!
-//! As on real disks, a sector that is torn keeps the bytes that no write touched (SQLite calls this a power-safe
+//! As on real disks, the bytes of a sector that no write touched never change (SQLite calls this a power-safe
 //! overwrite).
 
 use std::collections::BTreeMap;
@@ -17,10 +21,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tegmen_store::files::Files;
 
-/// Bytes that a disk writes whole or not at all.
+/// Number of bytes that a disk writes completely or not at all.
 const SECTOR: usize = 512;
 
-/// Numbers from a seed (SplitMix64).
+/// A generator of random numbers from a seed (SplitMix64).
 #[derive(Clone)]
 pub(crate) struct Random(pub(crate) u64);
 
@@ -37,18 +41,18 @@ impl Random {
         self.next() % end.max(1)
     }
 
-    /// Draws the share of things that survive, in percent.
+    /// Returns a random probability with which a change survives, in percent.
     fn percent(&mut self) -> u64 {
         [0, 10, 50, 90, 100][self.below(5) as usize]
     }
 
-    /// True in `percent` of 100 cases.
+    /// Returns true in `percent` of 100 cases.
     pub(crate) fn is(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 }
 
-/// The kind of a file, after its name.
+/// The kind of a file, which its name shows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Kind {
     Database,
@@ -68,46 +72,47 @@ impl Kind {
     }
 }
 
-/// A place in the code that syncs.
+/// A place in the code of SQLite or of the database that synchronizes a file or the directory. Each variant names the
+/// file, and the event before the synchronization.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Site {
-    /// The log, after the frames of a commit.
+    /// The log, after a commit wrote its frames.
     Commit,
-    /// The log, after its header: it begins again.
+    /// The log, after a new header was written, because the log begins again.
     LogHeader,
-    /// The log, without a write since its last sync: a checkpoint begins.
+    /// The log, at the beginning of a checkpoint. Nothing was written since its last synchronization.
     LogAgain,
     /// The database, after a checkpoint wrote pages of the log.
     Checkpoint,
     /// The database, after its first page was written without a log.
     FirstPage,
-    /// The database, after it was made shorter: a start undoes a first page that was cut off.
+    /// The database, after it was made shorter. A start does this to undo a first page that was only partly written.
     RolledBack,
-    /// The rollback journal of the first page.
+    /// The rollback journal, which protects the first page of the database.
     Journal,
-    /// The directory, for a new log.
+    /// The directory, after a log was created.
     NewLog,
-    /// The directory, for a new rollback journal.
+    /// The directory, after a rollback journal was created.
     NewJournal,
     /// The directory, after SQLite removed a file.
     Removed,
-    /// The draft of a place.
+    /// The draft of a `.place` file.
     Draft,
-    /// The directory, for the draft of a place.
+    /// The directory, after the draft of a `.place` file was created.
     NewDraft,
-    /// The directory, after the draft became the place.
+    /// The directory, after the draft was renamed to the `.place` file.
     NewPlace,
 }
 
-/// The calls of one place that syncs.
+/// Numbers of synchronizations at one place in the code.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Calls {
     pub(crate) all: u64,
-    /// Those with something to sync.
+    /// Number of synchronizations for which there was a change that was not durable.
     pub(crate) useful: u64,
 }
 
-/// A file.
+/// A file on the disk.
 #[derive(Clone)]
 struct Node {
     kind: Kind,
@@ -115,8 +120,9 @@ struct Node {
     durable: Vec<u8>,
     identity: u64,
     is_identity_durable: bool,
-    /// Bytes of the longest write since the last sync, and whether all writes were at the beginning.
+    /// Number of bytes of the longest write since the last synchronization.
     longest_write: usize,
+    /// True if all writes since the last synchronization were at the position 0.
     only_header: bool,
 }
 
@@ -125,7 +131,7 @@ impl Node {
         self.is_identity_durable && self.content == self.durable
     }
 
-    /// Keeps the part of it that a cut leaves.
+    /// Changes the file to the state after a power cut: some parts of it have the content that was not durable yet.
     fn survive(&mut self, random: &mut Random) {
         let (old, new) = (self.durable.len(), self.content.len());
         let (percent, border) = (random.percent(), random.below((old.max(new) / SECTOR) as u64 + 1) as usize);
@@ -156,7 +162,7 @@ impl Node {
     }
 }
 
-/// A change of names that is not durable.
+/// A change of a file name that is not durable yet.
 #[derive(Clone)]
 enum Naming {
     Make(String, usize),
@@ -193,19 +199,19 @@ impl Naming {
 #[derive(Clone)]
 pub(crate) struct State {
     pub(crate) random: Random,
-    /// Operations until the power is cut.
+    /// Number of operations until the power is cut; `None` if no cut is planned.
     until: Option<u64>,
     has_power: bool,
     nodes: Vec<Node>,
     names: BTreeMap<String, usize>,
     durable_names: BTreeMap<String, usize>,
     namings: Vec<Naming>,
-    /// The sync that does nothing.
+    /// The place in the code whose synchronizations do nothing in this test; `None` if all synchronizations work.
     left_out: Option<Site>,
     pub(crate) calls: BTreeMap<Site, Calls>,
 }
 
-/// A disk. A clone is the same one.
+/// A disk. Clones share its state.
 #[derive(Clone)]
 pub(crate) struct Disk {
     state: Arc<Mutex<State>>,
@@ -231,7 +237,7 @@ impl State {
         }
     }
 
-    /// Counts an operation, before which the power may be cut.
+    /// Counts an operation. Cuts the power before the operation if the time of the cut has come.
     fn operation(&mut self) -> io::Result<()> {
         match self.until {
             Some(0) => self.cut(),
@@ -259,7 +265,7 @@ impl State {
         }
     }
 
-    /// Counts a sync. False if it is left out.
+    /// Counts a synchronization at `site`. Returns false if this test leaves it out.
     fn is_done(&mut self, site: Site, is_useful: bool) -> bool {
         let calls = self.calls.entry(site).or_default();
         calls.all += 1;
@@ -267,7 +273,8 @@ impl State {
         self.left_out != Some(site)
     }
 
-    /// Returns the file of this name, and makes it if it is to be made.
+    /// Returns the index of the file with this name; `None` if there is none. With `make`, creates the file if it does
+    /// not exist. A file without a name is always created.
     pub(crate) fn open(&mut self, name: Option<&str>, make: bool) -> io::Result<Option<usize>> {
         self.operation()?;
         if let Some(node) = name.and_then(|name| self.names.get(name)) {
@@ -332,7 +339,7 @@ impl State {
         if self.has_power { Ok(self.nodes[node].content.len()) } else { Err(no_power()) }
     }
 
-    /// A sync by SQLite, and of the directory, too, if the file is new.
+    /// Performs a synchronization that SQLite requests for a file. If the file is new, also synchronizes the directory.
     pub(crate) fn sync(&mut self, node: usize, is_new: bool) -> io::Result<()> {
         self.operation()?;
         let has_log = self.names.values().any(|node| {
@@ -388,17 +395,17 @@ impl State {
         Ok(is_there)
     }
 
-    /// True if there is a file of this name that is not empty, as SQLite asks.
+    /// Returns true if a file with this name exists and is not empty. SQLite tests a file in this way.
     pub(crate) fn is_there(&self, name: &str) -> bool {
         self.names.get(name).is_some_and(|node| !self.nodes[*node].content.is_empty())
     }
 
-    /// The content of the file of this name.
+    /// Returns the content of the file with this name; empty if there is none.
     pub(crate) fn content(&self, name: &str) -> Vec<u8> {
         self.names.get(name).map(|node| self.nodes[*node].content.clone()).unwrap_or_default()
     }
 
-    /// Replaces the content of a file, as a restored backup does, durably.
+    /// Replaces the content of a file durably, as the restore of a backup does.
     pub(crate) fn replace(&mut self, name: &str, content: Vec<u8>) {
         if let Some(node) = self.names.get(name) {
             let node = &mut self.nodes[*node];
@@ -406,7 +413,7 @@ impl State {
         }
     }
 
-    /// Removes a file, durably.
+    /// Removes a file durably.
     pub(crate) fn forget(&mut self, name: &str) {
         self.names.remove(name);
         self.durable_names.remove(name);
@@ -420,7 +427,7 @@ impl State {
         self.has_power
     }
 
-    /// Turns the power on, or cuts it now and turns it on again.
+    /// Turns the power on. If it is on already, cuts it first.
     pub(crate) fn restart(&mut self) {
         if self.has_power {
             self.cut();

@@ -1,4 +1,4 @@
-//! The work of a server on its database between power cuts, and the check of the database after each.
+//! The work of a server on its database between power cuts, and the check of the database after each cut.
 
 use super::disk::{Calls, Disk, Random, Site};
 use super::vfs::Mounted;
@@ -12,18 +12,19 @@ use tegmen_store::database::Change;
 use tegmen_store::store::{Changes, LeaseId, Number, Scan};
 use tegmen_store::{Database, Numbers, Options, Revision, StateError, Store, StoreError, Transaction, Value};
 
-/// Counts of all lives.
+/// Counts over all lives. A [`Life`] is a server through several power cuts.
 #[derive(Default, Debug)]
 pub(crate) struct Counts {
     pub(crate) cuts: u64,
-    /// Cuts before the database was open.
+    /// Number of power cuts before the database was open.
     pub(crate) during_start: u64,
-    /// Cuts with changes that were not acknowledged, and of those: the changes that were there all the same.
+    /// Number of power cuts while changes waited for their acknowledgement.
     unacknowledged: u64,
+    /// Number of these changes that were in the database after the cut.
     survived: u64,
     acknowledged: u64,
     numbers_issued: u64,
-    /// Older copies of the database that were put back, and refused.
+    /// Number of older copies of the database that replaced the newest database, and were refused.
     pub(crate) old_copies: u64,
     orderly_ends: u64,
 }
@@ -49,59 +50,61 @@ impl Counts {
     }
 }
 
-/// The time of the cuts of a life.
+/// The time at which the power cuts of a life happen.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {
-    /// While the database is made.
+    /// While the database is created.
     AtFirst,
-    /// Also then.
+    /// At any time, also while the database is created.
     Ever,
 }
 
-/// A change that a server asks for.
+/// A change that a server requests.
 #[derive(Clone, Debug)]
 enum Step {
     Put(String, String),
     Delete(String),
-    /// A number that moves; all below may be used after the answer.
+    /// Increases a number. After the answer the server may use all numbers below it.
     Number(String, u64),
-    /// Numbers of a context, in the older table.
+    /// Writes the numbers of a context to the table of numbers.
     Context(String, u64),
     Leased(String, LeaseId),
     Revoke(LeaseId),
 }
 
-/// Rows as they must be: for each key its text, and the revision if it is known.
+/// The expected rows: for each key its text, and its revision if the revision is known.
 type Rows = BTreeMap<String, (String, Option<Revision>)>;
 
-/// A server and its disk, through power cuts.
+/// A server and its disk, through several power cuts.
 pub(crate) struct Life {
     random: Random,
     mounted: Mounted,
     file: PathBuf,
-    /// Pages after which the log goes into the database.
+    /// Number of pages in the log at which SQLite moves them into the database.
     checkpoint_pages: u32,
-    /// Everything that was acknowledged.
+    /// The rows after all acknowledged changes.
     rows: Rows,
     leased: BTreeMap<LeaseId, String>,
-    /// Changes since then without an answer, in their order.
+    /// The changes without an answer, in the order of their requests.
     open: Vec<Step>,
-    /// Every number below was issued.
+    /// For each key, the number below which all numbers were issued.
     issued: BTreeMap<String, u64>,
     newest: Revision,
-    /// The newest before the batch of changes that is asked for, and those of the batch.
+    /// The newest revision before the present batch of changes.
     before: Revision,
+    /// The revisions of the present batch.
     batch: BTreeSet<Revision>,
-    /// Rows as a watcher knows them, and the revision up to which it does.
+    /// The rows that a watcher knows.
     watched: BTreeMap<String, String>,
+    /// The revision up to which the watcher has received all changes.
     seen: Revision,
-    /// History before it may be forgotten.
+    /// The revision before which the database may have deleted the history.
     compacted: Revision,
-    /// A copy of the database after an orderly end, and whether it is older than a start that succeeded.
+    /// A copy of the database after an orderly end, and true if a later start succeeded. The copy is then out of date.
     copy: Option<(Vec<u8>, bool)>,
 }
 
-/// Each life has another file system.
+/// The number of lives so far. It gives each life a separate file system.
 static LIVES: AtomicU64 = AtomicU64::new(0);
 
 impl Life {
@@ -152,10 +155,10 @@ impl Life {
         Database::open_with(&self.file, options)
     }
 
-    /// Some cuts, one after another.
+    /// Cuts the power several times, one cut after the other, and checks the database after each cut.
     ///
     /// # Errors
-    /// The first thing that must not be.
+    /// The first fault that a check found.
     pub(crate) fn run(&mut self, when: When, counts: &mut Counts) -> Result<(), String> {
         let cuts = if when == When::AtFirst { 2 } else { [1, 2, 20][self.random.below(3) as usize] };
         for cut in 0..cuts {
@@ -176,7 +179,7 @@ impl Life {
         Ok(())
     }
 
-    /// Cuts the power of some starts that follow a cut.
+    /// Sometimes starts the database after a cut, and cuts the power again during this start.
     fn cut_a_start(&mut self, counts: &mut Counts) {
         if !self.random.is(50) {
             return;
@@ -189,7 +192,7 @@ impl Life {
         self.disk().lock().restart();
     }
 
-    /// Works until the power is cut; false if it was cut before the database was open.
+    /// Works until the power is cut. Returns false if the power was cut before the database was open.
     fn work(&mut self, counts: &mut Counts) -> Result<bool, String> {
         let Some(mut store) = self.opened()? else { return Ok(false) };
         for _ in 0..400 {
@@ -232,7 +235,7 @@ impl Life {
         self.file.display().to_string()
     }
 
-    /// Opens the database; `None` if the power was cut meanwhile.
+    /// Opens the database. Returns `None` if the power was cut meanwhile.
     fn opened(&mut self) -> Result<Option<Database>, String> {
         match self.start() {
             Ok(store) => {
@@ -270,12 +273,12 @@ impl Life {
         }
     }
 
-    /// The number of a row as the last change that was asked for leaves it.
+    /// Returns the number in a row after the last acknowledged change; 0 without a row.
     fn end_of(&self, key: &str) -> u64 {
         self.rows.get(key).map_or(0, |(text, _)| text.parse().expect("a number"))
     }
 
-    /// Asks for changes, all of them before the first answer, and keeps what is acknowledged.
+    /// Requests all changes before it waits for the first answer. Records the acknowledged changes.
     fn ask(&mut self, store: &Database, steps: Vec<Step>, counts: &mut Counts) -> Result<(), String> {
         self.begin_batch();
         // Two moves of one number in one batch would need the answer of the first.
@@ -327,7 +330,8 @@ impl Life {
         self.batch.clear();
     }
 
-    /// A revision that was not there before.
+    /// Records a new revision. Returns an error if the revision is not newer than the revisions before the batch, or if
+    /// it was used twice in the batch.
     fn newer(&mut self, revision: Revision) -> Result<(), String> {
         if revision <= self.before || !self.batch.insert(revision) {
             return Err(format!("revision {} came again", revision.0));
@@ -336,7 +340,7 @@ impl Life {
         Ok(())
     }
 
-    /// Notes the answer to a change.
+    /// Records the answer to a change.
     fn settle(&mut self, step: Step, answer: Result<Revision, String>, counts: &mut Counts) -> Result<(), String> {
         let revision = match answer {
             Ok(revision) => revision,
@@ -363,7 +367,8 @@ impl Life {
         Ok(())
     }
 
-    /// Puts an older copy of the database back, which must be refused, and takes it away again.
+    /// Replaces the database by an older copy, which the next start must refuse. Restores the newest database
+    /// afterwards.
     fn refuse_copy(&mut self, counts: &mut Counts) -> Result<(), String> {
         let Some((copy, true)) = &self.copy else { return Ok(()) };
         let (before, name) = (self.disk().lock().clone(), self.name());
@@ -384,7 +389,7 @@ impl Life {
         result
     }
 
-    /// Opens the database after a cut, and compares everything with what was acknowledged.
+    /// Opens the database after a cut, and compares all rows with the acknowledged changes.
     fn check(&mut self, counts: &mut Counts) -> Result<(), String> {
         let store = self.start().map_err(|error| format!("it does not open: {error}"))?;
         self.copy = self.copy.take().map(|(copy, _)| (copy, true));
@@ -417,7 +422,8 @@ impl Life {
         self.watch(&store)
     }
 
-    /// Finds how many of the changes without an answer were made: the first ones, as they were asked for.
+    /// Finds the number of changes without an answer that the database has made. These must be the first changes, in
+    /// the order of the requests. Records the rows that were found.
     fn explain(&mut self, found: Rows, counts: &mut Counts) -> Result<(), String> {
         let open = std::mem::take(&mut self.open);
         let (mut rows, mut leased) = (self.rows.clone(), self.leased.clone());
@@ -441,7 +447,7 @@ impl Life {
         Err(format!("rows are {is} and were {was}, with {} changes without an answer", open.len()))
     }
 
-    /// Brings a watcher up to date, whose rows must then be those of the store.
+    /// Sends all changes to the watcher, whose rows must then be equal to the rows of the store.
     fn watch(&mut self, store: &Database) -> Result<(), String> {
         if self.seen >= self.newest {
             return Ok(());
@@ -474,7 +480,7 @@ impl Life {
         Ok(())
     }
 
-    /// The rows that have revisions.
+    /// Returns the expected rows that have revisions: all rows except the numbers of contexts.
     fn in_store(&self) -> BTreeMap<String, String> {
         let rows = self.rows.iter().filter(|(key, _)| !key.starts_with("c/"));
         rows.map(|(key, (text, _))| (key.clone(), text.clone())).collect()
@@ -489,7 +495,7 @@ impl Drop for Life {
     }
 }
 
-/// True if no other step of the batch has the same key.
+/// Returns true if no earlier step of the batch has the same key. `taken` has the keys of these steps.
 fn is_first(step: &Step, taken: &mut Vec<String>) -> bool {
     let key = match step {
         Step::Put(key, _) | Step::Delete(key) | Step::Number(key, _) | Step::Context(key, _) => key.clone(),
@@ -525,7 +531,7 @@ fn apply(rows: &mut Rows, leased: &mut BTreeMap<LeaseId, String>, step: &Step, a
     }
 }
 
-/// True if the rows are those that are expected, at their revisions where these are known.
+/// Returns true if the found rows are the expected rows, also with their revisions, if these are known.
 fn is_same(expected: &Rows, found: &Rows) -> bool {
     expected.len() == found.len()
         && expected.iter().zip(found).all(|((key, (text, at)), (found_key, (found_text, found_at)))| {
@@ -533,5 +539,5 @@ fn is_same(expected: &Rows, found: &Rows) -> bool {
         })
 }
 
-/// Numbers a day.
+/// The pace of all numbers: the maximum increase in a day.
 const PACE: u64 = 1000 * DAY;

@@ -1,4 +1,4 @@
-//! A [`Disk`] as a file system of SQLite.
+//! Gives SQLite a [`Disk`] as its file system.
 #![allow(unsafe_code, reason = "SQLite calls a file system through C functions")]
 
 use super::disk::{Disk, Site, State};
@@ -7,7 +7,8 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
 use std::sync::MutexGuard;
 
-/// A disk that SQLite knows by the name of its VFS, until this is dropped. All connections must be closed before.
+/// A disk that SQLite knows under the name of a VFS until this value is dropped. All connections must be closed before
+/// the drop.
 pub(crate) struct Mounted {
     pub(crate) disk: Disk,
     vfs: Box<sqlite3_vfs>,
@@ -56,13 +57,14 @@ impl Drop for Mounted {
     }
 }
 
-/// A file that SQLite has open; it allocates `szOsFile` bytes for it.
+/// A file that SQLite has open. SQLite allocates `szOsFile` bytes for this structure.
 #[repr(C)]
 struct Open {
     base: sqlite3_file,
     disk: *const Disk,
     node: usize,
-    /// True until the first sync of a log or a journal, which syncs the directory, too, as the VFS of Unix does.
+    /// True until the first synchronization of a new log or journal. That synchronization also covers the directory, as
+    /// in the VFS of Unix.
     is_new: bool,
 }
 
@@ -88,19 +90,19 @@ static METHODS: sqlite3_io_methods = sqlite3_io_methods {
     xUnfetch: None,
 };
 
-/// The disk of a VFS.
+/// Returns the disk of a VFS.
 ///
 /// # Safety
-/// `vfs` is one that [`Mounted::new`] registered and that is not dropped.
+/// `vfs` must be a VFS that [`Mounted::new`] registered, and whose [`Mounted`] is not dropped.
 unsafe fn disk<'a>(vfs: *mut sqlite3_vfs) -> &'a Disk {
     // SAFETY: `pAppData` points to the disk, which lives as long as the registration.
     unsafe { &*(*vfs).pAppData.cast::<Disk>() }
 }
 
-/// The state of the disk of an open file, and the file.
+/// Returns the locked state of the disk that contains an open file, and the file.
 ///
 /// # Safety
-/// `file` was opened by [`open`].
+/// [`open`] must have opened `file`.
 unsafe fn opened<'a>(file: *mut sqlite3_file) -> (MutexGuard<'a, State>, &'a mut Open) {
     // SAFETY: SQLite gives back the memory that `open` filled, and uses it on one thread at a time.
     let file = unsafe { &mut *file.cast::<Open>() };
@@ -108,10 +110,10 @@ unsafe fn opened<'a>(file: *mut sqlite3_file) -> (MutexGuard<'a, State>, &'a mut
     (unsafe { &*file.disk }.lock(), file)
 }
 
-/// A name from SQLite.
+/// Returns a name that SQLite passes; `None` for a null pointer.
 ///
 /// # Safety
-/// `name` is null or a C string.
+/// `name` must be null or a C string.
 unsafe fn text<'a>(name: *const c_char) -> Option<&'a str> {
     // SAFETY: the caller guarantees it.
     (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_str().expect("a name in UTF-8"))
@@ -241,7 +243,7 @@ unsafe extern "C" fn file_size(file: *mut sqlite3_file, out: *mut i64) -> c_int 
     code(len.map(drop), ffi::SQLITE_IOERR_FSTAT)
 }
 
-/// The lock beside the database keeps others out.
+/// Does nothing. The lock on the key file beside the database keeps other processes out.
 unsafe extern "C" fn lock(_: *mut sqlite3_file, _: c_int) -> c_int {
     ffi::SQLITE_OK
 }
@@ -256,12 +258,13 @@ unsafe extern "C" fn file_control(_: *mut sqlite3_file, _: c_int, _: *mut c_void
     ffi::SQLITE_NOTFOUND
 }
 
-/// The size that the VFS of Unix has. Those of the disk are smaller, so that they tear more.
+/// Returns the sector size that the VFS of Unix reports. The sectors of the disk are smaller, so a power cut tears more
+/// writes.
 unsafe extern "C" fn sector_size(_: *mut sqlite3_file) -> c_int {
     4096
 }
 
-/// The characteristic that the VFS of Unix has.
+/// Returns the characteristics that the VFS of Unix reports.
 unsafe extern "C" fn characteristics(_: *mut sqlite3_file) -> c_int {
     ffi::SQLITE_IOCAP_POWERSAFE_OVERWRITE
 }
