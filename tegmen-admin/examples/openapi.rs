@@ -1,4 +1,4 @@
-//! Prints the OpenAPI document of the interface, as `tegmen-admin/openapi.json` has it.
+//! Prints the OpenAPI document of the interface. `tegmen-admin/openapi.json` contains this text.
 
 use tegmen_admin::Api;
 use tegmen_store::Database;

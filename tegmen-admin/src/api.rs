@@ -1,4 +1,4 @@
-//! The interface, and the checks of its requests.
+//! The interface for administrators, and the requests that passed its checks.
 
 use crate::attempts::Attempts;
 use crate::authority::LoginAuthority;
@@ -17,18 +17,18 @@ use tegmen_control::service::Service;
 use tegmen_store::Store;
 use tokio::sync::Semaphore;
 
-/// Maximum number of clients that follow the events at the same time.
+/// Maximum number of clients that follow the stream of events at the same time.
 pub(crate) const STREAMS: usize = 32;
 
 /// A request that passed authentication and the checks of scope and size.
 pub(crate) struct Admitted {
     /// The path of the request's route.
     pub(crate) path: &'static str,
-    /// The first parameter of the path, if it has one.
+    /// The first parameter of the path; empty if the path has none.
     pub(crate) name: String,
-    /// The second parameter of the path, if it has one.
+    /// The second parameter of the path; empty if the path has none.
     pub(crate) member: String,
-    /// The query, as it was received.
+    /// The query string of the URI, as it was received.
     pub(crate) query: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -51,23 +51,26 @@ pub struct Api<S> {
     pub(crate) failures: Failures<IpAddr>,
     pub(crate) attempts: Attempts,
     pub(crate) passwords: Passwords,
-    /// The permits for clients that follow the events.
+    /// The permits for clients that follow the stream of events, one for each client.
     pub(crate) streams: Arc<Semaphore>,
-    /// The controller of the groups in the same store, if the server has one. [`Self::open`] sets none.
+    /// The controller of the groups in the same store; `None` if the server controls no groups. [`Self::open`] sets
+    /// `None`.
     pub groups: Option<Arc<Controller<S>>>,
-    /// The server of delegated sessions in the same store, if there is one. [`Self::open`] sets none.
+    /// The server of delegated sessions in the same store; `None` if the server delegates no sessions. [`Self::open`]
+    /// sets `None`.
     pub delegations: Option<Arc<Delegations<S>>>,
-    /// The authority that certifies users who log in, if users can log in. [`Self::open`] sets none.
+    /// The authority that issues certificates to users who log in; `None` if users cannot log in. [`Self::open`] sets
+    /// `None`.
     pub logins: Option<Arc<dyn LoginAuthority>>,
 }
 
 impl<S: Store> Api<S> {
-    /// Returns the interface of a server. `store` is the store of its state. If no valid key has the scope
-    /// `keys:write`, this generates a bootstrap token, which can create one key, and writes the token to the file
-    /// `bootstrap`, which only its owner can read. The flag is true if the file was written.
+    /// Returns the interface of a server, and a flag. `store` is the store with the server's state. If no valid key has
+    /// the scope `keys:write`, this function generates a bootstrap token, which can create one key. It writes the token
+    /// to the file `bootstrap`, which only its owner can read, and the flag is then true.
     ///
     /// # Errors
-    /// [`KeysError`].
+    /// [`KeysError`] if the token could not be stored or written.
     pub async fn open(service: Arc<Service<S>>, store: S, bootstrap: &Path) -> Result<(Self, bool), KeysError> {
         let keys = Keys(store.clone());
         let written = keys.bootstrap(bootstrap).await?;
@@ -88,8 +91,8 @@ impl<S: Store> Api<S> {
         Ok((api, written))
     }
 
-    /// Returns the number of passwords that were compared since the start. Each password is compared with a hash, even
-    /// if the user does not exist.
+    /// Returns the number of passwords that were compared with a hash since the start. This happens for each login,
+    /// even if the user does not exist.
     pub fn passwords_compared(&self) -> u64 {
         self.passwords.compared()
     }

@@ -1,4 +1,4 @@
-//! Attempts of users to log in.
+//! The attempts of users to log in with a password.
 
 use crate::failures::Failures;
 use std::collections::HashMap;
@@ -7,28 +7,28 @@ use std::sync::{Mutex, PoisonError};
 
 /// Seconds for which an address is remembered after a user logged in from it.
 const REMEMBERED: u64 = 30 * 24 * 3600;
-/// Maximum number of pairs of user and address that are remembered. If there are more, the oldest pair is removed.
+/// Maximum number of pairs of user and address that are remembered. For a further pair, the oldest pair is removed.
 const PAIRS: usize = 4096;
 
-/// The wrong passwords of users, and the addresses from which they logged in.
+/// The wrong passwords of users, and the addresses from which users logged in successfully.
 #[derive(Default)]
 pub(crate) struct Attempts {
-    /// The wrong passwords, by the name of the user.
+    /// The numbers of wrong passwords, by the name of the user.
     pub(crate) failures: Failures<String>,
-    /// The time of the last login in seconds since 1970, by user and address.
+    /// The time of the last successful login in seconds since 1970, by user and address.
     known: Mutex<HashMap<(String, IpAddr), u64>>,
 }
 
 impl Attempts {
-    /// Returns true if there were too many wrong passwords for this user. For an address from which the user logged in,
-    /// this is always false, and only the limit for addresses applies. So other people cannot lock the user out.
+    /// Returns true if too many wrong passwords for this user arrived. Returns false for an address from which the user
+    /// logged in before, to which only the limit for addresses applies. So other people cannot lock the user out.
     pub(crate) fn are_refused(&self, name: &str, address: IpAddr, now: u64) -> bool {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = known.get(&(name.to_owned(), address)).is_some_and(|at| now.saturating_sub(*at) < REMEMBERED);
         !is_known && self.failures.is_refused(&name.to_owned(), now)
     }
 
-    /// Remembers the address of a login.
+    /// Remembers the address of a successful login.
     pub(crate) fn add_login(&self, name: &str, address: IpAddr, now: u64) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let pair = (name.to_owned(), address);

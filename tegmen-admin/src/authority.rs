@@ -1,22 +1,24 @@
-//! The authority that certifies users who log in.
+//! The interface to the authority that issues certificates to users who log in.
 
 use crate::problem::{Code, Problem};
 use std::time::Duration;
 
-/// The authority that certifies users who log in. Its functions may wait for input and output.
+/// The authority that issues certificates to users who log in. Its functions may block while they wait for files or the
+/// network.
 pub trait LoginAuthority: Send + Sync {
-    /// Returns true if this common name is the authority's own, or is in a valid certificate that was not issued for a
-    /// login.
+    /// Returns true if this common name is the authority's own name, or if it is in a valid certificate that was not
+    /// issued for a login.
     ///
     /// # Errors
     /// The reason why the authority does not answer.
     fn is_taken(&self, name: &str) -> Result<bool, String>;
 
-    /// Issues a client certificate with this common name and key (SubjectPublicKeyInfo in DER), and with no other name.
-    /// The certificate is valid for the time `valid` from now, or until the authority expires.
+    /// Issues a client certificate for this key (SubjectPublicKeyInfo in DER). The certificate has this common name,
+    /// and no other name. It is valid for the time `valid` from now, but not longer than the certificate of the
+    /// authority.
     ///
     /// # Errors
-    /// [`NotCertified`].
+    /// [`NotCertified`] is the reason why no certificate was issued.
     fn certify(&self, name: &str, spki: &[u8], valid: Duration) -> Result<LoginCertificate, NotCertified>;
 
     /// Revokes the valid certificates of a user. Returns their expiry times in seconds since 1970.

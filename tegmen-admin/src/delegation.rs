@@ -18,7 +18,7 @@ use tegmen_base::hex::to_hex;
 use tegmen_control::delegation::{ConnectionId, Delegations, DeviceConfig};
 use tegmen_store::Store;
 
-/// Returns the server of delegated sessions; fails if this server has none.
+/// Returns the server of delegated sessions. Fails if this server has none.
 fn delegations<S: Store>(api: &Api<S>) -> Result<&Delegations<S>, Problem> {
     let missing = "this server delegates no sessions: set delegation-ca or delegation-acme in the section [delegation] of its \
                    configuration";

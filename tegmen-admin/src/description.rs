@@ -7,17 +7,17 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The schemas that several operations share.
+/// The schemas and refusals that several operations of the OpenAPI document share.
 pub(crate) struct Schemas {
     requests: SchemaGenerator,
     answers: SchemaGenerator,
-    /// The responses of refusals, by the names of their codes.
+    /// The responses to refused requests, by the names of their codes.
     refusals: Map<String, Value>,
 }
 
 impl Schemas {
-    /// Begins without schemas. A schema of a request describes the type that the server reads. A schema of an answer
-    /// describes the type that the server writes.
+    /// Makes generators without schemas. The schema of a request describes the type that the server reads. The schema
+    /// of an answer describes the type that the server writes.
     pub(crate) fn new() -> Self {
         let settings = SchemaSettings::draft2020_12().with(|settings| {
             settings.definitions_path = "/components/schemas".into();
@@ -27,7 +27,7 @@ impl Schemas {
         Self { requests: requests.into_generator(), answers: answers.into_generator(), refusals: Map::new() }
     }
 
-    /// Returns all schemas by their names, and the responses of refusals.
+    /// Returns two maps: all schemas by their names, and the responses to refused requests.
     pub(crate) fn finish(mut self) -> (Map<String, Value>, Map<String, Value>) {
         let mut all = self.requests.take_definitions(true);
         all.extend(self.answers.take_definitions(true));
@@ -50,7 +50,7 @@ impl<'s> Description<'s> {
         Self { schemas, parameters: Vec::new(), body: None, responses: BTreeMap::new(), codes: BTreeSet::new() }
     }
 
-    /// Adds a parameter. `place` is `path`, `query` or `header`.
+    /// Adds a parameter of the request. `place` is `path`, `query` or `header`, and `meaning` is its description.
     pub(crate) fn parameter(&mut self, name: &str, place: &str, is_required: bool, meaning: &str, schema: &Value) {
         self.parameters.push(json!({
             "name": name,
@@ -61,21 +61,21 @@ impl<'s> Description<'s> {
         }));
     }
 
-    /// Sets the body of the request.
+    /// Sets the type of the body of the request.
     pub(crate) fn takes<T: JsonSchema>(&mut self) {
         let schema = self.schemas.requests.subschema_for::<T>();
         self.body = Some(json!({ "required": true, "content": { "application/json": { "schema": schema } } }));
     }
 
-    /// Adds an answer whose body is JSON.
+    /// Adds an answer with this status whose body is JSON of the type `T`.
     pub(crate) fn gives<T: JsonSchema>(&mut self, status: StatusCode, meaning: &str) {
         let schema = self.schemas.answers.subschema_for::<T>();
         let content = json!({ "application/json": { "schema": schema } });
         self.response(status, json!({ "description": meaning, "content": content }));
     }
 
-    /// Adds an answer that is a stream of server-sent events. Events of the type `changes` contain `C`, and events of
-    /// the type `end` contain `E`.
+    /// Adds an answer that is a stream of server-sent events. The data of an event is of the type `C` in events with
+    /// the name `changes`, and of the type `E` in events with the name `end`.
     pub(crate) fn streams<C: JsonSchema, E: JsonSchema>(&mut self) {
         let answers = &mut self.schemas.answers;
         let data = json!({ "changes": answers.subschema_for::<C>(), "end": answers.subschema_for::<E>() });
@@ -85,7 +85,7 @@ impl<'s> Description<'s> {
         self.response(StatusCode::OK, json!({ "description": meaning, "content": content }));
     }
 
-    /// Adds a response object.
+    /// Adds a response object for this status.
     pub(crate) fn response(&mut self, status: StatusCode, response: Value) {
         self.responses.insert(status.as_u16(), response);
     }
@@ -102,7 +102,7 @@ impl<'s> Description<'s> {
         }
     }
 
-    /// Adds codes of refusals.
+    /// Adds codes with which the operation refuses requests.
     pub(crate) fn codes(&mut self, codes: impl IntoIterator<Item = Code>) {
         self.codes.extend(codes);
     }
@@ -120,7 +120,7 @@ impl<'s> Description<'s> {
         members
     }
 
-    /// Adds a response for each status of the codes.
+    /// Adds a response for each HTTP status of the codes that were added.
     fn refusals(&mut self) {
         let mut names: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
         for code in &self.codes {

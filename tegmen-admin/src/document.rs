@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use tegmen_store::Store;
 
-/// The codes of refusals that every operation with a scope can have.
+/// The codes with which every operation that needs a scope can refuse a request.
 const ALWAYS: [Code; 8] = [
     Code::Malformed,
     Code::Unauthorized,
@@ -21,7 +21,7 @@ const ALWAYS: [Code; 8] = [
     Code::StoreUnavailable,
 ];
 
-/// Returns the names of the parameters of a path.
+/// Returns the names of the parameters in the template of a path.
 fn parameters(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'))
 }

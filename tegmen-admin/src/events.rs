@@ -1,9 +1,9 @@
 //! Server-sent events: the changes of the store.
 //!
 //! An event contains all changes of one transaction of the store, and its `id` is the revision of the transaction. A
-//! client sends the id of the last event that it has read completely as `Last-Event-ID`. So it misses no event, and
-//! gets none twice. The server keeps no queue for a client. When the client has read the events that it was sent, the
-//! server reads further ones from the store.
+//! client that connects again sends the id of the last complete event as `Last-Event-ID`. So it misses no event, and
+//! gets no event twice. The server keeps no queue for a client. It reads further events from the store after the client
+//! has read the sent events.
 
 use crate::api::{Api, STREAMS};
 use crate::groups::messages::{ShownConfig, ShownMember};
@@ -34,7 +34,8 @@ use tokio::time::{Instant, timeout_at};
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Maximum duration of a stream. After this time the client connects again, and authenticates itself again.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// Maximum number of changes in one request, rounded up to whole revisions: at most 5 MiB of rows.
+/// Maximum number of changes that are read from the store at once, rounded up to whole revisions: at most 5 MiB of
+/// rows.
 const MOST: usize = 64;
 
 /// The changes of one transaction. It is the data of an event of the type `changes`.
@@ -157,7 +158,7 @@ struct Follower<S> {
     after: Revision,
     pending: Answer<Changes>,
     ready: VecDeque<Event>,
-    /// The time of the next comment, if no event is sent before.
+    /// The time at which a comment is sent, if no event is sent before.
     mark_at: Instant,
     until: Instant,
     is_over: bool,
@@ -165,7 +166,7 @@ struct Follower<S> {
 }
 
 impl<S: Store> Follower<S> {
-    /// Waits for the next event. Returns it with the rest of the stream; `None` at the end.
+    /// Waits for the next event. Returns the event, and the rest of the stream; `None` after the last event.
     async fn next(mut self) -> Option<(Result<Event, Infallible>, Self)> {
         if self.is_over {
             return None;
@@ -201,7 +202,7 @@ impl<S: Store> Follower<S> {
         self.end(&End { code: why.code.name(), detail: &why.detail })
     }
 
-    /// Returns the last event of the stream, which contains the reason of the end.
+    /// Returns the event that ends the stream, with the reason of the end.
     fn end(mut self, why: &End<'_>) -> (Result<Event, Infallible>, Self) {
         self.is_over = true;
         let data = serde_json::to_string(why).unwrap_or_default();
@@ -209,18 +210,18 @@ impl<S: Store> Follower<S> {
     }
 }
 
-/// Returns the time at the end of a pause that begins now.
+/// Returns the time at which a pause that begins now ends.
 fn after(pause: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(pause).unwrap_or(now)
 }
 
-/// Returns a comment with the revision up to which the client has received all events.
+/// Returns an event without data. Its `id` is the revision up to which the client has received all events.
 fn mark(at: Revision) -> Event {
     Event::default().id(at.0.to_string()).comment("")
 }
 
-/// Returns the problem for a store that cannot return the changes after a revision.
+/// Makes the problem for an error of the store, which could not return the changes after a revision.
 fn refused(error: StoreError) -> Problem {
     match error {
         StoreError::Compacted { .. } | StoreError::NotYet { .. } => {

@@ -1,19 +1,20 @@
-//! The limit of failed authentication. A client that failed often is refused for some time, before its credential is
-//! read.
+//! The limit of failed authentications. After too many failures the server refuses a client for some time, without
+//! reading its credential.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 
-/// Maximum number of failures in a window of time.
+/// Maximum number of failures in one window of time.
 pub(crate) const MOST: u32 = 10;
-/// Length of the window in seconds.
+/// Length of a window in seconds. It begins with the first failure.
 const WINDOW: u64 = 60;
-/// Maximum number of addresses or names that are remembered. If there are more, the entry whose window began first is
+/// Maximum number of addresses or names that are remembered. For a further one, the entry whose window began first is
 /// removed.
 const REMEMBERED: usize = 4096;
 
-/// The failures by address or by name: the beginning of the window in seconds since 1970, and the number of failures.
+/// The failures by address or by name. Each value is the beginning of the window in seconds since 1970, and the number
+/// of failures in the window.
 pub(crate) struct Failures<K>(Mutex<HashMap<K, (u64, u32)>>);
 
 impl<K> Default for Failures<K> {
@@ -23,13 +24,13 @@ impl<K> Default for Failures<K> {
 }
 
 impl<K: Clone + Eq + Hash> Failures<K> {
-    /// Returns true if there were too many failures.
+    /// Returns true if `by` had too many failures in the window that contains `now`.
     pub(crate) fn is_refused(&self, by: &K, now: u64) -> bool {
         let failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         failures.get(by).is_some_and(|(since, count)| *count >= MOST && now.saturating_sub(*since) < WINDOW)
     }
 
-    /// Counts a failure.
+    /// Counts a failure of `by` at `now`.
     pub(crate) fn add(&self, by: K, now: u64) {
         let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if failures.len() >= REMEMBERED && !failures.contains_key(&by) {

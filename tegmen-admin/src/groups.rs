@@ -18,7 +18,7 @@ use tegmen_control::service::ServiceError;
 use tegmen_control::state::StateError;
 use tegmen_store::Store;
 
-/// Returns the controller; fails if the server has none.
+/// Returns the controller of groups. Fails if the server has none.
 fn controller<S: Store>(api: &Api<S>) -> Result<&Controller<S>, Problem> {
     let missing = "this server controls no groups: set group-controller in the section [groups] of its configuration";
     api.groups.as_deref().ok_or_else(|| Problem::new(Code::NoGroups, missing))
@@ -28,8 +28,8 @@ fn record(by: Principal, code: &'static str, message: String) -> Record {
     Record { kind: Kind::Group, who: by.name, code, message }
 }
 
-/// Makes the response to a change. A change whose messages are not signed is also made: the controller sends its
-/// messages later.
+/// Makes the response to a change of a group. If the rekey messages of the change could not be signed, the change was
+/// made all the same. The controller sends the messages later, and the response contains a warning.
 async fn made<S: Store>(
     controller: &Controller<S>,
     group: &str,
@@ -45,7 +45,7 @@ async fn made<S: Store>(
     }
 }
 
-/// Refuses a member that is no enabled device of the server. The controller evicts such members.
+/// Refuses a new member that is not an enabled device of the server, because the controller would evict it.
 async fn check_device<S: Store>(api: &Api<S>, member: &str) -> Result<(), Problem> {
     let refused = |code, why: &str, verb: &str| {
         let next = format!("{verb} it by tegmen device {verb} {member}");
@@ -59,8 +59,9 @@ async fn check_device<S: Store>(api: &Api<S>, member: &str) -> Result<(), Proble
     }
 }
 
-/// Evicts a member whose device was disabled or removed during its admission, and returns the refusal. The controller
-/// does not evict such a member, because the device was not a member yet when it was disabled.
+/// Evicts a new member if its device was disabled or removed during the admission, and returns the refusal; otherwise
+/// returns `None`. The controller itself does not evict such a member, because the device was not a member yet when it
+/// was disabled.
 async fn left_meanwhile<S: Store>(api: &Api<S>, group: &str, member: &str) -> Result<Option<Problem>, Problem> {
     match check_device(api, member).await {
         Ok(()) => Ok(None),
@@ -155,7 +156,8 @@ pub(crate) async fn rekey<S: Store>(
     Ok(Shown(rekeyed))
 }
 
-/// The name of a group, the member that is added, and the URI for the file of the member.
+/// The addition of a member: the name of the group, the new member, and the URI for the file of the member if there is
+/// one.
 pub(crate) type Addition = (String, NewMember, Option<String>);
 
 pub(crate) fn new_member((Name(group), Body(added)): (Name, Body<Added>)) -> Result<Addition, Problem> {

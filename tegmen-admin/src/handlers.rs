@@ -45,7 +45,7 @@ pub(crate) async fn show_device<S: Store>(
     Ok(Tagged(Shown((&device).into()), revision))
 }
 
-/// The name of a device, the revision that the sender intends to change, and the change.
+/// A change of a device: its name, the revision that the sender intends to change (`None` for any), and the change.
 pub(crate) type DeviceChange = (String, Option<Revision>, Change);
 
 pub(crate) fn replacement(

@@ -47,24 +47,25 @@ pub enum KeysError {
     Random,
 }
 
-/// The sender of a request, as its credential proves the identity.
+/// The sender of a request. Its credential, an API key or a client certificate, proves the identity.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Principal {
-    /// The name of the sender, for the audit log and for rows.
+    /// The name of the sender, for the audit log and for rows of the store: the ID of the key, or `certificate-` and a
+    /// digest.
     pub(crate) name: String,
     pub(crate) right: Right,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Right {
-    /// The scopes of a key or a certificate, and its expiry time in seconds since 1970.
+    /// The right of a key or a certificate: its scopes, and its expiry time in seconds since 1970.
     Scopes(Scopes, u64),
-    /// The right to create the first key, with the revision of the bootstrap token's row.
+    /// The right of the bootstrap token to create the first key. The value is the revision of the token's row.
     FirstKey(Revision),
 }
 
 impl Principal {
-    /// Returns the sender of a request without a credential, who has no scope.
+    /// Returns the value for a request without a credential, which has no scope.
     pub(crate) fn nobody() -> Self {
         Self { name: String::new(), right: Right::Scopes(Scopes::new(), 0) }
     }
@@ -104,7 +105,7 @@ pub(crate) struct Listed {
     expires: u64,
 }
 
-/// The content of the row of a key.
+/// The content of the row of a key: the hash of its secret, and its other fields.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Row {
@@ -133,7 +134,7 @@ fn read(value: &Value) -> Option<Row> {
     serde_json::from_slice(value.plain()?).ok()
 }
 
-/// Returns the ID of the key whose row has this key.
+/// Returns the ID of the API key in the key of a row; `None` for a row of another kind.
 fn id(row: &[u8]) -> Option<&str> {
     std::str::from_utf8(row).ok()?.strip_prefix(KEYS)
 }
@@ -147,15 +148,16 @@ fn listed(entry: &Entry) -> Option<Listed> {
     Some(Listed { id: id(&entry.key)?.to_owned(), name, scopes, expires })
 }
 
-/// Returns the ID of the key whose row changed, and the key unless it was deleted; `None` for another row.
+/// Returns the ID and the present content of an API key whose row changed. The content is `None` if the key was
+/// deleted. Returns `None` if the row does not belong to an API key.
 pub(crate) fn changed(change: &Changed) -> Option<(String, Option<Listed>)> {
     let id = id(&change.key)?.to_owned();
     Some((id, change.entry.as_ref().and_then(listed)))
 }
 
 impl NewKey {
-    /// Checks a key that this sender requests. The key may have only scopes of its creator, and must not expire after
-    /// the creator's credential.
+    /// Checks the fields of a key that the sender `by` wants to create. The new key may have only scopes of its
+    /// creator, and must not expire after the creator's credential.
     pub(crate) fn check(&self, by: &Principal) -> Result<(), Problem> {
         let now = now();
         if self.name.is_empty() || self.name.len() > 64 {
@@ -185,8 +187,8 @@ impl NewKey {
 }
 
 impl<S: Store> Keys<S> {
-    /// Generates the bootstrap token and writes it to a file, unless a valid key can create keys. Returns true if the
-    /// file was written.
+    /// Generates a bootstrap token and writes it to the file, unless a valid key with the scope `keys:write` exists.
+    /// Returns true if the token was written.
     pub(crate) async fn bootstrap(&self, file: &Path) -> Result<bool, KeysError> {
         let (page, now) = (self.0.scan(Scan::of(KEYS, MOST)).await?, now());
         let creates_keys = |row: Row| row.key.expires > now && row.key.scopes.contains(&Scope::KeysWrite);
@@ -206,7 +208,7 @@ impl<S: Store> Keys<S> {
         Ok(true)
     }
 
-    /// Returns the sender that has this bearer token.
+    /// Returns the sender to which a bearer token belongs. Refuses an unknown or expired token.
     pub(crate) async fn authenticate(&self, token: &str) -> Result<Principal, Problem> {
         let (id, secret) = token.strip_prefix(PREFIX).and_then(|rest| rest.split_once('_')).ok_or_else(unauthorized)?;
         if !(id == FIRST || is_id(id)) || secret.len() != 64 {
@@ -227,13 +229,13 @@ impl<S: Store> Keys<S> {
         Ok(Principal { name: id.to_owned(), right: Right::Scopes(key.scopes, key.expires) })
     }
 
-    /// Returns the row of a key that has not expired.
+    /// Returns the row of the key with this ID. Refuses a key that does not exist or has expired.
     async fn valid(&self, id: &str) -> Result<Row, Problem> {
         let entry = self.0.read(format!("{KEYS}{id}").as_bytes(), None).await?.entry;
         entry.and_then(|entry| read(&entry.value)).filter(|row| row.key.expires > now()).ok_or_else(unauthorized)
     }
 
-    /// Checks that the key with this ID still has a scope.
+    /// Checks that the key with this ID is still valid and has a scope.
     pub(crate) async fn check(&self, id: &str, scope: Scope) -> Result<(), Problem> {
         match self.valid(id).await?.key.scopes.contains(&scope) {
             true => Ok(()),
@@ -241,7 +243,8 @@ impl<S: Store> Keys<S> {
         }
     }
 
-    /// Creates a key. Returns its ID and the key as text, which cannot be read again.
+    /// Creates a key. Returns its ID, and the text of the key. The text cannot be read again later, because the store
+    /// has only a hash.
     pub(crate) async fn create(&self, key: NewKey, by: &Principal) -> Result<(String, Zeroizing<String>), Problem> {
         let full = self.0.scan(Scan::of(KEYS, MOST)).await?.entries.len() >= MOST;
         if full {

@@ -1,4 +1,4 @@
-//! HTTPS interface for the administrators of an access control server.
+//! The HTTPS interface for the administrators of an access control server.
 //!
 //! [`Api`] answers requests about devices, the policy, revocations, groups, delegated sessions, users and API keys, and
 //! logs users in. [`serve()`] is its listener. The module `routes` checks each request in the same order: credential,
@@ -45,7 +45,7 @@ pub use problem::{Code, Problem};
 pub use scope::{Scope, Scopes};
 pub use tls::{ClientCertificates, Tls};
 
-/// Returns the SHA-256 of the parts in hexadecimal digits.
+/// Returns the SHA-256 of the concatenated parts in hexadecimal digits.
 fn sha256(parts: &[&[u8]]) -> String {
     tegmen_base::hex::to_hex(&tegmen_trust::digest::sha256_of(parts))
 }

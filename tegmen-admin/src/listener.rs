@@ -17,13 +17,13 @@ use tokio_rustls::TlsAcceptor;
 
 /// Maximum number of connections at the same time.
 const CONNECTIONS: usize = 256;
-/// The time after which a connection is closed if the client reads none of the sent data.
+/// If the client reads none of the sent data for this time, the server closes the connection.
 const STALL: Duration = Duration::from_secs(60);
 /// Maximum time for a TLS handshake, and for the header of a request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Accepts connections until the future is dropped. A new value in `tls` applies to later connections. Its accepted
-/// client certificates apply to all later requests, also on existing connections.
+/// Accepts connections until the future is dropped. When `tls` gets a new value, later connections use it. The accepted
+/// client certificates in the new value apply to all later requests, also on existing connections.
 pub async fn serve<S: Store>(listener: TcpListener, tls: watch::Receiver<Arc<Tls>>, api: Arc<Api<S>>) {
     let router = api.router();
     let places = Arc::new(Semaphore::new(CONNECTIONS));

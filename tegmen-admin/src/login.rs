@@ -1,4 +1,4 @@
-//! The login of a user, who sends a password and a certificate request, and gets a client certificate.
+//! The login of a user. The user sends a password and a certificate request, and gets a client certificate.
 
 use crate::api::Api;
 use crate::authority::LoginCertificate;
@@ -47,7 +47,7 @@ pub(crate) struct ShownLogin {
     expires: u64,
 }
 
-/// A login whose certificate request has a valid signature.
+/// A login request whose certificate request has a valid signature.
 pub(crate) struct Checked {
     name: String,
     password: Password,
@@ -55,7 +55,8 @@ pub(crate) struct Checked {
     address: IpAddr,
 }
 
-/// Verifies that the sender has the private key, and that the certificate request has only the name of the user.
+/// Verifies that the sender has the private key of the certificate request, and that the certificate request contains
+/// only the name of the user.
 pub(crate) fn check((Body(login), sender): (Body<Login>, Sender)) -> Result<Checked, Problem> {
     let Login { name, password, request } = login;
     let password = Zeroizing::new(password);
@@ -72,7 +73,8 @@ pub(crate) fn check((Body(login), sender): (Body<Login>, Sender)) -> Result<Chec
     Ok(Checked { name, password, spki, address: sender.address() })
 }
 
-/// Returns the problem for every refused login. It is always the same, so that it does not reveal names of users.
+/// Returns the problem for a refused login. It is the same for each reason, so that it does not reveal the names of
+/// users.
 fn refused() -> Problem {
     Problem::new(Code::LoginRefused, "no enabled user has this name and this password: try again, or ask an operator")
 }
@@ -122,7 +124,8 @@ pub(crate) async fn log_in<S: Store>(api: Arc<Api<S>>, login: Checked) -> Result
 }
 
 impl<S: Store> Api<S> {
-    /// Counts and records a refused login. An unknown name is not recorded, because it may be a password.
+    /// Counts a refused login, and records it in the audit log. An unknown name is not recorded, because the user may
+    /// have typed the password there.
     fn refuse(&self, who: &str, name: &str, address: IpAddr, code: &'static str) -> Problem {
         let at = now();
         self.failures.add(address, at);

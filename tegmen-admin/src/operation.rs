@@ -1,4 +1,5 @@
-//! Operations: functions, together with the parts of the request that they read and the answers that they give.
+//! Operations of the interface. An operation is a function, together with the parts of the request that it reads and
+//! the answers that it gives.
 
 use crate::api::{Admitted, Api};
 use crate::description::Description;
@@ -30,11 +31,12 @@ pub struct Route {
 /// A route with the function that implements it.
 pub(crate) struct Operation<S> {
     pub(crate) route: Route,
-    /// The name of the operation in programs that are generated from the document.
+    /// The name of the operation in the OpenAPI document. Generated programs use it as the name of a function.
     pub(crate) id: &'static str,
-    /// The description of the operation in the document, one sentence.
+    /// The description of the operation in the OpenAPI document, one sentence.
     pub(crate) summary: &'static str,
-    /// Codes of refusals, in addition to those of the parts and those of all operations.
+    /// The codes with which the operation refuses requests, in addition to the codes of its parts and the codes of all
+    /// operations.
     pub(crate) codes: &'static [Code],
     /// True if the bootstrap token may call the operation.
     pub(crate) is_for_bootstrap: bool,
@@ -49,17 +51,17 @@ pub(crate) struct Action<S> {
     pub(crate) run: Run<S>,
 }
 
-/// The function of an operation.
+/// The function of an operation. Its kind decides which checks a request must pass.
 pub(crate) enum Run<S> {
-    /// An operation for any sender, which does not read the request.
+    /// A function for any sender, which does not read the request.
     Anyone(fn() -> Response),
-    /// An operation for any sender, with a request whose body is short.
+    /// A function for any sender. The body of the request must be short.
     Open(Box<dyn Fn(Arc<Api<S>>, Admitted) -> Outcome + Send + Sync>),
-    /// An operation with an admitted request.
+    /// A function for requests that passed authentication and all checks.
     Admitted(Box<dyn Fn(Arc<Api<S>>, Admitted) -> Outcome + Send + Sync>),
 }
 
-/// Makes an operation that changes nothing.
+/// Makes an operation that only reads, with the function `find`.
 pub(crate) fn reads<S, P, A, F>(find: impl Fn(Arc<Api<S>>, P) -> F + Copy + Send + Sync + 'static) -> Action<S>
 where
     S: Store,
@@ -78,7 +80,8 @@ where
     }
 }
 
-/// Makes an operation for any sender. `check` returns the checked request, or refuses it before the store is read.
+/// Makes an operation for any sender. `check` returns the checked request, or refuses the request before the store is
+/// read. `make` executes the checked request.
 pub(crate) fn opens<S, P, W, A, F>(
     check: fn(P) -> Result<W, Problem>,
     make: impl Fn(Arc<Api<S>>, W) -> F + Copy + Send + Sync + 'static,
@@ -104,8 +107,8 @@ where
     }
 }
 
-/// Makes an operation that makes a change. `check` returns the change, or refuses the request before anything is
-/// stored.
+/// Makes an operation that makes a change. `check` returns the checked change, or refuses the request before anything
+/// is stored. `make` makes the change.
 pub(crate) fn changes<S, P, W, A, F>(
     check: fn(P) -> Result<W, Problem>,
     make: impl Fn(Arc<Api<S>>, Principal, W) -> F + Copy + Send + Sync + 'static,
@@ -131,7 +134,8 @@ where
     }
 }
 
-/// Makes an operation that makes a change, once for each `Idempotency-Key`. `check` is the same as for [`changes`].
+/// Makes an operation that makes a change only once for each `Idempotency-Key`. `check` and `make` are the same as for
+/// [`changes`].
 pub(crate) fn creates<S, P, W, A, F>(
     check: fn(P) -> Result<W, Problem>,
     make: impl Fn(Arc<Api<S>>, Principal, W) -> F + Copy + Send + Sync + 'static,
@@ -163,8 +167,8 @@ where
     }
 }
 
-/// Makes a change. If the `Idempotency-Key` of the request is known, returns the answer to the first request with this
-/// key instead.
+/// Makes a change. If a request with the same `Idempotency-Key` was executed before, makes no change, and returns the
+/// answer to the first request.
 async fn once<S: Store, F: Future<Output = Result<Reply, Problem>>>(
     store: S,
     admitted: Admitted,
@@ -191,8 +195,8 @@ async fn once<S: Store, F: Future<Output = Result<Reply, Problem>>>(
     }
 }
 
-/// Makes an operation that answers with server-sent events. Events of the type `changes` contain `C`, and events of the
-/// type `end` contain `E`.
+/// Makes an operation that answers with server-sent events. The data of an event is of the type `C` in events with the
+/// name `changes`, and of the type `E` in events with the name `end`.
 pub(crate) fn streams<S, P, C, E, F>(follow: impl Fn(Arc<Api<S>>, P) -> F + Copy + Send + Sync + 'static) -> Action<S>
 where
     S: Store,

@@ -1,5 +1,5 @@
-//! The parts of requests that operations read. Each part describes itself, so the document describes exactly the data
-//! that the server reads.
+//! The parts of a request that an operation reads, such as the body. Each part adds its own description to the OpenAPI
+//! document, so the document describes exactly the data that the server reads.
 
 use crate::api::Admitted;
 use crate::description::Description;
@@ -14,10 +14,10 @@ use std::net::IpAddr;
 use tegmen_base::hex::from_hex;
 use tegmen_store::{Revision, Store};
 
-/// Maximum number of entries of a page.
+/// Maximum number of entries in a page of a list.
 const MAX_PAGE: usize = 1000;
 
-/// A part of a request.
+/// A part of a request. It is read from the request, and adds its description to the OpenAPI document.
 pub(crate) trait Part: Sized + Send + 'static {
     fn read(admitted: &Admitted) -> Result<Self, Problem>;
     fn describe(about: &mut Description<'_>);
@@ -53,7 +53,8 @@ impl<A: Part, B: Part, C: Part> Part for (A, B, C) {
     }
 }
 
-/// The first parameter of the path. The document gets its description from the path.
+/// The first parameter of the path. It adds no description, because the OpenAPI document takes the description from the
+/// path.
 pub(crate) struct Name(pub(crate) String);
 
 impl Part for Name {
@@ -75,7 +76,7 @@ impl Part for Member {
     fn describe(_: &mut Description<'_>) {}
 }
 
-/// The authenticated sender.
+/// The sender of the request, who was authenticated.
 impl Part for Principal {
     fn read(admitted: &Admitted) -> Result<Self, Problem> {
         Ok(admitted.by.clone())
@@ -84,7 +85,8 @@ impl Part for Principal {
     fn describe(_: &mut Description<'_>) {}
 }
 
-/// The sender of a request whose answer may last longer than the sender's right.
+/// The sender of a request whose answer is a stream. The stream may last longer than the sender's right, so the right
+/// is checked again.
 pub(crate) struct Sender {
     by: Principal,
     peer: Option<Peer>,
@@ -99,12 +101,12 @@ impl Part for Sender {
 }
 
 impl Sender {
-    /// Returns the address of the connection.
+    /// Returns the IP address of the client on the connection.
     pub(crate) fn address(&self) -> IpAddr {
         Peer::address_of(self.peer.as_ref())
     }
 
-    /// Checks that the key or the certificate of the sender still has a scope.
+    /// Checks that the key or the certificate of the sender is still valid and has a scope.
     pub(crate) async fn check<S: Store>(&self, keys: &Keys<S>, scope: Scope) -> Result<(), Problem> {
         if self.by.is_key() {
             return keys.check(&self.by.name, scope).await;
@@ -137,11 +139,11 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Part for Body<T> {
     }
 }
 
-/// The revision that the sender intends to change; `None` for any revision.
+/// The revision of the object that the sender intends to change; `None` if the sender accepts any revision.
 pub(crate) struct Over(pub(crate) Option<Revision>);
 
 impl Part for Over {
-    /// Reads `If-Match`: `*`, or one entity tag, which is a revision in quotation marks.
+    /// Reads the header `If-Match`. Its value is `*`, or one entity tag: a revision in quotation marks.
     fn read(admitted: &Admitted) -> Result<Self, Problem> {
         let missing = "send If-Match with the ETag of the last GET, or * for any";
         let header = admitted.headers.get("if-match").ok_or_else(|| Problem::new(Code::IfMatchMissing, missing))?;
@@ -167,7 +169,7 @@ impl Part for Over {
     }
 }
 
-/// Returns the problem for a cursor that the server never sent.
+/// Returns the problem for a cursor in a query that is not valid.
 pub(crate) fn wrong_cursor() -> Problem {
     Problem::malformed("after is the next of the page before")
 }
@@ -207,7 +209,7 @@ impl Part for Paging {
     }
 }
 
-/// The revision after which the events begin; with `None` they begin now.
+/// The revision after which the stream of events begins; `None` for a stream that begins now.
 pub(crate) struct Since(pub(crate) Option<Revision>);
 
 impl Part for Since {

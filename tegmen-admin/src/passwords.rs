@@ -9,14 +9,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use zeroize::Zeroizing;
 
-/// Minimum number of characters of a password. The next constant is the maximum.
+/// Minimum number of characters in a password. The next constant is the maximum.
 const SHORTEST: usize = 12;
 const LONGEST: usize = 128;
-/// The memory of a hash in KiB, the number of passes, and the number of lanes, as OWASP recommends for Argon2id.
+/// The cost of a hash: the memory in KiB, the number of passes and the number of lanes. OWASP recommends these values
+/// for Argon2id.
 const COST: (u32, u32, u32) = (19_456, 2, 1);
 /// Maximum number of hashes that are computed at the same time.
 const AT_ONCE: usize = 2;
-/// Maximum number of hashes that wait for others.
+/// Maximum number of computations that wait while others run.
 const WAITING: usize = 16;
 
 /// A password, which is wiped on drop.
@@ -37,12 +38,13 @@ pub(crate) fn check(password: &str, name: &str) -> Result<(), Problem> {
     }
 }
 
-/// Computes hashes.
+/// Computes and compares hashes of passwords, and limits the number of computations at the same time.
 pub(crate) struct Passwords {
     places: Semaphore,
     running: Semaphore,
     compared: AtomicU64,
-    /// The hash with which passwords of unknown users are compared.
+    /// A hash that belongs to no user. It is compared with the passwords of unknown users, so that this takes the same
+    /// time.
     nobody: Arc<str>,
 }
 
@@ -67,14 +69,15 @@ fn hash(password: &str) -> Result<String, Problem> {
     Ok(hash.to_string())
 }
 
-/// Compares a password with a hash. The time does not depend on the position of the first difference.
+/// Compares a password with a hash, and returns true if they match. The duration does not depend on the position of the
+/// first difference.
 fn matches(password: &str, hash: &str) -> Result<bool, Problem> {
     let hash = PasswordHash::new(hash).map_err(|_| fault())?;
     Ok(argon2()?.verify_password(password.as_bytes(), &hash).is_ok())
 }
 
 impl Passwords {
-    /// Makes the hash with which passwords of unknown users are compared.
+    /// Makes the value, with a hash of random bytes for unknown users.
     pub(crate) fn new() -> Result<Self, Problem> {
         let mut drawn = Zeroizing::new([0; 32]);
         aws_lc_rs::rand::fill(&mut *drawn).map_err(|_| no_random())?;
@@ -83,7 +86,8 @@ impl Passwords {
         Ok(Self { places, running, compared: AtomicU64::new(0), nobody })
     }
 
-    /// Waits until a hash may be computed.
+    /// Waits until a hash may be computed. Refuses if too many computations wait already. The permits must be kept
+    /// during the computation.
     async fn turn(&self) -> Result<(SemaphorePermit<'_>, SemaphorePermit<'_>), Problem> {
         let busy = || Problem::new(Code::TooManyLogins, "too many passwords are compared now: try again in a second");
         let place = self.places.try_acquire().map_err(|_| busy())?;
@@ -97,7 +101,8 @@ impl Passwords {
         tokio::task::spawn_blocking(move || hash(&password)).await.map_err(|_| fault())?
     }
 
-    /// Returns true if the password has this hash. Without a hash this takes the same time, and returns false.
+    /// Returns true if the password has the hash `stored`. If `stored` is `None`, takes the same time and returns
+    /// false.
     pub(crate) async fn compare(&self, password: Password, stored: Option<String>) -> Result<bool, Problem> {
         let _turn = self.turn().await?;
         self.compared.fetch_add(1, Ordering::Relaxed);
@@ -109,7 +114,7 @@ impl Passwords {
         tokio::task::spawn_blocking(compared).await.map_err(|_| fault())?
     }
 
-    /// Returns the number of comparisons since the start.
+    /// Returns the number of comparisons of passwords since the start.
     pub(crate) fn compared(&self) -> u64 {
         self.compared.load(Ordering::Relaxed)
     }

@@ -1,10 +1,12 @@
-//! Requests with an `Idempotency-Key`. The first request is executed, and repeated requests get its answer.
+//! Requests with an `Idempotency-Key`. The server executes the first request with such a key, and sends its answer to
+//! repeated requests.
 //!
 //! ```text
 //! admin/replay/WHO/HASH   the hash of the request, and its answer as soon as there is one
 //! ```
 //!
-//! The row is written before the change, so no failure makes a change twice. The row is removed when its lease ends.
+//! The row is written before the change. So even after a failure no repeated request makes the change twice. The row
+//! has a lease, and is removed when the lease ends.
 
 use crate::problem::{Code, Problem};
 use crate::sha256;
@@ -17,11 +19,11 @@ const ROWS: &str = "admin/replay/";
 /// The time for which an answer is kept.
 const KEPT: Duration = Duration::from_secs(24 * 3600);
 
-/// An answer without secrets.
+/// The stored answer to a request, without secrets.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Kept {
     pub(crate) status: u16,
-    /// The revision in the entity tag of the answer.
+    /// The revision in the entity tag of the answer; `None` for an answer without an entity tag.
     #[serde(default)]
     pub(crate) revision: Option<u64>,
     pub(crate) body: serde_json::Value,
@@ -33,7 +35,7 @@ struct Row {
     answer: Option<Kept>,
 }
 
-/// A request that was not sent before.
+/// The row of a request that was not sent before. It has no answer yet.
 pub(crate) struct First {
     row: String,
     request: String,
@@ -48,7 +50,8 @@ fn in_use() -> Problem {
     )
 }
 
-/// Looks up a request by its sender, key and content. Returns the answer if the request was sent before.
+/// Looks up a request by its sender `who`, its `Idempotency-Key` and its content. Returns the stored answer as `Err` if
+/// the request was sent before, and otherwise a new row as `Ok`.
 pub(crate) async fn look_up<S: Store>(
     store: &S,
     who: &str,
@@ -81,7 +84,8 @@ pub(crate) async fn look_up<S: Store>(
 }
 
 impl First {
-    /// Stores the answer. If the store fails, repeated requests are refused, because the result is unknown.
+    /// Stores the answer. If the store fails, the server refuses repeated requests, because it does not know the
+    /// answer.
     pub(crate) async fn keep<S: Store>(self, store: &S, answer: Kept) {
         let value = json(&Row { request: self.request, answer: Some(answer) });
         let transaction = Transaction::default().require(self.row.as_str(), self.at);

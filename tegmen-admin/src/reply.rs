@@ -1,4 +1,5 @@
-//! Answers. Each answer describes itself, so the document describes exactly the data that the server sends.
+//! The answers of operations. Each type of answer adds its own description to the OpenAPI document, so the document
+//! describes exactly the data that the server sends.
 
 use crate::description::Description;
 use crate::replay::Kept;
@@ -14,12 +15,12 @@ use std::convert::Infallible;
 use std::marker::PhantomData;
 use tegmen_store::Revision;
 
-/// An answer.
+/// An answer, with its status, entity tag and body.
 pub(crate) struct Reply {
     status: StatusCode,
     revision: Option<Revision>,
     body: Option<Value>,
-    /// The field of the body that only the first answer contains.
+    /// The name of a field with a secret, which only the first answer contains; `None` if there is no such field.
     once: Option<&'static str>,
 }
 
@@ -28,7 +29,7 @@ impl Reply {
         Self { status, revision: None, body: serde_json::to_value(body).ok(), once: None }
     }
 
-    /// Returns the answer in the form in which it is stored.
+    /// Returns the answer in the form in which it is stored, without the secret field.
     pub(crate) fn kept(&self) -> Kept {
         let mut body = self.body.clone().unwrap_or(Value::Null);
         if let (Some(once), Some(fields)) = (self.once, body.as_object_mut()) {
@@ -56,7 +57,7 @@ impl IntoResponse for Reply {
     }
 }
 
-/// A type of answer.
+/// A type of answers. It makes the reply, and adds its description to the OpenAPI document.
 pub(crate) trait Answer: Send + 'static {
     fn reply(self) -> Reply;
     fn describe(about: &mut Description<'_>);
@@ -88,7 +89,8 @@ impl<T: Serialize + JsonSchema + Send + 'static> Answer for Created<T> {
     }
 }
 
-/// An answer with a field of this name that only the answer to the first request contains.
+/// An answer with a secret in the field of this name. Only the answer to the first request contains this field, and
+/// answers to repeated requests do not.
 pub(crate) struct Once<A>(pub(crate) A, pub(crate) &'static str);
 
 impl<A: Answer> Answer for Once<A> {
@@ -101,7 +103,7 @@ impl<A: Answer> Answer for Once<A> {
     }
 }
 
-/// The answer that the change was made.
+/// An empty answer after a change was made.
 pub(crate) struct Done;
 
 impl Answer for Done {
@@ -114,7 +116,7 @@ impl Answer for Done {
     }
 }
 
-/// An answer with an entity tag: the revision of the object.
+/// An answer with an entity tag, which contains the revision of the object.
 pub(crate) struct Tagged<A>(pub(crate) A, pub(crate) Revision);
 
 impl<A: Answer> Answer for Tagged<A> {
@@ -128,8 +130,8 @@ impl<A: Answer> Answer for Tagged<A> {
     }
 }
 
-/// An answer that is a stream of server-sent events. Events of the type `changes` contain `C`, and events of the type
-/// `end` contain `E`.
+/// An answer that is a stream of server-sent events. The data of an event is of the type `C` in events with the name
+/// `changes`, and of the type `E` in events with the name `end`.
 pub(crate) struct Streamed<C, E>(Response, PhantomData<fn() -> (C, E)>);
 
 impl<C, E> Streamed<C, E> {

@@ -32,12 +32,13 @@ use zeroize::{Zeroize as _, Zeroizing};
 
 /// Maximum number of bytes of a body. It is enough for the longest policy as JSON.
 const MAX_BODY: usize = 2 << 20;
-/// Maximum number of bytes of a body from a sender without a credential.
+/// Maximum number of bytes of a body, if the sender has sent no credential.
 const MAX_OPEN_BODY: usize = 16 << 10;
-/// Maximum time in which a body must arrive.
+/// Maximum time for the arrival of a body.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
-/// Reads a body of at most `most` bytes. The body may contain a password or another secret, so its bytes are wiped.
+/// Reads a body of at most `most` bytes; returns `None` if it is longer or incomplete. The bytes are wiped later,
+/// because the body may contain a password or another secret.
 async fn whole(body: Incoming, most: usize) -> Option<Bytes> {
     // With capacity for all of it the memory never moves, which would leave a copy.
     let expected = body.size_hint().upper().and_then(|upper| usize::try_from(upper).ok()).unwrap_or(most);
@@ -342,7 +343,7 @@ fn delegated_devices<S: Store>() -> Vec<Operation<S>> {
     ]
 }
 
-/// Returns all operations that open sessions of delegated devices.
+/// Returns all operations with which peers and servers get sessions with delegated devices.
 fn delegated_sessions<S: Store>() -> Vec<Operation<S>> {
     const REISSUE: &str = "/v1/delegation/devices/{name}/reissue";
     let (read, write) = (Scope::DelegationRead, Scope::DelegationWrite);
@@ -517,8 +518,8 @@ fn events<S: Store>() -> Operation<S> {
     )
 }
 
-/// Returns the operation that sends the OpenAPI document to any client. It sends the committed document, which a test
-/// compares with [`Api::document`].
+/// Returns the operation that sends the OpenAPI document to any client. The operation sends the committed document. A
+/// test compares this document with the document that [`Api::document`] makes.
 fn document<S>() -> Operation<S> {
     fn describe(about: &mut Description<'_>) {
         about.gives::<Value>(StatusCode::OK, "An OpenAPI document.");

@@ -1,4 +1,4 @@
-//! The certificates of the interface, and the certificates of its clients.
+//! The certificates that the interface sends, and the certificates of clients that it accepts.
 
 use crate::keys::{Principal, Right};
 use crate::scope::Scopes;
@@ -19,7 +19,8 @@ use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
 pub struct ClientCertificates {
     /// The certificate authorities.
     pub roots: RootCertStore,
-    /// The scopes of single certificates, by the SHA-256 of their DER in lower-case hexadecimal digits.
+    /// The scopes of particular certificates. A key is the SHA-256 of a certificate in DER, as lower-case hexadecimal
+    /// digits.
     pub scopes: HashMap<String, Scopes>,
     /// The scopes of all other certificates of the authorities.
     pub others: Scopes,
@@ -40,8 +41,8 @@ struct Accepted {
 }
 
 impl Tls {
-    /// Makes the configuration from the certificates of the interface, its key, and the client certificates that it
-    /// accepts.
+    /// Makes the configuration from the certificates of the interface, the private key of its first certificate, and
+    /// the accepted client certificates; with `None` it accepts none.
     ///
     /// # Errors
     /// The reason why the certificates, the key or the authorities cannot be used.
@@ -65,7 +66,8 @@ impl Tls {
         &self.config
     }
 
-    /// Verifies this certificate chain, and returns the client as a sender.
+    /// Verifies a chain of certificates, and returns the client as the sender of its requests; `None` if the chain is
+    /// not accepted.
     fn principal(&self, chain: &[CertificateDer<'static>]) -> Option<Principal> {
         let (Accepted { verifier, clients }, (own, authorities)) = (self.accepted.as_ref()?, chain.split_first()?);
         verifier.verify_client_cert(own, authorities, UnixTime::now()).ok()?;
@@ -84,22 +86,23 @@ impl Accepted {
     }
 }
 
-/// The peer of one connection, which sends the requests.
+/// The client of one connection, which sends the requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) address: IpAddr,
-    /// The certificate of the peer and those of its authorities, if the peer sent them.
+    /// The certificate of the client and the certificates of its authorities; empty if the client sent none.
     pub(crate) chain: Arc<[CertificateDer<'static>]>,
     pub(crate) tls: watch::Receiver<Arc<Tls>>,
 }
 
 impl Peer {
-    /// Returns the address of a connection, or an unspecified address if the connection has no peer.
+    /// Returns the address of the client on a connection. If `peer` is `None`, returns the unspecified address.
     pub(crate) fn address_of(peer: Option<&Self>) -> IpAddr {
         peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.address)
     }
 
-    /// Returns the sender that the client certificate authenticates under the present configuration.
+    /// Returns the sender whom the client certificate authenticates under the present configuration; `None` if there is
+    /// none.
     pub(crate) fn certified(&self) -> Option<Principal> {
         let tls = Arc::clone(&self.tls.borrow());
         tls.principal(&self.chain)

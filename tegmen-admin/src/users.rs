@@ -26,9 +26,9 @@ use tegmen_store::{Revision, Store, Transaction, Value};
 use zeroize::Zeroizing;
 
 const USERS: &str = "admin/user/";
-/// The default duration of a login in seconds.
+/// The default lifetime of a login certificate in seconds.
 pub(crate) const LIFETIME: u32 = 8 * 3600;
-/// The durations of a login in seconds that an operator may set: at least a minute, at most 30 days.
+/// The lifetimes of a login certificate that an operator may set, in seconds: at least a minute, at most 30 days.
 const LIFETIMES: std::ops::RangeInclusive<u32> = 60..=30 * 24 * 3600;
 /// Maximum number of users.
 const MOST: usize = 10_000;
@@ -42,7 +42,7 @@ pub(crate) struct Row {
     /// The hash of the password, as a PHC string.
     pub(crate) hash: String,
     pub(crate) disabled: bool,
-    /// The duration of a login in seconds.
+    /// The lifetime of a login certificate in seconds.
     pub(crate) lifetime: u32,
 }
 
@@ -81,7 +81,7 @@ fn shown(entry: &Entry) -> Option<ShownUser> {
     Some(ShownUser { name: name.to_owned(), disabled, lifetime })
 }
 
-/// Returns the row of a user, and its revision.
+/// Returns the row of a user, and the revision of the row; `None` if there is no such user.
 pub(crate) async fn find<S: Store>(store: &S, name: &str) -> Result<Option<(Row, Revision)>, Problem> {
     if !is_name(name) {
         return Ok(None);
@@ -119,7 +119,8 @@ pub(crate) async fn check_free<S: Store>(api: &Api<S>, name: &str) -> Result<(),
     }
 }
 
-/// Refuses the name of a user for a delegated device, because the certificates of both would have the same subject.
+/// Refuses a name for a delegated device, if it is the name of a user. The certificates of both would have the same
+/// subject.
 pub(crate) async fn check_none<S: Store>(store: &S, name: &str) -> Result<(), Problem> {
     match find(store, name).await? {
         None => Ok(()),
@@ -143,7 +144,7 @@ pub(crate) async fn list<S: Store>(api: Arc<Api<S>>, page: Paging) -> Result<Sho
     Ok(Shown(ShownUsers { users, next }))
 }
 
-/// A user to be added. The name and the password are checked.
+/// A user to be added, whose name and password were checked.
 pub(crate) struct Wanted {
     name: String,
     password: Password,
@@ -162,9 +163,9 @@ pub(crate) fn wanted(Body(new): Body<NewUser>) -> Result<Wanted, Problem> {
     Ok(Wanted { name, password, lifetime })
 }
 
-/// Adds a user. A repeated request with the same `Idempotency-Key` is executed again. To detect a repetition, the
-/// server would have to store a hash of the body. This hash is fast to compute, so the password could be guessed from
-/// it.
+/// Adds a user. If a request is repeated with the same `Idempotency-Key`, the server executes it again. To detect a
+/// repetition, the server would have to store a hash of the body. This hash is fast to compute, so an attacker who
+/// knows it could guess the password.
 pub(crate) async fn add<S: Store>(
     api: Arc<Api<S>>,
     by: Principal,
@@ -204,7 +205,7 @@ fn record(by: Principal, code: &'static str, message: String) -> Record {
     Record { kind: Kind::User, who: by.name, code, message }
 }
 
-/// A change of a user. The password and the duration are checked.
+/// A change of a user, whose password and lifetime were checked.
 pub(crate) struct Change {
     name: String,
     password: Option<Password>,
@@ -220,7 +221,7 @@ pub(crate) fn changed((Name(name), Body(changed)): (Name, Body<Changed>)) -> Res
     Ok(Change { name, password, disabled, lifetime })
 }
 
-/// Changes a user. A new password, and disabling the user, end all earlier logins.
+/// Changes a user. A new password ends all earlier logins, and so does disabling the user.
 pub(crate) async fn change<S: Store>(
     api: Arc<Api<S>>,
     by: Principal,
@@ -252,8 +253,8 @@ pub(crate) async fn change<S: Store>(
     }
 }
 
-/// Removes a user, and ends the user's certificates and connections. If this fails, the user is disabled, and can be
-/// removed again.
+/// Removes a user, and ends the user's certificates and connections. If an error occurs on the way, the user remains,
+/// but is disabled, and the operator can repeat the request.
 pub(crate) async fn remove<S: Store>(
     api: Arc<Api<S>>,
     by: Principal,
@@ -270,7 +271,8 @@ pub(crate) async fn remove<S: Store>(
     Ok(Shown(ended))
 }
 
-/// Revokes the certificates of a user, and the user's connections with devices.
+/// Revokes the certificates of a user, and the connections of the user to delegated devices.
+/// Returns the number of certificates and the list of connections.
 async fn end<S: Store>(api: &Api<S>, by: &Principal, name: &str) -> Result<ShownEnded, Problem> {
     let mut ended = ShownEnded { certificates: revoke_certificates(api, name).await?, connections: Vec::new() };
     let Some(delegations) = &api.delegations else { return Ok(ended) };
@@ -304,7 +306,8 @@ async fn end<S: Store>(api: &Api<S>, by: &Principal, name: &str) -> Result<Shown
     Ok(ended)
 }
 
-/// Revokes the certificates of a user, also for handshakes that have already begun. Returns the number of certificates.
+/// Revokes the certificates of a user. Handshakes that have already begun with such a certificate fail. Returns the
+/// number of certificates.
 pub(crate) async fn revoke_certificates<S: Store>(api: &Api<S>, name: &str) -> Result<usize, Problem> {
     let Some(logins) = api.logins.clone() else { return Ok(0) };
     let of = name.to_owned();

@@ -13,14 +13,14 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 const POLICY: &str = "[[rule]]\nsubject = \"tag:display\"\npublisher = \"oven\"\nallow = \"read /*\"\n\n[[test]]\n\
                       subject = [\"panel\", \"tag:display\"]\npublisher = \"oven\"\nrequest = \"GET /temp\"\nexpect = \"allow\"\n";
 
-/// Method, path, key, further headers, body, and the status and code of the answer.
+/// One request and the expected answer: method, path, key, further headers, body, and the expected status and code.
 type Case<'a> = (&'a str, &'a str, Option<&'a str>, &'a [(&'a str, &'a str)], &'a Value, (u16, &'a str));
 
 fn policy() -> Value {
     json!({ "file": "policy.toml", "text": POLICY })
 }
 
-/// A body that each route takes.
+/// Returns a body that the route accepts.
 fn right_body(method: &str, path: &str) -> Value {
     match (method, path) {
         ("POST", "/v1/devices") => json!({ "name": "oven", "kind": "protokey", "secret": "a1".repeat(32) }),

@@ -1,4 +1,4 @@
-//! Delegated devices over the interface.
+//! Tests of the operations on delegated devices.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod common;
@@ -24,7 +24,7 @@ publisher = "tag:lamp"
 allow = "GET /temp"
 "#;
 
-/// A request about delegated devices by the first key.
+/// A server, and a key with all scopes, with which the test sends its requests.
 struct Operator {
     scene: Scene,
     key: String,
@@ -41,14 +41,14 @@ impl Operator {
         self.scene.ask(method, &format!("/v1/delegation{path}"), Some(&self.key), headers, &body).await
     }
 
-    /// Imprints a device.
+    /// Imprints the device `LAMP`.
     async fn imprint(&self, headers: &[(&str, &str)]) -> Answer {
         let imprinted = self.ask("POST", "/devices", headers, json!({ "name": LAMP, "config": config() })).await;
         assert_eq!(imprinted.status, 201, "{imprinted:?}");
         imprinted
     }
 
-    /// Begins an epoch as if the device took it, and reserves its first numbers.
+    /// Begins the next epoch as if the device had confirmed it, and reserves the first numbers of the epoch.
     async fn next_epoch(&self) {
         let server = &self.scene.delegations;
         let next = server.begin_epoch(LAMP, &Secret::new([5; 32])).await.unwrap();
@@ -56,7 +56,7 @@ impl Operator {
         server.settle().await.unwrap();
     }
 
-    /// A peer that proved this name gets a ticket.
+    /// Seals a ticket for a peer that proved this name. Returns false if the server refuses.
     fn ticket(&self, peer: &str) -> bool {
         self.ticket_of(peer.into())
     }
@@ -71,7 +71,7 @@ impl Operator {
         server.seal_ticket(device, Some(peer), &session, &mut Writer::new(&mut room)).is_some()
     }
 
-    /// A request that is refused, and changes nothing.
+    /// Sends a request, and checks that the server refuses it with this status, code and text, and changes nothing.
     async fn refused(&self, method: &str, path: &str, body: Value, expected: (u16, &str), words: &str) {
         let before = self.scene.revision().await;
         let refused = self.ask(method, path, &[("if-match", "*")], body).await;

@@ -1,4 +1,4 @@
-//! The events, over the listener, TLS and a database in a file.
+//! Tests of the stream of events, over the listener, TLS and a database in a file.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod common;

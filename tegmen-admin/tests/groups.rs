@@ -1,4 +1,4 @@
-//! Groups over the interface.
+//! Tests of the operations on groups.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod common;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tegmen_base::hex::from_hex;
 use tegmen_control::group::MemberFile;
 
-/// A request about groups by the first key.
+/// A server, and a key with all scopes, with which the test sends its requests.
 struct Operator {
     scene: Scene,
     key: String,
@@ -31,7 +31,7 @@ impl Operator {
         created
     }
 
-    /// Adds devices of the server, which may be members.
+    /// Adds devices to the server, which can then be members of a group.
     async fn devices(&self, names: &[&str]) {
         for name in names {
             let device = json!({ "name": name, "kind": "shared-key", "secret": "07".repeat(16) });
@@ -44,7 +44,7 @@ impl Operator {
         self.ask("POST", "/lamps/members", &[], json!({ "member": member })).await
     }
 
-    /// A request that is refused, and changes nothing.
+    /// Sends a request, and checks that the server refuses it with this status, code and text, and changes nothing.
     async fn refused(&self, method: &str, path: &str, body: Value, expected: (u16, &str), words: &str) {
         let before = self.scene.revision().await;
         let refused = self.ask(method, path, &[("if-match", "*")], body).await;
@@ -54,7 +54,7 @@ impl Operator {
     }
 }
 
-/// The file of a member in an answer.
+/// Returns the file of the member with this number from an answer.
 fn file(answer: &Answer, number: usize) -> MemberFile {
     let digits = answer.body["files"][number]["file"].as_str().unwrap_or_else(|| panic!("{answer:?}"));
     MemberFile::parse(&from_hex(digits).unwrap()).unwrap()

@@ -1,4 +1,4 @@
-//! Users, and their logins with passwords.
+//! Tests of users, and of their logins with passwords.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod common;
@@ -51,7 +51,8 @@ impl World {
         answer
     }
 
-    /// A login that is refused as each other one, and gives no certificate.
+    /// Logs in, and checks that the server refuses it with the same answer as each other login, and issues no
+    /// certificate.
     async fn is_refused(&self, name: &str, password: &str) {
         let before = self.scene.logins.given.lock().unwrap().clone();
         let refused = self.log_in(name, password).await;
@@ -61,7 +62,7 @@ impl World {
         assert_eq!(*self.scene.logins.given.lock().unwrap(), before);
     }
 
-    /// The row of a user as JSON.
+    /// Returns the row of a user as JSON.
     async fn row(&self, name: &str) -> Value {
         let entry = self.scene.store.read(format!("admin/user/{name}").as_bytes(), None).await.unwrap().entry.unwrap();
         match entry.value {
@@ -70,7 +71,7 @@ impl World {
         }
     }
 
-    /// Writes the row of a user, as a server without a check would have it.
+    /// Writes the row of a user without the checks of the interface.
     async fn write_row(&self, name: &str, row: &Value) {
         let value = tegmen_store::Value::Secret(Zeroizing::new(row.to_string().into_bytes()));
         self.scene.store.commit(Transaction::default().put(format!("admin/user/{name}"), value)).await.unwrap();

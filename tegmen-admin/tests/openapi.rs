@@ -21,7 +21,7 @@ fn the_committed_document_is_made_from_the_handlers() {
     );
 }
 
-/// All operations of the document with their names.
+/// Returns all operations of the document: for each its method, its path and its description.
 fn operations() -> Vec<(String, String, &'static Value)> {
     let paths = DOCUMENT["paths"].as_object().unwrap().iter();
     let operations = paths.flat_map(|(path, operations)| {
@@ -86,7 +86,8 @@ async fn the_document_has_the_routes_of_the_router_and_no_others() {
     assert_eq!(served.body, *DOCUMENT);
 }
 
-/// The operations on delegated devices, each of which succeeds. The policy lets the device `a` read at the device `b`.
+/// Calls the operations on delegated devices, and checks that each succeeds. Returns their names. The policy allows the
+/// device `a` to read at the device `b`.
 async fn delegated(scene: &Scene, root: &str) -> BTreeSet<&'static str> {
     let config = json!({ "address": "[fd00::1]:5684", "scopes": [["GET /temp"]] });
     let new = |name: &str| ("POST", "/v1/delegation/devices", json!({ "name": name, "config": config }));

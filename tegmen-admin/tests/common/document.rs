@@ -1,15 +1,16 @@
-//! The OpenAPI document, and the check of requests and answers by it.
+//! The committed OpenAPI document, and the check of requests and answers against it.
 
 use super::Answer;
 use regex::Regex;
 use serde_json::Value;
 use std::sync::LazyLock;
 
-/// The committed document.
+/// The committed OpenAPI document.
 pub(crate) static DOCUMENT: LazyLock<Value> =
     LazyLock::new(|| serde_json::from_str(include_str!("../../openapi.json")).unwrap());
 
-/// The operation of a request, if the document has one. `path` may have a query.
+/// Returns the operation of a request in the document; `None` if the document has no such operation. `path` may have a
+/// query.
 pub(crate) fn operation(method: &str, path: &str) -> Option<&'static Value> {
     let path = path.split('?').next().unwrap();
     let is_match = |template: &str| {
@@ -20,15 +21,15 @@ pub(crate) fn operation(method: &str, path: &str) -> Option<&'static Value> {
     operations.get(method.to_ascii_lowercase())
 }
 
-/// The schema to which a reference points.
+/// Returns the schema to which a reference points.
 pub(crate) fn target(reference: &Value) -> &'static Value {
     let reference = reference.as_str().unwrap();
     let target = reference.strip_prefix('#').and_then(|pointer| DOCUMENT.pointer(pointer));
     target.unwrap_or_else(|| panic!("{reference} has no target"))
 }
 
-/// The mistakes of a value, by a schema (JSON Schema 2020-12). A keyword that the document does not use yet is a failure of the
-/// test, so nothing is left unchecked.
+/// Returns the mistakes of a value, compared with a schema (JSON Schema 2020-12). The function panics for a keyword
+/// that it does not know, so that no part of a schema remains unchecked.
 pub(crate) fn mistakes(schema: &Value, value: &Value) -> Vec<String> {
     let Some(keywords) = schema.as_object() else {
         return if schema == &Value::Bool(true) { vec![] } else { vec![format!("{schema} allows nothing")] };
@@ -99,7 +100,7 @@ fn is_of(name: &Value, value: &Value) -> bool {
     }
 }
 
-/// Checks an answer, and the request that got it: their bodies are right by the schemas of the document.
+/// Checks that the bodies of a request and of its answer match the schemas of the document.
 pub(crate) fn check(method: &str, path: &str, request: &str, answer: &Answer) {
     let Some(operation) = operation(method, path) else {
         assert!(["no-route", "no-method"].contains(&answer.code()), "{method} {path} is missing: {answer:?}");

@@ -1,4 +1,4 @@
-//! A client of the events.
+//! A client that reads the stream of events.
 
 use super::Scene;
 use super::document::{mistakes, operation};
@@ -13,7 +13,7 @@ pub(crate) struct Follower {
     unread: Vec<u8>,
 }
 
-/// One block of the stream, up to an empty line.
+/// One block of the stream of events. An empty line ends a block.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
     pub(crate) id: Option<u64>,
@@ -22,7 +22,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Reads a block. Its data is right by the document.
+    /// Reads a block from its text, and checks its data against the document.
     fn of(text: &str) -> Self {
         let mut block = Self::default();
         for line in text.lines() {
@@ -43,14 +43,14 @@ impl Block {
         block
     }
 
-    /// The kinds of the changes of an event.
+    /// Returns the changes in the event.
     pub(crate) fn changes(&self) -> impl Iterator<Item = &Value> {
         self.data["changes"].as_array().into_iter().flatten()
     }
 }
 
 impl Follower {
-    /// Follows the events behind the one with this ID.
+    /// Connects, and follows the events after the event with the ID `after`; `None` follows the events from now on.
     pub(crate) async fn new(scene: &Scene, key: Option<&str>, after: Option<u64>) -> Self {
         let mut stream = scene.connect().await;
         // A client of HTTP/1.0 gets the body as it is, up to the end of the connection.
@@ -64,7 +64,8 @@ impl Follower {
         follower
     }
 
-    /// Reads up to this separator, and no more than `most` bytes for it; `None` at the end.
+    /// Reads up to this separator, and returns the text before it. Reads at most `most` bytes from the connection.
+    /// Returns `None` if the connection or these bytes end before the separator.
     async fn until(&mut self, separator: &str, most: usize) -> Option<String> {
         let (mut left, mut searched) = (most, 0);
         loop {
@@ -85,17 +86,18 @@ impl Follower {
         }
     }
 
-    /// The next block; `None` at the end.
+    /// Returns the next block; `None` at the end of the stream.
     pub(crate) async fn block(&mut self) -> Option<Block> {
         self.block_within(usize::MAX).await
     }
 
-    /// The next block, of which this reads no more than `most` bytes from the connection; `None` if it is not whole then.
+    /// Returns the next block. Reads at most `most` bytes from the connection; returns `None` if the block is not
+    /// complete then.
     pub(crate) async fn block_within(&mut self, most: usize) -> Option<Block> {
         self.until("\n\n", most).await.map(|text| Block::of(&text))
     }
 
-    /// The next event of this type.
+    /// Skips blocks up to the next event with this name, and returns the event.
     pub(crate) async fn event(&mut self, event: &str) -> Block {
         loop {
             let block = self.block().await.unwrap_or_else(|| panic!("the stream ended before {event}"));

@@ -1,4 +1,4 @@
-//! An authority of users who log in, and their requests.
+//! An authority that issues certificates to users who log in, and the certificate requests of these users.
 
 use rcgen::{
     CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair, PublicKeyData,
@@ -11,16 +11,16 @@ use tegmen_trust::x509::CertificateInfo;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
-/// An authority that certifies each name and key.
+/// An authority that issues a certificate for each name and key.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
-    /// The names and ends of the valid certificates.
+    /// The names in the valid certificates, each with the expiry time in seconds since 1970.
     pub(crate) given: Mutex<Vec<(String, u64)>>,
-    /// Somebody else has this name.
+    /// The name in a certificate that the authority issued for another purpose than a login.
     pub(crate) taken: &'static str,
 }
 
-/// A point of P-256.
+/// A public key: a point of P-256.
 struct Point(Vec<u8>);
 
 impl PublicKeyData for Point {
@@ -71,7 +71,7 @@ impl LoginAuthority for Authority {
     }
 }
 
-/// A certificate request with this common name in PEM.
+/// Returns a certificate request in PEM with this common name.
 pub(crate) fn request(name: &str) -> String {
     request_of(name, &KeyPair::generate().unwrap())
 }
@@ -82,7 +82,7 @@ pub(crate) fn request_of(name: &str, key: &KeyPair) -> String {
     params.serialize_request(key).unwrap().pem().unwrap()
 }
 
-/// The content of a certificate in PEM.
+/// Returns the decoded content of a certificate in PEM.
 pub(crate) fn content(pem: &str) -> CertificateInfo {
     CertificateInfo::parse(&CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap()
 }

@@ -1,4 +1,4 @@
-//! A server with its listener, and a client.
+//! A server with its listener, and a client of the server.
 
 pub(crate) mod document;
 pub(crate) mod events;
@@ -29,23 +29,23 @@ use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// An hour from now, in seconds since 1970.
+/// Returns the time an hour from now, in seconds since 1970.
 pub(crate) fn later() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 3600
 }
 
-/// A wrong key with the ID of this one.
+/// Returns a text with the ID of the API key `key`, but with a wrong secret.
 pub(crate) fn token(key: &str) -> String {
     let (front, _) = key.rsplit_once('_').unwrap();
     format!("{front}_{}", "0".repeat(64))
 }
 
-/// The routes that need a scope.
+/// Returns the routes that need a scope, each with its scope.
 pub(crate) fn routes() -> Vec<(Route, Scope)> {
     Api::<Database>::routes().into_iter().filter_map(|route| route.scope.map(|scope| (route, scope))).collect()
 }
 
-/// The path of a route with names in place of its parameters.
+/// Returns the path of a route with values in place of its parameters.
 pub(crate) fn filled(path: &str) -> String {
     path.replace("{name}", "nobody").replace("{id}", "0123456789abcdef").replace("{member}", "nobody")
 }
@@ -58,15 +58,16 @@ pub(crate) struct Scene {
     pub(crate) delegations: Arc<Delegations<Database>>,
     pub(crate) logins: Arc<logins::Authority>,
     pub(crate) api: Arc<Api<Database>>,
-    /// The address of the client.
+    /// The address from which the client connects.
     pub(crate) from: Mutex<Ipv4Addr>,
     address: SocketAddr,
     client: TlsConnector,
     roots: RootCertStore,
-    /// Two clients of the authority: the first has scopes of its own.
+    /// The certificates of two clients, both from the authority, with their private keys. The first certificate has its
+    /// own scopes.
     clients: Vec<(CertificateDer<'static>, Vec<u8>)>,
     certified: ClientCertificates,
-    /// The certificate of the server and its key.
+    /// The certificate of the server and its private key.
     server: (CertificateDer<'static>, PrivateKeyDer<'static>),
     tls: watch::Sender<Arc<Tls>>,
 }
@@ -184,12 +185,12 @@ impl Scene {
         }
     }
 
-    /// From now on the client has this certificate.
+    /// Makes the client use the certificate with this index in `clients` from now on.
     pub(crate) fn use_client(&mut self, number: usize) {
         self.client = connector(&self.roots, Some(&self.clients[number]));
     }
 
-    /// From now on the server accepts other client certificates.
+    /// Makes the server accept other client certificates from now on. `change` changes the present ones.
     pub(crate) fn accept(&self, change: impl FnOnce(&mut ClientCertificates)) {
         let mut certified = self.certified.clone();
         change(&mut certified);
@@ -198,7 +199,7 @@ impl Scene {
         self.tls.send_replace(Arc::new(tls));
     }
 
-    /// An authority that signed none of the clients.
+    /// Returns an authority that issued the certificate of neither client.
     pub(crate) fn other_authority(&self) -> RootCertStore {
         self.roots.clone()
     }
@@ -217,13 +218,13 @@ impl Scene {
         std::fs::read_to_string(self.bootstrap_file()).unwrap().trim().to_owned()
     }
 
-    /// A key with all scopes, which the bootstrap token creates.
+    /// Creates a key with all scopes by the bootstrap token, and returns the key.
     pub(crate) async fn first_key(&self) -> String {
         let scopes: Vec<&str> = Scope::ALL.iter().map(|scope| scope.name()).collect();
         self.key(&self.bootstrap_token(), &scopes).await.1
     }
 
-    /// A key with these scopes, created by the holder of another one: its ID and the key.
+    /// Creates a key with these scopes by the key `by`. Returns the ID of the new key, and the key.
     pub(crate) async fn key(&self, by: &str, scopes: &[&str]) -> (String, String) {
         let expires = if by.contains("bootstrap") { later() + 60 } else { later() };
         let body = json!({ "name": "test", "scopes": scopes, "expires": expires });
@@ -232,7 +233,7 @@ impl Scene {
         (created.body["id"].as_str().unwrap().to_owned(), created.body["key"].as_str().unwrap().to_owned())
     }
 
-    /// Writes another scope into the row of a key.
+    /// Adds the scope `more` to the row of the key with this ID, in the store itself.
     pub(crate) async fn widen(&self, id: &str, scopes: &[&str], more: &str) {
         let row = format!("admin/key/{id}");
         let entry = self.store.read(row.as_bytes(), None).await.unwrap().entry.unwrap();
@@ -242,12 +243,12 @@ impl Scene {
         self.store.commit(Transaction::default().put(row, value)).await.unwrap();
     }
 
-    /// The lines of the audit log.
+    /// Returns all lines of the audit log.
     pub(crate) fn audit(&self) -> String {
         std::fs::read_to_string(self.dir.join("audit.log")).unwrap()
     }
 
-    /// Waits until the audit log has this text: most lines are written after the answer.
+    /// Waits until the audit log contains this text, because the server writes most lines only after the answer.
     pub(crate) async fn audited(&self, text: &str) {
         let end = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
         while !self.audit().contains(text) {
@@ -260,7 +261,7 @@ impl Scene {
         self.store.read(b"none", None).await.unwrap().at
     }
 
-    /// Connects to the interface.
+    /// Connects to the interface over TLS.
     pub(crate) async fn connect(&self) -> TlsStream<TcpStream> {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind(SocketAddr::from((*self.from.lock().unwrap(), 0))).unwrap();
@@ -268,8 +269,8 @@ impl Scene {
         self.client.connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap()
     }
 
-    /// One request on a connection of its own. A body of `Null` is none, and a string goes as it is. The document describes the
-    /// answer.
+    /// Sends one request on a separate connection, and returns the answer. A body of `Null` sends no body, and a string
+    /// is sent unchanged. Checks the request and the answer against the OpenAPI document.
     pub(crate) async fn ask(
         &self,
         method: &str,
@@ -302,7 +303,7 @@ impl Scene {
     }
 }
 
-/// Reads an answer: a stream of events up to its first event.
+/// Reads an answer up to the end of the connection. Reads a stream of events only up to its first event.
 async fn whole(stream: &mut TlsStream<TcpStream>) -> String {
     let mut answer = Vec::new();
     let mut part = [0; 4096];
