@@ -101,7 +101,7 @@ impl Peer {
         peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.address)
     }
 
-    /// Returns the sender whom the client certificate authenticates under the present configuration; `None` if there is
+    /// Returns the sender that the client certificate authenticates under the present configuration; `None` if there is
     /// none.
     pub(crate) fn certified(&self) -> Option<Principal> {
         let tls = Arc::clone(&self.tls.borrow());

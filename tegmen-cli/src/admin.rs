@@ -77,7 +77,7 @@ impl Admin {
         self.exchange(method, path, bytes)
     }
 
-    /// Requests a list that the server gives in pages, and calls a function with each page.
+    /// Requests a list that the server sends in pages, and calls `each` with each page.
     pub(crate) fn pages(&self, path: &str, mut each: impl FnMut(Value)) -> Result<(), Failure> {
         let mut after = String::new();
         loop {
@@ -91,7 +91,7 @@ impl Admin {
         }
     }
 
-    /// Begins a request that contains the key.
+    /// Begins a request. If there is a key, the request contains it.
     fn request(&self, method: &Method, path: &str) -> Result<Builder, Failure> {
         let (_, authority) = self.host()?;
         let request = Request::builder().method(method).uri(path).header(HOST, authority);
@@ -113,7 +113,7 @@ impl Admin {
         runtime()?.block_on(self.exchange_on(method, path, body))
     }
 
-    /// Reads the resource at a path. The inner error is the refusal of the server.
+    /// Reads the resource at a path. Returns the body of the response, or null if the response has none.
     pub(crate) async fn read(&self, path: &str) -> Result<Value, Failure> {
         self.exchange_on(Method::GET, path, Zeroizing::default()).await
     }
@@ -200,8 +200,9 @@ impl Admin {
         })
     }
 
-    /// Asks for the events after the event with this ID, or for events from now on. Returns the connection and the
-    /// body of the response. The inner error is the refusal of the server.
+    /// Requests the events after the event with the ID `after`; with `None`, the events from now on. Returns the
+    /// connection, which ends when it is dropped, and the body of the response. The inner error is the refusal of the
+    /// server, the outer error any other failure.
     pub(crate) async fn follow(
         &self,
         after: Option<&str>,
@@ -255,8 +256,9 @@ pub(crate) fn secret(file: &Path, option: &str) -> Result<Zeroizing<String>, Fai
     read_secret(file).map_err(|why| Failure::usage(format!("{option}: {why}")))
 }
 
-/// Creates keys that the server shows only once, and writes each key to one file of `outputs`. None of these files
-/// may exist. If a key cannot be written, the error contains the command of `undo`, which removes the created entry.
+/// Calls `create`, which creates keys that the server shows only once. Writes each key to one file of `outputs`. None
+/// of these files may exist before. If a key cannot be written, the error contains the text of `undo`, which names the
+/// command that removes the created entry.
 pub(crate) fn save_once<T, K: AsRef<[u8]>>(
     outputs: &[PathBuf],
     create: impl FnOnce() -> Result<(T, Vec<K>), Failure>,
@@ -277,7 +279,8 @@ pub(crate) fn save_once<T, K: AsRef<[u8]>>(
     }
 }
 
-/// Returns the name and the key in the response of a server that shows a key once.
+/// Takes the key out of the response of a server that shows a key only once. Returns `name`'s value in the response,
+/// and the key.
 pub(crate) fn shown_once(mut created: Value, name: &str) -> Result<(String, Vec<Zeroizing<String>>), Failure> {
     match (created[name].take(), created["key"].take()) {
         (Value::String(name), Value::String(key)) => Ok((name, vec![Zeroizing::new(key)])),
@@ -285,7 +288,7 @@ pub(crate) fn shown_once(mut created: Value, name: &str) -> Result<(String, Vec<
     }
 }
 
-/// Calls a function with each entry of a list that the server gives in pages.
+/// Calls `each` with each entry of a list that the server sends in pages.
 pub(crate) fn pages(admin: &Admin, list: &str, mut each: impl FnMut(&Value)) -> Result<(), Failure> {
     admin.pages(&format!("/v1/{list}"), |page| page[list].as_array().into_iter().flatten().for_each(&mut each))
 }
@@ -302,7 +305,7 @@ pub(crate) fn after(seconds: u64) -> u64 {
     now.as_secs().saturating_add(seconds)
 }
 
-/// Returns the JSON object that reports a change.
+/// Returns the JSON object that reports a change, with the name of the event and the name of the changed object.
 pub(crate) fn done(event: &str, name: &str) -> Value {
     json!({ "event": event, "name": name })
 }

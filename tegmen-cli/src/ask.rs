@@ -149,8 +149,8 @@ impl RequestArgs {
         }
     }
 
-    /// Returns the options of the command line and, for a proxy, the options that name the target of the request (RFC
-    /// 7252, section 5.10.2).
+    /// Returns the options of the request. These are the options of the command line and, if there is a proxy, the
+    /// options that name the target of the request (RFC 7252, section 5.10.2).
     pub(crate) fn options(&self, uri: &Uri) -> Vec<(OptionNumber, Vec<u8>)> {
         let mut options = self.options.clone();
         if self.proxy.is_some() {
@@ -306,7 +306,7 @@ fn progress(out: Output) -> Option<impl Fn(Progress) + Sync> {
     })
 }
 
-/// Formats an option with its name and its value, in the format that the option has (RFC 7252, section 5.10).
+/// Formats an option with its name and its value. The value has the format of this option (RFC 7252, section 5.10).
 fn option_text(number: OptionNumber, value: &[u8]) -> String {
     let uint = || uint(value).map(|number| number.to_string());
     let text = || std::str::from_utf8(value).ok().map(|text| text.escape_debug().to_string());
@@ -382,7 +382,7 @@ pub(crate) fn complain(reply: &Response) {
     eprintln!("{} {}{separator}{detail}{advice}", reply.code, reply.code.name());
 }
 
-/// The time of the handshake, and whether it resumed a session.
+/// The duration of the handshake, and true if it resumed a session.
 #[derive(Clone, Copy)]
 struct Handshake {
     time: Duration,

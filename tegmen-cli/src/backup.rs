@@ -63,7 +63,7 @@ impl Target {
     }
 }
 
-/// Makes the error for a backup that failed. The exit code is 2 if the command could not begin.
+/// Makes the error for a backup that failed. The exit code is 2 if the command could not begin its work.
 fn failure(error: BackupError) -> Failure {
     match error {
         BackupError::Exists { .. } | BackupError::State(StateError::InUse { .. }) => Failure::usage(error),

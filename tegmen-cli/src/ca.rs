@@ -50,8 +50,8 @@ enum Command {
         #[arg(long, default_value_t = CRL_DAYS, value_parser = clap::value_parser!(u32).range(1..=36_500))]
         crl_days: u32,
     },
-    /// Write a new revocation list before the old one expires. With an expired list, peers refuse every certificate
-    /// of the CA.
+    /// Write a new revocation list before the present list expires. With an expired list, peers refuse every
+    /// certificate of the CA.
     #[command(after_help = "Example:\n  tegmen ca crl ca --crl-days 7")]
     Crl {
         /// Directory of the CA.
@@ -255,8 +255,8 @@ pub(crate) fn device_files(dir: &Path, device: &str) -> (PathBuf, PathBuf) {
 }
 
 /// Issues a certificate for a delegated device, and writes the certificate and its key to the [files](device_files).
-/// Uses the key of the previous certificate, or makes a new key if there is none. The certificate ends with the CA at
-/// the latest.
+/// Uses the key of the previous certificate, or makes a new key if there is none. The certificate expires at the latest
+/// when the certificate of the CA expires.
 pub(crate) fn issue_for_device(dir: &Path, device: &str, valid: Duration) -> Result<(), Failure> {
     let (certificate_file, key_file) = device_files(dir, device);
     let now = SystemTime::now();

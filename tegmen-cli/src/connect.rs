@@ -45,12 +45,12 @@ pub(crate) struct Connect {
     credentials_map: Option<PathBuf>,
     #[command(flatten)]
     agreeing: Agreeing,
-    /// Keep the DTLS session in this file, or in a file in this directory, and continue it with the next command instead
-    /// of a new handshake. FILE.key beside it is a secret.
+    /// Keep the DTLS session in this file, or in a file in this directory, and continue it with the next command
+    /// instead of a new handshake. The session is encrypted with the key in FILE.key, which must stay secret.
     #[arg(long, value_name = "FILE", env = "TEGMEN_SESSION")]
     session: Option<PathBuf>,
-    /// Keep the secrets to resume DTLS sessions in this directory, one file per server. A resumed session needs no key
-    /// exchange, and with a ticket (RFC 5077) no cookie exchange. The files are secrets.
+    /// Keep the secrets that resume DTLS sessions in this directory, one file per server. A resumed session needs no
+    /// key exchange, and with a ticket (RFC 5077) no cookie exchange. The files must stay secret.
     #[arg(long, value_name = "DIR", env = "TEGMEN_RESUME")]
     resume: Option<PathBuf>,
     /// Do not reconnect: report an error if the server ends the session or stops answering. Without this option the
@@ -66,21 +66,23 @@ pub(crate) struct Connect {
     /// Send non-confirmable requests (NON).
     #[arg(long)]
     non: bool,
-    /// Cipher suites to offer in order of preference, separated by commas: ccm8, gcm (the default with a pre-shared key),
-    /// ecdhe-psk-ccm8, ecdhe-psk-chacha20, ecdhe-ecdsa-gcm, ecdhe-ecdsa-ccm8, ecdhe-rsa-gcm (the default with --ca or
-    /// --server-key). Only if named, for peers that support nothing better: psk-cbc, rsa-cbc.
+    /// Cipher suites to offer in order of preference, separated by commas: ccm8, gcm (the default with a pre-shared
+    /// key), ecdhe-psk-ccm8, ecdhe-psk-chacha20, ecdhe-ecdsa-gcm, ecdhe-ecdsa-ccm8, ecdhe-rsa-gcm (the default with
+    /// --ca or --server-key). For peers that support nothing better, this option can also name psk-cbc and rsa-cbc.
     #[arg(long, value_name = "SUITES", value_parser = suites)]
     suites: Option<Suites>,
     #[command(flatten)]
     servers: Servers,
-    /// Offer no TLS extensions, to send the same bytes as the Blink paper. Weaker: no extended master secret.
+    /// Offer no TLS extensions, to send the same bytes as the Blink paper. The session is weaker, because it has no
+    /// extended master secret.
     #[arg(long)]
     minimal: bool,
-    /// Append the secrets of the session to this file (RFC 9850). Secret: anyone with this file can decrypt the traffic.
+    /// Append the secrets of the session to this file (RFC 9850). The file must stay secret: anyone who has it can
+    /// decrypt the traffic.
     #[arg(long, env = "SSLKEYLOGFILE")]
     key_log: Option<PathBuf>,
-    /// Write a capture to this file, together with the secrets of the session, so that Wireshark decrypts the
-    /// capture. Secret: anyone with this file can decrypt the traffic.
+    /// Write a capture to this file, together with the secrets of the session, so that Wireshark decrypts the capture.
+    /// The file must stay secret: anyone who has it can decrypt the traffic.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
     /// Largest block to send and to request (RFC 7959): 16, 32, 64, 128, 256, 512 or 1024 bytes.
@@ -103,7 +105,7 @@ pub(crate) struct Connect {
     connection_id: Option<u8>,
 }
 
-/// Reads the URI of an access control server, which has no path.
+/// Reads the URI of an access control server. Refuses a URI with a path.
 pub(crate) fn access_control(text: &str) -> Result<Uri, Failure> {
     let uri = Uri::parse(text).map_err(Failure::usage)?;
     let is_server = uri.scheme == Scheme::Coaps && uri.path.is_empty() && uri.query.is_empty();
@@ -111,7 +113,8 @@ pub(crate) fn access_control(text: &str) -> Result<Uri, Failure> {
     is_server.then_some(uri).ok_or_else(|| Failure::usage(wrong()))
 }
 
-/// Returns the identity and the key of a credentials file with one identity. The error is a text for the operator.
+/// Returns the identity and the key in a credentials file that has exactly one identity. The error is a text for the
+/// operator.
 pub(crate) fn only_key(file: &Path) -> Result<ClientKey, String> {
     let known = Credentials::from_file(file).map_err(|error| error.to_string())?;
     let identities = known.identities();
@@ -122,7 +125,7 @@ pub(crate) fn only_key(file: &Path) -> Result<ClientKey, String> {
     Ok(ClientKey { identity: identity.clone(), key: keys.current.key })
 }
 
-/// Reads a time in seconds, of at most an hour.
+/// Reads a time in seconds, which is at most an hour.
 pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.0..=3600.0).contains(seconds));
     seconds.ok_or_else(|| "a number of seconds, 0 to 3600".to_owned())
@@ -177,7 +180,7 @@ impl Connect {
         Ok(Some(capture.tap(move |error| eprintln!("tegmen: the capture {name} ends here: {error}"))))
     }
 
-    /// Returns the directory of the OSCORE context that protects requests to `uri`, if there is one.
+    /// Returns the directory of the OSCORE context that protects requests to `uri`; `None` if no context protects them.
     pub(crate) fn context(&self, uri: &Uri) -> Result<Option<PathBuf>, Failure> {
         let Some(map) = &self.credentials_map else { return Ok(self.oscore.clone()) };
         Ok(match map::find(map, uri)? {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use zeroize::Zeroizing;
 
-/// The path of the devices.
+/// The path of the delegated devices in the HTTPS interface.
 const DEVICES: &str = "/v1/delegation/devices";
 
 #[derive(Args)]
@@ -28,9 +28,9 @@ enum Command {
     },
     /// Show a delegated device. Its keys are never shown.
     Show(Named),
-    /// Give a device another configuration. Other scopes end its connections with the next epoch.
+    /// Give a device another configuration. If its scopes change, its connections end with its next epoch.
     Configure(Configure),
-    /// Disable a device: the server gives peers no more sessions in its name. Existing sessions of the device stay
+    /// Disable a device: the server gives peers no more sessions in its name. Existing sessions of the device continue
     /// until they are revoked.
     Disable(Named),
     /// Enable a device again.
@@ -46,18 +46,19 @@ enum Command {
         #[command(flatten)]
         admin: Admin,
     },
-    /// Open a session of a device with a server elsewhere. The device proves itself with its certificate, and resumes
-    /// the session at that server. The delegation server trusts the authorities in its option --delegation-trust.
+    /// Open a session of a device with a server outside this installation. The device proves itself with its
+    /// certificate, and resumes the session at that server. The delegation server trusts the authorities in its option
+    /// --delegation-trust.
     #[command(
         after_help = "Example:\n  tegmen delegation connect lamp.example '[2001:db8::5]:5684' --server-name hub.example"
     )]
     Connect {
         #[command(flatten)]
         named: Named,
-        /// The address and port of the server elsewhere.
+        /// The address and port of that server.
         #[arg(value_name = "IP:PORT")]
         address: SocketAddr,
-        /// The name that the certificate of the server elsewhere has.
+        /// The name in the certificate of that server.
         #[arg(long, value_name = "NAME")]
         server_name: String,
     },
@@ -65,7 +66,8 @@ enum Command {
     List {
         #[command(flatten)]
         named: Named,
-        /// List only the connections without an entry, which a server that was killed may have given to peers.
+        /// List only connection numbers that are reserved and have no entry. A server that was killed may have given
+        /// such a connection to a peer.
         #[arg(long)]
         unaccounted: bool,
     },
@@ -75,14 +77,14 @@ enum Command {
     Revoke {
         /// Name of the device.
         name: String,
-        /// The connections.
+        /// The connections, such as 3-17 for number 17 in epoch 3.
         #[arg(required = true)]
         connections: Vec<String>,
         #[command(flatten)]
         admin: Admin,
     },
-    /// Begin the next epoch of a device: all its sessions and tickets end. A peer with a ticket gets a new ticket
-    /// when it returns to the server, with the same rights and the same end.
+    /// Begin the next epoch of a device: all its sessions and tickets end. A peer with a ticket gets a new ticket when
+    /// it returns to the server, with the same rights and the same expiry time.
     Reset {
         #[command(flatten)]
         named: Named,
@@ -91,8 +93,8 @@ enum Command {
         preview: bool,
     },
     /// After a reset, open the sessions of a device with other devices of the server again, and show how each
-    /// connection of the previous epoch continues in the current epoch. No connection gets another scope, another
-    /// time of authentication or another end.
+    /// connection of the previous epoch continues in the current epoch. No connection gets another scope, another time
+    /// of authentication or another expiry time.
     Reissue {
         #[command(flatten)]
         named: Named,
@@ -106,7 +108,7 @@ enum Command {
         after_help = "Example:\n  tegmen delegation server-compromised lamp.example valve.example --output-dir keys"
     )]
     ServerCompromised {
-        /// Names of the devices.
+        /// Names of the devices that get new keys.
         #[arg(required = true)]
         devices: Vec<String>,
         /// Write the device keys to this directory.
@@ -138,7 +140,7 @@ struct Configuration {
     /// A tag, by which rules of the policy name the device; may be repeated.
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
-    /// Number of entries in the list of refused connections at the device.
+    /// Number of connections that the device can refuse in an epoch: the size of its list of refused connections.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
     places: u32,
     /// Hours for which a delegation lasts.
@@ -178,7 +180,7 @@ pub(crate) struct Imprint {
     named: Named,
     #[command(flatten)]
     configuration: Configuration,
-    /// Draw a new device key for a known device. All its connections end.
+    /// Draw a new device key for a device that the server knows. All connections of the device end.
     #[arg(long, conflicts_with_all = ["address", "scopes", "tags", "places", "hours"])]
     again: bool,
     /// Write the device key to this file, which must not exist: 64 hexadecimal digits.
@@ -335,7 +337,7 @@ fn describe_reissue(reissue: &Value, preview: bool) -> String {
     printable(&format!("{before}: {what}"))
 }
 
-/// Revokes connections one after the other. After a failure it continues with the others.
+/// Revokes connections one after the other. After a failure it continues with the next connection.
 fn revoke(named: &Named, connections: &[String], out: Output) -> Result<(), Failure> {
     let mut failures = Vec::new();
     for id in connections {

@@ -130,7 +130,7 @@ struct Expect {
     output: PathBuf,
 }
 
-/// The body of the request that adds a device.
+/// The body of a request that adds a device.
 #[derive(Serialize)]
 struct NewDevice<'a> {
     name: &'a str,

@@ -79,7 +79,7 @@ fn show(credential: &Credential, out: Output) {
     out.line(|| format!("credential = \"{digits}\""), || json!({ "credential": digits, "kid": kid }));
 }
 
-/// Options of requests that agree on an OSCORE context.
+/// The options of requests that agree on an OSCORE context by EDHOC.
 #[derive(Args)]
 pub(crate) struct Agreeing {
     /// Agree on an OSCORE context with the server by EDHOC (RFC 9528), with the key in this file (made with `tegmen
@@ -97,7 +97,7 @@ pub(crate) struct Agreeing {
 }
 
 impl Agreeing {
-    /// Returns the keys, or `None` without the option.
+    /// Returns the keys for EDHOC; `None` if the option --edhoc is not given.
     pub(crate) fn keys(&self) -> Result<Option<Arc<EdhocKeys>>, Failure> {
         let Some(file) = &self.edhoc else { return Ok(None) };
         let identity = read_key(file).map_err(Failure::usage)?;
@@ -106,7 +106,8 @@ impl Agreeing {
     }
 }
 
-/// Reads a credential from digits, or from a file with digits or with the line of `tegmen edhoc show`.
+/// Reads a credential from hexadecimal digits, or from a file. The file contains such digits, or the line that `tegmen
+/// edhoc show` prints.
 fn credential(text: &str) -> Result<Credential, Failure> {
     let path = Path::new(text);
     let found = match path.is_file() {

@@ -34,7 +34,7 @@ pub(crate) struct Follow {
     admin: Admin,
 }
 
-/// The reason why a connection ended.
+/// The reason why the output of one connection ended.
 enum Over {
     /// All requested changes were printed.
     Enough,
@@ -47,10 +47,10 @@ enum Over {
 /// The state of the output.
 struct Printed {
     out: Output,
-    /// The ID of the last event.
+    /// The ID of the last event; `None` before the first event.
     last: Option<String>,
     left: Option<u64>,
-    /// True if the server has sent an event.
+    /// True if the server has sent an event on one of the connections of this command.
     began: bool,
     /// The group to watch. Changes of other groups are not printed.
     watched: Option<Watched>,
@@ -59,16 +59,16 @@ struct Printed {
 /// A group that is watched.
 struct Watched {
     name: String,
-    /// True if a change has arrived since the group was read.
+    /// True if a change of the group has arrived since the group was read.
     is_stale: bool,
-    /// True if the group has been shown.
+    /// True if the group has been printed.
     is_shown: bool,
-    /// The shortages of the group when it was read.
+    /// The shortages of the group (such as few epochs left) when the group was read last.
     lacks: Vec<String>,
 }
 
 impl Watched {
-    /// Notes a change of this group. Returns false for a change of something else.
+    /// Records a change of this group. Returns false if the change belongs to another object.
     fn takes(&mut self, change: &Value) -> bool {
         let is_its = change["group"] == self.name.as_str();
         if is_its {
@@ -77,7 +77,8 @@ impl Watched {
         is_its
     }
 
-    /// Reads the group. Prints the whole group at the first call, and at later calls each new shortage of the group.
+    /// Reads the group. The first call prints the whole group. A later call prints only shortages of the group that are
+    /// new.
     async fn refresh(&mut self, admin: &Admin, out: Output) -> Result<(), Failure> {
         let mut group = admin.read(&format!("{}?limit=1", path(&self.name))).await?;
         self.is_stale = false;
@@ -105,7 +106,7 @@ impl Watched {
 }
 
 impl Printed {
-    /// Prints the content of an event. Returns the reason if the connection is over.
+    /// Prints the changes in an event. Returns the reason if the connection is over; otherwise `None`.
     fn take(&mut self, event: Event) -> Result<Option<Over>, Failure> {
         self.began = true;
         let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
@@ -143,8 +144,8 @@ impl Printed {
         Ok(is_over.then_some(Over::Enough))
     }
 
-    /// Forgets the ID of the last event if a group is watched, because the group can be read again. Returns true in
-    /// this case.
+    /// If a group is watched, forgets the ID of the last event and returns true. The missed changes do not matter then,
+    /// because the command reads the group again.
     fn forget(&mut self) -> bool {
         let Some(watched) = self.watched.as_mut().filter(|_| self.last.take().is_some()) else { return false };
         (watched.is_stale, watched.is_shown) = (true, false);
@@ -152,7 +153,7 @@ impl Printed {
         true
     }
 
-    /// Returns true if the watched group has been shown.
+    /// Returns true if a group is watched and has been printed.
     fn has_shown(&self) -> bool {
         self.watched.as_ref().is_some_and(|watched| watched.is_shown)
     }

@@ -1,5 +1,5 @@
-//! Writes files completely or not at all, so that they survive a power cut, and reads secrets from files that nobody
-//! else can read.
+//! Writes files completely or not at all, so that they survive a power cut. Reads secrets from files that only their
+//! owner can read.
 
 use crate::output::Failure;
 use std::fs::File;

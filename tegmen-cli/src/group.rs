@@ -1,6 +1,6 @@
 //! `tegmen group`: groups that Axiom protects. An operator creates groups at their controller, and adds and evicts
-//! members. A member joins a group at its controller, sends requests to the group, and leaves. `tegmen serve
-//! --member` answers these requests.
+//! members. A member joins a group at its controller, sends requests to the group, and leaves the group. Other members
+//! run `tegmen serve --member`, which answers these requests.
 
 mod answers;
 mod join;

@@ -23,11 +23,11 @@ pub(crate) const PORT: u16 = 443;
 pub(crate) enum Unanswered {
     /// The host is neither a name nor an address.
     Name,
-    /// The connection could not be opened.
+    /// The connection could not be opened, for this reason.
     Unreached(io::Error),
     /// The TLS handshake failed.
     Tls(io::Error),
-    /// The server sent no response, or bytes that are no response.
+    /// The server sent no response, or bytes that are no HTTP response.
     Http(hyper::Error),
 }
 
@@ -50,7 +50,8 @@ pub(crate) fn trusting(roots: RootCertStore) -> Result<ConfigBuilder<ClientConfi
     Ok(builder.with_safe_default_protocol_versions()?.with_root_certificates(roots))
 }
 
-/// Sends a request to a host and a port. Returns the connection, which ends when it is dropped, and the response up to its body.
+/// Sends a request to a host and a port on a new connection. Returns the connection, which ends when it is dropped, and
+/// the response up to its body.
 pub(crate) async fn send<B>(
     config: impl Into<Arc<ClientConfig>>,
     (host, port): (&str, u16),

@@ -42,7 +42,7 @@ enum Command {
         /// seeds.
         #[arg(long)]
         seeds: Option<String>,
-        /// Write every run to this file, as CSV: a part for `tegmen lab merge`.
+        /// Write every run to this file, as CSV. `tegmen lab merge` merges such files.
         #[arg(long)]
         out: Option<PathBuf>,
         #[command(flatten)]
@@ -68,14 +68,16 @@ enum Command {
         #[command(flatten)]
         kept: Kept,
     },
-    /// Run every plan and write the report: one HTML file that opens from disk, SVG and CSV beside it.
+    /// Run every plan and write the report: one HTML file that a browser opens from disk, with its SVG and CSV files in
+    /// the same directory.
     #[command(
         after_help = "Examples:\n  tegmen lab report && xdg-open target/lab/index.html\n  tegmen lab report my-deployment.toml\n  tegmen lab report --finished"
     )]
     Report {
-        /// Files that describe your own deployments; the report shows them before the plans of the laboratory.
+        /// Files that describe your own deployments. The report shows them before the plans of the laboratory.
         deployments: Vec<PathBuf>,
-        /// Compute nothing: show the plans of which finished runs are kept, and name the command of each other plan.
+        /// Compute nothing: show only the plans whose finished runs are kept, and name the command that runs each other
+        /// plan.
         #[arg(long)]
         finished: bool,
         /// Directory for the report.
@@ -110,10 +112,10 @@ enum Command {
     },
 }
 
-/// The option for the directory of finished runs.
+/// The option that names the directory of finished runs.
 #[derive(Args)]
 struct Kept {
-    /// Directory that keeps finished runs; the same program does not compute a kept run again.
+    /// Directory that keeps finished runs. If a run is kept there, the same program does not compute it again.
     #[arg(long, default_value = "target/lab/runs")]
     runs: PathBuf,
 }
@@ -133,7 +135,8 @@ impl Kept {
         Ok(store)
     }
 
-    /// After an interrupt or a termination signal, prints how many runs are kept and where, and ends the program.
+    /// Starts a thread that waits for an interrupt or a termination signal. The thread then prints how many runs are
+    /// kept and where, and ends the program.
     fn say_when_stopped(&self, out: Output, done: &Arc<AtomicUsize>, all: &Arc<AtomicUsize>) {
         let (folder, done, all) = (self.runs.display().to_string(), done.clone(), all.clone());
         std::thread::spawn(move || {
@@ -149,17 +152,18 @@ impl Kept {
     }
 }
 
-/// The comparison with ns-3, which has rows of its own.
+/// The name of the plan that compares the simulator with ns-3. Its results have another form than the results of the
+/// other plans.
 const NS3: &str = "ns3-agreement";
 const ABOUT_NS3: &str = "the radio and MAC of the simulator beside the model lr-wpan of ns-3, case by case";
 
-/// Inputs of plans that this program makes.
+/// The data that some plans need, and that this program makes.
 const INPUTS: Inputs<'static> = Inputs {
     messages: &messages::messages,
     rekeying: &|| rekeying::rekeying().map_err(|failure| io::Error::other(failure.message)),
 };
 
-/// Runs a plan of a paper, or takes its kept figures.
+/// Runs a plan of a paper, unless its figures are kept already. Prints the figures.
 fn run_paper(out: Output, plan: &papers::plans::Plan, kept: &Kept) -> Result<ExitCode, Failure> {
     let store = kept.store()?;
     let progress = Progress::new();
@@ -168,8 +172,8 @@ fn run_paper(out: Output, plan: &papers::plans::Plan, kept: &Kept) -> Result<Exi
     Ok(print_figures(out, &figures.map_err(Failure::io)?))
 }
 
-/// Prints the figures of a paper beside the measured figures. Returns the exit code 1 if figures that should agree do
-/// not agree.
+/// Prints the figures of a paper beside the measured figures. Returns the exit code 1 if figures differ that should
+/// agree.
 fn print_figures(out: Output, figures: &[Figure]) -> ExitCode {
     let differs = figures.iter().any(|figure| figure.verdict == figure::DIFFERS);
     print_rows(out, figures, || figure::table(figures));
@@ -197,7 +201,7 @@ fn find_plan(name: &str) -> Result<deployment::Plan, Failure> {
     }
 }
 
-/// Returns the commit of the checkout from which the program runs, or a text that there is no checkout.
+/// Returns the commit of the checkout in which the program runs, or a text which states that there is no checkout.
 fn commit() -> String {
     let git = std::process::Command::new("git").args(["rev-parse", "--short", "HEAD"]).output();
     let text = git.ok().filter(|git| git.status.success()).and_then(|git| String::from_utf8(git.stdout).ok());
@@ -210,7 +214,7 @@ fn read_file(path: &Path) -> Result<deployment::Plan, Failure> {
     deployment::Plan::parse(&name, &text).map_err(Failure::usage)
 }
 
-/// Runs a plan, and prints its speed.
+/// Runs a plan, unless its runs are kept already. Prints how much faster than real time the new runs were.
 fn run_plan(out: Output, plan: &deployment::Plan, kept: &Kept) -> Result<Vec<Run>, Failure> {
     let store = kept.store()?;
     let progress = Progress::new();
@@ -234,7 +238,7 @@ fn write_runs(file: &Path, plan: &deployment::Plan, runs: &[Run]) -> Result<(), 
     written.map_err(|error| Failure::new(format!("{}: {error}", file.display())))
 }
 
-/// Prints rows as JSON, one object per line, or as a table.
+/// Prints rows: with `--json` one JSON object per line, and otherwise the text that `table` returns.
 fn print_rows<R: Serialize>(out: Output, rows: &[R], table: impl FnOnce() -> String) {
     for row in rows.iter().filter(|_| out.json) {
         out.line(String::new, || serde_json::to_value(row).unwrap_or_default());
@@ -244,7 +248,8 @@ fn print_rows<R: Serialize>(out: Output, rows: &[R], table: impl FnOnce() -> Str
     }
 }
 
-/// A progress bar with the remaining time, which is shown on a terminal, and the counts of finished and of all runs.
+/// A progress bar with the remaining time, which is shown only on a terminal. It also has the number of finished runs
+/// and the number of all runs.
 struct Progress {
     bar: indicatif::ProgressBar,
     done: Arc<AtomicUsize>,
@@ -267,7 +272,7 @@ impl Progress {
         self.all.store(all, Ordering::Relaxed);
     }
 
-    /// Begins a new count of finished runs if `what` is the name of another plan.
+    /// Begins to count finished runs from 0, if `what` is the name of another plan than before.
     fn begin(&self, what: &str) {
         if self.bar.message() != what {
             self.bar.set_message(what.to_owned());
@@ -356,7 +361,8 @@ fn capture(out: Output, deployment: &str, protection: &str, file: &Path) -> Resu
     Ok(ExitCode::SUCCESS)
 }
 
-/// The deployments of the reader, with names that no other section has.
+/// Reads the deployments of the user. Returns each with a name for its section of the report, which no other section
+/// has.
 fn own_deployments(files: &[PathBuf]) -> Result<Vec<(String, deployment::Plan)>, Failure> {
     let mut plans: Vec<(String, deployment::Plan)> = Vec::new();
     for path in files {
@@ -372,7 +378,7 @@ fn own_deployments(files: &[PathBuf]) -> Result<Vec<(String, deployment::Plan)>,
     Ok(plans)
 }
 
-/// Runs every plan, or takes those that are finished, and writes the report.
+/// Runs every plan, or with `finished` only reads the kept runs, and writes the report.
 fn write_report(
     out: Output,
     deployments: &[PathBuf],

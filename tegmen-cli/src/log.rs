@@ -1,5 +1,5 @@
-//! The log of a server: one line for each event. A separate thread writes the lines, so that a stuck reader stops no
-//! shard. Limits prevent unauthenticated clients from filling a disk.
+//! The log of a server: one line for each event. A separate thread writes the lines, so that a reader that stopped
+//! reading does not block a shard. Limits prevent unauthenticated clients from filling a disk.
 
 mod repeats;
 mod traces;
@@ -19,11 +19,11 @@ use tegmen_host::server::Severity;
 
 /// Maximum number of lines that wait for the writer. Further lines are dropped and counted.
 const WAITING: usize = 1024;
-/// Bytes that the writer writes at once.
+/// Maximum number of bytes that the thread writes at once.
 const BATCH: usize = 64 << 10;
-/// Interval at which the writer reports the counts of repeated events.
+/// The interval at which the thread writes the counts of repeated events.
 const TICK: Duration = Duration::from_secs(1);
-/// Maximum time for which the end of the program waits until the last lines are read.
+/// Maximum time for which the program waits at its end until the last lines are written.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// The severity of a line.
@@ -88,7 +88,7 @@ struct Shared {
 
 enum Job {
     Line(String),
-    /// Write the waiting lines, then send a message.
+    /// Write the waiting lines, then send a message to the thread that waits for the end.
     End(mpsc::Sender<()>),
 }
 
@@ -117,7 +117,7 @@ impl Log {
         level as u8 <= self.shared.level.load(Ordering::Relaxed)
     }
 
-    /// Writes an event of any level. Used for the start and the end of the server.
+    /// Writes an event whatever the level of the log is. It is used for the start and the end of the server.
     pub(crate) fn always(&self, text: impl FnOnce() -> String, object: impl FnOnce() -> Value) {
         self.write(Level::Info, text, object);
     }
@@ -225,7 +225,8 @@ impl Shared {
         }
     }
 
-    /// Writes the counts of events that were left out.
+    /// Adds lines to `batch`: one for each count of events that were left out, and one for the number of dropped lines.
+    /// With `end`, adds all counts, also those that are less than a second old.
     fn sum_up(&self, end: bool, batch: &mut String) {
         let mut add = |text: String, object: Value| {
             let _ = writeln!(batch, "{}", self.line(Level::Warn, || text, || object));

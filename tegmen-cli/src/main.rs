@@ -136,7 +136,8 @@ enum Command {
     Agent(Box<agent::Agent>),
     /// Connect a mote on a serial line to real sockets.
     Bridge(bridge::Bridge),
-    /// Give a device and its delegation server one address, for peers that key their sessions by address.
+    /// Give a device and its delegation server one common address, for peers that identify a session by the address of
+    /// the other end.
     Steer(steer::Steer),
     /// Run a forwarder of Named Data Networking, fetch and publish signed packets by name.
     Ndn(ndn::Ndn),

@@ -15,7 +15,7 @@ use tegmen_host::uri::Uri;
 /// The entry of a map for a URI.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Credential {
-    /// The directory of a context.
+    /// The directory of the OSCORE context that protects requests to this URI.
     Oscore(PathBuf),
     /// The map allows unprotected requests to this URI.
     Unprotected,
@@ -48,7 +48,7 @@ pub(crate) fn find(file: &Path, uri: &Uri) -> Result<Credential, Failure> {
     Ok(Credential::Oscore(file.parent().unwrap_or(Path::new("")).join(dir)))
 }
 
-/// Returns a URI without its default port, and with its port.
+/// Returns two texts of a URI: without its default port, and with its port.
 fn spellings(uri: &Uri) -> (String, String) {
     let scheme = uri.scheme;
     let host = if uri.host.contains(':') { format!("[{}]", uri.host) } else { uri.host.clone() };

@@ -1,15 +1,15 @@
-//! Describes groups of a controller and their members as text.
+//! Describes the groups of a controller, and their members, as text.
 
 use crate::admin::segment;
 use crate::output::printable;
 use serde_json::Value;
 
-/// Returns the path of a group in the interface.
+/// Returns the path of a group in the HTTPS interface.
 pub(crate) fn path(name: &str) -> String {
     format!("/v1/groups/{}", segment(name))
 }
 
-/// Describes a group: its members and its shortages, one per line.
+/// Describes a group: its settings, its members and its shortages, each on one line.
 pub(crate) fn describe(group: &Value) -> String {
     let (name, config) = (group["name"].as_str().unwrap_or_default(), &group["config"]);
     let text = |field: &str| config[field].as_str().unwrap_or_default();
@@ -46,7 +46,7 @@ pub(crate) fn describe(group: &Value) -> String {
     lines.iter().map(|line| printable(line)).collect::<Vec<_>>().join("\n")
 }
 
-/// Describes a group of a list, with its warning.
+/// Describes a group in a list in one line, with its warning.
 pub(crate) fn describe_listed(group: &Value) -> String {
     let name = group["name"].as_str().unwrap_or_default();
     let first = match group["epoch"].as_u64() {

@@ -74,7 +74,7 @@ impl Ndn {
     }
 }
 
-/// The option for the forwarder of a consumer or a producer.
+/// The option that names the forwarder of a consumer or a producer.
 #[derive(Args)]
 struct At {
     /// The forwarder: unix://PATH, tcp://HOST:PORT or udp://HOST:PORT.

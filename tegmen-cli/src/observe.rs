@@ -19,8 +19,8 @@ use tegmen_host::hex::to_hex;
 pub(crate) struct Observe {
     #[command(flatten)]
     request: RequestArgs,
-    /// Register again after this many seconds of silence, whatever Max-Age is. A restarted server may have forgotten
-    /// the observation.
+    /// Register again after this many seconds of silence, even if Max-Age is longer. A restarted server may have
+    /// forgotten the observation.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     alive: Option<u64>,
     /// Stop after N representations, including the first.

@@ -33,8 +33,8 @@ enum Command {
         tegmen oscore new sensor-17 gateway/sensor-17 --sender-id 11 --recipient-id 00 --allow 'GET /*'\n\n\
         Copy the second directory to the other end. `--allow` sets the rights of the owner of the first directory there.")]
     New(New),
-    /// Create a group whose members protect messages to all of them, and messages between two of them (Group OSCORE, RFC 10021): one
-    /// directory for each member.
+    /// Create a group with Group OSCORE (RFC 10021): each member protects messages to all members, and messages to one
+    /// member. The command makes one directory for each member.
     #[command(after_help = "Examples:\n  tegmen oscore new-group lights switch hall porch\n  \
         tegmen oscore new-group lights switch hall --curve p256 --allow 'switch=GET /*' --allow 'switch=PUT /light' --allow 'hall=GET /*'\n\n\
         Bring each directory to the device of this member. `--allow` sets the rights of a member at all others. To change the group, make \
@@ -79,9 +79,9 @@ enum Command {
     #[command(after_help = "Example:\n  tegmen oscore find client --interface eth0\n\n\
         The server joins the address of the context with `tegmen serve --oscore DIR --oscore-discovery eth0`.")]
     Find(Find),
-    /// Skip all sequence numbers that a context may have used, after it was restored, copied or damaged. The context
-    /// belongs to one of two ends, or to a member of a group. The other end, or each other member, then has to prove
-    /// that its next request is fresh, which costs one round trip.
+    /// Skip all sequence numbers that a context may have used, after the context was restored, copied or damaged. The
+    /// context belongs to one of two ends, or to a member of a group. The other end, or each other member, then has to
+    /// prove that its next request is fresh, which costs one round trip.
     Recover {
         /// Directory of the context, or a database of `serve --state`. In a database this also deletes the DTLS
         /// sessions.

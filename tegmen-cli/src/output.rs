@@ -24,8 +24,8 @@ impl Failure {
         Self { message: message.to_string(), code: 1 }
     }
 
-    /// Makes the error of a command that could not begin its work: wrong arguments, or a file, a key or a port that
-    /// the arguments name and that cannot be used. The exit code is 2, as for errors of clap.
+    /// Makes the error of a command that could not begin its work: the arguments are wrong, or they name a file, a key
+    /// or a port that cannot be used. The exit code is 2, as for errors of clap.
     pub(crate) fn usage(message: impl ToString) -> Self {
         Self { message: message.to_string(), code: 2 }
     }
@@ -60,7 +60,7 @@ impl Output {
         let _ = writeln!(std::io::stdout(), "{line}");
     }
 
-    /// Prints text that machines do not need. Prints nothing with `--json`.
+    /// Prints text that programs do not need. Prints nothing with `--json`.
     pub(crate) fn text(self, text: impl AsRef<str>) {
         if !self.json {
             let _ = writeln!(std::io::stdout(), "{}", text.as_ref());

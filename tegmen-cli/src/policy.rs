@@ -1,5 +1,5 @@
-//! `tegmen policy`: runs the tests of a policy file, explains a decision, and compares two files, without a server; applies a
-//! file at an access control server.
+//! `tegmen policy`: runs the tests of a policy file, explains a decision, compares two policy files, and applies a file
+//! at an access control server. Only the last needs a server.
 
 use crate::admin::{Admin, done};
 use crate::output::{Failure, Output, printable, printable_lines};
@@ -13,7 +13,7 @@ use tegmen_control::access::policy::{self, Change, Explanation, FailedTest, Owne
 
 /// Exit code of a request that a policy refuses.
 const REFUSED: u8 = 3;
-/// Maximum number of changes that are printed as text; `--json` has all of them.
+/// Maximum number of changes that are printed as text; `--json` prints all changes.
 const MAX_PRINTED: usize = 100;
 
 #[derive(Args)]
@@ -95,7 +95,7 @@ fn read(path: &Path) -> Result<policy::Policy, Failure> {
     policy::Policy::parse(&file, &text).map_err(Failure::usage)
 }
 
-/// Returns the name of a policy file, and its text.
+/// Returns the name and the text of a policy file.
 fn text_of(path: &Path) -> Result<(String, String), Failure> {
     let file = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| {

@@ -51,7 +51,7 @@ fn text(uri: &Uri, report: &Report) -> String {
     text
 }
 
-/// Writes the parameters that client and server agreed on.
+/// Writes the parameters on which client and server agreed to `text`.
 fn write_choice(text: &mut String, report: &Report, choice: Choice) -> std::fmt::Result {
     let yes = |there| if there { "yes" } else { "no" };
     writeln!(text, "\nAgreed\n")?;
@@ -82,7 +82,7 @@ fn write_choice(text: &mut String, report: &Report, choice: Choice) -> std::fmt:
     Ok(())
 }
 
-/// Writes how the session was resumed, and the answer of the server to a CoAP request.
+/// Writes to `text` how the session was resumed, and the answer of the server to a CoAP request.
 fn write_coap(text: &mut String, report: &Report) -> std::fmt::Result {
     let resumption = match &report.resumption {
         None => "no".to_owned(),

@@ -140,7 +140,7 @@ impl Clients {
         Files { anchors: self.client_ca.clone(), crls: self.client_crl.clone(), revoked: self.client_revoked.clone() }
     }
 
-    /// Returns the mistakes in these options: the name of each wrong option, and the reason.
+    /// Returns the mistakes in these options. Each has the name of the wrong option, and the reason.
     pub(crate) fn mistakes(&self) -> Vec<(&'static str, String)> {
         let mut mistakes = Vec::new();
         let mut need = |is_given: bool, option, is_there: bool, needed: &str| {
@@ -164,20 +164,20 @@ impl Clients {
         mistakes
     }
 
-    /// Returns `keys` with the certificate and the key that are in the files now.
+    /// Returns `keys` with the own certificate and private key read again from their files.
     pub(crate) fn renewed(&self, keys: &PublicKeys) -> Result<PublicKeys, Failure> {
         self.own.add_to(keys.clone().without_own())
     }
 }
 
-/// Returns a verifier that accepts servers with a certificate that one of these authorities issued, unless one of
-/// these lists revokes it. Without an authority, it accepts no server.
+/// Returns a verifier of servers. It accepts a certificate that one of the authorities in `anchors` issued, unless one
+/// of the lists in `crls` revokes it. Without an authority, it accepts no server.
 pub(crate) fn servers_of(anchors: &[PathBuf], crls: &[PathBuf]) -> Result<Arc<dyn PeerVerifier>, Failure> {
     let files = Files { anchors: anchors.to_vec(), crls: crls.to_vec(), revoked: Vec::new() };
     Ok(Believed::new(files, Vec::new(), None)?)
 }
 
-/// Refuses cipher suites of --suites that the key cannot be used with.
+/// Refuses cipher suites in `named`, the value of --suites, with which the key cannot be used.
 pub(crate) fn check_suites(keys: &PublicKeys, named: Suites) -> Result<(), Failure> {
     let unusable = named.0.iter().find(|suite| suite.encrypts_to_server() && !keys.can_serve(**suite));
     match unusable {
@@ -236,7 +236,7 @@ pub(crate) fn certificates(file: &Path) -> Result<Vec<Vec<u8>>, Failure> {
     certificates.collect::<Result<_, _>>().map_err(|_| failed(&"a certificate in PEM is expected"))
 }
 
-/// Reads the digest and the name of a client.
+/// Reads DIGEST=NAME: the digest of a client's raw public key, and the name of the client.
 fn named(text: &str) -> Result<AllowedKey, Failure> {
     match text.split_once('=') {
         Some((digest, name)) if !name.is_empty() => allowed(digest, name),
@@ -251,7 +251,7 @@ fn allowed(digest: &str, name: &str) -> Result<AllowedKey, Failure> {
     Ok(AllowedKey { digest, name: name.to_owned() })
 }
 
-/// A verifier that trusts certificates of authorities, raw public keys of a list, and raw public keys of devices.
+/// A verifier that accepts certificates of authorities, raw public keys of a list, and raw public keys of devices.
 struct Believed {
     certificates: Option<Verifier>,
     raw: RawKeys,

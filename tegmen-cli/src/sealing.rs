@@ -12,8 +12,8 @@ pub(crate) fn open(place: &Path) -> Result<SealingKey, Failure> {
     }
 }
 
-/// Opens the key of a database. If `is_first` is true, there is no database yet. A key of a TPM that does not exist
-/// is then made.
+/// Opens the key of a database. `is_first` is true if there is no database yet. Only then, if `place` names a key in a
+/// TPM that does not exist, makes the key.
 pub(crate) fn open_or_draw(place: &Path, is_first: bool) -> Result<SealingKey, Failure> {
     match sealed(place) {
         Some(file) if is_first && !file.exists() => tpm::draw(file),
@@ -21,7 +21,7 @@ pub(crate) fn open_or_draw(place: &Path, is_first: bool) -> Result<SealingKey, F
     }
 }
 
-/// Checks the key that [`open_or_draw`] would open, and changes nothing.
+/// Checks the key that [`open_or_draw`] would open. Makes no key.
 pub(crate) fn check(place: &Path, is_first: bool) -> Result<(), Failure> {
     match sealed(place) {
         Some(file) if is_first && !file.exists() => tpm::can_draw(),
@@ -29,7 +29,7 @@ pub(crate) fn check(place: &Path, is_first: bool) -> Result<(), Failure> {
     }
 }
 
-/// Returns the path of the file with a key that a TPM sealed.
+/// Returns the path in `tpm:FILE`, the file of a key that a TPM sealed; `None` for another kind of key.
 fn sealed(place: &Path) -> Option<&Path> {
     place.to_str()?.strip_prefix("tpm:").map(Path::new)
 }

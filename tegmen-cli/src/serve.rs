@@ -94,7 +94,7 @@ impl Sections {
         listen
     }
 
-    /// Returns the settings that are known without reading a file. These include all limits.
+    /// Returns the settings that need no file. These include all limits.
     fn plain_config(&self) -> ServerConfig {
         let Self { limits, dtls, sessions, .. } = self;
         let mut config = ServerConfig::default();
@@ -129,7 +129,7 @@ impl Sections {
         config
     }
 
-    /// Returns the settings of the server. `devices` accepts the raw public keys of devices.
+    /// Returns all settings of the server. `devices` accepts the raw public keys of devices.
     fn config(
         &self,
         contexts: ServedContexts,
@@ -157,8 +157,8 @@ impl Sections {
         Ok(config)
     }
 
-    /// Returns the path of the file that keeps certificates of clients over a restart. The file is beside the ticket
-    /// keys, or beside the state if there are no ticket keys.
+    /// Returns the path of the file that keeps certificates of clients over a restart. Its name is the path of the
+    /// ticket keys, or of the state if there are no ticket keys, with the extension `.clients`.
     fn clients_file(&self) -> Option<PathBuf> {
         let sessions = &self.sessions;
         let mut file = sessions.ticket_keys.as_ref().or(sessions.state.as_ref())?.clone().into_os_string();
@@ -301,8 +301,8 @@ fn run(
     outcome
 }
 
-/// Listens at the address of the HTTP pages, if there is such an address. Uses `listener` if the process inherited
-/// one.
+/// Returns a listener at the address of the HTTP pages; `None` if there is no such address. Uses `listener` if the
+/// process inherited one.
 async fn listen(
     listener: Option<std::net::TcpListener>,
     address: Option<SocketAddr>,
@@ -324,7 +324,7 @@ async fn listen(
     Ok(Some(listener))
 }
 
-/// Serves the HTTP pages, if the process listens for them. Returns only after a failure.
+/// Serves the HTTP pages. Returns only after a failure. Without a listener it never returns.
 async fn pages(listener: Option<TcpListener>, shown: Shown) -> Failure {
     let Some(listener) = listener else { return std::future::pending().await };
     match page::serve(listener, shown).await {
@@ -333,7 +333,8 @@ async fn pages(listener: Option<TcpListener>, shown: Shown) -> Failure {
     }
 }
 
-/// Informs the service manager, at half of its watchdog time, that each shard answers. Never returns.
+/// Checks at each half of the watchdog time that each shard answers, and then informs the service manager. Never
+/// returns.
 async fn keep_alive(shown: &Shown, manager: &Manager) {
     let Some(interval) = systemd::watchdog() else { return std::future::pending().await };
     let mut ticks = tokio::time::interval(interval);
@@ -345,7 +346,7 @@ async fn keep_alive(shown: &Shown, manager: &Manager) {
     }
 }
 
-/// The SIGHUP signals that arrive after the call of [`hangups`].
+/// The SIGHUP signals that arrive after the call of the function [`hangups`].
 pub(crate) struct Hangups {
     #[cfg(unix)]
     signals: Option<tokio::signal::unix::Signal>,

@@ -1,4 +1,4 @@
-//! `tegmen steer`: gives a device and its delegation server one address.
+//! `tegmen steer`: gives a device and its delegation server one common address.
 
 use crate::connect::resolve;
 use crate::output::{Failure, Output, runtime};
@@ -26,7 +26,7 @@ pub(crate) struct Steer {
     /// The device: coaps://host[:port].
     #[arg(long, value_name = "URI")]
     device: String,
-    /// Maximum number of remembered peers. Each takes up to two sockets.
+    /// Maximum number of remembered peers. Each peer takes up to two sockets.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     max_remotes: u32,
     /// Seconds after which a silent peer is forgotten.

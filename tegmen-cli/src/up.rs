@@ -1,5 +1,6 @@
-//! `tegmen up`: a tour on one machine. An access control server with a publisher and subscribers, a group of lamps with a switch, a
-//! device with delegated sessions, then a server and a client; other clients can join.
+//! `tegmen up`: a tour on one machine. It shows an access control server with a publisher and subscribers, a group of
+//! lamps with a switch, and a device with delegated sessions. Then a server and a client run, and other clients can
+//! join.
 
 mod delegated;
 mod folder;
@@ -34,19 +35,19 @@ use tegmen_host::uri::Scheme;
 use tour::Tour;
 use zeroize::Zeroizing;
 
-/// The identity of the client in the paper.
+/// The PSK identity of the client in the Blink paper.
 const IDENTITY: &str = "Client_identity";
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tegmen up\n  tegmen up --once 20 --json\n  tegmen up --port 0 --period 100")]
 pub(crate) struct Up {
-    /// Stop after the tour and N exchanges, with a summary; the exit code is 0 if all of them succeeded.
+    /// Stop after the tour and N exchanges, and print a summary; the exit code is 0 if all of them succeeded.
     #[arg(long, value_name = "N")]
     once: Option<u64>,
     /// Port of the server, which other clients can also use; 0 takes any free port.
     #[arg(long, default_value_t = 5684)]
     port: u16,
-    /// Milliseconds from one blink to the next.
+    /// Milliseconds from one request of the client to the next.
     #[arg(long)]
     period: Option<u64>,
 }
@@ -56,7 +57,7 @@ struct Tally {
     sent: u64,
     answered: u64,
     round_trips: Vec<Duration>,
-    /// Number of handshake flights that either end sent again.
+    /// Number of handshake flights that the client or the server retransmitted.
     retransmitted: u32,
 }
 
@@ -91,7 +92,8 @@ impl Up {
         Ok(self.summarize(out, &tally))
     }
 
-    /// Walks through the tour, then blinks. The parties of the tour run on, for the commands that the tour prints.
+    /// Walks through the tour, and then sends requests of the client. The parties of the tour continue to run, because
+    /// the commands that the tour prints need them.
     async fn show(
         &self,
         out: Output,
@@ -213,11 +215,11 @@ impl Up {
     }
 }
 
-/// A future that ends with the signal that ends the program.
+/// A future that is ready when the program must end.
 type Ending = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Returns a future that ends with an interrupt, a termination signal or a hangup after this call. Must be called in
-/// the context of a runtime.
+/// Returns a future that is ready after an interrupt, a termination signal or a hangup that arrives after this call.
+/// Call this function in the context of a runtime.
 fn ending() -> Ending {
     let (ended, mut hangups) = (ended(), hangups());
     Box::pin(async move {
@@ -225,18 +227,20 @@ fn ending() -> Ending {
     })
 }
 
-/// Shows the low three bits of the counter as LEDs, as the motes of the paper do.
+/// Formats the low three bits of the counter as LEDs, which the motes of the Blink paper have.
 fn leds(counter: u8) -> String {
     [4, 2, 1].map(|bit| if counter & bit > 0 { '●' } else { '○' }).iter().collect()
 }
 
-/// Makes a new key of letters and digits with 130 random bits, because some clients accept a key only as text.
+/// Makes a new key with 130 random bits. It consists of letters and digits, because some clients accept a key only as
+/// text.
 fn fresh_text_key() -> Result<String, Failure> {
     const LETTERS: &[u8; 32] = b"abcdefghijkmnopqrstuvwxyz2345678";
     Ok(random::bytes::<26>()?.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect())
 }
 
-/// Returns a function that logs events of other clients. The client of this program reports its own requests.
+/// Returns a function that logs events of other clients. It leaves out the client of this program, which prints its own
+/// requests.
 fn guests(log: Log) -> impl Fn(Event) + Send + Sync {
     let print = event_sink(log);
     move |event| match event {

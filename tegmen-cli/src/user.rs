@@ -155,7 +155,7 @@ impl Named {
         format!("{USERS}/{}", segment(&self.name))
     }
 
-    /// Reports a change, and the logins that ended with it.
+    /// Prints a change, and the logins that ended because of it.
     fn report(&self, event: &str, ended: &Value, out: Output) {
         let name = &self.name;
         let mut text = format!("The user {name} is {event}.");

@@ -1,4 +1,4 @@
-//! The access control server that `tegmen serve` runs, over real sockets.
+//! Tests the access control server of `tegmen serve` over real sockets.
 #![cfg(target_os = "linux")]
 
 #[path = "works/chain.rs"]
@@ -41,7 +41,7 @@ async fn connect(server: &Server, device: &str) -> Session {
     Session::connect_to(server.addresses[0], Scheme::Coaps, ClientConfig::psk(device, SHARED_KEY)).await.unwrap()
 }
 
-/// The key of a session, if the subscriber gets it.
+/// Asks for the key of a session. Returns the key; `None` if the subscriber does not get it.
 async fn introspect(subscriber: &Session, identity: &str) -> Option<Vec<u8>> {
     let request = IntrospectionRequest { token: identity.into(), ..Default::default() }.encode();
     let response = subscriber.post("/introspect", &request).content_format(ACE_CBOR).await.unwrap();
@@ -187,7 +187,8 @@ fn a_publisher_with_a_certificate_delivers_what_the_access_control_server_allows
     chain::walk(&chain::Publisher { dir: scene.0.clone(), key: "ca/oven.key", signer: &signer, tpm: None });
 }
 
-/// A subscriber that takes the temperature of the oven, and asks for each key.
+/// Starts a subscriber that accepts the temperature of the oven, and asks the access control server for the key of each
+/// session.
 async fn subscriber(name: &str, access: &Server) -> tegmen_host::server::Server {
     let allow = vec!["* /temp".to_owned()];
     let keys = Introspector::new(connect(access, name).await, tokio::runtime::Handle::current(), allow);
@@ -201,7 +202,7 @@ async fn subscriber(name: &str, access: &Server) -> tegmen_host::server::Server 
     server.serve(router).unwrap()
 }
 
-/// The code of a PUT by a publisher; `None` if the handshake fails.
+/// Sends a PUT as a publisher. Returns the code of the response; `None` if the handshake fails.
 async fn publish(to: SocketAddr, identity: &str, key: Vec<u8>, path: &str) -> Option<Code> {
     let mut config = ClientConfig::psk(identity, key);
     config.dtls.handshake_timeout = Duration::from_secs(5);
@@ -237,7 +238,7 @@ fn a_publisher_meets_a_subscriber_that_asks_the_access_control_server() {
     });
 }
 
-/// OpenSSL as a constrained publisher: it knows the key of the session that the server derives, and nothing of Tegmen.
+/// OpenSSL is a constrained publisher. It has only the key of the session, which the access control server can derive.
 #[test]
 fn openssl_is_a_publisher_with_a_derived_key() {
     if Command::new("openssl").arg("version").output().is_err() {
@@ -261,7 +262,7 @@ fn openssl_is_a_publisher_with_a_derived_key() {
     });
 }
 
-/// The output of `s_client` that asks for /temp, up to the answer or its end.
+/// Runs `s_client` of OpenSSL, which requests /temp. Returns its output up to the answer, or up to its end.
 fn openssl_gets(at: SocketAddr, identity: &str, key: &[u8]) -> String {
     // OpenSSL counts the suite among the weak ones, because its tag has eight bytes.
     let mut client = Command::new("openssl")
@@ -288,7 +289,7 @@ fn openssl_gets(at: SocketAddr, identity: &str, key: &[u8]) -> String {
     text
 }
 
-/// Sends SIGHUP, and waits for the line that reports its result.
+/// Sends SIGHUP to the server. Returns the log line that reports its result.
 fn reload(server: &mut Server) -> String {
     let id = server.process.id().to_string();
     assert!(Command::new("kill").args(["-HUP", &id]).status().unwrap().success());

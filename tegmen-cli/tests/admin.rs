@@ -1,4 +1,4 @@
-//! The interface for administrators that `tegmen serve` runs, with curl and the commands of `tegmen` as its clients.
+//! Tests the interface for administrators of `tegmen serve`. The clients are curl and the commands of `tegmen`.
 #![cfg(target_os = "linux")]
 
 #[path = "works/commands.rs"]
@@ -22,7 +22,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use works::{Scene, Server};
 
-/// Status and body of one request.
+/// Sends one request with curl. Returns the status and the body of the response.
 fn curl(dir: &Path, port: u16, path: &str, key: &str, body: Option<&str>) -> (u16, serde_json::Value) {
     let mut command = Command::new("curl");
     command.args(["--silent", "--show-error", "--cacert", "admin.pem", "--write-out", "\n%{http_code}"]);
@@ -161,8 +161,8 @@ fn an_operator_changes_the_server_by_commands() {
     operator.fails("reader.key", "device list", 1, "(unauthorized)");
 }
 
-/// Passes bytes between a client and a server at this port, over one connection at a time. Returns its own port, and the end that
-/// cuts a connection.
+/// Starts a relay between a client and the server at this port, for one connection at a time. Returns the port of the
+/// relay, and a sender. A message to this sender cuts the connection.
 fn cutter(port: u16) -> (u16, std::sync::mpsc::Sender<()>) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let own = listener.local_addr().unwrap().port();
@@ -281,8 +281,8 @@ fn a_command_whose_response_is_lost_says_that_the_change_may_be_made() {
     taking.join().unwrap();
 }
 
-/// Writes an authority into this file, and a certificate by it with its key into NAME.pem and NAME.key. Returns the SHA-256 of the
-/// certificate.
+/// Writes an authority to the file `ca`, and a certificate of this authority with its private key to NAME.pem and
+/// NAME.key. Returns the SHA-256 of the certificate.
 fn client(dir: &Path, ca: &str, name: &str) -> String {
     let (key, own) = (rcgen::KeyPair::generate().unwrap(), rcgen::KeyPair::generate().unwrap());
     let mut params = rcgen::CertificateParams::new(vec![]).unwrap();
@@ -298,7 +298,7 @@ fn client(dir: &Path, ca: &str, name: &str) -> String {
     tegmen_host::hex::to_hex(&tegmen_host::x509::sha256(certificate.der()))
 }
 
-/// Sends SIGHUP. Returns the line that reports its result.
+/// Sends SIGHUP to the server. Returns the log line that reports its result.
 fn hang_up(server: &mut Server) -> String {
     let id = server.process.id().to_string();
     assert!(Command::new("kill").args(["-HUP", &id]).status().unwrap().success());

@@ -1,4 +1,4 @@
-//! `tegmen agent` and `tegmen agent ask`, with an access control server.
+//! Tests `tegmen agent` and `tegmen agent ask` with an access control server.
 #![cfg(target_os = "linux")]
 
 #[path = "works/operator.rs"]
@@ -27,12 +27,12 @@ audit = "audit.log"
 audit-key = "audit.pem"
 "#;
 
-/// Starts the access control server at a port, 0 for any.
+/// Starts the access control server at a port; 0 takes any free port.
 fn access(dir: &Path, port: u16) -> Server {
     Server::spawn(dir, &["serve", "--config", "tegmen.toml", "--port", &port.to_string()], 1)
 }
 
-/// Starts the agent of a device, and waits until programs can ask it.
+/// Starts the agent of a device, and waits until programs can send it requests.
 fn agent(dir: &Path, server: &Server, device: &str) -> Server {
     let (uri, key) = (format!("coaps://{}", server.addresses[0]), to_hex(&SHARED_KEY));
     let arguments = ["agent", &uri, "--socket", "agent.sock", "--identity", device, "--key", &key, "--json"];
@@ -41,7 +41,7 @@ fn agent(dir: &Path, server: &Server, device: &str) -> Server {
     agent
 }
 
-/// The next event of this name in the log of an agent.
+/// Returns the next event of this name in the log of an agent.
 fn event(agent: &mut Server, name: &str) -> Value {
     let lines = agent.lines.by_ref().map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
     lines.into_iter().find(|line| line["event"] == name).unwrap_or_else(|| panic!("no event {name}"))
@@ -54,14 +54,14 @@ fn ask(dir: &Path, words: &[&str]) -> Output {
     command.env("TEGMEN_IDENTITY", "display").output().unwrap()
 }
 
-/// The output of a question that gets its key.
+/// Runs `tegmen agent ask`, checks that it gets a key, and returns its output.
 fn answer(dir: &Path, words: &[&str]) -> String {
     let output = ask(dir, words);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
 }
 
-/// The exit code and the message of a question that gets none.
+/// Runs `tegmen agent ask`, which gets no key. Returns its exit code and its message.
 fn refusal(dir: &Path, words: &[&str]) -> (Option<i32>, String) {
     let output = ask(dir, words);
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
@@ -105,8 +105,8 @@ fn a_program_gets_the_keys_of_its_publishers_from_the_agent() {
     assert!(code == Some(1) && why.contains("is the agent running"), "{why}");
 }
 
-/// A server that ends in order closes its sessions. After one that was killed, the next one ignores the first request of the
-/// agent, which the agent then repeats once in a new session.
+/// A server that ends in order closes its sessions. A server that was killed does not. Its successor ignores the first
+/// request of the agent, and the agent then repeats this request once in a new session.
 #[test]
 fn the_agent_repeats_a_question_once_after_its_session_was_lost() {
     let scene = Scene::new("agent-lost");

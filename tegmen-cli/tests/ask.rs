@@ -1,4 +1,5 @@
-//! `tegmen get` and its like: what they show of a server, what they refuse to send, and their exit codes.
+//! Tests `tegmen get` and the other request commands: their output, the requests that they refuse to send, and their
+//! exit codes.
 #![cfg(unix)]
 
 #[allow(dead_code, reason = "each test uses its part")]
@@ -12,13 +13,13 @@ fn tegmen(scene: &Scene, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tegmen")).args(arguments).current_dir(&scene.0).output().unwrap()
 }
 
-/// The exit code and the text on standard error.
+/// Runs a command. Returns its exit code and its text on standard error.
 fn outcome(scene: &Scene, arguments: &[&str]) -> (i32, String) {
     let output = tegmen(scene, arguments);
     (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
 }
 
-/// A server that answers each request with this code and payload.
+/// Starts a server that answers each request with this code, these options and this payload. Returns its URI.
 fn answering(code: u8, options: &'static [u8], payload: &'static [u8]) -> String {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let uri = format!("coap://{}/x", socket.local_addr().unwrap());
@@ -34,7 +35,7 @@ fn answering(code: u8, options: &'static [u8], payload: &'static [u8]) -> String
     uri
 }
 
-/// Content-Format 40, which is shown as text.
+/// The option Content-Format with the value 40, whose payload the command shows as text.
 const LINKS: &[u8] = &[0xc1, 40];
 
 #[test]

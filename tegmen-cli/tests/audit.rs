@@ -1,4 +1,4 @@
-//! `tegmen audit` as an operator runs it.
+//! Tests `tegmen audit`.
 
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ impl Drop for Dir {
     }
 }
 
-/// Writes a log of four lines and its head.
+/// Writes a log of four lines, and a signed head of the log.
 fn log(file: &Path) {
     let pair = rcgen::KeyPair::generate().unwrap();
     let key = SoftwareKey::from_pem(pair.serialize_pem().as_bytes()).unwrap();

@@ -1,4 +1,5 @@
-//! The functions of ours between the socket and the application: over DTLS, over OSCORE, and over both.
+//! Tests which functions of this project are between the socket and the application: over DTLS, over OSCORE, and over
+//! both.
 
 use std::backtrace::Backtrace;
 use std::path::{Path, PathBuf};
@@ -10,12 +11,12 @@ use tegmen_host::credentials::Credentials;
 use tegmen_host::server::{Application, Listen, Request, Server, ServerConfig};
 use tegmen_host::uri::Scheme;
 
-/// The most functions.
+/// Maximum number of these functions.
 const MOST: usize = 8;
-/// The path of a datagram for people.
+/// The page that lists the path of a datagram through these functions.
 const ARCHITECTURE: &str = include_str!("../../ARCHITECTURE.md");
 
-/// An application that sends a backtrace of each request.
+/// An application that sends a backtrace of each request to the test.
 #[derive(Clone)]
 struct Tracing(mpsc::Sender<String>);
 
@@ -27,8 +28,8 @@ impl Application for Tracing {
     }
 }
 
-/// Returns the functions of our crates between the socket and the application, the outermost first. Inlined functions and
-/// closures count.
+/// Returns the functions of this project's crates between the socket and the application, the outermost first. Inlined
+/// functions and closures count, too.
 fn ours(backtrace: &str) -> Vec<String> {
     // A function is a line "  12: path::of::function", and one with its place, "at ./src/udp.rs:1:2".
     let mut frames: Vec<(&str, &str)> = Vec::new();
@@ -51,7 +52,7 @@ fn ours(backtrace: &str) -> Vec<String> {
     frames[application + 1..run].iter().rev().filter(is_ours).map(|(name, _)| short(name)).collect()
 }
 
-/// Returns the last part of the name of a function: `handle` of `<Router as Application<X, Y>>::handle`.
+/// Returns the last part of the name of a function: `handle` for `<Router as Application<X, Y>>::handle`.
 fn short(name: &str) -> String {
     let mut plain = String::new();
     let mut depth = 0;
@@ -64,7 +65,7 @@ fn short(name: &str) -> String {
     plain.rsplit("::").next().unwrap_or_default().to_owned()
 }
 
-/// Makes a context of the client and one of the server in `dir`.
+/// Makes an OSCORE context of the client and one of the server in `dir`.
 fn create_contexts(dir: &Path) {
     let context = ContextFile {
         sender_id: vec![1],
@@ -82,7 +83,7 @@ fn create_contexts(dir: &Path) {
     contexts::create(&dir.join("server"), &context.mirrored()).unwrap();
 }
 
-/// Returns the functions for a GET.
+/// Sends a GET, and returns the functions that process it.
 async fn functions(scheme: Scheme, oscore: bool) -> Vec<String> {
     let dir: PathBuf = std::env::temp_dir().join(format!("tegmen-way-{}-{scheme}-{oscore}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);

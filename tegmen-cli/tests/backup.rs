@@ -1,4 +1,4 @@
-//! `tegmen backup`.
+//! Tests `tegmen backup`.
 #![cfg(unix)]
 
 #[allow(dead_code, reason = "each test uses its part")]
@@ -13,13 +13,13 @@ fn backup(scene: &Scene, options: &[&str]) -> Output {
     command.args(["--json", "backup"]).args(options).current_dir(&scene.0).output().unwrap()
 }
 
-/// The line of a command that succeeds.
+/// Checks that a command succeeded, and returns its output, which is one JSON object.
 fn line(done: &Output) -> Value {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     serde_json::from_slice(&done.stdout).unwrap()
 }
 
-/// The message of a command that fails with this code.
+/// Checks that a command failed with this exit code, and returns its message.
 fn refusal(done: &Output, code: i32) -> String {
     assert_eq!(done.status.code(), Some(code), "{}", String::from_utf8_lossy(&done.stdout));
     String::from_utf8_lossy(&done.stderr).into_owned()

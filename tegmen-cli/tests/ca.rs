@@ -1,4 +1,4 @@
-//! `tegmen ca` as a user runs it; what it issues is shown to the verifier of the library and to OpenSSL.
+//! Tests `tegmen ca`. The verifier of the library and OpenSSL verify the issued certificates.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 use tegmen_host::x509::{Files, Purpose, Refusal, Settings, Verifier};
 
-/// A directory that goes when the test ends.
+/// A directory that is removed when the test ends.
 struct Dir(PathBuf);
 
 impl Dir {
@@ -37,7 +37,7 @@ fn tegmen(dir: &Path, arguments: &str) -> Result<Vec<Value>, String> {
     }
 }
 
-/// Runs OpenSSL. True if its exit code is 0; `None` if it is not installed.
+/// Runs OpenSSL. Returns true if its exit code is 0; `None` if OpenSSL is not installed.
 fn openssl(dir: &Path, arguments: &str) -> Option<bool> {
     match Command::new("openssl").args(arguments.split(' ')).current_dir(dir).output() {
         Ok(done) => {

@@ -1,4 +1,4 @@
-//! The configuration file of `tegmen serve`.
+//! Tests the configuration file of `tegmen serve`.
 #![cfg(unix)]
 
 #[allow(dead_code, reason = "each test uses its part")]
@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output};
 use works::{Plain, Scene, Server};
 
-/// Checks a configuration, with more options.
+/// Checks a configuration file with `--check-config` and the options `more`. Returns the output.
 fn check(scene: &Scene, text: &str, more: &[&str]) -> Output {
     std::fs::write(scene.0.join("tegmen.toml"), text).unwrap();
     let options = ["serve", "--config", "tegmen.toml", "--check-config"];
@@ -21,7 +21,7 @@ fn check(scene: &Scene, text: &str, more: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Returns the lines of what is wrong.
+/// Returns the lines with the mistakes in a configuration file.
 fn mistakes(scene: &Scene, text: &str, more: &[&str]) -> Vec<String> {
     let done = check(scene, text, more);
     assert_eq!((done.status.code(), &*done.stdout), (Some(2), &b""[..]));

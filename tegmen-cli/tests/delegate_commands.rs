@@ -1,4 +1,4 @@
-//! The commands of an operator for delegated sessions, with a device at a socket.
+//! Tests the commands of an operator for delegated sessions. The test itself is the device, at a socket.
 #![cfg(target_os = "linux")]
 
 #[path = "works/commands.rs"]
@@ -29,14 +29,14 @@ use tegmen::secret::Secret;
 use tegmen_host::hex::from_hex;
 use works::{Scene, Server};
 
-/// A command of the CA.
+/// Runs a command of `tegmen ca`.
 fn ca(scene: &Scene, arguments: &str) {
     let mut tegmen = Command::new(env!("CARGO_BIN_EXE_tegmen"));
     let made = tegmen.arg("ca").args(arguments.split(' ')).current_dir(&scene.0).output().unwrap();
     assert!(made.status.success(), "{made:?}");
 }
 
-/// A server that delegates sessions, and a first key in the file root.key.
+/// Starts a server that delegates sessions. Its first API key is in the file root.key.
 fn server(scene: &Scene) -> (Server, Operator<'_>) {
     write_keys(&scene.0);
     ca(scene, "init ca");
@@ -54,7 +54,7 @@ fn device_key(scene: &Scene, file: &str) -> Secret<32> {
     Secret::new(from_hex(digits.trim()).unwrap().try_into().unwrap())
 }
 
-/// Exit code and output of the command that imprints the device at this address.
+/// Imprints the device at this address. Returns the exit code and the output of the command.
 fn imprint(operator: &Operator<'_>, address: &str, scope: &str, output: &str) -> (i32, String) {
     let mut command = operator.command("device imprint lamp.example --tag lamp");
     command.args(["--address", address, "--scope", scope, "--scope", "GET /temp", "--output", output]);

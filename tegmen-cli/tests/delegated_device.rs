@@ -1,4 +1,5 @@
-//! A delegated device as a process of `tegmen serve`, its delegation server as another one, and OpenSSL at both.
+//! Tests a delegated device. The device and its delegation server are processes of `tegmen serve`, and OpenSSL is the
+//! client of both.
 #![cfg(target_os = "linux")]
 
 #[allow(dead_code, reason = "each test uses its part")]
@@ -38,17 +39,17 @@ publisher = "lamp.example"
 allow = ["read /temp", "write /light"]
 "#;
 
-/// The only suite of devices, which OpenSSL has at a lower security level.
+/// The only cipher suite of devices. OpenSSL offers it only at a lower security level.
 const CIPHER: &str = "ECDHE-ECDSA-AES128-CCM8:@SECLEVEL=0";
-/// Seconds within which OpenSSL ends by itself.
+/// Maximum duration of an OpenSSL process in seconds.
 const PATIENCE: &str = "60";
 
-/// A request without a token: GET /temp.
+/// A CoAP request without a token: GET /temp.
 const GET_TEMP: &[u8] = b"\x40\x01\x00\x07\xb4temp";
-/// PUT /light, with the content 1.
+/// A CoAP request without a token: PUT /light with the payload `1`.
 const PUT_LIGHT: &[u8] = b"\x40\x03\x00\x09\xb5light\xff1";
 
-/// The files of all parties, and the delegation server.
+/// The files of all parties, and the running delegation server.
 struct World {
     scene: Scene,
     server: Server,
@@ -62,13 +63,13 @@ fn tegmen(scene: &Scene, arguments: &str) {
     assert!(made.status.success(), "{arguments}: {made:?}");
 }
 
-/// An address that is free now.
+/// Returns an address whose port is free now.
 fn free() -> SocketAddr {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 impl World {
-    /// A delegation server that imprinted a device, which does not run.
+    /// Starts a delegation server and imprints a device. The device is not started.
     fn new(name: &str) -> Self {
         let scene = Scene::new(name);
         write_keys(&scene.0);
@@ -102,7 +103,7 @@ impl World {
         self.operator().succeeds("root.key", arguments)
     }
 
-    /// Writes the configuration of the device.
+    /// Writes the configuration of the device, with the lines `more` at the end.
     fn configure(&self, more: &str) {
         let (ip, port) = (self.at.ip(), self.at.port());
         let config = format!(
@@ -122,8 +123,8 @@ impl World {
         device
     }
 
-    /// Waits until the device is in this epoch, and knows what was revoked. A server whose device was killed waits 20 seconds for a
-    /// response before it tries again.
+    /// Waits until the device is in this epoch, and has acknowledged all revocations. If the device was killed, the
+    /// server waits 20 seconds for a response before it tries again.
     fn until_settled(&self, epoch: u16) {
         let shown = || {
             let shown = self.succeeds("delegation show lamp.example --json");
@@ -140,7 +141,8 @@ impl World {
         panic!("{}", shown());
     }
 
-    /// OpenSSL sends a request, and ends when it received this text, or when its session has ended. Returns its output.
+    /// Runs OpenSSL as the client `peer`, which sends a request. Ends OpenSSL when it has received the text `expected`,
+    /// or when its session has ended. Returns the output of OpenSSL.
     fn openssl(&self, at: SocketAddr, peer: &str, request: &[u8], expected: &str, more: &[&str]) -> String {
         let (cert, key) = (format!("ca/{peer}.pem"), format!("ca/{peer}.key"));
         let mut openssl = Command::new("timeout");
@@ -165,7 +167,8 @@ impl World {
         text
     }
 
-    /// A peer opens a session at the server in the name of the device. Its ticket is in PEER.session.
+    /// Opens a session of a peer with the server, in the name of the device. OpenSSL writes the ticket to the file
+    /// PEER.session.
     fn authenticate(&self, peer: &str) {
         let file = format!("{peer}.session");
         let is_given = || {
@@ -176,21 +179,21 @@ impl World {
         wait("a ticket", is_given);
     }
 
-    /// The peer resumes the session at the device, and its request has this response.
+    /// Checks that the peer resumes the session at the device, and that its request gets this response.
     fn resumes(&self, peer: &str, request: &[u8], response: &str) {
         let file = format!("{peer}.session");
         let text = self.openssl(self.at, peer, request, response, &["-sess_in", &file]);
         assert!(text.contains("Reused, ") && text.contains(response), "{text}");
     }
 
-    /// The device neither resumes the session of the peer nor opens another one.
+    /// Checks that the device neither resumes the session of the peer nor opens a new session.
     fn is_refused(&self, peer: &str) {
         let file = format!("{peer}.session");
         let text = self.openssl(self.at, peer, GET_TEMP, "21.5", &["-sess_in", &file]);
         assert!(!text.contains("Reused, ") && !text.contains("21.5"), "{text}");
     }
 
-    /// The connection of a peer, as EPOCH-NUMBER.
+    /// Returns the connection of a peer, as EPOCH-NUMBER.
     fn connection_of(&self, peer: &str) -> String {
         let list = self.succeeds("delegation list lamp.example");
         let line = list.lines().find(|line| line.contains(peer)).unwrap_or_else(|| panic!("{list}"));
@@ -203,7 +206,7 @@ fn end(mut child: Child) {
     child.wait().unwrap();
 }
 
-/// The heads of responses: 2.05, 2.04 and 4.03 acknowledge the message.
+/// The token length and the code in the header of the response 2.04 to the message.
 const CHANGED: &str = "\u{0}\t";
 
 #[test]
@@ -356,7 +359,7 @@ fn a_user_logs_in_with_a_password_and_reads_a_device_until_disabled() {
     assert!(!audit.contains("horse"), "{audit}");
 }
 
-/// Reads up to this text. It panics if the output ends before.
+/// Reads the output up to this text. Panics if the output ends before the text.
 fn read_to(output: &mut impl std::io::Read, expected: &str) -> String {
     let (mut text, mut part) = (String::new(), [0; 4096]);
     while !text.contains(expected) {
@@ -367,17 +370,17 @@ fn read_to(output: &mut impl std::io::Read, expected: &str) -> String {
     text
 }
 
-/// The datagrams of clients, each with the port of its client.
+/// The recorded datagrams of clients, each with the port of its client.
 type Noted = Arc<Mutex<Vec<(u16, Vec<u8>)>>>;
 
-/// Passes the datagrams of all clients on to a server, and notes those of the clients, with the port of the client.
+/// Passes the datagrams of all clients on to a server, and the responses back. Records the datagrams of the clients.
 struct Relay {
     at: SocketAddr,
     noted: Noted,
 }
 
 impl Relay {
-    /// It runs until the process ends.
+    /// Starts the relay, which runs until the process ends.
     fn start(server: SocketAddr) -> Self {
         let listening = Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap());
         let (at, noted) = (listening.local_addr().unwrap(), Arc::default());
@@ -405,7 +408,7 @@ impl Relay {
         Self { at, noted }
     }
 
-    /// The ClientHellos of each client, the client that came first before the others.
+    /// Returns the ClientHellos of each client. The clients are in the order of their first ClientHello.
     fn hellos(&self) -> Vec<Vec<Vec<u8>>> {
         let noted = self.noted.lock().unwrap();
         let (mut ports, mut hellos) = (Vec::new(), Vec::<Vec<Vec<u8>>>::new());

@@ -1,4 +1,5 @@
-//! `tegmen device expect` of an operator and `tegmen enrol` of a device, at an access control server that `tegmen serve` runs.
+//! Tests `tegmen device expect` of an operator, and `tegmen enrol` of a device, with an access control server of
+//! `tegmen serve`.
 #![cfg(target_os = "linux")]
 
 #[allow(dead_code, reason = "each test uses its part")]
@@ -16,7 +17,7 @@ use tegmen_host::x509::sha256;
 use tegmen_host::x509::signer::{Signer as _, SoftwareKey};
 use works::{Scene, Server};
 
-/// Exit code and output of a command.
+/// Runs a command. Returns its exit code and its output.
 fn tegmen(dir: &Path, arguments: &str) -> (i32, String) {
     let mut tegmen = Command::new(env!("CARGO_BIN_EXE_tegmen"));
     let output = tegmen.args(arguments.split(' ')).current_dir(dir).output().unwrap();

@@ -1,4 +1,4 @@
-//! The commands of an operator for the groups of a server.
+//! Tests the commands of an operator for the groups of a server.
 #![cfg(target_os = "linux")]
 
 #[path = "works/commands.rs"]
@@ -27,7 +27,7 @@ use std::process::Stdio;
 use tegmen_host::group::member_file::MemberFile;
 use works::{Scene, Server};
 
-/// A server with these further options and some devices, and a first key in the file root.key.
+/// Starts a server with these further options and some devices. Its first API key is in the file root.key.
 fn server<'s>(scene: &'s Scene, further: &str) -> (Server, Operator<'s>) {
     write_keys(&scene.0);
     secret(&scene.0, "group.pem", &rcgen::KeyPair::generate().unwrap().serialize_pem());

@@ -1,4 +1,5 @@
-//! Members of a group as processes: they join at the controller of a server, and a switch and its lamps talk over IPv4 multicast.
+//! Tests members of a group as processes. They join at the controller of a server, and a switch sends requests to its
+//! lamps over IPv4 multicast.
 #![cfg(target_os = "linux")]
 
 #[allow(dead_code, reason = "each test uses its part")]
@@ -48,10 +49,10 @@ publisher = "controller"
 allow = "POST /ace-group/lamps/requester"
 "#;
 
-/// The group of each test.
+/// The multicast addresses and ports of the groups, one for each test.
 const GROUPS: [&str; 4] = ["239.255.78.1:20781", "239.255.78.2:20782", "239.255.78.3:20783", "239.255.78.4:20784"];
 
-/// Writes the files of an operator and of the devices.
+/// Writes the files of an operator and of the devices of the group.
 fn furnish_group(dir: &Path) {
     furnish(dir);
     let porch = OwnedParty::from_words(["porch", "tag:display"]).unwrap();
@@ -67,7 +68,7 @@ fn furnish_group(dir: &Path) {
     }
 }
 
-/// Creates the group at a server that does not run.
+/// Creates the group in the store of a server that does not run.
 fn create(dir: &Path, group: &str, signature: Option<SignatureScheme>) {
     let key = SealingKey::from_file(&dir.join("sealing.key")).unwrap();
     let options = Options { sealing: Some(Arc::new(key)), ..Options::default() };
@@ -77,7 +78,7 @@ fn create(dir: &Path, group: &str, signature: Option<SignatureScheme>) {
     runtime().block_on(controller.create("lamps", config, &[])).unwrap();
 }
 
-/// The exit code of a command, its lines of JSON, and its lines on standard error.
+/// Runs a command. Returns its exit code, its output as one JSON object per line, and its text on standard error.
 fn tegmen(dir: &Path, arguments: &str) -> (Option<i32>, Vec<Value>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tegmen"));
     let done = command.args(arguments.split_whitespace()).arg("--json").current_dir(dir).output().unwrap();
@@ -90,7 +91,7 @@ fn lamp(dir: &Path, device: &str, group: &str) -> Server {
     lamp_with(dir, device, group, "--value /light=off")
 }
 
-/// Starts a lamp with these resources.
+/// Starts a lamp with these resources, and waits until it is a member.
 fn lamp_with(dir: &Path, device: &str, group: &str, resources: &str) -> Server {
     let options = format!(
         "serve --no-secure --shards 1 --leisure 0.2 {resources} --member {device} --member-credentials {device}.toml"
@@ -102,7 +103,8 @@ fn lamp_with(dir: &Path, device: &str, group: &str, resources: &str) -> Server {
     server
 }
 
-/// Asks the group. Returns the exit code, the members that answered, and those that are missing.
+/// Sends a request to the group. Returns the exit code, the members that answered, and the summary, which names the
+/// members that did not answer.
 fn send((dir, group): (&Path, &str), value: &str, options: &str) -> (Option<i32>, Vec<String>, Value) {
     let command =
         format!("group send coap://{group}/light -m PUT -e {value} --state switch --group-wait 2.5 {options}");
@@ -239,7 +241,7 @@ fn members_with_files_of_the_operator_answer_until_they_are_evicted() {
     assert_eq!(serde_json::from_str::<Value>(&shown).unwrap()["size"], 3);
 }
 
-/// A command that observes the group, which runs.
+/// A running command that observes a resource of the group.
 struct Observing(Server);
 
 impl Observing {
@@ -248,7 +250,8 @@ impl Observing {
         serde_json::from_str(&line).unwrap()
     }
 
-    /// Reads up to a line in which `is_it` holds. Returns the representations before it, each with its member, sorted.
+    /// Reads lines up to a line for which `is_it` returns true. Returns the representations up to this line, each with
+    /// its member, in sorted order.
     fn until(&mut self, is_it: impl Fn(&Value) -> bool) -> Vec<(String, String)> {
         let mut seen = Vec::new();
         loop {
@@ -265,7 +268,8 @@ impl Observing {
     }
 }
 
-/// Two lamps are observed. One ends like a power cut and registers the client again, a member joins, and the client cancels.
+/// A client observes two lamps. One lamp is killed and restarted, and still knows the client. Another member joins, and
+/// then the client cancels the observation.
 #[test]
 fn lamps_are_observed_over_a_restart_and_an_epoch_until_the_client_cancels() {
     let scene = Scene::new("group-observe");
@@ -328,7 +332,7 @@ fn lamps_are_observed_over_a_restart_and_an_epoch_until_the_client_cancels() {
     second.wait_for("(group lamps) GET /light: 2.05");
 }
 
-/// A sender of an image, which runs.
+/// A running command that sends an image to the group.
 struct Sending {
     process: std::process::Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
@@ -355,7 +359,8 @@ impl Sending {
         self.lines.next().map(|line| serde_json::from_str(&line.unwrap()).unwrap())
     }
 
-    /// Reads up to the end. Returns the exit code, the lines, and the summary.
+    /// Reads the output up to its end. Returns the exit code, all lines except the last, and the last line, which is
+    /// the summary.
     fn end(mut self) -> (Option<i32>, Vec<Value>, Value) {
         let mut lines: Vec<_> = std::iter::from_fn(|| self.next()).collect();
         let summary = lines.pop().unwrap();
@@ -363,12 +368,13 @@ impl Sending {
     }
 }
 
-/// Bytes of an image that differ from block to block.
+/// Returns the bytes of an image. Each block has other bytes.
 fn firmware(version: u32) -> Vec<u8> {
     (0..400_000_u32).map(|n| (n.wrapping_mul(2_654_435_761).wrapping_add(version) >> 13) as u8).collect()
 }
 
-/// Three lamps get a firmware image. One ends like a power cut while it comes in, and is sent what it missed.
+/// Three lamps get a firmware image. One lamp is killed while it receives the image, and gets the missing blocks after
+/// its restart.
 #[test]
 fn an_image_comes_to_all_members_and_blocks_that_were_missed_are_sent_again() {
     let scene = Scene::new("group-image");
@@ -453,7 +459,8 @@ fn an_image_comes_to_all_members_and_blocks_that_were_missed_are_sent_again() {
     }
 }
 
-/// An image resource is also a file that one client reads and replaces, and takes the blocks of an image from it.
+/// A client reads and replaces the file of an image resource. Members also receive the blocks of an image into this
+/// file.
 #[test]
 fn an_image_is_a_file_for_one_client() {
     let scene = Scene::new("one-image");

@@ -1,4 +1,4 @@
-//! The controller of groups that `tegmen serve` runs, over real sockets.
+//! Tests the controller of groups of `tegmen serve` over real sockets.
 #![cfg(target_os = "linux")]
 
 #[allow(dead_code, reason = "each test uses its part")]
@@ -52,7 +52,7 @@ publisher = "controller"
 allow = "POST /ace-group/lamps/requester"
 "#;
 
-/// The files of an operator, with a key for the controller.
+/// Writes the files of an operator, with a signing key for the controller. Returns the key.
 fn furnish_groups(dir: &Path) -> SoftwareKey {
     furnish(dir);
     std::fs::write(dir.join("policy.toml"), POLICY).unwrap();
@@ -61,7 +61,7 @@ fn furnish_groups(dir: &Path) -> SoftwareKey {
     SoftwareKey::from_file(&dir.join("group.pem")).unwrap()
 }
 
-/// Uses a controller on the store of a server that does not run.
+/// Passes a controller on the store of a server that does not run to `change`.
 fn with_controller(dir: &Path, change: impl AsyncFnOnce(&Controller<Database>)) {
     let key = SealingKey::from_file(&dir.join("sealing.key")).unwrap();
     let options = Options { sealing: Some(Arc::new(key)), ..Options::default() };

@@ -1,4 +1,4 @@
-//! `tegmen lab` from outside: parts that are merged, and a run that is stopped.
+//! Tests `tegmen lab`: the merging of partial results, and a run that is stopped.
 #![cfg(unix)]
 
 use std::fs;
@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Long enough to be stopped halfway: 24 runs of a tenth of a second each without optimisation.
+/// A deployment whose computation is long enough to be stopped halfway. It has 24 runs of a tenth of a second each
+/// without optimisation.
 const DEPLOYMENT: &str = r#"about = "six motes in the rain"
 [network]
 topology = "star"

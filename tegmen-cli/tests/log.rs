@@ -1,4 +1,4 @@
-//! The log of `tegmen serve`: nobody who asks for something can stop the server by it, forge it, or fill a disk with it.
+//! Tests the log of `tegmen serve`: a client cannot stop the server through the log, forge lines, or fill the disk.
 #![cfg(unix)]
 
 #[allow(dead_code, reason = "each test uses its part")]
@@ -69,7 +69,7 @@ async fn refused_hellos_of_one_network_are_summed_up() {
     assert!(refused.len() < hellos as usize / 2, "{} lines", refused.len());
 }
 
-/// The events of the log, each with a time and a level.
+/// Returns the events in the log. Checks that each has a time and a level.
 fn events(lines: &[String]) -> Vec<Value> {
     let events: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(events.iter().all(|event| event["time"].as_str().is_some_and(|time| time.ends_with('Z'))), "{events:?}");

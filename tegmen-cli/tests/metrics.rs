@@ -1,4 +1,4 @@
-//! The metrics endpoint of `tegmen serve`, and those who only hold its connections.
+//! Tests the metrics endpoint of `tegmen serve`, also with clients that only keep its connections open.
 #![cfg(target_os = "linux")]
 
 #[allow(dead_code, reason = "each test uses its part")]

@@ -1,4 +1,4 @@
-//! CoAP resources as named objects, and named objects as CoAP resources, as a user runs the bridges.
+//! Tests the bridges that serve CoAP resources as named objects, and named objects as CoAP resources.
 #![cfg(unix)]
 
 #[allow(dead_code, reason = "each test uses its part")]
@@ -40,14 +40,14 @@ impl House {
         output.stdout
     }
 
-    /// Starts a program that runs until the test ends, and waits for this text in its output.
+    /// Starts a program that runs until the test ends. Waits until its output contains this text.
     fn start(&self, arguments: &[&str], text: &str) -> Server {
         let mut server = Server::of(&mut self.command(arguments), 0);
         server.wait_for(text);
         server
     }
 
-    /// Starts a bridge to CoAP, and returns the URI of its server.
+    /// Starts a bridge that serves CoAP. Returns the bridge and the URI of its server.
     fn to_coap(&self, arguments: &[&str]) -> (Server, String) {
         let fixed = ["ndn", "to-coap", "--listen", "coap://127.0.0.1:0", "--lifetime", "300"];
         let server = Server::of(&mut self.command(&[&fixed, arguments].concat()), 1);
@@ -101,7 +101,7 @@ fn a_named_object_is_a_coap_resource() {
     assert!(String::from_utf8_lossy(&missing.stderr).contains("4.04"), "{missing:?}");
 }
 
-/// The resource has the signed packet of the sensor, which both bridges pass on.
+/// The resource contains a packet that the sensor signed. Both bridges pass it on unchanged.
 #[test]
 fn a_signature_survives_both_bridges() {
     let house = House::new("bridge-both");

@@ -1,10 +1,10 @@
-//! Keys, packets in files, and trust schemas of `tegmen ndn`, as a user runs them.
+//! Tests the keys, the packets in files and the trust schemas of `tegmen ndn`.
 
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A directory that goes when the test ends.
+/// A directory that is removed when the test ends.
 struct Dir(PathBuf);
 
 impl Dir {
@@ -23,7 +23,7 @@ impl Dir {
         std::fs::read_to_string(self.0.join(name)).unwrap()
     }
 
-    /// The exit code, and what was printed to both outputs.
+    /// Runs a command. Returns its exit code, and its text on standard output and standard error.
     fn tegmen(&self, arguments: &str) -> (i32, String) {
         let run = Command::new(env!("CARGO_BIN_EXE_tegmen"))
             .arg("ndn")
@@ -41,13 +41,13 @@ impl Dir {
         text
     }
 
-    /// The command ends with this code, and names the cause.
+    /// Runs a command. Checks that it ends with this exit code, and that its text contains `part`, the cause.
     fn refused(&self, arguments: &str, code: i32, part: &str) {
         let (found, text) = self.tegmen(arguments);
         assert!(found == code && text.contains(part), "{arguments}: {found} {text}");
     }
 
-    /// The keys of a house and of its sensor, whose certificate that of the house signs.
+    /// Makes the keys of a house and of its sensor. The key of the house signs the certificate of the sensor.
     fn with_keys(name: &str) -> Self {
         let dir = Self::new(name);
         dir.must("key new k/house /house");

@@ -1,10 +1,10 @@
-//! `tegmen oscore`: contexts that are exported, and the texts of errors and options.
+//! Tests `tegmen oscore`: exported contexts, and the texts of errors and options.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tegmen_host::contexts::{self, ContextFile, Format, StoredContext};
 
-/// A directory that is removed at the end.
+/// A directory that is removed when the test ends.
 struct Scene(PathBuf);
 
 impl Scene {

@@ -1,4 +1,4 @@
-//! `tegmen policy` as a user runs it.
+//! Tests `tegmen policy`.
 
 use serde_json::Value;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ expect = "allow"
 by = "displays read"
 "#;
 
-/// A directory that goes when the test ends.
+/// A directory that is removed when the test ends.
 struct Dir(PathBuf);
 
 impl Dir {
@@ -33,7 +33,7 @@ impl Dir {
         std::fs::write(self.0.join(name), text).unwrap();
     }
 
-    /// The exit code, and what was printed to both.
+    /// Runs a command. Returns its exit code, and its text on standard output and standard error.
     fn tegmen(&self, arguments: &str) -> (i32, String) {
         let run = Command::new(env!("CARGO_BIN_EXE_tegmen"))
             .arg("policy")

@@ -1,4 +1,4 @@
-//! `tegmen serve` as a proxy, and `tegmen get --proxy`.
+//! Tests `tegmen serve` as a proxy, and `tegmen get --proxy`.
 #![cfg(unix)]
 
 #[allow(dead_code, reason = "each test uses its part")]

@@ -1,4 +1,5 @@
-//! The resources of `tegmen serve`, and requests that would tear, block, exhaust or leave them.
+//! Tests the resources of `tegmen serve`, also with requests that try to tear a file, to block or exhaust the server,
+//! or to leave a directory.
 #![cfg(unix)]
 
 #[allow(dead_code, reason = "each test uses its part")]
@@ -21,7 +22,7 @@ const GET: u8 = 1;
 const PUT: u8 = 3;
 const IPATCH: u8 = 7;
 
-/// Serves a directory that can be written.
+/// Starts a server with a directory that clients can write.
 fn serve(dir: &Path, more: &[&str]) -> Server {
     std::fs::create_dir_all(dir.join("files")).unwrap();
     let options = [PLAIN, &["--dir-rw", "/rw=files", "--value", "/a=1"], more].concat();

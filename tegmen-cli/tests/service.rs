@@ -1,4 +1,5 @@
-//! `tegmen serve` under a service manager: reloads under load, restarts with inherited sockets, and notifications to the manager.
+//! Tests `tegmen serve` under a service manager: reloads under load, restarts with inherited sockets, and notifications
+//! to the manager.
 #![cfg(target_os = "linux")]
 
 #[allow(dead_code, reason = "each test uses its part")]
@@ -20,7 +21,7 @@ use tegmen_host::uri::Scheme;
 use tokio::task::JoinSet;
 use works::{Scene, Server};
 
-/// Time after which a test fails that waits for something that does not come.
+/// Maximum time for which a test waits for an event. After that it fails.
 const PATIENCE: Duration = Duration::from_secs(120);
 const KEY: &str = "00112233445566778899aabbccddeeff";
 
@@ -41,7 +42,7 @@ fn configuration(dir: &Path, text: &str) {
     std::fs::rename(draft, dir.join("tegmen.toml")).unwrap();
 }
 
-/// A session whose client sends each request once: one that is lost fails.
+/// Opens a session whose client sends each request only once, so that a lost request fails.
 async fn session(to: SocketAddr, scheme: Scheme) -> Session {
     let mut config = ClientConfig::default();
     let key = tegmen_host::hex::from_hex(KEY).unwrap().into();
@@ -87,7 +88,8 @@ fn page(address: SocketAddr, path: &str) -> (String, String) {
 
 const BASE: &str = "[addresses]\nplain = true\n[service]\nmetrics = \"127.0.0.1:0\"\n";
 
-/// Lets the server read another configuration. True if it was right, and taken.
+/// Lets the server read another configuration. Returns true if the configuration was valid, and the server has taken it
+/// over.
 fn reload(round: usize, dir: &Path, server: &mut Server, answered: &AtomicUsize, right: [&str; 2]) -> bool {
     let before = answered.load(Ordering::Relaxed);
     let is_wrong = round % 10 == 9;
@@ -204,14 +206,15 @@ async fn a_server_that_ends_answers_the_command_that_runs_and_says_that_it_is_no
     assert!(server.process.wait().unwrap().success());
 }
 
-/// The parent of a server, as systemd: it has the sockets, and the socket of notifications.
+/// The parent process of a server, in the role of systemd. It has the sockets of the server, and the socket for
+/// notifications.
 struct Manager {
     sockets: [UdpSocket; 2],
     notifications: UnixDatagram,
     name: String,
 }
 
-/// A server that a manager started.
+/// A server process that a manager started.
 struct Child {
     process: std::process::Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
@@ -263,7 +266,7 @@ impl Manager {
         Child { process, lines }
     }
 
-    /// Waits for a notification that begins so.
+    /// Waits for a notification that begins with this text.
     fn wait_for(&self, begin: &str) -> String {
         let mut bytes = [0; 1024];
         loop {
@@ -319,7 +322,7 @@ async fn a_restart_with_inherited_sockets_loses_no_datagram_that_waits() {
     assert_eq!(next(&mut server.lines, "ended")["established"], 0, "no session was begun again");
 }
 
-/// Starts a server that inherits one socket.
+/// Returns the command of a server that inherits one socket.
 fn inheriting(dir: &Path, socket: std::os::fd::OwnedFd, options: &str) -> Command {
     let tegmen = env!("CARGO_BIN_EXE_tegmen");
     let serve = format!(

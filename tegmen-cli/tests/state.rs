@@ -1,4 +1,4 @@
-//! A server that `kill -9` ends again and again, and clients that continue.
+//! Tests a server that is killed again and again with `kill -9`, and clients that continue their sessions.
 #![cfg(unix)]
 
 use std::collections::HashSet;
@@ -13,7 +13,7 @@ use tegmen_host::client::{ClientConfig, ClientError, ClientKey, Response, Sessio
 use tegmen_host::contexts;
 use tegmen_host::uri::Scheme;
 
-/// Killed at the latest when it is dropped.
+/// A server process. It is killed at the latest when this value is dropped.
 struct Server(Child);
 
 impl Drop for Server {
@@ -24,7 +24,7 @@ impl Drop for Server {
     }
 }
 
-/// Waits until it listens at both ports.
+/// Starts a server, and waits until it listens at both ports.
 fn serve(dir: &Path, ports: (u16, u16)) -> (Server, SocketAddr, SocketAddr) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_tegmen"))
         .args(["serve", "--value", "/value=21.5", "--listen", "127.0.0.1", "--oscore", "server", "--state", "state.db"])

@@ -1,4 +1,4 @@
-//! `tegmen token` between an access control server and a resource server that `tegmen serve` runs.
+//! Tests `tegmen token` with an access control server and a resource server, which are processes of `tegmen serve`.
 #![cfg(target_os = "linux")]
 
 #[allow(dead_code, reason = "each test uses its part")]
@@ -18,7 +18,7 @@ use works::{Scene, Server};
 
 const TOKEN_KEY: [u8; 32] = [5; 32];
 
-/// Exit code and output of a command.
+/// Runs a command. Returns its exit code and its output.
 fn tegmen(dir: &Path, arguments: &[&str]) -> (i32, String) {
     let mut tegmen = Command::new(env!("CARGO_BIN_EXE_tegmen"));
     let output = tegmen.args(arguments).current_dir(dir).output().unwrap();
@@ -37,7 +37,7 @@ fn fails(dir: &Path, arguments: &[&str], expected: i32, words: &str) {
     assert!(code == expected && text.contains(words), "{arguments:?}: {code}: {text}");
 }
 
-/// A resource server, and its URI.
+/// Starts a resource server. Returns the server and its URI.
 fn hob(dir: &Path) -> (Server, String) {
     let options = "--no-secure --value /temp=21.5 --value /door=shut --resource-server hob --token-key hob.key";
     let server = Server::start(dir, &options.split(' ').collect::<Vec<_>>(), 1);
@@ -45,7 +45,8 @@ fn hob(dir: &Path) -> (Server, String) {
     (server, uri)
 }
 
-/// An access control server with a resource server of this name and kind, whose key is `NAME.key`.
+/// Starts an access control server that knows a resource server with this name and kind. The key of the resource server
+/// is in `NAME.key`.
 fn access(dir: &Path, name: &str, kind: Credential) -> Server {
     furnish(dir);
     secret(dir, &format!("{name}.key"), &to_hex(&TOKEN_KEY));

@@ -1,4 +1,4 @@
-//! `tegmen keys tpm` as a user runs it, against a TPM in software: from the key to the certificate.
+//! Tests `tegmen keys tpm` with a TPM in software: from the creation of a key to a certificate for it.
 
 #[path = "works/chain.rs"]
 mod chain;
@@ -30,7 +30,8 @@ fn tegmen(tpm: &Swtpm, arguments: &str) -> Result<Value, String> {
     }
 }
 
-/// A client whose key is in the TPM gets what a server gives to certified clients alone.
+/// Checks that a client whose key is in the TPM gets a resource that the server gives only to clients with a
+/// certificate.
 fn speaks(tpm: &Swtpm, name: &str, key: &str) {
     if !tpm.dir().join("ca/server.pem").exists() {
         tegmen(tpm, "ca issue ca --name server --ip 127.0.0.1").unwrap();
@@ -107,7 +108,8 @@ fn a_publisher_with_a_key_in_the_tpm_delivers_what_the_access_control_server_all
     chain::walk(&chain::Publisher { dir, key: "tpm:0x81010001", signer: &signer, tpm: name });
 }
 
-/// Starts an access control server whose database is sealed to a TPM. Returns the reason if it does not start.
+/// Starts an access control server whose sealing key is sealed to a TPM. Returns the reason if the server does not
+/// start.
 fn starts(dir: &Path, tpm: &str) -> Result<(), String> {
     let options: Vec<&str> = SEALED.split_whitespace().collect();
     let mut check = Command::new(env!("CARGO_BIN_EXE_tegmen"));

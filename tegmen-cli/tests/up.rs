@@ -1,4 +1,4 @@
-//! The tour of `tegmen up`. Its group needs multicast at the loopback interface.
+//! Tests the tour of `tegmen up`. The group of the tour needs multicast at the loopback interface.
 #![cfg(target_os = "linux")]
 
 use serde_json::Value;
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
-/// The port of the group. A test that takes it away locks this to write.
+/// The port of the group. A test that occupies the port holds the write lock.
 static PORT: RwLock<u16> = RwLock::new(20792);
 
 fn tegmen(arguments: &str) -> Command {
@@ -19,26 +19,26 @@ fn tegmen(arguments: &str) -> Command {
     command
 }
 
-/// The values of a field in the events of this name.
+/// Returns the values of a field in all events with this name.
 fn values<'e>(events: &'e [Value], event: &str, field: &str) -> Vec<&'e Value> {
     events.iter().filter(|object| object["event"] == event).map(|object| &object[field]).collect()
 }
 
-/// The folder of a run, from the path of its policy.
+/// Returns the folder of a run, from the path of its policy file.
 fn folder(events: &[Value]) -> PathBuf {
     let policy = values(events, "access", "policy")[0].as_str().unwrap();
     Path::new(policy).parent().unwrap().to_owned()
 }
 
-/// The last steps.
+/// The names of the last steps of the tour.
 const DELEGATED: [&str; 3] = ["imprinted", "resumed", "revoked-ticket"];
 
-/// The step of this name.
+/// Returns the event of the step with this name.
 fn step<'e>(events: &'e [Value], name: &str) -> &'e Value {
     events.iter().find(|event| event["event"] == "step" && event["step"] == name).unwrap()
 }
 
-/// The objects of the lines of a run that has ended.
+/// Returns the JSON objects in the output of a run that has ended successfully.
 fn events(output: &std::process::Output) -> Vec<Value> {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
@@ -179,7 +179,7 @@ fn a_signal_removes_the_keys_whenever_it_comes() {
     }
 }
 
-/// Ends the program in order.
+/// Ends the program with a signal, and checks that it ends in order.
 fn end(mut process: std::process::Child, signal: &str) {
     assert!(Command::new("kill").args([signal, &process.id().to_string()]).status().unwrap().success());
     assert!(process.wait().unwrap().success(), "{signal}");

@@ -1,5 +1,5 @@
-//! The CA: its key, its certificate, and an index of the certificates that it issued. The CA writes an entry of the
-//! index to disk before the certificate.
+//! The CA: its key, its certificate, and an index of the certificates that it issued. The CA writes the entry of a
+//! certificate in the index to disk before it returns the certificate.
 
 use super::seconds;
 use crate::files::{self, Readers};
@@ -36,7 +36,7 @@ struct Index {
     name: String,
     not_before: u64,
     not_after: u64,
-    /// The number of the last revocation list.
+    /// The number in the last revocation list that the CA made.
     crl_number: u64,
     issued: Vec<Issued>,
 }
@@ -56,7 +56,8 @@ pub(crate) struct Issued {
     /// SHA-256 of the SubjectPublicKeyInfo of the certificate, in hexadecimal.
     pub(crate) key_digest: String,
     pub(crate) revoked: Option<u64>,
-    /// SHA-256 of the certificate of a user who logged in, in hexadecimal; `None` for other certificates.
+    /// SHA-256 of the certificate, in hexadecimal, if it was issued to a user who logged in; `None` for other
+    /// certificates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) login: Option<String>,
 }
@@ -75,7 +76,7 @@ pub(crate) struct Want {
     pub(crate) ip: Vec<IpAddr>,
     pub(crate) usage: Usage,
     pub(crate) spki: Vec<u8>,
-    /// True if the certificate is for a user who logged in.
+    /// True if the certificate is for a user who logged in. The index then contains the digest of the certificate.
     pub(crate) login: bool,
 }
 
@@ -86,7 +87,7 @@ pub(crate) enum KeyType {
     Rsa3072,
 }
 
-/// Time between the begin of validity of a certificate and its issue, for peers whose clocks are behind.
+/// A certificate is valid from this time before its issue, for peers whose clocks are behind.
 const CLOCK_SLACK: Duration = Duration::from_secs(3600);
 
 impl Authority {
@@ -217,8 +218,8 @@ impl Authority {
         Ok(subject)
     }
 
-    /// Marks the valid login certificates of a user as revoked in the index. Returns the times at which the revoked
-    /// login certificates of the user end.
+    /// Marks the valid login certificates of a user as revoked in the index. Returns the expiry times of all revoked
+    /// login certificates of the user that have not expired, in seconds since 1970.
     pub(crate) fn revoke_logins(&mut self, subject: &str, now: SystemTime) -> Result<Vec<u64>, Failure> {
         let mut has_changed = false;
         for issued in self.index.issued.iter_mut().filter(|issued| issued.is_of_login(subject) && issued.is_valid(now))
@@ -234,13 +235,14 @@ impl Authority {
         Ok(revoked.map(|issued| issued.not_after).collect())
     }
 
-    /// Removes the login certificates that have ended. The file of the index changes with the next certificate.
+    /// Removes expired login certificates from the index in memory. The file of the index changes when the next
+    /// certificate is issued or revoked.
     pub(crate) fn forget_ended_logins(&mut self, now: SystemTime) {
         let now = seconds(now);
         self.index.issued.retain(|issued| issued.login.is_none() || now <= issued.not_after);
     }
 
-    /// Writes `crl.pem` with all revoked certificates. Returns the time at which the next list is due.
+    /// Writes all revoked certificates to `crl.pem`. Returns the time at which the list expires.
     pub(crate) fn write_crl(&mut self, now: SystemTime, valid: Duration) -> Result<SystemTime, Failure> {
         let next_update = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds(now + valid));
         self.index.crl_number += 1;
@@ -274,8 +276,8 @@ impl Authority {
 }
 
 impl Index {
-    /// Returns the parameters of the CA's certificate. They are the same each time, so the issuer names in issued
-    /// certificates are the same too.
+    /// Returns the parameters of the CA's certificate. They are the same at each start, so the issuer names in the
+    /// issued certificates are the same too.
     fn params(&self) -> CertificateParams {
         let mut params = CertificateParams::default();
         params.distinguished_name = common_name(&self.name);
@@ -291,8 +293,8 @@ impl Issued {
         SystemTime::UNIX_EPOCH + Duration::from_secs(self.not_after)
     }
 
-    /// Returns true if the certificate ends within 30 days. Returns false for login certificates, because they are
-    /// always short.
+    /// Returns true if the certificate is valid and expires within 30 days. Returns false for login certificates,
+    /// because they are always short-lived.
     pub(crate) fn ends_soon(&self, now: SystemTime) -> bool {
         self.is_valid(now) && self.login.is_none() && self.not_after <= seconds(now) + 30 * 86_400
     }
@@ -307,7 +309,7 @@ impl Issued {
         self.login.is_some() && self.subject == subject
     }
 
-    /// Returns true if the certificate was issued for a login, was revoked, and has not ended.
+    /// Returns true if the certificate was issued for a login, was revoked, and has not expired.
     pub(crate) fn is_revoked_login(&self, now: SystemTime) -> bool {
         self.login.is_some() && self.revoked.is_some() && seconds(now) <= self.not_after
     }

@@ -16,13 +16,13 @@ pub(crate) fn revoked_logins(dir: &Path) -> PathBuf {
     dir.join("revoked-logins")
 }
 
-/// The CA of a directory, which issues certificates to users who log in.
+/// The CA in a directory. It issues certificates to users who log in.
 pub(crate) struct Logins {
     dir: PathBuf,
 }
 
 impl Logins {
-    /// Opens the CA of a directory. Makes the list of revoked certificates if there is none.
+    /// Opens the CA in a directory. Makes the list of revoked certificates if there is none.
     pub(crate) fn open(dir: &Path) -> Result<Self, Failure> {
         if !revoked_logins(dir).exists() {
             write_list(dir, &Authority::open(dir)?, SystemTime::now())?;
@@ -63,7 +63,7 @@ fn subject(name: &str) -> String {
     format!("CN={name}")
 }
 
-/// Writes the list of the revoked certificates that have not ended.
+/// Writes the list of the revoked login certificates that have not expired.
 fn write_list(dir: &Path, authority: &Authority, now: SystemTime) -> Result<(), Failure> {
     let revoked = authority.issued().iter().filter(|issued| issued.is_revoked_login(now));
     let digests = revoked.filter_map(|issued| issued.login.as_deref());

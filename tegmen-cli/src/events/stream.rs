@@ -3,17 +3,17 @@
 /// Maximum number of bytes of an event that is not complete.
 const LONGEST: usize = 8 << 20;
 
-/// An event.
+/// An event, or a block that contains only an ID.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Event {
-    /// The ID. A block that contains only an ID also sets it.
+    /// The ID; `None` if the block contains none.
     pub(super) id: Option<String>,
     /// The type of the event.
     pub(super) kind: String,
     pub(super) data: String,
 }
 
-/// The part of a stream that is not yet parsed.
+/// The state of the parser: the part of a stream that is not yet complete.
 #[derive(Default)]
 pub(super) struct Events {
     /// A line whose end has not arrived.
@@ -23,7 +23,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Reads further bytes of the stream. Returns the blocks that are complete.
+    /// Reads further bytes of the stream. Returns the blocks that are now complete.
     pub(super) fn read(&mut self, bytes: &[u8]) -> Result<Vec<Event>, &'static str> {
         let mut complete = Vec::new();
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {

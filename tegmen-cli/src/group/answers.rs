@@ -9,7 +9,7 @@ use tegmen::coap::OptionNumber;
 use tegmen_host::client::{AskedMembers, Response};
 use tegmen_host::hex::to_hex;
 
-/// Prints which members answered a request, and which did not.
+/// Prints the members that answered a request, and the members that did not answer.
 pub(super) fn summary(out: Output, event: &str, asked: &AskedMembers) {
     let names = |all: &[IpAddr]| all.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", ");
     let (count, missing, challenged) = (asked.responded.len(), names(&asked.missing), names(&asked.challenged));

@@ -30,7 +30,8 @@ pub(crate) struct Join {
     /// controller.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["uri", "address", "send", "no_listen"])]
     file: Option<PathBuf>,
-    /// Keep the membership in this directory. Secret: anyone who reads it can read and forge messages of the group.
+    /// Keep the membership in this directory. The directory must stay secret: anyone who reads it can read and forge
+    /// messages of the group.
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
     /// The source address of the responses. Default: the address from which this machine reaches the controller.
@@ -43,7 +44,7 @@ pub(crate) struct Join {
     /// Also send requests to the group.
     #[arg(long)]
     send: bool,
-    /// Do not answer requests.
+    /// Do not answer requests to the group.
     #[arg(long, requires = "send")]
     no_listen: bool,
     /// Right of the members of the group, such as 'PUT /light'; may be repeated. Default: all rights.
@@ -63,7 +64,7 @@ pub(crate) struct Leave {
     connect: Connect,
 }
 
-/// Makes the error for a failure at the controller. The exit code is 2 if no request was sent.
+/// Makes the error for a failure at the controller. The exit code is 2 if no request was sent to the controller.
 pub(super) fn failure(error: ControllerError) -> Failure {
     match error {
         ControllerError::Name(_) | ControllerError::Uri(_) | ControllerError::Membership(_) => Failure::usage(error),
@@ -103,8 +104,8 @@ impl Join {
     }
 }
 
-/// Makes the membership from a file of the operator. Renames the file first, so that no second run finds it, and then
-/// removes it. A second member with the same keys would repeat nonces.
+/// Makes the membership from a file of the operator. Renames the file before this, so that a second run does not find
+/// it, and removes it afterwards. A second member with the same keys would repeat nonces.
 fn provisioned(file: &PathBuf, state: &Path, settings: MemberSettings) -> Result<Membership, Failure> {
     let failed = |at: &Path, error: io::Error, next: &str| Failure::new(format!("{}: {error}; {next}", at.display()));
     let member = MemberFile::open(file).map_err(|error| Failure::usage(format!("--file: {error}")))?;

@@ -19,7 +19,7 @@ pub(super) struct Observing {
     /// cancels the observation.
     #[arg(long)]
     pub(super) observe: bool,
-    /// Register again after this many seconds at the latest, whatever Max-Age is. A restarted member may have
+    /// Register again at the latest after this many seconds, even if Max-Age is longer. A restarted member may have
     /// forgotten the observation, and a new member may have joined.
     #[arg(long, value_name = "SECONDS", requires = "observe", value_parser = clap::value_parser!(u64).range(1..))]
     alive: Option<u64>,

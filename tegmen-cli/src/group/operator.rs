@@ -22,8 +22,8 @@ pub(super) enum Command {
         tegmen group create lamps --address '[ff15::1]:5684' --sender switch --listener hall=fd00::1 --listener porch=fd00::2 \\\n      \
         --controller coaps://controller.example --output-dir members")]
     Create(Create),
-    /// Add a member whose keys you carry to it, and write the keys to a file that only you can read. The server
-    /// cannot show them again.
+    /// Add a member, and write its keys to a file that only you can read. You bring the file to the member. The server
+    /// cannot show the keys again.
     #[command(
         after_help = "Example:\n  tegmen group add lamps hall --address fd00::1 --controller coaps://controller.example \
         --output hall.member"
@@ -115,11 +115,12 @@ pub(super) struct Create {
     /// The group has space for 2^N members.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=23))]
     levels: u8,
-    /// Maximum number of members that send at the same time. They share the number of records that one key may
-    /// protect.
+    /// Maximum number of members that send at the same time. One key may protect only a limited number of records, and
+    /// all senders share this number.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     senders: u16,
-    /// The last epoch of the group. Each change begins an epoch.
+    /// Number of the last epoch of the group, after which the group cannot change any more. Each change begins an
+    /// epoch.
     #[arg(long, value_name = "N", default_value_t = u16::MAX, value_parser = clap::value_parser!(u16).range(2..))]
     last_epoch: u16,
     /// The signatures of records, which prove to all members which member sent a record. In a group with signatures,
@@ -163,7 +164,8 @@ pub(super) struct Add {
     name: String,
     /// Name of the member.
     member: String,
-    /// The source address of the member's responses, if it answers requests. No other member has this address.
+    /// The source address of the member's responses, if the member answers requests. No other member may have this
+    /// address.
     #[arg(long, value_name = "IP", required_unless_present = "send")]
     address: Option<IpAddr>,
     /// The member sends requests.
@@ -216,7 +218,7 @@ impl Named {
         path(&self.name)
     }
 
-    /// Requests the group with all its members.
+    /// Requests the group with all its members, which the server sends in pages.
     fn show(&self) -> Result<Value, Failure> {
         let mut group = Value::Null;
         self.admin.pages(&self.path(), |mut page| match group["members"].as_array_mut() {
@@ -228,7 +230,7 @@ impl Named {
     }
 }
 
-/// Returns the change as a JSON object with the name of the event and the group.
+/// Returns `change` as a JSON object with two more fields: the name of the event, and the name of the group.
 fn with(change: &Value, event: &str, group: &str) -> Value {
     let mut object = change.clone();
     if let Some(fields) = object.as_object_mut() {
@@ -365,7 +367,7 @@ fn outputs(dir: &Path, names: &[&str]) -> Result<Vec<PathBuf>, Failure> {
     Ok(names.iter().map(|name| dir.join(format!("{name}.member"))).collect())
 }
 
-/// Takes the contents of the files of these members from an answer, in the order of `members`.
+/// Takes the files of these members out of an answer of the server. Returns their contents in the order of `members`.
 fn files(answer: &mut Value, members: &[&str]) -> Result<Vec<Zeroizing<Vec<u8>>>, Failure> {
     let mut files = Vec::with_capacity(members.len());
     for (number, member) in members.iter().enumerate() {

@@ -28,7 +28,7 @@ pub(crate) struct SendImage {
     /// The file with the image.
     #[arg(long, value_name = "FILE")]
     file: PathBuf,
-    /// Bytes per block: 64, 128, 256, 512 or 1024. Over a radio, small blocks are lost less often.
+    /// Bytes per block: 64, 128, 256, 512 or 1024. Over a radio, small blocks are lost less often than large blocks.
     #[arg(long, value_name = "BYTES", default_value_t = 1024)]
     block: usize,
     /// Milliseconds between two blocks.
@@ -53,8 +53,8 @@ impl SendImage {
         Ok(summarize(out, &transfer, &expected))
     }
 
-    /// Sends blocks and asks the members for missing blocks, until all members have the image, or make no more
-    /// progress.
+    /// Sends blocks and asks the members for missing blocks, until all members have the image, or until a round brings
+    /// no progress.
     async fn send(
         &self,
         out: Output,
@@ -96,7 +96,7 @@ impl SendImage {
     }
 }
 
-/// Returns the expected members that have not answered.
+/// Returns the expected members that have not answered yet.
 fn missing(transfer: &ImageTransfer<'_>, expected: &[IpAddr]) -> Vec<IpAddr> {
     expected.iter().copied().filter(|member| !transfer.members().contains_key(member)).collect()
 }
@@ -112,8 +112,8 @@ fn progress(out: Output, blocks: usize) -> ProgressBar {
     }
 }
 
-/// Returns the number of bytes of the missing units in a report. The last unit of an image counts in full, although
-/// it may be shorter.
+/// Returns the number of bytes that a member lacks, from the missing units in its report. The last unit of an image
+/// counts in full, although it may be shorter.
 fn lacks(gaps: &[std::ops::Range<u32>]) -> u64 {
     gaps.iter().map(|gap| u64::from(gap.end - gap.start) * u64::from(UNIT)).sum()
 }
@@ -146,7 +146,7 @@ fn object_of(member: IpAddr, report: &ImageReport, digest: &[u8; 32]) -> Value {
     json!({ "event": "member", "from": member, "state": state, "detail": detail })
 }
 
-/// Prints which members have the image, and which members do not.
+/// Prints the members that have the image, and the members that do not.
 fn summarize(out: Output, transfer: &ImageTransfer<'_>, expected: &[IpAddr]) -> ExitCode {
     let (complete, incomplete): (BTreeSet<_>, BTreeSet<_>) = transfer
         .members()

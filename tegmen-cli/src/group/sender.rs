@@ -42,7 +42,7 @@ impl Sender {
         Duration::from_secs_f64(self.group_wait)
     }
 
-    /// Reports that no member answered, with the next step.
+    /// Prints that no member answered, and the next step.
     pub(super) fn complain(&self, membership: &Membership) {
         eprintln!(
             "no member of the group {} answered within {} s in epoch {}; members do not answer with errors. See whether this \
@@ -67,8 +67,9 @@ impl Sender {
         Err(Failure::usage(format!("{uri}: {state} is the membership in the group {name}, coap://{group}/")))
     }
 
-    /// Gets the keys of new epochs while the member sends: after a record of a later epoch, and after a request that
-    /// nobody answered. Returns when the member is evicted, or after an error of the membership.
+    /// Gets the keys of new epochs while the member sends. It asks the controller after a record of a later epoch
+    /// arrived, and after a request that no member answered. Returns when the member is evicted, or after an error of
+    /// the membership.
     pub(super) async fn keep_up(&self, membership: &Membership, unanswered: &Notify) -> Result<(), Failure> {
         let follow = async {
             match self.controller(membership)? {
@@ -86,15 +87,16 @@ impl Sender {
         tokio::select! { failed = follow => failed, failed = catch_up => failed }
     }
 
-    /// Returns the controller, unless the options forbid a request to it.
+    /// Returns the controller of the group; `None` if the options forbid requests to it, or if the membership has no
+    /// controller.
     fn controller(&self, membership: &Membership) -> Result<Option<Controller>, Failure> {
         let Some(uri) = membership.settings().controller.filter(|_| !self.no_catch_up) else { return Ok(None) };
         let config = self.connect.config(&Uri::parse(&uri).map_err(Failure::usage)?)?;
         Controller::of_group(&uri, config).map(Some).map_err(failure)
     }
 
-    /// Gets the keys of the current epoch, unless the options forbid it. If the controller is not reached, the
-    /// request is still sent.
+    /// Gets the keys of the current epoch, unless the options forbid it. If the controller does not answer, the command
+    /// still sends its request to the group.
     pub(super) async fn catch_up(&self, membership: &Membership) -> Result<(), Failure> {
         let Some(controller) = self.controller(membership)? else { return Ok(()) };
         match controller.catch_up(membership).await {

@@ -52,7 +52,8 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
-    /// Seal the sealing key of a database to the TPM. The written file is useless on any other machine.
+    /// Encrypt the sealing key of a database with a key that never leaves the TPM. The written file is useless on any
+    /// other machine.
     #[command(after_help = "Example:\n  tegmen keys tpm seal --key sealing.key --file sealing.tpm\n  \
         tegmen serve --sealing-key tpm:sealing.tpm ...\n\n\
         Keep the key itself apart from this machine: if the TPM is lost, the file does not open the database again.")]

@@ -1,4 +1,5 @@
-//! Measures for the laboratory how the controller of Tegmen rekeys groups.
+//! Measures for the laboratory how the controller of Tegmen rekeys groups. Rekeying gives all members the keys of a new
+//! epoch.
 
 use crate::output::Failure;
 use std::time::Instant;
@@ -10,7 +11,7 @@ use tegmen_host::provider::HostCrypto;
 use tegmen_host::x509::signer::{Signer, SoftwareKey};
 use tegmen_testbed::papers::axiom::{Change, Eviction, Joining, Rekeying, Repair};
 
-/// Measures evictions in groups of several sizes, a join, and the repair after members lost messages.
+/// Measures evictions in groups of several sizes, a join, and the repair after members have lost messages.
 pub(super) fn rekeying() -> Result<Rekeying, Failure> {
     let pair = rcgen::KeyPair::generate().map_err(Failure::new)?;
     let signer = SoftwareKey::from_pem(pair.serialize_pem().as_bytes()).map_err(Failure::new)?;
@@ -42,7 +43,7 @@ impl Controller<'_> {
         })
     }
 
-    /// Admits a member to a group of the paper's size.
+    /// Admits a member to a group that then has as many members as the group in the paper.
     fn joining(&self) -> Result<Joining, Refused> {
         let mut crypto = HostCrypto::new([7; 32], 0);
         let mut tree = KeyTree::new(&mut crypto, levels(SIZES[0]), EPOCHS, SIZES[0] - 1);
@@ -63,7 +64,8 @@ impl Controller<'_> {
         })
     }
 
-    /// Evicts a member of a group. The other members lose this share of the messages, in percent.
+    /// Evicts a member of a group. Each other member loses `loss` percent of the messages. Returns how many members
+    /// miss the new epoch.
     fn repair(&self, loss: u8) -> Result<Repair, Refused> {
         let mut crypto = HostCrypto::new([loss; 32], 0);
         let mut tree = tree(&mut crypto, WITH_LOSS);
@@ -87,7 +89,7 @@ impl Controller<'_> {
         Ok(Repair { loss, members: WITH_LOSS - 1, messages, missed, missed_point_to_point })
     }
 
-    /// Returns the answer of the controller (RFC 9594) to a member that joins, or asks for its keys.
+    /// Returns the answer of the controller (RFC 9594) to the member `leaf`, which joins or asks for its keys.
     fn answer(&self, tree: &KeyTree, leaf: u32) -> Result<Vec<u8>, Refused> {
         let admitted = tree.admit::<HostCrypto>(leaf)?;
         let admission = admitted.admission();
@@ -114,8 +116,8 @@ impl Controller<'_> {
     }
 }
 
-/// Evicts members from a group one after the other, and returns the messages of the first eviction. Without `signer`,
-/// each remaining member gets separate messages.
+/// Evicts members from a group one after the other. Returns the messages of the first eviction and the mean time of an
+/// eviction. Without `signer`, each remaining member gets separate messages.
 fn evict(members: u32, signer: Option<&dyn Signer>, rounds: u32) -> Result<Change, Refused> {
     let mut crypto = HostCrypto::new([7; 32], 0);
     let mut tree = tree(&mut crypto, members);
@@ -136,15 +138,15 @@ fn evict(members: u32, signer: Option<&dyn Signer>, rounds: u32) -> Result<Chang
 /// Members that receive messages over links with losses.
 struct Members<'m> {
     admitted: &'m [Admitted],
-    /// The epoch that begins with the messages.
+    /// The epoch to which the messages lead.
     epoch: u16,
     public_key: &'m [u8],
     link: Link,
 }
 
 impl Members<'_> {
-    /// Returns the number of members that are not in the epoch after these messages. Each message is sent `copies`
-    /// times.
+    /// Returns the number of members that are not in the epoch after these messages. `copies` returns how many times a
+    /// message is sent.
     fn missed(&mut self, messages: &[RekeyMessage], copies: impl Fn(&RekeyMessage) -> u8) -> u32 {
         let mut crypto = HostCrypto::new([1; 32], 0);
         let mut missed = 0;
@@ -171,7 +173,7 @@ struct Link {
 }
 
 impl Link {
-    /// Returns true if at least one of several copies arrives.
+    /// Returns true if at least one of the copies of a message arrives.
     fn carries(&mut self, copies: u8) -> bool {
         let mut drawn = [0; 2];
         (0..copies).any(|_| {
@@ -201,12 +203,12 @@ const ROUNDS: u32 = 20;
 const EPOCHS: u16 = 1000;
 /// Shares of messages that members lose, in percent.
 const LOSSES: [u8; 3] = [1, 5, 20];
-/// Number of members of the group whose members lose messages.
+/// Number of members of the group in the measurement with lost messages.
 const WITH_LOSS: u32 = 1000;
-/// Number of keys on the path of a member of this group.
+/// Number of keys on the path of a member of that group from its leaf to the root of the key tree.
 const PATH: usize = 11;
-/// The number of times that each message to the group is sent. The last number is the default of Tegmen
-/// (`rekey-repetitions`).
+/// The numbers of times that each message to the group is sent, one for each measurement. The last number is the
+/// default of Tegmen (`rekey-repetitions`).
 const COPIES: [u8; 3] = [1, 2, 4];
 /// Number of transmissions of a frame by the MAC: the first transmission and its retransmissions (IEEE 802.15.4:
 /// macMaxFrameRetries).

@@ -1,4 +1,4 @@
-//! Counts events of one kind from one network.
+//! Counts repeated events of one kind from one network, so that the log can leave them out.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 /// Time in which at most one line is written for a kind and a prefix.
 const EVERY: Duration = Duration::from_secs(1);
-/// Maximum number of pairs of kind and prefix that are counted separately. All further pairs of a kind share one line
-/// per second.
+/// Maximum number of pairs of kind and prefix that are counted separately. For all further pairs, the events of one
+/// kind share one line per second.
 const TOLD_APART: usize = 1024;
 
-/// A network prefix: /24 of IPv4, or /56 of IPv6. One value represents all networks, and is used when there are too
-/// many pairs.
+/// A network prefix: /24 of IPv4, or /56 of IPv6. The value `Other` replaces the prefix if there are too many pairs of
+/// kind and prefix.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Prefix {
     V4(Ipv4Addr),
@@ -40,9 +40,9 @@ impl fmt::Display for Prefix {
 }
 
 struct Repeat {
-    /// The time of the last line.
+    /// The time at which the last line was written.
     written: Instant,
-    /// The number of events after the last line.
+    /// The number of events that were left out after the last line.
     more: u64,
 }
 
@@ -51,7 +51,7 @@ struct Repeat {
 pub(super) struct Repeats(HashMap<(&'static str, Prefix), Repeat>);
 
 impl Repeats {
-    /// Counts an event. Returns `None` if the event must not be written now. Otherwise returns how many events of its
+    /// Counts an event. Returns `None` if the log must leave out the event. Otherwise returns how many events of its
     /// kind and prefix were left out since the last line.
     pub(super) fn take(&mut self, kind: &'static str, prefix: Prefix, now: Instant) -> Option<u64> {
         let known = self.0.len() < TOLD_APART || self.0.contains_key(&(kind, prefix));
@@ -72,8 +72,8 @@ impl Repeats {
         }
     }
 
-    /// Returns the counts of repeated events that no later event has reported. If `now` is `None`, at the end,
-    /// returns all such counts. Removes the entries of events that were not repeated.
+    /// Takes the counts of events that were left out, if the last line is old enough. If `now` is `None`, at the end of
+    /// the program, takes all such counts. Removes the entries of events that were not repeated.
     pub(super) fn due(&mut self, now: Option<Instant>) -> Vec<(&'static str, Prefix, u64)> {
         let mut due = Vec::new();
         self.0.retain(|(kind, prefix), repeat| {

@@ -45,15 +45,15 @@ pub(super) struct Get {
     trusted: Trusted,
 }
 
-/// The verification that the command applies to packets.
+/// The way in which the command verifies packets.
 pub(super) enum Verification {
-    /// The digests of packets are checked, but no signatures by keys.
+    /// Only the digests of packets are checked, and no signatures.
     Digest,
     Trust(Box<Trust>),
 }
 
 impl Verification {
-    /// Returns the verification with anchors, or the check of digests if no anchor is given.
+    /// Returns the verification with the given anchors. Without an anchor, returns [`Self::Digest`].
     pub(super) fn of(trusted: &Trusted) -> Result<Self, Failure> {
         Ok(trusted.trust()?.map_or(Self::Digest, |trust| Self::Trust(Box::new(trust))))
     }
@@ -116,8 +116,7 @@ impl Get {
     }
 }
 
-/// Returns false if the packet has a digest in place of a signature, and the digest is wrong. Signatures by keys are
-/// not verified.
+/// Returns false if the packet has a wrong digest in place of a signature. Signatures are not verified.
 fn is_intact(received: &ReceivedData<'_>) -> bool {
     received.signed.info.kind != SignatureType::DIGEST_SHA256
         || received.signed.verify(&mut RustCrypto::new([0; 32]), &DigestSha256).is_ok()

@@ -23,13 +23,13 @@ use tegmen_ndn_host::object::{Object, SEGMENT};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-/// Maximum number of objects whose segments are kept, and maximum number of bytes of their contents. The last object
-/// is always kept.
+/// Maximum number of objects whose segments are kept. The next constant is the maximum number of bytes of their
+/// contents. The newest object is always kept.
 const OBJECTS: usize = 64;
 const OBJECT_BYTES: usize = 64 << 20;
 
 /// Maximum number of requests that wait for the CoAP server at a time. Further Interests are dropped, and their
-/// consumers ask again.
+/// consumers send them again.
 const REQUESTS: usize = 64;
 
 #[derive(Args)]
@@ -54,7 +54,7 @@ pub(super) struct FromCoap {
     connect: Connect,
 }
 
-/// An Interest, and the response of the CoAP server to the request for it.
+/// An Interest, and the response of the CoAP server to the request that it caused; or an error text.
 type Answered = (Vec<u8>, Result<Response, String>);
 
 impl FromCoap {
@@ -89,7 +89,7 @@ struct Bridge<'b> {
     base: String,
     client: Client,
     signer: PacketSigner,
-    /// The kept objects, each with the number of bytes of its content. The newest object is first.
+    /// The kept objects, each with the number of bytes of its content. The newest object is the first.
     objects: VecDeque<(Object, usize)>,
 }
 
@@ -121,7 +121,8 @@ impl Bridge<'_> {
         }
     }
 
-    /// Answers an Interest for an object that is kept. For any other Interest, returns the path of its resource.
+    /// Answers an Interest for a kept object, and returns `None`. For any other Interest, returns the path of its
+    /// resource.
     async fn answer_or_path(&mut self, packet: &[u8]) -> Result<Option<String>, Failure> {
         let Ok(received) = ReceivedInterest::parse(packet) else { return Ok(None) };
         let interest = &received.interest;
@@ -174,8 +175,8 @@ impl Bridge<'_> {
     }
 }
 
-/// Returns the components before the first component that is not generic, such as a version, a segment number or the
-/// keyword of metadata.
+/// Returns the name up to its first component that is not generic. Such a component is a version, a segment number or
+/// the keyword of metadata.
 fn object_name<'n>(name: &Name<'n>) -> Name<'n> {
     name.prefix(name.components().take_while(|component| component.kind == Type::GENERIC).count())
 }
@@ -185,7 +186,8 @@ fn has_version(name: &Name<'_>) -> bool {
     name.components().any(|component| component.kind == Type::VERSION)
 }
 
-/// Returns the path and the query of the resource that a name denotes, or `None` if a component is not text.
+/// Returns the path and the query of the resource that a name denotes. Returns `None` if a component of the name is not
+/// text.
 fn path_of(prefix: &Name<'_>, base: &str, name: &Name<'_>) -> Option<String> {
     let rest = Name::of_checked(object_name(name).as_bytes().strip_prefix(prefix.as_bytes())?);
     let mut path = base.to_owned();

@@ -77,7 +77,7 @@ struct Certify {
     /// The path of the key pair of the issuer, without an extension.
     #[arg(value_name = "FOLDER/NAME")]
     issuer: PathBuf,
-    /// A certificate of the key to certify, usually the certificate that the key signed itself.
+    /// A certificate of the key that you certify. Usually the key itself has signed this certificate.
     certificate: PathBuf,
     /// The component in the name of the new certificate that identifies the issuer.
     #[arg(long, value_name = "TEXT", default_value = "NA")]
@@ -98,7 +98,7 @@ struct Export {
     /// Write the private key to this file, which must not exist.
     #[arg(long, value_name = "FILE")]
     secret: Option<PathBuf>,
-    /// Print the certificate in use as a packet instead of PEM.
+    /// Print the certificate in use as a binary packet instead of PEM.
     #[arg(long, conflicts_with = "secret")]
     packet: bool,
 }

@@ -59,7 +59,7 @@ pub(super) fn date(time: u64) -> String {
     format!("{}-{}-{} {}:{}:{} UTC", part(0, 4), part(4, 6), part(6, 8), part(9, 11), part(11, 13), part(13, 15))
 }
 
-/// Returns the packets of a file: its only packet, or the packets of all blocks of PEM.
+/// Returns the packets in a file: the only packet of a binary file, or the packets in all blocks of a PEM file.
 fn decode(bytes: &[u8]) -> Result<Vec<Zeroizing<Vec<u8>>>, String> {
     if bytes.first() == Some(&DATA) {
         return Ok(vec![Zeroizing::new(bytes.to_vec())]);
@@ -84,13 +84,13 @@ fn decode(bytes: &[u8]) -> Result<Vec<Zeroizing<Vec<u8>>>, String> {
     }
 }
 
-/// The keys and the certificates in a file.
+/// The keys and the certificates that a file contains.
 pub(super) struct Contents {
     pub(super) keys: Vec<Key>,
     pub(super) certificates: Vec<Vec<u8>>,
 }
 
-/// Reads the keys and the certificates in `bytes`. `name` is the name of the file.
+/// Reads the keys and the certificates in `bytes`, the content of the file `name`.
 pub(super) fn contents(name: &str, bytes: &[u8]) -> Result<Contents, Failure> {
     let wrong = |reason: String| Failure::usage(format!("{name}: {reason}"));
     let mut contents = Contents { keys: Vec::new(), certificates: Vec::new() };
@@ -117,7 +117,7 @@ pub(super) fn certificate(file: &Path) -> Result<Vec<u8>, Failure> {
     certificates.next().ok_or_else(missing)
 }
 
-/// Reads a file without secrets.
+/// Reads a file that contains no secrets.
 pub(super) fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     let name = file.display();
     std::fs::read(file).map_err(|error| {
@@ -125,19 +125,19 @@ pub(super) fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     })
 }
 
-/// Returns cryptography whose random numbers have a seed of the system.
+/// Returns a crypto provider whose random numbers are seeded by the system.
 pub(super) fn crypto() -> Result<RustCrypto, Failure> {
     Ok(RustCrypto::new(crate::random::bytes()?))
 }
 
-/// A key pair in a folder: FOLDER/NAME.key, and FOLDER/NAME.cert with its certificates. The first certificate is in
-/// use.
+/// A key pair in a folder: FOLDER/NAME.key with the private key, and FOLDER/NAME.cert with its certificates. The first
+/// certificate is in use.
 pub(super) struct Pair {
     pub(super) key: Key,
     pub(super) certificates: Vec<Vec<u8>>,
 }
 
-/// Appends an extension to the path FOLDER/NAME. Dots in the name do not matter.
+/// Returns the path FOLDER/NAME with this extension. A dot in NAME does not begin an extension.
 pub(super) fn place(at: &Path, extension: &str) -> PathBuf {
     tegmen_store::files::beside(at, extension)
 }
@@ -172,7 +172,7 @@ impl Pair {
         }
     }
 
-    /// Returns the name of the certificate in use, which is the key locator of packets.
+    /// Returns the name of the certificate in use, which packets contain as their key locator.
     pub(super) fn locator(&self) -> tegmen_ndn::Name<'_> {
         let first = self.certificates.first().and_then(|first| ReceivedData::parse(first).ok());
         first.map_or_else(|| self.key.name(), |first| first.data.name)

@@ -72,7 +72,8 @@ impl Put {
     }
 }
 
-/// Registers the names of the keys whose certificates this producer publishes.
+/// Registers the names of the keys whose certificates this producer publishes, so that Interests for the certificates
+/// reach it.
 pub(super) async fn register_keys(client: &mut Client, signer: &PacketSigner) -> Result<(), Failure> {
     for prefix in signer.prefixes() {
         client.register(&Name::of_checked(&prefix)).await.map_err(failure)?;
@@ -80,7 +81,7 @@ pub(super) async fn register_keys(client: &mut Client, signer: &PacketSigner) ->
     Ok(())
 }
 
-/// Returns the certificate that answers an Interest, if there is one.
+/// Returns the certificate that answers an Interest; `None` if there is none.
 pub(super) fn certificate_for<'s>(signer: &'s PacketSigner, interest: &Interest<'_>) -> Option<&'s [u8]> {
     let answers = |packet: &&Vec<u8>| {
         ReceivedData::parse(packet).is_ok_and(|found| {
@@ -126,7 +127,7 @@ pub(super) struct Serve {
     signing: Signing,
 }
 
-/// Pairs of a name and a content.
+/// Pairs of a name and the content of its packet.
 type Values = Vec<(Vec<u8>, Vec<u8>)>;
 
 impl Serve {

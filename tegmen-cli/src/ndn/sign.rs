@@ -31,7 +31,7 @@ impl Signing {
     }
 }
 
-/// A signer with a key pair. Without a key pair it adds a digest.
+/// A signer of packets with a key pair. Without a key pair it adds a digest in place of a signature.
 pub(super) struct PacketSigner(pub(super) Option<Pair>);
 
 impl PacketSigner {
@@ -40,7 +40,8 @@ impl PacketSigner {
         self.0.as_ref().map_or(&[], |pair| &pair.certificates)
     }
 
-    /// Returns the names of the keys of these certificates. A producer registers these names.
+    /// Returns the names of the keys in these certificates. A producer registers these names, so that Interests for the
+    /// certificates reach it.
     pub(super) fn prefixes(&self) -> Vec<Vec<u8>> {
         let parsed = self.certificates().iter().filter_map(|wire| Certificate::parse(wire).ok());
         let mut prefixes: Vec<Vec<u8>> = parsed.map(|parsed| parsed.key_name().as_bytes().to_vec()).collect();
@@ -74,10 +75,10 @@ fn locator(pair: &Pair) -> tegmen_ndn::signature::KeyLocator<'_> {
     tegmen_ndn::signature::KeyLocator::Name(pair.locator())
 }
 
-/// The options for the anchors and the schema of a consumer.
+/// The options that name the anchors and the schema of a consumer.
 #[derive(Args)]
 pub(super) struct Trusted {
-    /// Certificate that you trust, an anchor: content is used only if a chain of certificates connects its key to an
+    /// An anchor: a certificate that you trust. Content is used only if a chain of certificates connects its key to an
     /// anchor. May be given several times.
     #[arg(long, value_name = "CERT")]
     anchor: Vec<PathBuf>,
@@ -88,7 +89,7 @@ pub(super) struct Trusted {
 }
 
 impl Trusted {
-    /// Returns the anchors and the schema, or `None` without an anchor.
+    /// Returns the anchors and the schema; `None` if no anchor is given.
     pub(super) fn trust(&self) -> Result<Option<Trust>, Failure> {
         if self.anchor.is_empty() {
             return Ok(None);
@@ -188,7 +189,7 @@ impl Verify {
     }
 }
 
-/// Verifies a packet. The chain of its key may contain these certificates.
+/// Verifies a packet. `certificates` may be in the chain from the key of the packet to an anchor.
 fn verify(trust: &mut Trust, packet: &ReceivedData<'_>, certificates: &[Vec<u8>]) -> Result<(), TrustError> {
     let mut crypto = RustCrypto::new([0; 32]);
     loop {

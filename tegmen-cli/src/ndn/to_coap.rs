@@ -113,7 +113,8 @@ impl ToCoap {
         }
     }
 
-    /// Fetches an object, or one packet. Returns the content, and an ETag that is computed from its name.
+    /// Fetches an object, and returns its content. If `is_whole` is true, fetches one packet instead, and returns the
+    /// whole packet. Also returns an ETag, which is a digest of the name of the object, or of the packet.
     async fn fetch(&self, name: &Name<'_>, is_whole: bool) -> Result<(Vec<u8>, [u8; 8]), (Code, String)> {
         let gateway = |error: String| (Code::BAD_GATEWAY, error);
         let mut client = self.at.connect().await.map_err(|failure: Failure| gateway(failure.message))?;
@@ -135,7 +136,7 @@ impl ToCoap {
     }
 }
 
-/// Returns the response to a request whose Interest got no Data packet.
+/// Returns the response to a CoAP request whose Interest got no Data packet: the code, and a text.
 fn refused(error: &ClientError) -> (Code, String) {
     let code = match error {
         ClientError::TimedOut => Code::GATEWAY_TIMEOUT,

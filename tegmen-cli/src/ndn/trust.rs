@@ -69,7 +69,7 @@ impl Trust {
     }
 }
 
-/// The type of the version of a model, which is the first byte of each model. No text begins with this byte.
+/// The first byte of each model: the type of its version field. No text begins with this byte.
 const MODEL: u8 = 0x61;
 
 /// Reads a schema from a file with a model, or with its text.
@@ -148,7 +148,7 @@ impl Check {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Tests {
-    /// The file with the schema. A relative path begins at the folder of the tests.
+    /// The file with the schema. A relative path begins at the folder of the file with the tests.
     schema: PathBuf,
     #[serde(default)]
     test: Vec<Test>,

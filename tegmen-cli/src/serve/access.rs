@@ -42,9 +42,9 @@ pub(crate) struct Role {
     revocations: Revocations,
 }
 
-/// The application of a server. A request to a path of one of the roles goes to that role: a resource server with
-/// tokens, a delegated device, a resource directory, groups, or access control. Other requests go to the proxy and
-/// the resources. A device of the access control server has neither.
+/// The application of a server with its roles. A request goes to the first role that has its path: resource server with
+/// tokens, delegated device, resource directory, groups, access control. A request with another path goes to the proxy
+/// or to the resources. A device of the access control server gets 4.03 there.
 #[derive(Clone)]
 pub(crate) struct Roles {
     pub(crate) tokens: Option<Tokens>,
@@ -142,7 +142,7 @@ impl Access {
         mistakes
     }
 
-    /// Returns the files, or `None` if the server has no such role.
+    /// Returns the files; `None` if the server is no access control server.
     fn files(&self) -> Option<Files<'_>> {
         Some(Files {
             store: self.store.as_ref()?,
@@ -153,7 +153,7 @@ impl Access {
         })
     }
 
-    /// Opens the role, and logs it. Returns `None` if the server has no such role.
+    /// Opens the role, and logs it. Returns `None` if the server is no access control server.
     pub(super) fn open(&self, log: &Log) -> Result<Option<Role>, Failure> {
         let Some(files) = self.files() else { return Ok(None) };
         let role = Role::open(&files, log)?;
@@ -170,7 +170,7 @@ impl Access {
 }
 
 impl Role {
-    /// Opens the store and the audit log, and applies the policy. Writes later faults to the log.
+    /// Opens the store and the audit log, and applies the policy. Logs faults that occur later.
     pub(crate) fn open(files: &Files<'_>, log: &Log) -> Result<Self, Failure> {
         let key = sealing::open_or_draw(files.sealing_key, files.store.is_absent())?;
         let rows = files.store.open(key).map_err(Failure::usage)?;
@@ -189,10 +189,10 @@ impl Role {
         })
     }
 
-    /// Applies the policy of a file, unless it is in force.
+    /// Applies the policy in a file, unless it is in force already.
     ///
     /// # Errors
-    /// The reason, as a text for the operator. The policy in force does not change.
+    /// The reason, as a text for the operator. The present policy then stays in force.
     pub(super) async fn apply(&self, file: &Path) -> Result<(), String> {
         let text = policy(file)?;
         let name = file.display().to_string();
@@ -220,7 +220,7 @@ impl Role {
     }
 }
 
-/// Reads a policy, and runs its tests. The error is the reason why it cannot be applied.
+/// Reads a policy, and runs its tests. Returns its text. The error is the reason why the policy cannot be applied.
 fn policy(file: &Path) -> Result<String, String> {
     let name = file.display().to_string();
     let text = std::fs::read_to_string(file)

@@ -29,33 +29,33 @@ use tegmen_store::files::{beside, rename};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// A certificate is renewed this time before its end. A certificate that is valid for less than three times this time
-/// is renewed after two thirds of its validity.
+/// A certificate is renewed this long before it expires. A certificate with a validity of less than three times this
+/// duration is renewed after two thirds of its validity.
 const RENEW: Duration = Duration::from_secs(30 * 86_400);
 /// The pause after the first failure for a device. Each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(300);
-/// The longest pause.
+/// Maximum pause after a failure.
 const LONGEST_PAUSE: Duration = Duration::from_secs(12 * 3600);
-/// Longest time to obtain one certificate.
+/// Maximum time to obtain one certificate.
 const PATIENCE: Duration = Duration::from_secs(240);
-/// Interval at which the clock of the system is read again, because it may jump.
+/// The interval at which the clock of the system is read again, because an operator may set it.
 const LOOK: Duration = Duration::from_secs(600);
 
 /// The certificates of devices, which an authority issues.
 pub(super) struct OfAcme {
     authority: Authority,
     dir: PathBuf,
-    /// A verifier for the servers with which devices open sessions.
+    /// A verifier of the servers with which devices open sessions.
     servers: Arc<dyn PeerVerifier>,
     devices: Mutex<BTreeMap<String, Device>>,
     answers: Arc<Answers>,
     wanted: Notify,
 }
 
-/// The state of a device.
+/// The certificate of a device, and the attempts to obtain it.
 struct Device {
     keys: Option<Arc<PublicKeys>>,
-    /// The time at which the next certificate is obtained.
+    /// The time of the next attempt to obtain a certificate.
     due: SystemTime,
     failures: u32,
     problem: Option<String>,
@@ -68,8 +68,8 @@ impl OfAcme {
         Self { authority: Authority::new(settings), dir, servers, devices, answers, wanted }
     }
 
-    /// Starts to obtain certificates on the runtime, and to answer the challenges at this listener. Both end when
-    /// `tasks` is dropped.
+    /// Starts two tasks on the runtime. One obtains certificates. The other answers the challenges of the authority at
+    /// `listener`. Both end when `tasks` is dropped.
     pub(super) fn start(self: &Arc<Self>, listener: TcpListener, tasks: &mut JoinSet<()>) {
         tasks.spawn(answers::serve(listener, Arc::clone(&self.answers)));
         let certificates = Arc::clone(self);
@@ -106,7 +106,7 @@ impl OfAcme {
         }
     }
 
-    /// Obtains a certificate of a device, for a new private key.
+    /// Makes a new private key for a device, and obtains a certificate for this key.
     async fn obtain(&self, account: &mut Option<Account>, device: &str) -> Result<Held, String> {
         let account = match account {
             Some(account) => account,
@@ -162,7 +162,7 @@ impl OfAcme {
         self.dir.join(format!("{device}.pem"))
     }
 
-    /// Loads the private key and the certificate of a device.
+    /// Loads the private key and the certificate of a device from a file.
     fn load(&self, file: &Path, device: &str) -> Result<Held, String> {
         let chain = certificates(file).map_err(|failure| failure.message)?;
         let own = chain.first().and_then(|own| CertificateInfo::parse(own));
@@ -175,7 +175,7 @@ impl OfAcme {
     }
 }
 
-/// A certificate with its private key, and the time at which it is renewed.
+/// The certificate of a device with its private key, and the time at which the certificate is renewed.
 struct Held {
     keys: PublicKeys,
     due: SystemTime,

@@ -48,10 +48,11 @@ impl Admin {
         mistakes
     }
 
-    /// Reads certificates, key and authorities. Returns `None` if the interface is not configured.
+    /// Reads the certificates, the key and the authorities of clients. Returns `None` if the interface is not
+    /// configured.
     ///
     /// # Errors
-    /// All mistakes.
+    /// All mistakes in the files.
     pub(super) fn tls(&self) -> Result<Option<Tls>, Vec<Mistake>> {
         let mut mistakes = Vec::new();
         let note = |key: &'static str| move |why: String| Mistake::new(key, why);
@@ -72,7 +73,7 @@ impl Admin {
         if mistakes.is_empty() { Ok(None) } else { Err(mistakes) }
     }
 
-    /// Returns the reason why certificate and key cannot be used together.
+    /// Returns the reason why the certificate and the key cannot be used together.
     fn unusable(&self, error: &rustls::Error) -> String {
         let name = |file: &Option<PathBuf>| file.as_deref().unwrap_or(Path::new("")).display().to_string();
         let (cert, key) = (name(&self.admin_cert), name(&self.admin_cert_key));
@@ -82,8 +83,8 @@ impl Admin {
         }
     }
 
-    /// Returns the client certificates that the interface accepts: certificates of these authorities, with the scopes
-    /// of their roles.
+    /// Returns the client certificates that the interface accepts: certificates of the authorities in `ca`, each with
+    /// the scopes of its role.
     fn clients(&self, ca: &Path) -> Result<ClientCertificates, Mistake> {
         let wrong = |why: String| Mistake::new("admin-ca", why);
         let roots = authorities(ca).map_err(wrong)?;
@@ -96,9 +97,9 @@ impl Admin {
         Ok(ClientCertificates { roots, scopes, others: Scopes::new() })
     }
 
-    /// Serves the interface on the runtime, if it is configured. It includes `groups` if the server controls groups,
-    /// and delegated sessions if the server delegates. Returns after its listener is bound. The returned sender
-    /// changes the certificates.
+    /// Serves the interface on the runtime, if it is configured. If the server controls groups or delegates sessions,
+    /// the interface includes them. This function returns after the listener is bound. The returned sender changes the
+    /// certificates of the interface.
     pub(super) async fn start(
         &self,
         role: &access::Role,

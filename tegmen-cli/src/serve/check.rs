@@ -1,4 +1,4 @@
-//! Checks settings whose syntax is right.
+//! Checks settings whose syntax is already known to be right.
 
 use super::config_file::Mistake;
 use super::options::{Sections, Served};
@@ -11,8 +11,8 @@ use tegmen_host::clock;
 use tegmen_host::credentials::{Credentials, is_rule};
 use tegmen_host::resources::{Image, Resource, Resources};
 
-/// The resources that options made. The key is the name and the text of the option, the value is the path and the
-/// resource.
+/// The resources that options of the server made. The key is the name of the option and its text. The value is the path
+/// of the resource, and the resource.
 pub(super) type Made = BTreeMap<(&'static str, String), (String, Resource)>;
 
 impl Sections {
@@ -72,12 +72,13 @@ impl Sections {
         mistakes
     }
 
-    /// Returns true if the server serves more than resources.
+    /// Returns true if the server has a role, so that it serves more than resources.
     const fn has_role(&self) -> bool {
         self.access.store.is_some() || self.directory.directory || self.proxy.is_given()
     }
 
-    /// Returns the application that serves these resources, and lists the paths of a resource directory.
+    /// Returns the application that serves these resources. If the server is a resource directory, the application also
+    /// lists its paths.
     pub(super) fn application(&self, made: &Made) -> Resources {
         let resources = Resources::new(made.values().cloned()).with_max_body(self.limits.max_body);
         resources.with_others([self.directory.paths(), self.keys.edhoc_paths()].concat())
@@ -94,7 +95,7 @@ impl Sections {
         options.into_iter().filter(|(_, is_given)| *is_given).map(|(key, _)| key).collect()
     }
 
-    /// Reads the credentials. Returns `None` if the server needs none.
+    /// Reads the credentials file. Returns `None` if the server needs no credentials.
     pub(super) fn credentials(&self) -> Result<Option<Credentials>, Mistake> {
         let file = &self.keys.credentials;
         // A server with public keys, or with the keys of devices, needs no others.
@@ -107,11 +108,11 @@ impl Sections {
 }
 
 impl Served {
-    /// Makes the resources. If an option with the same text is in `before`, its existing resource is used, with its
+    /// Makes the resources. If an option with the same text is in `before`, uses the existing resource with its
     /// content.
     ///
     /// # Errors
-    /// All mistakes.
+    /// All mistakes in the options of resources.
     pub(super) fn make(&self, before: &Made) -> Result<Made, Vec<Mistake>> {
         let (mut made, mut mistakes, mut paths) = (Made::new(), Vec::new(), BTreeSet::new());
         let mut add = |option: &'static str, texts: &[String], make: &dyn Fn(&str) -> Result<Resource, String>| {

@@ -25,7 +25,7 @@ impl Mistake {
     }
 }
 
-/// The places of the settings that a file gives.
+/// The configuration file, and the line of each option in it.
 #[derive(Default)]
 pub(super) struct Places {
     file: PathBuf,
@@ -33,7 +33,8 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Returns the text of a mistake: its file and line, the key, and the reason.
+    /// Returns the text of a mistake: the file and the line if the option is in the file, the name of the option, and
+    /// the reason.
     pub(super) fn describe(&self, mistake: &Mistake) -> String {
         let Mistake { key, why } = mistake;
         match self.lines.get(key) {
@@ -61,8 +62,8 @@ struct Entry<'c> {
     options: Vec<OsString>,
 }
 
-/// Reads a file and returns the options that it sets, with their places. Leaves out the options that the command line
-/// or the environment gives in `given`, and the options that exclude these.
+/// Reads a file and returns the options that it sets, with their lines. Leaves out an option if `given` (the command
+/// line and the environment) has this option or an option that excludes it.
 ///
 /// # Errors
 /// All mistakes of the file, each with file, line and key.
@@ -128,7 +129,7 @@ fn why_outside(serve: &Command, key: &str) -> String {
     }
 }
 
-/// Returns true if the command line or the environment gives this option, or another option that excludes it.
+/// Returns true if the command line or the environment gives this option, or an option that excludes it.
 fn is_overridden(serve: &Command, arg: &Arg, given: &ArgMatches) -> bool {
     let is_given = |arg: &Arg| {
         let source = given.value_source(arg.get_id().as_str());
@@ -141,7 +142,7 @@ fn is_overridden(serve: &Command, arg: &Arg, given: &ArgMatches) -> bool {
         || keys(serve).filter(|other| is_given(other)).any(|other| excludes(other, arg) || excludes(arg, other))
 }
 
-/// Reads one key.
+/// Reads one key of a section of the file.
 ///
 /// # Errors
 /// The reason why the key is wrong, and the correction.
@@ -164,7 +165,7 @@ fn entry<'c>(
     Ok(Entry { arg, line, options: values.iter().map(option).collect() })
 }
 
-/// Checks values as the command line checks them, except for conflicts with other options.
+/// Checks the values of an option as the command line checks them, except for conflicts with other options.
 fn check(arg: &Arg, values: &[String]) -> Result<(), String> {
     if matches!(arg.get_action(), ArgAction::SetTrue) || values.is_empty() {
         return Ok(());
@@ -190,7 +191,8 @@ fn why_unknown(serve: &Command, section_name: &str, key: &str) -> String {
     format!("no such key; [{section_name}] has {}", own.collect::<Vec<_>>().join(", "))
 }
 
-/// Returns the values that the file gives an option. A switch has a value if it is set.
+/// Returns the values of an option in the file. A switch that is true has one empty value, and a switch that is false
+/// has none.
 fn values(arg: &Arg, value: &DeValue<'_>) -> Result<Vec<String>, String> {
     let expected = |what: &str| format!("{what} is expected, and here is {}", article(value.type_str()));
     let (list, what) = match (arg.get_action(), value) {
@@ -221,7 +223,7 @@ fn text(value: &DeValue<'_>) -> Option<String> {
     }
 }
 
-/// Returns the reason why the command line refuses a value, and the purpose of the option.
+/// Returns the reason why the command line refuses a value, and the help of the option.
 fn why_wrong(arg: &Arg, error: &clap::Error) -> String {
     let value = match error.get(ContextKind::InvalidValue) {
         Some(ContextValue::String(value)) => value.as_str(),
@@ -237,7 +239,7 @@ fn why_wrong(arg: &Arg, error: &clap::Error) -> String {
     }
 }
 
-/// Returns the mistakes of options that are right separately, but wrong together.
+/// Returns the mistakes of options of which each is right alone, but not together with the others.
 pub(super) fn together(error: &clap::Error) -> Vec<Mistake> {
     let key = |kind| match error.get(kind) {
         Some(ContextValue::String(option)) => {

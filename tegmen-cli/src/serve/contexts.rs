@@ -13,8 +13,8 @@ use tegmen_host::resources::ListedPath;
 use tegmen_host::server::ServerConfig;
 use tegmen_host::state::Database;
 
-/// The OSCORE contexts of a server, the EDHOC responder that makes further contexts, and the groups in which clients
-/// look for the server.
+/// The OSCORE contexts of a server, the EDHOC responder that makes further contexts, and the multicast groups in which
+/// clients look for the server.
 pub(super) struct ServedContexts {
     contexts: Contexts,
     edhoc: Option<EdhocServer>,
@@ -22,7 +22,7 @@ pub(super) struct ServedContexts {
 }
 
 impl ServedContexts {
-    /// Returns the number of contexts in files.
+    /// Returns the number of contexts that were loaded from files.
     pub(super) fn len(&self) -> usize {
         self.contexts.len()
     }
@@ -39,14 +39,14 @@ impl ServedContexts {
         }
     }
 
-    /// Lets the clients of a resource server run EDHOC, if the server has EDHOC.
+    /// Lets the clients of a resource server run EDHOC, if the server has an EDHOC responder.
     pub(super) fn accept_tokens(&self, tokens: &Tokens) {
         if let Some(edhoc) = &self.edhoc {
             tokens.accept_edhoc(edhoc);
         }
     }
 
-    /// Adds the contexts, the responder and the groups to the settings of the server.
+    /// Adds the contexts, the responder and the multicast groups to the settings of the server.
     pub(super) fn configure(self, config: &mut ServerConfig) {
         (config.oscore, config.edhoc) = (self.contexts, self.edhoc);
         config.groups.extend(self.groups);
@@ -54,7 +54,7 @@ impl ServedContexts {
 }
 
 impl Keys {
-    /// Opens the contexts, the EDHOC responder, and the groups for discovery.
+    /// Opens the contexts, the EDHOC responder, and the multicast groups for discovery.
     pub(super) fn open_contexts(
         &self,
         state: Option<&Database>,
@@ -66,7 +66,7 @@ impl Keys {
         Ok(ServedContexts { contexts, edhoc: self.edhoc_server(learn)?, groups })
     }
 
-    /// Returns the groups in which clients look for the server by their contexts.
+    /// Returns the multicast groups in which clients look for the server by their OSCORE contexts.
     fn discovery_groups(&self, contexts: &Contexts) -> Result<Vec<Group>, Failure> {
         let addresses = contexts.discovery_addresses();
         let pairs = self.oscore_discovery.iter().flat_map(|interface| addresses.iter().map(move |at| (at, interface)));
@@ -74,8 +74,8 @@ impl Keys {
         groups.collect::<Result<_, _>>().map_err(|error| Failure::usage(format!("--oscore-discovery: {error}")))
     }
 
-    /// Returns all mistakes in the files of EDHOC. `has_tokens` is true for a resource server, whose clients present
-    /// tokens.
+    /// Returns all mistakes in the files of EDHOC. `has_tokens` is true for a resource server. Its clients need no
+    /// entry in a file, because they present tokens.
     pub(super) fn edhoc_mistakes(&self, has_tokens: bool) -> Vec<Mistake> {
         if self.edhoc.is_some() && self.edhoc_clients.is_none() && !has_tokens {
             return vec![Mistake::new("edhoc", "it needs --edhoc-clients, or --resource-server")];
@@ -97,7 +97,8 @@ impl Keys {
         self.edhoc.iter().map(|_| listed()).collect()
     }
 
-    /// Returns the responder of EDHOC, if a key is given. `learn` receives the name of a client and its rights.
+    /// Returns the responder of EDHOC; `None` if no key is given. `learn` receives the name and the rights of each
+    /// client in the file of clients.
     fn edhoc_server(
         &self,
         learn: impl FnMut(&str, Option<&[String]>) -> Principal,

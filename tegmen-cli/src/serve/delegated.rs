@@ -17,7 +17,8 @@ use tegmen_host::server::SessionList;
 use tokio::task::JoinSet;
 
 impl Delegated {
-    /// Returns all mistakes in the settings of the device. `others` are the given options that a device excludes.
+    /// Returns all mistakes in the settings of the device. `others` are the given options that a delegated device
+    /// excludes.
     pub(super) fn mistakes(&self, others: &[&str]) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         let needs = |key: &str, other: &str| Mistake::new(key, format!("it needs --{other}"));

@@ -21,20 +21,20 @@ use tegmen_host::public_keys::PublicKeys;
 use tegmen_host::x509::PeerVerifier;
 use tokio::task::JoinSet;
 
-/// Time for which the certificate of a device is valid.
+/// The lifetime of the certificate of a device, if the CA of this server issues it.
 const VALID: Duration = Duration::from_secs(90 * 86_400);
-/// A certificate is renewed this time before its end.
+/// A certificate is renewed this long before it expires.
 const RENEW: Duration = Duration::from_secs(30 * 86_400);
 
 /// The role of a server of delegated sessions, with its open store.
 pub(crate) struct Role {
     pub(crate) server: Arc<Delegations<Rows>>,
-    /// The authority for users who log in, if the server has its own CA.
+    /// The authority that issues certificates to users who log in; `None` if the server has no CA of its own.
     pub(crate) logins: Option<Arc<dyn LoginAuthority>>,
     acme: Option<Acme>,
 }
 
-/// The certificates of devices from ACME, and the listener for the challenges.
+/// The certificates of devices that ACME obtains, and the listener for the challenges of the authority.
 struct Acme {
     certificates: Arc<OfAcme>,
     listener: TcpListener,
@@ -110,8 +110,8 @@ impl Delegation {
         })
     }
 
-    /// Opens the certificates of devices from ACME, and the listener for the challenges, if the certificates of
-    /// devices come from ACME.
+    /// Opens the certificates that ACME obtained, and the listener for the challenges. Returns `None` if the
+    /// certificates of devices do not come from ACME.
     fn open_acme(&self, servers: &Arc<dyn PeerVerifier>, log: &Log) -> Result<Option<Acme>, Failure> {
         let Some(settings) = self.acme() else { return Ok(None) };
         let address = self.delegation_acme_listen;
@@ -177,7 +177,8 @@ impl Role {
     }
 }
 
-/// Returns the certificates of devices that the CA in a directory issues. The devices open sessions with `servers`.
+/// Returns the certificates of devices that the CA in a directory issues. `servers` verifies the servers with which the
+/// devices open sessions.
 pub(crate) fn of_ca(dir: &Path, servers: Arc<dyn PeerVerifier>) -> Arc<dyn Certificates> {
     Arc::new(OfCa { dir: dir.to_owned(), servers, known: Mutex::default(), problems: Mutex::default() })
 }
@@ -185,10 +186,10 @@ pub(crate) fn of_ca(dir: &Path, servers: Arc<dyn PeerVerifier>) -> Arc<dyn Certi
 /// The certificates of devices in the directory of the CA that issues them.
 struct OfCa {
     dir: PathBuf,
-    /// A verifier for the servers with which devices open sessions.
+    /// A verifier of the servers with which devices open sessions.
     servers: Arc<dyn PeerVerifier>,
     known: Mutex<HashMap<String, Arc<PublicKeys>>>,
-    /// The devices whose certificate could not be made at the last attempt, each with the reason.
+    /// The devices whose last attempt to make a certificate failed, each with the reason.
     problems: Mutex<HashMap<String, String>>,
 }
 
@@ -219,7 +220,7 @@ impl Certificates for OfCa {
 }
 
 impl OfCa {
-    /// Makes the certificate of a device, if there is none yet or if the existing certificate ends soon.
+    /// Makes the certificate of a device, unless a certificate exists that does not expire soon. Loads the certificate.
     fn make(&self, device: &str) -> Result<(), String> {
         let renewed_before = SystemTime::now().checked_add(RENEW).unwrap_or(SystemTime::now());
         let is_fresh = |keys: &PublicKeys| keys.certificate_expires().is_some_and(|end| end > renewed_before);

@@ -30,13 +30,13 @@ impl Directory {
         DirectoryServer::new(settings, credentials.clone()).map(Some).map_err(Failure::io)
     }
 
-    /// Returns the paths of a directory, for `/.well-known/core`.
+    /// Returns the paths of the resource directory, for `/.well-known/core`.
     pub(super) fn paths(&self) -> Vec<ListedPath> {
         if self.directory { DirectoryServer::paths() } else { Vec::new() }
     }
 
-    /// Returns the registration at another directory, or `None` if there is none. The error is a text for the
-    /// operator.
+    /// Returns the registration at another directory; `None` if the options name no directory. The error is a text for
+    /// the operator.
     fn registering(&self) -> Result<Option<Registering>, String> {
         let Some(text) = &self.register else { return Ok(None) };
         let directory = Uri::parse(text).map_err(|error| error.to_string())?;

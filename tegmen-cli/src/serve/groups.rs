@@ -1,4 +1,4 @@
-//! The controller of groups after Axiom, as a part of `tegmen serve`.
+//! The controller of groups that Axiom protects, as a part of `tegmen serve`.
 
 use super::access;
 use super::config_file::Mistake;
@@ -23,10 +23,10 @@ use tokio::task::JoinSet;
 pub(crate) struct Role {
     pub(crate) controller: Arc<Controller<Rows>>,
     pub(super) outbox: Outbox,
-    /// The publisher that represents the controller in rules of the policy.
+    /// The publisher that represents the controller in the rules of the policy.
     party: OwnedParty,
     sending: Sending,
-    /// The longest time of an epoch, if there is a limit.
+    /// The maximum duration of an epoch; `None` if epochs end only at a change of the group.
     period: Option<Duration>,
     join_interval: Duration,
 }
@@ -67,8 +67,8 @@ impl Groups {
         mistakes
     }
 
-    /// Opens the controller on the store of access control, and logs it. Returns `None` if the server has no such
-    /// role.
+    /// Opens the controller on the store of access control, and logs it. Returns `None` if the server controls no
+    /// groups.
     pub(super) fn open(&self, access: Option<&access::Role>, log: &Log) -> Result<Option<Role>, Failure> {
         let (Some(name), Some(access)) = (&self.group_controller, access) else { return Ok(None) };
         let key = self.group_key.as_deref().map(group_key).transpose()?;
@@ -99,8 +99,8 @@ impl Groups {
 }
 
 impl Role {
-    /// Opens a controller on the store of access control, without periodic epochs. `name` is the publisher in rules of the policy,
-    /// and `key` signs rekey messages.
+    /// Opens a controller on the store of access control, without periodic epochs. `name` is the name of the controller
+    /// in rules of the policy, where it counts as a publisher. `key` signs rekey messages.
     pub(crate) fn open(
         name: &str,
         key: Option<Arc<dyn Signer>>,
@@ -113,7 +113,8 @@ impl Role {
         Ok(Self { controller, outbox, party, sending, period: None, join_interval: JOIN_INTERVAL })
     }
 
-    /// Returns the application for a server with these credentials. The policy of the access control server gives the rights.
+    /// Returns the application for a server with these credentials. The policy of the access control server decides
+    /// which devices may join.
     pub(crate) fn application(
         &self,
         access: &access::Role,
@@ -126,8 +127,8 @@ impl Role {
             .with_join_interval(self.join_interval)
     }
 
-    /// Starts the tasks of the controller on the runtime: they send its messages, begin periodic epochs, and evict
-    /// the members whose devices are disabled or removed. They end when the returned value is dropped.
+    /// Starts the tasks of the controller on the runtime. They send its messages, begin periodic epochs, and evict the
+    /// members whose devices are disabled or removed. They end when the returned value is dropped.
     pub(crate) fn start(&self, access: &access::Role) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         let (controller, sending) = (Arc::clone(&self.controller), self.sending.clone());

@@ -1,6 +1,7 @@
 //! Reads the options for the outgoing interfaces of rekey messages.
 
-/// The outgoing interface of a group, or of all groups without their own interface.
+/// The network interface from which rekey messages are sent, for one group, or for all groups without an interface of
+/// their own.
 #[derive(Clone, Debug)]
 pub(super) struct GroupInterface {
     pub(super) group: Option<String>,

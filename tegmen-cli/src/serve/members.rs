@@ -1,4 +1,4 @@
-//! The memberships of `tegmen serve` in groups that Axiom protects.
+//! The memberships of the server in groups that Axiom protects, as a part of `tegmen serve`.
 
 use super::options::Groups;
 use crate::log::{Level, Log};
@@ -9,17 +9,17 @@ use tegmen_host::controller::{Controller, Pace};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::group::Membership;
 
-/// The open memberships, and the key with which the members ask their controllers.
+/// The open memberships, and the pre-shared key with which the members ask their controllers.
 pub(super) struct Members {
     pub(super) memberships: Vec<Membership>,
     key: Option<ClientKey>,
 }
 
 impl Groups {
-    /// Returns the key with which members ask their controllers, or `None` if there is none.
+    /// Returns the key with which members ask their controllers; `None` if the options give no key.
     ///
     /// # Errors
-    /// A text for the operator.
+    /// The reason, as a text for the operator.
     pub(super) fn member_key(&self) -> Result<Option<ClientKey>, String> {
         let Some(file) = &self.member_credentials else { return Ok(None) };
         let known = Credentials::from_file(file).map_err(|error| error.to_string())?;
@@ -33,7 +33,7 @@ impl Groups {
         Ok(Some(ClientKey { identity: identity.clone(), key: keys.current.key }))
     }
 
-    /// Opens the memberships of the options.
+    /// Opens the memberships in the directories that the options name.
     pub(super) fn members(&self) -> Result<Members, Failure> {
         let open = |dir: &std::path::PathBuf| {
             let opened = Membership::open(dir).map_err(|error| Failure::usage(format!("--member: {error}")))?;

@@ -1,5 +1,5 @@
-//! The pages of a server over HTTP, for monitoring: `/metrics`, `/live` and `/ready`. The number of connections is
-//! small. Each connection serves one request and has a time limit.
+//! The HTTP pages of a server for monitoring: `/metrics`, `/live` and `/ready`. The number of connections is limited.
+//! Each connection serves one request and has a time limit.
 
 use super::store::Rows;
 use axum::http::{StatusCode, header};
@@ -21,11 +21,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Sleep;
 
-/// Maximum number of connections at once. Others wait outside the process, where they use none of its descriptors.
+/// Maximum number of connections at once. Further connections wait in the queue of the system, where they use no
+/// descriptor of the process.
 const CONNECTIONS: usize = 16;
-/// Time limit for a request to arrive, and then for the client to read the response.
+/// Maximum time until a request arrives, and then until the client has read the response.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Time limit in which a working shard answers.
+/// Maximum time in which a working shard answers a check.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 /// The parts of a server that its HTTP pages show.
@@ -34,16 +35,16 @@ pub(super) struct Shown {
     pub(super) counts: Counts,
     pub(super) pulse: Pulse,
     pub(super) operation: watch::Receiver<Operation>,
-    /// The outbox of the controller of groups, if the server has one.
+    /// The outbox of the controller of groups; `None` if the server controls no groups.
     pub(super) outbox: Option<Outbox>,
-    /// The server of delegated sessions, if there is one.
+    /// The server of delegated sessions; `None` if the server delegates no sessions.
     pub(super) delegations: Option<Arc<Delegations<Rows>>>,
-    /// The proxy, if the server is a proxy.
+    /// The proxy; `None` if the server is no proxy.
     pub(super) proxy: Option<Proxy>,
 }
 
 impl Shown {
-    /// Returns the current operation of the service.
+    /// Returns the present counts and states of the service for the page `/metrics`.
     fn operation(&self) -> Operation {
         let totals = |GroupCounts { epochs, messages, failures }| GroupTotals { epochs, messages, failures };
         let groups = self.outbox.as_ref().map(|outbox| totals(outbox.counts()));
@@ -58,7 +59,7 @@ impl Shown {
     }
 }
 
-/// Returns the counts of a server of delegated sessions, and the current counts of its devices.
+/// Returns the counts of a server of delegated sessions, and the present state of its devices in numbers.
 fn delegation_totals(server: &Delegations<Rows>) -> DelegationTotals {
     let counts: DelegationCounts = server.counts();
     let devices = server.list(None, usize::MAX);
@@ -84,7 +85,7 @@ fn delegation_totals(server: &Delegations<Rows>) -> DelegationTotals {
     }
 }
 
-/// Returns one of two words: the first with status 200 if `yes`, otherwise the second with status 503.
+/// Returns the first word with status 200 if `yes` is true, and otherwise the second word with status 503.
 fn answer(yes: bool, words: [&'static str; 2]) -> impl axum::response::IntoResponse {
     let (status, word) = if yes { (StatusCode::OK, words[0]) } else { (StatusCode::SERVICE_UNAVAILABLE, words[1]) };
     (status, [(header::CONNECTION, "close")], format!("{word}\n"))
@@ -107,7 +108,7 @@ pub(super) async fn serve(listener: TcpListener, shown: Shown) -> io::Result<()>
     axum::serve(Few::new(listener), router).await
 }
 
-/// A listener that accepts a connection only if the number of connections is below the limit.
+/// A listener that accepts a connection only while fewer than [`CONNECTIONS`] connections exist.
 pub(super) struct Few {
     listener: TcpListener,
     places: Arc<Semaphore>,
@@ -136,7 +137,7 @@ impl Listener for Few {
     }
 }
 
-/// A connection that fails after its time limit.
+/// A connection that returns an error after its time limit.
 pub(super) struct Brief {
     stream: TcpStream,
     end: Pin<Box<Sleep>>,

@@ -1,4 +1,4 @@
-//! A running server, and changes of its settings.
+//! The running server, and the changes of its settings while it runs.
 
 use super::access::{Role, Roles};
 use super::check::Made;
@@ -59,15 +59,16 @@ pub(super) const CHANGEABLE: &[&str] = &[
     "verify-addresses",
 ];
 
-/// A running server, and the settings that it was started with or changed to.
+/// A running server, with the settings with which it was started, and the present settings.
 pub(super) struct Running {
     pub(super) server: Server,
     pub(super) log: Log,
     file: Option<PathBuf>,
-    /// The settings that were read last. Options that need a restart have the values of `started`.
+    /// The settings that were read last. They include new values of options that need a restart.
     settings: Settings,
     started: Values,
-    /// True if the server was started with its own private key.
+    /// True if the server was started with a private key of its own. Only then can its certificate and key change
+    /// later.
     has_key: bool,
     made: Made,
     application: Resources,
@@ -78,14 +79,14 @@ pub(super) struct Running {
     tokens: Option<Tokens>,
     proxy: Option<Proxy>,
     pub(super) members: Members,
-    /// A sender for new certificates of the interface for administrators, while the interface is served.
+    /// A sender of new certificates to the interface for administrators; `None` if the interface is not served.
     admin: Option<watch::Sender<Arc<Tls>>>,
     credentials: Credentials,
     keys: Option<PublicKeys>,
 }
 
-/// Gives a server the policy of a delegated device or of a resource server, if it has one of these roles. A server
-/// has at most one of them.
+/// Sets the policy of a server that is a delegated device or a resource server. A server has at most one of these
+/// roles. Without such a role, the builder does not change.
 fn with_policy(
     builder: ServerBuilder,
     credentials: &Credentials,
@@ -101,7 +102,7 @@ fn with_policy(
     }
 }
 
-/// A change of settings. All settings were read without a mistake.
+/// A change of settings, after all new settings were read without a mistake.
 struct Change {
     settings: Settings,
     made: Made,
@@ -111,8 +112,8 @@ struct Change {
 }
 
 impl Running {
-    /// Starts a server. Returns the server with the number of its OSCORE contexts, and the listener of its HTTP pages
-    /// if the process inherited it.
+    /// Starts a server. Returns the server, the number of its OSCORE contexts, and the listener for its HTTP pages if
+    /// the process inherited such a listener.
     pub(super) fn start(
         file: Option<PathBuf>,
         settings: Settings,
@@ -232,14 +233,14 @@ impl Running {
         self.device.as_ref().map(start).unwrap_or_default()
     }
 
-    /// Starts the registration of the resources at a resource directory on the runtime, if a directory is given. The
+    /// Starts to register the resources at a resource directory on the runtime, if the options name a directory. The
     /// task ends when the returned value is dropped.
     pub(super) fn register(&self) -> JoinSet<()> {
         self.sections().directory.start(&self.application, &self.log)
     }
 
-    /// Starts to read the list of revoked tokens on the runtime, if the server is a resource server with such a list.
-    /// The task ends when the returned value is dropped.
+    /// Starts to read the list of revoked tokens on the runtime, if the server is a resource server and its options
+    /// name the server of this list. The task ends when the returned value is dropped.
     pub(super) fn follow_revocations(&self) -> JoinSet<()> {
         self.sections().resource_server.start(self.tokens.as_ref(), &self.log)
     }
@@ -261,7 +262,7 @@ impl Running {
         proxy.serve_http(self.server.addresses(), limits.max_body, &self.log).await
     }
 
-    /// Returns the number of resources.
+    /// Returns the number of resources that the server has.
     pub(super) fn resources(&self) -> usize {
         self.made.len()
     }
@@ -336,7 +337,7 @@ impl Running {
         Ok(before)
     }
 
-    /// Logs which options have other values than `before`, and which of them need a restart.
+    /// Logs the options whose values differ from `before`, and the options that need a restart.
     fn report(&self, before: &Values) {
         let own_key = |key: &str| key == "cert" || key == "cert-key";
         let changes_own_key = self.has_key == self.sections().clients.is_given();

@@ -73,8 +73,8 @@ impl ResourceServer {
         Ok(Some(tokens))
     }
 
-    /// Returns the URI of the access control server that has the list of revoked tokens, or `None` if no such server
-    /// is given. The error is a text for the operator.
+    /// Returns the URI of the access control server that has the list of revoked tokens; `None` if the options name no
+    /// such server. The error is a text for the operator.
     fn list_server(&self) -> Result<Option<Uri>, String> {
         let Some(text) = &self.revocations else { return Ok(None) };
         let uri = Uri::parse(text).map_err(|error| error.to_string())?;
@@ -122,7 +122,7 @@ impl ResourceServer {
     }
 }
 
-/// Reads a key for tokens. The error is the reason why there is none.
+/// Reads a key under which tokens are sealed. The error is the reason why there is none.
 fn token_key(file: &Path) -> Result<Secret<LONG_KEY_LEN>, String> {
     let text = read_secret(file)?;
     let bytes = from_hex(&text).map(zeroize::Zeroizing::new);

@@ -1,4 +1,5 @@
-//! The settings of a server: from the command line, the environment and the configuration file, in this order.
+//! The settings of a server: from the command line, the environment and the configuration file. The earlier in this
+//! list, the higher the priority.
 
 use super::Serve;
 use super::config_file::{self, Mistake, Places, keys};
@@ -8,7 +9,7 @@ use clap::{ArgMatches, Command, CommandFactory as _, FromArgMatches as _};
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Settings, and the source of each setting.
+/// The settings of a server, and the place at which each was set.
 pub(super) struct Settings {
     pub(super) sections: Sections,
     matches: ArgMatches,
@@ -49,12 +50,12 @@ impl Settings {
         Ok(Self { sections: serve.sections, matches, places })
     }
 
-    /// Returns the text of mistakes. The text of each mistake contains its place.
+    /// Returns the texts of mistakes. Each text contains the place of the wrong setting.
     pub(super) fn describe(&self, mistakes: &[Mistake]) -> Vec<String> {
         mistakes.iter().map(|mistake| self.places.describe(mistake)).collect()
     }
 
-    /// Returns the values of all options, for [`Self::differences`].
+    /// Returns the present values of all options, for [`Self::differences`].
     pub(super) fn values(&self) -> Values {
         Values(self.matches.clone())
     }

@@ -8,7 +8,7 @@ use tegmen_store::etcd::Address;
 use tegmen_store::store::{Changes, Found, LeaseId, Page, Scan};
 use tegmen_store::{Answer, Database, Etcd, Options, Revision, SealingKey, StateError, Store, Transaction};
 
-/// The place of a store, as the operator writes it.
+/// The path or the address of a store, as the operator writes it.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
     File(PathBuf),
@@ -27,7 +27,7 @@ impl FromStr for Place {
 }
 
 impl Place {
-    /// Returns the path, if the store is a file.
+    /// Returns the path of the file; `None` if the store is a cluster.
     pub(crate) fn file(&self) -> Option<&Path> {
         match self {
             Self::File(file) => Some(file),
@@ -55,7 +55,7 @@ impl Place {
     }
 }
 
-/// An open store.
+/// An open store of rows.
 #[derive(Clone)]
 pub(crate) enum Rows {
     File(Database),

@@ -1,12 +1,12 @@
-//! The interface to a service manager such as systemd. The service manager passes sockets (sd_listen_fds). It
-//! receives the state of the service (sd_notify), and regular signs that the server works (the watchdog).
+//! The interface to a service manager such as systemd. The service manager passes sockets to the server
+//! (sd_listen_fds). The server reports its state (sd_notify), and reports regularly that it works (the watchdog).
 
 use crate::output::Failure;
 use std::io;
 use std::net::{TcpListener, UdpSocket};
 use std::time::Duration;
 
-/// The sockets that the service manager has bound.
+/// The sockets that the service manager has bound and passed to this process.
 #[derive(Default)]
 pub(super) struct Sockets {
     pub(super) udp: Vec<UdpSocket>,
@@ -37,7 +37,7 @@ impl Sockets {
         Ok(sockets)
     }
 
-    /// Takes the listener for the HTTP pages at `address`.
+    /// Takes the inherited listener for the HTTP pages at `address` out of the sockets; `None` if there is none.
     pub(super) fn take_listener(
         &mut self,
         address: Option<std::net::SocketAddr>,
@@ -54,7 +54,7 @@ impl Sockets {
     }
 }
 
-/// The connection to the service manager, if there is one.
+/// The connection to the service manager. Without a service manager, its reports do nothing.
 pub(crate) struct Manager {
     #[cfg(unix)]
     socket: Option<std::os::unix::net::UnixDatagram>,
@@ -91,7 +91,7 @@ impl Manager {
         Ok(Self {})
     }
 
-    /// Reports the state, as lines of assignments. If the manager has ended or does not read, the report is lost.
+    /// Reports a state, as lines of the form NAME=VALUE. If the manager has ended or does not read, the report is lost.
     pub(crate) fn report(&self, state: &str) {
         #[cfg(unix)]
         if let Some(socket) = &self.socket {
@@ -119,8 +119,8 @@ fn monotonic_micros() -> i64 {
     0
 }
 
-/// Returns half of the time after which the service manager considers a silent server stuck, if it watches this
-/// process (WATCHDOG_USEC, WATCHDOG_PID).
+/// Returns half of the time after which the service manager considers a silent server stuck. Returns `None` if it does
+/// not watch this process (WATCHDOG_USEC, WATCHDOG_PID).
 pub(super) fn watchdog() -> Option<Duration> {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
     let of_other = std::env::var("WATCHDOG_PID").is_ok_and(|pid| pid.parse() != Ok(std::process::id()));

@@ -1,5 +1,5 @@
-//! The tour of delegated sessions. A server opens sessions in the name of a meter, which has no certificate. Peers
-//! resume these sessions at the meter.
+//! The tour of delegated sessions. A delegation server opens sessions in the name of a meter, which has no certificate.
+//! Peers resume these sessions at the meter.
 
 use super::folder::Folder;
 use super::parties::{AccessControl, OPERATOR};
@@ -32,15 +32,15 @@ use tokio::task::JoinSet;
 const METER: &str = "meter.example";
 /// The common name in the certificate of the peer.
 const READER: &str = "reader";
-/// The rule of the only scope.
+/// The rule in the only scope of the device.
 const SCOPE: &str = "GET /energy";
 const PATH: &str = "/energy";
 const VALUE: &str = "1027 Wh";
-/// The longest time of each wait for a result.
+/// Maximum duration of each wait for a result.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The time between two checks during a wait.
+/// The pause between two checks during a wait.
 const LOOK: Duration = Duration::from_millis(10);
-/// The time for which the certificates of the CA and of the reader are valid.
+/// The lifetime of the certificates of the CA and of the reader.
 const VALID: Duration = Duration::from_secs(60 * 86_400);
 
 /// The parties: the delegation server, and the device.
@@ -53,7 +53,7 @@ pub(super) struct Delegated {
     tasks: JoinSet<()>,
 }
 
-/// The application of the device: the requests of its delegation server, and the resources for peers.
+/// The application of the device. It answers the requests of the delegation server, and has the resources for peers.
 #[derive(Clone)]
 struct Meter {
     device: DelegatedDevice,
@@ -69,7 +69,7 @@ impl Application for Meter {
     }
 }
 
-/// Returns the settings of a server with one thread at a free port, after `change`.
+/// Returns the settings of a server with one thread at a free port, after `change` has changed them.
 fn at_free_port(change: impl FnOnce(&mut ServerConfig)) -> ServerConfig {
     ServerConfig::default().with(|config| {
         config.listen = vec![Listen { address: SocketAddr::from(([127, 0, 0, 1], 0)), scheme: Scheme::Coaps }];
@@ -88,7 +88,7 @@ impl Delegated {
     /// Walks through the steps. The first step has the number `first`. Returns the parties, which continue to run.
     ///
     /// # Errors
-    /// The first step with an unexpected result.
+    /// The error of the first step with an unexpected result.
     pub(super) async fn walk(
         access: &AccessControl,
         folder: &Folder,
@@ -155,8 +155,8 @@ impl Delegated {
         Ok((Self { server, device: of_device, ca, tasks }, device))
     }
 
-    /// Returns two commands of OpenSSL: the first opens a session with the server, and the second resumes it at the
-    /// device.
+    /// Returns two commands of OpenSSL. The first opens a session with the delegation server, and the second resumes
+    /// the session at the device.
     pub(super) fn commands(&self, folder: &Folder) -> Result<[String; 2], Failure> {
         let (certificate, key) = ca::device_files(&self.ca, READER);
         let session = folder.path("reader.session");
@@ -179,7 +179,7 @@ impl Delegated {
     }
 }
 
-/// The state during the steps.
+/// The state that the steps share.
 struct Story<'a> {
     out: Output,
     delegations: &'a Arc<Delegations<Rows>>,
@@ -195,7 +195,7 @@ impl Story<'_> {
         self.number += 1;
     }
 
-    /// The server begins the first epoch with the device.
+    /// Runs the step in which the delegation server begins the first epoch with the device.
     async fn imprinted(&mut self) -> Result<(), Failure> {
         let reached = async || {
             let report = self.delegations.show(METER).map_err(Failure::new)?;
@@ -222,7 +222,7 @@ impl Story<'_> {
         Ok(())
     }
 
-    /// A peer opens a session with the server, and resumes it at the device.
+    /// Runs the step in which a peer opens a session with the delegation server, and resumes it at the device.
     async fn resumed(&mut self) -> Result<(Session, Arc<ResumableSession>), Failure> {
         let failed = |why: &dyn std::fmt::Display| unproved("resumed", &why);
         let at = address(&self.parties.server)?;
@@ -264,7 +264,7 @@ impl Story<'_> {
         Ok((session, resumable))
     }
 
-    /// The operator revokes the connection.
+    /// Runs the step in which the operator revokes the connection.
     async fn revoked(&mut self, session: Session, resumable: Arc<ResumableSession>) -> Result<(), Failure> {
         let failed = |why: &dyn std::fmt::Display| unproved("revoked-ticket", &why);
         let id = self.connection().await?;
@@ -292,7 +292,7 @@ impl Story<'_> {
         Ok(())
     }
 
-    /// Returns the last connection of the reader.
+    /// Returns the last connection that the server lists for the meter, which is the connection of the reader.
     async fn connection(&self) -> Result<ConnectionId, Failure> {
         let listed = async || {
             let page = self.delegations.connections(METER, None, 10).await.map_err(Failure::new)?;
@@ -301,7 +301,8 @@ impl Story<'_> {
         wait("revoked-ticket", "the server lists no connection", listed).await
     }
 
-    /// The reader authenticates itself, and asks for the meter.
+    /// Opens a session of the reader with the server at `at`: the reader authenticates itself with its certificate, and
+    /// asks for the meter.
     async fn authenticate(&self, at: SocketAddr) -> Result<Session, ClientError> {
         let keys = self.keys().map_err(|failure| ClientError::System(std::io::Error::other(failure.message)))?;
         let config = ClientConfig::default().with(|config| {
@@ -320,7 +321,7 @@ impl Story<'_> {
         Ok(keys.map_err(Failure::new)?.believing(verifier).expecting(METER))
     }
 
-    /// The reader resumes the session at the meter, without a key.
+    /// Resumes the session of the reader at the meter. The reader uses no certificate and no key for this.
     async fn resume(&self, resumable: &Arc<ResumableSession>) -> Result<Session, ClientError> {
         let config = ClientConfig::default().with(|config| {
             config.dtls.suites = SUITES;
@@ -333,7 +334,7 @@ impl Story<'_> {
     }
 }
 
-/// Calls a function again and again until it returns a value, or until the longest time is over.
+/// Calls a function again and again until it returns a value, or until [`PATIENCE`] is over.
 async fn wait<T>(
     step: &str,
     missing: &str,

@@ -21,14 +21,14 @@ const VISITOR: Words = Words(&["visitor"]);
 /// The names of the lamps that stay members.
 const REST: [&str; 2] = ["hall", "porch"];
 const EVICTED: &str = "attic";
-/// The last byte of the address of the switch. The lamps have 1 to 3.
+/// The last byte of the address of the switch. The last bytes of the lamps' addresses are 1 to 3.
 const OF_SWITCH: u8 = 9;
 const OF_VISITOR: u8 = 10;
 const OF_OUTSIDER: u8 = 66;
 /// The number of the first step of this part of the tour.
 const FIRST: usize = 6;
 
-/// The members.
+/// The members of the group.
 pub(super) struct Group {
     pub(super) at: SocketAddr,
     pub(super) switch: Device,
@@ -36,11 +36,11 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Walks through the steps. Returns the members, which continue to run. If this machine has no multicast at its
-    /// loopback interface, prints the cause and returns `None`.
+    /// Walks through the steps of the group. Returns the members, which continue to run. If this machine has no
+    /// multicast at its loopback interface, prints the cause and returns `None`.
     ///
     /// # Errors
-    /// The first step with an unexpected result.
+    /// The error of the first step with an unexpected result.
     pub(super) async fn walk(access: &AccessControl, folder: &Folder, out: Output) -> Result<Option<Self>, Failure> {
         let addresses = Addresses::draw()?;
         let outsider = Outsider::join(addresses.group(), LOOPBACK, addresses.own(OF_OUTSIDER)).await;
@@ -119,7 +119,8 @@ impl Group {
         Ok((group, membership))
     }
 
-    /// Waits until these lamps are in the epoch, because they received the messages of the controller.
+    /// Waits until the lamps with these names are in the epoch, because they have received the messages of the
+    /// controller.
     async fn in_epoch(&self, step: &str, names: &[&str], epoch: u16) -> Result<(), Failure> {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -145,7 +146,7 @@ impl Group {
     }
 }
 
-/// Prints that the tour has no group, and the cause.
+/// Prints that the tour leaves out the steps of the group, and prints the cause.
 fn leave_out(out: Output, why: &str) {
     out.line(
         || format!("The tour leaves out a group of lamps: there is no multicast at the loopback interface of this machine: {why}."),
@@ -153,21 +154,21 @@ fn leave_out(out: Output, why: &str) {
     );
 }
 
-/// The state during the steps after the members have joined.
+/// The state that the steps share, after the members have joined.
 struct Story<'a> {
     out: Output,
     group: &'a Group,
     /// The membership of the switch.
     membership: Membership,
     outsider: Outsider,
-    /// The requests of the switch that the outsider received.
+    /// The requests of the switch that the outsider has received.
     recorded: Vec<Vec<u8>>,
-    /// The numbers of records that each lamp has dropped, in the order of the lamps.
+    /// The expected numbers of records that each lamp has dropped, in the order of the lamps.
     dropped: Vec<Dropped>,
 }
 
 impl Story<'_> {
-    /// All lamps are turned on.
+    /// Runs the step in which the switch turns on all lamps.
     async fn switched(&mut self) -> Result<(), Failure> {
         let answers = self.ask("switched", "on", &LAMPS.map(|words| words.name())).await?;
         let request = self.recorded.last().map_or(&[][..], Vec::as_slice);
@@ -190,7 +191,7 @@ impl Story<'_> {
         Ok(())
     }
 
-    /// One lamp is evicted.
+    /// Runs the step in which the controller evicts one lamp.
     async fn evicted(&mut self, access: &AccessControl) -> Result<(), Failure> {
         let failed = |error: &dyn std::fmt::Display| unproved("evicted", &error);
         let before = self.group.lights();
@@ -222,7 +223,7 @@ impl Story<'_> {
         Ok(())
     }
 
-    /// An outsider sends the received requests again.
+    /// Runs the step in which an outsider sends the received requests again.
     async fn replayed(&mut self) -> Result<(), Failure> {
         let recorded = self.recorded.clone();
         self.ask("replayed", "on", &REST).await?;
@@ -248,7 +249,7 @@ impl Story<'_> {
         Ok(())
     }
 
-    /// An outsider forges a request.
+    /// Runs the step in which an outsider forges a request.
     async fn forged(&mut self) -> Result<(), Failure> {
         let forged = self.recorded.last().and_then(|last| forge(last));
         let forged = forged.ok_or_else(|| unproved("forged", &"there is no request"))?;
@@ -281,8 +282,8 @@ impl Story<'_> {
         Ok(())
     }
 
-    /// Sends a request of the switch, which is one datagram. Checks that exactly the lamps of these names answer, and
-    /// that each has the state `value`.
+    /// Sends a request of the switch, which is one datagram. Checks that exactly the lamps with these names answer, and
+    /// that each of them has the state `value`.
     async fn ask(&mut self, step: &str, value: &str, names: &[&str]) -> Result<Vec<Answer>, Failure> {
         let answers = switch(&self.membership, value, names.len()).await.map_err(|why| unproved(step, &why))?;
         let heard = self.outsider.requests(1).await.map_err(|error| unproved(step, &error))?;
@@ -303,7 +304,7 @@ impl Story<'_> {
         }
     }
 
-    /// Sends datagrams of the outsider to the group, and checks that they arrive at the group.
+    /// Sends datagrams of the outsider to the group. Checks that they arrive at the multicast address.
     async fn attack(&mut self, step: &str, datagrams: &[Vec<u8>]) -> Result<(), Failure> {
         for datagram in datagrams {
             self.outsider.send(datagram).map_err(|error| unproved(step, &error))?;
@@ -323,7 +324,8 @@ impl Story<'_> {
         all
     }
 
-    /// Waits until each lamp has dropped exactly these additional records.
+    /// Waits until each lamp has dropped exactly the records in `more`, in addition to the records that it dropped
+    /// before. `more` returns the numbers for the name of a lamp.
     async fn drop(&mut self, step: &str, more: impl Fn(&str) -> Dropped) -> Result<(), Failure> {
         for (lamp, dropped) in self.group.lamps.iter().zip(&mut self.dropped) {
             *dropped = dropped.and(more(lamp.device.name));

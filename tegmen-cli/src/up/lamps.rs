@@ -1,4 +1,4 @@
-//! The members of a group: lamps, and a switch.
+//! The members of the group of the tour: lamps, and a switch.
 
 use super::folder::Folder;
 use super::parties::{AccessControl, Words};
@@ -24,12 +24,12 @@ pub(super) const GROUP: &str = "lights";
 pub(super) const LIGHT: &str = "/light";
 /// The port of the group.
 const PORT: u16 = 20792;
-/// The longest random delay of the answer of a lamp.
+/// Maximum random delay of the answer of a lamp.
 const LEISURE: Duration = Duration::from_millis(100);
-/// The longest time of each wait for a result.
+/// Maximum duration of each wait for a result.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The addresses of the group and of its members at the loopback interface. Another run of the program has other
+/// The addresses of the group and of its members at the loopback interface. Each run of the program draws other
 /// addresses.
 #[derive(Clone, Copy)]
 pub(super) struct Addresses([u8; 2]);
@@ -41,13 +41,13 @@ impl Addresses {
         Ok(Self(random::bytes()?.map(|byte| 1 + byte % 254)))
     }
 
-    /// The multicast address and the port of the group.
+    /// Returns the multicast address and the port of the group.
     pub(super) fn group(self) -> SocketAddr {
         let Self([high, low]) = self;
         ([239, 255, high, low], PORT).into()
     }
 
-    /// Returns the address of this machine with this last byte.
+    /// Returns the loopback address whose last byte is `number`.
     pub(super) fn own(self, number: u8) -> IpAddr {
         let Self([high, low]) = self;
         [127, high, low, number].into()
@@ -59,13 +59,13 @@ pub(super) struct Device {
     pub(super) name: &'static str,
     pub(super) key: Zeroizing<[u8; 32]>,
     pub(super) address: IpAddr,
-    /// The directory of the membership of the device.
+    /// The directory in which the device stores its membership.
     pub(super) dir: PathBuf,
     controller: Controller,
 }
 
 impl Device {
-    /// Registers a device.
+    /// Registers a device with a new shared key at the access control server.
     pub(super) async fn enrol(
         words: &Words,
         address: IpAddr,
@@ -78,13 +78,13 @@ impl Device {
         Ok(Self { name, key, address, dir: folder.path(name), controller: controller.map_err(Failure::new)? })
     }
 
-    /// Joins the group.
+    /// Joins the group. If `sends` is true, the member may send requests.
     pub(super) async fn join(&self, sends: bool) -> Result<Membership, ControllerError> {
         let joining = Joining { address: Some(self.address), listens: true, sends };
         self.controller.join(&self.dir, joining, &MemberSettings::default()).await
     }
 
-    /// Asks the controller for the keys of the current epoch.
+    /// Asks the controller for the keys of the current epoch. Returns true if they are of a later epoch than before.
     pub(super) async fn catch_up(&self, membership: &Membership) -> Result<bool, ControllerError> {
         self.controller.catch_up(membership).await
     }
@@ -110,7 +110,7 @@ pub(super) struct Dropped {
 }
 
 impl Dropped {
-    /// Returns the sums of two counts.
+    /// Returns the sums of the two values for each reason.
     pub(super) const fn and(self, more: Self) -> Self {
         Self {
             replayed: self.replayed.saturating_add(more.replayed),
@@ -129,7 +129,7 @@ pub(super) struct Lamp {
 }
 
 impl Lamp {
-    /// Starts the server of a member. The server prints each change of its state once `walked` is true.
+    /// Starts the server of a lamp. Once `walked` is true, the server prints each change of the lamp's state.
     pub(super) fn start(
         device: Device,
         membership: Membership,
@@ -177,17 +177,18 @@ impl Lamp {
     }
 }
 
-/// The answer of a member.
+/// The answer of a member to a request to the group.
 pub(super) struct Answer {
     pub(super) from: IpAddr,
     pub(super) text: String,
     pub(super) after: Duration,
 }
 
-/// Sends one request to the group. Waits until `expected` members have answered, or until the longest time is over.
+/// Sends one request to the group. Waits until `expected` members have answered, or until [`PATIENCE`] is over. Returns
+/// the answers.
 ///
 /// # Errors
-/// A text that describes the cause.
+/// The cause, as a text.
 pub(super) async fn switch(membership: &Membership, value: &str, expected: usize) -> Result<Vec<Answer>, String> {
     let (answers, all) = (Mutex::new(Vec::new()), Notify::new());
     let request = Request::new(Code::PUT, LIGHT).payload(value.as_bytes());

@@ -1,4 +1,4 @@
-//! An outsider at the multicast address of a group.
+//! An outsider, which receives and sends datagrams at the multicast address of a group.
 
 use std::future::poll_fn;
 use std::io;
@@ -12,11 +12,11 @@ use tegmen_host::udp::{Inbound, Socket};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The length of the header of a record in bytes (RFC 6347, section 4.1).
 const HEADER: usize = 13;
-/// The length of the number of a record in bytes. The number is in the header after type and version, and again in
-/// the record after the header.
+/// The length of a record number in bytes. The number is in the header after type and version. The record contains it
+/// again after the header.
 const NUMBER: usize = 8;
 
-/// An outsider without keys: it receives all datagrams to the group, and sends datagrams to the group.
+/// An outsider without keys: it receives all datagrams that are sent to the group, and sends datagrams to the group.
 pub(super) struct Outsider {
     hears: Socket,
     inbound: Inbound,
@@ -25,8 +25,8 @@ pub(super) struct Outsider {
 }
 
 impl Outsider {
-    /// Joins the multicast address at the interface, and sends a datagram from the address `own`. If the outsider
-    /// receives its own datagram, there is multicast.
+    /// Joins the multicast address at the interface, and sends a datagram from the address `own`. The machine has
+    /// multicast if the outsider receives its own datagram.
     ///
     /// # Errors
     /// The reason why there is no multicast.
@@ -50,8 +50,8 @@ impl Outsider {
         self.sends.send_to(datagram, self.group).map(drop)
     }
 
-    /// Returns the requests that were sent to the group since the last call. Waits a limited time for `least`
-    /// requests.
+    /// Returns the requests that were sent to the group since the last call. Waits until at least `least` requests have
+    /// arrived, but not longer than [`PATIENCE`].
     pub(super) async fn requests(&mut self, least: usize) -> io::Result<Vec<Vec<u8>>> {
         self.hear(least, |datagram| datagram.first() == Some(&ContentType::APPLICATION_DATA.0)).await
     }
@@ -75,8 +75,8 @@ impl Outsider {
     }
 }
 
-/// Forges the next request of the sender of `request`, with the next number and changed content. Returns `None` if
-/// `request` is too short.
+/// Forges the next request of the sender of `request`: copies `request`, increases its record number, and changes its
+/// content. Returns `None` if `request` is too short.
 pub(super) fn forge(request: &[u8]) -> Option<Vec<u8>> {
     let (header, body) = request.split_first_chunk::<HEADER>()?;
     let (kind, rest) = header.split_first_chunk::<3>()?;
@@ -86,7 +86,7 @@ pub(super) fn forge(request: &[u8]) -> Option<Vec<u8>> {
     Some([&kind[..], &next, len, &next].concat().into_iter().chain(content).collect())
 }
 
-/// Returns the number in the header of a record.
+/// Returns the record number in the header of a record.
 pub(super) fn number(record: &[u8]) -> Option<&[u8]> {
     record.get(3..3 + NUMBER)
 }

@@ -36,33 +36,34 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use zeroize::Zeroizing;
 
-/// The policy in force.
+/// The policy of the access control server.
 const POLICY: &str = include_str!("policy.toml");
 /// The name of the operator of the tour in the audit log.
 pub(super) const OPERATOR: &str = "the tour";
-/// The path at which a subscriber takes readings.
+/// The path to which publishers send readings, and at which a subscriber stores the last reading.
 pub(super) const READING: &str = "/temp";
-/// The address of the interface for multicast of the group.
+/// The interface at which the members send and receive the multicast of the group.
 pub(super) const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
-/// Maximum number of events that wait for a step of the tour. Further events are dropped, because no step waits for
-/// them after the tour.
+/// Maximum number of events that wait until a step of the tour reads them. Further events are dropped. After the tour
+/// no step reads events.
 const WAITING: usize = 16;
 
-/// The access control server: its service and its CoAP server.
+/// The access control server of the tour: its service and its CoAP server.
 pub(super) struct AccessControl {
     pub(super) service: Arc<Service<Rows>>,
     pub(super) server: Server,
     pub(super) policy: PathBuf,
     pub(super) audit: PathBuf,
-    /// True after the last step. Before, the log leaves out the events that the steps report themselves.
+    /// True after the last step of the tour. Before that, the log leaves out the events of the group, because the steps
+    /// report them.
     pub(super) walked: Arc<AtomicBool>,
     role: Role,
     groups: groups::Role,
-    /// The tasks of the controller.
+    /// The tasks of the controller of groups.
     tasks: JoinSet<()>,
 }
 
-/// The interface for administrators, while it is served.
+/// The interface for administrators, while it runs.
 pub(super) struct Administration {
     pub(super) url: String,
     /// The certificate that clients of the interface trust.
@@ -81,7 +82,7 @@ impl Administration {
 }
 
 impl AccessControl {
-    /// Starts an access control server with new keys and the policy. It has no devices.
+    /// Starts an access control server with new keys and the policy of the tour. The server has no devices yet.
     pub(super) fn start(folder: &Folder, log: &Log) -> Result<Self, Failure> {
         let sealing_key =
             folder.write("sealing.key", &Zeroizing::new(to_hex(&Zeroizing::new(random::bytes::<32>()?)[..])))?;
@@ -139,7 +140,7 @@ impl AccessControl {
         delegation::Role::open(delegation::of_ca(ca, servers_of(&[], &[])?), &self.role).await
     }
 
-    /// The controller of groups.
+    /// Returns the controller of groups.
     pub(super) fn controller(&self) -> &Controller<Rows> {
         &self.groups.controller
     }
@@ -177,7 +178,7 @@ impl AccessControl {
         self.server.stop().counters.retransmitted
     }
 
-    /// Adds a device with a secret.
+    /// Adds a device with this kind of credential and this secret.
     async fn add(&self, party: OwnedParty, kind: Credential, secret: &[u8]) -> Result<(), Failure> {
         let device = NewDevice::secret(party, kind, secret).map_err(Failure::new)?;
         self.service.add(OPERATOR, &device).await.map(drop).map_err(Failure::new)
@@ -190,7 +191,7 @@ impl AccessControl {
         Ok(key)
     }
 
-    /// Returns the decision on a request by the policy in force, with its reason.
+    /// Returns the decision of the policy in force on a request, and the reason of the decision.
     pub(super) fn explain(
         &self,
         subject: &Words,
@@ -203,7 +204,7 @@ impl AccessControl {
         Ok(self.service.state().view().in_force().policy.explain(&question))
     }
 
-    /// Returns true if the server gave a subscriber the key of this session.
+    /// Returns true if the server gave the key of the session `identity` to this subscriber.
     pub(super) fn gave_key(&self, identity: &str, subscriber: &str) -> bool {
         let view = self.service.state().view();
         !view.sessions(|known, of| known.as_str() == identity && of == subscriber).is_empty()
@@ -217,7 +218,7 @@ impl Words {
     pub(super) const OVEN: Self = Self(&["oven", "tag:kitchen"]);
     pub(super) const DISPLAY: Self = Self(&["display", "tag:display"]);
     pub(super) const PANEL: Self = Self(&["panel", "tag:display"]);
-    /// The controller of groups.
+    /// The publisher that represents the controller of groups.
     pub(super) const CONTROLLER: Self = Self(&["controller"]);
 
     pub(super) fn party(&self) -> Result<OwnedParty, Failure> {
@@ -242,7 +243,7 @@ impl Oven {
         Ok(Self { protokey })
     }
 
-    /// Draws the identity of a session, and derives the key of this session with a subscriber.
+    /// Draws the identity of a session with a subscriber. Derives the key of this session. Returns both.
     pub(super) fn session_key(&self, subscriber: &str) -> Result<(String, Zeroizing<Vec<u8>>), Failure> {
         let mut buffer = [0; MAX_IDENTITY];
         let identity = SessionIdentity::write(Words::OVEN.name(), &random::bytes()?, &mut buffer);
@@ -260,7 +261,7 @@ pub(super) async fn connect(at: SocketAddr, identity: &str, key: &[u8]) -> Resul
     Session::connect_to(at, Scheme::Coaps, once(identity, key)).await
 }
 
-/// Returns the settings of one session of the oven.
+/// Returns the settings of one session of the oven, which does not reconnect.
 fn once(identity: &str, key: &[u8]) -> ClientConfig {
     ClientConfig::psk(identity, key).with(|config| config.recovery.reconnect = false)
 }
@@ -274,7 +275,7 @@ pub(super) struct Subscriber {
     server: Arc<Server>,
     /// The sessions that ended because their keys were revoked.
     pub(super) revoked: mpsc::Receiver<server::Session>,
-    /// The identities of handshakes that failed, each with the reason.
+    /// The identities of failed handshakes, each with the reason.
     failed: mpsc::Receiver<(String, String)>,
     following: tokio::task::JoinHandle<()>,
 }
@@ -334,11 +335,11 @@ impl Subscriber {
         Ok(Self { address, reading, access: session, server, revoked, failed, following })
     }
 
-    /// Opens a session of the oven that this subscriber refuses. Returns the reason from the end that reports it
-    /// first.
+    /// Tries to open a session of the oven, which this subscriber must refuse. Returns the reason of the refusal, from
+    /// the client or from the server, whichever reports it first.
     ///
     /// # Errors
-    /// The subscriber accepts the session.
+    /// A text, if the subscriber accepts the session, or if the handshake fails for another reason.
     pub(super) async fn refuses(&mut self, identity: &str, key: &[u8]) -> Result<String, &'static str> {
         // A server takes a key for a wrong one when its client sends the last flight once more.
         let config = once(identity, key).with(|config| config.dtls.retransmit_first = Duration::from_millis(100));
@@ -366,8 +367,8 @@ impl Subscriber {
         self.reading.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Ends the subscriber. Returns the number of flights that it, or its session with the access control server,
-    /// retransmitted.
+    /// Ends the subscriber. Returns the number of flights that its server and its session with the access control
+    /// server retransmitted.
     pub(super) async fn stop(self) -> u32 {
         self.following.abort();
         let _ = self.following.await;

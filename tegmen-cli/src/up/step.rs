@@ -3,11 +3,11 @@
 use crate::output::{Failure, Output, printable_lines};
 use serde_json::{Value, json};
 
-/// A step of the tour that had the expected result.
+/// A step of the tour that had the expected result, for the output.
 pub(super) struct Step {
     pub(super) name: &'static str,
     pub(super) title: &'static str,
-    /// The values of this run, as text.
+    /// The measured values of this run, as text.
     pub(super) facts: Vec<String>,
     pub(super) proved: &'static str,
     /// The same values, as JSON fields.

@@ -21,14 +21,16 @@ use tegmen_host::hex::to_hex;
 use tegmen_host::server::Event;
 use tokio::time::MissedTickBehavior;
 
-/// Longest time for a revocation to reach the subscriber.
+/// Maximum time until a revocation reaches the subscriber.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The number of the first step after the steps of the group. It is the same if the steps of the group are left out.
+/// The number of the first step after the steps of the group. The number is the same if the tour leaves out the steps
+/// of the group.
 const WITH_GROUP: usize = 11;
 const WITHOUT_GROUP: usize = 6;
 
-/// The parties and their folder. They exist as long as the program runs, for the commands that it prints.
+/// The parties of the tour, and the folder with their files. They exist until the program ends, because the commands
+/// that the tour prints need them.
 pub(super) struct Tour {
     oven: Oven,
     display: Subscriber,
@@ -37,25 +39,25 @@ pub(super) struct Tour {
     administration: Administration,
     /// Number of flights that sessions of the oven retransmitted.
     retransmitted: u32,
-    /// The group, after its steps.
+    /// The group; `None` before the steps of the group, or if the tour leaves them out.
     group: Option<Group>,
-    /// The device with delegated sessions, after its steps.
+    /// The device with delegated sessions; `None` before its steps.
     delegated: Option<Delegated>,
-    /// The folder. It is removed last.
+    /// The folder with the files of the tour. It is removed last.
     folder: Folder,
 }
 
-/// A command that the tour prints for the user.
+/// A command that the tour prints, and that the user can try.
 struct Try {
     about: &'static str,
     command: String,
-    /// The exit code that the command has.
+    /// The expected exit code of the command.
     exit: u8,
 }
 
 impl Tour {
-    /// Starts all parties. After the last step, the display passes events of its clients to `events`. Before, the
-    /// steps report these events.
+    /// Starts all parties. After the last step, the display passes events of its clients to `events`. Before that, the
+    /// steps themselves report these events.
     pub(super) async fn start(
         mut access: AccessControl,
         folder: Folder,
@@ -92,7 +94,7 @@ impl Tour {
     /// Walks through the steps.
     ///
     /// # Errors
-    /// The first step with an unexpected result.
+    /// The error of the first step with an unexpected result.
     pub(super) async fn walk(&mut self, out: Output) -> Result<(), Failure> {
         self.introduce(out);
         let (identity, key) = self.oven.session_key(Words::DISPLAY.name())?;
@@ -129,7 +131,8 @@ impl Tour {
         );
     }
 
-    /// The oven opens a session with the display, which asks the access control server for the key.
+    /// Runs the step `key`: the oven opens a session with the display, and the display asks the access control server
+    /// for the key.
     async fn key(&self, out: Output, identity: &str, key: &[u8]) -> Result<Session, Failure> {
         let session = connect(self.display.address, identity, key).await.map_err(|error| unproved("key", &error))?;
         if !self.access.gave_key(identity, Words::DISPLAY.name()) {
@@ -147,7 +150,7 @@ impl Tour {
         Ok(session)
     }
 
-    /// The display gets a reading of the oven.
+    /// Runs the step `allowed`: the display gets a reading of the oven.
     async fn allowed(&self, out: Output, session: &Session) -> Result<(), Failure> {
         let reading = "21.5";
         let response = session.put(READING, reading.as_bytes()).await.map_err(|error| unproved("allowed", &error))?;
@@ -173,7 +176,7 @@ impl Tour {
         Ok(())
     }
 
-    /// The panel gets no reading.
+    /// Runs the step `refused`: the panel gets no key, and so no reading.
     async fn refused(&mut self, out: Output) -> Result<(), Failure> {
         let (identity, key) = self.oven.session_key(Words::PANEL.name())?;
         let error = self.panel.refuses(&identity, &key).await.map_err(|why| unproved("refused", &why))?;
@@ -193,7 +196,7 @@ impl Tour {
         Ok(())
     }
 
-    /// The operator revokes the key of the session with the display.
+    /// Runs the step `revoked`: the operator revokes the key of the session with the display.
     async fn revoked(&mut self, out: Output, identity: &str, session: &Session) -> Result<(), Failure> {
         let began = Instant::now();
         self.access.service.revoke_session(OPERATOR, identity).await.map_err(Failure::new)?;
@@ -225,7 +228,7 @@ impl Tour {
         Ok(())
     }
 
-    /// The oven uses the identity of the revoked session again.
+    /// Runs the step `used`: the oven uses the identity of the revoked session again.
     async fn used(&mut self, out: Output, identity: &str, key: &[u8]) -> Result<(), Failure> {
         let error = self.display.refuses(identity, key).await.map_err(|why| unproved("used", &why))?;
         let step = Step {
@@ -239,13 +242,13 @@ impl Tour {
         Ok(())
     }
 
-    /// Returns the decision of the policy on the reading.
+    /// Returns the decision of the policy about a reading of the oven for this subscriber.
     fn explain(&self, subject: &Words) -> Result<Explanation, Failure> {
         self.access.explain(subject, &Words::OVEN, Code::GET, READING)
     }
 
-    /// Sends a reading each second, opens a new session when one ends, and reports each begin and end of a session.
-    /// Does not return without an error.
+    /// Sends a reading each second. Opens a new session when a session ends, and reports each begin and end of a
+    /// session. This function returns only with an error.
     ///
     /// # Errors
     /// The system gives no randomness.
@@ -286,7 +289,7 @@ impl Tour {
         }
     }
 
-    /// Prints commands that work while the program runs.
+    /// Prints commands that the user can try while the program runs.
     pub(super) fn suggest(&self, out: Output) -> Result<(), Failure> {
         out.text("\nTry next, in another terminal, while this runs:\n");
         for Try { about, command, exit } in self.tries()? {
@@ -360,7 +363,7 @@ impl Tour {
         Ok(tries)
     }
 
-    /// Returns the commands for the group. `admin` contains the options of an operator.
+    /// Returns the commands for the group. `admin` contains the options with which an operator authenticates.
     fn tries_of(&self, group: &Group, admin: &str) -> Result<[Try; 4], Failure> {
         let Device { name, key, dir, .. } = &group.switch;
         let credentials = self.folder.write("switch.toml", &credentials_file(name, &key[..], "GET /*"))?;
@@ -383,7 +386,7 @@ impl Tour {
         ])
     }
 
-    /// Ends all parties, and removes the folder. Returns the number of retransmitted flights.
+    /// Ends all parties, and removes the folder. Returns the number of flights that they retransmitted.
     pub(super) async fn stop(self) -> u32 {
         let Self { display, panel, access, administration, retransmitted, group, delegated, folder, .. } = self;
         administration.stop().await;
@@ -400,9 +403,9 @@ impl Tour {
     }
 }
 
-/// The file with the credentials of a client that reads at the display.
+/// The name of the credentials file of a client that reads at the display.
 const GUEST: &str = "guest.toml";
-/// The file with the identity and the key of one session of the oven.
+/// The name of the file with the identity and the key of one session of the oven.
 const SESSION: &str = "session.toml";
 
 /// Returns the text of a credentials file with one key.

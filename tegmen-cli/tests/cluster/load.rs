@@ -1,4 +1,5 @@
-//! The load: devices that ask both replicas for keys, tokens and rights, and administrators who write through both.
+//! The load on the two access control servers, which are called replicas. Devices ask both replicas for keys, tokens
+//! and rights, and administrators make changes through both.
 
 use crate::administrator::{Administrator, in_an_hour};
 use crate::operator::{SHARED_KEY, runtime};
@@ -20,23 +21,23 @@ use tegmen_host::client::{ClientConfig, Session};
 use tegmen_host::hex::to_hex;
 use tegmen_host::uri::Scheme;
 
-/// Time for the answer to a request that needs a commit, which a server gives up after 5 s.
+/// Maximum time for the answer to a request that needs a commit. A server gives up such a commit after 5 s.
 const LONG: Duration = Duration::from_secs(7);
-/// Time for the answer to another request.
+/// Maximum time for the answer to any other request.
 const SHORT: Duration = Duration::from_secs(2);
 /// The pause of a device between two requests.
 const PAUSE: Duration = Duration::from_millis(20);
 /// The pause of an administrator between two changes.
 const CHANGES: Duration = Duration::from_millis(300);
 
-/// The result of a request of a device.
+/// The result of a request that a device sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Result {
     Granted,
     Refused,
-    /// 5.03.
+    /// The server answered 5.03.
     Later,
-    /// No answer.
+    /// The device got no answer.
     Lost,
 }
 
@@ -45,11 +46,11 @@ pub(crate) enum Result {
 pub(crate) enum About {
     /// The key of a session.
     Session(String),
-    /// A token; the session identity that it has.
+    /// An access token. The text is the session identity in the token; empty before the answer.
     Token(String),
-    /// The rights of this subscriber at this publisher, whose certificate it has.
+    /// The rights of a subscriber (the first name) at a publisher (the second name), of which it knows the certificate.
     Rights(&'static str, &'static str),
-    /// The revocation list: granted if the token with this hash is not on it.
+    /// The revocation list. The request counts as granted if the token with this hash is not in the list.
     Listed(Vec<u8>),
 }
 
@@ -62,25 +63,25 @@ pub(crate) struct Asked {
     pub(crate) result: Result,
 }
 
-/// A change that an administrator made: it was acknowledged.
+/// A change that an administrator made, and that a server acknowledged.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     Device(String),
     Revocation(String),
 }
 
-/// Everything that was asked and acknowledged.
+/// All requests, and all acknowledged changes.
 #[derive(Default)]
 pub(crate) struct Records {
     pub(crate) asked: Vec<Asked>,
     pub(crate) changes: Vec<Change>,
-    /// Revisions of acknowledged changes.
+    /// The revisions of the acknowledged changes.
     pub(crate) revisions: Vec<u64>,
-    /// Changes without an acknowledgement.
+    /// The number of changes that no server acknowledged.
     pub(crate) not_acknowledged: u64,
 }
 
-/// The rights of one publisher, those of one subscriber, and a token, which are revoked while a replica is cut off.
+/// A publisher, a subscriber and a token. An administrator takes their rights away while a replica is cut off.
 pub(crate) struct Target {
     pub(crate) publisher: &'static str,
     pub(crate) subscriber: &'static str,
@@ -88,12 +89,12 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// The hash of the token.
+    /// Returns the hash of the token.
     pub(crate) fn token_hash(&self) -> Vec<u8> {
         [&[1][..], &[self.hash; 32]].concat()
     }
 
-    /// True if the request is about it.
+    /// Returns true if the request is about this publisher, subscriber or token.
     pub(crate) fn concerns(&self, asked: &Asked) -> bool {
         match &asked.about {
             About::Rights(subscriber, publisher) => *subscriber == self.subscriber || *publisher == self.publisher,
@@ -108,10 +109,11 @@ pub(crate) const TARGETS: [Target; 3] = [
     Target { publisher: "door-2", subscriber: "guest-2", hash: 0xd2 },
     Target { publisher: "door-3", subscriber: "guest-3", hash: 0xd3 },
 ];
-/// A publisher with a certificate that keeps its rights.
+/// A publisher with a certificate, which keeps its rights during the whole test.
 const CAMERA: &str = "camera";
 
-/// The devices of the operator: name, tag, kind, and secret or SHA-256.
+/// Returns the devices of the operator: for each its name, tag and kind, and its secret or the SHA-256 of its
+/// certificate.
 pub(crate) fn devices() -> Vec<serde_json::Value> {
     let certified = TARGETS.iter().map(|target| target.publisher).chain([CAMERA]);
     let certified = certified.map(
@@ -124,14 +126,15 @@ pub(crate) fn devices() -> Vec<serde_json::Value> {
     certified.chain(shared).chain([oven]).collect()
 }
 
-/// The SHA-256 of the certificate of a publisher: its name, and zeros.
+/// Returns the value that the test uses as the SHA-256 of a publisher's certificate: the name of the publisher, filled
+/// up with zeros.
 fn thumbprint(name: &str) -> Vec<u8> {
     let mut digest = name.as_bytes().to_vec();
     digest.resize(32, 0);
     digest
 }
 
-/// The load. It ends with the value.
+/// The running load. It ends when this value is dropped.
 pub(crate) struct Load {
     records: Arc<Mutex<Records>>,
     ends: Arc<AtomicBool>,
@@ -164,7 +167,7 @@ impl Load {
         load
     }
 
-    /// Looks at the records up to now.
+    /// Passes the records of the load until now to `look`, and returns its result.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&Records) -> T) -> T {
         look(&self.records.lock().unwrap())
     }
@@ -185,7 +188,7 @@ impl Drop for Load {
     }
 }
 
-/// A replica, as the devices see it.
+/// A replica, and the records of the requests that devices send to it.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     replica: usize,
@@ -199,14 +202,14 @@ impl Place<'_> {
         self.ends.load(Ordering::Relaxed)
     }
 
-    /// Sends a request of a device, and records its result.
+    /// Sends a request of a device to this replica, and records its result.
     async fn ask(&self, device: &mut Device, about: About) {
         let (sent, about, result) = device.ask(self.to, about).await;
         self.records.lock().unwrap().asked.push(Asked { replica: self.replica, about, sent, result });
     }
 }
 
-/// A device and its session with a replica.
+/// A device, and its session with a replica.
 pub(crate) struct Device {
     name: &'static str,
     session: Option<Session>,
@@ -217,7 +220,7 @@ impl Device {
         Self { name, session: None }
     }
 
-    /// Sends a request. Returns the time when it was sent, its subject, and its result.
+    /// Sends a request to a replica. Returns the time at which it was sent, its subject, and its result.
     pub(crate) async fn ask(&mut self, to: SocketAddr, about: About) -> (Instant, About, Result) {
         let (path, payload) = match &about {
             About::Session(identity) => ("/introspect", introspection(identity.as_bytes(), None)),
@@ -256,7 +259,7 @@ impl Device {
     }
 }
 
-/// Reads a response that may grant something.
+/// Reads a response that may grant the request. Returns the time of the request, its subject, and its result.
 fn granted(sent: Instant, about: About, payload: &[u8]) -> (Instant, About, Result) {
     let is_granted = match &about {
         About::Session(_) | About::Rights(..) => IntrospectionResponse::parse(payload).unwrap().active,
@@ -286,7 +289,8 @@ fn token() -> Vec<u8> {
     request.encode().to_vec()
 }
 
-/// Two subscribers ask for the key of one session at the same time, each another replica.
+/// Lets two subscribers ask for the key of the same session at the same time, each at another replica. Repeats this
+/// until the load ends.
 async fn contend(turn: usize, places: [Place<'_>; 2]) {
     // The replicas change with each session, and a device has a session with each.
     let mut pairs = [0, 1].map(|_| (Device::new("display"), Device::new("panel")));
@@ -310,7 +314,7 @@ async fn tokens(place: Place<'_>) {
     }
 }
 
-/// Asks for rights, those that are taken back among them, and for the revocation list.
+/// Asks for rights and for the revocation list until the load ends. An administrator takes some of these rights away.
 async fn rights(place: Place<'_>) {
     let mut lamp = Device::new("lamp");
     while !place.ends() {
@@ -323,7 +327,7 @@ async fn rights(place: Place<'_>) {
     }
 }
 
-/// A subscriber asks for the rights of a publisher.
+/// Asks for the rights of a subscriber at the publisher `CAMERA` until the load ends.
 async fn guest(place: Place<'_>, name: &'static str) {
     let mut guest = Device::new(name);
     while !place.ends() {
@@ -332,7 +336,7 @@ async fn guest(place: Place<'_>, name: &'static str) {
     }
 }
 
-/// Adds devices, and revokes tokens.
+/// Adds devices and revokes tokens, one after the other, until the load ends.
 fn administrate(administrator: &Administrator, host: &str, records: &Mutex<Records>, ends: &AtomicBool) {
     for number in 0_u64.. {
         if ends.load(Ordering::Relaxed) {

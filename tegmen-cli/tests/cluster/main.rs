@@ -1,8 +1,9 @@
-//! Three members of etcd and two access control servers, each on a host of its own, under load: the leader of etcd is killed, a
-//! replica is killed, a replica is cut off from etcd for a short and for a long time, and the leader of etcd is cut off.
+//! Tests a cluster of three members of etcd and two access control servers (replicas) under load. Each runs on a
+//! separate host. The test kills the leader of etcd and a replica. It cuts a replica off from etcd for a short and for
+//! a long time, and it cuts off the leader of etcd.
 //!
-//! `./ci.sh cluster` runs it and leaves the counts in `target/cluster.json`. It needs root for the namespaces of the network, and
-//! the programs `etcd`, `ip` and `curl`. `TEGMEN_CLUSTER_SEED` sets other times and another replica.
+//! `./ci.sh cluster` runs the test, which writes the counts to `target/cluster.json`. It needs root for the network
+//! namespaces, and the programs `etcd`, `ip` and `curl`. `TEGMEN_CLUSTER_SEED` selects other times and another replica.
 #![cfg(target_os = "linux")]
 
 mod load;
@@ -37,11 +38,11 @@ use std::time::{Duration, Instant};
 use tegmen_host::hex::to_hex;
 use works::{Scene, said};
 
-/// Time after which a replica that hears nothing from the store grants nothing (docs/access.md).
+/// A replica without an answer of the store for this time grants nothing (docs/access.md).
 const LEASE: Duration = Duration::from_secs(10);
-/// Time after which a replica that is connected again has all revocations.
+/// Maximum time until a replica that is connected again knows all revocations.
 const HEALING: Duration = Duration::from_secs(1);
-/// Cuts that are shorter than a lease, and one that is longer.
+/// The durations of the cuts: two are shorter than [`LEASE`], and one is longer.
 const CUTS: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(5), Duration::from_secs(16)];
 
 /// The programs, their network, and the load on them.
@@ -54,17 +55,17 @@ struct Cluster {
     seed: u64,
 }
 
-/// A replica that was cut off from etcd, and what was taken back meanwhile.
+/// A replica that was cut off from etcd, and the rights that an administrator took away meanwhile.
 struct Cut {
     replica: usize,
     target: &'static Target,
-    /// When the cable was out.
+    /// The time after the replica was cut off.
     out: Instant,
-    /// When the connected replica had acknowledged that rights and token are taken back.
+    /// The time at which the connected replica had acknowledged that the rights and the token are taken away.
     taken_back: Instant,
-    /// Before the cable was put back.
+    /// The time before the replica was connected again.
     end: Instant,
-    /// When the cable was back.
+    /// The time after the replica was connected again.
     healed: Instant,
 }
 
@@ -98,7 +99,7 @@ impl Cluster {
         cluster
     }
 
-    /// A number below `below`.
+    /// Returns a random number below `below`.
     fn draw(&mut self, below: u64) -> u64 {
         // SplitMix64.
         self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -108,13 +109,13 @@ impl Cluster {
         (z ^ (z >> 31)) % below
     }
 
-    /// Waits for this time and up to a second more.
+    /// Waits for this number of seconds and a random part of a second.
     fn rest(&mut self, seconds: u64) {
         let millis = self.draw(1000);
         std::thread::sleep(Duration::from_secs(seconds) + Duration::from_millis(millis));
     }
 
-    /// Waits until both replicas give keys to requests from now on.
+    /// Waits until both replicas have granted a key to a request that was sent after this call.
     fn wait_for_grants(&self) {
         let now = Instant::now();
         let load = self.load.as_ref().unwrap();
@@ -151,7 +152,7 @@ impl Cluster {
         self.wait_for_grants();
     }
 
-    /// Cuts a replica off from etcd, and takes something back at the other one.
+    /// Cuts a replica off from etcd for this time. Meanwhile takes the rights of `target` away at the other replica.
     fn cut_replica(&mut self, target: &'static Target, time: Duration) -> Cut {
         let replica = self.draw(2) as usize;
         let host = self.replicas[replica].host;
@@ -191,7 +192,8 @@ impl Cluster {
         self.wait_for_grants();
     }
 
-    /// Ends the load, and kills and starts both replicas, so that they have what the store has.
+    /// Ends the load. Kills and starts both replicas, so that they read the content of the store again. Returns the
+    /// records.
     fn settle(&mut self) -> Records {
         let records = self.load.take().unwrap().end();
         for replica in &mut self.replicas {
@@ -203,19 +205,19 @@ impl Cluster {
     }
 }
 
-/// Counts of acknowledged changes that are missing at the end.
+/// Numbers of acknowledged changes that are missing at the end.
 #[derive(Default)]
 struct Lost {
     devices: usize,
     revocations: usize,
-    /// Session identities that were given again.
+    /// Number of session identities whose key was granted a second time.
     sessions: usize,
-    /// Sessions of tokens that no replica knows.
+    /// Number of granted tokens whose session no replica knows.
     tokens: usize,
 }
 
 impl Lost {
-    /// Looks for everything at both replicas.
+    /// Asks both replicas for all acknowledged changes, and counts those that are missing.
     fn look(cluster: &Cluster, records: &Records) -> Self {
         let mut lost = Self::default();
         for replica in &cluster.replicas {
@@ -259,7 +261,7 @@ fn token_of(asked: &Asked) -> Option<&str> {
     }
 }
 
-/// All members of a list of this replica, page by page.
+/// Returns the names of all entries in a list of this replica. `name` takes the name out of an entry.
 fn listed(replica: &Replica, list: &str, name: impl Fn(&Value) -> &Value) -> HashSet<String> {
     let (administrator, mut names, mut after) = (replica.administrator(), HashSet::new(), String::new());
     loop {
@@ -273,7 +275,7 @@ fn listed(replica: &Replica, list: &str, name: impl Fn(&Value) -> &Value) -> Has
     }
 }
 
-/// The number of granted sessions whose key this replica gives again.
+/// Asks a replica again for the keys of all granted sessions. Returns the number of keys that it grants a second time.
 fn given_again(replica: &Replica, records: &Records) -> usize {
     let mut device = Device::new("panel");
     let mut again = 0;
@@ -287,14 +289,14 @@ fn given_again(replica: &Replica, records: &Records) -> usize {
     again
 }
 
-/// The number of members that are in the list already.
+/// Returns the number of values that occurred in the list before.
 fn repeated<T: std::hash::Hash + Eq + Copy>(list: impl Iterator<Item = T>) -> usize {
     let mut seen = HashSet::new();
     list.filter(|one| !seen.insert(*one)).count()
 }
 
 impl Cut {
-    /// Grants of the replica to requests that were sent between these times.
+    /// Returns the requests to the cut-off replica that were sent between these times, and that it granted.
     fn grants<'r>(&self, records: &'r Records, from: Instant, to: Instant) -> impl Iterator<Item = &'r Asked> {
         let replica = self.replica;
         granted(records).filter(move |asked| {
@@ -305,7 +307,8 @@ impl Cut {
         })
     }
 
-    /// Requests about what was taken back, sent after this time to this replica, whose answer still gave it.
+    /// Returns the requests about `target` that were sent to a replica after this time, and that it granted although
+    /// the rights had been taken away.
     fn given<'r>(&self, records: &'r Records, after: Instant, replica: usize) -> impl Iterator<Item = &'r Asked> {
         let target = self.target;
         granted(records).filter(move |asked| asked.replica == replica && asked.sent > after && target.concerns(asked))
@@ -334,7 +337,7 @@ impl Cut {
     }
 }
 
-/// The results of requests, by their subject.
+/// Returns the number of requests for each pair of subject and result.
 fn results(records: &Records) -> BTreeMap<String, u64> {
     let mut results = BTreeMap::new();
     for asked in &records.asked {

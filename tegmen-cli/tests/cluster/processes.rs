@@ -1,4 +1,4 @@
-//! The programs of a test: members of etcd and access control servers, each on a host of its own.
+//! The processes of the test: members of etcd and access control servers, each on a separate host.
 
 use crate::administrator::Administrator;
 use crate::network::{Network, Switch};
@@ -11,7 +11,7 @@ use std::net::{SocketAddr, SocketAddrV4, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A member of etcd.
+/// A member of etcd, as a process.
 pub(crate) struct Member {
     number: u8,
     pub(crate) host: &'static str,
@@ -21,14 +21,14 @@ pub(crate) struct Member {
 
 pub(crate) const MEMBERS: [&str; 3] = ["etcd-1", "etcd-2", "etcd-3"];
 
-/// State of the cluster as a member reports it.
+/// The state of the cluster, as a member reports it.
 pub(crate) struct Status {
     is_leader: bool,
     leader: String,
 }
 
 impl Member {
-    /// A member with a number from 1 on, which does not run.
+    /// Makes the member with this number, which begins with 1. Its process is not started.
     pub(crate) fn new(number: u8, dir: &Path) -> Self {
         let host = MEMBERS[usize::from(number) - 1];
         Self { number, host, dir: dir.to_owned(), process: None }
@@ -51,18 +51,18 @@ impl Member {
         self.process = Some(Process::start(command, &self.dir.join(format!("{}.log", self.host))));
     }
 
-    /// Kills it with SIGKILL.
+    /// Kills the process with SIGKILL.
     pub(crate) fn kill(&mut self) {
         self.process = None;
     }
 
-    /// The address of the store in the cluster of all members.
+    /// Returns the address of the store in the cluster of all members.
     pub(crate) fn store() -> String {
         let members = (1_u8..).zip(MEMBERS).map(|(number, _)| Self::address(number, 2379).to_string());
         format!("etcd://{}/tegmen", members.collect::<Vec<_>>().join(","))
     }
 
-    /// `None` if it does not answer.
+    /// Returns the state of the cluster; `None` if the member does not answer.
     pub(crate) fn status(&self) -> Option<Status> {
         let within = Duration::from_secs(1);
         let mut stream = TcpStream::connect_timeout(&Self::address(self.number, 2379), within).ok()?;
@@ -76,7 +76,7 @@ impl Member {
     }
 }
 
-/// Waits until all members follow one leader, and returns its place.
+/// Waits until all members follow the same leader, and returns the index of the leader.
 pub(crate) fn leader(members: &[Member]) -> usize {
     wait("leader of etcd that all members follow", || {
         let states = members.iter().map(Member::status).collect::<Option<Vec<_>>>()?;
@@ -85,7 +85,7 @@ pub(crate) fn leader(members: &[Member]) -> usize {
     })
 }
 
-/// An access control server.
+/// An access control server, as a process.
 pub(crate) struct Replica {
     pub(crate) host: &'static str,
     dir: PathBuf,
@@ -96,7 +96,8 @@ pub(crate) struct Replica {
 pub(crate) const REPLICAS: [&str; 2] = ["replica-1", "replica-2"];
 
 impl Replica {
-    /// A replica with a number from 1 on, which does not run, and the files of its operator.
+    /// Makes the server with this number, which begins with 1, and the files of its operator. Its process is not
+    /// started.
     pub(crate) fn new(number: u8, dir: &Path) -> Self {
         let host = REPLICAS[usize::from(number) - 1];
         let dir = dir.join(host);
@@ -107,12 +108,12 @@ impl Replica {
         Self { host, dir, process: None, number }
     }
 
-    /// Its number at both switches.
+    /// Returns the number of the server's host at both switches.
     pub(crate) const fn host_number(number: u8) -> u8 {
         10 + number
     }
 
-    /// Where it serves CoAP.
+    /// Returns the address at which the server serves CoAP.
     pub(crate) fn address(&self) -> SocketAddr {
         SocketAddrV4::new(Switch::Front.address(Self::host_number(self.number)), 5684).into()
     }
@@ -123,12 +124,12 @@ impl Replica {
         self.process = Some(Process::start(command, &self.dir.join("log")));
     }
 
-    /// Kills it with SIGKILL.
+    /// Kills the process with SIGKILL.
     pub(crate) fn kill(&mut self) {
         self.process = None;
     }
 
-    /// The administrator of this server, with the key in the file `key` of the directory above.
+    /// Returns the administrator of this server. The file `key` in the parent directory contains the API key.
     pub(crate) fn administrator(&self) -> Administrator {
         Administrator {
             dir: self.dir.clone(),
@@ -136,7 +137,7 @@ impl Replica {
         }
     }
 
-    /// Waits until it answers its administrator.
+    /// Waits until the server answers its administrator.
     pub(crate) fn wait(&self) {
         let administrator = self.administrator();
         wait("answer of an access control server", || {

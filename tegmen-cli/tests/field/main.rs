@@ -1,9 +1,9 @@
-//! Twenty lamps, a switch, and a controller, each a process on a host of its own, over IPv6 multicast: members join and are evicted,
-//! the group is rekeyed, a fifth of all datagrams is lost, and the controller is killed twice. An evicted lamp runs on, and an
-//! evicted sender sends on.
+//! Tests a group of twenty lamps, a switch and a controller, each a process on a separate host, over IPv6 multicast.
+//! Members join and are evicted, and the group is rekeyed. A fifth of all datagrams is lost, and the controller is
+//! killed twice. An evicted lamp continues to run, and an evicted sender continues to send.
 //!
-//! `./ci.sh groups` runs it and leaves the counts in `target/groups.json`. It needs root for the namespaces of the network, and the
-//! programs `ip`, `ip6tables` and `curl`. `TEGMEN_GROUPS_SEED` sets other times.
+//! `./ci.sh groups` runs the test, which writes the counts to `target/groups.json`. It needs root for the network
+//! namespaces, and the programs `ip`, `ip6tables` and `curl`. `TEGMEN_GROUPS_SEED` selects other times.
 #![cfg(target_os = "linux")]
 
 mod processes;
@@ -34,12 +34,12 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use works::{Scene, said};
 
-/// Lamps at the beginning.
+/// Number of lamps at the beginning.
 const LAMPS: u8 = 20;
-/// Percent of the datagrams that come to a host.
+/// The share of lost datagrams at each host, in percent.
 const LOSS: u8 = 20;
 
-/// A lamp that is not a member any more.
+/// A lamp that was evicted.
 struct Evicted {
     lamp: Lamp,
     /// The value of its resource when its eviction was acknowledged.
@@ -51,9 +51,9 @@ struct Field {
     lamps: Vec<Lamp>,
     evicted: Vec<Evicted>,
     switch: Sender,
-    /// Sends with the keys that it had when it was evicted.
+    /// A sender that is evicted, and that continues to send with its old keys.
     attacker: Sender,
-    /// True while the attacker is a member.
+    /// True until the attacker is evicted.
     is_member: bool,
     // Behind the programs, so that none is left when its host disappears.
     network: Network,
@@ -63,13 +63,13 @@ struct Field {
     loss: u8,
     epoch: u64,
     rounds: Vec<Value>,
-    /// Answers of evicted lamps, and requests of the evicted sender that a lamp answered or executed.
+    /// Number of answers of evicted lamps, and of requests of the evicted sender that a lamp answered or executed.
     accepted: usize,
-    /// Requests of the evicted sender.
+    /// Number of requests of the evicted sender.
     attempts: usize,
-    /// Lamps whose process ended.
+    /// Number of lamps whose process ended.
     ended: usize,
-    /// The time from the request for an eviction to its acknowledgement.
+    /// The duration of the last eviction, from the request to its acknowledgement.
     eviction: Duration,
 }
 
@@ -105,7 +105,7 @@ impl Field {
         }
     }
 
-    /// A number below `below`.
+    /// Returns a random number below `below`.
     fn draw(&mut self, below: u64) -> u64 {
         // SplitMix64.
         self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -120,7 +120,8 @@ impl Field {
         format!("{by}-{}", self.values)
     }
 
-    /// Sends requests until each member has answered one of them, after a change. Returns the members that answered the first.
+    /// Sends requests after a change until each member has answered at least one request. Returns the number of members
+    /// that answered the first request.
     fn prove(&mut self, change: &str) -> usize {
         let begin = Instant::now();
         let current: BTreeSet<IpAddr> = self.lamps.iter().map(|lamp| lamp.address).collect();
@@ -148,7 +149,7 @@ impl Field {
         first
     }
 
-    /// Lets the evicted sender try, and looks at all processes.
+    /// Lets the evicted sender send a request, and checks the members and all processes.
     fn examine(&mut self, change: &str) {
         let (epoch, members) = self.controller.show();
         assert!(epoch > self.epoch, "{change}: the epoch {epoch} comes after {}", self.epoch);
@@ -174,7 +175,7 @@ impl Field {
         assert_eq!(self.ended, 0, "{change}: a lamp ended, and would have to start again");
     }
 
-    /// Loses datagrams at each host from now on.
+    /// Makes each host lose datagrams from now on.
     fn lose(&mut self) {
         let lamps = self.lamps.iter().map(|lamp| lamp.name.as_str());
         lamps.chain([HOST, "switch"]).for_each(|host| self.network.lose(host, LOSS));
@@ -187,13 +188,13 @@ impl Field {
         self.lamps.push(lamp);
     }
 
-    /// Asks the controller for an eviction. `None` if it does not answer.
+    /// Requests an eviction at the controller. Returns the status of the answer; `None` without an answer.
     fn ask_to_evict(&self, name: &str) -> Option<u16> {
         let path = format!("/v1/groups/lamps/members/{name}");
         Some(self.controller.administrator().ask("DELETE", &path, None)?.status)
     }
 
-    /// Evicts a lamp. It runs on.
+    /// Evicts a lamp, which continues to run.
     fn evict(&mut self, number: u8) {
         let begin = Instant::now();
         assert_eq!(self.ask_to_evict(&Lamp::name(number)), Some(200));
@@ -213,7 +214,8 @@ impl Field {
         assert_eq!(answer.status, 200, "{answer:?}");
     }
 
-    /// Evicts the attacker, and kills the controller within the time that the last eviction took. Returns if the eviction was acknowledged, and if it was made.
+    /// Requests the eviction of the attacker, and kills the controller after a random time, which is shorter than the
+    /// last eviction took. The first result is true if the eviction was acknowledged, and the second if it was made.
     fn evict_the_attacker_with_a_kill(&mut self) -> (bool, bool) {
         let micros = u64::try_from(self.eviction.as_micros()).unwrap();
         let time = Duration::from_micros(self.draw(micros));
@@ -232,7 +234,7 @@ impl Field {
         (is_acknowledged, is_made)
     }
 
-    /// Disables a device, so that the controller evicts it.
+    /// Disables a device, and waits until the controller has evicted it.
     fn disable(&mut self, number: u8) {
         let name = Lamp::name(number);
         let path = format!("/v1/devices/{name}");

@@ -1,4 +1,4 @@
-//! The processes of the test: the controller, the lamps, and the devices that send, each on a host of its own.
+//! The processes of the test: the controller, the lamps, and the senders, each on a separate host.
 
 use crate::administrator::Administrator;
 use crate::network::{Network, Switch};
@@ -11,11 +11,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Number of the controller at the switch.
+/// The number of the controller's host at the switch.
 const CONTROLLER: u8 = 100;
 pub(crate) const HOST: &str = "control";
 pub(crate) const GROUP: &str = "[ff15::78:1]:5684";
-/// Each device has this key.
+/// The pre-shared key of each device, in hexadecimal.
 const KEY: &str = "07070707070707070707070707070707";
 const POLICY: &str = r#"[[rule]]
 subject = ["tag:lamp", "tag:sender"]
@@ -28,14 +28,14 @@ publisher = "controller"
 allow = "POST /ace-group/lamps/requester"
 "#;
 
-/// The access control server that controls the group.
+/// The access control server that controls the group, as a process.
 pub(crate) struct Controller {
     dir: PathBuf,
     process: Option<Process>,
 }
 
 impl Controller {
-    /// Starts it, with these devices by name and tag, and creates the group.
+    /// Starts the controller, adds these devices (each with its name and its tag), and creates the group.
     pub(crate) fn start(network: &mut Network, dir: &Path, devices: &[(String, &str)]) -> Self {
         network.host(HOST, CONTROLLER, &[Switch::Field]);
         let (listen, admin) = (Switch::Field.address_v6(CONTROLLER).into(), Switch::Field.address(CONTROLLER).into());
@@ -65,12 +65,12 @@ impl Controller {
         self.process = Some(Process::start(command, &self.dir.join("log")));
     }
 
-    /// Kills it with SIGKILL.
+    /// Kills the process of the controller with SIGKILL.
     pub(crate) fn kill(&mut self) {
         self.process = None;
     }
 
-    /// Starts it again, and waits until it answers.
+    /// Starts the controller again, and waits until it answers.
     pub(crate) fn start_again(&mut self, network: &Network) {
         self.run(network);
         wait("answer of the controller", || self.administrator().ask("GET", "/v1/groups", None));
@@ -80,7 +80,7 @@ impl Controller {
         Administrator { dir: self.dir.clone(), address: Switch::Field.address(CONTROLLER).to_string() }
     }
 
-    /// The current epoch, and the names of the members.
+    /// Returns the current epoch of the group, and the names of the members.
     pub(crate) fn show(&self) -> (u64, BTreeSet<String>) {
         let shown = self.administrator().ask("GET", "/v1/groups/lamps?limit=100", None).expect("an answer").body;
         let members = shown["members"].as_array().unwrap_or_else(|| panic!("{shown}"));
@@ -89,7 +89,8 @@ impl Controller {
     }
 }
 
-/// Joins the group from a host that is new. Returns the directory of the device, whose membership is in the directory `state`.
+/// Makes a host, and lets the device `name` join the group from it. Returns the directory of the device. Its
+/// subdirectory `state` contains the membership.
 fn join(network: &mut Network, dir: &Path, (name, number): (&str, u8), options: &[&str]) -> PathBuf {
     network.host(name, number, &[Switch::Field]);
     let dir = dir.join(name);
@@ -104,7 +105,7 @@ fn join(network: &mut Network, dir: &Path, (name, number): (&str, u8), options: 
     dir
 }
 
-/// A member that answers.
+/// A member that answers requests, as a process.
 pub(crate) struct Lamp {
     pub(crate) name: String,
     pub(crate) address: IpAddr,
@@ -116,7 +117,7 @@ impl Lamp {
         format!("lamp-{number}")
     }
 
-    /// Joins, and answers from now on.
+    /// Joins the group, and starts the process that answers requests.
     pub(crate) fn start(network: &mut Network, dir: &Path, number: u8) -> Self {
         let name = Self::name(number);
         let dir = join(network, dir, (&name, number), &[]);
@@ -141,7 +142,7 @@ impl Lamp {
         Self { name, address: Switch::Field.address_v6(number).into(), process }
     }
 
-    /// Returns the value of its resource, which its own host reads in clear.
+    /// Returns the value of the lamp's resource. A client on the host of the lamp reads it without protection.
     pub(crate) fn light(&self, network: &Network) -> String {
         let mut command = network.command(&self.name, env!("CARGO_BIN_EXE_tegmen"));
         let done = command.args(["get", "coap://127.0.0.1/light"]).output().unwrap();
@@ -154,16 +155,16 @@ impl Lamp {
     }
 }
 
-/// A member that sends.
+/// A member that sends requests.
 pub(crate) struct Sender {
     name: &'static str,
     dir: PathBuf,
 }
 
-/// The answers to a request.
+/// The answers to a request to the group.
 pub(crate) struct Asked {
     pub(crate) answered: BTreeSet<IpAddr>,
-    /// Answers of a member that had answered.
+    /// Number of answers from members that had already answered this request.
     pub(crate) repeated: usize,
 }
 
@@ -172,7 +173,8 @@ impl Sender {
         Self { name, dir: join(network, dir, (name, number), &["--send", "--no-listen"]) }
     }
 
-    /// Sends a value to all lamps. With `learns` it asks the controller for a new epoch first.
+    /// Sends a value to all lamps. If `learns` is true, the sender first asks the controller for the keys of a new
+    /// epoch.
     pub(crate) fn put(&self, network: &Network, value: &str, learns: bool) -> Asked {
         let mut command = network.command(self.name, env!("CARGO_BIN_EXE_tegmen"));
         command.args(["group", "send", &format!("coap://{GROUP}/light"), "-m", "PUT", "-e", value, "--json"]);
@@ -197,5 +199,5 @@ impl Sender {
     }
 }
 
-/// Time in which a change is known to all members, with losses.
+/// Maximum time until all members know a change, if datagrams are lost.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);

@@ -1,4 +1,5 @@
-//! `tegmen steer` between a peer and two ends, and an attacker who has its memory and everything that it carried.
+//! Tests `tegmen steer` between a peer and two servers. An attacker has the memory of `tegmen steer`, and all datagrams
+//! that it carried.
 #![cfg(target_os = "linux")]
 
 mod spy;
@@ -22,7 +23,8 @@ use works::{Scene, Server};
 const OF_SERVER: &[u8] = b"a value of the delegation server";
 const OF_DEVICE: &[u8] = b"a value of the device";
 
-/// A server with a certificate, which opens the tickets of the other one. `value` is its resource `/value`.
+/// Starts a server with a certificate. Both servers use the same ticket keys. The resource `/value` has the value
+/// `value`.
 fn end(dir: &Path, value: &[u8]) -> Server {
     let value = format!("/value={}", str::from_utf8(value).unwrap());
     let options = ["--value", &value, "--anonymous", "GET /value", "--shards", "1", "--json"];
@@ -30,7 +32,7 @@ fn end(dir: &Path, value: &[u8]) -> Server {
     Server::start(dir, &[&options[..], &keys].concat(), 1)
 }
 
-/// A gateway. A secret that its operator gives it is in its environment.
+/// Starts `tegmen steer` as a gateway. If the operator gives it the secret `given`, the secret is in its environment.
 fn gateway(listen: SocketAddr, [server, device]: [&Server; 2], given: Option<&str>) -> Server {
     let [server, device] = [server, device].map(|end| end.addresses[0]);
     let options = format!("steer --json --listen {listen} --server coaps://{server} --device coaps://{device}");
@@ -42,18 +44,18 @@ fn gateway(listen: SocketAddr, [server, device]: [&Server; 2], given: Option<&st
     Server::of(&mut steer, 1)
 }
 
-/// A peer, which resumes its session if it has one.
+/// A peer, which resumes its session if it already has one.
 struct Peer {
     dir: PathBuf,
 }
 
-/// An open session of the peer, and all datagrams of it.
+/// An open session of the peer, with all its datagrams.
 struct Seen {
     _session: Session,
     value: Vec<u8>,
     is_resumed: bool,
     datagrams: Vec<Datagram>,
-    /// Its lines of the key log.
+    /// The lines of the key log for this session.
     secrets: String,
 }
 
@@ -90,7 +92,7 @@ impl Peer {
     }
 }
 
-/// True if an attacker with this memory and all datagrams of a session opens the request or the response.
+/// Returns true if an attacker with this memory and all datagrams of a session can decrypt the request or the response.
 fn opens(memory: &[u8], seen: &Seen, held: Held) -> bool {
     let records = Spy { memory, datagrams: &seen.datagrams }.opened(held);
     // The path in the request, and the text of the response.

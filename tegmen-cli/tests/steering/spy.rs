@@ -1,4 +1,5 @@
-//! An attacker who took over a gateway: it has the memory of the process, and all datagrams of a session.
+//! An attacker who took over a gateway. The attacker has the memory of the gateway's process, and all datagrams of a
+//! session.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,7 +15,7 @@ use tegmen::secret::Secret;
 use tegmen_host::hex::from_hex;
 use tegmen_tickets::{TICKET_KEY_LEN, TicketKey};
 
-/// Bytes of a write key and of its salt (RFC 6655, section 3).
+/// Length of a write key in bytes. The next constant is the length of its salt (RFC 6655, section 3).
 const KEY_LEN: usize = 16;
 const SALT_LEN: usize = 4;
 const TAG_LEN: usize = 8;
@@ -27,7 +28,7 @@ pub(crate) struct Datagram {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The writable memory of a process, which includes its environment.
+/// Returns the writable memory of a process, which includes its environment.
 pub(crate) fn memory_of(process: u32) -> Vec<u8> {
     let file = File::open(format!("/proc/{process}/mem")).expect("the memory of a process of this user");
     let mut memory = Vec::new();
@@ -44,13 +45,13 @@ pub(crate) fn memory_of(process: u32) -> Vec<u8> {
     memory
 }
 
-/// A secret with which records open.
+/// The kind of a secret with which the attacker can decrypt records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Held {
-    /// The key and the salt with which one end writes.
+    /// The write key and the salt of one end.
     WriteKey,
     MasterSecret,
-    /// The key of the tickets, which have the master secret.
+    /// A ticket key. It decrypts tickets, which contain the master secret.
     TicketKey,
 }
 
@@ -60,7 +61,9 @@ pub(crate) struct Spy<'s> {
 }
 
 impl Spy<'_> {
-    /// The content of the records that it opens with the first secret that opens any. It tries all that it has as this secret, and its memory also as hexadecimal text.
+    /// Tries all bytes that the attacker has as a secret of the kind `held`, and also the memory decoded from
+    /// hexadecimal text. Returns the contents of the records that the first matching secret decrypts; empty if none
+    /// matches.
     pub(crate) fn opened(&self, held: Held) -> Vec<Vec<u8>> {
         let session = Wire::of(self.datagrams);
         assert!(session.records.len() >= 4, "both messages Finished, a request and a response");
@@ -84,7 +87,8 @@ impl Spy<'_> {
         found.unwrap_or_default()
     }
 
-    /// All that may be a ticket: vectors behind their length, by their first two bytes, which are the name of a key.
+    /// Returns all bytes in the datagrams that may be a ticket: vectors with a length in front. The key of the map is
+    /// the first two bytes of the vector, which in a ticket are the name of the ticket key.
     fn tickets(&self) -> HashMap<&[u8], Vec<&[u8]>> {
         let mut tickets: HashMap<_, Vec<_>> = HashMap::new();
         for Datagram { bytes, .. } in self.datagrams {
@@ -99,7 +103,7 @@ impl Spy<'_> {
     }
 }
 
-/// All pieces of this length with at least two thirds of their bytes different from one another, as random ones have.
+/// Returns all sequences of `LEN` bytes with at least two thirds different values, because random keys look like this.
 fn varied<const LEN: usize>(bytes: &[u8]) -> impl Iterator<Item = &[u8; LEN]> {
     let (mut counts, mut different) = ([0_u32; 256], 0);
     bytes.iter().enumerate().filter_map(move |(at, byte)| {
@@ -115,7 +119,7 @@ fn varied<const LEN: usize>(bytes: &[u8]) -> impl Iterator<Item = &[u8; LEN]> {
     })
 }
 
-/// Opens a ticket, and returns the master secret of its session.
+/// Decrypts a ticket, and returns the master secret of its session; `None` if the key is wrong.
 fn open(key: &[u8; TICKET_KEY_LEN], ticket: &[u8]) -> Option<[u8; MASTER_LEN]> {
     let (key, mut room) = (TicketKey(Secret::new(*key)), vec![0; ticket.len()]);
     let len = key.open(&mut RustCrypto::new([0; 32]), ticket, &mut room)?;
@@ -123,7 +127,7 @@ fn open(key: &[u8; TICKET_KEY_LEN], ticket: &[u8]) -> Option<[u8; MASTER_LEN]> {
     Some(*session.master.expose())
 }
 
-/// A session as it is on the wire.
+/// The parts of a session that the attacker reads from the datagrams.
 struct Wire {
     client_random: [u8; 32],
     server_random: [u8; 32],
@@ -131,12 +135,12 @@ struct Wire {
     crypto: RefCell<RustCrypto>,
 }
 
-/// A record under TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8.
+/// An encrypted record of the suite TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8.
 struct Protected {
     is_of_client: bool,
-    /// Type and version.
+    /// The type and the version in the header of the record.
     kind: [u8; 3],
-    /// Epoch and sequence number.
+    /// The epoch and the sequence number in the header of the record.
     number: [u8; 8],
     body: Vec<u8>,
 }
@@ -178,7 +182,7 @@ impl Wire {
         }
     }
 
-    /// The content of the records that open under a master secret.
+    /// Returns the contents of the records that a master secret decrypts.
     fn opened_under(&self, master: &[u8; MASTER_LEN]) -> Vec<Vec<u8>> {
         let mut block = [0; 2 * (KEY_LEN + SALT_LEN)];
         let seed: [&[u8]; 3] = [b"key expansion", &self.server_random, &self.client_random];
@@ -193,7 +197,8 @@ impl Wire {
         self.opened_with([&client, &server])
     }
 
-    /// The content of the records that open with a key and salt of the client, and those of the server.
+    /// Returns the contents of the records that a key with its salt decrypts. The first value is for records of the
+    /// client, the second for records of the server.
     fn opened_with(&self, [client, server]: [&[u8; KEY_LEN + SALT_LEN]; 2]) -> Vec<Vec<u8>> {
         let open = |record: &Protected| {
             let key = if record.is_of_client { client } else { server };
@@ -210,7 +215,7 @@ impl Wire {
 }
 
 impl Protected {
-    /// Opens the record (RFC 6655, section 3; RFC 6347, section 4.1.2.1).
+    /// Decrypts the record (RFC 6655, section 3; RFC 6347, section 4.1.2.1). Returns `None` if the key is wrong.
     fn open(&self, crypto: &mut RustCrypto, key: &[u8; KEY_LEN + SALT_LEN]) -> Option<Vec<u8>> {
         let (key, salt) = key.split_at(KEY_LEN);
         let (explicit, sealed) = self.body.split_at_checked(8)?;

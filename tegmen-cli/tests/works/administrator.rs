@@ -1,4 +1,4 @@
-//! The administrator of a server over HTTPS.
+//! The administrator of a server, who uses its HTTPS interface.
 
 use crate::operator::secret;
 use crate::process::wait;
@@ -6,25 +6,26 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A client of the HTTPS interface of one server, which is `curl`. Its key is in the file `key` of the folder above `dir`.
+/// A client of the HTTPS interface of one server. It runs `curl`. The file `key` in the parent directory of `dir`
+/// contains the API key.
 #[derive(Clone)]
 pub(crate) struct Administrator {
     pub(crate) dir: PathBuf,
-    /// The address of the HTTPS interface, whose port is 8443.
+    /// The IP address of the HTTPS interface. Its port is 8443.
     pub(crate) address: String,
 }
 
-/// An answer to an administrator.
+/// An answer of the server to the administrator.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Value,
-    /// The revision in the entity tag.
+    /// The revision in the entity tag of the answer; `None` without an entity tag.
     pub(crate) revision: Option<u64>,
 }
 
 impl Administrator {
-    /// Makes the first key, with the token that the server has drawn.
+    /// Makes the first API key with the bootstrap token of the server.
     pub(crate) fn make_key(&self, scopes: &[&str]) {
         let file = self.dir.join("bootstrap");
         let token = wait("bootstrap token", || std::fs::read_to_string(&file).ok().filter(|token| !token.is_empty()));
@@ -35,7 +36,7 @@ impl Administrator {
         secret(self.dir.parent().unwrap(), "key", made.body["key"].as_str().unwrap());
     }
 
-    /// `None` if there is no answer.
+    /// Sends a request. Returns the answer; `None` if there is none.
     pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Option<Answer> {
         let key = std::fs::read_to_string(self.dir.parent().unwrap().join("key")).unwrap();
         self.ask_with(&key, method, path, body.map(Value::to_string).as_deref())
@@ -61,7 +62,7 @@ impl Administrator {
     }
 }
 
-/// Seconds since 1970, an hour from now.
+/// Returns the time an hour from now, in seconds since 1970.
 pub(crate) fn in_an_hour() -> u64 {
     std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() + 3600
 }

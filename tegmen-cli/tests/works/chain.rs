@@ -1,5 +1,5 @@
-//! The whole chain with certificates: an operator registers a publisher and a subscriber at an access control server, and the
-//! publisher delivers to the subscriber over mutual X.509.
+//! Tests the whole chain with certificates: an operator registers a publisher and a subscriber at an access control
+//! server, and the publisher delivers to the subscriber over DTLS with two X.509 certificates.
 
 use super::operator::{runtime, secret};
 use super::works::Server;
@@ -55,21 +55,23 @@ publisher = "*"
 deny = "* /door"
 "#;
 
-/// The end of the publisher.
+/// The publisher, with its files.
 pub(crate) struct Publisher<'t> {
-    /// The directory, which has an authority in `ca`, and the certificate of the publisher in `ca/oven.pem`.
+    /// The directory of the test. Its directory `ca` contains the authority, and `ca/oven.pem` the certificate of the
+    /// publisher.
     pub(crate) dir: PathBuf,
-    /// The private key, as the option `--cert-key` names it.
+    /// The private key, as a value of the option `--cert-key`.
     pub(crate) key: &'t str,
-    /// Opens the private key for this process. A TPM in software serves one process at a time.
+    /// Opens the private key for this process. A TPM in software serves only one process at a time, so the key is not
+    /// kept open.
     pub(crate) signer: &'t dyn Fn() -> Arc<dyn Signer>,
-    /// The TPM, as the software stack names it.
+    /// The TPM, in the syntax of the TPM2 software stack; `None` if the key is in a file.
     pub(crate) tpm: Option<String>,
 }
 
 impl Publisher<'_> {
-    /// Sends a value in a session of its own, from a process of its own, with the certificate of this name. Returns the exit
-    /// code and the output.
+    /// Sends a value to a subscriber. A separate process does this in a new session, with the certificate `name` and
+    /// the private key `key`. Returns the exit code and the output.
     async fn puts(&self, to: SocketAddr, path: &str, name: &str, key: &str) -> (i32, String) {
         let words = format!("put coaps://{to}{path} 21.5 --ca ca/ca.pem --crl ca/crl.pem --cert ca/{name}.pem");
         let mut tegmen = Command::new(env!("CARGO_BIN_EXE_tegmen"));
@@ -82,21 +84,21 @@ impl Publisher<'_> {
     }
 }
 
-/// Runs `tegmen`, which has to succeed.
+/// Runs a command of `tegmen`, and checks that it succeeds.
 fn tegmen(dir: &Path, arguments: &str) {
     let output =
         Command::new(env!("CARGO_BIN_EXE_tegmen")).args(arguments.split(' ')).current_dir(dir).output().unwrap();
     assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Issues the certificates of all but the publisher. The directory has the authority.
+/// Issues the certificates of all parties except the publisher. The directory already contains the authority.
 fn certify(dir: &Path) {
     for issue in ["access --ip 127.0.0.1", "display --ip 127.0.0.1", "stranger --client"] {
         tegmen(dir, &format!("ca issue ca --name {issue}"));
     }
 }
 
-/// The public keys of one party, which trusts the authority.
+/// Returns the public keys of a party, which trusts the authority.
 fn keys(dir: &Path, name: &str, signer: Arc<dyn Signer>) -> PublicKeys {
     let ca = dir.join("ca");
     let pem = std::fs::read(ca.join(format!("{name}.pem"))).unwrap();
@@ -117,7 +119,8 @@ fn taken(_: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
     Ok(())
 }
 
-/// A subscriber that takes what publishers deliver, with the codes of its refusals.
+/// Starts a subscriber that accepts deliveries of publishers. Returns its server, and the codes of the requests that it
+/// refuses.
 async fn subscriber(dir: &Path, access: SocketAddr) -> (tegmen_host::server::Server, mpsc::UnboundedReceiver<String>) {
     let signer: Arc<dyn Signer> = Arc::new(SoftwareKey::from_file(&dir.join("ca/display.key")).unwrap());
     let session = connect(access, keys(dir, "display", Arc::clone(&signer))).await;
@@ -134,7 +137,8 @@ async fn subscriber(dir: &Path, access: SocketAddr) -> (tegmen_host::server::Ser
     (builder.policy_later(move |request, later| deliveries.decide(request, later)).serve(router).unwrap(), refused)
 }
 
-/// Walks the chain: what the policy allows, what it refuses and by which rule, and what an operator takes away.
+/// Tests the whole chain: requests that the policy allows, requests that it refuses and the rule of each refusal, and
+/// rights that an operator takes away.
 pub(crate) fn walk(publisher: &Publisher<'_>) {
     let dir = publisher.dir.as_path();
     certify(dir);

@@ -1,4 +1,4 @@
-//! Shared parts of the tests of `tegmen serve`: the server, and a client that sends what no honest client sends.
+//! Shared parts of the tests of `tegmen serve`: the server, and a client that can send malformed messages.
 
 use std::io::{BufRead as _, BufReader, Lines};
 use std::net::{SocketAddr, UdpSocket};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// A directory of a test, empty at first and removed at the end.
+/// The directory of a test. It is empty at first, and is removed at the end.
 pub(crate) struct Scene(pub(crate) PathBuf);
 
 impl Scene {
@@ -24,12 +24,12 @@ impl Drop for Scene {
     }
 }
 
-/// `tegmen serve` at free ports of 127.0.0.1, or another command that runs until it is ended. Killed at the latest when it is
-/// dropped.
+/// A process of `tegmen serve` at free ports of 127.0.0.1, or of another command that runs until it is ended. The
+/// process is killed at the latest when this value is dropped.
 pub(crate) struct Server {
     pub(crate) process: Child,
     pub(crate) lines: Lines<BufReader<ChildStdout>>,
-    /// Where it listens, in its order: coaps, coap, metrics.
+    /// The addresses at which the server listens, in the order coaps, coap, metrics.
     pub(crate) addresses: Vec<SocketAddr>,
 }
 
@@ -41,18 +41,18 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Waits until it listens at this number of addresses.
+    /// Starts `tegmen serve` with these options, and waits until it listens at `listens` addresses.
     pub(crate) fn start(dir: &Path, options: &[&str], listens: usize) -> Self {
         let ports = ["serve", "--listen", "127.0.0.1", "--port", "0", "--plain-port", "0"];
         Self::spawn(dir, &[&ports, options].concat(), listens)
     }
 
-    /// Starts `tegmen` with these arguments, and waits until it listens at this number of addresses.
+    /// Starts `tegmen` with these arguments, and waits until it listens at `listens` addresses.
     pub(crate) fn spawn(dir: &Path, arguments: &[&str], listens: usize) -> Self {
         Self::of(Command::new(env!("CARGO_BIN_EXE_tegmen")).args(arguments).current_dir(dir), listens)
     }
 
-    /// Starts a command of `tegmen`, and waits until it listens at this number of addresses.
+    /// Starts a command of `tegmen`, and waits until it listens at `listens` addresses.
     pub(crate) fn of(command: &mut Command, listens: usize) -> Self {
         let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
@@ -69,12 +69,12 @@ impl Server {
         Self { process, lines, addresses }
     }
 
-    /// Reads its lines up to one with this text.
+    /// Reads lines of the output up to a line that contains this text.
     pub(crate) fn wait_for(&mut self, text: &str) {
         assert!(self.lines.any(|line| line.unwrap().contains(text)), "{text}");
     }
 
-    /// Ends it in order, and gives its last lines.
+    /// Ends the server with a signal, and returns its last lines.
     pub(crate) fn end(mut self) -> Vec<String> {
         let told = Command::new("kill").args(["-TERM", &self.process.id().to_string()]).status().unwrap();
         assert!(told.success());
@@ -84,13 +84,13 @@ impl Server {
     }
 }
 
-/// Standard output of a program.
+/// Returns the standard output of a program; empty if the program cannot be started.
 pub(crate) fn said(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
     output.map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// A client of plain CoAP, byte by byte.
+/// A client of plain CoAP, which writes the bytes of each message itself.
 pub(crate) struct Plain {
     socket: UdpSocket,
     next_id: u16,
@@ -104,7 +104,8 @@ impl Plain {
         Self { socket, next_id: 0 }
     }
 
-    /// Sends a confirmable request with these options, by number in order, and gives the code of the response, as 205.
+    /// Sends a confirmable request. The options must be in the order of their numbers. Returns the code of the response
+    /// as a number, such as 205 for 2.05.
     pub(crate) fn ask(&mut self, code: u8, options: &[(u16, &[u8])], payload: &[u8]) -> u16 {
         self.next_id = self.next_id.wrapping_add(1);
         let [high, low] = self.next_id.to_be_bytes();

@@ -1,11 +1,12 @@
-//! Hosts of a test: namespaces of the network, switches, and a cable from each host to each of its switches.
+//! The hosts of a test: network namespaces, switches, and a cable from each host to each of its switches.
 //!
 //! ```text
 //! etcd-1 .. etcd-3  --- back ---  replica-1, replica-2  --- front ---  hub, with the clients
 //!             controller, members of a group  --- field ---  hub
 //! ```
 //!
-//! The switches are in the namespace `hub`. All this needs root and the program `ip`, and disappears with the value.
+//! The switches are in the namespace `hub`. All namespaces need root and the program `ip`. They disappear when the
+//! value is dropped.
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
@@ -13,14 +14,14 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd as _;
 use std::process::Command;
 
-/// A switch. Its number is the third byte of its addresses.
+/// A switch. The addresses at a switch contain its number, for IPv4 as the third byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Switch {
-    /// Of etcd and the replicas.
+    /// The switch of etcd and the replicas.
     Back = 1,
-    /// Of the replicas and their clients.
+    /// The switch of the replicas and their clients.
     Front = 2,
-    /// Of a group and its controller.
+    /// The switch of a group and its controller.
     Field = 3,
 }
 
@@ -33,34 +34,34 @@ impl Switch {
         }
     }
 
-    /// The IPv4 address of the host with this number.
+    /// Returns the IPv4 address of the host with this number.
     pub(crate) const fn address(self, host: u8) -> Ipv4Addr {
         Ipv4Addr::new(10, 0, self as u8, host)
     }
 
-    /// The IPv6 address of the host with this number.
+    /// Returns the IPv6 address of the host with this number.
     pub(crate) const fn address_v6(self, host: u8) -> Ipv6Addr {
         Ipv6Addr::new(0xfd00, 0, 0, self as u16, 0, 0, 0, host as u16)
     }
 }
 
-/// The hosts of this process.
+/// The hosts and switches of this process.
 pub(crate) struct Network {
     prefix: String,
     hosts: Vec<String>,
 }
 
 const HUB: &str = "hub";
-/// Number of the hub in both switches.
+/// Number of the namespace `hub` at each switch.
 const HUB_NUMBER: u8 = 254;
-/// States of a port, as the program `bridge` has them.
+/// The state of a port that drops all packets, as the program `bridge` numbers it.
 const DISABLED: u8 = 0;
 const FORWARDING: u8 = 3;
 const PREFIX: &str = "tegmen-test-";
 
 impl Network {
-    /// Makes these switches, and moves the calling thread into their namespace; threads that it starts are there, too. `step` is
-    /// the step of `./ci.sh` that runs the test.
+    /// Makes these switches, and moves the calling thread into the namespace `hub`, together with the threads that it
+    /// starts later. `step` is the step of `./ci.sh` that runs the test.
     pub(crate) fn new(step: &str, switches: &[Switch]) -> Self {
         assert!(rustix::process::geteuid().is_root(), "namespaces of the network need root: type sudo ./ci.sh {step}");
         remove_leftovers();
@@ -76,7 +77,7 @@ impl Network {
         network
     }
 
-    /// Makes a host with this number at these switches.
+    /// Makes a host with this number, and connects it to these switches.
     pub(crate) fn host(&mut self, host: &str, number: u8, switches: &[Switch]) {
         self.add(host);
         for switch in switches {
@@ -87,17 +88,18 @@ impl Network {
         }
     }
 
-    /// Pulls the cable of a host out of a switch: the switch drops all packets, and nobody learns of it.
+    /// Cuts the cable between a host and a switch: the switch drops all packets of the host, but no host is notified.
     pub(crate) fn cut(&self, host: &str, switch: Switch) {
         self.set_state(host, switch, DISABLED);
     }
 
-    /// Puts the cable back.
+    /// Connects the cable between a host and a switch again.
     pub(crate) fn heal(&self, host: &str, switch: Switch) {
         self.set_state(host, switch, FORWARDING);
     }
 
-    /// Drops this share of the datagrams that come to a host over IPv6: from now on, in place of the share before.
+    /// Drops `percent` of the UDP datagrams that arrive at a host over IPv6 from now on. Replaces an earlier
+    /// percentage.
     pub(crate) fn lose(&self, host: &str, percent: u8) {
         let in_host = |rest: &str| run("ip", &format!("netns exec {} ip6tables {rest}", self.namespace(host)));
         in_host("-F INPUT");
@@ -109,7 +111,8 @@ impl Network {
         run("bridge", &format!("-n {} link set dev {} state {state}", self.namespace(HUB), port(host, switch)));
     }
 
-    /// A command that runs a program on a host. The kernel kills it at the latest when the calling thread ends.
+    /// Returns a command that runs a program on a host. The kernel kills the program at the latest when the calling
+    /// thread ends.
     pub(crate) fn command(&self, host: &str, program: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.namespace(host), "setpriv", "--pdeathsig", "KILL", program]);
@@ -148,7 +151,7 @@ impl Drop for Network {
     }
 }
 
-/// The port of a host at a switch.
+/// Returns the name of the port of a host at a switch.
 fn port(host: &str, switch: Switch) -> String {
     format!("{}-{host}", switch.name())
 }
@@ -165,7 +168,7 @@ fn run(program: &str, arguments: &str) {
     assert!(output.status.success(), "{program} {arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Removes the namespaces of processes that were killed.
+/// Removes the namespaces of earlier processes that were killed.
 fn remove_leftovers() {
     for entry in std::fs::read_dir("/run/netns").into_iter().flatten().flatten() {
         let name = entry.file_name().into_string().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! An access control server for the tests: the files of its operator, and its devices.
+//! An access control server for tests: the files of its operator, and its devices.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub(crate) fn secret(dir: &Path, name: &str, text: &str) {
     std::fs::set_permissions(dir.join(name), PermissionsExt::from_mode(0o600)).unwrap();
 }
 
-/// Changes the state of a server that does not run.
+/// Changes the state of a server that does not run, in its store.
 pub(crate) fn with_state(dir: &Path, change: impl AsyncFnOnce(&State<Database>)) {
     let key = SealingKey::from_file(&dir.join("sealing.key")).unwrap();
     let options = Options { sealing: Some(Arc::new(key)), ..Options::default() };
@@ -34,7 +34,7 @@ pub(crate) fn with_state(dir: &Path, change: impl AsyncFnOnce(&State<Database>))
         .block_on(async { change(&State::open(database, Bounds::default(), Box::new(|_| {})).await.unwrap()).await });
 }
 
-/// Writes the files of an operator, and the devices.
+/// Writes the files of an operator, and adds the devices.
 pub(crate) fn furnish(dir: &Path) {
     secret(dir, "sealing.key", &"4".repeat(64));
     secret(dir, "audit.pem", &rcgen::KeyPair::generate().unwrap().serialize_pem());
@@ -57,7 +57,7 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// The key that the oven derives for its session with a subscriber.
+/// Returns the key that the oven derives for its session with a subscriber.
 pub(crate) fn derived(identity: &str, subscriber: &str) -> Vec<u8> {
     let identity = SessionIdentity::parse(identity.as_bytes()).unwrap();
     let protokey = Protokey::new(&PROTOKEY).unwrap();

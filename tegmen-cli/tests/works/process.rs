@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-/// Time for a program to begin its work.
+/// Maximum time until a program begins its work.
 const START: Duration = Duration::from_secs(30);
 
-/// Waits until something is there.
+/// Calls `look` until it returns a value, and returns the value. Panics after [`START`].
 pub(crate) fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + START;
     loop {
@@ -20,11 +20,11 @@ pub(crate) fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A program that runs on a host.
+/// A running program on a host of the test.
 pub(crate) struct Process(Child);
 
 impl Process {
-    /// Starts it, with its output in a file.
+    /// Starts a program. Its output goes to a file.
     pub(crate) fn start(mut command: Command, log: &Path) -> Self {
         let log = File::options().create(true).append(true).open(log).unwrap();
         command.stdout(log.try_clone().unwrap()).stderr(log);
@@ -37,7 +37,7 @@ impl Process {
 }
 
 impl Drop for Process {
-    /// Kills it with SIGKILL.
+    /// Kills the program with SIGKILL.
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

@@ -14,20 +14,20 @@ pub(crate) fn write_keys(dir: &Path) {
     std::fs::write(dir.join("admin.pem"), certificate.pem()).unwrap();
 }
 
-/// A server to be configured.
+/// The configuration of an access control server.
 pub(crate) struct ServerFiles<'a> {
-    /// Where it serves CoAP.
+    /// The address at which the server serves CoAP.
     pub(crate) listen: IpAddr,
-    /// Where it serves HTTPS, at port 8443.
+    /// The address at which the server serves HTTPS, at port 8443.
     pub(crate) admin: IpAddr,
     pub(crate) store: &'a str,
     pub(crate) policy: &'a str,
-    /// Further sections of the configuration.
+    /// Further sections of the configuration file.
     pub(crate) more: &'a str,
 }
 
 impl ServerFiles<'_> {
-    /// Makes a directory with the keys, the policy, and `tegmen.toml`.
+    /// Makes a directory with the keys, the policy, and the configuration file `tegmen.toml`.
     pub(crate) fn write(&self, dir: &Path) {
         std::fs::create_dir_all(dir).unwrap();
         write_keys(dir);

@@ -1,4 +1,5 @@
-//! Attacks. Each first succeeds against a device or a server that lacks the rule.
+//! Tests attacks on delegated sessions. Each attack first succeeds against a mutant: a device or a server that lacks
+//! the rule which prevents the attack.
 
 use crate::world::recorder::{Recorder, Spent};
 use crate::world::{
@@ -28,7 +29,7 @@ fn a_ticket_opens_only_at_its_device() {
 
 type DelegatedEnd = End<Sessions<'static, Flashed, 4, 2, 64>>;
 
-/// The memory of a mutant: it acknowledges everything, and keeps nothing.
+/// The memory of a mutant. It acknowledges each value, but stores nothing.
 struct Forgetful;
 
 impl Memory for Forgetful {
@@ -48,7 +49,7 @@ impl Memory for Forgetful {
     }
 }
 
-/// A mutant that starts with epoch 1 in its memory, and knows the time.
+/// Returns a mutant that starts with epoch 1 in its memory, and knows the time.
 fn forgetful() -> Device<Forgetful, 4, 2, 64> {
     let mut device = Device::load(Forgetful).unwrap();
     device.set_time(START, TIME);
@@ -106,7 +107,7 @@ fn a_ticket_ends_with_the_clock_of_the_device() {
     assert_eq!(at(3603), Err(Refused::Expired));
 }
 
-/// The epoch behind the first one, and the keying material that it begins with.
+/// Returns epoch 2 of the device, and the keying material from which it is derived.
 fn second_epoch() -> (Epoch, Secret<32>) {
     let exported = Secret::new([3; 32]);
     (first_epoch(1, [1; 32]).next::<Recorder>(&exported).unwrap(), exported)
@@ -147,7 +148,8 @@ fn an_epoch_reset_ends_what_was_not_reauthorised() {
     assert_eq!(open(&mut device, &ticket), Ok(Connection::new(9, 2).unwrap()));
 }
 
-/// A server that is a mutant: it takes the peer that shows an old ticket for one that authenticates itself now.
+/// Does the work of a mutant of the server: if a peer shows an old ticket, it treats the peer as if it had
+/// authenticated itself now.
 fn authenticated_again(old: &Delegation, now: u32, number: u32) -> Delegation {
     let session = SessionState { since: Some(now), ..delegation(number, 0).session };
     Delegation { session, expires: now + (old.expires - TIME) }
@@ -189,7 +191,8 @@ fn reissue_never_extends_a_right() {
     assert_eq!(refused.err(), Some(NotReissued::Unknown));
 }
 
-/// Tickets that fail at a mutant take places of its list of refused connections, as if their numbers were authentic.
+/// Does the work of a mutant of the device: it adds the number in a ticket that fails to its list of refused
+/// connections, as if the number were authentic.
 fn remember_forged(device: &mut OneDevice, ticket: &[u8]) -> Result<usize, Rejected> {
     let numbered: [u8; 4] = *ticket.last_chunk().unwrap();
     device.refuse(u32::from_be_bytes(numbered) >> 8)
@@ -252,7 +255,8 @@ fn a_peer_cannot_prevent_an_epoch_by_a_session_of_its_own() {
     assert_eq!(kept(&mut device), of_server);
 }
 
-/// The ticket of a server that is a mutant: it draws the nonce, and nothing else makes it differ.
+/// Returns the ticket of a mutant of the server. Its nonce consists only of random bytes, so a copy of the server
+/// repeats it.
 fn sealed_under_drawn(epoch: &Epoch, crypto: &mut Recorder, delegation: &Delegation) -> Vec<u8> {
     let (name, rest) = epoch.tickets.0.expose().split_at(2);
     let (key, salt) = rest.split_at(16);
@@ -264,8 +268,8 @@ fn sealed_under_drawn(epoch: &Epoch, crypto: &mut Recorder, delegation: &Delegat
     [name, &drawn, &state, &tag].concat()
 }
 
-/// An attacker with its own ticket and session, who takes the ticket of another peer for one under the same nonce, and computes the
-/// master secret of that peer.
+/// Computes the master secret of another peer, for an attacker with its own ticket and session. This works if both
+/// tickets were sealed under the same nonce.
 fn master_of(other: &[u8], own: &[u8], session: &Delegation) -> Vec<u8> {
     let state = session.state().unwrap();
     let xored = other[11..].iter().zip(&own[11..]).zip(state.expose()).map(|((other, own), state)| other ^ own ^ state);

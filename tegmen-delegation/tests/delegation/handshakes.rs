@@ -1,4 +1,4 @@
-//! Handshakes with a device that links no public-key cryptography.
+//! Tests handshakes with a device that contains no public-key cryptography.
 
 use crate::world::recorder::{Recorder, Spent};
 use crate::world::{End, Remote, START, TIME, delegation, device_end, in_first_epoch, key, new_device, seal, settle};

@@ -1,4 +1,4 @@
-//! The messages and the memory of the image `dtls_delegated`.
+//! Tests the messages and the memory of the firmware image `dtls_delegated`.
 
 use crate::memory::written;
 use crate::world::{TIME, delegation};

@@ -1,4 +1,4 @@
-//! Delegated sessions, between a device, its delegation server and its peers.
+//! Tests of delegated sessions between a device, its delegation server and its peers.
 
 #![allow(unreachable_pub)] // the modules share one another's items
 

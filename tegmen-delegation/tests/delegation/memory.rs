@@ -1,4 +1,4 @@
-//! The memory of a device under power cuts, and its messages.
+//! Tests the memory of a device under power cuts, and the messages of the device.
 
 use crate::world::recorder::Recorder;
 use crate::world::{Model, TIME, boot, delegation, first_epoch, in_first_epoch, key};
@@ -9,7 +9,7 @@ use tegmen::dtls::Handle;
 use tegmen::secret::Secret;
 use tegmen_delegation::{Epoch, FlashMemory, Go, HandedOver, Memory as _, Request, Resource, STATE_LEN, Status};
 
-/// The memory in these pages, and its epoch.
+/// Returns the memory in these pages, and the epoch that it contains.
 fn loaded(flash: Model) -> (FlashMemory<Model>, Epoch) {
     let (mut memory, mut epoch) = (FlashMemory::new(flash), Epoch::first(key(0)));
     assert_eq!(memory.load(&mut epoch, &mut []), Ok(0));
@@ -63,7 +63,8 @@ pub fn written(request: &Request<'_>) -> Vec<u8> {
     writer.written().to_vec()
 }
 
-/// The hardware may report an error although the record is whole. The device then writes the record again, before any other.
+/// The hardware may report an error although it has written the whole record. The device then writes the record again,
+/// before any other record.
 #[test]
 fn a_connection_that_is_kept_twice_takes_one_place_of_the_list() {
     let mut memory = FlashMemory::format(Model::new(), &Epoch::first(key(1))).unwrap();

@@ -1,8 +1,8 @@
-//! The flash memory of a device, for the tests and for fuzzing.
+//! A model of the flash memory of a device, for tests and for fuzzing.
 
 use tegmen_flash::{Flash, Page, RECORD_LEN};
 
-/// Two pages. The power goes after this number of bytes was programmed or erased.
+/// Two pages of flash memory. If `power` is set, the power is cut after this number of programmed or erased bytes.
 #[derive(Clone, Debug)]
 pub struct Model {
     pages: [Vec<u8>; 2],

@@ -1,4 +1,5 @@
-//! Random histories of a device and its server, which both restart, against a model of what is allowed.
+//! Tests random histories of a device and its server, which both restart at random. Compares the device with a model of
+//! the rules.
 
 use crate::world::recorder::{Recorder, Spent};
 use crate::world::{Model, OneDevice, Random, START, TIME, boot, delegation, key};
@@ -6,7 +7,8 @@ use std::collections::HashSet;
 use tegmen::secret::Secret;
 use tegmen_delegation::{Epoch, FlashMemory, Issuer, LONGEST_TICKET, Refused, Rejected, Ticket};
 
-/// A server: the epoch that it knows of the device, as its store has it, and the one that it began last.
+/// A server: the present epoch of the device in its store, and the epoch that it began last and that the device has not
+/// confirmed yet.
 struct Server {
     epoch: Epoch,
     pending: Option<Epoch>,
@@ -26,7 +28,7 @@ struct History {
     device: Option<OneDevice>,
     server: Server,
     tickets: Vec<(u16, u32, Vec<u8>)>,
-    /// Connections whose refusal the device acknowledged, of the present epoch.
+    /// The connections in the present epoch whose refusal the device has acknowledged.
     revoked: HashSet<u32>,
     opened: u32,
     resets: u32,
@@ -56,7 +58,7 @@ impl History {
         self.device.as_mut().unwrap()
     }
 
-    /// The device loses its power after some bytes, and starts again.
+    /// Restarts the device, after its power was cut.
     fn restart(&mut self) {
         let mut flash = self.device.take().unwrap().into_memory().into_flash();
         flash.power = None;
@@ -65,7 +67,7 @@ impl History {
         self.device = Some(device);
     }
 
-    /// The power of the device will go after some bytes, or not.
+    /// Plans a power cut of the device after a random number of bytes.
     fn unplug_soon(&mut self) {
         let mut flash = self.device.take().unwrap().into_memory().into_flash();
         flash.power = Some(self.random.below(300) as usize);
@@ -74,7 +76,8 @@ impl History {
         self.device = Some(device);
     }
 
-    /// A session with the server, whose keying material both know. The server stores the epoch, and then sends it to the device.
+    /// Begins the next epoch in a session whose keying material both the device and the server know. The server stores
+    /// the epoch before it sends the epoch to the device.
     fn reset(&mut self) {
         let number = self.device().epoch();
         if let Some(pending) = self.server.pending.take_if(|pending| pending.number == number) {

@@ -1,4 +1,4 @@
-//! Devices, their server and their peers, for the tests.
+//! Devices, their delegation server and their peers, for tests.
 
 #[path = "../../../tegmen/tests/world/recorder.rs"]
 pub mod recorder;
@@ -23,31 +23,32 @@ use tegmen_delegation::{
 pub type Flashed = FlashMemory<Model>;
 pub type OneDevice = Device<Flashed, 4, 2, 64>;
 
-/// The time of the server.
+/// The present time at the server, in seconds since 1970.
 pub const TIME: u32 = 1_700_000_000;
 pub const START: Instant = Instant::from_micros(1_000_000);
 
-/// The device key of a device.
+/// Returns the device key of the device with this number.
 pub fn key(of: u8) -> DeviceKey {
     DeviceKey(Secret::new([of; 32]))
 }
 
-/// A new device, whose memory holds epoch 0.
+/// Returns a new device, whose memory contains epoch 0.
 pub fn new_device(of: u8) -> OneDevice {
     boot(FlashMemory::format(Model::new(), &Epoch::first(key(of))).unwrap().into_flash())
 }
 
-/// A device that starts with the content of its memory.
+/// Starts a device with the content of this memory.
 pub fn boot(flash: Model) -> OneDevice {
     Device::load(FlashMemory::new(flash)).unwrap()
 }
 
-/// The first epoch with tickets of a device, as both ends derive it from keying material.
+/// Returns epoch 1 of a device, the first epoch with tickets. Both the device and the server derive it from this keying
+/// material.
 pub fn first_epoch(of: u8, exported: [u8; 32]) -> Epoch {
     Epoch::first(key(of)).next::<Recorder>(&Secret::new(exported)).unwrap()
 }
 
-/// A device in epoch 1 that knows the time, and the tickets of its server.
+/// Returns a device in epoch 1 that knows the time, and the issuer of its tickets at the server.
 pub fn in_first_epoch(of: u8) -> (OneDevice, Issuer) {
     let mut device = new_device(of);
     let epoch = first_epoch(of, [of; 32]);
@@ -56,7 +57,7 @@ pub fn in_first_epoch(of: u8) -> (OneDevice, Issuer) {
     (device, Issuer::new(epoch, None, 0))
 }
 
-/// A session that a server opened with certificates.
+/// Returns a session that a server opened in the name of a device, after a handshake with certificates.
 pub fn delegation(number: u32, scope: u8) -> Delegation {
     let principal = Connection::new(number, scope).unwrap().principal();
     let (cipher_suite, master) = (CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8, Secret::new([number as u8; MASTER_LEN]));
@@ -78,7 +79,7 @@ pub fn open(device: &mut OneDevice, ticket: &[u8]) -> Result<Connection, Refused
     device.open(START, &mut crypto(9), Ticket(ticket)).map(|delegation| delegation.connection().unwrap())
 }
 
-/// Client and server.
+/// The roles of an endpoint that is both a client and a server.
 pub struct Either;
 
 impl Roles for Either {
@@ -87,10 +88,11 @@ impl Roles for Either {
     const SIMULTANEOUS: bool = false;
 }
 
-/// A peer of a device: it resumes sessions that a delegation server opened for it.
+/// The session store of a peer. The peer resumes sessions that a delegation server opened for it.
 #[derive(Default)]
 pub struct Remote {
-    /// The session that a device resumes by this id.
+    /// The session that the device resumes with the peer: its session id and its master secret. `None` if there is no
+    /// such session.
     pub known: Option<(Vec<u8>, [u8; MASTER_LEN])>,
 }
 
@@ -106,7 +108,7 @@ impl Resumption for Remote {
 
 type Table = PeerArray<(), 4, 2, 400, 160>;
 
-/// An endpoint, its key for pre-shared keys, and its events.
+/// An endpoint with its pre-shared key and the results of its events.
 pub struct End<S: Resumption> {
     pub endpoint: Endpoint<Table, Resuming<Either, S>>,
     pub crypto: Recorder,
@@ -117,7 +119,7 @@ pub struct End<S: Resumption> {
     pub resumed: bool,
     pub exported: Option<[u8; 32]>,
     pub closed: Option<Fatal>,
-    /// The resources of a device for its server.
+    /// The resources of the device for its delegation server; `None` if the endpoint is a peer.
     pub resources: Option<Resources<'static, Flashed, 4, 2, 64>>,
 }
 
@@ -204,7 +206,7 @@ impl<S: Resumption> End<S> {
     }
 }
 
-/// Lets two endpoints speak until both are silent.
+/// Carries datagrams between two endpoints until neither sends more.
 pub fn settle<S: Resumption, T: Resumption>(one: &mut End<S>, other: &mut End<T>) {
     while speak(one, other) | speak(other, one) {}
 }
@@ -225,7 +227,7 @@ fn speak<S: Resumption, T: Resumption>(from: &mut End<S>, to: &mut End<T>) -> bo
     }
 }
 
-/// A device as an endpoint. It lives until the tests end.
+/// Makes an endpoint from a device. Returns the endpoint, and the device, which exists until the tests end.
 pub fn device_end(
     device: OneDevice,
     spent: &Spent,
@@ -234,7 +236,7 @@ pub fn device_end(
     (End::new(1, 2, Sessions(device), spent), device)
 }
 
-/// Random numbers of a seed.
+/// A generator of random numbers from a seed.
 pub struct Random(pub u64);
 
 impl Random {

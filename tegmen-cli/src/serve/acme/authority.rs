@@ -29,7 +29,7 @@ use zeroize::Zeroizing;
 const MAX_BODY: usize = 1 << 20;
 /// Longest time for one request.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The intervals at which the state of an order is read until it is ready.
+/// The policy by which the client reads the state of an order again and again, until the order is ready.
 const READING: RetryPolicy =
     RetryPolicy::new().initial_delay(Duration::from_millis(500)).backoff(1.5).timeout(Duration::from_secs(90));
 
@@ -38,13 +38,14 @@ const READING: RetryPolicy =
 pub(in crate::serve) struct Settings {
     /// The URL of the directory (RFC 8555, section 7.1.1).
     pub(in crate::serve) directory: Uri,
-    /// The directory for the files of the account and of the devices.
+    /// The directory for the account file and for the files of devices.
     pub(in crate::serve) dir: PathBuf,
     /// The URL at which the authority reaches the operator.
     pub(in crate::serve) contact: Option<String>,
-    /// Certificates of authorities in PEM, one of which issued the certificate of the ACME server.
+    /// The file with certificates of authorities in PEM. One of them must have issued the certificate of the ACME
+    /// server.
     pub(in crate::serve) trust: PathBuf,
-    /// The file with the external account binding.
+    /// The file with the external account binding; `None` if the authority needs none.
     pub(in crate::serve) binding: Option<PathBuf>,
 }
 
@@ -73,7 +74,7 @@ pub(in crate::serve) fn host_and_port(url: &Uri) -> Option<(&str, u16)> {
     Some((host.trim_matches(['[', ']']), url.port_u16().unwrap_or(https::PORT)))
 }
 
-/// The authority that these settings name.
+/// A client of the authority that these settings name.
 pub(super) struct Authority(Settings);
 
 impl Authority {
@@ -81,7 +82,8 @@ impl Authority {
         Self(settings)
     }
 
-    /// Opens the account. The first call creates the account, and writes it to a file before the first order.
+    /// Opens the account at the authority. The first call creates the account, and writes it to a file before the first
+    /// order.
     pub(super) async fn account(&self) -> Result<Account, String> {
         let Settings { directory, dir, contact, .. } = &self.0;
         let directory = directory.to_string();
@@ -111,8 +113,8 @@ impl Authority {
         Ok(account)
     }
 
-    /// Obtains the certificate of a device for this private key. Returns it with the certificates of its authorities,
-    /// in PEM.
+    /// Obtains the certificate of a device for this private key. Returns the certificate with the certificates of its
+    /// authorities, in PEM.
     pub(super) async fn certificate(
         &self,
         account: &Account,
@@ -144,7 +146,7 @@ impl Authority {
         order.poll_certificate(&READING).await.map_err(|error| self.refused(&error))
     }
 
-    /// Returns the reason why the authority does not accept that this server controls the name of the device.
+    /// Returns the reason why the authority does not accept that this server controls the name `device`.
     async fn not_proven(&self, order: &mut Order, device: &str) -> String {
         let mut why = "it gives no reason".to_owned();
         let mut authorizations = order.authorizations();
