@@ -20,8 +20,8 @@ pub(crate) struct Attempts {
 }
 
 impl Attempts {
-    /// Returns true if too many wrong passwords for this user arrived. Returns false for an address from which the user
-    /// logged in before, to which only the limit for addresses applies. So other people cannot lock the user out.
+    /// Returns true if too many wrong passwords for this user arrived. Always returns false for an address from which
+    /// the user logged in before: only the limit for addresses applies to it. So other people cannot lock the user out.
     pub(crate) fn are_refused(&self, name: &str, address: IpAddr, now: u64) -> bool {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = known.get(&(name.to_owned(), address)).is_some_and(|at| now.saturating_sub(*at) < REMEMBERED);

@@ -343,7 +343,7 @@ fn delegated_devices<S: Store>() -> Vec<Operation<S>> {
     ]
 }
 
-/// Returns all operations with which peers and servers get sessions with delegated devices.
+/// Returns all operations that open sessions in the name of delegated devices.
 fn delegated_sessions<S: Store>() -> Vec<Operation<S>> {
     const REISSUE: &str = "/v1/delegation/devices/{name}/reissue";
     let (read, write) = (Scope::DelegationRead, Scope::DelegationWrite);

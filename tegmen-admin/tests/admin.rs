@@ -1,4 +1,4 @@
-//! The interface over its listener, TLS and a database in a file.
+//! Tests of the interface for administrators, over its listener, TLS and a database in a file.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod common;

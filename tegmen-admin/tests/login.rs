@@ -51,7 +51,7 @@ impl World {
         answer
     }
 
-    /// Logs in, and checks that the server refuses it with the same answer as each other login, and issues no
+    /// Tries to log in. Checks that the server sends the same answer as for every refused login, and issues no
     /// certificate.
     async fn is_refused(&self, name: &str, password: &str) {
         let before = self.scene.logins.given.lock().unwrap().clone();

@@ -1,4 +1,4 @@
-//! The OpenAPI document of the interface. All other tests of the interface check their requests and answers by it, too.
+//! Tests of the OpenAPI document. All other tests of the interface also check their requests and answers against it.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod common;

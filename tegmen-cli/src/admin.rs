@@ -279,8 +279,8 @@ pub(crate) fn save_once<T, K: AsRef<[u8]>>(
     }
 }
 
-/// Takes the key out of the response of a server that shows a key only once. Returns `name`'s value in the response,
-/// and the key.
+/// Takes the key out of the response of a server that shows a key only once. Returns the value of the field `name`
+/// in the response, and the key.
 pub(crate) fn shown_once(mut created: Value, name: &str) -> Result<(String, Vec<Zeroizing<String>>), Failure> {
     match (created[name].take(), created["key"].take()) {
         (Value::String(name), Value::String(key)) => Ok((name, vec![Zeroizing::new(key)])),

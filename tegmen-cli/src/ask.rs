@@ -55,7 +55,7 @@ pub(crate) struct WithPayload {
 
 #[derive(Args)]
 pub(crate) struct RequestArgs {
-    /// `coap://host[:port]/path?query`, or coaps.
+    /// URI of the resource: `coap://host[:port]/path?query`, or the same with coaps.
     uri: String,
     #[command(flatten)]
     pub(crate) connect: Connect,

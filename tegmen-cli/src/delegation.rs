@@ -55,10 +55,10 @@ enum Command {
     Connect {
         #[command(flatten)]
         named: Named,
-        /// The address and port of that server.
+        /// The address and port of the server outside this installation.
         #[arg(value_name = "IP:PORT")]
         address: SocketAddr,
-        /// The name in the certificate of that server.
+        /// The name in the certificate of the server outside this installation.
         #[arg(long, value_name = "NAME")]
         server_name: String,
     },
@@ -137,7 +137,7 @@ struct Configuration {
     /// repeated. A peer gets the first scope whose rules are all allowed by the policy.
     #[arg(long = "scope", value_name = "RULES")]
     scopes: Vec<String>,
-    /// A tag, by which rules of the policy name the device; may be repeated.
+    /// A tag of the device, which rules of the policy can name; may be repeated.
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
     /// Number of connections that the device can refuse in an epoch: the size of its list of refused connections.

@@ -94,7 +94,7 @@ struct Add {
     /// The kind of credential by which the server knows the device.
     #[arg(long)]
     kind: Kind,
-    /// A tag, by which rules of the policy name the device; may be repeated.
+    /// A tag of the device, which rules of the policy can name; may be repeated.
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
     /// SHA-256 of the certificate or the public key, 64 hexadecimal digits (`tegmen keys show`).
@@ -119,7 +119,7 @@ struct Expect {
     /// The kind of credential that the device registers.
     #[arg(long)]
     kind: Kind,
-    /// A tag, by which rules of the policy name the device; may be repeated.
+    /// A tag of the device, which rules of the policy can name; may be repeated.
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
     /// The lifetime of the one-time key in hours, 1 to 720.

@@ -43,7 +43,7 @@ struct Create {
     /// A scope of the key, which opens a part of the interface; may be repeated.
     #[arg(long = "scope", required = true, value_name = "SCOPE", value_parser = Scope::ALL.map(Scope::name))]
     scopes: Vec<String>,
-    /// Days until the key ends. It cannot end later than the key that creates it.
+    /// Days until the key expires. The key that creates it must not expire earlier.
     #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u64).range(1..=366))]
     days: u64,
     /// Write the key to this file, which must not exist.

@@ -31,7 +31,7 @@ pub(crate) struct Lab {
 enum Command {
     /// List the plans.
     List,
-    /// Run a plan: one figure or table of a paper, measured on the real stack.
+    /// Run a plan: one figure or table of a paper, measured with the protocol stack of Tegmen.
     #[command(
         after_help = "Examples:\n  tegmen lab run blink-bytes --json\n  tegmen lab run loss --seeds 1..50 --out here.csv"
     )]

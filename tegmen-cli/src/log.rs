@@ -81,7 +81,7 @@ struct Shared {
     /// The least severe level that is written.
     level: AtomicU8,
     format: Format,
-    /// Lines that were dropped since the writer last reported their number.
+    /// Number of lines that were dropped since the writer last reported this number.
     dropped: AtomicU64,
     repeats: Mutex<Repeats>,
 }

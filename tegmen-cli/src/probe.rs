@@ -18,7 +18,7 @@ use tegmen_host::x509::date;
     Without a key the probe sees everything up to the server's Finished. The server's log shows up to three handshakes\n\
     of this client, one of them without extensions.")]
 pub(crate) struct Probe {
-    /// `coaps://host[:port]`.
+    /// URI of the server: `coaps://host[:port]`.
     uri: String,
     #[command(flatten)]
     connect: Connect,
@@ -51,7 +51,7 @@ fn text(uri: &Uri, report: &Report) -> String {
     text
 }
 
-/// Writes the parameters on which client and server agreed to `text`.
+/// Writes to `text` the parameters on which client and server agreed.
 fn write_choice(text: &mut String, report: &Report, choice: Choice) -> std::fmt::Result {
     let yes = |there| if there { "yes" } else { "no" };
     writeln!(text, "\nAgreed\n")?;

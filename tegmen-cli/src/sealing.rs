@@ -12,8 +12,8 @@ pub(crate) fn open(place: &Path) -> Result<SealingKey, Failure> {
     }
 }
 
-/// Opens the key of a database. `is_first` is true if there is no database yet. Only then, if `place` names a key in a
-/// TPM that does not exist, makes the key.
+/// Opens the key of a database. `is_first` is true if there is no database yet. In this case, if `place` is `tpm:FILE`
+/// and FILE does not exist, makes a key in the TPM.
 pub(crate) fn open_or_draw(place: &Path, is_first: bool) -> Result<SealingKey, Failure> {
     match sealed(place) {
         Some(file) if is_first && !file.exists() => tpm::draw(file),

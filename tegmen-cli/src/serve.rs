@@ -333,8 +333,7 @@ async fn pages(listener: Option<TcpListener>, shown: Shown) -> Failure {
     }
 }
 
-/// Checks at each half of the watchdog time that each shard answers, and then informs the service manager. Never
-/// returns.
+/// Checks twice in each watchdog time that each shard answers, and reports this to the service manager. Never returns.
 async fn keep_alive(shown: &Shown, manager: &Manager) {
     let Some(interval) = systemd::watchdog() else { return std::future::pending().await };
     let mut ticks = tokio::time::interval(interval);

@@ -17,7 +17,7 @@ use tegmen_host::steering::{Steering, SteeringConfig};
     A ClientHello without a ticket or a session id goes to the server, one with either to the device. After the device\n\
     refused a ClientHello, the next one of this peer goes to the server.")]
 pub(crate) struct Steer {
-    /// Address that peers send to.
+    /// Address to which peers send their datagrams.
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: SocketAddr,
     /// The delegation server: coaps://host[:port].

@@ -206,7 +206,7 @@ fn end(mut child: Child) {
     child.wait().unwrap();
 }
 
-/// The token length and the code in the header of the response 2.04 to the message.
+/// The Message ID of [`PUT_LIGHT`]. The response contains the same Message ID.
 const CHANGED: &str = "\u{0}\t";
 
 #[test]

@@ -268,8 +268,8 @@ impl Observing {
     }
 }
 
-/// A client observes two lamps. One lamp is killed and restarted, and still knows the client. Another member joins, and
-/// then the client cancels the observation.
+/// A client observes two lamps, one of which joins later. The other lamp is killed and started again, and registers the
+/// client again. Then the client cancels the observation.
 #[test]
 fn lamps_are_observed_over_a_restart_and_an_epoch_until_the_client_cancels() {
     let scene = Scene::new("group-observe");
@@ -459,8 +459,8 @@ fn an_image_comes_to_all_members_and_blocks_that_were_missed_are_sent_again() {
     }
 }
 
-/// A client reads and replaces the file of an image resource. Members also receive the blocks of an image into this
-/// file.
+/// One client reads and replaces the file of an image resource. If the request names the image, the server verifies its
+/// digest before it replaces the file.
 #[test]
 fn an_image_is_a_file_for_one_client() {
     let scene = Scene::new("one-image");

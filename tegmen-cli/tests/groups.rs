@@ -61,7 +61,7 @@ fn furnish_groups(dir: &Path) -> SoftwareKey {
     SoftwareKey::from_file(&dir.join("group.pem")).unwrap()
 }
 
-/// Passes a controller on the store of a server that does not run to `change`.
+/// Passes a controller to `change`. The controller uses the store of a server that does not run.
 fn with_controller(dir: &Path, change: impl AsyncFnOnce(&Controller<Database>)) {
     let key = SealingKey::from_file(&dir.join("sealing.key")).unwrap();
     let options = Options { sealing: Some(Arc::new(key)), ..Options::default() };

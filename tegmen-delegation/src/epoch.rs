@@ -17,6 +17,7 @@ pub const CHECK_LEN: usize = 8;
 
 /// The secret that a device shares with its delegation server during one epoch. The secret of the first epoch is 32
 /// random bytes.
+///
 /// [`Self::next`] derives the secret of the next epoch. The next secret does not reveal this secret, so a stolen device
 /// key does not open the sessions of earlier epochs.
 #[derive(Debug)]

@@ -43,7 +43,7 @@ impl Resource {
 /// A request of the delegation server.
 #[derive(Clone, Copy, Debug)]
 pub enum Request<'r> {
-    /// For [`Resource::Epoch`]. The payload: number (2 bytes), time (4), check (8).
+    /// The request to [`Resource::Epoch`]. Its payload: number (2 bytes), time (4), check (8).
     Epoch {
         /// The number of the epoch.
         number: u16,
@@ -52,11 +52,11 @@ pub enum Request<'r> {
         /// The [check](crate::Epoch::check) of the epoch.
         check: [u8; CHECK_LEN],
     },
-    /// For [`Resource::Refuse`]. The payload: the number of a connection (4 bytes).
+    /// The request to [`Resource::Refuse`]. Its payload: the number of a connection (4 bytes).
     Refuse(u32),
-    /// For [`Resource::Keep`]. The payload: the session to store.
+    /// The request to [`Resource::Keep`]. Its payload: the session to store.
     Keep(HandedOver<'r>),
-    /// For [`Resource::Go`]: the session to resume.
+    /// The request to [`Resource::Go`]. Its payload: the session to resume, and then the name of the server.
     Go {
         /// The connection of the session, and the address of its peer.
         go: Go,
@@ -65,7 +65,7 @@ pub enum Request<'r> {
         /// treat it as another client and do not resume the session.
         server_name: &'r [u8],
     },
-    /// For [`Resource::Status`]. The request has no payload.
+    /// The request to [`Resource::Status`], which has no payload.
     Status,
 }
 
@@ -84,7 +84,7 @@ pub struct HandedOver<'r> {
 
 /// Flag: the device resumes the session as client.
 pub(crate) const OPENS: u8 = 1;
-/// Flag: the session is resumed with a ticket, otherwise with an id.
+/// Flag: the session is resumed with a ticket. Without this flag, it is resumed with an id.
 const IS_TICKET: u8 = 2;
 
 /// The session to resume. The payload: the number of the connection (4 bytes), the address (16) and the port (2) of the

@@ -87,7 +87,7 @@ impl Delegation {
     }
 }
 
-/// Returns three parts of a [state](Delegation::state): the principal, `since` and the end.
+/// Returns three parts of a [state](Delegation::state): the principal, `since` and the expiry time.
 pub(crate) const fn terms(state: &[u8; STATE_LEN]) -> (Principal, u32, u32) {
     let &[.., a, b, c, d, e, f, g, h, i, j, k, l] = state;
     let principal = Principal(u32::from_be_bytes([a, b, c, d]));

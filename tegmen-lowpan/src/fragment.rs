@@ -410,7 +410,7 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 const TIMEOUT_MICROS: u64 = TIMEOUT.as_micros() as u64;
 /// Length of the longest packet in bytes: the largest number of 11 bits.
 pub(crate) const MAX_PACKET_LEN: usize = 2047;
-/// Returns true for the byte that selects another page of dispatches than the first page (RFC 8025, section 3).
+/// Returns true if this first byte selects a page of dispatches other than page 0 (RFC 8025, section 3).
 const fn is_page(first: u8) -> bool {
     first > 0xf0
 }

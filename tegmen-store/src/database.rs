@@ -9,11 +9,12 @@
 //! state.db.place    a file whose identity the database knows: a new one whenever a lease moves on
 //! ```
 //!
-//! A restored backup is an intact database, so its content does not show its age. The file `state.db.place` shows the
-//! age. Before an existing lease moves forward, the server creates a new file. The commit of the lease names this file,
-//! and then the file replaces `state.db.place`. Only then may the lease be used. So the newest database names either
-//! the present `state.db.place`, or the new file that has not replaced it yet. A database that names neither of the two
-//! files is an older version, and is refused.
+//! A lease is a range of numbers that a process may use. The database stores its end. A restored backup is an intact
+//! database, so its content does not show its age. The file `state.db.place` shows the age. Before an existing lease
+//! moves forward, the server creates a new file. The commit of the lease names this file, and then the file replaces
+//! `state.db.place`. Only then may the lease be used. So the newest database names either the present `state.db.place`,
+//! or the new file that has not replaced it yet. A database that names neither of the two files is an older version,
+//! and is refused.
 //!
 //! Revisions are leased like other numbers. A lease has [`REVISIONS`] revisions. Its end is durable, with a new
 //! `.place` file, before its first revision is used. The next process begins after this end. So no revision is used

@@ -30,9 +30,9 @@ pub struct LeaseId(pub u64);
 
 /// A number that only increases, for nonces and epochs.
 ///
-/// The pace limits the increase of the number per day. The time counts from one day before the row was made. A restore
-/// relies on this limit: it moves the number above all values that the pace allowed until the time of the restore, so
-/// the age of the backup does not matter.
+/// The pace limits the number: T days after the row was made, the number has increased by at most T + 1 times the pace.
+/// A restore relies on this limit. It moves the number above all values that the pace allowed until the time of the
+/// restore, so the age of the backup does not matter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Number {
     /// Every number below this one may have been used.
@@ -53,7 +53,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// Returns the bytes of a plain value.
+    /// Returns the bytes of a plain value; `None` for a secret or a number.
     pub fn plain(&self) -> Option<&[u8]> {
         match self {
             Self::Plain(bytes) => Some(bytes),
@@ -136,7 +136,7 @@ impl Transaction {
     /// Checks the sizes of the keys and values, and that no key is changed twice.
     ///
     /// # Errors
-    /// [`StoreError::Invalid`].
+    /// [`StoreError::Invalid`] if a limit is exceeded, or if a key is changed twice.
     pub fn check(&self) -> Result<(), StoreError> {
         let invalid = |why| Err(StoreError::Invalid { why });
         if self.require.len() + self.put.len() + self.delete.len() > MAX_OPERATIONS {

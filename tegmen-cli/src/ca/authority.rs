@@ -87,7 +87,7 @@ pub(crate) enum KeyType {
     Rsa3072,
 }
 
-/// A certificate is valid from this time before its issue, for peers whose clocks are behind.
+/// The validity of a certificate begins this long before its issue, for peers whose clocks are behind.
 const CLOCK_SLACK: Duration = Duration::from_secs(3600);
 
 impl Authority {

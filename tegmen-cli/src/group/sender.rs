@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 #[derive(Args)]
 pub(super) struct Sender {
-    /// `coap://[address]/path?query`, with the multicast address of the group.
+    /// URI of the resource: `coap://[address]/path?query`, with the multicast address of the group.
     uri: String,
     /// The directory of the membership.
     #[arg(long, value_name = "DIR")]

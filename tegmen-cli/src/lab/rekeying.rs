@@ -138,7 +138,7 @@ fn evict(members: u32, signer: Option<&dyn Signer>, rounds: u32) -> Result<Chang
 /// Members that receive messages over links with losses.
 struct Members<'m> {
     admitted: &'m [Admitted],
-    /// The epoch to which the messages lead.
+    /// The new epoch, whose keys the messages contain.
     epoch: u16,
     public_key: &'m [u8],
     link: Link,

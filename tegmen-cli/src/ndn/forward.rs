@@ -19,13 +19,13 @@ use tegmen_ndn_host::uri::FaceUri;
     tegmen ndn forward --unix /tmp/ndn.sock --route /=udp://hub.example.org --route /house=tcp://10.0.0.1,5\n\n\
     Programs register the prefixes that they answer, as at NFD and ndnd. Names under /localhost never leave the machine.")]
 pub(super) struct Forward {
-    /// Address for UDP. May be given several times.
+    /// Listen for UDP at this address. May be given several times.
     #[arg(long, value_name = "ADDRESS:PORT")]
     udp: Vec<SocketAddr>,
-    /// Address for TCP. May be given several times.
+    /// Listen for TCP at this address. May be given several times.
     #[arg(long, value_name = "ADDRESS:PORT")]
     tcp: Vec<SocketAddr>,
-    /// Unix socket for programs of this machine. May be given several times.
+    /// Listen for programs of this machine at this Unix socket. May be given several times.
     #[arg(long, value_name = "PATH", default_value = SOCKET)]
     unix: Vec<PathBuf>,
     /// Next hop of a prefix, with its cost: PREFIX=udp://HOST:PORT[,COST]. May be given several times.

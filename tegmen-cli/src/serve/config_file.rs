@@ -239,7 +239,7 @@ fn why_wrong(arg: &Arg, error: &clap::Error) -> String {
     }
 }
 
-/// Returns the mistakes of options of which each is right alone, but not together with the others.
+/// Returns the mistakes of options that are right separately, but must not be used together.
 pub(super) fn together(error: &clap::Error) -> Vec<Mistake> {
     let key = |kind| match error.get(kind) {
         Some(ContextValue::String(option)) => {

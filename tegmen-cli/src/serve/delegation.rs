@@ -129,7 +129,8 @@ impl Delegation {
         Ok(Some(Acme { certificates: Arc::new(OfAcme::new(settings, Arc::clone(servers))), listener }))
     }
 
-    /// Opens the server on the store of access control, and logs it. Returns `None` if the server has no such role.
+    /// Opens the server on the store of access control, and logs it. Returns `None` if the server delegates no
+    /// sessions.
     pub(super) fn open(&self, access: Option<&access::Role>, log: &Log) -> Result<Option<Role>, Failure> {
         let Some(access) = access else { return Ok(None) };
         let servers = servers_of(&self.delegation_trust, &self.delegation_crl)?;

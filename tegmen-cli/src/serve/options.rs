@@ -114,7 +114,7 @@ impl Keys {
 #[derive(Args)]
 pub(super) struct Sessions {
     /// Keep DTLS sessions and the sequence numbers of OSCORE contexts in this database, so that they survive a restart
-    /// and a power cut. The database is encrypted with the key in FILE.key, which must stay secret.
+    /// and a power cut. The sessions are encrypted with the key in FILE.key, which must stay secret.
     #[arg(long, value_name = "FILE")]
     pub(super) state: Option<PathBuf>,
     /// Disable session resumption; every connection performs a full handshake.
@@ -250,13 +250,13 @@ pub(super) struct Groups {
     /// members answer at once.
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
     pub(super) leisure: f64,
-    /// Control groups after Axiom: admit devices over coaps (RFC 9594), evict them, and rekey. A device may join a
-    /// group if a rule of the policy allows it at the publisher with this NAME. The option needs --store, which keeps
-    /// the groups.
+    /// Control groups after Axiom: admit devices over coaps (RFC 9594), evict them, and rekey. In the rules of the
+    /// policy this server is the publisher NAME, and these rules allow devices to join. The option needs --store, which
+    /// keeps the groups.
     #[arg(long, value_name = "NAME")]
     pub(super) group_controller: Option<String>,
-    /// Sign rekey messages with this private key on secp256r1 in PEM, or a key in a TPM as for --cert-key. Without it
-    /// the server sends separate rekey messages to each member.
+    /// Sign rekey messages with this private key on secp256r1 in PEM, or a key in a TPM as for --cert-key. Without this
+    /// key the server sends separate rekey messages to each member.
     #[arg(long, value_name = "FILE")]
     pub(super) group_key: Option<PathBuf>,
     /// Send rekey messages from this network interface; GROUP=INTERFACE sets the interface of one group; may be
@@ -432,7 +432,8 @@ pub(super) struct ProxyOptions {
 
 #[derive(Args)]
 pub(super) struct Limits {
-    /// Number of threads, each with its own sockets; 0 means one per core, or one per inherited socket of an address.
+    /// Number of threads, each with its own sockets; 0 means one per core or, if the process inherited
+    /// sockets, one per socket of an address.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) shards: usize,
     /// Maximum number of peers in the table.

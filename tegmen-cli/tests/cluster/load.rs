@@ -48,7 +48,8 @@ pub(crate) enum About {
     Session(String),
     /// An access token. The text is the session identity in the token; empty before the answer.
     Token(String),
-    /// The rights of a subscriber (the first name) at a publisher (the second name), of which it knows the certificate.
+    /// The rights of a subscriber at a publisher with a certificate. The first name is the subscriber, the second the
+    /// publisher.
     Rights(&'static str, &'static str),
     /// The revocation list. The request counts as granted if the token with this hash is not in the list.
     Listed(Vec<u8>),

@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 use tegmen_host::hex::to_hex;
 use works::{Scene, said};
 
-/// A replica without an answer of the store for this time grants nothing (docs/access.md).
+/// If a replica gets no answer of the store for this time, it grants nothing (docs/access.md).
 const LEASE: Duration = Duration::from_secs(10);
 /// Maximum time until a replica that is connected again knows all revocations.
 const HEALING: Duration = Duration::from_secs(1);
@@ -152,7 +152,8 @@ impl Cluster {
         self.wait_for_grants();
     }
 
-    /// Cuts a replica off from etcd for this time. Meanwhile takes the rights of `target` away at the other replica.
+    /// Cuts a replica off from etcd for this time. Meanwhile an administrator of the other replica takes the rights of
+    /// `target` away.
     fn cut_replica(&mut self, target: &'static Target, time: Duration) -> Cut {
         let replica = self.draw(2) as usize;
         let host = self.replicas[replica].host;

@@ -63,7 +63,7 @@ struct Field {
     loss: u8,
     epoch: u64,
     rounds: Vec<Value>,
-    /// Number of answers of evicted lamps, and of requests of the evicted sender that a lamp answered or executed.
+    /// Number of faults: answers of evicted lamps, and requests of the evicted sender that a lamp answered or executed.
     accepted: usize,
     /// Number of requests of the evicted sender.
     attempts: usize,

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-/// The options of the server, whose keys [`write_keys`](super::server_files::write_keys) makes.
+/// The options of the server. The module `server_files` writes its keys.
 pub(crate) const OPTIONS: &str = "--store access.db --sealing-key sealing.key --audit audit.log --audit-key audit.pem --admin 127.0.0.1:0 \
      --admin-cert admin.pem --admin-cert-key admin.key --bootstrap bootstrap --json";
 

@@ -191,8 +191,8 @@ fn reissue_never_extends_a_right() {
     assert_eq!(refused.err(), Some(NotReissued::Unknown));
 }
 
-/// Does the work of a mutant of the device: it adds the number in a ticket that fails to its list of refused
-/// connections, as if the number were authentic.
+/// Does the work of a mutant of the device: if a ticket fails, it refuses the connection whose number is in the ticket,
+/// as if the number were authentic.
 fn remember_forged(device: &mut OneDevice, ticket: &[u8]) -> Result<usize, Rejected> {
     let numbered: [u8; 4] = *ticket.last_chunk().unwrap();
     device.refuse(u32::from_be_bytes(numbered) >> 8)

@@ -28,7 +28,8 @@ const MOST: usize = 256;
 const PATIENCE: Duration = Duration::from_millis(2);
 /// Maximum time for which a commit waits until the clock allows its revisions, in milliseconds.
 const CLOCK_PATIENCE: u32 = 1000;
-/// Maximum memory of SQLite for pages, in KiB. Session identities are random, so each session is in another page.
+/// Maximum memory of SQLite for pages, in KiB. Session identities are random, so sessions are spread over many
+/// pages.
 const CACHE_KIB: u32 = 65_536;
 /// The version of the tables. Tables of version 1 have only the numbers of contexts and sessions. Version 2 indexes the
 /// rows of a lease in the order of their keys, and version 3 in the order of their revisions.
