@@ -80,7 +80,7 @@ impl ProxyOptions {
     }
 
     /// Serves HTTP clients on the runtime, if the options allow HTTP clients to use the proxy. `addresses` are those of
-    /// the CoAP server. Ends when the returned value is dropped.
+    /// the CoAP server. The service ends when the returned value is dropped.
     pub(super) async fn serve_http(
         &self,
         addresses: &[Listen],

@@ -37,7 +37,8 @@ impl Sockets {
         Ok(sockets)
     }
 
-    /// Takes the inherited listener for the HTTP pages at `address` out of the sockets; `None` if there is none.
+    /// Takes the inherited listener for the HTTP pages at `address` out of the sockets; `None` if there is none. Fails
+    /// if the process inherited another TCP listener.
     pub(super) fn take_listener(
         &mut self,
         address: Option<std::net::SocketAddr>,
