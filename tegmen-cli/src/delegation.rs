@@ -337,7 +337,7 @@ fn describe_reissue(reissue: &Value, preview: bool) -> String {
     printable(&format!("{before}: {what}"))
 }
 
-/// Revokes connections one after the other. After a failure it continues with the next connection.
+/// Revokes connections one after the other. Continues with the next connection after a failure.
 fn revoke(named: &Named, connections: &[String], out: Output) -> Result<(), Failure> {
     let mut failures = Vec::new();
     for id in connections {

@@ -59,7 +59,7 @@ impl Issuer {
 
     /// Returns the session of a ticket of this or the previous epoch, under a new connection number. `now` is the
     /// time at which the peer resumed the session at the server, in seconds since 1970. The scope, the time of
-    /// authentication and the end do not change.
+    /// authentication and the expiry time do not change.
     ///
     /// # Errors
     /// [`NotReissued`] has the reason.

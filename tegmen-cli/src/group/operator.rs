@@ -333,7 +333,7 @@ fn wrote(file: &Path) -> String {
     printable(&format!("Wrote {} (mode 600).", file.display()))
 }
 
-/// Evicts members one after the other. After a failure it continues with the next member.
+/// Evicts members one after the other. Continues with the next member after a failure.
 fn remove(admin: &Admin, group: &str, members: &[String], out: Output) -> Result<(), Failure> {
     let mut failures = Vec::new();
     for member in members {

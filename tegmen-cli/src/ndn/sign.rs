@@ -20,7 +20,8 @@ use tegmen_ndn_host::trust::{Trust, TrustError, Verdict, now};
 /// The option for the key of a producer.
 #[derive(Args)]
 pub(super) struct Signing {
-    /// Sign with this key pair of `tegmen ndn key`. Without it, packets carry a digest, which proves no origin.
+    /// Sign with this key pair of `tegmen ndn key`. Without a key pair, packets carry a digest, which
+    /// proves no origin.
     #[arg(long, value_name = "FOLDER/NAME")]
     key: Option<PathBuf>,
 }
