@@ -4,17 +4,17 @@
 
 use tegmen_base::crypto::{NotAuthentic, Unsupported};
 
-/// The blocks for a combination of lengths that was checked.
+/// The blocks and the mask for one message. They exist only if CCM supports the lengths of the message.
 pub(crate) struct Shape {
     /// Block 0 of the MAC: flags, nonce and length of the body.
     pub(crate) first: u128,
     /// Counter block 0.
     pub(crate) counter: u128,
-    /// A mask whose one bits cover the used bytes of the tag.
+    /// A mask for the tag: all bits of its used bytes are 1.
     mask: u128,
 }
 
-/// Number of bytes of associated data in the first block, which also contains the length.
+/// Number of bytes of associated data in its first block, which begins with the length in two bytes.
 pub(crate) const HEAD: usize = 14;
 
 impl Shape {
@@ -39,7 +39,7 @@ impl Shape {
         Ok(Self { first, counter, mask: ones(tag.len()) })
     }
 
-    /// Writes the used bytes of the computed tag `made`.
+    /// Copies the used bytes of the computed tag `made` to `tag`.
     #[inline(always)]
     pub(crate) fn cut(&self, made: u128, tag: &mut [u8]) {
         if let Ok(tag) = <&mut [u8; 8]>::try_from(&mut *tag) {
@@ -92,7 +92,7 @@ pub(crate) fn put_short(bytes: &mut [u8], block: u128) {
     bytes.iter_mut().zip(block.to_le_bytes()).for_each(|(to, from)| *to = from);
 }
 
-/// Returns a block whose first `len` bytes consist of one bits.
+/// Returns a block in which all bits of the first `len` bytes are 1.
 #[inline(always)]
 pub(crate) fn ones(len: usize) -> u128 {
     match len {

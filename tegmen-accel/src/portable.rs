@@ -1,4 +1,4 @@
-//! The same cipher for any processor, with the block cipher of the crate `aes`.
+//! AES-128-CCM for any processor, with the block cipher of the crate `aes`.
 
 use crate::KeySchedule;
 use crate::block::{self, HEAD, Shape, short};
@@ -38,7 +38,7 @@ enum Direction {
     Open,
 }
 
-/// Computes CCM in one pass. Returns the whole tag.
+/// Encrypts or decrypts `body` with CCM in one pass. Returns the tag with all 16 bytes.
 fn ccm(schedule: &KeySchedule, direction: Direction, shape: &Shape, aad: &[u8], body: &mut [u8]) -> u128 {
     let cipher = Aes128::new(schedule.key().into());
     let encrypt = |block: u128| {

@@ -57,8 +57,8 @@ impl Credential {
         Ok(Self(credential))
     }
 
-    /// Writes the credential of a public key, and returns its bytes. `subject` is the name of the owner, `kid` the
-    /// short name of the key, and `share` its point (SEC 1, uncompressed, 65 bytes).
+    /// Writes the credential of a public key into `out`, and returns its bytes. `subject` is the name of the owner,
+    /// `kid` is the short name of the key, and `share` is the public key as a point (SEC 1, uncompressed, 65 bytes).
     ///
     /// # Errors
     /// [`Full`] if `out` is too short. [`MAX_CREDENTIAL`] bytes are enough for a subject and a `kid` of 37 bytes

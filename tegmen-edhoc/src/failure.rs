@@ -51,7 +51,8 @@ impl Failure {
         Ok(writer.finish())
     }
 
-    /// Returns the text for the other peer. All failures that depend on keys have the same text.
+    /// Returns the text for the other peer. All failures that depend on keys have the same text, so that it reveals
+    /// nothing about keys.
     const fn text(self) -> &'static str {
         match self {
             Self::Method => "method 3 only",
@@ -98,7 +99,7 @@ impl<'m> PeerError<'m> {
 const UNSPECIFIED: u8 = 1;
 const WRONG_SUITE: u8 = 2;
 const UNKNOWN_CREDENTIAL: u8 = 3;
-/// The number of cipher suite 2.
+/// The number of the only supported cipher suite (RFC 9528, section 3.6).
 pub(crate) const SUITE: u8 = 2;
 /// The CBOR value true.
 const TRUE: u8 = 0xf5;

@@ -27,7 +27,7 @@ impl Responder {
     /// The initiator has not yet proved its identity.
     ///
     /// # Errors
-    /// [`Failure`]. Answer with its [error message](Failure::write).
+    /// [`Failure`]. Answer message_1 with the [error message](Failure::write) of the failure.
     pub fn begin<C: Crypto>(
         crypto: &mut C,
         message_1: &[u8],
@@ -79,7 +79,8 @@ impl Responder {
     /// When this function returns, the initiator has proved its identity.
     ///
     /// # Errors
-    /// [`Failure`]. Answer with its [error message](Failure::write). The session is then discontinued.
+    /// [`Failure`]. Answer message_3 with the [error message](Failure::write) of the failure. The session is then
+    /// discontinued.
     pub fn finish<C: Crypto>(
         mut self,
         crypto: &mut C,

@@ -1,5 +1,5 @@
-//! Stores a number that only rises in two pages of flash memory. A mote stores there the end of its lease of message
-//! numbers (`tegmen::oscore::Lease`).
+//! Stores one number in two pages of flash memory. The number can only become higher. A mote stores there the end of
+//! its lease of message numbers (`tegmen::oscore::Lease`): it may use only numbers below this end.
 //!
 //! Each new value is appended as a record with a checksum. Only when a page is full is the other page erased. After a
 //! power cut during a write or an erasure, the last complete record is still there, and its number is the highest.
@@ -28,8 +28,8 @@ pub trait Flash {
     /// Reads from one of the two pages.
     fn read(&self, page: Page, at: usize, out: &mut [u8; RECORD_LEN]);
 
-    /// Writes one record at a multiple of [`RECORD_LEN`]. Nothing may have been written to this place since the page
-    /// was erased.
+    /// Writes one record at an offset that is a multiple of [`RECORD_LEN`]. No record may have been written at this
+    /// offset since the page was erased.
     ///
     /// # Errors
     /// The error of the hardware.
@@ -61,7 +61,7 @@ impl Page {
     }
 }
 
-/// Length of a record in bytes: the number and its checksum.
+/// Length of a record in bytes: the number (8 bytes) and its checksum (4 bytes).
 pub const RECORD_LEN: usize = 12;
 
 /// The stored number, with the flash memory.
@@ -69,18 +69,19 @@ pub const RECORD_LEN: usize = 12;
 pub struct Kept<F> {
     flash: F,
     page: Page,
-    /// The position of the next record.
+    /// The offset in the page at which the next record will be written, in bytes.
     at: usize,
     value: u64,
 }
 
-/// Both pages contain no record: the number is lost, or none was ever stored. Call [`Kept::format`] only if the keys
-/// were never used.
+/// The error that neither page contains a record: the number is lost, or was never stored. Call [`Kept::format`] only
+/// if the keys were never used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lost;
 
 impl<F: Flash> Kept<F> {
-    /// Begins with `value`, and ignores the content of the pages. Only for keys that were never used.
+    /// Stores `value` as the first number, and ignores the content of the pages. Call this only for keys that were
+    /// never used.
     ///
     /// # Errors
     /// The error of the hardware.
@@ -133,15 +134,15 @@ impl<F: Flash> Kept<F> {
     }
 }
 
-/// Returns the record of a number. Write such a record to the begin of page A when you write an image with unused keys
-/// to a device. The device can then [open](Kept::open) its memory, and never has to [begin again](Kept::format).
+/// Returns the record of a number. Write such a record to the beginning of page A when you write an image with unused
+/// keys to a device. The device can then [open](Kept::open) its memory, and never has to [begin again](Kept::format).
 pub const fn record(value: u64) -> [u8; RECORD_LEN] {
     let [a, b, c, d, e, f, g, h] = value.to_le_bytes();
     let [i, j, k, l] = crc32(value).to_le_bytes();
     [a, b, c, d, e, f, g, h, i, j, k, l]
 }
 
-/// Returns the highest valid number of a page, and the place after the last record that is not erased.
+/// Returns the highest valid number of a page, or `None`, and the offset after the last record that is not erased.
 #[inline(never)]
 fn scan<F: Flash>(flash: &F, page: Page) -> (Option<u64>, usize) {
     let (mut newest, mut free, mut at) = (None, 0, 0_usize);
@@ -164,8 +165,8 @@ fn scan<F: Flash>(flash: &F, page: Page) -> (Option<u64>, usize) {
     }
 }
 
-/// Computes the CRC-32 of IEEE 802.3 over the bytes, the lowest first. It works bit by bit, because a lease needs it
-/// for only eight bytes.
+/// Computes the CRC-32 of IEEE 802.3 over the 8 bytes of `value`, beginning with the lowest byte. It works bit by bit
+/// without a table, because each lease needs only one such checksum.
 const fn crc32(value: u64) -> u32 {
     let (mut rest, mut bits) = (value ^ u32::MAX as u64, u64::BITS);
     while bits > 0 {

@@ -2,9 +2,9 @@
 //!
 //! The mote speaks IPv6 in SLIP frames ([`tegmen_lowpan::slip`]). The bridge gives the mote a random seed and an
 //! address, because the mote has neither, and forwards its datagrams. For a mote that is a client, each port of the
-//! mote becomes a socket that is connected to the one peer. For a mote that is a server, each socket represents one
-//! port of the mote. Every remote keeps its own address, so that the mote can distinguish the remotes. The bridge never
-//! reads the payload.
+//! mote becomes a socket, which is connected to the server in [`BridgeConfig::peer`]. For a mote that is a server, each
+//! socket represents one port of the mote. Every remote keeps its own address, so that the mote can distinguish the
+//! remotes. The bridge never reads the payload.
 
 mod line;
 
@@ -34,7 +34,7 @@ use zeroize::Zeroize as _;
 pub struct BridgeConfig {
     /// The serial line of the mote.
     pub line: Line,
-    /// The address of the server that a client mote contacts.
+    /// The address of the server that a client mote contacts. `None` if the mote contacts no server.
     pub peer: Option<SocketAddr>,
     /// For a mote that is a server: the addresses at which remotes reach the ports of the mote.
     pub listen: Vec<Forward>,
@@ -104,7 +104,8 @@ pub enum Dropped {
     },
     /// The mote sent an invalid datagram, or a datagram with a source address that is not the mote's.
     Refused,
-    /// The mote sent to an address that is not its peer, and from which it never received a datagram.
+    /// The mote sent to an address that is not [`BridgeConfig::peer`], and from which the mote never received a
+    /// datagram.
     Unroutable,
     /// The system did not send the datagram.
     Unsent,
@@ -307,7 +308,8 @@ impl Bridge {
         Ok(())
     }
 
-    /// Sends a datagram of the mote to a remote that sent to this port before, or to the one peer.
+    /// Sends a datagram of the mote to a remote that sent to this port of the mote before, or to
+    /// [`BridgeConfig::peer`].
     async fn send(&mut self, path: Path, payload: &[u8]) -> Result<(), BridgeError> {
         let Path { local: destination, remote: source } = path;
         let sent = match self.remotes.get(&Remote { mote_port: source.port, address: destination }) {

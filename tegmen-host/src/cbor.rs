@@ -1,4 +1,4 @@
-//! A reader and a writer for CBOR maps with integer keys, which all messages use.
+//! A reader and a writer for CBOR maps with integer keys, which are the messages of groups and of access control.
 
 use minicbor::data::Type;
 use minicbor::encode::Write;

@@ -10,7 +10,7 @@ pub fn now() -> Instant {
     Instant::from_micros(u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX))
 }
 
-/// Converts `at` to tokio's clock.
+/// Converts `at` to a time of tokio's clock.
 pub(crate) fn tokio_instant(at: Instant) -> tokio::time::Instant {
     tokio::time::Instant::now() + at.since(now())
 }

@@ -141,9 +141,10 @@ impl Controller {
     /// group, the new one replaces it. End the program that uses the older membership before this call.
     ///
     /// # Errors
-    /// Before the controller is asked: [`ControllerError::Membership`] if the interface does not exist, or if a program
-    /// uses the directory. An admission makes the keys of the older membership invalid. Afterwards any
-    /// [`ControllerError`].
+    /// [`ControllerError::Membership`] if the interface does not exist, or if a program uses the directory. The
+    /// controller has then not been asked, and an older membership stays valid. Any other [`ControllerError`] can
+    /// follow the request to the controller. If the controller admitted the device, the keys of the older membership
+    /// are no longer valid.
     pub async fn join(
         &self,
         dir: &Path,
@@ -238,8 +239,8 @@ impl Controller {
     }
 
     /// Asks once for the keys of the current epoch, and gives them to the member. In a group with signatures, also asks
-    /// for the public keys of the members, unless the member has those of the epoch. Returns true if the keys are of a
-    /// later epoch than the member's.
+    /// for the public keys of the members, unless the member already has the public keys of this epoch. Returns true if
+    /// the keys are of a later epoch than the member's previous keys.
     ///
     /// # Errors
     /// [`ControllerError`]. After [`ControllerError::NotAMember`] the membership is marked as evicted.

@@ -28,12 +28,12 @@ pub trait Delegate: Send + Sync {
     /// the credentials after a second.
     fn credentials(&self, device: u32) -> Option<Arc<PublicKeys>>;
 
-    /// Writes the ticket of a session into `ticket`, of up to 512 bytes. Returns the time in seconds for which the
-    /// device accepts the ticket, or `None` if the client gets no ticket. `peer` is the name that the client proved;
-    /// `None` if it proved no name.
+    /// Writes the ticket of a session into `ticket`. The ticket may have at most 512 bytes. Returns the time in seconds
+    /// for which the device accepts the ticket, or `None` if the client gets no ticket. `peer` is the name that the
+    /// client proved; `None` if it proved no name.
     ///
-    /// If [`Self::open`] asked to renew the ticket, `since` of the session is not `None`, and the principal of the
-    /// session is the one that `open` returned.
+    /// The server also calls this method to renew a ticket, if [`Self::open`] asked for it. The field `since` of
+    /// `session` is then not `None`, and the principal of `session` is the one that `open` returned.
     fn seal(
         &self,
         device: u32,
@@ -75,9 +75,9 @@ impl<'p> From<&'p str> for Proved<'p> {
 /// A session that a client can resume.
 #[derive(Debug)]
 pub struct Delegated {
-    /// The session. Its principal is a number that the [`Delegate`] chooses. For the server, equal numbers of one
-    /// device with the same name are the same peer. A policy finds the device and the number for the sender of a
-    /// request with [`Credentials::delegated`](crate::credentials::Credentials::delegated).
+    /// The session. Its principal is a number that the [`Delegate`] chooses. The server treats two sessions as sessions
+    /// of the same peer if the device, the number and the name of the peer are equal. A policy finds the device and the
+    /// number for the sender of a request with [`Credentials::delegated`](crate::credentials::Credentials::delegated).
     pub session: SessionState,
     /// The identity of the peer in requests to the server.
     pub peer: String,

@@ -1,11 +1,13 @@
-//! The message layer of all peers of a shard in one pool of bytes (RFC 7252, section 4). The pool contains replies,
-//! which are sent again to repeated messages, and messages that wait for an acknowledgement.
+//! The message layer of all peers of one shard (a thread of a server with its own sockets) in one pool of bytes (RFC
+//! 7252, section 4). The pool contains replies, which are sent again to repeated messages, and messages that wait for
+//! an acknowledgement.
 //!
-//! Replies are in three rings, each in the order of time, so that the oldest reply is always removed first. Replies to
-//! requests that must not be executed twice have a separate ring, from which replies are removed only when they expire.
-//! If this ring needs a segment and none is free, it takes a segment of the ring of replies that may be lost. Peers
-//! that make many requests have a small third ring for replies that may be lost, so that they do not displace the
-//! replies of other peers.
+//! The memory for replies consists of segments of equal size. Each reply is in one of three rings of segments. A ring
+//! is in the order of time, so that its oldest reply is always removed first. The first ring has the replies to
+//! requests that must not be executed twice, and these replies are removed only when they expire. The second ring has
+//! replies that may be lost. The third ring is small, and has the replies that may be lost of peers that make many
+//! requests, so that they do not displace the replies of other peers. If the first ring needs a segment and no segment
+//! is free, it takes a segment of the second or the third ring.
 
 mod ring;
 mod sent;
@@ -18,20 +20,21 @@ use tegmen::buf::{Frame, Full};
 use tegmen::coap::{Busy, EXCHANGE_LIFETIME, ExchangeStorage, Late, Outgoing, Repeat, RequestId};
 use tegmen::time::Instant;
 
-/// Average number of bytes of replies that may be lost, for each peer that has sent a request.
+/// Number of bytes for each peer with a number, from which the maximum size of the ring [`ExchangePool::safe`] is
+/// computed. The peers share this ring.
 const SAFE_PER_PEER: usize = 1024;
-/// Minimum number of segments for replies that may be lost.
+/// The ring [`ExchangePool::safe`] may always have this number of segments, even with few peers.
 const SAFE_MIN: usize = 16;
-/// Minimum number of segments for replies that may be lost to peers that make many requests.
+/// The ring [`ExchangePool::busy`] may always have this number of segments, even with few peers.
 const BUSY_MIN: usize = 4;
-/// The ring for peers that make many requests has one part in `BUSY_SHARE` of the segments for replies that may be
-/// lost.
+/// The maximum size of the ring [`ExchangePool::busy`] is the maximum size of the ring [`ExchangePool::safe`] divided
+/// by this number.
 const BUSY_SHARE: usize = 8;
 /// Number of requests in a second above which a peer counts as a peer that makes many requests.
 const OFTEN: u16 = 16;
-/// One peer can have at most one part in `SHARE` of the pool for replies that must be kept.
+/// The replies that must be kept for one peer can take at most the whole pool divided by this number.
 const SHARE: usize = 8;
-/// Minimum number of replies whose age one call examines.
+/// Minimum number of replies in each ring whose age one call of [`ExchangePool::expire_some`] may examine.
 const EXPIRED_AT_ONCE: usize = 16;
 
 /// Returns a time in ticks of 1024 microseconds. The value wraps after 50 days.
@@ -47,20 +50,22 @@ const SECOND: u32 = 1_000_000 >> 10;
 /// The replies, and the messages that wait for an acknowledgement, of all peers of a shard.
 pub struct ExchangePool {
     segments: Segments,
-    /// Replies to requests that must not be executed twice.
+    /// Replies to requests that must not be executed twice, and to other idempotent requests while the peer is below
+    /// its limit.
     lasting: Ring,
-    /// Replies to requests that may be executed again.
+    /// Replies that may be lost, because their requests may be executed again.
     safe: Ring,
-    /// Replies to requests that may be executed again, from peers that make many requests.
+    /// Replies that may be lost, from peers that make many requests.
     busy: Ring,
     index: Index,
     sent: SentMessages,
-    /// The last number that was given to a peer.
+    /// The last number that the pool gave to a peer. A stored reply contains the number of its peer.
     owners: u32,
-    /// The number of peers that have a number.
+    /// The count of peers to which the pool has given a number, and which the pool has not forgotten.
     peers: usize,
     keys: [u64; 4],
-    /// The tick in which the age of replies was last examined. `added` is the number of replies since then.
+    /// The tick in which [`Self::expire_some`] last examined the age of replies. `added` is the number of replies since
+    /// then.
     looked_at: u32,
     added: usize,
 }
@@ -70,16 +75,16 @@ pub struct ExchangePool {
 pub struct PoolPeer {
     /// The number of the peer, or zero if the peer has no number yet.
     owner: u32,
-    /// The first of the exchanges that this end began.
+    /// The index of the first exchange that this end began with the peer, or [`NONE`].
     sent: u32,
-    /// The hash of the newest message that was answered.
+    /// The hash of the newest message of the peer that this end answered. `last_message_id` is its Message ID.
     last_print: u32,
     last_message_id: u16,
-    /// Requests of the peer since the time `second`.
+    /// The number of requests of the peer since the time `second`, in ticks.
     requests: u16,
     second: u32,
-    /// The time from which `bytes` counts the replies that must be kept. `bytes_before` has the count of the
-    /// EXCHANGE_LIFETIME before.
+    /// The time, in ticks, from which `bytes` counts the replies that must be kept for this peer. `bytes_before` has
+    /// the same count for the EXCHANGE_LIFETIME that ended at this time.
     since: u32,
     bytes: u32,
     bytes_before: u32,
@@ -102,7 +107,7 @@ impl Default for PoolPeer {
 }
 
 impl PoolPeer {
-    /// Returns an upper bound of the bytes of the replies that must be kept for this peer.
+    /// Returns an upper bound of the bytes of the replies that must be kept for this peer. `now` is the time in ticks.
     fn held(&mut self, now: u32) -> usize {
         let age = now.wrapping_sub(self.since);
         if age >= LIFETIME {
@@ -117,8 +122,9 @@ impl PoolPeer {
     }
 }
 
-/// A Message ID, and a hash of the message under a secret key. A fast peer uses its 65,536 Message IDs twice within
-/// EXCHANGE_LIFETIME, but only a repetition has the same bytes.
+/// The key of a stored reply: the Message ID of the message that it answers, and a hash of this message under a secret
+/// key. A fast peer uses each of its 65,536 Message IDs twice within EXCHANGE_LIFETIME. The hash distinguishes a new
+/// message from a repeated message, which has the same bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PoolKey {
     message_id: u16,
@@ -126,7 +132,7 @@ pub struct PoolKey {
     tag: Tag,
 }
 
-/// A stored reply to a message: its place and its header.
+/// A stored reply that was found: its position in the pool, and its header.
 #[derive(Clone, Copy, Debug)]
 pub struct Record {
     position: Position,
@@ -134,8 +140,8 @@ pub struct Record {
 }
 
 impl ExchangePool {
-    /// Returns an empty pool. The pool takes at most `reply_bytes` for replies and `sent_bytes` for messages that are
-    /// not acknowledged. An index takes up to 22 more bytes for each reply.
+    /// Returns an empty pool. The pool takes at most `reply_bytes` for replies, and at most `sent_bytes` for messages
+    /// that wait for an acknowledgement. An index takes up to 22 more bytes for each reply.
     pub fn new(reply_bytes: usize, sent_bytes: usize) -> Self {
         let random = RandomState::new();
         Self {
@@ -188,7 +194,7 @@ impl ExchangePool {
         Some(Record { position, header: self.segments.header(position)? })
     }
 
-    /// True if the reply at this place belongs to the message, and is younger than EXCHANGE_LIFETIME.
+    /// True if the reply at this position answers this message of this peer, and is younger than EXCHANGE_LIFETIME.
     #[inline]
     fn is_of(&self, now: u32, owner: u32, key: PoolKey, position: Position) -> bool {
         self.segments.header(position).is_some_and(|header| {
@@ -199,8 +205,9 @@ impl ExchangePool {
         })
     }
 
-    /// Removes replies that are older than EXCHANGE_LIFETIME, once in a tick. The limit is twice the number of replies
-    /// that were added since the last call: enough to keep up, and so few that no request waits long.
+    /// Removes replies that are older than EXCHANGE_LIFETIME. Does this at most once in a tick. In each ring it removes
+    /// at most twice the number of replies that were added since the last time, and 16 more. So it removes replies
+    /// faster than they are added, and no request has to wait long.
     #[inline]
     fn expire_some(&mut self, now: u32) {
         if self.looked_at != now {
@@ -311,7 +318,7 @@ impl ExchangePool {
     }
 }
 
-/// A name of one of the three rings.
+/// The name of one of the three rings.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Which {
     Lasting,
@@ -320,7 +327,7 @@ enum Which {
 }
 
 impl ExchangeStorage for ExchangePool {
-    /// The number of places is limited only by the bytes of the pool.
+    /// The pool can store any number of replies. Only their bytes are limited.
     const PLACES: usize = usize::MAX;
     type Peer = PoolPeer;
     type Key = PoolKey;
@@ -440,7 +447,8 @@ impl ExchangeStorage for ExchangePool {
     }
 }
 
-/// Returns the tag of a record, under secret keys.
+/// Returns the tag of a stored reply in the index. The tag depends on secret keys, so that peers cannot choose messages
+/// with equal tags.
 #[inline]
 fn tag([k0, k1, ..]: &[u64; 4], owner: u32, message_id: u16, print: u32) -> Tag {
     let word = u64::from(owner) << 32 | u64::from(print);

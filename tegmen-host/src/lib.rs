@@ -1,5 +1,6 @@
 //! Tegmen on an operating system: UDP sockets that receive in batches, a peer table for millions of sessions,
-//! credentials from a file, a CoAP server that is sharded by core, and a client.
+//! credentials from a file, a client, and a CoAP server. The server is divided into shards, which are tasks with their
+//! own sockets, usually one for each core.
 //!
 //! * [`server`] answers requests: give it addresses, [`credentials`] and an application.
 //! * [`client`] sends requests.

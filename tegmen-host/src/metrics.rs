@@ -9,7 +9,7 @@ use std::time::SystemTime;
 /// The media type of [`render`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The counts of the service that runs a server. The server itself does not know them.
+/// The counts of the service that runs a server, which the server itself does not have.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
     /// The time at which the service started.
@@ -64,13 +64,13 @@ pub struct DelegationTotals {
     pub not_given: u64,
     /// Refused tickets of returning peers.
     pub refused: u64,
-    /// Conversations in which a device received everything that waited for it.
+    /// Conversations with a device in which the server delivered everything that waited for the device.
     pub conversations: u64,
-    /// Conversations that failed.
+    /// Conversations with a device that failed.
     pub failed_conversations: u64,
     /// Epochs that devices began.
     pub epochs: u64,
-    /// Conversations in which a device had lost revocations that it had acknowledged.
+    /// Conversations in which a device no longer had some revocations that it had acknowledged earlier.
     pub forgotten: u64,
 }
 
@@ -184,7 +184,7 @@ fn write_delegation(text: &mut String, totals: &DelegationTotals) {
     counter(text, "delegation_revocations_forgotten", help, &[("", totals.forgotten)]);
 }
 
-/// Writes the state of the tables.
+/// Writes the current sizes of the tables: peers, handshakes, observations and stored messages.
 fn write_gauges(text: &mut String, totals: &Totals) {
     gauge(text, "peers", "", "Peers in the table.", totals.peers);
     gauge(
@@ -213,7 +213,8 @@ fn write_gauges(text: &mut String, totals: &Totals) {
     gauge(text, "transfer_bytes", "bytes", "Bodies of block-wise transfers that are held.", totals.body_bytes);
 }
 
-/// Writes the time until certificates and lists of revoked clients expire.
+/// Writes the time until the certificate of the server expires, and the time until a list of revoked clients has to be
+/// replaced.
 fn write_ends(text: &mut String, totals: &Totals) {
     let now = SystemTime::now();
     for (name, help, at) in [

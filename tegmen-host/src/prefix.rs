@@ -1,4 +1,5 @@
-//! Network prefixes. Unauthenticated peers of one prefix share one limit, so that one prefix leaves places for others.
+//! Network prefixes. The places that unauthenticated peers take in a table are counted for each prefix, so that one
+//! prefix cannot take the places of all others.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
@@ -15,8 +16,8 @@ pub(crate) fn of(ip: IpAddr) -> u64 {
     }
 }
 
-/// The number of places in a bounded table that each prefix has. The size of the counters is fixed, and threads may
-/// share them.
+/// For each prefix, the number of places that its peers have in a table. The number of counters is fixed, and threads
+/// may share them.
 pub(crate) struct Shares {
     /// The hash function of the counters. It has secret keys, so that an attacker cannot choose addresses that share a
     /// counter with another peer.

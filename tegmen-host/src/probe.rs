@@ -75,9 +75,11 @@ pub struct Choice {
     pub extended_master_secret: bool,
     /// True if the server has the protection against the renegotiation attack (RFC 5746).
     pub renegotiation_info: bool,
-    /// Maximum length in bytes of the content of a record that the server accepts (RFC 8449).
+    /// Maximum length in bytes of the content of a record that the server accepts (RFC 8449); `None` if the server sent
+    /// no such limit.
     pub record_size_limit: Option<u16>,
-    /// Maximum length in bytes of the content of a record in both directions (RFC 6066, section 4).
+    /// Maximum length in bytes of the content of a record in both directions (RFC 6066, section 4); `None` if the
+    /// server chose none.
     pub max_fragment_length: Option<u16>,
     /// The length in bytes of the connection id that the server expects in the records that it receives (RFC 9146);
     /// `None` if the server does not support connection ids.
@@ -107,7 +109,7 @@ impl Report {
         bytes(&self.datagrams)
     }
 
-    /// Returns the number of retransmitted datagrams: of the probe, and of the server.
+    /// Returns two numbers of retransmitted datagrams: of the probe, and of the server.
     pub fn retransmissions(&self) -> (usize, usize) {
         let count = |sent| self.datagrams.iter().filter(|one| one.sent == sent && one.repeated).count();
         (count(true), count(false))
@@ -306,8 +308,8 @@ async fn resume(uri: &Uri, watched: &ClientConfig, seen: &Mutex<Seen>, by: &'sta
 /// max_fragment_length.
 const PROBED_RECORD_SIZE: u16 = 4096;
 
-/// Maximum length in bytes of the body of a protected record with an alert, its nonce and the longest tag. A Finished
-/// message is always longer.
+/// Maximum length in bytes of the body of a protected record that contains an alert. The body consists of the nonce,
+/// the alert, its content type and the longest tag. The body of a record with a Finished message is always longer.
 const ALERT_LEN: usize = 8 + 2 + 1 + 16;
 
 /// The datagrams until now, and the parameters in them.
@@ -318,7 +320,8 @@ struct Seen {
     choice: Option<Choice>,
     cookie_len: Option<usize>,
     our_id_len: usize,
-    /// Direction, type and number of every handshake message and of every protected record.
+    /// Every handshake message and every protected record until now: true if the probe sent it, and a text of its type
+    /// and number.
     known: Vec<(bool, String)>,
 }
 

@@ -62,7 +62,8 @@ use upstream::{Job, Purpose};
 
 /// Seconds after which a client may try again if the proxy had no space for its request.
 const RETRY_AFTER: u32 = 2;
-/// Maximum number of bytes of a request whose path and query were rewritten as options, without its payload.
+/// Maximum number of bytes of a request without its payload, after the proxy has replaced Proxy-Uri by Uri-Path and
+/// Uri-Query options.
 const REWRITTEN: usize = 2048;
 
 /// The proxy application. Clones refer to the same proxy, which ends with the last clone.
@@ -76,7 +77,7 @@ pub struct Proxy {
     rewritten: Vec<u8>,
 }
 
-/// The state that the clones share with the thread for origins.
+/// The state that all clones of a proxy share with the thread that sends requests to origins.
 pub(crate) struct Shared {
     config: ProxyConfig,
     hosts: VirtualHosts,

@@ -52,7 +52,8 @@ pub enum Resource {
     /// A program that GET, POST, FETCH, PATCH or iPATCH starts. The environment variable `COAP_METHOD` contains the
     /// method, the standard input contains the payload, and the output becomes the response.
     Command(Vec<String>),
-    /// A counter of PUT requests. The response is the counter as one byte. This is the Blink application of the paper.
+    /// A counter of PUT requests. The response is the counter as one byte. The Blink paper, which this project
+    /// reproduces, measures this application.
     Blink(Arc<AtomicU8>),
 }
 
@@ -136,14 +137,14 @@ pub struct Resources {
     files: Files,
 }
 
-/// The set of resources between two changes.
+/// One version of the resources. Each change of the resources makes a new set.
 #[derive(Clone)]
 struct Set {
     by_path: BTreeMap<String, Resource>,
     /// The paths that other applications of the server serve.
     others: Vec<ListedPath>,
     max_body: usize,
-    /// The number of changes before this set.
+    /// The number of changes since the first set, whose version is 0.
     version: u64,
 }
 
@@ -181,7 +182,8 @@ impl Resources {
     }
 
     /// Replaces the resources in all clones by those of `other`, and notifies the observers of paths whose resource
-    /// changed or was removed. A value that is in both, as a clone of one [`Resource::Value`], keeps its content.
+    /// changed or was removed. A [`Resource::Value`] keeps its content if the same value, or a clone of it, is also in
+    /// `other`.
     pub fn replace(&self, other: &Self, notifier: &Notifier) {
         let old = self.newest();
         let new = other.newest();

@@ -41,8 +41,9 @@ pub struct ResumptionConfig {
     /// Maximum number of sessions that the server stores under a session id, for clients that do not support tickets; 0
     /// stores none. Each session takes about 250 bytes.
     pub max_ids: usize,
-    /// The time for which a client may resume after it proved its key. An attacker that gets the ticket keys of the
-    /// server within this time, or half as much more, can read its sessions.
+    /// The time for which a client may resume after it proved its key. A ticket key encrypts tickets for half of this
+    /// time, and decrypts them for the whole time after that. An attacker that gets the ticket keys can read the
+    /// sessions of all tickets that are encrypted under these keys.
     pub lifetime: Duration,
     /// The file of the ticket keys. With a file, tickets survive a restart, and every server with the same file accepts
     /// them. `None` keeps the keys in memory.
@@ -62,9 +63,9 @@ pub struct ResumptionCounters {
     pub tickets_sealed: u64,
     /// Tickets that the server accepted.
     pub tickets_opened: u64,
-    /// Refused tickets: this server did not issue the ticket, the ticket was changed or is too old, or its owner is no
-    /// longer allowed. A handshake counts twice, because its ticket is in the ClientHello without a cookie and in the
-    /// ClientHello with the cookie.
+    /// Refused tickets. This server did not issue the ticket, or the ticket was changed or is too old, or the client is
+    /// no longer allowed. A refused ticket counts twice in a handshake with a cookie, because both ClientHello messages
+    /// contain it.
     pub tickets_refused: u64,
     /// Session ids for which the server found a session.
     pub ids_found: u64,
@@ -85,7 +86,7 @@ impl ResumptionCounters {
 /// The state of resumption that all shards of a server share.
 #[derive(Clone)]
 pub(crate) struct ServerResumption {
-    /// The resumption of the server's own sessions; `None` if it resumes none.
+    /// The resumption of sessions with the server itself; `None` if the server resumes none of them.
     own: Option<Arc<Inner>>,
     /// The resumption of sessions in the name of devices; `None` if there are no devices.
     devices: Option<Arc<Devices>>,
@@ -102,7 +103,7 @@ struct Inner {
     counts: Counts,
 }
 
-/// The counts of the server's own resumptions, or of those of its devices.
+/// The counts of [`ResumptionCounters`], either for sessions with the server itself, or for sessions with its devices.
 #[derive(Default)]
 struct Counts([AtomicU64; 5]);
 
@@ -130,12 +131,12 @@ const REFUSED: usize = 2;
 const FOUND: usize = 3;
 const LOST: usize = 4;
 
-/// Maximum length of a sealed state in bytes: cipher suite (2), master secret (48), start of the session (4), and the
-/// client.
+/// Maximum length in bytes of the state of a session before it is encrypted in a ticket: cipher suite (2), master
+/// secret (48), start of the session (4), and the proof and the identity of the client.
 const STATE_MAX: usize = 2 + MASTER_LEN + 4 + 1 + 3 + crate::credentials::MAX_IDENTITY;
-/// Bytes of a digest that identify a pre-shared key. They distinguish a changed key from the earlier key.
+/// Number of bytes of a digest of a pre-shared key in a ticket. They show that the key of an identity has changed.
 const FINGERPRINT_LEN: usize = 3;
-/// Bytes of a digest that identify a raw public key.
+/// Number of bytes of the digest of a raw public key in a ticket.
 const RAW_LEN: usize = 16;
 const NOBODY: u8 = 0;
 const RAW: u8 = 1;
@@ -282,7 +283,8 @@ impl Inner {
 
 /// The number of a server in these methods is 0 for the server itself, or the number of a device.
 impl Resumption for ServerResumption {
-    /// A device on a host resumes a session of its delegation server with any cipher suite.
+    /// A device on a host resumes a session that its delegation server opened, even if the device itself offers another
+    /// cipher suite.
     const SUITES: Suites = Suites::ALL;
 
     fn gives_tickets(&self, server: u32) -> bool {

@@ -12,11 +12,11 @@ use tegmen::identity::{PeerId, Principal};
 use tegmen::time::{Duration, Instant};
 use tegmen_accel::prefetch;
 
-/// Bytes of a handshake for outgoing data: a cookie (at most 255 bytes) or a PSK identity, and with public keys a
-/// signature and a key of RSA-4096.
+/// Bytes of a handshake's buffer for outgoing data. The buffer holds a cookie (at most 255 bytes) or a PSK identity. In
+/// a handshake with public keys it holds a signature and a public key of RSA-4096.
 const OUTGOING: usize = 1536;
-/// Bytes of a handshake for fragments and early records: the longest certificate chain that is accepted, and one bit
-/// for each byte.
+/// Bytes of a handshake's buffer for incoming fragments and early records. It holds the longest accepted certificate
+/// chain, and for each byte of the chain one bit that shows whether the byte has arrived.
 const INCOMING: usize = 6144;
 
 /// Maximum number of paths that are prefetched together.
@@ -28,18 +28,19 @@ const SMALL: usize = 4096;
 /// Number of handshakes that one search for a free place examines. The next search continues with the handshakes after
 /// them.
 const LOOKED_AT: usize = 16;
-/// The time after which a handshake can lose its place if its client has not answered the server's first flight. If all
-/// places are taken, the place then goes to a client of another network prefix that has fewer places. A client repeats
-/// a lost flight after one second.
+/// The age from which a handshake can lose its place, if its client has not answered the server's first flight. A
+/// handshake loses its place only if all places are taken. The place then goes to a client of another network prefix
+/// that has fewer places. The time is longer than one second, after which a client repeats a lost flight.
 const SILENT: Duration = Duration::from_secs(2);
-/// The time after which a handshake can lose its place if its client has answered, but has not proved its key yet.
+/// The age from which a handshake can lose its place in the same way, if its client has answered, but has not proved
+/// its key yet.
 const UNPROVED: Duration = Duration::from_secs(8);
 /// A handshake that is older than [`SILENT`] or [`UNPROVED`] times this factor can lose its place to any other
 /// handshake.
 const FOR_ANYBODY: u32 = 4;
 
 /// Number of sessions that one search for a removable session compares. The search reads at most four times as many
-/// entries. So the work of a search is limited; there is at most one search for a handshake.
+/// entries, so its work is limited. Each completed handshake causes at most one search.
 const CROWD: usize = 128;
 
 /// Number of entries in a block of a server's table.
@@ -48,7 +49,7 @@ const BLOCK: usize = 256;
 // In lines of the cache: what a search by address compares is the first.
 #[repr(align(64))]
 struct Entry<A> {
-    /// The peer, which is vacant while the entry is free. Only then `next_free` is valid.
+    /// The peer of the entry. It is vacant while the entry is free, and only then `next_free` is valid.
     peer: Peer,
     /// The generation of the entry, which rises in steps of two, as [`PeerId::new`] requires.
     generation: u32,
@@ -111,9 +112,9 @@ struct HandshakeSlot {
 /// The maximum numbers of peers and handshakes of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct Capacity {
-    /// Maximum number of peers that are not in a handshake. If there are more, the table compares a sample of sessions,
-    /// takes the peer that has most of them, and removes the session of this peer that was idle longest. An
-    /// unauthenticated peer never displaces an authenticated one.
+    /// Maximum number of peers that are not in a handshake. At the maximum, the table examines a sample of the
+    /// sessions. It finds the principal that has the most sessions in the sample, and removes the session of this
+    /// principal that was idle longest. An unauthenticated peer never displaces an authenticated one.
     pub peers: usize,
     /// Maximum number of handshakes at the same time, in addition to the peers. Each handshake takes about 8 KiB. If
     /// all places are taken, further ClientHellos get no answer until a place is free, and clients repeat them.
@@ -150,7 +151,7 @@ pub struct Slab<A, const N: usize = BLOCK> {
     stranger_order: VecDeque<PeerId>,
     /// The number of handshake places of each network prefix.
     shares: Shares,
-    /// The time of the last request for alarms.
+    /// The time at which the owner of the table last asked for peers whose timers had expired.
     now: Instant,
     /// Connection ids, each with the index of its entry; [`NONE`] marks a free place.
     ids: Vec<(u32, ConnectionIds)>,
@@ -248,7 +249,8 @@ impl<A: Default, const N: usize> Slab<A, N> {
         self.entries.get_mut(id.index).filter(|entry| entry.is(id))
     }
 
-    /// Returns the tag of an entry's path, if a peer in the phase of the entry can be found by its path.
+    /// Returns the tag of an entry's path. Returns `None` if the entry is free, or if its peer is in a phase in which
+    /// no search by path finds it.
     fn tag(&self, index: u32) -> Option<Tag> {
         let (path, phase) = self.entries.path(index)?;
         matches!(phase, Phase::Handshaking | Phase::Established).then(|| self.by_path.tag(path))
@@ -266,7 +268,8 @@ impl<A: Default, const N: usize> Slab<A, N> {
         }
     }
 
-    /// Frees a place for one more peer that is in no handshake. Returns true if a peer was removed.
+    /// Frees a place for one more peer that is in no handshake. Returns true if a peer was removed, and false if a
+    /// place was free.
     fn make_room(&mut self) -> Result<bool, TableFull> {
         if self.len - self.handshaking < self.capacity.peers {
             return Ok(false);
@@ -347,7 +350,8 @@ impl<A: Default, const N: usize> Slab<A, N> {
         age >= life && self.shares.held(handshake.remote) > mine || age >= life * FOR_ANYBODY
     }
 
-    /// Frees a place for one more handshake. Returns true if a peer was removed.
+    /// Frees a place for one more handshake. Returns true if a peer was removed. Returns false if no peer had to be
+    /// removed.
     fn make_handshake_room(&mut self, path: &Path, rank: Rank) -> Result<bool, TableFull> {
         if self.handshakes() < self.capacity.handshakes {
             return Ok(false);

@@ -1,10 +1,11 @@
 //! A steering gateway in front of a device. A delegation server makes the certificate handshakes of this device.
 //!
-//! Some peers, such as Californium, find their sessions by the address of the other end. Such a peer cannot take a
-//! session from the server to the device, because they have two addresses. The gateway gives both one address. It sends
-//! a ClientHello without a ticket or session id to the server, and a ClientHello with a ticket or session id to the
-//! device. All other datagrams go to the end that last answered a ClientHello. The gateway has no key: it reads
-//! handshake messages in clear, and changes nothing.
+//! Some peers, such as Californium, find their sessions by the address of the other end. The delegation server and the
+//! device have two addresses, so such a peer cannot continue at the device with a session that it opened with the
+//! server. The gateway has one address for both. It sends a ClientHello without a ticket or session id to the server,
+//! and a ClientHello with a ticket or session id to the device. All other datagrams of a remote go to the server or the
+//! device, whichever last answered a ClientHello of the remote. The gateway has no key: it reads handshake messages in
+//! clear, and changes nothing.
 
 mod route;
 
@@ -30,8 +31,9 @@ pub struct SteeringConfig {
     pub server: SocketAddr,
     /// The address of the device.
     pub device: SocketAddr,
-    /// Maximum number of remotes. Each remote has one socket to each end that it uses. A further remote replaces the
-    /// one that has been silent for the longest time. Remotes that have received no ServerHello are replaced first.
+    /// Maximum number of remotes. Each remote has one socket to the server and one to the device, if it uses both. A
+    /// further remote replaces the remote that has been silent for the longest time. Remotes that have received no
+    /// ServerHello are replaced first.
     pub max_remotes: usize,
     /// Time without datagrams after which a remote is removed.
     pub idle: Duration,
@@ -89,7 +91,7 @@ pub struct Steering {
 struct Shared {
     socket: UdpSocket,
     on_refused: RefusedSink,
-    /// True if the end refused the last datagram: first the server, then the device.
+    /// For the server (index 0) and for the device (index 1): true if it refused the last datagram.
     refused: [AtomicBool; 2],
     remotes: AtomicU64,
     to_server: AtomicU64,
@@ -105,7 +107,8 @@ impl Shared {
         Self { socket, on_refused, refused, remotes, to_server, to_device, to_remotes, unsent }
     }
 
-    /// Notes if an end accepts or refuses datagrams.
+    /// Notes whether the server or the device accepts or refuses datagrams. Reports the address if it begins to refuse
+    /// them.
     fn note(&self, end: End, address: SocketAddr, is_refused: bool) {
         let [server, device] = &self.refused;
         let refused = if end == End::Server { server } else { device };
@@ -296,7 +299,7 @@ async fn carry(
     }
 }
 
-/// True for an error that an earlier datagram caused, because it did not arrive.
+/// True for an error that reports that an earlier datagram did not arrive. The socket itself can still be used.
 fn is_of_one_remote(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, ConnectionReset, HostUnreachable, NetworkUnreachable};
     matches!(error.kind(), ConnectionRefused | ConnectionReset | HostUnreachable | NetworkUnreachable)

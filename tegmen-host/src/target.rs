@@ -22,7 +22,7 @@ use tegmen::coap::{BuildError, Builder, Code, MessageRef, OptionNumber, Request}
 pub(crate) const PREFIX: &str = "proxy";
 /// The second segment of the path of each resource of a virtual host. No scheme of a target has this name.
 const VIRTUAL: &str = "host";
-/// Maximum number of bytes of a request, without its payload, on which a policy decides.
+/// Maximum number of bytes that [`VirtualHosts::decide_on`] accepts for a request without its payload.
 const LONGEST: usize = 2048;
 /// Maximum number of bytes of a host (RFC 7252, section 5.10).
 const LONGEST_HOST: usize = 255;
@@ -96,8 +96,8 @@ pub(crate) struct Target<'m> {
 pub struct VirtualHosts(Option<Arc<[String]>>);
 
 impl VirtualHosts {
-    /// Returns a set of hosts in which every Uri-Host is a virtual host, except addresses and the names in `own`. The
-    /// names in `own` are in lower case.
+    /// Makes every Uri-Host the name of a virtual host, except IP addresses and the names in `own`, which are names of
+    /// the server itself. The names in `own` are in lower case.
     pub(crate) fn except(own: impl IntoIterator<Item = String>) -> Self {
         Self(Some(own.into_iter().collect()))
     }
@@ -250,7 +250,8 @@ impl Target<'_> {
         std::str::from_utf8(written).unwrap_or(PREFIX)
     }
 
-    /// True if `path` is the path of the target, or of a resource below it. The policy decided on the same path.
+    /// True if `path` is the path of the target, or of a resource below it. The proxy checks with this function that
+    /// the policy of the server decided on the path of this target.
     pub(crate) fn has(&self, path: &str) -> bool {
         let behind = path.strip_prefix(self.write_prefix(&mut [0; LONGEST_PREFIX]));
         behind.is_some_and(|behind| behind.is_empty() || behind.starts_with('/'))

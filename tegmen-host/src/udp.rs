@@ -1,4 +1,5 @@
-//! UDP sockets that receive and send datagrams in batches, because a system call costs more than its datagram.
+//! UDP sockets that receive and send datagrams in batches. A system call for each datagram would cost more than the
+//! processing of the datagram.
 
 use crate::group::Group;
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
@@ -33,9 +34,9 @@ pub struct Socket {
     io: UdpSocket,
     state: UdpSocketState,
     local: SocketAddr,
-    /// The local end of the path of received datagrams, for a socket that receives requests to a group. If the requests
-    /// are in clear, this is the bound address of the socket that answers. If Axiom protects the group, this is the
-    /// address of the group.
+    /// The local address of each received datagram, for a socket that receives requests to a group; `None` for any
+    /// other socket. If the requests are in clear, this is the bound address of the socket that answers. If Axiom
+    /// protects the group, this is the address of the group.
     in_group: Option<Address>,
 }
 
@@ -68,7 +69,7 @@ pub enum BindError {
         /// The error of the system.
         source: io::Error,
     },
-    /// The server would join a group, but has no socket for its responses.
+    /// The server would join a group, but has no socket that could send its responses.
     #[error("nothing answers the group {group}: serve plain CoAP (--plain) at an address of the same family")]
     NobodyAnswers {
         /// The group.
@@ -384,8 +385,8 @@ impl Outbox {
     }
 
     /// Sends all datagrams of the queue, each through the socket that is bound to its local address. A datagram that
-    /// cannot be sent is lost. On Linux one system call sends many datagrams to different peers. This does not work for
-    /// a socket that is bound to all addresses, because each of its datagrams has to carry a source address.
+    /// cannot be sent is lost. On Linux one system call sends datagrams to many peers. A socket that is bound to all
+    /// addresses needs a separate call for each peer, because each of its datagrams has to carry a source address.
     pub async fn flush(&mut self, sockets: &[Socket]) {
         let mut next = 0;
         while let Some(&(path, start, end)) = self.queue.get(next) {
@@ -439,8 +440,8 @@ impl Outbox {
         self.end = 0;
     }
 
-    /// Returns the length of a run of datagrams, beginning at `first`, that have the same local address and of which no
-    /// two neighbours have the same path.
+    /// Returns the number of datagrams, beginning at `first`, that [`Self::send_alone`] can send together. They have
+    /// the same local address, and each of them has a different path from the next datagram in the queue.
     #[cfg(target_os = "linux")]
     fn alone(&self, first: usize) -> usize {
         let rest = self.queue.get(first..).unwrap_or(&[]);
@@ -452,7 +453,7 @@ impl Outbox {
     }
 
     /// Sends `count` datagrams, beginning at `first`, in as few system calls as possible. Each datagram has a different
-    /// path from the next one.
+    /// path from the next datagram.
     #[cfg(target_os = "linux")]
     async fn send_alone(&self, socket: &Socket, first: usize, count: usize) {
         let mut rest = self.queue.get(first..first + count).unwrap_or(&[]);
@@ -496,9 +497,9 @@ impl Outbox {
         Ok(rustix::net::sendmmsg(io, messages, SendFlags::empty())?)
     }
 
-    /// Extends a run of datagrams that one system call can send as segments of equal size. The run begins at `first`;
-    /// `end` is the end of its bytes, and `after` is the index after its last datagram. All datagrams have the same
-    /// path, and only the last one may be shorter.
+    /// Extends a run of at most `most` datagrams that one system call can send as segments of equal size. The run
+    /// begins at `first`. `end` is the end of its bytes, and `after` is the index after its last datagram. All
+    /// datagrams of the run have the same path, and only the last datagram may be shorter.
     fn gather(&self, first: usize, most: usize, end: &mut usize, after: &mut usize) {
         let Some(&(path, first_start, first_end)) = self.queue.get(first) else { return };
         let size = first_end - first_start;

@@ -3,14 +3,14 @@
 
 use tegmen::time::Instant;
 
-/// The index of no entry.
+/// An index that stands for no entry.
 pub(crate) const NONE: u32 = u32::MAX;
 const LEVELS: usize = 6;
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
-/// The list of entries that are due.
+/// The number of the list of entries whose alarms have passed.
 const DUE: u16 = (LEVELS * SLOTS) as u16;
-/// The list of an entry that is in no list.
+/// The number that stands for no list, for an entry without an alarm.
 const UNLINKED: u16 = DUE + 1;
 /// The shift from microseconds to ticks: a tick has 1024 microseconds.
 const TICK_SHIFT: u32 = 10;
@@ -98,7 +98,8 @@ impl Wheel {
         (level as usize * SLOTS + slot) as u16
     }
 
-    /// Returns the first slot that contains an entry: its list, and the tick at which the slot begins.
+    /// Returns the earliest slot that contains an entry. The result is the number of the slot's list, and the tick at
+    /// which the slot begins.
     fn first(&self) -> Option<(usize, u64)> {
         for (level, occupied) in self.occupied.iter().enumerate() {
             if *occupied == 0 {
@@ -115,7 +116,8 @@ impl Wheel {
         None
     }
 
-    /// Returns a time at or before the earliest alarm. The nearer the alarm is, the closer is this time to it.
+    /// Returns a time at or before the earliest alarm; `None` if no alarm is set. If the earliest alarm is near, the
+    /// returned time is close to it.
     pub(crate) fn next(&self) -> Option<Instant> {
         if self.heads[usize::from(DUE)] != NONE {
             return Some(Instant::from_micros(0));

@@ -2,15 +2,15 @@
 //! Architecture for the Internet of Things with Two-Way Authentication", section IV).
 //!
 //! A publisher without public-key cryptography shares a *protokey* only with the access control server. For each
-//! session it makes a [`SessionIdentity`], derives the pre-shared key of the session from it, and sends the identity
-//! in the handshake. The subscriber requests the key of this identity from the server. With this key it proves that
-//! the server trusts it.
+//! session the publisher makes a [`SessionIdentity`], derives the pre-shared key of the session from this identity, and
+//! sends the identity in the handshake. The subscriber requests the key of this identity from the access control
+//! server. If the subscriber knows the key, the publisher knows that the access control server trusts the subscriber.
 //!
-//! In the paper the key depends only on the session identity. So a subscriber that has the key of a session can
-//! pretend to be the publisher, if it sends the same identity to another subscriber. By default, this crate also
-//! derives the key from the name of the subscriber, so that other subscribers do not accept it. [`Mode::Paper`]
-//! derives as the paper does, for publishers that cannot be changed. A subscriber is then protected only by a server
-//! that accepts each identity once.
+//! In the paper the key depends only on the session identity. So a subscriber that has the key of a session can pretend
+//! to be the publisher, if it sends the same identity to another subscriber. By default, this crate also derives the
+//! key from the name of the subscriber, so that other subscribers do not accept it. [`Mode::Paper`] derives the key as
+//! in the paper, for publishers that cannot be changed. Then only the server protects the other subscribers, if it
+//! accepts each session identity once.
 //!
 //! Publishers on motes and the server use this crate. It needs neither an operating system nor a heap.
 
@@ -38,7 +38,7 @@ pub const MAX_IDENTITY: usize = 128;
 pub const MAX_PUBLISHER: usize = 64;
 /// Number of random bytes in an identity that [`SessionIdentity::write`] writes.
 pub const NONCE_LEN: usize = 12;
-/// Minimum number of characters after the semicolon. They encode 9 random bytes.
+/// Minimum number of characters after the semicolon of a session identity. In base64url they encode 9 random bytes.
 const MIN_NONCE: usize = 12;
 /// Minimum number of bytes of a protokey.
 const PROTOKEY_MIN: usize = 16;
@@ -55,7 +55,8 @@ pub struct SessionIdentity<'a> {
 
 impl<'a> SessionIdentity<'a> {
     /// Reads an identity. Returns `None` if the bytes are not an identity. The name has 1 to 64 of the characters
-    /// `0-9A-Za-z:._-`. The identity has at most 128 bytes, so that it is text without NUL in every library.
+    /// `0-9A-Za-z:._-`. The identity has at most 128 bytes. It consists of printable ASCII characters, so every DTLS
+    /// library can handle it as text.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let text = core::str::from_utf8(bytes).ok().filter(|text| text.len() <= MAX_IDENTITY)?;
         let (publisher, nonce) = text.split_once(';')?;
@@ -155,8 +156,9 @@ impl Protokey {
 }
 
 impl Protokey {
-    /// Derives the key under which access tokens for this publisher are encrypted. The message of this HMAC contains
-    /// a space, so it is never the message of [`Self::session_key`].
+    /// Derives the key under which access tokens for this publisher are encrypted. The key is an HMAC of a fixed text
+    /// that contains a space. No session identity contains a space, so no [`Self::session_key`] is an HMAC of this
+    /// text.
     pub fn token_key<C: Crypto>(&self) -> Secret<KEY_LEN> {
         let mut digest = Secret::<DIGEST_LEN>::zeroed();
         HmacKey::new::<C>(&[self.expose()]).mac_into::<C>(&[b"tegmen access token"], digest.expose_mut());
@@ -167,8 +169,8 @@ impl Protokey {
         key
     }
 
-    /// Derives the pre-shared key of the sessions that the access control server opens with the publisher. The
-    /// message of this HMAC is not a session identity, as for [`Self::token_key`].
+    /// Derives the pre-shared key of the sessions that the access control server opens with the publisher. The key is
+    /// an HMAC of another fixed text with spaces: see [`Self::token_key`].
     pub fn server_key<C: Crypto>(&self) -> Secret<DIGEST_LEN> {
         let mut key = Secret::zeroed();
         HmacKey::new::<C>(&[self.expose()]).mac_into::<C>(&[b"tegmen access control server"], key.expose_mut());

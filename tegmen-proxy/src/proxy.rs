@@ -19,7 +19,7 @@ use tegmen::time::Instant;
 /// cache has `ENTRIES` responses of at most `ENTRY` bytes, each with its key. `X` is the type of a request that
 /// OSCORE opened: see [`Oscore::Exchange`].
 ///
-/// A message with OSCORE for another endpoint is forwarded without opening it, and is never stored.
+/// A message that OSCORE protects for another endpoint is forwarded as it is, and is never stored.
 pub struct Proxy<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: usize, const MESSAGE: usize>
 {
     /// True if responses are stored in the cache.
@@ -38,13 +38,16 @@ pub struct Proxy<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, con
 struct Asked<X: OpenedRequest, const ENTRY: usize> {
     method: Code,
     key: Option<Key<ENTRY>>,
-    /// True if the request has an OSCORE option. A response with OSCORE to a request without it becomes 5.02.
+    /// True if the request has an OSCORE option. If it has none, the response must have none either: otherwise the
+    /// client gets 5.02.
     is_protected: bool,
     /// The value of Hop-Limit in the forwarded request.
     hops: Option<u8>,
-    /// The ETag of the stored response, if that is no longer fresh.
+    /// The ETag of a stored response that is no longer fresh. The forwarded request asks whether this response is still
+    /// valid.
     etag: Option<Held<MAX_ETAG>>,
-    /// The right to answer the request. The node gives it after the handler has returned.
+    /// The right to answer the request later. The node hands it over after the handler has returned; until then it is
+    /// `None`.
     right: Option<Deferred<X>>,
 }
 
@@ -103,7 +106,8 @@ impl<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: 
         !matches!(cache::in_request(number), Treatment::Refused)
     }
 
-    /// Answers a request from the cache. Or stores the request until it is forwarded, and defers its response.
+    /// Answers a request from the cache. If the cache has no fresh response, stores the request until it is forwarded,
+    /// and defers the response.
     ///
     /// # Errors
     /// * The codes of [`Target::of`].
@@ -335,8 +339,8 @@ impl<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: 
         }
     }
 
-    /// Takes the right to answer a request that got no response. The error has a Max-Age of 0, so that no cache
-    /// stores it.
+    /// Finds a request that could not be forwarded, or got no response, and removes it from the waiting requests.
+    /// Returns the error response for its client. The Max-Age of this response is 0, so that no cache stores it.
     fn take_failed(&mut self) -> Option<Passing<X>> {
         let is_failed =
             |place: &&mut Option<Waiting<X, ENTRY>>| place.as_ref().is_some_and(|waiting| waiting.sent.is_none());

@@ -5,11 +5,11 @@
 //! key_name (2) | nonce (9) | sealed state | tag (16)
 //! ```
 //!
-//! A ticket is encrypted with AES-128-CCM and a tag of 16 bytes. The nonce consists of a salt that belongs to the key
-//! (4 bytes), and of 9 bytes of an HMAC. The HMAC covers random bytes, drawn for each ticket, and the state. So a
-//! clone with the same random generator does not repeat a nonce for another state. One key may encrypt 2^20 tickets.
-//! The probability that two of them share a nonce is below 2^-32. The caller decides the content of the state, for
-//! example a `tegmen::dtls::SessionState`.
+//! A ticket is encrypted with AES-128-CCM and a tag of 16 bytes. The nonce of CCM has 13 bytes: a secret salt that
+//! belongs to the key (4 bytes), and the 9 bytes in the ticket. These 9 bytes come from an HMAC over the state and over
+//! random bytes that are drawn for each ticket. A cloned machine draws the same random bytes, but if its state differs,
+//! the HMAC gives another nonce. One key may encrypt 2^20 tickets. The probability that two of these tickets share a
+//! nonce is below 2^-32. The caller decides the content of the state, for example a `tegmen::dtls::SessionState`.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -105,8 +105,8 @@ impl TicketKeys {
         Self { current, next, old: [None, None], sealed: 0 }
     }
 
-    /// Makes the next key the current key. `next` becomes the next key. Of the two old keys, the older one is
-    /// removed.
+    /// Begins to encrypt with the next key, which becomes the current key. The argument `next` becomes the next key.
+    /// The previous current key becomes the newer of the two old keys, and the oldest key is removed.
     pub fn rotate(&mut self, next: TicketKey) {
         let [newer, older] = &mut self.old;
         *older = newer.take();

@@ -23,9 +23,8 @@
 //! their own entry. Without an entry `*`, such peers have all rights.
 //!
 //! Rights belong to a name together with its proof: an entry does not apply to a peer that proved the same name in
-//! another way. There is one exception, which only removes rights. The exception applies to an OSCORE context, and to
-//! a certificate or raw public key without its own entry. They have at most the rights of the pre-shared key of the
-//! same name.
+//! another way. There is one exception, which only removes rights. An OSCORE context has at most the rights of the
+//! pre-shared key of the same name. The same limit applies to a certificate or raw public key without its own entry.
 
 mod file;
 mod key_store;
@@ -70,12 +69,14 @@ impl IdentityKey {
 pub struct IdentityKeys {
     /// The current key. A client that connects as this identity uses it, too.
     pub current: IdentityKey,
-    /// The previous key, while the key is replaced.
+    /// The previous key, which is also accepted while the owner changes to the current key. `None` if the key is not
+    /// being replaced.
     pub previous: Option<IdentityKey>,
 }
 
 impl IdentityKeys {
-    /// Returns a single key. A peer with this key is `principal`.
+    /// Returns the keys of an identity that has only this key. `principal` identifies the requests of a peer with this
+    /// key.
     pub fn single(key: Zeroizing<Vec<u8>>, principal: Principal) -> Self {
         Self { current: IdentityKey { key, principal }, previous: None }
     }
@@ -100,7 +101,7 @@ impl IdentityKeys {
     }
 }
 
-/// Credentials that all shards share.
+/// The credentials of an endpoint. Clones refer to the same credentials, so all threads of a server share them.
 #[derive(Clone, Default)]
 pub struct Credentials {
     shared: Arc<RwLock<Shared>>,
@@ -143,8 +144,8 @@ impl Shared {
         }
     }
 
-    /// Returns the rights of the pre-shared key of the same name. A peer with another proof of this name, and without
-    /// its own entry, has at most these rights.
+    /// Returns the rights of the pre-shared key with the same name as this peer. A peer that proved the name in another
+    /// way, and has no entry of its own, has at most these rights.
     fn limit(&self, who: &Who) -> Option<&Allow> {
         self.table.psk.get(&who.name).map(|entry| &entry.allow)
     }
@@ -262,8 +263,8 @@ impl Credentials {
         Ok(())
     }
 
-    /// Returns true at the first call while clients without a certificate or key have no rights. Such a client has
-    /// just connected, and every request of it is refused.
+    /// Returns true at the first call while clients without a certificate or key have no rights. Call this when such a
+    /// client has connected: the server refuses every request of the client, so the operator needs a warning.
     pub fn is_first_in_vain(&self) -> bool {
         self.write(|shared| {
             let may = !shared.anonymous.is_empty() || !shared.table.anonymous.is_empty();
@@ -311,18 +312,20 @@ impl Credentials {
         self.write(|shared| shared.principals.number(Proof::certified(kind, digest), name, Instant::now()))
     }
 
-    /// Stores the end of the certificate of a [certified](Self::certified_as) peer, or `None` for a raw public key,
-    /// which has no end.
+    /// Stores the time at which the certificate of a [certified](Self::certified_as) peer expires. `None` is for a raw
+    /// public key, which does not expire.
     pub fn set_certificate_end(&self, principal: Principal, end: Option<SystemTime>) {
         self.write(|shared| shared.principals.set_end(principal, end));
     }
 
-    /// Returns the end of the certificate of a peer, or `None` if it proved its name in another way.
+    /// Returns the time at which the certificate of a peer expires. Returns `None` if the peer proved its name without
+    /// a certificate.
     pub fn certificate_end(&self, principal: Principal) -> Option<SystemTime> {
         self.read(|shared| shared.principals.end(principal))
     }
 
-    /// Returns the certificate type and the digest of a peer with a certificate or a raw public key.
+    /// Returns the certificate type and the digest of the certificate or raw public key of a peer. Returns `None` for
+    /// other peers.
     pub fn certified(&self, principal: Principal) -> Option<(CertificateType, Digest)> {
         self.read(|shared| match shared.principals.get(principal)?.proof {
             Proof::Certified(kind, digest) => Some((CertificateType(kind), digest)),
@@ -330,15 +333,16 @@ impl Credentials {
         })
     }
 
-    /// Returns the number of the peer of a session that a delegation server opened in the name of a device. The
-    /// argument `number` is the number of the session at the device. The peer has the rights of the entry for
-    /// certificates of its name, or of the entry `*`. Without such an entry it has no rights. The returned number is
-    /// removed after 5 minutes, unless a session [holds](Self::hold) it.
+    /// Registers the peer of a session that a delegation server opened in the name of a device, and returns the number
+    /// of the peer. `device` is the number of the device, and `number` is the number of the session at this device. The
+    /// peer has the rights of the `[[certificate]]` entry for its name, or of the entry `*`. Without such an entry it
+    /// has no rights. The returned number is removed after 5 minutes, unless a session [holds](Self::hold) it.
     pub fn delegated_as(&self, name: &str, device: u32, number: u32) -> Principal {
         self.write(|shared| shared.principals.number(Proof::Delegated(device, number), name, Instant::now()))
     }
 
-    /// Returns the device and the number of a peer that [`Self::delegated_as`] registered.
+    /// Returns the number of the device and the number of the session for a peer that [`Self::delegated_as`]
+    /// registered.
     pub fn delegated(&self, principal: Principal) -> Option<(u32, u32)> {
         self.read(|shared| match shared.principals.get(principal)?.proof {
             Proof::Delegated(device, number) => Some((device, number)),
@@ -346,8 +350,8 @@ impl Credentials {
         })
     }
 
-    /// Keeps the number of a peer for a session, until the returned value is dropped with the session. After the last
-    /// session of a peer with a certificate, a raw public key or a delegated session, no peer has this number.
+    /// Keeps the number of a peer for a session, until the returned value is dropped with the session. The number of a
+    /// peer with a certificate, a raw public key or a delegated session is removed after the last session of the peer.
     /// Returns `None` for other peers, whose numbers do not end.
     pub fn hold(&self, principal: Principal) -> Option<Held> {
         let ends = self.read(|shared| shared.principals.ends_with_sessions(principal));
@@ -359,12 +363,13 @@ impl Credentials {
         self.write(|shared| shared.principals.give_up_handshakes(Instant::now()));
     }
 
-    /// Returns the number of peers that have a number now.
+    /// Returns the number of registered peers, which is the number of principals that are in use.
     pub fn peers(&self) -> usize {
         self.read(|shared| shared.principals.len())
     }
 
-    /// Returns the number of an identity whose key was in a store, if there is one.
+    /// Returns the principal of an identity whose key came from a store. Returns `None` if no such identity is
+    /// registered.
     pub fn stored(&self, identity: &str) -> Option<Principal> {
         self.read(|shared| shared.principals.find(Proof::Stored, identity))
     }

@@ -4,8 +4,8 @@
 //!   TPM.
 //! * [`public_keys`] combines the public keys of one endpoint with the peers that it trusts.
 //! * [`credentials`] contains identities, pre-shared keys and rights, from a file or from a key store.
-//! * [`request_uri`] reads the path and the query of a request. Rights, resources, observers and log use this one
-//!   rule.
+//! * [`request_uri`] reads the path and the query of a request. Rights, resources, observers and log all use this
+//!   module, so that they agree on the path.
 //! * [`provider`] is the crypto provider of hosts, and [`provider::public`] contains its public-key arithmetic.
 //! * [`hex`], [`digest`], [`private`] and [`reading`] are small tools for these modules and for crates that depend on
 //!   this one.

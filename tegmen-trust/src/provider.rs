@@ -15,22 +15,21 @@ use tegmen_accel::KeySchedule;
 
 /// A provider with AES-CCM of `tegmen-accel`, ChaCha20-Poly1305 of `aws-lc-rs`, SHA-256 of `sha2`, random bytes of
 /// `chacha20`, and an optional key log.
-///
-/// A session stores only its raw keys. A cache of fixed size in this provider contains expanded key schedules. A key
-/// that is not in the cache is expanded again, which takes about as long as half a record.
+/// A session stores only its raw keys. This provider has a cache of fixed size with the expanded key schedules. A key
+/// that is not in the cache is expanded again, which takes about half as long as the encryption of a record.
 pub struct HostCrypto {
     schedules: Schedules,
-    /// The random bytes, and the algorithms that this provider does not implement otherwise.
+    /// The provider of the random bytes, and of the algorithms that have no faster implementation here.
     software: RustCrypto,
     key_logs: Vec<Box<dyn Write + Send>>,
     key_pairs: KeyPairs,
-    /// A copy of the ciphertext during its decryption.
+    /// A buffer that holds a copy of the ciphertext while it is decrypted.
     sealed: Vec<u8>,
     signing: group::Signing,
 }
 
 impl HostCrypto {
-    /// Number of key schedules in the cache of [`Self::from_os`]: those of 512 sessions, in 176 KiB.
+    /// Number of key schedules in the cache of [`Self::from_os`]. This is enough for 512 sessions, and takes 176 KiB.
     pub const DEFAULT_CACHE_ENTRIES: usize = 1024;
 
     /// Seeds the generator from the operating system.
@@ -149,7 +148,7 @@ impl Crypto for HostCrypto {
         RustCrypto::sha1_compress(state, blocks);
     }
 
-    /// x25519 comes first, because its key agreement takes half the time.
+    /// x25519 is preferred, because its key agreement takes half the time of secp256r1.
     const GROUPS: &'static [NamedGroup] = &[NamedGroup::X25519, NamedGroup::SECP256R1];
 
     fn key_pair(
@@ -219,10 +218,11 @@ impl Crypto for HostCrypto {
 
 /// Number of key pairs in the cache for handshakes in progress.
 const KEY_PAIRS: usize = 64;
-/// Length of a nonce of OSCORE in bytes. A nonce of DTLS has 12 bytes.
+/// Length of a nonce of OSCORE in bytes. The provider recognizes OSCORE by this length, because a nonce of DTLS has 12
+/// bytes.
 const OSCORE_NONCE_LEN: usize = 13;
 
-/// A direct-mapped cache. Each key has one slot, which the constant part of its nonces selects.
+/// A cache of key schedules. Each key can be in only one slot, which the constant part of its nonces selects.
 struct Schedules {
     slots: Box<[KeySchedule]>,
 }
@@ -234,8 +234,8 @@ impl Schedules {
         Self { slots: vec![zero; entries.max(1).next_power_of_two()].into() }
     }
 
-    /// Returns the schedule of `key`. If the slot has another key, writes the schedule over it. `other` distinguishes
-    /// keys that have the same nonces.
+    /// Returns the schedule of `key`. If the slot has another key, expands `key` into the slot. `other` is 0 or 1, and
+    /// gives two keys with the same nonces different slots.
     #[inline]
     fn find(&mut self, key: &[u8; KEY_LEN], nonce: &[u8], other: u32) -> &KeySchedule {
         let salt = nonce.first_chunk().map_or(0, |salt| u32::from_le_bytes(*salt)) ^ other;

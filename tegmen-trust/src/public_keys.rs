@@ -38,7 +38,8 @@ pub const SUITES: Suites = Suites(&[
 ]);
 
 impl PublicKeys {
-    /// Creates a value without keys, with these cipher suites. The suites must fit the keys that are added.
+    /// Creates a value without keys, with these cipher suites. Choose suites that the keys can use that are added
+    /// later.
     pub fn new(suites: Suites) -> Self {
         Self {
             own: Vec::new(),
@@ -95,8 +96,8 @@ impl PublicKeys {
         self
     }
 
-    /// Sets the name that the server must have. The client sends it in server_name (RFC 6066, section 3) if it is not
-    /// an address.
+    /// Sets the name that the server must have. If the name is not an address, the client sends it in server_name (RFC
+    /// 6066, section 3).
     pub fn expecting(mut self, name: &str) -> Self {
         self.server_name = name.to_owned();
         self
@@ -149,27 +150,29 @@ impl PublicKeys {
         self.own.iter().filter_map(|own| own.expires).min()
     }
 
-    /// Returns the time at which the first CRL is due: see [`PeerVerifier::due`].
+    /// Returns the earliest time at which a CRL must be replaced: see [`PeerVerifier::due`].
     pub fn revocation_due(&self) -> Option<SystemTime> {
         self.verifier.as_ref()?.due()
     }
 
-    /// Returns a digest of the trust settings: see [`PeerVerifier::trust`]. Without a verifier, returns the default digest.
+    /// Returns a digest of the trust settings: see [`PeerVerifier::trust`]. Without a verifier, returns a digest of
+    /// zeros.
     pub fn trust(&self) -> Option<Digest> {
         self.verifier.as_ref().map_or(Some(Digest::default()), |verifier| verifier.trust())
     }
 
-    /// Verifies again a client that resumes a session: see [`PeerVerifier::recall`].
+    /// Verifies a client again that resumes a session: see [`PeerVerifier::recall`]. Returns `None` without a verifier.
     pub fn recall(&self, kind: CertificateType, digest: &[u8]) -> Option<(String, Digest)> {
         self.verifier.as_ref()?.recall(kind, digest, SystemTime::now())
     }
 
-    /// Signs with a key of this end. Returns no signature if the holder of the key cannot sign.
+    /// Signs a digest with the key of this end at the index `credential`. Returns `None` if there is no such key, or if
+    /// the holder of the key cannot sign.
     pub fn sign(&self, credential: u8, digest: &[u8; DIGEST_LEN]) -> Option<Vec<u8>> {
         self.own.get(usize::from(credential))?.signer.sign_digest(digest).ok()
     }
 
-    /// Returns a private key of this end.
+    /// Returns the private key of this end at the index `credential`; `None` if there is no such key.
     pub fn key(&self, credential: u8) -> Option<Arc<dyn Signer>> {
         Some(self.own.get(usize::from(credential))?.signer.clone())
     }

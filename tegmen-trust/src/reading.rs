@@ -1,4 +1,4 @@
-//! Decides when a file is read again: after a change, and after an error until it is read without an error.
+//! Decides when a file is read again: after each change, and after an error until a read succeeds.
 
 use std::fs::Metadata;
 use std::path::Path;

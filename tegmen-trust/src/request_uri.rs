@@ -1,14 +1,14 @@
 //! The path and the query of a request (RFC 7252, sections 5.10.1, 6.4 and 6.5).
 //!
-//! Policy, handler, observers and log read path and query through these views, so they agree on the resource that a
-//! request names. [`MessageRef::path_is`] compares bytes, and agrees with the views on every valid path.
+//! Policy, handler, observers and log read path and query through [`Path`] and [`Query`], so they agree on the resource
+//! that a request names. [`MessageRef::path_is`] compares bytes, and agrees with [`Path`] on every valid path.
 //!
 //! A path is valid if
 //! * each segment is UTF-8 (section 3.2: options of format `string`),
 //! * no segment is `.` or `..` (section 5.10.1),
 //! * no segment contains a slash: the text of the path would not show where the segment ends,
-//! * only the last of several segments is empty, because `/a/` and `/a` are different paths. The path `/` has no
-//!   segment. A single empty segment would name the same path (section 6.5), so it is not valid.
+//! * no segment is empty except the last of several segments: `/a/` and `/a` are different paths. The path `/` has no
+//!   segment. A path of one empty segment would be the same path (section 6.5), so it is not valid.
 //!
 //! A query is valid if each argument is UTF-8. An argument may be empty and may contain `&`.
 
@@ -68,7 +68,7 @@ pub fn read(message: &MessageRef<'_>, path: &mut String) -> Result<(), InvalidUr
     valid
 }
 
-/// The previous segment of the path.
+/// The kind of the previous segment of the path.
 #[derive(Clone, Copy)]
 enum Before {
     Nothing,

@@ -64,9 +64,9 @@ pub enum Purpose {
     Server,
     /// The peer is a client: id-kp-clientAuth.
     Client,
-    /// The peer is a server, and the client encrypts a secret to its key, which must therefore be an RSA key. The
-    /// rules are those of [`Self::Server`], but the KeyUsage must contain keyEncipherment in place of
-    /// digitalSignature.
+    /// The peer is a server in an RSA key exchange: the client encrypts a secret to the key of the server's
+    /// certificate, which must be an RSA key. The rules are those of [`Self::Server`], but the KeyUsage must contain
+    /// keyEncipherment in place of digitalSignature.
     EncryptedServer,
 }
 
@@ -85,8 +85,8 @@ pub struct Verified<'c> {
     pub digest: Digest,
     /// The last moment at which the peer's certificate is valid, or `None` for a raw public key.
     pub not_after: Option<SystemTime>,
-    /// The last moment at which this verdict is valid: until then, no certificate of the path expires and no CRL is
-    /// due. `None` if the verdict has no end.
+    /// The last moment at which this verdict is valid. Until then no certificate of the path expires, and no CRL
+    /// reaches its nextUpdate. `None` if the verdict has no end.
     pub until: Option<SystemTime>,
 }
 
@@ -141,23 +141,25 @@ pub trait PeerVerifier: Send + Sync {
         Ok(false)
     }
 
-    /// Returns the time at which the first CRL of the verifier must be replaced, or `None` without CRLs. From this
-    /// time on, certificates of the CA of that CRL are refused.
+    /// Returns the earliest time at which a CRL of the verifier must be replaced, or `None` without CRLs. From this
+    /// time on, the verifier refuses the certificates of the CA that issued this CRL.
     fn due(&self) -> Option<SystemTime> {
         None
     }
 
     /// Returns a digest of everything that the verdicts depend on: anchors, keys, lists of revoked certificates, and
-    /// the rules for them. A client resumes a session only if the digest is the same as at the begin of the session.
+    /// the rules for them. A client resumes a session only if the digest is the same as at the beginning of the
+    /// session.
     ///
     /// A client whose verifier does not implement this method stores no session.
     fn trust(&self) -> Option<Digest> {
         None
     }
 
-    /// Returns the name and the whole digest of a client that this verifier accepted earlier and that resumes a
-    /// session. Returns `None` if the verifier does not accept the client any more. `digest` is the whole digest of a
-    /// certificate, or the first 16 bytes of the digest of a raw public key; see [`Verified::digest`].
+    /// Looks up a client that resumes a session, and that this verifier accepted earlier. Returns the name of the
+    /// client and its complete digest ([`Verified::digest`]). Returns `None` if the verifier does not accept the client
+    /// any more. For a certificate, `digest` is its complete digest. For a raw public key, `digest` is at least the
+    /// first 16 bytes.
     ///
     /// A verifier that does not implement this method lets no client resume a session.
     fn recall(&self, kind: CertificateType, digest: &[u8], now: SystemTime) -> Option<(String, Digest)> {

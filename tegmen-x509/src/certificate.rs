@@ -52,7 +52,7 @@ impl KeyUsage {
 }
 
 impl Default for KeyUsage {
-    /// A key without the key usage extension may be used for everything.
+    /// Allows every use, because a key without the extension may be used for everything.
     fn default() -> Self {
         Self(0xff)
     }
@@ -177,8 +177,8 @@ fn basic_constraints(mut value: Reader<'_>) -> Result<Option<PathLen>, Refusal> 
     Ok(ca.then_some(path_len))
 }
 
-/// Checks that `elements` contains at least one element, and that each element has the tag `tag` if that is given.
-/// Returns `elements`.
+/// Checks that `elements` contains at least one element of DER. If `tag` is not `None`, each element must have this
+/// tag. Returns `elements`.
 fn all(elements: &[u8], tag: Option<u8>) -> Result<&[u8], Refusal> {
     let mut reader = Reader::new(elements);
     loop {
@@ -211,8 +211,8 @@ fn name<'c>(body: &mut Reader<'c>) -> Result<&'c [u8], Refusal> {
     Ok(name)
 }
 
-/// Returns the public key, which must be on secp256r1 with an uncompressed point. DER allows no other bytes before
-/// the point.
+/// Returns the public key, which must be an uncompressed point on secp256r1. In DER the bytes before such a point are
+/// always the same.
 fn public_key(info: &[u8]) -> Result<&PublicKey, Refusal> {
     let key: &PublicKey = info.try_into().map_err(|_| Refusal::UnsupportedKey)?;
     match key.strip_prefix(&P256_PREFIX) {

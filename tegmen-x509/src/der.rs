@@ -32,7 +32,7 @@ pub const SEQUENCE: u8 = 0x30;
 /// The tag of a SET and of a SET OF.
 pub const SET: u8 = 0x31;
 
-/// Returns the tag `[n]` of a constructed field.
+/// Returns the context-specific tag `[n]` of a constructed field.
 pub const fn context(n: u8) -> u8 {
     0xa0 | n
 }

@@ -15,8 +15,9 @@
 //! compared byte by byte. Revocation is not checked: issue certificates that expire soon, or remove an anchor.
 //!
 //! A host has a verifier that accepts more certificates (`tegmen_host::x509`). A host trusts every certificate that
-//! this module trusts, if the anchor's own certificate is valid. There is one exception: if a CA certified a new key
-//! of itself, hosts count that certificate against the limit of the path.
+//! this module trusts, if the anchor's own certificate is valid. There is one exception: if a CA issued a certificate
+//! for a new key of its own, hosts count that certificate in the pathLenConstraint of the CAs above, and this module
+//! does not.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -37,8 +38,9 @@ use certificate::{Certificate, KeyUsage, PathLen};
 use tegmen::crypto::{Crypto, DIGEST_LEN, MAX_SIGNATURE, SignatureScheme, digest as hash};
 use tegmen::dtls::{AlertDescription, certificates};
 
-/// Maximum number of certificates in a path: the end entity's, and those of two CAs below the anchor. So for any list
-/// of a peer, at most two signatures between certificates are verified, and at most three with each anchor.
+/// Maximum number of certificates in a path: the certificate of the end entity, and the certificates of two CAs below
+/// the anchor. So the list of a peer costs at most two verifications of signatures between its certificates, and at
+/// most three verifications with the key of each anchor.
 pub const MAX_CERTIFICATES: u8 = 3;
 
 /// A SubjectPublicKeyInfo with a key on secp256r1, in DER.
@@ -126,7 +128,7 @@ pub enum Refusal {
     Malformed,
     /// A signature is not ECDSA with SHA-256. Have the certificate issued by a CA whose key is on secp256r1.
     UnsupportedAlgorithm,
-    /// A public key is not an uncompressed point on secp256r1. A longer key of another kind is also refused. Make
+    /// A public key is not an uncompressed point on secp256r1. Longer keys of another kind are also refused. Make
     /// another key.
     UnsupportedKey,
     /// The certificate has name constraints, or an unsupported critical extension (RFC 5280, section 4.2). Issue it
@@ -151,14 +153,14 @@ pub enum Refusal {
     IssuerIsNoCa,
     /// The path has more CAs below a CA than the pathLenConstraint of that CA allows.
     PathLenExceeded,
-    /// The path reaches no anchor with [`MAX_CERTIFICATES`] certificates. Issue the certificate from a CA nearer to
-    /// the anchor.
+    /// The path has [`MAX_CERTIFICATES`] certificates, and no anchor signed the last of them. Issue the certificate
+    /// from a CA nearer to the anchor.
     TooLong,
     /// The subject of a certificate is not the issuer of the previous one (RFC 5246, section 7.4.2). Configure the
     /// peer to send its list in order.
     WrongIssuer,
-    /// The list has ended, and no anchor has the name of the last issuer. Add the anchor, or configure the peer to
-    /// send the certificates between.
+    /// The list has ended, and no anchor has the name of the last issuer. Add the anchor, or configure the peer to send
+    /// the certificates between its own certificate and the anchor.
     UnknownIssuer,
     /// A signature does not match the key of its issuer. The certificate was changed, or another CA with the same
     /// name issued it.
@@ -192,7 +194,7 @@ impl Rules<'_> {
         Err(path.end())
     }
 
-    /// Checks the requirements for every certificate.
+    /// Checks the requirements for every certificate of a path: the validity period and the purpose.
     fn check(&self, certificate: &Certificate<'_>) -> Result<(), Refusal> {
         match self.now {
             Some(now) if now > certificate.not_after => return Err(Refusal::Expired),
@@ -205,7 +207,8 @@ impl Rules<'_> {
         }
     }
 
-    /// Checks the requirements for the first certificate.
+    /// Checks the requirements for the certificate of the end entity: it is no CA, its key may sign, and it has the
+    /// required name. Returns the end entity.
     fn check_end_entity(&self, certificate: &Certificate<'_>) -> Result<EndEntity, Refusal> {
         if certificate.extensions.ca.is_some() {
             return Err(Refusal::EndEntityIsCa);

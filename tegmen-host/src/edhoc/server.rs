@@ -19,7 +19,7 @@ use tegmen_edhoc::{ConnectionId, Credential, CredentialId, Failure, Identity, Re
 const MOST_WAITING: usize = 1024;
 /// The time within which message_3 must arrive.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Maximum number of messages that wait for the thread. Further messages are answered with 5.03.
+/// Maximum number of messages that wait for the thread of the responder. Further messages are answered with 5.03.
 const MOST_QUEUED: usize = 256;
 /// The EDHOC responder of a server. It answers requests to `/.well-known/edhoc`, and has the contexts on which it
 /// agreed with clients. Clones refer to the same responder.
@@ -54,7 +54,8 @@ struct Shared {
     identity: Identity,
     peers: Vec<(EdhocPeer, Principal)>,
     state: Mutex<State>,
-    /// The crypto provider for message_3 in a protected request, which the shard verifies at once.
+    /// The crypto provider for a message_3 in an OSCORE request. The shard that received the request verifies this
+    /// message itself, without the thread of the responder.
     crypto: Mutex<HostCrypto>,
     contexts: AgreedContexts,
     /// The function that finds the owner of a credential that is not in `peers`.
@@ -62,7 +63,7 @@ struct Shared {
     work: SyncSender<Work>,
 }
 
-/// The body of a request, and the function that sends the response.
+/// The body of a request to `/.well-known/edhoc`, and the function that sends the response.
 type Work = (Vec<u8>, Respond);
 type Respond = Box<dyn FnOnce(Code, Vec<u8>) + Send>;
 
@@ -142,8 +143,8 @@ impl EdhocServer {
         self.0.contexts.clone()
     }
 
-    /// Lets the thread answer the body of a request. The thread calls `respond` with the code and the message. If too
-    /// many messages wait, `respond` gets the code 5.03 at once.
+    /// Passes the body of a request to the thread of the responder. The thread calls `respond` with the code and the
+    /// message of the response. If too many messages wait, this function calls `respond` with 5.03 at once.
     pub(crate) fn answer(&self, body: &[u8], respond: impl FnOnce(Code, Vec<u8>) + Send + 'static) {
         let work: Work = (body.to_vec(), Box::new(respond));
         if let Err(TrySendError::Full((_, respond)) | TrySendError::Disconnected((_, respond))) =
@@ -163,7 +164,7 @@ impl EdhocServer {
     }
 }
 
-/// Answers messages until the server ends.
+/// Answers the requests in `received`, until the responder is dropped. The thread of the responder runs this function.
 fn run(shared: &Weak<Shared>, mut crypto: HostCrypto, received: &Receiver<Work>) {
     while let Ok((body, respond)) = received.recv() {
         let Some(shared) = shared.upgrade() else { return };
@@ -257,7 +258,9 @@ impl Shared {
 }
 
 impl State {
-    /// Chooses a connection identifier that is not in use, as short as the number of contexts allows.
+    /// Chooses a connection identifier that is not in use, and differs from the client's identifier `theirs`. The
+    /// identifier has 1, 2 or 4 bytes: with more contexts, longer identifiers are needed. Returns `None` if `random`
+    /// contains no such identifier.
     fn choose(&mut self, contexts: &AgreedContexts, random: &[u8; 64], theirs: &ConnectionId) -> Option<ConnectionId> {
         self.forget_old();
         let len = match contexts.len() + self.waiting.len() {

@@ -13,7 +13,7 @@ pub(super) const REPLY_MAX: usize = 2048;
 /// Maximum number of bytes of a record.
 const RECORD_MAX: usize = HEADER + REPLY_MAX;
 
-/// The place of a record: its segment, and its offset in the segment as a multiple of [`UNIT`].
+/// The position of a record: its segment, and its offset in the segment as a multiple of [`UNIT`].
 pub(super) type Position = u32;
 
 /// The fixed part of a record.
@@ -112,7 +112,7 @@ pub(super) const fn record_len(reply: usize) -> usize {
     (HEADER + reply).next_multiple_of(UNIT)
 }
 
-/// A ring of records in the order in which they came.
+/// A ring of records in the order in which they were added.
 #[derive(Default)]
 pub(super) struct Ring {
     segments: VecDeque<u32>,

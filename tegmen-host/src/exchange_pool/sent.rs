@@ -1,11 +1,11 @@
-//! The exchanges that this end began, with their messages in cells of one size.
+//! The exchanges that this end began. Their messages are in cells of one size, several for a long message.
 
 use tegmen::buf::{Frame, Full};
 use tegmen::coap::{Busy, Outgoing, RequestId, Waiting};
 
 /// The index that marks the end of a list.
 pub(super) const NONE: u32 = u32::MAX;
-/// Bytes of a message in one cell. Together with its link, a cell fills one line of the cache.
+/// Bytes of a message in one cell. With the index of the next cell, a cell fills one line of the processor's cache.
 const CELL: usize = 60;
 /// Number of slots in a block. A growing table adds a block and copies no slots.
 const BLOCK: usize = 256;
@@ -16,7 +16,7 @@ struct Slot<T> {
     value: T,
 }
 
-/// A table of linked slots, with a list of the free ones.
+/// A table of slots, each with the index of the next slot in its list. The free slots are also a list.
 struct Slots<T> {
     blocks: Vec<Box<[Slot<T>]>>,
     free: u32,
@@ -78,7 +78,7 @@ impl<T: Copy> Slots<T> {
 #[derive(Clone, Copy)]
 struct Sent {
     exchange: Outgoing,
-    /// The first cell of the message.
+    /// The index of the first cell of the message.
     cells: u32,
     len: u16,
 }
@@ -96,7 +96,7 @@ impl SentMessages {
         Self { exchanges: Slots::new(), cells: Slots::new(), limit }
     }
 
-    /// Adds an exchange to the list that begins at `first`.
+    /// Adds an exchange to the list of a peer, whose first exchange has the index `first`.
     pub(super) fn open(&mut self, first: &mut u32, message: &[u8]) -> Result<&mut Outgoing, Busy> {
         let len = u16::try_from(message.len()).map_err(|_| Busy::TooLong)?;
         let needed = size_of::<Slot<Sent>>() + message.len().div_ceil(CELL) * size_of::<Slot<[u8; CELL]>>();

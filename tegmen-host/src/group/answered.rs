@@ -1,5 +1,5 @@
-//! The members that answered requests of this member. A member does not learn the other members from the controller, so
-//! a sender learns only from responses which members listen.
+//! The members that answered requests of this member. The controller does not report which members of the group listen,
+//! so a sender learns this only from responses.
 
 use super::file::replace;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,8 @@ struct Answered {
 }
 
 impl Answered {
-    /// Reads the file. A file that cannot be read counts as empty, because it protects nothing.
+    /// Reads the file. A file that cannot be read counts as empty, because the security of the member does not depend
+    /// on it.
     fn read(dir: &Path) -> Self {
         let text = std::fs::read_to_string(dir.join(ANSWERED)).unwrap_or_default();
         toml::from_str(&text).unwrap_or_default()

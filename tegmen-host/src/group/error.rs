@@ -38,12 +38,12 @@ pub enum MembershipError {
         /// The directory.
         dir: String,
     },
-    /// The numbers cannot be trusted.
+    /// The numbers of records cannot be trusted: the directory is a copy, or the file of numbers is lost.
     #[error("{dir}: {why}; the member could repeat nonces. {JOIN_AGAIN}")]
     Numbers {
         /// The directory.
         dir: String,
-        /// The error in the file of numbers.
+        /// The error in the file of numbers, or the reason why it is not trusted.
         why: String,
     },
     /// This program cannot be a member with the parameters of the controller.
@@ -76,7 +76,8 @@ pub enum MembershipError {
         /// The number of the epoch that the controller gave.
         theirs: u16,
     },
-    /// The controller has admitted the member again since then, so another directory or program has the same keys.
+    /// The controller has admitted the member again after it gave these keys, so another directory or program has the
+    /// same keys.
     #[error(
         "the controller has admitted this member of the group {group} again, so another directory or program has its keys, and \
          two would use the same nonces: end the other one and join again, or give each its own credentials"

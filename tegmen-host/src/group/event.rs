@@ -15,7 +15,7 @@ pub enum MembershipEvent {
     /// The member may have missed an epoch, and asks the controller for its keys. The cause is not authenticated, so an
     /// attacker on the network can produce it. The member limits the number of its requests.
     Behind {
-        /// The number of the member's epoch.
+        /// The number of the epoch in which the member is.
         epoch: u16,
         /// The observation that caused the event.
         why: Behind,
@@ -24,19 +24,19 @@ pub enum MembershipEvent {
     CaughtUp {
         /// The number of the current epoch.
         epoch: u16,
-        /// True if the member was already in this epoch.
+        /// True if the member already had the keys of this epoch.
         is_same: bool,
     },
     /// The controller has evicted the member.
     Evicted,
-    /// The controller did not give the member its keys.
+    /// The member asked the controller for its keys, and did not get them.
     NotAsked {
         /// The error and its correction.
         problem: String,
         /// The time after which the member asks again; `None` if it does not ask again by itself.
         again: Option<Duration>,
     },
-    /// The state of the member cannot be written, so it sends nothing and begins no epoch.
+    /// The member cannot write its state to disk, so it sends nothing and begins no epoch.
     NotKept {
         /// The error and its correction.
         problem: String,
@@ -61,7 +61,7 @@ pub enum Behind {
     /// This number of consecutive records of the current epoch did not open, because this member or the sender has
     /// other keys.
     NotOpened(u32),
-    /// The new keys could not be written.
+    /// The new keys of an epoch could not be written to disk.
     NotKept,
     /// The public key of a member is not known, or belongs to an earlier epoch.
     NoPublicKey,

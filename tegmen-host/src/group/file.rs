@@ -1,5 +1,5 @@
-//! The file of a membership. It contains all data that the member must not lose: its secrets, and the URI for newer
-//! ones.
+//! The file of a membership. It contains all data that the member must not lose: its secrets, and the URI of the
+//! controller that gives it newer secrets.
 
 use super::MembershipError;
 use super::groupcomm::GroupKeys;

@@ -39,7 +39,8 @@ pub const RESPONDER: &str = "responder";
 
 /// The number of Axiom's key type, profile and rekeying scheme, in the range for private use.
 const AXIOM: i64 = -65537;
-/// The label of a parameter in a join request. The parameter is false if the member does not check signatures.
+/// The label of a parameter in a join request. The value of the parameter is false if the member does not check the
+/// signatures of rekey messages.
 const SIGNATURES: i64 = -65537;
 const SCOPE: i64 = 3;
 const GKTY: i64 = 7;
@@ -54,7 +55,8 @@ const MGT_KEY_MATERIAL: i64 = 27;
 const SUITES: [(Suite, u64); 4] =
     [(Suite::Ccm, 0xc0a4), (Suite::Ccm8, 0xc0a8), (Suite::Gcm, 0x00a8), (Suite::MacOnly, 0x00b0)];
 
-/// The entry `ace-groupcomm-error` of concise problem details, and its entry `error-id` (RFC 9594, section 4.1.2).
+/// The label of the entry `ace-groupcomm-error` in concise problem details, and below it the label of `error-id` in
+/// this entry (RFC 9594, section 4.1.2).
 const PROBLEM_ENTRY: i64 = 0;
 const ERROR_ID: i64 = 0;
 
@@ -72,8 +74,8 @@ pub enum GroupcommError {
 }
 
 impl GroupcommError {
-    /// Reads the reason from concise problem details. Returns `None` if a member does not handle the reason, or if
-    /// there is none.
+    /// Reads the reason from concise problem details. Returns `None` if they contain no reason, or a reason that is not
+    /// one of these four.
     pub fn parse(message: &[u8]) -> Option<Self> {
         let mut reason = None;
         let read = read_message(message, |label, decoder| {
@@ -117,7 +119,8 @@ pub struct JoinRequest {
     /// The URI at which the member receives messages of the controller. The host of this URI is the source address of
     /// the member's responses.
     pub control_uri: Option<String>,
-    /// True if the member checks the signatures of rekey messages. Otherwise the controller sends it separate messages.
+    /// True if the member checks the signatures of rekey messages. For a member that does not, the controller sends
+    /// separate rekey messages.
     pub checks_signatures: bool,
     /// The filter for the public keys in the response; `None` for no public keys.
     pub creds: Option<CredsFilter>,
@@ -226,8 +229,8 @@ pub struct GroupKeys {
     pub address: ([u8; 16], u16),
     /// The suite that protects requests and responses.
     pub suite: Suite,
-    /// Maximum number of SenderIDs at the same time, 1 to 256. All SenderIDs share the number of records that one key
-    /// may protect.
+    /// Maximum number of SenderIDs at the same time, 1 to 256. One key may protect a limited number of records, and
+    /// this limit is divided among all SenderIDs.
     pub senders: u16,
     /// The SenderID of the member, if it sends requests.
     pub sender_id: Option<u8>,
@@ -262,7 +265,7 @@ pub struct GroupKeys {
 }
 
 impl GroupKeys {
-    /// Returns the part of the keys that [`KeyPath`](tegmen::axiom::KeyPath) takes.
+    /// Returns the part of the keys from which a member makes its [`KeyPath`](tegmen::axiom::KeyPath).
     pub fn admission(&self) -> Admission<'_> {
         let Self { group, epoch, chain, secret, leaf, path, .. } = self;
         Admission { group, epoch: *epoch, chain, secret: secret.expose(), leaf: *leaf, path }
@@ -331,7 +334,7 @@ impl GroupKeys {
     /// Reads the payload of a response.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are not such a payload.
+    /// [`Malformed`] if the bytes are not the payload of a response to a join request.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let mut keys = Self::empty();
         let (mut missing, mut of_axiom) = (vec![KEY, NUM, MGT_KEY_MATERIAL], false);

@@ -40,12 +40,13 @@ pub enum NotAMemberFile {
     /// A later version of Tegmen wrote the file.
     #[error("it has version {0} of the format, and this program reads version 1: update the program")]
     Version(u64),
-    /// A part is missing or has another form.
+    /// An entry of the map is missing or is not valid.
     #[error("it cannot be read ({0}): let tegmen group add write it again")]
     Malformed(#[from] Malformed),
 }
 
-/// The keys of a member, with the names that it needs to use the keys. Secrets are wiped on drop.
+/// The keys of a member, with the names of the group and the member, and the URI of the group. Secrets are wiped on
+/// drop.
 pub struct MemberFile {
     /// The name of the group.
     pub group: String,

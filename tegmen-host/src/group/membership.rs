@@ -35,13 +35,14 @@ use zeroize::Zeroizing;
 
 /// Maximum number of nodes on the path from a leaf of the key tree to its root.
 const NODES: usize = 24;
-/// Number of states for members that send requests: one for each SenderID.
+/// Maximum number of members whose requests this member can check for replays: one for each SenderID.
 const SENDERS: usize = 256;
-/// Number of states for members that answer requests of this member.
+/// Maximum number of members whose responses to this member's requests it can check for replays.
 const LISTENERS: usize = 1024;
-/// Number of sequence numbers in one lease.
+/// Number of sequence numbers in one lease. The member may use only the numbers of a lease whose end is on disk.
 const LEASE: u64 = 256;
-/// Number of records of the current epoch that the member cannot open before it asks its controller for keys.
+/// Number of records that the member could not open, one directly after the other, after which it asks its controller
+/// for the current keys. Only records of the current epoch count.
 const NOT_OPENED: u32 = 16;
 
 /// A placeholder for a group whose address is not known yet: the group of all CoAP nodes (RFC 7252, section 12.8).
@@ -49,7 +50,8 @@ const ANY_GROUP: &str = "224.0.1.187";
 const NUMBERS: &str = "numbers.toml";
 const LOCK: &str = "lock";
 
-/// The table that holds the one group of a membership. It is empty while the member has no keys that it may use.
+/// A table with one entry, for the group of a membership. The table is empty while the member has no keys that it may
+/// use.
 pub(super) type OneGroup = GroupArray<1, SENDERS, LISTENERS, KEY_LEN, Signing>;
 
 /// A function that takes the events of a membership, with the name of its group. The membership holds its lock during
@@ -83,14 +85,15 @@ pub(super) struct State {
     keys: GroupKeys,
     path: KeyPath<NODES>,
     numbers: Place,
-    /// The last reservation of numbers that is on disk.
+    /// The last lease that is on disk: the epoch, and the ends of the numbers for requests and for responses.
     kept: Kept,
     pub(super) groups: Box<OneGroup>,
     pub(super) principal: Principal,
     behind: Option<Behind>,
     /// Number of records of the current epoch that did not open since the last record that opened.
     not_opened: u32,
-    /// The epoch of the public keys that the controller gave; 0 if the controller has given none since the start.
+    /// The epoch of the public keys of other members that the controller gave. 0 if the controller has given no public
+    /// keys since the start.
     creds_of: u16,
     /// The last message of the controller that the member could not open because an earlier message was missing. A
     /// message to this member alone and a message to the group can arrive in the wrong order, so the member tries this
@@ -106,10 +109,11 @@ impl Membership {
     /// has an older membership in the same group, the new membership replaces it.
     ///
     /// # Errors
-    /// [`MembershipError::Association`] for a suite or a tree that a host does not support,
-    /// [`MembershipError::Interface`], [`MembershipError::InUse`], [`MembershipError::OtherGroup`] if the directory has
-    /// a membership in another group, [`MembershipError::Numbers`] if this directory already used the epoch,
-    /// [`MembershipError::File`].
+    /// [`MembershipError::Association`] for a suite or a tree that a host does not support.
+    /// [`MembershipError::Interface`] if the network interface of the group does not exist. [`MembershipError::InUse`]
+    /// if a process uses the directory. [`MembershipError::OtherGroup`] if the directory has a membership in another
+    /// group. [`MembershipError::Numbers`] if an earlier membership in this directory already used numbers of this
+    /// epoch. [`MembershipError::File`] if a file cannot be read or written.
     pub fn create(dir: &Path, settings: &MemberSettings, keys: GroupKeys) -> Result<Self, MembershipError> {
         Self::create_with(dir, settings, keys, None)
     }
@@ -165,13 +169,14 @@ impl Membership {
     }
 
     /// Opens a directory. After an orderly end the member continues at its next number. After any other end the member
-    /// skips the numbers of its last lease, and no longer knows the numbers of other members: each of them has to prove
-    /// that its requests are new.
+    /// skips the numbers of its last lease. It then no longer knows the numbers of other members, so each of them has
+    /// to prove that its requests are new.
     ///
     /// # Errors
     /// [`MembershipError::File`], also if the directory has no membership. [`MembershipError::Exposed`] or
-    /// [`MembershipError::Syntax`] for the file of the member. [`MembershipError::InUse`]. [`MembershipError::Numbers`]
-    /// if the directory is a copy, or if the numbers are lost. [`MembershipError::Association`].
+    /// [`MembershipError::Syntax`] for the file of the member. [`MembershipError::InUse`] if another process uses the
+    /// directory. [`MembershipError::Numbers`] if the directory is a copy, or if the numbers are lost.
+    /// [`MembershipError::Association`] for a suite or a tree that a host does not support.
     /// [`MembershipError::Interface`] if the network interface of the group does not exist.
     pub fn open(dir: &Path) -> Result<Self, MembershipError> {
         // A directory without the file is no membership, and gets no lock.
@@ -355,7 +360,8 @@ impl Membership {
         }
     }
 
-    /// Notes if a record of the current epoch opened.
+    /// Counts a record of the current epoch that did not open. A record that opened sets the count to 0. At
+    /// [`NOT_OPENED`] records the member may have missed an epoch.
     pub(super) fn note_opened(&self, state: &mut State, is_opened: bool) {
         state.not_opened = if is_opened { 0 } else { state.not_opened.saturating_add(1) };
         if state.not_opened >= NOT_OPENED {
@@ -505,8 +511,8 @@ impl State {
         }
     }
 
-    /// Begins to use the keys. The numbers begin at 0 if the epoch was never used, and otherwise after the numbers that
-    /// are on disk.
+    /// Makes a member with the keys of this membership, and puts it into the table. Its numbers begin at 0 if the epoch
+    /// was never used, and otherwise after the numbers that are on disk.
     fn begin(&mut self) -> Result<(), MembershipError> {
         let refused = |why| of_group(&self.file.settings.group, why);
         let mut crypto = HostCrypto::from_os().map_err(file_error(&self.dir))?;
@@ -529,7 +535,8 @@ impl State {
         Ok(())
     }
 
-    /// Begins the epoch of the secret that the key path has now.
+    /// Begins the next epoch, after a rekey message of the controller has changed the key path. Writes the new keys to
+    /// disk before the member uses them.
     fn next_epoch(&mut self, crypto: &mut HostCrypto) -> Result<(), MembershipError> {
         let mut secrets = Zeroizing::new([[0; KEY_LEN]; NODES]);
         let admission = self.path.admission(&mut secrets);
@@ -555,7 +562,8 @@ impl State {
         Ok(())
     }
 
-    /// Writes the end of the next lease to disk. The lease is valid for requests and for responses.
+    /// Writes the end of the next lease to disk. The lease is valid for the numbers of requests and for the numbers of
+    /// responses.
     fn lease(&mut self) -> Result<(), MembershipError> {
         let used = if self.kept.epoch == self.keys.epoch { self.kept.requests.max(self.kept.responses) } else { 0 };
         let end = used.saturating_add(LEASE);
@@ -650,13 +658,14 @@ fn of_group(group: &str, why: BadAssociation) -> MembershipError {
     }
 }
 
-/// Returns the text of a reservation. Its one number is for requests and for responses.
+/// Returns the content of the file of numbers for a lease. The file has one number, which is the end of the lease for
+/// requests and for responses.
 fn text_of(kept: &Kept, keys: &GroupKeys) -> Numbers {
     let with = format!("epoch {} of group {}", kept.epoch, to_hex(&keys.group));
     Numbers { with, ..Numbers::from(kept.requests.max(kept.responses), None) }
 }
 
-/// Returns the reservation in a text; `None` if the text belongs to another group.
+/// Returns the lease in the file of numbers; `None` if the file belongs to another group.
 fn kept_in(numbers: &Numbers, keys: &GroupKeys) -> Option<Kept> {
     let epoch = numbers.with.strip_prefix("epoch ")?.strip_suffix(&format!(" of group {}", to_hex(&keys.group)))?;
     Some(Kept { epoch: epoch.parse().ok()?, requests: numbers.next, responses: numbers.next })

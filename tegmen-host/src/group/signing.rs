@@ -9,7 +9,7 @@ use tegmen::axiom::{GroupNumber, Signatures};
 use tegmen::coap::MessageRef;
 use tegmen::crypto::{DIGEST_LEN, SignatureScheme};
 
-/// Maximum number of requests whose responses can be signed or verified at the same time.
+/// Maximum number of requests that are stored so that responses to them can be signed or verified.
 const REQUESTS: usize = 1024;
 
 /// The signatures of a membership; `None` in a group without signatures.
@@ -22,7 +22,7 @@ struct InUse {
     key: Arc<SoftwareKey>,
     senders: HashMap<u8, Vec<u8>>,
     listeners: HashMap<[u8; 16], Vec<u8>>,
-    /// The newest requests, with their tokens.
+    /// The numbers of the newest requests, with the token of each request.
     requests: VecDeque<(GroupNumber, Vec<u8>)>,
     /// True if the key of a member was looked up since the last call of [`Signing::was_asked`].
     was_asked: bool,
@@ -44,7 +44,7 @@ impl Signing {
         Self(Some(made))
     }
 
-    /// Takes the public keys of all members.
+    /// Stores the public keys of all members, in place of the earlier keys.
     pub(super) fn know(&mut self, keys: &GroupKeys) {
         if let Some(in_use) = &mut self.0 {
             in_use.know(keys);

@@ -8,10 +8,10 @@ use tegmen::coap::{Block, block};
 
 /// Number of blocks that a Block1 option can number (RFC 7959, section 2.2).
 const MAX_BLOCKS: usize = 1 << 20;
-/// Bytes of a report that always fit in a response.
+/// Length in bytes of a report that fits in any response.
 const REPORT: usize = 256;
-/// Number of successive requests without progress after which the sender gives up, unless a member receives another
-/// image.
+/// Number of successive requests without progress after which the sender gives up. A member that still receives another
+/// image counts as progress, because it takes this image later.
 const MAX_IDLE: u32 = 3;
 
 /// The reason why bytes cannot be sent as an image.
@@ -58,7 +58,7 @@ pub struct ImageTransfer<'i> {
     id: ImageId,
     block: Block,
     members: BTreeMap<IpAddr, ImageReport>,
-    /// Number of successive requests without progress of any member.
+    /// Number of successive requests for reports without progress of any member.
     idle: u32,
     /// True if a report of a member has changed since the last call of [`Self::advance`].
     is_further: bool,

@@ -14,9 +14,9 @@ const OPTION_HEAD: usize = 5;
 
 /// The complete response of an origin.
 pub(super) struct Answer {
-    /// A message with all options of the response, without payload.
+    /// A CoAP message with the code and all options of the response, without payload.
     head: Vec<u8>,
-    /// The response as a cache stores it.
+    /// The response in the format in which the cache stores it.
     stored: Vec<u8>,
 }
 

@@ -38,8 +38,8 @@ pub struct ProxyConfig {
     pub hop_limit: u8,
     /// The name of the proxy in the diagnostic payload of 5.08 (RFC 8768, section 4).
     pub name: String,
-    /// The authorities of HTTPS servers, each as a certificate in DER. Without an authority, the proxy contacts no
-    /// HTTPS server.
+    /// The certificates in DER of the authorities that may issue the certificates of HTTPS servers. Without an
+    /// authority, the proxy contacts no HTTPS server.
     pub https_authorities: Vec<Vec<u8>>,
     /// The keys and limits with which the proxy sends requests to origins.
     pub client: ClientConfig,
@@ -104,7 +104,7 @@ impl ProxyConfig {
         self.hosts.iter().find(|host| host.name() == name)
     }
 
-    /// Answers a request that must not pass another proxy.
+    /// Answers 5.08 to a request that must not pass another proxy.
     pub(super) fn stop(&self, response: &mut Response<'_, '_>) -> Result<(), Code> {
         response.set_code(Code::HOP_LIMIT_REACHED);
         response.payload(self.name.as_bytes())
@@ -123,13 +123,13 @@ pub struct Reverse {
 /// The reason why a text is not a [`Reverse`].
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReverseError {
-    /// The text is not of the form of a [`Reverse`].
+    /// The text does not have the form `/PATH=coap://host:port`.
     #[error("{0}: write it as /PATH=coap://host:port")]
     Form(String),
     /// The URI is not valid.
     #[error(transparent)]
     Uri(#[from] UriError),
-    /// The URI has a path or a query.
+    /// The URI of the origin has a path or a query.
     #[error("{0}: an origin has no path; its resource /b is /PATH/b here")]
     Path(String),
 }

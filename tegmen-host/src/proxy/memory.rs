@@ -1,4 +1,4 @@
-//! The memory of a cache, with a limit in bytes for all responses and for the responses of each client.
+//! The memory of a cache of responses, with a limit in bytes for all responses and for the responses of each client.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use tegmen::time::Instant;
 
 /// Bytes of a stored response in addition to its payload and its key.
 const OVERHEAD: usize = 256;
-/// The index of no place.
+/// An index that stands for no place, at the end of a chain. A place is the memory of one stored response.
 const NONE: u32 = u32::MAX;
 
 /// The client that caused a response to be stored.
@@ -45,7 +45,7 @@ pub(super) struct Memory {
     places: Vec<Option<Place>>,
     free: Vec<u32>,
     by_key: HashMap<Arc<[u8]>, u32>,
-    /// All places in the order of their last use.
+    /// The chain of all places in the order of their last use.
     used: Chain,
     owners: HashMap<Owner, Share>,
     resources: HashMap<Box<[u8]>, Chain>,
@@ -57,7 +57,7 @@ struct Place {
     owner: Owner,
     response: Box<[u8]>,
     until: Instant,
-    /// The neighbours of the place in each of its chains: see [`Kind`].
+    /// For each chain that contains the place (see [`Kind`]), the neighbours of the place in this chain.
     links: [Links; 3],
 }
 
@@ -71,7 +71,8 @@ impl Place {
     }
 }
 
-/// The chains of a place.
+/// The three chains that contain each place: of all places by their last use, of the places that one client caused, and
+/// of the places of one resource.
 #[derive(Clone, Copy)]
 enum Kind {
     Used,
@@ -79,7 +80,7 @@ enum Kind {
     Resource,
 }
 
-/// The oldest and the newest place of a chain.
+/// A chain of places, by the indexes of its oldest and its newest place.
 #[derive(Clone, Copy)]
 struct Chain {
     oldest: u32,
@@ -90,14 +91,14 @@ impl Chain {
     const EMPTY: Self = Self { oldest: NONE, newest: NONE };
 }
 
-/// The neighbours of a place in a chain.
+/// The indexes of the two neighbours of a place in one chain; [`NONE`] if there is no neighbour.
 #[derive(Clone, Copy)]
 struct Links {
     older: u32,
     newer: u32,
 }
 
-/// The responses that one client caused.
+/// The bytes and the chain of the stored responses that one client caused.
 struct Share {
     bytes: usize,
     chain: Chain,
@@ -158,7 +159,7 @@ impl Memory {
         }
     }
 
-    /// Moves a place to the end of the chain of uses.
+    /// Moves a place to the newest end of the chain `used`.
     fn use_now(&mut self, at: u32) {
         let mut used = self.used;
         if used.newest != at {
@@ -204,7 +205,8 @@ impl Memory {
         self.places.get(at as usize).and_then(Option::as_ref).map_or(0, Place::len)
     }
 
-    /// Frees space for `len` bytes of a client. Returns false if they are more than a limit permits.
+    /// Frees space for a response of `len` bytes that this client causes. Removes the oldest responses of the client,
+    /// and then the responses that were not used for the longest time. Returns false if a limit is less than `len`.
     fn make_space(&mut self, owner: Owner, len: usize) -> bool {
         let Bounds { all, each } = self.bounds;
         if len > each.min(all) {

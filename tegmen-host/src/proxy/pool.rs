@@ -34,7 +34,7 @@ pub(super) struct Pool {
 #[derive(Default)]
 struct Sessions {
     by_origin: HashMap<Origin, (Session, u64)>,
-    /// The number of times that any session was used.
+    /// The number of times that a session was used, counted over all sessions.
     uses: u64,
 }
 
@@ -66,7 +66,7 @@ impl Pool {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a session with an origin over this scheme: the open one, or a new one.
+    /// Returns a session with an origin over this scheme: the open session if there is one, or a new session.
     pub(super) async fn session(&self, scheme: Scheme, origin: &Origin) -> Result<Session, ClientError> {
         if let Some(session) = self.sessions().take(origin) {
             return Ok(session);

@@ -17,7 +17,8 @@ use tegmen::coap::Token;
 use tegmen::identity::{Identity, Principal};
 use tokio::sync::mpsc;
 
-/// Maximum number of repetitions of a registration that wait for its response.
+/// Maximum number of responders that wait for the first response of one observation: for the registration, and for its
+/// repetitions.
 const MOST_WAITERS: usize = 4;
 
 /// The sender of a registration. No other client can share the registration, or end it with a message.
@@ -32,7 +33,8 @@ impl Client {
         Self { remote, principal: identity.principal }
     }
 
-    /// Returns the owner to which the memory of this client is charged.
+    /// Returns the owner that counts for the limits of this client: its identity, or its address if it proved no
+    /// identity.
     pub(super) const fn owner(&self, identity: &Identity) -> Owner {
         Owner::new(identity, Some(self.remote.ip()))
     }
@@ -66,7 +68,7 @@ struct Watch {
 
 /// The result of a registration.
 pub(super) enum Registration {
-    /// The observation begins. The task that follows it receives the cancellations.
+    /// The observation begins. The task that receives its notifications takes the cancellations from this receiver.
     Begins(Arc<[u8]>, mpsc::UnboundedReceiver<Cancellation>),
     /// The same client has already sent the same bytes. The responder waits for the first response.
     Joined,
@@ -86,9 +88,9 @@ impl Protected {
         self.watches.len()
     }
 
-    /// True if the proxy has to forward a registration with this key, so that the origin refuses it. Another client has
-    /// sent the same bytes, the observation is over, or too many repetitions wait. So the registration is a replay, or
-    /// a repetition that comes too late.
+    /// True if the proxy must not accept a registration with this key, but only forward it, so that the origin refuses
+    /// it. This is the case if another client has sent the same bytes, if the observation is over, or if too many
+    /// repetitions wait. The registration is then a replay, or a repetition that comes too late.
     pub(super) fn is_replay(&self, key: &[u8], client: Client) -> bool {
         self.watches.get(key).is_some_and(|watch| {
             let is_over = watch.newest.as_ref().is_some_and(|newest| newest.is_last);
@@ -96,7 +98,8 @@ impl Protected {
         })
     }
 
-    /// True if a registration with this key repeats an earlier one, or if its owner has fewer than `most` observations.
+    /// True if a registration with this key repeats an earlier registration, or if `owner` has fewer than `most`
+    /// observations.
     pub(super) fn has_space(&self, key: &[u8], owner: Owner, most: usize) -> bool {
         let of_owner = || self.watches.values().filter(|watch| watch.owner == owner).count();
         self.watches.contains_key(key) || of_owner() < most
@@ -128,7 +131,7 @@ impl Protected {
         Registration::Begins(key, received)
     }
 
-    /// True if this client has an observation with this token.
+    /// True if this client has an observation that it registered with this token.
     pub(super) fn has(&self, client: Client, token: &Token) -> bool {
         self.watches.values().any(|watch| watch.is_of(client, token))
     }

@@ -15,13 +15,14 @@ use tegmen::time::Instant;
 pub struct ProxyCounts {
     /// Requests that were answered from the cache.
     pub hits: u64,
-    /// Requests that a stored response can answer in principle. The cache had no fresh response for them.
+    /// Requests that a stored response could have answered, for which the cache had no fresh response.
     pub misses: u64,
-    /// Requests that a stored response can answer in principle, and that waited for the response to an earlier request.
+    /// Requests that waited for the response to an earlier, equal request, so that the proxy sent only one request to
+    /// the origin.
     pub joined: u64,
     /// Stored responses that their origin confirmed to be valid.
     pub revalidated: u64,
-    /// Requests that a stored response can never answer.
+    /// Requests that no stored response may answer, because of their method or options.
     pub passed: u64,
     /// Requests to origins that failed. The client receives 5.02, 5.03 or 5.04.
     pub failed: u64,
@@ -39,16 +40,17 @@ pub struct ProxyCounts {
 pub(super) struct State {
     cache: Cache<Memory>,
     max_open: usize,
-    /// The number of the fetch for each cache key, if further requests may wait for its response.
+    /// For each cache key, the number of the request to the origin ([`Fetching`]) whose response further equal requests
+    /// may await.
     by_key: HashMap<Arc<[u8]>, u64>,
     fetches: HashMap<u64, Fetching>,
     /// The observation at the origin for each cache key.
     watches: HashMap<Arc<[u8]>, Watch>,
-    /// The observations at origins that OSCORE protects.
+    /// The observations whose registrations OSCORE protects.
     pub(super) protected: Protected,
-    /// The number of the last fetch.
+    /// The number of the last request to an origin ([`Fetching`]) that began.
     last: u64,
-    /// The number of requests whose response is only for one client.
+    /// The number of requests in progress whose response is only for one client.
     apart: usize,
     counts: ProxyCounts,
 }
@@ -85,13 +87,14 @@ pub(super) struct Waiter {
     pub(super) known: Vec<Vec<u8>>,
 }
 
-/// The decision for a request that the cache does not answer.
+/// The decision for a request that the cache does not answer. The last variant means that too many requests wait.
 pub(super) enum Room {
-    /// The request waits for the response to the same request, which has this number.
+    /// The request waits for the response to an equal request, which has this number.
     Joins(u64),
     Begins,
-    /// The request goes to the origin separately. It must not wait for the same request, which may pass more proxies
-    /// (RFC 8768): in a loop of proxies, both could be the same request and wait for each other.
+    /// The proxy sends the request to the origin separately. An equal request already waits, but it may pass more
+    /// proxies than this request (RFC 8768). In a loop of proxies, this request may be that earlier request after it
+    /// passed all proxies, and would then wait for itself.
     Apart,
     Full,
 }

@@ -28,7 +28,7 @@ pub(super) struct Authority {
 /// The reason why a text is not a [`VirtualHost`].
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum VirtualHostError {
-    /// The text is not of the form of a [`VirtualHost`].
+    /// The text does not have the form of a [`VirtualHost`].
     #[error("{0}: write it as NAME=coap://host:port, or as NAME= for a name of this server itself")]
     Form(String),
     /// The name is not valid, or is an address.
@@ -48,8 +48,8 @@ impl VirtualHost {
         &self.name
     }
 
-    /// Returns the route to the origin of this host; `None` for the server itself. If the URI of the origin has no
-    /// name, the origin receives the name of the host.
+    /// Returns the route to the origin of this host; `None` for the server itself. If the URI of the origin contains an
+    /// IP address, the origin receives the name of this host in Uri-Host.
     pub(super) fn route(&self) -> Option<Route<'_>> {
         let Authority { scheme, host, port } = self.origin.as_ref()?;
         let name = host.parse::<IpAddr>().is_ok().then_some(self.name.as_str());

@@ -29,7 +29,7 @@ struct Watched {
     unobserved: bool,
 }
 
-/// The time of the last change of a file, its length in bytes, and its inode.
+/// Identifies the content of a file: the time of its last change, its length in bytes, and its inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Stamp {
     modified: SystemTime,
@@ -137,8 +137,8 @@ impl Files {
     }
 }
 
-/// Notes a change that this server made. Its observers are notified at once, so the next check must not notify them
-/// again.
+/// Notes that this server changed the file of a path. The observers are notified at once, so the next check must not
+/// notify them again.
 fn told(watched: &mut BTreeMap<String, Watched>, path: &str, file: &Path) {
     if let Some(watched) = watched.get_mut(path) {
         watched.known = Stamp::of_file(file);
@@ -182,8 +182,8 @@ pub(super) fn below(root: &Path, relative: &Path) -> Option<PathBuf> {
     (directory.starts_with(&root) && real.starts_with(&root)).then_some(within)
 }
 
-/// The path of a new file beside the file that it will replace. Dropping this value removes the new file, unless it has
-/// replaced the other.
+/// The path of a new file beside the file that it will replace. Dropping this value removes the new file, unless the
+/// replacement has happened.
 struct Draft(Option<PathBuf>);
 
 impl Draft {

@@ -1,8 +1,8 @@
 //! A file that a group receives as an image, in blocks of any order (see [`crate::image`]).
 //!
-//! The received bytes are in a hidden file beside the file that they will replace, together with a list of the received
-//! units. So a transfer continues after a restart. After a power cut, received units may be missing on disk: then the
-//! digest does not match, and the transfer starts again.
+//! The received bytes are in a hidden file beside the file that they will replace. The hidden file also has a bit for
+//! each unit of 64 bytes, which shows whether the unit was received. So a transfer continues after a restart. After a
+//! power cut, received units may be missing on disk: then the digest does not match, and the transfer starts again.
 
 use super::files::{Stamp, Trouble, trouble};
 use crate::digest::Digest;
@@ -22,7 +22,8 @@ use tegmen_store::files::{directory_of, rename};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The first bytes of the trailer of an incomplete file.
 const MAGIC: [u8; 8] = *b"tegmen i";
-/// Length of the trailer in bytes: [`MAGIC`], the digest in the name of the image, and its size.
+/// Length of the trailer in bytes: [`MAGIC`] (8), the digest in the name of the image (8), and the size of the image
+/// (4).
 const END: usize = 8 + 8 + 4;
 /// Number of bytes that are read at once.
 const READ: usize = 64 * 1024;
@@ -194,8 +195,8 @@ impl Image {
 }
 
 impl State {
-    /// Returns the digest of the file. If `id` names an image that the file does not contain, returns `None`. Reads the
-    /// file if it changed.
+    /// Returns the digest of the file. Computes it again if the file changed. Returns `None` if there is no file, or if
+    /// `id` names an image that is not the content of the file.
     fn digest(&mut self, file: &Path, id: Option<ImageId>) -> io::Result<Option<Digest>> {
         let Some(stamp) = Stamp::of_file(file) else { return Ok(None) };
         if id.is_some_and(|id| stamp.size() != u64::from(id.size)) {
@@ -253,7 +254,7 @@ impl Receiving {
         Some(Self { id, part: Part { path: Some(path.to_owned()), file, is_kept: true }, units, last: now })
     }
 
-    /// True if a block arrived recently, so that another image has to wait.
+    /// True if a new block of this image arrived less than [`PATIENCE`] ago. Another image must then wait.
     fn is_fresh(&self, now: Instant) -> bool {
         now.since(self.last) < PATIENCE
     }

@@ -13,7 +13,7 @@ use tegmen::secret::Secret;
 /// The devices of a server.
 pub(super) struct Devices {
     pub(super) delegate: Arc<dyn Delegate>,
-    /// The credentials of the server, which give principals their numbers.
+    /// The credentials of the server, which register the peers of delegated sessions as principals.
     pub(super) credentials: Credentials,
     pub(super) counts: Counts,
 }
@@ -31,7 +31,8 @@ impl Devices {
         found.map(|found| found.session)
     }
 
-    /// Returns a session with the principal that its peer has at the server.
+    /// Registers the peer of a session at the server. Returns the session with the principal of this registration, in
+    /// place of the number that the [`Delegate`] chose.
     fn found(&self, device: u32, Delegated { session, peer, renew }: Delegated) -> Found {
         let principal = self.credentials.delegated_as(&peer, device, session.principal.0);
         Found { session: SessionState { principal, ..session }, renew }
@@ -49,8 +50,8 @@ impl Devices {
         self.delegate.remember(device, proved(&peer), id, &session);
     }
 
-    /// Returns the name of the peer of a session with the end of its certificate. Also returns the session with the
-    /// principal that [`Self::found`] replaced.
+    /// Returns the name of the peer of a session, with the expiry time of its certificate. Also returns the session
+    /// with the number that the [`Delegate`] chose for the principal, which [`Self::found`] replaced.
     fn peer_of(&self, session: &SessionState) -> (Option<Named>, SessionState) {
         let delegated = self.credentials.delegated(session.principal);
         let principal = delegated.map_or(session.principal, |(_, number)| Principal(number));
@@ -62,7 +63,7 @@ impl Devices {
     }
 }
 
-/// The name of a peer, and the time at which its certificate ends.
+/// The name of a peer, and the time at which its certificate expires; `None` without a certificate.
 type Named = (String, Option<SystemTime>);
 
 fn proved(peer: &Option<Named>) -> Option<Proved<'_>> {

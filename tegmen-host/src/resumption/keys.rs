@@ -1,8 +1,8 @@
 //! The ticket keys: in memory, or in a file that several servers may share.
 //!
 //! The file has a line for each of up to four keys, in hexadecimal: the current key, the next key, and two earlier
-//! keys. When a change is due, the first server that notices it makes the next key the current one. A server that
-//! shares the file reads it again after a change.
+//! keys. When the current key has been used for its time, the first server that notices this makes the next key the
+//! current key. A server that shares the file reads it again after a change.
 
 use crate::hex::{from_hex, to_hex};
 use crate::private;
@@ -52,9 +52,9 @@ pub enum TicketKeyError {
 
 pub(super) struct Ring {
     keys: TicketKeys,
-    /// The time from which the current key seals tickets.
+    /// The time from which the current key has encrypted tickets.
     since: SystemTime,
-    /// The time for which a key seals tickets.
+    /// The time for which one key encrypts tickets.
     period: Duration,
     file: Option<PathBuf>,
     /// The stamp of the file when it was last read or written.
@@ -85,7 +85,7 @@ impl Ring {
         self.keys.seal(crypto, state, ticket).ok()
     }
 
-    /// Returns the state in a ticket, and true if the client needs a new ticket.
+    /// Decrypts a ticket into `room`. Returns the state in the ticket, and true if the client needs a new ticket.
     pub(super) fn open<'r, C: Crypto>(
         &self,
         crypto: &mut C,
@@ -95,7 +95,7 @@ impl Ring {
         self.keys.open(crypto, ticket, room).map(|opened| (opened.state, !opened.fresh))
     }
 
-    /// Reads the file if it changed, and changes the keys when their period ends.
+    /// Reads the file if it changed. Begins to use the next key if the current key has been used for `period`.
     pub(super) fn tick<C: Crypto>(&mut self, crypto: &mut C) -> Result<(), TicketKeyError> {
         if let Some(file) = self.file.clone() {
             match Stamp::at(&file) {
@@ -132,7 +132,7 @@ impl Ring {
         self.read(&mut handle, file)
     }
 
-    /// Takes the keys of the file, if the file is not empty.
+    /// Reads the keys from the open file. Keeps the keys in memory if the file is empty.
     fn read(&mut self, handle: &mut File, file: &Path) -> Result<(), TicketKeyError> {
         let failed = |source| TicketKeyError::File { file: file.display().to_string(), source };
         let mut text = Zeroizing::new(String::new());

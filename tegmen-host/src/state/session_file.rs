@@ -8,7 +8,7 @@ use tegmen::dtls::record::MAX_SEALED;
 use tegmen_store::{Guard, Numbers, StateError};
 
 /// The open file of the session with one server. No other process can open the file at the same time. The session is
-/// encrypted under a key in `FILE.key` beside it.
+/// encrypted under a key in the file `FILE.key` in the same directory.
 pub struct SessionFile {
     file: PathBuf,
     guard: Guard,
@@ -38,9 +38,9 @@ impl SessionFile {
         self.kept.as_ref().map(|kept| kept.with.as_str())
     }
 
-    /// Returns the stored session once, if its peer is `with`, and the end of its lease, which is on disk. After an
-    /// orderly end the session continues at its next number. After any other end it continues past its lease, and its
-    /// replay window is lost.
+    /// Returns the stored session and the end of its lease, if the peer of the session is `with`. The lease is on disk.
+    /// A second call returns `None`. After an orderly end the session continues at its next number. After any other end
+    /// it continues after its lease, and its replay window is lost.
     ///
     /// # Errors
     /// [`StateError::File`]. The session is then not taken.
@@ -54,7 +54,7 @@ impl SessionFile {
         Ok(Some((session, lease_end)))
     }
 
-    /// Stores a session. `session` is a copy whose next number ([`Session::next`]) is the end of the lease.
+    /// Stores a session. The next number ([`Session::next`]) of `session` must already be the end of the lease.
     ///
     /// # Errors
     /// [`StateError::File`].
@@ -71,7 +71,7 @@ impl SessionFile {
         self.go_to(end, None)
     }
 
-    /// Stores the position of the session at an orderly end, after its last record.
+    /// Stores the next number and the replay window of the session at an orderly end, after its last record.
     ///
     /// # Errors
     /// [`StateError::File`].

@@ -1,10 +1,11 @@
 //! The DTLS sessions of a server, stored so that they survive a restart.
 //!
-//! A session is in the database from its establishment, with the record numbers that it may use until the end of a
-//! lease. At the start of the server, stored sessions wait in memory until a peer sends a record. The server finds such
-//! a session by the path or the connection id of the record. At that time the lease of each session has already moved
-//! forward, so restoring a session costs no write. After an orderly end a session continues at its next number. After
-//! any other end it continues past its lease, and its replay window is lost.
+//! A session is in the database from its establishment. The database contains the end of its lease: the session may use
+//! only record numbers below this end. At the start of the server, stored sessions wait in memory until a peer sends a
+//! record. The server finds such a session by the path or the connection id of the record. The start of the server has
+//! already moved the lease of each session forward, so restoring a session costs no write. After an orderly end a
+//! session continues at its next number. After any other end it continues after its lease, and its replay window is
+//! lost.
 
 use crate::digest::{Digest, sha256};
 use crate::hex::{from_hex, to_hex};
@@ -49,11 +50,12 @@ pub struct With {
     pub listed: bool,
     /// The rights of the peer if it is not listed; `None` allows everything.
     pub allow: Option<Vec<String>>,
-    /// The [`Sessions::fingerprint`] of the key in the credentials file, which distinguishes this key from other keys.
+    /// The [`Sessions::fingerprint`] of the peer's key in the credentials file. It changes if the file gets another key
+    /// for the same identity. `None` if the peer proved no key of the file.
     #[serde(default)]
     pub key: Option<String>,
-    /// The type and the hexadecimal digest of the certificate or raw public key with which the peer proved its
-    /// identity.
+    /// The certificate type, and the hexadecimal digest of the certificate or raw public key with which the peer proved
+    /// its identity. `None` if the peer used a pre-shared key.
     #[serde(default)]
     pub certified: Option<(u8, String)>,
     /// The connection id in the records of the peer, in hexadecimal; empty if its records have none.
@@ -160,8 +162,9 @@ impl Sessions {
         Ok(Self { database, waiting: RwLock::new(all), count, next_name: AtomicU64::new(last + 1) })
     }
 
-    /// Returns the value for a key in [`With::key`], computed from the digest of this key. The value also depends on
-    /// the key of the database. So a reader of the value cannot test guesses.
+    /// Returns the value of [`With::key`] for a pre-shared key with this digest. The value also depends on the secret
+    /// key of the database. So a person who reads the value, but not that key, cannot test guesses of the pre-shared
+    /// key.
     pub fn fingerprint(&self, digest: &Digest) -> String {
         to_hex(&sha256(&[b"tegmen session ".as_slice(), self.database.key(), digest].concat())[..16])
     }
@@ -171,7 +174,8 @@ impl Sessions {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Stores a session. `session` is a copy whose next number ([`Session::next`]) is the end of the lease.
+    /// Stores a session under a new name. The next number ([`Session::next`]) of `session` must already be the end of
+    /// the lease.
     pub fn keep<C: Crypto>(&self, crypto: &mut C, session: &Session, with: &With) -> SessionName {
         let name = SessionName(self.next_name.fetch_add(1, Ordering::Relaxed));
         self.keep_as(name, crypto, session, with);
@@ -197,14 +201,16 @@ impl Sessions {
         self.database.change(Change::Remove(name.text()), None);
     }
 
-    /// Stores the position of a session at an orderly end, after its last record.
+    /// Stores the next number and the replay window of a session at an orderly end of the server, after the last record
+    /// of the session.
     pub fn park(&self, name: SessionName, session: &Session) {
         let (next, window) = session.position();
         let window = window.map(<[u64; 2]>::from);
         self.database.change(Change::Move(name.text(), next.into(), window), None);
     }
 
-    /// Returns the session to which `datagram` belongs, and removes it from the waiting sessions.
+    /// Returns the waiting session to which `datagram` belongs, and removes it from the waiting sessions. Returns
+    /// `None` if there is no such session, or if it cannot be decrypted.
     pub fn take<C: Crypto>(&self, crypto: &mut C, path: &Path, datagram: &[u8]) -> Option<Restored> {
         if self.waiting() == 0 {
             return None;
@@ -236,7 +242,8 @@ impl Sessions {
         all.by_path.values().for_each(|waiting| self.remove(waiting.name));
     }
 
-    /// Ends the use in order. Waiting sessions do not change. When this method returns, all data is on disk.
+    /// Closes the database in an orderly way. Waiting sessions do not change. When this method returns, all data is on
+    /// disk.
     ///
     /// # Errors
     /// [`StateError::File`]. Sessions that are not on disk then continue as after a power cut.

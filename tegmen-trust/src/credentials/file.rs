@@ -12,8 +12,7 @@ use tegmen::dtls::{CertificateType, MAX_PSK};
 use toml::Spanned;
 use zeroize::Zeroizing;
 
-/// Longest identity in bytes, as RFC 4279, section 5.3, requires. The handshake accepts an identity only if it fits
-/// the buffer for the cookie.
+/// Maximum length of an identity in bytes, which RFC 4279, section 5.3, requires.
 pub const MAX_IDENTITY: usize = 128;
 
 /// Returns the next step for the operator after the system refused a credentials file.
@@ -150,13 +149,13 @@ impl Key {
 #[derive(Clone)]
 pub(super) struct Entry {
     pub(super) key: Key,
-    /// The previous key. The owner is still accepted with it.
+    /// The previous key, with which the owner is still accepted; `None` if the key is not being replaced.
     pub(super) previous: Option<Key>,
     pub(super) allow: Allow,
 }
 
 impl Entry {
-    /// Returns the keys that are accepted for the entry.
+    /// Returns the keys with which the owner of the entry is accepted.
     pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {
         std::iter::once(&self.key).chain(&self.previous)
     }
@@ -320,7 +319,8 @@ fn read_key(
     }
 }
 
-/// Reads a file. Takes its stamp before it reads the content.
+/// Reads a file. Takes the stamp of the file before it reads the content, so that a change during the read is noticed
+/// later.
 pub(super) fn load(path: &Path) -> Result<(Table, Stamp), CredentialsError> {
     let file = path.display().to_string();
     let unreadable = |source| CredentialsError::Unreadable { file: file.clone(), source };

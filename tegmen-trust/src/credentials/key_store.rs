@@ -4,12 +4,12 @@ use zeroize::Zeroizing;
 
 /// A key that a [`KeyStore`] found.
 pub struct StoredKey {
-    /// The name that identifies requests of the owner, in place of the PSK identity. Use it for an owner that has
-    /// another identity in each session, so that all these identities are one owner.
+    /// The name that identifies the owner in place of the PSK identity. Set it for an owner that has another PSK
+    /// identity in each session, so that all these identities count as one owner. `None` uses the PSK identity.
     pub name: Option<String>,
     /// The pre-shared key, 1 to 64 bytes.
     pub key: Zeroizing<Vec<u8>>,
-    /// The previous key. The owner is still accepted with it while the key is replaced.
+    /// The previous key, with which the owner is still accepted while the key is replaced; `None` if there is none.
     pub previous: Option<Zeroizing<Vec<u8>>>,
     /// The rights of the owner, as in the credentials file: `"GET /sensors/*"`. `None` allows everything. A rule that
     /// does not parse allows nothing.
@@ -18,24 +18,25 @@ pub struct StoredKey {
 
 /// A source of keys other than a file: a database, or another server.
 pub trait KeyStore: Send + Sync + 'static {
-    /// Looks for the key of an identity. It must return at once. The answer goes to the ticket later, from any
-    /// thread. Without an answer, the handshake fails after a time limit.
+    /// Looks for the key of an identity. This function must return at once. The store answers later through `ticket`,
+    /// from any thread. Without an answer, the handshake fails after a time limit.
     fn find(&self, identity: &str, ticket: KeyTicket);
 }
 
-/// The right to answer one question for a key, once.
+/// The right to answer one search for a key, which can be used once.
 pub struct KeyTicket {
     answer: Box<dyn FnOnce(Option<StoredKey>) + Send>,
 }
 
 impl KeyTicket {
-    /// Returns a ticket that passes its answer to the function `answer`, on the thread that answers.
+    /// Returns a ticket for which [`Self::answer`] calls the function `answer`, on the same thread.
     pub fn new(answer: impl FnOnce(Option<StoredKey>) + Send + 'static) -> Self {
         Self { answer: Box::new(answer) }
     }
 
-    /// Answers with the key, or with `None` if there is no key for this identity. The peer cannot distinguish the two
-    /// answers. It also does not learn how long the search took, because answers take effect at fixed times.
+    /// Answers with the key, or with `None` if there is no key for this identity. The peer cannot find out whether
+    /// there is a key. It also does not learn how long the search took, because the server uses answers only at fixed
+    /// times.
     pub fn answer(self, found: Option<StoredKey>) {
         (self.answer)(found);
     }

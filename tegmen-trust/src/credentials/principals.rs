@@ -1,9 +1,9 @@
 //! Numbers that identify peers by their proof of identity. A name alone is not enough, because a pre-shared key, a
 //! certificate and an OSCORE context may have the same name.
 //!
-//! The number of a pre-shared key or of an OSCORE context does not end. There are as many such numbers as an operator
-//! configures. A peer with a certificate, a raw public key or a delegated session has its number from its handshake
-//! to the end of its last session.
+//! The number of a pre-shared key or of an OSCORE context is never removed with a session. There are as many such
+//! numbers as an operator configures. A peer with a certificate, a raw public key or a delegated session has its number
+//! from its handshake to the end of its last session.
 
 use super::Shared;
 use crate::digest::Digest;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tegmen::dtls::CertificateType;
 use tegmen::identity::Principal;
 
-/// Time after which a handshake without a session counts as failed.
+/// Time after which a handshake that led to no session counts as failed.
 const HANDSHAKE: Duration = Duration::from_secs(300);
 
 /// The kind of proof of a peer.
@@ -37,7 +37,7 @@ impl Proof {
         Self::Certified(kind.0, digest)
     }
 
-    /// Returns true if the number of the peer ends with its last session.
+    /// Returns true if the number of the peer is removed after the last session of the peer.
     const fn is_of_sessions(self) -> bool {
         matches!(self, Self::Certified(..) | Self::Delegated(..))
     }
@@ -54,8 +54,8 @@ pub(super) struct Who {
 #[derive(Debug)]
 pub struct Held(#[expect(dead_code, reason = "it is dropped with the last session")] Arc<Lease>);
 
-/// A number that all sessions of a peer share. When the last of these sessions ends, this value is dropped and removes
-/// the peer, unless the peer has begun another handshake or session.
+/// The number of a peer, which all sessions of the peer share. When the last of these sessions ends, this value is
+/// dropped. The drop removes the number and its peer, unless the peer has begun another handshake or session.
 struct Lease {
     shared: Arc<RwLock<Shared>>,
     number: u32,
@@ -78,11 +78,11 @@ impl Drop for Lease {
 /// A peer that has a number.
 struct Numbered {
     who: Who,
-    /// The sessions of the peer.
+    /// The lease that the sessions of the peer share. It is gone if the peer has no session.
     lease: Weak<Lease>,
-    /// The begin of the last handshake that has not led to a session.
+    /// The time at which the last handshake began that has not led to a session; `None` if there is none.
     handshake: Option<Instant>,
-    /// The end of the certificate of the peer.
+    /// The time at which the certificate of the peer expires; `None` for a peer without a certificate.
     end: Option<SystemTime>,
 }
 
@@ -93,7 +93,7 @@ pub(super) struct Principals {
     numbers: HashMap<Who, u32>,
     all: HashMap<u32, Numbered>,
     next: u32,
-    /// The handshakes that have not led to a session: the begin of each handshake, and the number of its peer.
+    /// The handshakes that have not led to a session: the time at which each began, and the number of its peer.
     handshakes: BTreeSet<(Instant, u32)>,
 }
 
@@ -137,7 +137,7 @@ impl Principals {
         self.all.get(&principal.0).map(|numbered| &numbered.who)
     }
 
-    /// Sets the end of the certificate of a peer that has a number.
+    /// Sets the time at which the certificate of a peer expires, if a peer has this number.
     pub(super) fn set_end(&mut self, principal: Principal, end: Option<SystemTime>) {
         if let Some(numbered) = self.all.get_mut(&principal.0) {
             numbered.end = end;
@@ -152,13 +152,13 @@ impl Principals {
         self.all.len()
     }
 
-    /// Returns true for a peer whose number ends with its last session.
+    /// Returns true for a peer whose number is removed after its last session.
     pub(super) fn ends_with_sessions(&self, principal: Principal) -> bool {
         self.get(principal).is_some_and(|who| who.proof.is_of_sessions())
     }
 
-    /// Begins a session of a peer. Returns `None` if the number of the peer does not end with its sessions, or if no
-    /// peer has the number.
+    /// Begins a session of a peer. Returns `None` if no peer has the number, or if the number is not removed after the
+    /// last session of its peer.
     pub(super) fn hold(&mut self, principal: Principal, shared: &Arc<RwLock<Shared>>) -> Option<Held> {
         self.set_handshake(principal.0, None);
         let numbered = self.all.get_mut(&principal.0).filter(|numbered| numbered.who.proof.is_of_sessions())?;
@@ -170,7 +170,8 @@ impl Principals {
         Some(Held(lease))
     }
 
-    /// Removes peers whose handshakes have not led to a session in time.
+    /// Ends the handshakes that have not led to a session within 5 minutes. Removes their peers, unless a peer has a
+    /// session.
     pub(super) fn give_up_handshakes(&mut self, now: Instant) {
         while let Some((begun, number)) = self.handshakes.first().copied()
             && now.saturating_duration_since(begun) >= HANDSHAKE

@@ -68,7 +68,7 @@ impl Group {
     /// Computes the public key of a private key. Writes it to the first [`Self::public_len`] bytes of `public`.
     ///
     /// # Errors
-    /// [`InvalidKey`] if the number is zero or not below the order of secp256r1.
+    /// [`InvalidKey`] if the private key on secp256r1 is zero, or is not below the order of the curve.
     pub fn public_key(self, private: &Secret<32>, public: &mut [u8; MAX_PUBLIC_LEN]) -> Result<(), InvalidKey> {
         let key = self.private_key(private)?.compute_public_key().map_err(|_| InvalidKey)?;
         public.get_mut(..self.public_len()).ok_or(InvalidKey)?.copy_from_slice(key.as_ref());
@@ -115,9 +115,9 @@ fn shared_secret(key: &PrivateKey, peer: &[u8]) -> Result<Secret<32>, InvalidKey
 
 /// A cache of key pairs, each for one key agreement.
 ///
-/// The state of a handshake contains the private key as raw bytes. This cache contains the form of the key that the
-/// library needs and that is costly to create. The digest of the key selects its slot. If another key took that slot,
-/// the form is created again.
+/// The state of a handshake contains the private key as raw bytes. The library needs the key as a `PrivateKey`, which
+/// is costly to create, so this cache keeps it for the key agreement. The digest of the raw bytes selects the slot of
+/// the key in the cache. If another key has taken that slot, the `PrivateKey` is created again.
 pub struct KeyPairs {
     slots: Box<[Option<(crate::digest::Digest, PrivateKey)>]>,
 }
@@ -163,7 +163,8 @@ impl KeyPairs {
         self.agree_with(group, private, peer)
     }
 
-    /// Agrees on a secret with the owner of a point on secp256r1 with this x-coordinate.
+    /// Agrees on a secret with a peer of which only the x-coordinate of the public key on secp256r1 is known. Two
+    /// points have this x-coordinate, and both give the same secret.
     ///
     /// # Errors
     /// [`InvalidKey`] if there is no such point, or the private key is not valid.
@@ -184,7 +185,7 @@ impl KeyPairs {
         }
     }
 
-    /// The slot of a key. The digest selects it, so that the slot reveals no bit of the key.
+    /// Returns the slot of a key. The digest of the key selects the slot, so that the slot reveals no bit of the key.
     fn slot(&mut self, digest: &crate::digest::Digest) -> &mut Option<(crate::digest::Digest, PrivateKey)> {
         let number = u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]]);
         let at = number as usize % self.slots.len();

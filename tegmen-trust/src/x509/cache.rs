@@ -1,13 +1,13 @@
-//! A cache of verified paths. For a peer that connects again, it saves the verification of two signatures, and costs
-//! one hash.
+//! A cache of verified paths. For a peer that connects again, a lookup costs one hash, and saves the verification of at
+//! least two signatures.
 
 use crate::digest::Digest;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// A bounded set of digests, each with the time in which it is valid. Digests without a recent lookup are removed
-/// first.
+/// A set of digests with a maximum size, each with the period in which it is valid. The cache first removes the digests
+/// that were not looked up recently.
 pub(crate) struct Cache {
     entries: Mutex<Halves>,
     hits: AtomicU64,
@@ -58,7 +58,8 @@ impl Cache {
         Self { entries: Mutex::new(Halves { half, ..Halves::default() }), hits: 0.into(), misses: 0.into() }
     }
 
-    /// Returns the span of an entry that is valid now.
+    /// Returns the validity period of the entry with this digest, if the period contains `now`. Otherwise returns
+    /// `None`.
     pub(crate) fn find(&self, key: &Digest, now: u64) -> Option<Span> {
         let found = self.with(|halves| halves.find(key)).filter(|span| span.has(now));
         let counter = if found.is_some() { &self.hits } else { &self.misses };

@@ -37,7 +37,7 @@ pub(crate) const KEY_CERT_SIGN: u8 = 5;
 
 const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 17];
 const KEY_USAGE: &[u8] = &[0x55, 0x1d, 15];
-/// An empty list.
+/// An empty list of extensions in DER.
 const NO_EXTENSIONS: &[u8] = &[SEQUENCE, 0];
 
 impl<'a> Certificate<'a> {
@@ -73,7 +73,7 @@ impl<'a> Certificate<'a> {
         Ok(Self { der, serial, issuer, subject, spki, not_before, not_after, extensions })
     }
 
-    /// Returns the value of an extension.
+    /// Returns the value of the extension with this OBJECT IDENTIFIER; `None` if the certificate does not have it.
     fn extension(&self, id: &[u8]) -> Option<&'a [u8]> {
         let mut extensions = self.extensions;
         loop {
@@ -115,7 +115,7 @@ impl<'a> Certificate<'a> {
         names
     }
 
-    /// Parses the public key.
+    /// Parses the public key; `None` if it is not valid.
     pub(crate) fn key(&self) -> Option<PublicKey<'a>> {
         PublicKey::parse(self.spki)
     }

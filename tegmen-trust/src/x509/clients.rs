@@ -9,8 +9,8 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Certificate lists with the digest of their first certificate as key. A list in this table is no proof of trust, so
-/// it is verified at each use.
+/// Certificate lists of clients. The key of a list is the digest of its first certificate. A list in this table may no
+/// longer be trusted, so it is verified at each use.
 #[derive(Default)]
 pub(super) struct Clients {
     chains: HashMap<Digest, Arc<[u8]>>,

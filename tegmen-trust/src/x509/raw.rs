@@ -22,8 +22,8 @@ impl AllowedKey {
     }
 }
 
-/// Verifies a raw public key: it must be well formed, strong enough, and on the list. A raw public key contains
-/// neither a name nor an end. To end the trust in a key, remove it from the list.
+/// Verifies a raw public key: it must be well formed, strong enough, and on the list. A raw public key contains neither
+/// a name nor an expiry time. To end the trust in a key, remove it from the list.
 ///
 /// # Errors
 /// [`Refusal::Malformed`], [`Refusal::UnsupportedAlgorithm`], [`Refusal::WeakKey`], [`Refusal::UnknownKey`].

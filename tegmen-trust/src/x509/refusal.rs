@@ -21,8 +21,7 @@ pub enum Refusal {
         /// The first moment at which the certificate is valid.
         not_before: SystemTime,
     },
-    /// The end entity's certificate does not carry the expected name (RFC 9525), or a CA of the path must not issue for
-    /// the names it carries (RFC 5280, section 4.2.1.10).
+    /// The end entity's certificate does not contain the expected name (RFC 9525).
     #[error(
         "the peer's certificate is not for {asked}, it is for {presented}: connect to a name it has in subjectAltName, or issue one with --dns or --ip"
     )]
@@ -32,7 +31,8 @@ pub enum Refusal {
         /// The names in the certificate.
         presented: String,
     },
-    /// A CA of the path must not issue for the names that the certificate carries (RFC 5280, section 4.2.1.10).
+    /// A CA of the path issued a certificate for names that the CA's name constraints do not permit (RFC 5280, section
+    /// 4.2.1.10).
     #[error(
         "a CA of the peer's path issued a certificate beyond its name constraints: ask that CA for one within them"
     )]
@@ -60,7 +60,7 @@ pub enum Refusal {
     /// The revocation status of a certificate is unknown: there is no CRL of its CA, or the CRL is too old.
     #[error("whether the peer's path is revoked is not known ({0}): fetch the newest CRL of each CA of the path")]
     RevocationUnknown(String),
-    /// The list, or every path in it, contains more certificates than the verifier accepts.
+    /// The list of the peer, or every path that it allows, has more certificates than the verifier accepts.
     #[error(
         "the peer's path has too many certificates (at most {max} are followed): raise the limit, or issue from a CA nearer to the anchor"
     )]
@@ -86,7 +86,7 @@ pub enum Refusal {
     /// An extension is marked critical and is not understood.
     #[error("a certificate of the peer's path has a critical extension that is not understood: issue one without it")]
     UnsupportedExtension,
-    /// This verifier accepts no proof of this kind.
+    /// The peer sent certificates or a raw public key, and this verifier accepts no proof of this kind.
     #[error("this end takes no {0}: set up a verifier for them, or have the peer present something else")]
     NotTaken(&'static str),
     /// A rule of the user's program refuses the peer.

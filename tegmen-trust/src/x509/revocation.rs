@@ -18,7 +18,7 @@ use webpki::{BorrowedCertRevocationList, CertRevocationList};
 /// The revocation lists in force.
 #[derive(Default)]
 pub(crate) struct Revocations {
-    /// The CRLs. The newest CRL of an issuer comes first, because the first CRL that fits is used.
+    /// The CRLs. The newest CRL of an issuer comes first, because the library uses the first CRL of the issuer.
     crls: Vec<(Times, CertRevocationList<'static>)>,
     digests: HashSet<Digest>,
     serials: HashSet<(Vec<u8>, String)>,
@@ -74,7 +74,7 @@ impl Revocations {
         self.crls.iter().map(|(times, _)| times.next_update).filter(|next| *next > now).min().unwrap_or(u64::MAX)
     }
 
-    /// Returns the time at which the first CRL must be replaced. Only the newest CRL of each issuer counts.
+    /// Returns the earliest time at which a CRL must be replaced. Only the newest CRL of each issuer counts.
     pub(crate) fn due(&self) -> Option<u64> {
         let newest = |at: usize, crl: &CertRevocationList<'_>| {
             self.crls.iter().take(at).all(|(_, newer)| newer.issuer() != crl.issuer())

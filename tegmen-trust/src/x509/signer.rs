@@ -31,20 +31,21 @@ pub trait Signer: Send + Sync {
     /// Returns the SubjectPublicKeyInfo in DER.
     fn public_key(&self) -> &[u8];
 
-    /// Signs a SHA-256 digest. The signature is an ECDSA-Sig-Value in DER (at most 72 bytes), or has as many bytes as
-    /// the RSA modulus, or the 64 bytes of Ed25519, which signs the digest as its message.
+    /// Signs a SHA-256 digest. An ECDSA signature is an ECDSA-Sig-Value in DER, of at most 72 bytes. An RSA signature
+    /// has as many bytes as the modulus. An Ed25519 signature has 64 bytes, and the digest is the signed message.
     ///
     /// # Errors
     /// [`SignError`] if the holder of the key cannot sign now.
     fn sign_digest(&self, digest: &[u8; 32]) -> Result<Vec<u8>, SignError>;
 
-    /// Returns true if a signature takes less than about a tenth of a millisecond. The server then signs on the
-    /// thread that receives. With other keys it signs and decrypts on another thread, a limited number per second.
+    /// Returns true if a signature takes less than about a tenth of a millisecond. The server then signs on the thread
+    /// that receives datagrams. With a slower key the server signs and decrypts on another thread, a limited number of
+    /// times per second.
     fn is_quick(&self) -> bool {
         false
     }
 
-    /// Returns the same key as a decrypter, if it supports decryption.
+    /// Returns the same key as a decrypter; `None` if the key cannot decrypt.
     fn decrypter(&self) -> Option<&dyn PremasterDecrypter> {
         None
     }

@@ -9,7 +9,8 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, TrustAnchor};
 use std::path::{Path, PathBuf};
 
-/// The files of trust. A file contains one or several items in PEM, or one item in DER.
+/// The paths of the files that contain trust anchors and revocations. A file contains one or several items in PEM, or
+/// one item in DER.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Files {
     /// Certificates of trust anchors.
@@ -21,7 +22,7 @@ pub struct Files {
     pub revoked: Vec<PathBuf>,
 }
 
-/// The reason why a file of trust cannot be used.
+/// The reason why one of the [`Files`] cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The file does not exist, or is not readable.
@@ -46,7 +47,7 @@ pub enum LoadError {
 #[derive(Default)]
 pub struct Trust {
     pub(super) anchors: Vec<TrustAnchor<'static>>,
-    /// The validity of each anchor's certificate.
+    /// The validity period of each anchor's certificate, in the order of `anchors`.
     pub(super) spans: Vec<Span>,
     /// The certificate of each anchor.
     pub(super) certificates: Vec<CertificateDer<'static>>,

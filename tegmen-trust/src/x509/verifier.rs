@@ -27,10 +27,10 @@ use webpki::{
 pub struct Settings {
     /// Maximum number of certificates that a peer may send, with the certificate of the end entity: 1 to 8.
     pub max_certificates: usize,
-    /// Number of verified paths in the cache, about 100 bytes each. With less than two, the cache keeps no path.
+    /// Maximum number of verified paths in the cache, of about 100 bytes each. With 0 or 1 the cache stores no path.
     pub cache_entries: usize,
-    /// If there are CRLs, the verifier refuses a path with a CA that has no CRL, unless this field is true. Without
-    /// any CRL it checks only the plain lists.
+    /// True if the verifier accepts a path in which a CA has no CRL, although it has CRLs of other CAs. Without any
+    /// CRL, the verifier checks only the lists in [`Files::revoked`].
     pub missing_crl_allowed: bool,
 }
 
@@ -52,7 +52,8 @@ pub struct Verifier {
     clients: Mutex<Clients>,
 }
 
-/// The trust in force, and its number. A verdict in the cache is valid only for the number with which it was made.
+/// The trust settings in force, and their number. The number changes with each replacement. A verdict in the cache is
+/// valid only while the number is the same.
 struct Generation {
     number: u64,
     trust: Trust,
@@ -254,7 +255,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Finds a path to an anchor, and the time in which the whole path is valid.
+    /// Finds a path to an anchor, and returns the period in which all certificates of the path are valid.
     fn path(&self, end_entity: &Certificate<'_>, others: &[Certificate<'_>]) -> Result<Span, Refusal> {
         match end_entity.key().ok_or(Refusal::Malformed("a public key that does not parse"))?.kind {
             KeyKind::Ed25519 | KeyKind::Other => return Err(Refusal::UnsupportedAlgorithm),

@@ -4,7 +4,7 @@ use crate::formats;
 
 /// The media type of a payload whose Content-Format has no known media type (RFC 8075, section 6.2).
 const PAYLOAD: &str = "application/coap-payload";
-/// The Content-Formats for unregistered media types.
+/// The Content-Formats of the loose mapping (RFC 8075, section 6.3), for media types without a Content-Format.
 const TEXT: u16 = 0;
 const XML: u16 = 41;
 const OCTETS: u16 = 42;
@@ -72,8 +72,8 @@ fn loose(essence: &str) -> Option<u16> {
 }
 
 /// Returns the Content-Format for the Accept option, from the values of Accept headers: the registered format with the
-/// highest weight. Returns `Ok(None)` if any format is accepted, or a range such as `text/*`, for which CoAP has no
-/// option.
+/// highest weight. Returns `Ok(None)` for `*/*`, and for a range such as `text/*`, because CoAP has no option for a
+/// range.
 ///
 /// # Errors
 /// `Err` if none of the media types has a Content-Format.

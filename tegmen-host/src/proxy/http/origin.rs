@@ -35,7 +35,8 @@ const HEAD: usize = 32 << 10;
 pub(in crate::proxy) struct Origins {
     places: Semaphore,
     tags: Mutex<Tags>,
-    /// The time limit for a connection, and the time limit for the head of a response after it.
+    /// The time limit for the whole exchange until the head of the response: the lookup of the name, the connection,
+    /// the TLS handshake, and the request.
     timeout: Duration,
     /// Maximum number of bytes of the body of a response.
     max_body: usize,
@@ -80,7 +81,7 @@ pub(in crate::proxy) struct Asked<'a> {
     pub(in crate::proxy) payload: &'a [u8],
 }
 
-/// A CoAP response of an HTTP server. Its options are in the order of their numbers.
+/// The response of an HTTP server as a CoAP response. The options are in the order of their numbers.
 pub(in crate::proxy) struct Answered {
     pub(in crate::proxy) code: Code,
     pub(in crate::proxy) options: Vec<(OptionNumber, Vec<u8>)>,
@@ -88,6 +89,9 @@ pub(in crate::proxy) struct Answered {
 }
 
 impl Origins {
+    /// Returns a client without connections, with the time limit, the maximum body and the authorities of these
+    /// settings.
+    ///
     /// # Errors
     /// [`ClientError::System`] if an authority is not a certificate.
     pub(in crate::proxy) fn new(config: &ProxyConfig) -> Result<Self, ClientError> {

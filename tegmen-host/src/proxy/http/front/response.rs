@@ -61,7 +61,7 @@ pub(super) fn of(response: client::Response, target: &Target) -> Response<Full<B
 }
 
 /// Returns the HTTP status of a CoAP code (RFC 8075, table 2; RFC 8132, section 5; RFC 8516; RFC 8768). A code that is
-/// in no table gets the first status of its class.
+/// in none of these tables gets the first status of its class: 200, 400 or 500.
 const fn status(code: Code, has_payload: bool) -> StatusCode {
     match code {
         Code::CREATED => StatusCode::CREATED,
