@@ -202,8 +202,9 @@ fn encrypt2(keys: &[__m128i; 11], a: __m128i, b: __m128i) -> (__m128i, __m128i) 
     (_mm_aesenclast_si128(a, *last), _mm_aesenclast_si128(b, *last))
 }
 
-/// Expands the key (FIPS 197, section 5.2) without `aeskeygenassist`, which is slow. For four equal columns, the last
-/// round of AES computes SubWord, because ShiftRows does not change them, and its round key adds the round constant.
+/// Expands the key (FIPS 197, section 5.2) without `aeskeygenassist`, which is slow. The last round of AES computes
+/// SubWord if all four columns of the block are equal, because ShiftRows then changes nothing. The round key of this
+/// round adds the round constant.
 #[target_feature(enable = "aes,sse4.1")]
 fn expand(key: &[u8; 16], keys: &mut Keys) {
     let rotated = _mm_set1_epi32(0x0c0f_0e0d);

@@ -20,8 +20,8 @@ use tegmen::buf::{Frame, Full};
 use tegmen::coap::{Busy, EXCHANGE_LIFETIME, ExchangeStorage, Late, Outgoing, Repeat, RequestId};
 use tegmen::time::Instant;
 
-/// Number of bytes for each peer with a number, from which the maximum size of the ring [`ExchangePool::safe`] is
-/// computed. The peers share this ring.
+/// The ring [`ExchangePool::safe`] may have this number of bytes for each peer that has a number. All peers share these
+/// bytes.
 const SAFE_PER_PEER: usize = 1024;
 /// The ring [`ExchangePool::safe`] may always have this number of segments, even with few peers.
 const SAFE_MIN: usize = 16;

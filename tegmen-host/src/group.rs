@@ -37,7 +37,7 @@ pub struct Group {
     /// The name of the interface, or for IPv4 an address of the interface. With `None` the system selects the
     /// interface.
     pub interface: Option<String>,
-    /// The number of the interface; 0 if no interface is given, or if an IPv4 address names it.
+    /// The number of the interface; 0 if no interface is given, or if an IPv4 address names the interface.
     index: u32,
 }
 
@@ -90,7 +90,7 @@ impl Group {
         Ok(socket.into())
     }
 
-    /// Returns the number of the interface; 0 if no interface is given, or if an IPv4 address names it.
+    /// Returns the number of the interface; 0 if no interface is given, or if an IPv4 address names the interface.
     pub(crate) const fn index(&self) -> u32 {
         self.index
     }

@@ -29,7 +29,7 @@ pub struct Report {
     pub handshake_time: Duration,
     /// The parameters that the server chose; `None` if the handshake ended before the ServerHello.
     pub choice: Option<Choice>,
-    /// Bytes of the cookie; `None` if the server asked for none.
+    /// The length of the cookie in bytes; `None` if the server asked for none.
     pub cookie_len: Option<usize>,
     /// The PSK identity hint of the server (RFC 4279, section 5.2).
     pub identity_hint: String,
@@ -38,14 +38,14 @@ pub struct Report {
     pub server: Option<String>,
     /// The certificates that the server showed, its own certificate first.
     pub chain: Vec<CertificateInfo>,
-    /// The resumption of a second session; `None` if the server issued neither a ticket nor a session id.
+    /// The result of an attempt to resume the session; `None` if the server issued neither a ticket nor a session id.
     pub resumption: Option<Resumption>,
     /// True if the server accepts a client that offers no extensions; `None` if the probe did not try this, or got no
     /// answer.
     pub serves_minimal: Option<bool>,
     /// The round-trip time of a CoAP ping; `None` if there was no answer.
     pub ping: Option<Duration>,
-    /// The content of `/.well-known/core`, or the code of the error response.
+    /// The content of `/.well-known/core`, or the code of the error response; `None` if there was no response.
     pub resources: Option<Result<String, Code>>,
 }
 

@@ -100,7 +100,7 @@ struct Route<'a> {
     name: Option<&'a str>,
     /// The number of leading path segments that are not part of the origin's path.
     skipped: usize,
-    /// For a reverse proxy: the path at which the proxy serves the origin.
+    /// For a reverse proxy: the path at which the proxy serves the origin. Empty for a forward proxy.
     prefix: &'a str,
 }
 
@@ -298,8 +298,8 @@ impl Proxy {
         Some(Ok(()))
     }
 
-    /// Forwards a request that ends an observation to its origin, with the token of the registration at the origin.
-    /// Returns `None` if there is no such observation.
+    /// Forwards to the origin a request that ends an observation. The forwarded request has the token of the
+    /// registration at the origin. Returns `None` if there is no such observation.
     fn deregister(
         &self,
         (client, token): (Client, Token),

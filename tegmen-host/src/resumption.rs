@@ -69,7 +69,7 @@ pub struct ResumptionCounters {
     pub tickets_refused: u64,
     /// Session ids for which the server found a session.
     pub ids_found: u64,
-    /// Session ids for which the server had no session, or none that the client may resume.
+    /// Session ids for which the server had no session, or a session that the client is not allowed to resume.
     pub ids_refused: u64,
 }
 
@@ -281,7 +281,7 @@ impl Inner {
     }
 }
 
-/// The number of a server in these methods is 0 for the server itself, or the number of a device.
+/// In these methods the argument `server` is 0 for the server itself, or the number of a device.
 impl Resumption for ServerResumption {
     /// A device on a host resumes a session that its delegation server opened, even if the device itself offers another
     /// cipher suite.

@@ -136,7 +136,7 @@ pub struct Slab<A, const N: usize = BLOCK> {
     len: usize,
     /// Number of peers that are in a handshake.
     handshaking: usize,
-    /// Peers that were removed to make a place for others, since the last call of [`Self::take_displaced`].
+    /// Number of peers that were removed to make a place for others, since the last call of [`Self::take_displaced`].
     displaced: u64,
     /// Index of the entry at which the last search for a removable session ended.
     hand: u32,
@@ -145,8 +145,8 @@ pub struct Slab<A, const N: usize = BLOCK> {
     wheel: Wheel,
     handshakes: Vec<Option<Box<HandshakeSlot>>>,
     free_handshakes: Vec<u32>,
-    /// Handshakes, and unauthenticated peers without a handshake, in the order of their arrival. The list can contain
-    /// removed peers.
+    /// The peers in a handshake, in the order of their arrival. `stranger_order` has the unauthenticated peers without
+    /// a handshake, in the same order. Both lists can contain removed peers.
     handshake_order: VecDeque<PeerId>,
     stranger_order: VecDeque<PeerId>,
     /// The number of handshake places of each network prefix.

@@ -135,9 +135,9 @@ impl Protokey {
         self.bytes.expose().get(..self.len).unwrap_or(&[])
     }
 
-    /// Derives the pre-shared key of a session with this subscriber. It is the HMAC-SHA-256 under the protokey of the
-    /// session identity, a zero byte and the name of the subscriber. In [`Mode::Paper`] it is the HMAC of only the
-    /// session identity.
+    /// Derives the pre-shared key of a session with this subscriber. The key is an HMAC-SHA-256 with the protokey as
+    /// its key. The message of the HMAC is the session identity, a zero byte and the name of the subscriber. In
+    /// [`Mode::Paper`] the message is only the session identity.
     pub fn session_key<C: Crypto>(
         &self,
         mode: Mode,

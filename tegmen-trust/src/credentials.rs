@@ -19,8 +19,8 @@
 //! allow = ["GET /blink"]
 //! ```
 //!
-//! The name can also be `sha256:` and the digest of the certificate or key. The name `*` applies to all peers without
-//! their own entry. Without an entry `*`, such peers have all rights.
+//! The name can also be `sha256:`, followed by the digest of the certificate or key. The name `*` applies to all peers
+//! without their own entry. Without an entry `*`, such peers have all rights.
 //!
 //! Rights belong to a name together with its proof: an entry does not apply to a peer that proved the same name in
 //! another way. There is one exception, which only removes rights. An OSCORE context has at most the rights of the
@@ -358,7 +358,8 @@ impl Credentials {
         if ends { self.write(|shared| shared.principals.hold(principal, &self.shared)) } else { None }
     }
 
-    /// Removes the numbers of handshakes that led to no session. Call this function each second.
+    /// Removes the numbers of peers whose handshakes led to no session within 5 minutes. Call this function each
+    /// second.
     pub fn give_up_handshakes(&self) {
         self.write(|shared| shared.principals.give_up_handshakes(Instant::now()));
     }

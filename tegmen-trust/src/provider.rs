@@ -15,6 +15,7 @@ use tegmen_accel::KeySchedule;
 
 /// A provider with AES-CCM of `tegmen-accel`, ChaCha20-Poly1305 of `aws-lc-rs`, SHA-256 of `sha2`, random bytes of
 /// `chacha20`, and an optional key log.
+///
 /// A session stores only its raw keys. This provider has a cache of fixed size with the expanded key schedules. A key
 /// that is not in the cache is expanded again, which takes about half as long as the encryption of a record.
 pub struct HostCrypto {

@@ -38,8 +38,8 @@ pub const SUITES: Suites = Suites(&[
 ]);
 
 impl PublicKeys {
-    /// Creates a value without keys, with these cipher suites. Choose suites that the keys can use that are added
-    /// later.
+    /// Creates a value without keys, with these cipher suites. The keys that are added later must be usable with these
+    /// suites.
     pub fn new(suites: Suites) -> Self {
         Self {
             own: Vec::new(),
@@ -155,8 +155,7 @@ impl PublicKeys {
         self.verifier.as_ref()?.due()
     }
 
-    /// Returns a digest of the trust settings: see [`PeerVerifier::trust`]. Without a verifier, returns a digest of
-    /// zeros.
+    /// Returns a digest of the trust settings: see [`PeerVerifier::trust`]. Without a verifier, returns 32 zero bytes.
     pub fn trust(&self) -> Option<Digest> {
         self.verifier.as_ref().map_or(Some(Digest::default()), |verifier| verifier.trust())
     }

@@ -1,6 +1,7 @@
 //! Trust in certificates (RFC 5280) and raw public keys (RFC 7250) of peers, and the keys of this end.
 //!
-//! * A [`Verifier`] accepts certificates whose path leads to its trust anchors and is not revoked.
+//! * A [`Verifier`] accepts a certificate if its path leads to a trust anchor, and no certificate of the path is
+//!   revoked.
 //! * [`RawKeys`] accepts the keys on its list.
 //! * [`PeerVerifier`] is the trait that both implement. Implement it for your own rule.
 //! * A [`Signer`](signer::Signer) proves the identity of this end. [`signer::SoftwareKey`] is a signer with a key

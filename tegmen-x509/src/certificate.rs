@@ -157,8 +157,8 @@ impl<'c> Extensions<'c> {
         Ok(extensions)
     }
 
-    /// True if the key may be used for this purpose, which is an OBJECT IDENTIFIER (RFC 5280, section 4.2.1.12). The
-    /// purpose anyExtendedKeyUsage does not count.
+    /// True if the key may be used for this purpose, which is an OBJECT IDENTIFIER (RFC 5280, section 4.2.1.12). A
+    /// certificate that lists only anyExtendedKeyUsage does not allow the purpose.
     pub(crate) fn allow(&self, purpose: &[u8]) -> bool {
         let Some(purposes) = self.purposes else { return true };
         let mut purposes = Reader::new(purposes);

@@ -37,8 +37,8 @@ pub const fn context(n: u8) -> u8 {
     0xa0 | n
 }
 
-/// Reads the next element: its tag and its value. The length must have its shortest form, of at most three bytes.
-/// Tags of more than one byte are refused, because they do not occur in certificates.
+/// Reads the next element: its tag and its value. The length field must have its shortest form, and at most three
+/// bytes. Tags of more than one byte are refused, because they do not occur in certificates.
 ///
 /// # Errors
 /// [`Malformed`] if there is no such element.

@@ -26,7 +26,7 @@ const MOST_QUEUED: usize = 256;
 #[derive(Clone)]
 pub struct EdhocServer(Arc<Shared>);
 
-/// A client that posted an access token with its public key.
+/// A client that posted an access token. The token contains the public key of the client.
 pub struct TokenPeer {
     /// The credential of the client.
     pub credential: Credential,
@@ -44,7 +44,7 @@ pub type FindTokenPeer = dyn Fn(&CredentialId<'_>) -> Option<TokenPeer> + Send +
 /// The counts of a responder.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct EdhocTotals {
-    /// Sessions in which both ends proved their identities.
+    /// Number of sessions in which both ends proved their identities.
     pub agreed: u64,
     /// Number of messages that the responder refused.
     pub refused: u64,

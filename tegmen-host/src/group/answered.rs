@@ -12,7 +12,7 @@ pub(super) const ANSWERED: &str = "answered.toml";
 /// Number of consecutive requests without an answer after which a member is no longer expected to answer.
 const SILENT: u32 = 5;
 
-/// The number of consecutive requests that each member has not answered.
+/// For each member, the number of consecutive requests that it has not answered.
 #[derive(Default, Serialize, Deserialize)]
 struct Answered {
     silent: BTreeMap<IpAddr, u32>,

@@ -54,7 +54,7 @@ pub enum MembershipError {
         /// The part of the parameters that cannot be used.
         why: BadAssociation,
     },
-    /// The parameters belong to another group than the stored parameters.
+    /// The controller gave parameters that belong to another group than the stored parameters.
     #[error(
         "the controller has another group {group} now: it was created again, and this member is not in it. Join it with \
          another directory, or remove this one first"
@@ -63,7 +63,7 @@ pub enum MembershipError {
         /// The name of the group.
         group: String,
     },
-    /// The parameters are older than the stored parameters.
+    /// The controller gave parameters that are older than the stored parameters.
     #[error(
         "the controller is in epoch {theirs} of the group {group}, and this member was in epoch {ours}: the store of the \
          controller is an old copy, and its operator has to create the group again"

@@ -196,7 +196,8 @@ impl JoinRequest {
     }
 }
 
-/// Reads a scope entry: the name of the group, and one or several roles. Returns true if the member sends requests.
+/// Reads a scope entry: the name of the group, and one or several roles. Returns the name, and true if the member sends
+/// requests.
 fn read_scope(entry: &[u8]) -> Result<(String, bool), Malformed> {
     let mut decoder = Decoder::new(entry);
     if decoder.array()? != Some(2) {

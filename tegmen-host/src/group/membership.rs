@@ -37,7 +37,7 @@ use zeroize::Zeroizing;
 const NODES: usize = 24;
 /// Maximum number of members whose requests this member can check for replays: one for each SenderID.
 const SENDERS: usize = 256;
-/// Maximum number of members whose responses to this member's requests it can check for replays.
+/// Maximum number of members whose responses this member can check for replays.
 const LISTENERS: usize = 1024;
 /// Number of sequence numbers in one lease. The member may use only the numbers of a lease whose end is on disk.
 const LEASE: u64 = 256;
@@ -50,8 +50,8 @@ const ANY_GROUP: &str = "224.0.1.187";
 const NUMBERS: &str = "numbers.toml";
 const LOCK: &str = "lock";
 
-/// A table with one entry, for the group of a membership. The table is empty while the member has no keys that it may
-/// use.
+/// A table with one entry, for the group of a membership. The table is empty while the member must not use its keys,
+/// for example after its eviction.
 pub(super) type OneGroup = GroupArray<1, SENDERS, LISTENERS, KEY_LEN, Signing>;
 
 /// A function that takes the events of a membership, with the name of its group. The membership holds its lock during
@@ -263,7 +263,7 @@ impl Membership {
         self.lock().keys.sender_id
     }
 
-    /// Returns the epoch in which this member sends and receives; 0 if it has no keys that it may use.
+    /// Returns the epoch in which this member sends and receives; 0 if the member must not use its keys.
     pub fn epoch(&self) -> u16 {
         self.lock().groups.epoch(&self.0.group)
     }
@@ -492,7 +492,8 @@ impl Membership {
         Ok(())
     }
 
-    /// Ends the membership as a power cut does, without a write to disk. The next start continues after the lease.
+    /// Ends the membership as a power cut does, without a write to disk. After the next start the member uses numbers
+    /// after its last lease.
     pub fn abandon(self) {
         self.lock().is_closed = true;
     }

@@ -17,7 +17,7 @@ const NONE: u32 = u32::MAX;
 pub(super) enum Owner {
     /// A client with a proved identity.
     Principal(u32),
-    /// The address of a client without a proved identity.
+    /// The IP address of a client without a proved identity; `None` if the address is not known.
     Address(Option<IpAddr>),
 }
 

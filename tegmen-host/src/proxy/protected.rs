@@ -1,5 +1,5 @@
-//! Observations whose registrations OSCORE protects. The proxy forwards them without having keys (RFC 8613, section
-//! 4.1.3.5).
+//! Observations whose registrations OSCORE protects. The proxy forwards the registrations and the notifications,
+//! although it has no keys (RFC 8613, section 4.1.3.5).
 //!
 //! Each registration has a different ciphertext, so each becomes a separate observation at the origin. The proxy cannot
 //! protect a message, so it sends no message of its own for an observation: it does not register again, and does not

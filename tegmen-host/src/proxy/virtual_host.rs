@@ -28,7 +28,7 @@ pub(super) struct Authority {
 /// The reason why a text is not a [`VirtualHost`].
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum VirtualHostError {
-    /// The text does not have the form of a [`VirtualHost`].
+    /// The text has neither the form `NAME=coap://host:port` nor the form `NAME=`.
     #[error("{0}: write it as NAME=coap://host:port, or as NAME= for a name of this server itself")]
     Form(String),
     /// The name is not valid, or is an address.

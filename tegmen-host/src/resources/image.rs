@@ -80,8 +80,8 @@ pub(super) struct Whole {
 }
 
 impl Image {
-    /// Returns the receiver of images for `file`, which can have at most `max` bytes. Continues an incomplete transfer
-    /// of an earlier process.
+    /// Returns the receiver of images that replace `file`. An image can have at most `max` bytes. Continues an
+    /// incomplete transfer of an earlier process.
     ///
     /// # Errors
     /// The error of the system, if the directory of the file does not exist, or the file cannot be read.

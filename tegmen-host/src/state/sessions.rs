@@ -58,7 +58,7 @@ pub struct With {
     /// its identity. `None` if the peer used a pre-shared key.
     #[serde(default)]
     pub certified: Option<(u8, String)>,
-    /// The connection id in the records of the peer, in hexadecimal; empty if its records have none.
+    /// The connection id in the records of the peer, in hexadecimal; empty if these records have no connection id.
     #[serde(default)]
     pub connection_id: String,
 }

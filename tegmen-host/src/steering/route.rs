@@ -1,4 +1,4 @@
-//! The selection of the end to which the gateway sends a datagram of a remote.
+//! Selects the delegation server or the device as the receiver of a datagram of a remote.
 
 use tegmen::dtls::{ContentType, HandshakeFragment, HandshakeMessage, MessageType, Records};
 
@@ -13,8 +13,8 @@ pub(super) enum End {
 
 /// The route of one remote. The gateway derives it from handshake messages in clear.
 ///
-/// The content of a ClientHello selects its end. All other datagrams go to the end that last answered a ClientHello
-/// with a ServerHello. So a forged ClientHello does not redirect the records of a session to the other end.
+/// The content of a ClientHello decides which end receives it. All other datagrams go to the end that last answered a
+/// ClientHello with a ServerHello. So a forged ClientHello does not redirect the records of a session to the other end.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Route {
     /// The end that sent the last ServerHello.

@@ -295,8 +295,8 @@ impl Table {
     }
 }
 
-/// Reads a key from the field `name` in hexadecimal digits, or from the other field in text. Returns `None` if there
-/// is neither field. The error is a position in the file, and a message.
+/// Reads a key from the field `name` in hexadecimal digits, or as text from the field `name` with the ending `_text`.
+/// Returns `None` if the file has neither field. The error is a position in the file, and a message.
 fn read_key(
     name: &str,
     hex: Option<Spanned<String>>,

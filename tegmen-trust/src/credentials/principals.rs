@@ -1,9 +1,9 @@
 //! Numbers that identify peers by their proof of identity. A name alone is not enough, because a pre-shared key, a
 //! certificate and an OSCORE context may have the same name.
 //!
-//! The number of a pre-shared key or of an OSCORE context is never removed with a session. There are as many such
-//! numbers as an operator configures. A peer with a certificate, a raw public key or a delegated session has its number
-//! from its handshake to the end of its last session.
+//! The number of a pre-shared key or of an OSCORE context does not depend on sessions. There are as many such numbers
+//! as an operator configures. A peer with a certificate, a raw public key or a delegated session has its number from
+//! its handshake to the end of its last session.
 
 use super::Shared;
 use crate::digest::Digest;

@@ -123,8 +123,8 @@ pub struct KeyPairs {
 }
 
 impl KeyPairs {
-    /// Makes a cache with space for `entries` keys of about 500 bytes. Choose the number of handshakes that are in
-    /// progress at a time.
+    /// Makes a cache with space for `entries` keys, of about 500 bytes each. Choose the maximum number of handshakes
+    /// that are in progress at the same time.
     pub fn new(entries: usize) -> Self {
         Self { slots: (0..entries.max(1)).map(|_| None).collect() }
     }
@@ -203,7 +203,7 @@ fn copy(bytes: &[u8], private: &mut Secret<32>) -> Result<(), InvalidKey> {
 pub struct InvalidKey;
 
 /// Encrypts `body` in place with ChaCha20-Poly1305 (RFC 8439) and writes the tag. The library allocates and frees a
-/// small part of the heap for each call, and is five times as fast as the RustCrypto crate, which needs no heap.
+/// small part of the heap for each call. It is five times as fast as the RustCrypto crate, which needs no heap.
 ///
 /// # Errors
 /// [`Unsupported`] if a length is wrong, or `body` is longer than the cipher allows (256 GiB).

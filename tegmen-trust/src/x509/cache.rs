@@ -1,5 +1,5 @@
-//! A cache of verified paths. For a peer that connects again, a lookup costs one hash, and saves the verification of at
-//! least two signatures.
+//! A cache of verified paths. For a peer that connects again, a lookup costs one hash, and saves the verification of
+//! the signatures in its path.
 
 use crate::digest::Digest;
 use std::collections::HashMap;

@@ -22,7 +22,8 @@ pub(crate) struct Certificate<'a> {
     pub(crate) subject: &'a [u8],
     /// SubjectPublicKeyInfo, with tag and length.
     pub(crate) spki: &'a [u8],
-    /// The begin of validity in seconds since 1970; begin and end are inclusive.
+    /// The notBefore in seconds since 1970. The certificate is valid from this second to the second `not_after`, and
+    /// also at both.
     pub(crate) not_before: u64,
     pub(crate) not_after: u64,
     extensions: Reader<'a>,

@@ -1,8 +1,8 @@
 //! Keys in a TPM 2.0 (feature `tpm`). They are created and used in the TPM, and never leave it.
 //!
-//! A key is at a persistent handle of the TPM, or in a file that the storage root of the TPM wraps. The file has the
-//! format that other software for TPMs reads (`BEGIN TSS2 PRIVATE KEY`). The key has no password. Anyone who can
-//! reach the TPM may use it, so the access rights of the device file protect it.
+//! A key is at a persistent handle of the TPM, or in a file that is encrypted under the storage root of the TPM. The
+//! file has the format that other software for TPMs reads (`BEGIN TSS2 PRIVATE KEY`). The key has no password. Anyone
+//! who can reach the TPM may use the key, so the access rights of the device file protect it.
 
 pub mod sealed;
 
@@ -54,7 +54,7 @@ pub enum TpmKeyKind {
 pub enum Place {
     /// At a persistent handle of the owner: 0x81000000 to 0x817fffff.
     Persistent(u32),
-    /// In a file that the storage root of the TPM wraps. The file is useless on any other machine.
+    /// In a file that is encrypted under the storage root of the TPM. The file is useless on any other machine.
     File(PathBuf),
 }
 
@@ -98,7 +98,8 @@ pub struct TpmKey {
 struct Connection {
     context: Context,
     key: KeyHandle,
-    /// True if the key must be removed from the memory of the TPM at the end.
+    /// True if the key is only in the transient memory of the TPM, from which it must be removed when this value is
+    /// dropped.
     transient: bool,
 }
 
