@@ -1,4 +1,5 @@
-//! Nanoseconds for one record on this processor, beside the bare AES instructions and the crates `ccm` and `sha2`.
+//! Prints the nanoseconds for one record on this processor, and for comparison those of the bare AES instructions and
+//! of the crates `ccm` and `sha2`.
 
 use ccm::aead::inout::InOutBuf;
 use ccm::aead::{AeadInOut, KeyInit};
@@ -68,7 +69,8 @@ fn main() {
 
 const RECORDS: usize = 32;
 
-/// Prints the least of 501 runs, for a busy machine only ever adds to it, and the median.
+/// Prints the shortest time of 501 runs, because other work of the machine can only make a run longer. Also prints the
+/// median.
 fn time(name: &str, mut once: impl FnMut()) {
     const ROUNDS: u32 = 1_000;
     let mut runs: Vec<f64> = (0..501)

@@ -1,4 +1,4 @@
-//! Both paths against each other and against the crate `ccm`.
+//! Compares both implementations of this crate with each other and with the crate `ccm`.
 
 use aes::Aes128;
 use ccm::Ccm;
@@ -10,7 +10,8 @@ use proptest::prelude::*;
 use tegmen_accel::{KeySchedule, open, portable, seal};
 use tegmen_base::crypto::{NotAuthentic, Unsupported};
 
-/// Ciphertext and tag that the crate `ccm` computes; `None` if it does not have these lengths.
+/// Returns the ciphertext and the tag that the crate `ccm` computes; `None` if the test has no instance of `ccm` for
+/// these lengths.
 fn reference(key: &[u8; 16], nonce: &[u8], aad: &[u8], body: &[u8], tag: usize) -> Option<(Vec<u8>, Vec<u8>)> {
     macro_rules! sealed {
         ($tag:ty, $nonce:ty) => {{

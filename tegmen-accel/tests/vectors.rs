@@ -1,4 +1,4 @@
-//! Both paths of AES-CCM against the vectors that the core's providers are held to.
+//! Tests both implementations of AES-CCM with the same vectors as the providers of the core.
 
 #[expect(dead_code, reason = "there are no hashes here")]
 #[path = "../../tegmen/tests/vectors/checks.rs"]

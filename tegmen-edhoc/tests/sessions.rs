@@ -1,4 +1,5 @@
-//! Sessions of two ends: both forms of credentials, changed messages, other credentials, and messages of any bytes.
+//! Tests sessions of two ends: both forms of credentials, changed messages, other credentials, and messages of random
+//! bytes.
 
 #[path = "common/scripted.rs"]
 mod scripted;
@@ -26,7 +27,7 @@ fn id(bytes: &[u8]) -> ConnectionId {
     ConnectionId::new(bytes).unwrap()
 }
 
-/// Two ends that know each other.
+/// Two ends that know each other's credentials.
 struct World {
     crypto: Scripted,
     initiator: Identity,
@@ -41,7 +42,7 @@ impl World {
         Self { crypto, initiator, responder }
     }
 
-    /// Runs a session in which each message passes through `change`.
+    /// Runs a session. Calls `change` with the number and the bytes of each message before the message is delivered.
     fn run(&mut self, mut change: impl FnMut(usize, &mut Vec<u8>)) -> Result<(Agreed, Agreed), Failure> {
         let Self { crypto, initiator, responder } = self;
         let (i, message) = Initiator::begin(crypto, id(&[0x0e]))?;
@@ -139,7 +140,7 @@ fn an_end_that_is_not_known_is_refused() {
     assert_eq!(PeerError::parse(error), Some(PeerError::UnknownCredential));
 }
 
-/// An end that has a credential without its private key proves nothing.
+/// An end that has a credential, but not its private key, does not authenticate.
 #[test]
 fn another_private_key_is_refused_at_both_ends() {
     let mut world = World::new(Transfer::ByReference, Transfer::ByReference);
@@ -162,7 +163,7 @@ fn both_ends_refuse_equal_identifiers() {
     }
 }
 
-/// `lakers` takes items behind the first one for its value.
+/// `lakers` returns the items that follow the first item as the value of the first item.
 #[test]
 fn critical_data_is_refused_at_any_place() {
     let mut world = World::new(Transfer::ByReference, Transfer::ByReference);
@@ -251,7 +252,8 @@ proptest! {
     }
 }
 
-/// An attacker that returns the messages of an end to it is no peer, although that end has the private key.
+/// An attacker returns the messages of an end to the same end. The end refuses them, although it has the private key of
+/// the credential in them.
 #[test]
 fn an_end_does_not_agree_with_itself() {
     let mut world = World::new(Transfer::ByReference, Transfer::ByReference);

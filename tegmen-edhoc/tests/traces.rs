@@ -1,4 +1,5 @@
-//! The messages of RFC 9529, section 3, byte for byte from both roles, and the invalid ones of its section 4.
+//! Compares the messages of both roles with those of RFC 9529, section 3, byte for byte. Also tests the invalid
+//! messages of section 4.
 
 #[path = "common/scripted.rs"]
 mod scripted;
@@ -22,7 +23,7 @@ impl Traces {
         Self(serde_json::from_str(include_str!("../../vectors/edhoc_rfc9529_static_dh.json")).unwrap())
     }
 
-    /// The value whose label begins so, in a step.
+    /// Returns the value in a step whose label begins with `label`.
     fn get(&self, step: &str, label: &str) -> Vec<u8> {
         let cases = self.0["vectors"].as_array().unwrap();
         let text = |case: &Value, key: &str| case[key].as_str().unwrap().to_owned();

@@ -1,4 +1,5 @@
-//! The allocations for a request like those before: at a server, over DTLS and over OSCORE, and at a session.
+//! Counts the heap allocations for a request that is similar to earlier requests: at a server, over DTLS and over
+//! OSCORE, and at a client session.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -41,7 +42,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Answers every request. A POST marks the thread of the server, whose allocations are counted from then on.
+/// Returns a router that answers every request. A POST marks the thread of the server. From then on the allocations of
+/// this thread are counted.
 fn router() -> Router {
     Router::new()
         .get("/value", |request, response| {
@@ -109,7 +111,7 @@ impl Scene {
         }
     }
 
-    /// Returns the allocations of the server for `gets` warm GETs.
+    /// Returns the number of allocations of the server for `gets` GETs, after 100 earlier GETs.
     async fn warm_gets(&self, scheme: Scheme, gets: u64) -> u64 {
         let session = Session::connect_to(self.address, scheme, self.config.clone()).await.unwrap();
         let mut before = 0;
@@ -124,10 +126,10 @@ impl Scene {
     }
 }
 
-/// The tests share one counter.
+/// A lock for the tests, which share one counter of allocations.
 static ONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-/// The future of the request, and the payload of its response.
+/// The two allocations are the future of the request, and the payload of its response.
 #[tokio::test]
 async fn a_session_makes_two_allocations_for_a_warm_get() {
     let _one = ONE.lock().await;
@@ -160,7 +162,7 @@ async fn a_warm_get_is_served_without_an_allocation() {
     }
 }
 
-/// A proxy. A POST of `/mark` marks the thread of the server, whose allocations are counted from then on.
+/// A proxy. A POST of `/mark` marks the thread of the server. From then on the allocations of this thread are counted.
 #[derive(Clone)]
 struct Marked(Proxy);
 
@@ -178,7 +180,7 @@ impl Application for Marked {
     }
 }
 
-/// For the reverse proxy, and for the forward proxy with Proxy-Scheme.
+/// Tests the reverse proxy, and the forward proxy with Proxy-Scheme.
 #[tokio::test]
 async fn a_proxy_answers_from_its_cache_without_an_allocation() {
     let _one = ONE.lock().await;

@@ -1,4 +1,4 @@
-//! Policies that decide later, on a server and on an endpoint that serves.
+//! Tests policies that decide later, at a server and at a client endpoint that serves resources.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -16,9 +16,9 @@ const KEY: &[u8] = b"0123456789abcdef";
 /// A policy whose decisions come from other threads.
 #[derive(Clone, Default)]
 struct Slow {
-    /// The number of requests that it was asked about.
+    /// The number of requests for which the server called this policy.
     asked: Arc<AtomicU32>,
-    /// Set where it denies everything.
+    /// True if the policy denies every request.
     denies: Arc<Mutex<bool>>,
     undecided: Arc<Mutex<Vec<Authorization>>>,
 }
@@ -47,7 +47,7 @@ impl Slow {
     }
 }
 
-/// Resources that count the requests that they have seen.
+/// Returns resources that count the requests that reach them.
 fn router(served: &Arc<AtomicU32>) -> Router {
     let count = served.clone();
     let router = Router::new().get("/*", move |_, response| {
@@ -67,7 +67,7 @@ fn router(served: &Arc<AtomicU32>) -> Router {
     })
 }
 
-/// Makes a context of the client and one of the server in `dir`.
+/// Makes the client's end and the server's end of a context in `dir`.
 fn create_contexts(dir: &Path) {
     let context = ContextFile {
         sender_id: vec![1],

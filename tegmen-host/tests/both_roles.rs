@@ -1,4 +1,4 @@
-//! Endpoints that ask and serve each other over the same sockets.
+//! Tests endpoints that send requests to each other and serve each other over the same sockets.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,7 +12,7 @@ use tegmen_host::uri::Scheme;
 
 const KEY: &[u8] = b"0123456789abcdef";
 
-/// Handlers that show the name of their endpoint.
+/// Returns handlers that show the name of their endpoint.
 fn router(name: &'static str) -> Router {
     Router::new()
         .get("/name", move |_, response| response.payload(name.as_bytes()))
@@ -36,7 +36,7 @@ fn credentials(identity: &str) -> Credentials {
     Credentials::single(identity, KEY)
 }
 
-/// An endpoint that uses an identity, and serves the peers that prove `admitted`.
+/// Opens an endpoint that proves `identity`, and that serves the peers that prove `admitted`.
 async fn endpoint(name: &'static str, identity: &str, admitted: &str) -> Endpoint {
     let config = ClientConfig::psk(identity, KEY).with(|config| config.coap.timeout = Duration::from_secs(20));
     let builder = Endpoint::with(config).serve(router(name)).credentials(credentials(admitted));
@@ -188,7 +188,7 @@ impl Events {
         events.iter().map(|(_, event)| event["event"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Returns the event of the request with this method and path that is not a block.
+    /// Returns the event of the request with this method and path. Leaves out events of blocks.
     fn request(&self, method: &str, path: &str) -> serde_json::Value {
         let events = self.0.lock().unwrap();
         let is_it = |event: &&(String, serde_json::Value)| {
@@ -205,7 +205,7 @@ impl Events {
     }
 }
 
-/// The settings of an endpoint that has a resource which can be written and observed.
+/// Returns the settings of an endpoint with a resource that clients can write and observe.
 fn stores(value: &Arc<Mutex<Vec<u8>>>, events: &Events) -> EndpointBuilder {
     let (read, written, events) = (value.clone(), value.clone(), events.clone());
     let router = Router::new()

@@ -1,4 +1,4 @@
-//! One session that many use at the same time: requests, observations, and what ends them.
+//! Tests one session that many tasks use at the same time: requests, observations, and the end of the session.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 
 const AT_ONCE: usize = 64;
 
-/// Returns each payload, and counts them.
+/// Returns the payload of each request, and counts the requests.
 #[derive(Clone)]
 struct Echo(Resources, Arc<AtomicUsize>);
 
@@ -62,7 +62,7 @@ fn config() -> ClientConfig {
     })
 }
 
-/// Passes datagrams on, but loses one of `lose` in each direction.
+/// Passes datagrams to the server and back, but loses one of `lose` datagrams in each direction.
 async fn lossy(to: SocketAddr, lose: usize) -> SocketAddr {
     let front = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let back = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
@@ -89,7 +89,7 @@ async fn lossy(to: SocketAddr, lose: usize) -> SocketAddr {
     address
 }
 
-/// A plain session with a server that never answers.
+/// Opens a session without protection with a server that never answers.
 async fn silent(change: impl FnOnce(&mut ClientConfig)) -> (UdpSocket, Session) {
     let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let mut config = ClientConfig::default();
@@ -98,7 +98,8 @@ async fn silent(change: impl FnOnce(&mut ClientConfig)) -> (UdpSocket, Session) 
     (silent, session)
 }
 
-/// POSTs a text of its own in each of many tasks; each must get its own text back.
+/// Sends a POST in each of many tasks, each with a different text. Checks that each response has the text of its
+/// request.
 async fn all_at_once(session: &Session) {
     let mut tasks = JoinSet::new();
     for number in 0..AT_ONCE {
@@ -255,7 +256,7 @@ async fn requests_that_are_open_when_the_server_ends_the_session_end_with_an_err
     }
 }
 
-/// Requests that find their session over begin one other session together.
+/// Many requests notice that their session is over. Together they begin only one other session.
 #[tokio::test]
 async fn many_requests_begin_one_session_in_the_place_of_one_that_is_over() {
     let (server, _) = start(|_, _| {});

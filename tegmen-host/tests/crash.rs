@@ -1,7 +1,8 @@
-//! Power cuts, restores, copies and double starts, thousands of them, on a host and on a mote: no nonce is used twice,
-//! no request is delivered twice, and the service is back within one more round trip.
+//! Tests thousands of power cuts, restores, copies and double starts, on a host and on a mote. No nonce is used twice,
+//! no request is delivered twice, and after each event a request is answered with at most one additional round trip.
 //!
-//! `./ci.sh crash` runs this and writes the counts to `target/crash.json`; `TEGMEN_CRASHES` sets the number of events.
+//! `./ci.sh crash` runs this test, and writes the counts to `target/crash.json`. `TEGMEN_CRASHES` sets the number of
+//! events.
 
 #[path = "crash/ends.rs"]
 mod ends;
@@ -68,7 +69,7 @@ impl Counts {
     }
 }
 
-/// A mote and a host that share a context, and somebody on the way who keeps everything.
+/// A mote and a host that share a context, and an attacker on the path that stores all datagrams.
 struct World {
     seed: u64,
     crypto: Recorder,
@@ -77,7 +78,7 @@ struct World {
     counts: Counts,
     next_request: u64,
     delivered: HashSet<u64>,
-    /// Every request that was sent, and its receiver.
+    /// Every request that was sent, with its receiver.
     seen: Vec<(Which, Vec<u8>)>,
 }
 
@@ -104,7 +105,7 @@ impl World {
         }
     }
 
-    /// A number below `end`.
+    /// Returns a random number less than `end`.
     fn random(&mut self, end: u64) -> u64 {
         self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.seed >> 33) % end
@@ -178,7 +179,7 @@ impl World {
         }
     }
 
-    /// Protects a request of `from`; a power cut on the way only delays it.
+    /// Protects a request of `from`. If the power fails during this, tries again after the restart.
     fn protect(&mut self, from: Which, echo: Option<&[u8]>, id: u64) -> (Vec<u8>, Pending) {
         loop {
             let (end, crypto) = self.end(from);
@@ -198,7 +199,7 @@ impl World {
         }
     }
 
-    /// A request and its response; nothing is lost, so that there are two round trips at most.
+    /// Sends a request and its response. No datagram is lost, so there are at most two round trips.
     fn exchange(&mut self, from: Which) {
         let to = if from == Which::Mote { Which::Host } else { Which::Mote };
         let id = self.next_request;
@@ -263,7 +264,7 @@ impl World {
         }
     }
 
-    /// Sends a response from `from` under a number of its own, as a server sends a notification to observers.
+    /// Sends a response from `from` with a message number of its own, in the same way as a notification to an observer.
     fn notify(&mut self, from: Which) {
         let to = if from == Which::Mote { Which::Host } else { Which::Mote };
         let (_, pending) = self.protect(to, None, u64::MAX);
@@ -300,7 +301,8 @@ fn crashes() -> u64 {
     std::env::var("TEGMEN_CRASHES").ok().and_then(|text| text.parse().ok()).unwrap_or(10_000)
 }
 
-/// A directory that is gone at the end; in memory if there is such a one, since every lease is written through.
+/// A directory that is removed at the end. It is in memory if the system has `/dev/shm`, because every lease is written
+/// to disk.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -320,7 +322,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Contexts of OSCORE: counts until `wanted` events, and how many seeds that took.
+/// Tests OSCORE contexts until there were `wanted` events. Returns the counts, and the number of seeds that were used.
 fn oscore(wanted: u64) -> (Counts, u64) {
     let (scratch, mut all) = (Scratch::new("oscore"), Counts::default());
     let mut seed = 0;
@@ -355,7 +357,7 @@ fn oscore(wanted: u64) -> (Counts, u64) {
     (all, seed)
 }
 
-/// DTLS sessions in memory, in the same way.
+/// Does the same as [`oscore`] for DTLS sessions that are stored in memory.
 fn dtls(wanted: u64) -> (sessions::Counts, u64) {
     let (mut counts, mut seed) = (sessions::Counts::default(), 0);
     while counts.events < wanted {
@@ -367,7 +369,7 @@ fn dtls(wanted: u64) -> (sessions::Counts, u64) {
     (counts, seed)
 }
 
-/// DTLS sessions on disk, in the same way.
+/// Does the same as [`oscore`] for DTLS sessions that are stored on disk.
 fn dtls_on_disk(wanted: u64) -> (sessions::Counts, u64) {
     let (scratch, mut counts, mut seed) = (Scratch::new("stores"), sessions::Counts::default(), 0);
     while counts.events < wanted {
@@ -409,7 +411,7 @@ fn no_nonce_and_no_request_comes_twice_through_crashes_restores_copies_and_doubl
     assert!(all.challenges > 0 && all.replays_tried > 0 && all.most_round_trips <= 2, "{all:?}");
 }
 
-/// The test above can fail: a lease that is resumed from before its end repeats nonces, and that is seen.
+/// Shows that the test above can fail. A lease that continues before its end repeats nonces, and the test detects this.
 #[test]
 fn a_lease_that_is_broken_on_purpose_is_caught() {
     let scratch = Scratch::new("broken");

@@ -1,5 +1,5 @@
-//! Sessions that a server opens in the name of devices, and that OpenSSL resumes at a device which has neither a certificate nor a
-//! private key, over real sockets on the loopback interface.
+//! Tests sessions that a server opens in the name of devices. OpenSSL resumes these sessions at a device, which has
+//! neither a certificate nor a private key. All ends use real sockets on the loopback interface.
 
 mod test_ca;
 
@@ -29,7 +29,7 @@ use test_ca::TestCa;
 
 /// The only suite that the devices resume.
 const CCM_8: Suites = Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8]);
-/// Both suites, of which the server would choose the first.
+/// The cipher suites that the client offers. The server itself would choose the first suite.
 const OFFERED: &str = "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES128-CCM8:@SECLEVEL=0";
 const NAMES: [&str; 2] = ["lamp.example", "door.example"];
 const VALUE: &str = "a value";
@@ -46,7 +46,7 @@ fn copy(session: &SessionState) -> SessionState {
     SessionState { master: Secret::new(*session.master.expose()), ..*session }
 }
 
-/// The first epoch of a device, as both ends derive it.
+/// Returns the first epoch of a device. The delegation server and the device derive it from the same bytes.
 fn epoch(device: u32) -> Epoch {
     let first = Epoch::first(DeviceKey(Secret::new([device as u8; 32])));
     first.next::<HostCrypto>(&Secret::new([device as u8; 32])).unwrap()
@@ -56,15 +56,15 @@ fn epoch(device: u32) -> Epoch {
 struct Opened {
     device: u32,
     peer: Option<String>,
-    /// The end of its certificate.
+    /// The time at which the certificate of the peer expires.
     until: Option<SystemTime>,
     since: u32,
-    /// The id, for a client that takes no tickets.
+    /// The session id, for a client without support for tickets.
     id: Option<Vec<u8>>,
     session: SessionState,
 }
 
-/// A delegation server of two devices, 1 and 2, without a store. The number of a connection is its place in `opened`.
+/// A delegation server of two devices, 1 and 2, without a store. The number of a connection is its index in `opened`.
 struct DelegationServer {
     credentials: Vec<Arc<PublicKeys>>,
     issuers: Mutex<Vec<Issuer>>,
@@ -117,7 +117,8 @@ impl Delegate for DelegationServer {
         Some(3600)
     }
 
-    /// A client that returns to the server gets a new ticket with the old time.
+    /// Opens the ticket of a client that returns to the server. The client gets a new ticket, with the time at which it
+    /// first authenticated itself.
     fn open(&self, device: u32, ticket: &[u8]) -> Option<Delegated> {
         let issuer = &self.issuers.lock().unwrap()[device as usize - 1];
         let delegation = issuer.reissue(&mut crypto(), Ticket(ticket), seconds(), 9, |_| false).ok()?;
@@ -133,7 +134,7 @@ impl Delegate for DelegationServer {
     }
 }
 
-/// The memory of this device on a host, for as long as it runs.
+/// The memory of the device with this number. It stores nothing, and is lost when the process ends.
 struct Forgetful(u32);
 
 impl Memory for Forgetful {
@@ -153,7 +154,7 @@ impl Memory for Forgetful {
     }
 }
 
-/// A device: its epoch and nothing else that is secret.
+/// A device on a host. Its epoch is its only secret.
 struct OnHost(Mutex<Device<Forgetful, 4, 4, 64>>);
 
 impl OnHost {
@@ -169,7 +170,7 @@ impl OnHost {
     }
 }
 
-/// A number for the device itself, whatever name the client asks for.
+/// The number that the device uses for itself, for each name that a client requests.
 const ITSELF: u32 = 77;
 
 impl Delegate for OnHost {
@@ -197,7 +198,7 @@ impl Delegate for OnHost {
     fn remember(&self, _: u32, _: Option<Proved<'_>>, _: &[u8], _: &SessionState) {}
 }
 
-/// A device, and the number of its client.
+/// The number of a device, and the number of its client; `None` for a client of no device.
 type Asked = Option<(u32, u32)>;
 
 struct Running {
@@ -205,7 +206,7 @@ struct Running {
     address: SocketAddr,
     credentials: Credentials,
     events: Arc<Mutex<Vec<String>>>,
-    /// The device and the number of each client that asked for something, if it was a client of a device.
+    /// For each request, the device and the number of the client that sent it.
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 
@@ -232,7 +233,7 @@ impl Running {
         Self { server, address, credentials, events, asked }
     }
 
-    /// A device on a host, which has no keys of its own.
+    /// Starts a device on a host, which has no keys of its own.
     fn device(device: &Arc<OnHost>) -> Self {
         Self::start(device.clone(), None)
     }
@@ -241,7 +242,8 @@ impl Running {
         self.events.lock().unwrap().iter().any(|event| event.contains(text))
     }
 
-    /// Ends each session that its peer has not ended, and returns the peers that still have a number when all of them are gone.
+    /// Ends each session that its peer has not ended. Waits until all sessions are gone, and returns the number of
+    /// peers that are still registered.
     fn end_sessions(&self) -> usize {
         for session in self.server.sessions() {
             self.server.close(session.id);
@@ -256,7 +258,7 @@ impl Running {
     }
 }
 
-/// Seconds within which OpenSSL ends by itself.
+/// The number of seconds within which OpenSSL ends by itself, as an argument of `timeout`.
 const MINUTES: &str = "120";
 
 /// A directory with the files of a client.
@@ -279,12 +281,12 @@ impl Files {
         Self(dir)
     }
 
-    /// OpenSSL asks for a value; returns the output up to the value, or up to the end of the session.
+    /// Lets OpenSSL request a value. Returns the output of OpenSSL up to the value, or up to the end of the session.
     fn openssl(&self, at: &Running, name: &str, more: &[&str]) -> String {
         self.openssl_within(MINUTES, at, name, more)
     }
 
-    /// As [`Self::openssl`], and ends OpenSSL after this many seconds.
+    /// Does the same as [`Self::openssl`], and ends OpenSSL after this number of seconds.
     fn openssl_within(&self, seconds: &str, at: &Running, name: &str, more: &[&str]) -> String {
         let mut client = Command::new("timeout")
             .current_dir(&self.0)
@@ -323,20 +325,21 @@ impl Files {
         text
     }
 
-    /// As a session that was resumed, in which the value was read.
+    /// Checks that OpenSSL resumes the session in `session.pem` and reads the value in it.
     fn resumes(&self, at: &Running, name: &str, more: &[&str]) {
         let text = self.openssl(at, name, &[&["-sess_in", "session.pem"], more].concat());
         assert!(text.contains("Reused, ") && text.contains(VALUE), "{text}");
     }
 
-    /// The session is neither resumed, nor is there a full handshake.
+    /// Checks that the session in the file `session` is not resumed, and that there is no full handshake either.
     fn is_refused(&self, at: &Running, name: &str, session: &str) {
         let text = self.openssl(at, name, &["-sess_in", session]);
         assert!(!text.contains(VALUE) && !text.contains("Reused, "), "{text}");
         assert!(at.asked.lock().unwrap().is_empty());
     }
 
-    /// The server takes the ticket, but OpenSSL reads no record of the session, and repeats its messages.
+    /// Checks that OpenSSL reads no record of the session in the file `session`. The server accepts the ticket, and
+    /// OpenSSL repeats its messages.
     fn opens_nothing(&self, at: &Running, name: &str, session: &str) {
         let text = self.openssl_within("3", at, name, &["-sess_in", session]);
         assert!(!text.contains(VALUE), "{text}");
@@ -350,7 +353,7 @@ impl Drop for Files {
     }
 }
 
-/// A delegation server, which has no certificate of its own.
+/// Starts a delegation server, which has no certificate of its own.
 fn delegation_server(ca: &TestCa) -> (Arc<DelegationServer>, Running) {
     let delegation = Arc::new(DelegationServer::new(ca));
     let keys = PublicKeys::new(SUITES).believing(ca.verifier()).asking(ClientAuthentication::Required);
@@ -358,7 +361,7 @@ fn delegation_server(ca: &TestCa) -> (Arc<DelegationServer>, Running) {
     (delegation, running)
 }
 
-/// A session with the server in the name of a device, whose ticket is in `session.pem`.
+/// Opens a session with the server in the name of a device. OpenSSL writes the ticket of the session to `session.pem`.
 fn authenticate(files: &Files, server: &Running, name: &str, more: &[&str]) {
     let text = files.openssl(server, name, &[&["-sess_out", "session.pem"], more].concat());
     assert!(text.contains("New, ") && text.contains(VALUE), "{text}");
@@ -479,7 +482,7 @@ fn nothing_is_left_of_a_delegated_session_that_ended() {
     assert_eq!(server.end_sessions(), 0);
 }
 
-/// Writes `damaged.pem`: the session of `session.pem` with another master secret.
+/// Writes `damaged.pem`: the session in `session.pem` with another master secret.
 fn damage_master(dir: &Path) {
     let convert = |args: &[&str]| {
         assert!(Command::new("openssl").current_dir(dir).arg("sess_id").args(args).status().unwrap().success());

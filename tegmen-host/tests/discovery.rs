@@ -1,4 +1,4 @@
-//! Servers that a client finds by the OSCORE context that both share.
+//! Tests the discovery of servers by an OSCORE context that the client and the server share.
 
 use std::net::{Ipv6Addr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ impl Scene {
         Self(dir)
     }
 
-    /// Both ends of a context, in directories with these names.
+    /// Writes the two ends of a context to directories with these names.
     fn context(&self, client: &str, server: &str, secret: u8, sender_id: &[u8]) {
         let context = ContextFile {
             sender_id: sender_id.to_vec(),
@@ -105,7 +105,8 @@ fn responses(datagram: &[u8], port: u16) -> Vec<Vec<u8>> {
     std::iter::from_fn(|| socket.recv(&mut buffer).ok().map(|len| buffer[..len].to_vec())).collect()
 }
 
-/// An attacker that knows the identifiers learns nothing, and one that repeats a request neither.
+/// An attacker that knows the identifiers of a context gets no response. An attacker that repeats a request gets no
+/// response either.
 #[tokio::test]
 async fn a_request_that_does_not_open_gets_no_response() {
     let scene = Scene::new("silent");

@@ -1,4 +1,4 @@
-//! Clients and servers that agree on OSCORE contexts by EDHOC (RFC 9528), and the combined request (RFC 9668).
+//! Tests clients and servers that agree on OSCORE contexts by EDHOC (RFC 9528), and the combined request (RFC 9668).
 
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
@@ -15,13 +15,13 @@ use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Router, Server};
 use tegmen_host::uri::Scheme;
 
-/// Keys in a directory that is gone at the end, and what passes between the ends.
+/// A directory with keys, which is removed at the end, and the datagrams between the client and the server.
 struct Scene {
     dir: PathBuf,
     wire: Arc<Mutex<Vec<Passed>>>,
 }
 
-/// True if the client sent it, and its bytes.
+/// A datagram. The first value is true if the client sent it.
 type Passed = (bool, Vec<u8>);
 
 impl Scene {
@@ -43,7 +43,7 @@ impl Scene {
         edhoc::read_key(&self.dir.join(name)).unwrap()
     }
 
-    /// A server with the key of this name, and clients with their rights.
+    /// Starts a server with the key of this name, which accepts these clients with their rights.
     fn serve(
         &self,
         name: &str,
@@ -83,7 +83,8 @@ impl Scene {
         })
     }
 
-    /// The requests since this was asked for last: whether they have OSCORE, and the EDHOC option.
+    /// Returns the requests since the last call: true if the request has the OSCORE option, and true if it has the
+    /// EDHOC option.
     fn requests(&self) -> Vec<(bool, bool)> {
         let passed = std::mem::take(&mut *self.wire.lock().unwrap());
         let has = |datagram: &[u8], number| MessageRef::parse(datagram).unwrap().option(OptionNumber(number)).is_some();
@@ -263,7 +264,8 @@ async fn a_peer_keeps_few_contexts_and_takes_none_from_others() {
     assert_eq!(edhoc.totals().agreed, 11);
 }
 
-/// Passes datagrams between one client and a server. While `attacks` is set, each response is replaced by a forged 4.01 in clear.
+/// Passes datagrams between one client and a server. While `attacks` is true, it replaces each response by a forged
+/// 4.01 in clear.
 fn relay(server: SocketAddr, attacks: Arc<AtomicBool>) -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
@@ -289,7 +291,8 @@ fn relay(server: SocketAddr, attacks: Arc<AtomicBool>) -> SocketAddr {
     address
 }
 
-/// An attacker on the path that holds the response back, and answers 4.01 in clear, has no request executed twice.
+/// An attacker on the path holds the response back, and answers 4.01 in clear. The server nevertheless does not execute
+/// the request twice.
 #[tokio::test]
 async fn a_forged_refusal_repeats_no_request_that_is_not_idempotent() {
     let scene = Scene::new("forged");

@@ -1,4 +1,4 @@
-//! Many sessions over the sockets of one endpoint.
+//! Tests many sessions over the sockets of one endpoint.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 const KEY: &[u8] = b"0123456789abcdef";
 
-/// A server at `ports` addresses, half of them with DTLS, that answers each GET with its number.
+/// Starts a server at `ports` addresses, half of them with DTLS. The server answers each GET with `number`.
 fn server(number: usize, ports: usize) -> Server {
     let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
     let listen = [Scheme::Coaps, Scheme::Coap]
@@ -278,7 +278,7 @@ async fn a_session_continues_from_another_port_and_the_others_stay() {
     assert_eq!(endpoint.addresses(), [other.local()]);
 }
 
-/// Each ClientHello asks for the name of its own server, also when it is sent again.
+/// Each ClientHello, also a repeated one, contains the name of the server to which it is sent.
 #[tokio::test]
 async fn each_session_asks_for_the_name_of_its_server() {
     let sent = Arc::new(Mutex::new(Vec::<(SocketAddr, Vec<u8>)>::new()));

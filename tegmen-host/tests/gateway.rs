@@ -1,4 +1,4 @@
-//! The example `gateway`, between a client and a server.
+//! Tests the example `gateway` between a client and a server.
 
 #[allow(dead_code, reason = "the program around it")]
 #[path = "../examples/gateway.rs"]

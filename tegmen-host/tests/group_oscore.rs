@@ -1,5 +1,5 @@
-//! Members of a group with Group OSCORE (RFC 10021) over real sockets: servers in a multicast group, and a client that asks all of them,
-//! or one.
+//! Tests members of a group with Group OSCORE (RFC 10021) over real sockets. The servers are in a multicast group. A
+//! client sends requests to all of them, or to one of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -23,7 +23,7 @@ use tegmen_host::uri::Scheme;
 
 const WAIT: Duration = Duration::from_secs(2);
 
-/// A folder with the group `lights` of a switch and two lamps.
+/// A directory with the group `lights`, whose members are a switch and two lamps.
 struct Scene(PathBuf);
 
 impl Scene {
@@ -35,7 +35,7 @@ impl Scene {
         scene
     }
 
-    /// The switch may read and switch, the porch may read.
+    /// Creates a group. The switch may send every request, and the porch may only read.
     fn group(&self, name: &str, curve: Curve) {
         let names = ["switch", "hall", "porch"].map(str::to_owned);
         let allow = BTreeMap::from([("porch".to_owned(), vec!["GET /*".to_owned()])]);
@@ -77,7 +77,7 @@ fn named(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// Asks all members. Returns their responses by name, and those that are missing.
+/// Sends a request to all members. Returns their responses by name, and the members without a response.
 async fn ask_all(context: &Path, port: u16, request: &Request<'_>) -> (BTreeMap<String, (Code, Vec<u8>)>, AskedByName) {
     let mut responses = BTreeMap::new();
     let take = |name: &str, _, response: tegmen_host::client::Response| {
@@ -149,7 +149,7 @@ async fn members_do_not_answer_a_stranger_or_a_member_without_the_right() {
     server.stop();
 }
 
-/// A directory that was copied has no windows, as after a power cut.
+/// A copied directory has no replay windows, in the same way as after a power cut.
 #[tokio::test]
 async fn a_member_without_its_windows_serves_a_request_after_a_challenge() {
     let (scene, port) = (Scene::new("windows", Curve::Ed25519), free_port());
@@ -192,7 +192,8 @@ fn a_server_is_one_member_of_a_group() {
     assert!(matches!(opened.err(), Some(ContextError::SameGroup { .. })));
 }
 
-/// A member of `lights` on sockets of its own, without a server: it receives what is sent to the group, and to its own address.
+/// A member of `lights` with its own sockets, without a server. One socket receives requests to the group, the other
+/// receives requests to the address of the member.
 struct Puppet {
     stored: StoredMember,
     crypto: HostCrypto,
@@ -211,7 +212,7 @@ impl Puppet {
         Self { stored, crypto: HostCrypto::from_os().unwrap(), sockets }
     }
 
-    /// Opens the next request, if one came to this socket.
+    /// Decrypts the next request, if one arrived at the socket with this index.
     fn receive(&mut self, at: usize) -> Option<(GroupRequest, Token, SocketAddr)> {
         let mut datagram = [0; 1500];
         let (len, from) = self.sockets[at].recv_from(&mut datagram).ok()?;
@@ -222,7 +223,7 @@ impl Puppet {
         Some((nonce.request(), token, from))
     }
 
-    /// Sends a response from this socket, with an Echo option if it is a challenge.
+    /// Sends a response from the socket with this index. A challenge (4.01) has an Echo option.
     fn respond(&mut self, at: usize, (request, token, to): &(GroupRequest, Token, SocketAddr), code: Code, id: u16) {
         let (mut storage, head) = ([0; 1500], MessageType::NonConfirmable);
         let mut frame = Frame::new(&mut storage, 300);
@@ -238,7 +239,8 @@ impl Puppet {
     }
 }
 
-/// Lets `play` answer the requests that come to the two sockets of a member, while the switch asks all. Returns the requests that came.
+/// Lets the switch send a request to all members. `play` answers the requests that arrive at the two sockets of one
+/// member. Returns the number of these requests.
 async fn play(
     name: &str,
     play: impl Fn(&mut Puppet, usize, &(GroupRequest, Token, SocketAddr)) + Send + 'static,
@@ -273,8 +275,8 @@ async fn a_member_that_challenges_each_request_is_asked_again_once() {
     assert_eq!(requests.await, 2);
 }
 
-/// A member that served a request may get it again after a crash, from an attacker. Its challenge must not make the client repeat the
-/// request: the member would serve it twice.
+/// A member that served a request may get it again from an attacker after a crash, and then sends a challenge. This
+/// challenge must not make the client repeat the request, because the member would then serve the request twice.
 #[tokio::test]
 async fn a_member_that_responded_is_not_asked_again_for_its_challenge() {
     let requests = play("responded", |puppet, _, request| {

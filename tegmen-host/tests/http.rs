@@ -1,4 +1,4 @@
-//! HTTP clients of a proxy, over sockets.
+//! Tests HTTP clients of a proxy, over sockets.
 
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
@@ -12,7 +12,7 @@ use tegmen_host::proxy::{Proxy, ProxyConfig};
 use tegmen_host::server::{Router, Server};
 use tokio::net::TcpListener;
 
-/// Maximum number of bytes of a body here.
+/// Maximum number of bytes of a body in these tests.
 const MAX_BODY: usize = 6000;
 
 /// An origin that counts its requests to `/one`.
@@ -90,7 +90,7 @@ impl Origin {
         Self { server: builder.serve(router).unwrap(), requests }
     }
 
-    /// The path of a resource at the HTTP side.
+    /// Returns the path of a resource of this origin at the HTTP listener.
     fn at(&self, path: &str) -> String {
         format!("/hc/coap://{}{path}", self.server.addresses()[0].address)
     }
@@ -100,7 +100,7 @@ fn long() -> Vec<u8> {
     (0..5000u32).map(|index| index as u8).collect()
 }
 
-/// A server with a proxy, and its HTTP side.
+/// A server with a proxy, and the HTTP listener of the proxy.
 struct Front {
     _server: Server,
     proxy: Proxy,
@@ -108,7 +108,7 @@ struct Front {
 }
 
 impl Front {
-    /// For targets on this machine.
+    /// Starts a proxy that accepts targets on this machine.
     fn new() -> Self {
         Self::with(&["coap://127.0.0.1:*"], true)
     }
@@ -150,7 +150,7 @@ impl Front {
         self.ask("GET", path, &[], &[])
     }
 
-    /// Sends bytes, and returns the response, behind which the connection ends.
+    /// Sends bytes, and returns the response, after which the proxy closes the connection.
     fn send(&self, bytes: &[u8]) -> Answer {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();

@@ -1,4 +1,4 @@
-//! HTTP servers behind a proxy, over sockets.
+//! Tests HTTP servers as origins of a proxy, over sockets.
 
 use rcgen::{CertificateParams, KeyPair};
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use tegmen_host::uri::Scheme;
 use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// An HTTP server that keeps its requests, each as `METHOD PATH`, the headers that conditions and formats need, and the body.
+/// An HTTP server that stores its requests as text: `METHOD PATH`, the headers of conditions and formats, and the body.
 struct Site {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
@@ -24,7 +24,7 @@ impl Site {
         Self::with(serve)
     }
 
-    /// With TLS, as `localhost`. Returns the certificate, too.
+    /// Starts a server with TLS and the name `localhost`. Returns the server and its certificate.
     fn secure() -> (Self, Vec<u8>) {
         let key = KeyPair::generate().unwrap();
         let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
@@ -120,11 +120,11 @@ fn long() -> Vec<u8> {
     (0..5000u32).map(|index| index as u8).collect()
 }
 
-/// A server with a proxy, and a client.
+/// A server with a proxy, and a client that sends requests to it.
 struct Asking {
     _server: Server,
     client: Session,
-    /// The paths of the requests, as the log has them.
+    /// The paths of the requests, as the log of the server has them.
     paths: Arc<Mutex<Vec<String>>>,
 }
 
@@ -169,7 +169,7 @@ impl Asking {
     }
 }
 
-/// All ports of this machine.
+/// A pattern for all ports of this machine.
 const HERE: &[&str] = &["http://127.0.0.1:*"];
 
 #[tokio::test]

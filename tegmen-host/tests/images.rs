@@ -1,5 +1,5 @@
-//! OSCORE contexts that are restored from an image from before their first use: a golden image, or a copy whose
-//! original was kept.
+//! Tests OSCORE contexts that are restored from an image that was made before their first use. The image is a golden
+//! image, or a copy whose original is still in use.
 
 use std::collections::HashSet;
 use std::net::{SocketAddr, UdpSocket};
@@ -17,7 +17,8 @@ use tegmen_host::server::{Event, Server};
 use tegmen_host::state::Database;
 use tegmen_host::uri::Scheme;
 
-/// Both ends of a context in a temporary directory, an image of them made before their first use, and the client's datagrams.
+/// The two ends of a context in a temporary directory, an image of both that was made before their first use, and the
+/// datagrams of the client.
 struct Scene {
     dir: PathBuf,
     database: bool,
@@ -59,7 +60,7 @@ impl Scene {
         self.dir.join(name)
     }
 
-    /// As `cp -a`, into a new directory.
+    /// Copies a directory to a new directory, in the same way as `cp -a`.
     fn copy(&self, from: &str, to: &str) {
         let (from, to) = (self.path(from), self.path(to));
         let _ = std::fs::remove_dir_all(&to);
@@ -97,7 +98,7 @@ impl Scene {
         running.server.stop();
     }
 
-    /// The state of a machine after a fresh installation.
+    /// Restores one end from the image, and removes the database, as on a machine after a fresh installation.
     fn put_image_back(&self, end: &str) {
         self.copy(&format!("image/{end}"), end);
         for name in ["state.db", "state.db-wal", "state.db-shm", "state.db.key", "state.db.place"] {
@@ -105,7 +106,7 @@ impl Scene {
         }
     }
 
-    /// PUTs each payload and closes.
+    /// Sends a PUT with each payload, and closes the session. Returns the responses.
     async fn put(&self, running: &Running, payloads: &[&[u8]]) -> Vec<Result<Response, ClientError>> {
         let sent = self.sent.clone();
         let tap = Tap(Arc::new(move |tapped| {
@@ -127,7 +128,7 @@ impl Scene {
         replies
     }
 
-    /// The Partial IV of each protected request.
+    /// Returns the Partial IV of each protected request that the client sent.
     fn partial_ivs(&self) -> Vec<Vec<u8>> {
         let sent = self.sent.lock().unwrap();
         let piv = |datagram: &Vec<u8>| {

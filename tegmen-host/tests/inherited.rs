@@ -1,4 +1,5 @@
-//! Servers whose sockets a parent has bound, and the datagrams that wait in them while no server runs.
+//! Tests servers whose sockets a parent process has bound, and the datagrams that wait in these sockets while no server
+//! runs.
 #![cfg(unix)]
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -18,10 +19,10 @@ use tegmen_host::server::{
 use tegmen_host::state::Database;
 use tegmen_host::uri::Scheme;
 
-/// Time after which a test fails that waits for something that does not come.
+/// Time after which a test fails if the expected event does not occur.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The sockets of a parent: `count` of one free port.
+/// Binds `count` sockets of the parent process to one free port.
 fn bound(count: usize) -> Vec<UdpSocket> {
     let mut address: SocketAddr = "127.0.0.1:0".parse().unwrap();
     let mut sockets = Vec::new();
@@ -36,7 +37,7 @@ fn bound(count: usize) -> Vec<UdpSocket> {
     sockets
 }
 
-/// Copies of sockets, as a parent passes them and keeps its own.
+/// Returns copies of sockets. The parent process passes the copies to a server, and keeps its own sockets.
 fn copies(sockets: &[UdpSocket]) -> Vec<UdpSocket> {
     sockets.iter().map(|socket| socket.try_clone().unwrap()).collect()
 }
@@ -64,7 +65,7 @@ fn start(config: ServerConfig, sockets: Vec<UdpSocket>) -> Result<Server, StartE
     Server::with(config).credentials(Credentials::single("me", b"key")).inherit(sockets).serve(resources())
 }
 
-/// A client that sends each request once.
+/// Returns the socket of a client that sends each request only once.
 fn asker(to: SocketAddr) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(to).unwrap();
@@ -72,7 +73,7 @@ fn asker(to: SocketAddr) -> UdpSocket {
     socket
 }
 
-/// A non-confirmable GET of /value.
+/// Sends a non-confirmable GET of /value with this id.
 fn send_get(client: &UdpSocket, id: u8) {
     client.send(&[0x51, 1, 7, id, id, 0xb5, b'v', b'a', b'l', b'u', b'e']).unwrap();
 }
@@ -102,7 +103,7 @@ fn datagrams_that_wait_while_no_server_runs_are_answered() {
     }
 }
 
-/// A directory of a test that is removed at the end.
+/// A directory of a test, which is removed at the end.
 struct Scene(PathBuf);
 
 impl Drop for Scene {
@@ -184,7 +185,7 @@ fn sockets_that_do_not_match_the_addresses_are_refused_by_address() {
     assert!(matches!(error, InheritError::NoIpv4 { .. }), "{error}");
 }
 
-/// Defers the response to each POST, and gives the responder away.
+/// Defers the response to each POST, and passes the responder to the test.
 #[derive(Clone)]
 struct Slow(std::sync::mpsc::Sender<Responder>, Resources);
 

@@ -1,4 +1,4 @@
-//! A server and its clients over real sockets on the loopback interface.
+//! Tests a server and its clients over real sockets on the loopback interface.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
@@ -171,9 +171,9 @@ async fn wrong_identity_and_wrong_key_are_told_apart_by_the_operator_alone() {
     assert!(running.heard(&reason(true)) && running.heard(&reason(false)));
 }
 
-/// Forwards datagrams between a client and `server`. In the first `forgotten` handshakes it forwards only ClientHellos
-/// of the client, as if the server lost these handshakes before they ended. Returns its address, and the randoms of the
-/// ClientHellos in the order of their arrival.
+/// Forwards datagrams between a client and `server`. In the first `forgotten` handshakes it forwards only the client's
+/// ClientHello messages, as if the server lost these handshakes before they ended. Returns the address of the
+/// forwarder, and the randoms of the ClientHello messages in the order of their arrival.
 async fn forgetful(server: SocketAddr, forgotten: usize) -> (SocketAddr, Arc<Mutex<Vec<Vec<u8>>>>) {
     const RANDOM: std::ops::Range<usize> = 27..59;
     let front = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
@@ -306,7 +306,7 @@ async fn nobody_listening_and_a_server_that_ends_are_named() {
     assert!(matches!(error, ClientError::Ended { .. }), "{error}");
 }
 
-/// A store that answers late, from another thread, or never.
+/// A key store that answers late from another thread, or never.
 struct Slow;
 
 impl KeyStore for Slow {
@@ -419,7 +419,7 @@ async fn a_server_without_connection_ids_loses_a_client_that_moves() {
     assert!(matches!(client.get("value").await, Err(ClientError::NoResponse { seconds: 1, .. })));
 }
 
-/// Counts what it executes, and answers at length.
+/// An application that counts the requests, and answers each with 400 bytes.
 #[derive(Clone, Default)]
 struct Counting(Arc<AtomicUsize>);
 

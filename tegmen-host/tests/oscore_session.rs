@@ -1,4 +1,5 @@
-//! A session whose requests OSCORE protects: responses that others forge, and a context that cannot be used any more.
+//! Tests a session whose requests OSCORE protects: responses that an attacker forges, and a context that cannot be used
+//! any more.
 
 mod oscore_scene;
 
@@ -16,13 +17,13 @@ use tokio::net::UdpSocket;
 
 const KEY: &[u8] = b"0123456789abcdef";
 
-/// The settings of a client with the context of the scene.
+/// Returns the settings of a client with the context in `scene`.
 fn settings(scene: &Scene) -> ClientConfig {
     scene.client().with(|config| config.coap.timeout = Duration::from_secs(20))
 }
 
-/// A proxy for one client and one server, which sends an unprotected response with the same token before each notification,
-/// and each notification twice, under two Message IDs.
+/// Starts a proxy for one client and one server. Before each notification it sends an unprotected response with the
+/// same token. It sends each notification twice, with two Message IDs.
 async fn forging(server: SocketAddr) -> SocketAddr {
     let (front, back) = (UdpSocket::bind("127.0.0.1:0").await.unwrap(), UdpSocket::bind("127.0.0.1:0").await.unwrap());
     let address = front.local_addr().unwrap();

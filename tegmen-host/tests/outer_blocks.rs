@@ -1,4 +1,5 @@
-//! A proxy that cuts protected messages into blocks (RFC 8613, section 4.1.3.4.2): both ends put them together.
+//! Tests a proxy that divides protected messages into blocks (RFC 8613, section 4.1.3.4.2). The client and the server
+//! join the blocks again.
 
 mod oscore_scene;
 
@@ -12,7 +13,7 @@ use tegmen_host::contexts::MAX_UNFRAGMENTED_SIZE;
 use tegmen_host::uri::Scheme;
 use tokio::net::UdpSocket;
 
-/// A message with another payload, type, Message ID and one block option more.
+/// Returns the message with another payload, type, token and Message ID, and with one more block option.
 fn written(
     message: &MessageRef<'_>,
     (message_type, id, token): (MessageType, u16, &[u8]),
@@ -33,7 +34,7 @@ fn written(
     frame.bytes().to_vec()
 }
 
-/// A proxy for one client and one server, which passes on no more than 64 bytes of payload at once.
+/// Starts a proxy for one client and one server, which passes at most 64 bytes of payload in one message.
 async fn cut(server: SocketAddr) -> SocketAddr {
     let (front, back) = (UdpSocket::bind("127.0.0.1:0").await.unwrap(), UdpSocket::bind("127.0.0.1:0").await.unwrap());
     let address = front.local_addr().unwrap();
@@ -108,7 +109,7 @@ async fn messages_that_a_proxy_cuts_are_put_together_at_both_ends() {
     }
 }
 
-/// Sends a block of a protected request that is not authentic. Returns the code of the response.
+/// Sends one block of a protected request that is not authentic. Returns the code of the response.
 async fn told(address: SocketAddr, kid: u8, number: u32, more: bool, size1: Option<u32>) -> Code {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     socket.connect(address).await.unwrap();

@@ -18,7 +18,7 @@ use tegmen_host::server::{Event, Reply, Router, Server};
 use tegmen_host::uri::Scheme;
 
 const KEY: &[u8] = b"0123456789abcdef";
-/// An option that is critical and safe to forward, and one that is elective and unsafe; nobody has registered them.
+/// Two unregistered options: one is critical and safe to forward, the other is elective and unsafe to forward.
 const SAFE: OptionNumber = OptionNumber(0x2f9);
 const UNSAFE: OptionNumber = OptionNumber(0x2fa);
 
@@ -29,8 +29,8 @@ struct Origin {
 }
 
 impl Origin {
-    /// Serves `/one` with an ETag, `/short`, which is fresh for a second and has an ETag, `/slow`, which takes 300 ms, `/none`, which
-    /// must not be stored, and `/long`.
+    /// Serves five paths. `/one` has an ETag. `/short` has an ETag, and is fresh for one second. `/slow` takes 300 ms.
+    /// `/none` must not be stored. `/long` has a long payload.
     fn new() -> Self {
         let requests = Arc::new(AtomicUsize::new(0));
         let counted = requests.clone();
@@ -116,7 +116,7 @@ fn long() -> Vec<u8> {
     (0..5000u32).map(|index| index as u8).collect()
 }
 
-/// Settings of a proxy that forwards to each port of this machine.
+/// Returns the settings of a proxy that forwards to every port of this machine.
 fn settings() -> ProxyConfig {
     ProxyConfig::default().with(|config| {
         config.targets = vec!["coap://127.0.0.1:*".parse().unwrap(), "coaps://127.0.0.1:*".parse().unwrap()];
@@ -125,7 +125,7 @@ fn settings() -> ProxyConfig {
     })
 }
 
-/// A server with a proxy, that lets everybody do everything.
+/// Starts a server with a proxy. Each client may send every request.
 fn open(config: ProxyConfig) -> (Server, Proxy) {
     let proxy = Proxy::new(config).unwrap();
     let builder = Server::builder().listen("coap://127.0.0.1:0").shards(2).allow_plain().on_event(|_| ());
@@ -140,7 +140,7 @@ async fn client_of(server: &Server) -> Session {
     Session::connect_to(server.addresses()[0].address, Scheme::Coap, config).await.unwrap()
 }
 
-/// Asks a forward proxy with Proxy-Uri.
+/// Sends a request to a forward proxy with Proxy-Uri. Returns the response.
 async fn ask(client: &Session, method: Code, uri: &str, options: &[(OptionNumber, &[u8])]) -> Response {
     let mut all = vec![(OptionNumber::PROXY_URI, uri.as_bytes().to_vec())];
     all.extend(options.iter().map(|(number, value)| (*number, value.to_vec())));
@@ -151,7 +151,7 @@ async fn get(client: &Session, uri: &str) -> Response {
     ask(client, Code::GET, uri, &[]).await
 }
 
-/// Asks a forward proxy with Proxy-Scheme, Uri-Host and Uri-Port.
+/// Sends a GET to a forward proxy with Proxy-Scheme, Uri-Host and Uri-Port. Returns the response.
 async fn get_by_parts(client: &Session, origin: SocketAddr, path: &str) -> Response {
     let options = [
         (OptionNumber::PROXY_SCHEME, b"coap".to_vec()),
@@ -367,8 +367,8 @@ async fn a_request_that_goes_round_in_circles_ends() {
     }
 }
 
-/// An origin that answers each request with the messages that `answer` makes: with the token of the request or another one, from its
-/// own socket or another one.
+/// Starts an origin that answers each request with the messages that `answer` returns. These messages can have the
+/// token of the request or another token, and come from the socket of the origin or from another socket.
 fn scripted(answer: impl Fn(&MessageRef<'_>) -> Vec<Vec<u8>> + Send + 'static) -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
@@ -518,7 +518,8 @@ async fn an_error_ends_an_observation_through_the_proxy() {
     }
 }
 
-/// Credentials of Alice, who has the right to all of the origin, and of Mallory, who has not.
+/// Returns the credentials of Alice, who has rights to all resources of the origin, and of Mallory, who has none of
+/// these rights.
 fn rights(origin: SocketAddr) -> Credentials {
     let dir = std::env::temp_dir().join(format!("tegmen-proxy-{}-{}", std::process::id(), origin.port()));
     std::fs::create_dir_all(&dir).unwrap();

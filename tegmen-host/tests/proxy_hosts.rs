@@ -1,4 +1,4 @@
-//! A reverse proxy whose origins Uri-Host chooses.
+//! Tests a reverse proxy that selects the origin by Uri-Host.
 
 mod oscore_scene;
 
@@ -15,7 +15,8 @@ use tegmen_host::uri::Scheme;
 
 const KEY: &[u8] = b"0123456789abcdef";
 
-/// An origin whose `/who` is this text, and whose `/host` is the Uri-Host that it receives.
+/// Starts an origin. Its resource `/who` contains this text, and its resource `/host` contains the Uri-Host that the
+/// origin receives.
 fn origin(who: &'static str) -> Server {
     let router = Router::new()
         .get("/who", move |_, response| response.payload(who.as_bytes()))
@@ -34,7 +35,7 @@ fn address(server: &Server) -> SocketAddr {
     server.addresses()[0].address
 }
 
-/// A proxy with these virtual hosts, that lets everybody do everything.
+/// Starts a proxy with these virtual hosts. Each client may send every request.
 fn open(hosts: &[String], reverse: &[String]) -> (Server, Proxy) {
     let config = ProxyConfig::default().with(|config| {
         config.hosts = hosts.iter().map(|host| host.parse().unwrap()).collect();
@@ -148,7 +149,7 @@ async fn a_right_to_a_path_of_one_host_is_none_elsewhere() {
     }
 }
 
-/// An application that passes requests to a proxy, and does not return its hosts.
+/// An application that passes requests to a proxy, but does not return the virtual hosts of the proxy.
 #[derive(Clone)]
 struct Silent(Proxy);
 

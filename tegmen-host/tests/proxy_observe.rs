@@ -1,4 +1,4 @@
-//! Observations that OSCORE protects from end to end, through a proxy that has no keys.
+//! Tests observations that OSCORE protects from end to end, through a proxy that has no keys.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
@@ -18,7 +18,8 @@ use tegmen_host::uri::Scheme;
 
 type Options = Vec<(OptionNumber, Vec<u8>)>;
 
-/// More clients than a peer in clear may have observations at a server.
+/// The number of clients. It is more than the number of observations that one peer without protection may have at a
+/// server.
 const CLIENTS: u8 = 18;
 
 /// An origin with a context for each client, and a proxy between them.
@@ -74,7 +75,7 @@ impl World {
         self.origin.addresses()[0].address
     }
 
-    /// The session of a client with the proxy, or with what is in front of it.
+    /// Opens the session of a client with the proxy, or with a program in front of the proxy.
     async fn client(&self, number: u8, at: SocketAddr) -> Session {
         let dir = self.dir.join(format!("client{number}"));
         let config = ClientConfig::default().with(|config| {
@@ -90,7 +91,8 @@ impl World {
         self.client(number, self.server.addresses()[0].address).await
     }
 
-    /// Waits until the origin has this number of observers. `change` makes it send notifications, which show it who is gone.
+    /// Waits until the origin has this number of observers. `change` makes the origin send notifications, so that it
+    /// notices which observers are gone.
     async fn observers(&self, expected: usize, change: impl AsyncFn()) {
         loop {
             change().await;
@@ -102,7 +104,7 @@ impl World {
         }
     }
 
-    /// Waits until the proxy follows this number of observations.
+    /// Waits until the proxy has this number of observations at origins.
     async fn follows(&self, expected: usize) {
         while self.proxy.counts().observations != expected {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -116,7 +118,7 @@ impl Drop for World {
     }
 }
 
-/// The options of a request for the server at `target`.
+/// Returns the options of a request for the server at `target`.
 fn to(target: SocketAddr) -> Options {
     vec![
         (OptionNumber::PROXY_SCHEME, b"coap".to_vec()),
@@ -129,7 +131,7 @@ async fn put(client: &Session, options: &Options, value: &str) {
     assert_eq!(client.put("/value", value.as_bytes()).options(options).await.unwrap().code, Code::CHANGED);
 }
 
-/// The next notification, which OSCORE has verified.
+/// Returns the payload of the next notification, which OSCORE has verified.
 async fn next(observation: &mut Observation) -> String {
     let response = observation.next().await.unwrap().unwrap();
     assert_eq!(response.code, Code::CONTENT);
@@ -211,7 +213,8 @@ async fn what_the_origin_refuses_to_let_observe_is_one_response() {
     world.follows(0).await;
 }
 
-/// Passes datagrams between clients and a server. `drops` decides on each, and knows whether it is for the server.
+/// Passes datagrams between clients and a server. `drops` decides whether a datagram is lost. Its first argument is
+/// true for a datagram to the server.
 fn lossy(
     server: SocketAddr,
     drops: impl Fn(bool, &[u8], &UdpSocket, SocketAddr) -> bool + Send + Sync + 'static,
@@ -274,10 +277,12 @@ async fn a_notification_that_is_lost_is_sent_again() {
     assert!(lost.load(Relaxed) >= 6, "{lost:?}");
 }
 
-/// The ciphertexts of registrations, and whether each came with an Echo option outside.
+/// The ciphertexts of registrations. The second value is true if the registration came with an Echo option outside
+/// OSCORE.
 type Registrations = Arc<Mutex<Vec<(Vec<u8>, bool)>>>;
 
-/// An origin in front of the real one that wants a proof of the address before it passes a registration, `challenges` times.
+/// Starts a server in front of the origin. It sends an Echo challenge `challenges` times before it passes a
+/// registration to the origin.
 fn challenging(origin: SocketAddr, challenges: usize, seen: &Registrations) -> SocketAddr {
     let seen = seen.clone();
     lossy(origin, move |is_request, datagram, front, from| {
@@ -338,7 +343,7 @@ async fn an_origin_that_challenges_without_end_is_left_alone() {
     assert_eq!(world.origin.totals().observations, 0);
 }
 
-/// A client that writes its messages itself.
+/// A client that builds its messages itself.
 struct Raw {
     socket: UdpSocket,
     id: u16,
@@ -351,7 +356,8 @@ impl Raw {
         Self { socket, id: 0 }
     }
 
-    /// Sends a registration, or what ends it, with these bytes in place of a ciphertext. Returns the response.
+    /// Sends a request with this value of Observe, which registers or ends an observation. The bytes in `ciphertext`
+    /// are the payload. Returns the response.
     fn observe(&mut self, origin: SocketAddr, token: &[u8], observe: &[u8], ciphertext: &[u8]) -> Received {
         self.id += 1;
         let (host, port) = (origin.ip().to_string(), origin.port().to_be_bytes());
@@ -393,15 +399,16 @@ struct Received {
     payload: Vec<u8>,
 }
 
-/// A request as an origin receives it: Observe, the token, the ciphertext.
+/// A request as an origin receives it: the value of Observe, the token, and the ciphertext.
 type Asked = (Option<u32>, Vec<u8>, Vec<u8>);
 
-/// An origin without keys that lets everybody observe.
+/// Starts an origin without keys, which accepts every observation.
 fn keyless(asked: &Arc<Mutex<Vec<Asked>>>) -> SocketAddr {
     keyless_that(asked, |_| true)
 }
 
-/// An origin without keys, which answers with the number of the request. `observes` decides by this number.
+/// Starts an origin without keys, which answers each request with the number of the request. `observes` decides by this
+/// number whether the origin accepts an observation.
 fn keyless_that(asked: &Arc<Mutex<Vec<Asked>>>, observes: impl Fn(u8) -> bool + Send + 'static) -> SocketAddr {
     let (socket, asked) = (UdpSocket::bind("127.0.0.1:0").unwrap(), asked.clone());
     let address = socket.local_addr().unwrap();
@@ -489,7 +496,8 @@ async fn a_response_without_observe_has_the_code_of_one_outside() {
     world.follows(0).await;
 }
 
-/// So a client does whose first registration a server answers with Echo, because it has lost its window (RFC 8613, appendix B.1.2).
+/// A server that has lost its replay window answers the first registration of a client with Echo (RFC 8613, appendix
+/// B.1.2). The client then registers again with the same token, as in this test.
 #[tokio::test]
 async fn a_client_registers_with_the_same_token_after_a_response_without_observe() {
     let (world, asked) = (World::new("proof"), Arc::default());

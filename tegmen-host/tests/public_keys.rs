@@ -1,4 +1,4 @@
-//! A server and its clients with certificates and raw public keys, over real sockets on the loopback interface.
+//! Tests a server and its clients with certificates and raw public keys, over real sockets on the loopback interface.
 
 mod test_ca;
 
@@ -67,7 +67,7 @@ async fn certificates_on_both_sides() {
 
 const RSA: Suites = Suites(&[CipherSuite::RSA_WITH_AES_128_CBC_SHA]);
 
-/// A server with an RSA key whose certificate allows it to be used so.
+/// Returns the keys of a server with an RSA key. `usage` is the key usage in its certificate.
 fn rsa_server(test_ca: &TestCa, usage: KeyUsagePurpose) -> PublicKeys {
     let (certificate, signer) = test_ca.issue_rsa("127.0.0.1", usage);
     PublicKeys::new(RSA).with_chain(&[certificate], signer).unwrap()
@@ -188,7 +188,7 @@ fn a_key_of_another_certificate_is_found_out_at_once() {
     assert_eq!(keys.with_chain(&[], signer).err(), Some(NotOurs::Malformed));
 }
 
-/// A key that reports each order to sign, and waits for permission before it signs.
+/// A key that reports each request for a signature, and waits for permission before it signs.
 struct Slow {
     key: Arc<dyn Signer>,
     asked: tokio::sync::mpsc::UnboundedSender<()>,

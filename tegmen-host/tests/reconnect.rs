@@ -1,4 +1,4 @@
-//! Clients whose server is restarted and does not know their sessions or observations any more.
+//! Tests clients whose server is restarted. The new server does not know their sessions and observations.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
@@ -34,7 +34,7 @@ impl Running {
         Self { server, database, address }
     }
 
-    /// Ends as after `kill -9`: the clients receive nothing.
+    /// Ends the server in the same way as `kill -9`: the clients receive nothing.
     fn kill(self) -> SocketAddr {
         if let Some(database) = &self.database {
             database.flush().unwrap();
@@ -113,10 +113,10 @@ async fn an_observation_goes_on_after_its_server_was_killed_with_and_without_sta
     remove();
 }
 
-/// A code and options.
+/// The code and the options of a response.
 type Answer = (Code, Vec<(OptionNumber, Vec<u8>)>);
 
-/// A plain server that gives one answer to each request; returns the requests.
+/// Starts a server without protection that gives one of these answers to each request. The thread returns the requests.
 fn answer(socket: UdpSocket, answers: Vec<Answer>) -> std::thread::JoinHandle<Vec<Vec<u8>>> {
     std::thread::spawn(move || {
         let mut asked = Vec::new();

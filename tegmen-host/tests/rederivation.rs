@@ -1,4 +1,5 @@
-//! Servers and clients whose contexts were lost, restored or copied, and who derive new keys (RFC 8613, appendix B.2).
+//! Tests servers and clients whose contexts were lost, restored or copied, and that derive new keys (RFC 8613, appendix
+//! B.2).
 
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -13,13 +14,13 @@ use tegmen_host::server::Server;
 use tegmen_host::state::Database;
 use tegmen_host::uri::Scheme;
 
-/// Two ends of a context in a directory that is gone at the end, and what passes between them.
+/// The two ends of a context in a directory that is removed at the end, and the datagrams between them.
 struct Scene {
     dir: PathBuf,
     wire: Arc<Mutex<Vec<Passed>>>,
 }
 
-/// True if the client sent it, and its bytes.
+/// A datagram. The first value is true if the client sent it.
 type Passed = (bool, Vec<u8>);
 
 impl Scene {
@@ -92,7 +93,8 @@ impl Scene {
         Session::connect_to(running.address, Scheme::Coap, self.config(name)).await.unwrap()
     }
 
-    /// Kid contexts of the requests and responses since this was asked for last.
+    /// Returns the messages since the last call. The first value is true for a request, and the second is the length of
+    /// its kid context.
     fn passed(&self) -> Vec<(bool, Option<usize>)> {
         let passed = std::mem::take(&mut *self.wire.lock().unwrap());
         let kid_context = |datagram: &[u8]| {
@@ -117,13 +119,13 @@ struct Running {
 }
 
 impl Running {
-    /// In order: windows are kept.
+    /// Ends the server in an orderly way, so that the replay windows are stored.
     fn stop(self) {
         self.contexts.close();
     }
 }
 
-/// An address that passes one datagram on to the server, and its answer back.
+/// Returns an address that passes only one datagram to the server, and its response back to the client.
 fn only_first(server: SocketAddr) -> SocketAddr {
     let (before, behind) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
     let address = before.local_addr().unwrap();
@@ -149,7 +151,8 @@ async fn get(client: &Session) -> Vec<u8> {
     reply.payload
 }
 
-/// One byte string of 8, 16 and 24 bytes.
+/// The messages in which new keys are derived, with the lengths of their kid contexts. A kid context is a CBOR byte
+/// string of 8, 16 or 24 bytes.
 const PROCEDURE: [(bool, Option<usize>); 4] = [(true, Some(9)), (false, Some(17)), (true, Some(26)), (false, None)];
 const USUAL: [(bool, Option<usize>); 2] = [(true, None), (false, None)];
 
@@ -199,7 +202,8 @@ async fn a_server_whose_numbers_are_lost_needs_one_more_round_trip() {
     }
 }
 
-/// The server does not even know which ID Context the client has: it cannot decrypt, and the client begins.
+/// The server does not know the ID Context of the client, so it cannot decrypt the request, and the client begins to
+/// derive new keys.
 #[tokio::test]
 async fn both_lose_their_numbers_and_a_server_those_of_derived_keys() {
     let scene = Scene::new("both", true, None);
@@ -226,7 +230,7 @@ async fn both_lose_their_numbers_and_a_server_those_of_derived_keys() {
     assert_eq!(scene.passed(), PROCEDURE);
 }
 
-/// A client that ends between response #1 and request #2 still names its keys.
+/// A client that ends between response #1 and request #2 still names its new keys after its restart.
 #[tokio::test]
 async fn keys_that_nobody_answered_yet_are_named_after_a_restart() {
     let scene = Scene::new("between", true, None);
@@ -261,7 +265,8 @@ async fn keys_that_nobody_answered_yet_are_named_after_a_restart() {
     assert!(passed.ends_with(&[(true, Some(26)), (false, None)]), "{passed:?}");
 }
 
-/// After a power cut the keys stay, and the window is asked for (appendix B.1).
+/// After a power cut the derived keys remain. The server does not know its replay window, and sends a challenge
+/// (appendix B.1).
 #[tokio::test]
 async fn derived_keys_survive_a_power_cut() {
     let scene = Scene::new("cut", true, None);
@@ -284,7 +289,8 @@ async fn derived_keys_survive_a_power_cut() {
     assert_eq!(passed.len(), 4, "a challenge, or new keys: {passed:?}");
 }
 
-/// The server cannot know which of them is the original. It serves each, under keys that the other does not have.
+/// The server cannot know whether a client is the copy or the original. It serves both, each under keys that the other
+/// does not have.
 #[tokio::test]
 async fn a_copy_and_its_original_repeat_nothing() {
     let scene = Scene::new("copy", true, None);
@@ -303,7 +309,7 @@ async fn a_copy_and_its_original_repeat_nothing() {
     }
 }
 
-/// The response would be bound to a request of other keys.
+/// A response under new keys would be bound to a request under other keys, so the server sends no response.
 #[tokio::test]
 async fn what_was_asked_under_other_keys_is_not_answered() {
     let scene = Scene::new("slow", true, None);

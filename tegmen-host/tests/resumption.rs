@@ -1,4 +1,5 @@
-//! Clients that resume sessions with a server without a key exchange, over real sockets on the loopback interface.
+//! Tests clients that resume sessions with a server without a key exchange, over real sockets on the loopback
+//! interface.
 
 mod test_ca;
 
@@ -21,7 +22,7 @@ use tegmen_host::x509::signer::Signer;
 use tegmen_host::x509::{AllowedKey, RawKeys, Settings, Trust, Verifier};
 use test_ca::TestCa;
 
-/// A directory of its own, which goes with the test.
+/// A separate directory of a test, which is removed at the end of the test.
 struct Dir(PathBuf);
 
 impl Dir {
@@ -269,8 +270,8 @@ struct Between {
 }
 
 impl Between {
-    /// Once it is armed, it answers the next ClientHello with `answer`, or not at all. It drops that ClientHello and
-    /// every later one with the same random.
+    /// Starts a forwarder. After it is armed, it answers the next ClientHello with `answer`, or sends no answer if
+    /// `answer` is `None`. It drops this ClientHello and every later ClientHello with the same random.
     fn new(server: SocketAddr, answer: Option<&'static [u8]>) -> Self {
         let (before, behind) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
         let (address, is_armed) = (before.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));

@@ -1,4 +1,5 @@
-//! The rights of a peer at a server: they follow from what the peer proved, while that proof is in force.
+//! Tests the rights of a peer at a server. The rights follow from the proof of the peer, and apply while this proof is
+//! in force.
 
 mod test_ca;
 
@@ -23,7 +24,7 @@ use tegmen_host::x509::signer::{SignError, SignatureScheme, Signer};
 use tegmen_host::x509::{AllowedKey, RawKeys, Settings, Trust, Verifier};
 use test_ca::TestCa;
 
-/// A directory that is gone at the end.
+/// A directory that is removed at the end.
 struct Scene(PathBuf);
 
 impl Scene {
@@ -38,7 +39,7 @@ impl Scene {
         self.0.join(name)
     }
 
-    /// Writes the credentials file with a modification time this many seconds in the past.
+    /// Writes the credentials file, and sets its modification time to `ago` seconds in the past.
     fn write(&self, text: &str, ago: u64) -> PathBuf {
         let file = self.file("credentials.toml");
         std::fs::write(&file, text).unwrap();
@@ -95,7 +96,7 @@ impl Running {
     }
 }
 
-/// With public keys, and with pre-shared ones.
+/// A cipher suite with public keys, and a cipher suite with pre-shared keys.
 const BOTH: Suites = Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, CipherSuite::PSK_WITH_AES_128_CCM_8]);
 
 fn psk(identity: &str, key: &[u8]) -> ClientConfig {
@@ -117,7 +118,7 @@ async fn ask(client: &Session, method: Code, payload: &[u8]) -> Result<Code, Cli
     Ok(client.request(method, "value").payload(payload).await?.code)
 }
 
-/// Shows the public key of one and signs with that of another.
+/// A signer that shows the public key `shows`, and signs with the private key of another signer.
 struct Forger {
     shows: Vec<u8>,
     has: Arc<dyn Signer>,
@@ -141,7 +142,7 @@ fn believing(key: &Arc<dyn Signer>, name: &str) -> Arc<RawKeys> {
     Arc::new(RawKeys(vec![AllowedKey::of(key.public_key(), name)]))
 }
 
-/// The two ends of an OSCORE context that allows this at the server.
+/// Writes the two ends of an OSCORE context. The client has the rights `allow` at the server.
 fn make_contexts(server: &Path, client: &Path, allow: &str) {
     let file = ContextFile {
         sender_id: vec![1],

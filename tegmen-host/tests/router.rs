@@ -1,4 +1,4 @@
-//! The builder of a server: routes, policies, events.
+//! Tests the builder of a server: routes, policies and events.
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -10,7 +10,7 @@ use tegmen_host::client::{ClientConfig, Session};
 use tegmen_host::server::{Event, Listen, Reply, Responder, Router, Server, ServerConfig, StartError};
 use tegmen_host::uri::Scheme;
 
-/// A client without protection, with one request after the other.
+/// A client without protection, which sends one request after the other.
 struct Plain(UdpSocket, u16);
 
 impl Plain {
@@ -21,7 +21,7 @@ impl Plain {
         Self(socket, 0)
     }
 
-    /// Code and payload of the response, in its acknowledgement.
+    /// Sends a request. Returns the code and the payload of the response, which must be in the acknowledgement.
     fn ask(&mut self, method: Code, uri: &str) -> (Code, String) {
         self.send(method, uri);
         let mut answer = [0; 1500];
@@ -31,7 +31,8 @@ impl Plain {
         (answer.code(), String::from_utf8(answer.payload().to_vec()).unwrap())
     }
 
-    /// The deferred response to a GET, in its acknowledgement or after that: code, options and payload.
+    /// Sends a GET. Returns the code, the options and the payload of the response, which is in the acknowledgement or
+    /// follows it.
     fn ask_deferred(&mut self, uri: &str) -> (Code, Vec<(OptionNumber, Vec<u8>)>, String) {
         self.send(Code::GET, uri);
         let (mut first, mut second) = ([0; 1500], [0; 1500]);
@@ -65,7 +66,7 @@ impl Plain {
     }
 }
 
-/// Everybody may do everything.
+/// A policy that allows every request.
 struct Everybody;
 
 impl Policy for Everybody {
@@ -135,7 +136,7 @@ fn an_unknown_path_is_4_04_and_an_unknown_method_4_05() {
 
 #[test]
 fn without_a_policy_the_rights_of_the_credentials_decide_and_a_policy_replaces_them() {
-    /// May do what its owner wrote into it.
+    /// A policy that allows only this method and this path.
     struct Only(Code, &'static str);
 
     impl Policy for Only {

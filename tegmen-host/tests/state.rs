@@ -1,4 +1,4 @@
-//! Servers and clients that are restarted, in order and not, and what they keep.
+//! Tests the state that servers and clients store, when they are restarted in an orderly way and in other ways.
 
 use std::collections::HashSet;
 use std::net::{SocketAddr, UdpSocket};
@@ -15,7 +15,7 @@ use tegmen_host::server::{Event, Listen, Server, ServerConfig};
 use tegmen_host::state::{self, Database, StateError};
 use tegmen_host::uri::Scheme;
 
-/// A directory that is gone at the end.
+/// A directory that is removed at the end.
 struct Scene(PathBuf);
 
 impl Scene {
@@ -37,7 +37,7 @@ impl Drop for Scene {
     }
 }
 
-/// A server of one counter, which POST counts up.
+/// A server with one counter, which POST increments.
 struct Running {
     server: Server,
     database: Option<Database>,
@@ -98,7 +98,7 @@ impl Running {
 #[derive(Clone, Default)]
 struct Wire(Arc<Mutex<Vec<Passed>>>);
 
-/// True if the client sent it, and its bytes.
+/// A datagram. The first value is true if the client sent it.
 type Passed = (bool, Vec<u8>);
 
 impl Wire {

@@ -1,4 +1,4 @@
-//! Handshakes with keys in a TPM: swtpm is one in software, started for each test.
+//! Tests handshakes with keys in a TPM. Each test starts swtpm, a TPM in software.
 
 #[path = "../../tegmen-trust/tests/swtpm/mod.rs"]
 mod swtpm;
@@ -21,7 +21,7 @@ use tegmen_host::x509::signer::{SignatureScheme, Signer as _};
 use tegmen_host::x509::tpm::{Place, TpmKey, TpmKeyKind};
 use tegmen_host::x509::{Settings, Trust, Verifier};
 
-/// A public key that somebody else has the private one of.
+/// The public key of a key in a TPM, for which the test CA issues a certificate.
 struct Certified<'k>(&'k TpmKey);
 
 impl rcgen::PublicKeyData for Certified<'_> {
@@ -57,7 +57,7 @@ fn params(name: &str, purpose: Option<ExtendedKeyUsagePurpose>) -> CertificatePa
     params
 }
 
-/// `openssl s_server`, ended when it is dropped.
+/// A process of `openssl s_server`, which ends when this value is dropped.
 struct OpenSsl(Child);
 
 impl Drop for OpenSsl {

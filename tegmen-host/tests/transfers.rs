@@ -1,4 +1,5 @@
-//! Block-wise transfer and observation between a server and its clients, over real sockets on the loopback interface.
+//! Tests block-wise transfer and observation between a server and its clients, over real sockets on the loopback
+//! interface.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -92,7 +93,7 @@ async fn a_response_that_cannot_be_made_again_is_kept_for_its_blocks() {
     }
 }
 
-/// Neither end sends a record that the other does not take: that would end the session.
+/// Neither end sends a record that is longer than the limit of the other end. Such a record would end the session.
 #[tokio::test]
 async fn blocks_fit_the_records_that_were_agreed_on() {
     for (ours, theirs) in [(64, 0), (100, 64), (600, 300), (4096, 64), (0, 64)] {
@@ -182,7 +183,8 @@ async fn endless_uploads_are_bounded() {
 
 #[tokio::test]
 async fn a_changed_representation_is_never_mixed() {
-    /// Another body with every request: no two blocks belong together, until it calms down.
+    /// Returns another body for each of the first requests, so that no two blocks belong together. From the fourth
+    /// request on, the body stays the same.
     #[derive(Clone)]
     struct Restless(Arc<AtomicUsize>);
     impl Application for Restless {
@@ -197,7 +199,7 @@ async fn a_changed_representation_is_never_mixed() {
     assert_eq!(got.payload, vec![3; 3000]);
 }
 
-/// Waits until `such` is true of the totals, which the server updates once a second.
+/// Waits until `such` returns true for the totals of the server, which the server updates once a second.
 async fn settles(server: &Server, such: impl Fn(&Totals) -> bool) {
     for _ in 0..100 {
         if such(&server.totals()) {
@@ -240,7 +242,7 @@ async fn observers_are_told_of_changes_in_order_until_they_cancel() {
     }
 }
 
-/// RFC 7252, section 4.7: PROBING_RATE.
+/// Tests PROBING_RATE (RFC 7252, section 4.7).
 #[tokio::test]
 async fn a_server_that_is_silent_is_sent_a_byte_a_second() {
     let silent = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
@@ -263,7 +265,7 @@ async fn a_server_that_is_silent_is_sent_a_byte_a_second() {
     silent.recv_from(&mut datagram).await.unwrap();
 }
 
-/// RFC 7641, section 4.5.1.
+/// Tests the rule for observers that do not acknowledge (RFC 7641, section 4.5.1).
 #[tokio::test]
 async fn an_observer_that_is_silent_has_to_acknowledge_what_follows_too_soon() {
     let server = start_with(resources(), |config| config.coap.unconfirmed_notifications = 9);

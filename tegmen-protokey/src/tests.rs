@@ -52,8 +52,8 @@ fn an_identity_that_is_written_is_one() {
     }
 }
 
-/// Compares with values that OpenSSL computed: `printf 'IDENTITY' | openssl mac -digest SHA256 -macopt hexkey:0707...
-/// HMAC`. For the bound mode, `\0display-3` follows IDENTITY.
+/// Compares keys with values that OpenSSL computed: `printf 'IDENTITY' | openssl mac -digest SHA256 -macopt
+/// hexkey:0707... HMAC`. For [`Mode::Bound`], `\0display-3` follows IDENTITY.
 #[test]
 fn a_key_is_that_of_openssl() {
     let hex = |key: Secret<DIGEST_LEN>| tegmen_base::hex::to_hex(key.expose());

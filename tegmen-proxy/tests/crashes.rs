@@ -1,4 +1,5 @@
-//! OSCORE between a client and a server through a proxy that crashes, on a network that loses and repeats, with an attacker who replays.
+//! Tests OSCORE between a client and a server through a proxy that crashes. The network loses and repeats messages, and
+//! an attacker replays them.
 
 mod scene;
 
@@ -15,16 +16,16 @@ const STEPS: u16 = 100;
 const CLIENT: u8 = 2;
 const ATTACKER: u8 = 7;
 
-/// Both ends, and what they accepted.
+/// The client and the server, and the messages that they accepted.
 struct Ends {
     client: Context,
     server: Context,
     crypto: RustCrypto,
-    /// The requests that wait, by their tokens, with their datagrams.
+    /// The requests that wait for a response, by their tokens, each with its datagram.
     waiting: BTreeMap<u16, (Pending, Vec<u8>)>,
     delivered: BTreeSet<u16>,
     answered: BTreeSet<u16>,
-    /// Responses of the server, for the attacker.
+    /// The responses of the server, which the attacker can replay.
     responses: Vec<Vec<u8>>,
     refused: u32,
 }
@@ -51,14 +52,14 @@ impl Ends {
         }
     }
 
-    /// A random number below a bound.
+    /// Returns a random number less than `below`.
     fn draw(&mut self, below: usize) -> usize {
         let mut bytes = [0; 4];
         self.crypto.random(&mut bytes);
         u32::from_be_bytes(bytes) as usize % below
     }
 
-    /// Makes a request, whose token and payload are its number.
+    /// Makes the request with this number, which is also its token and its payload.
     fn ask(&mut self, number: u16) -> Vec<u8> {
         let mut storage = [0; 120];
         let mut frame = Frame::new(&mut storage, OVERHEAD);
@@ -73,7 +74,7 @@ impl Ends {
         datagram
     }
 
-    /// Takes a request at the server. Returns the response.
+    /// Lets the server process a request. Returns the response.
     fn serve(&mut self, request: &[u8]) -> Vec<u8> {
         let outer = MessageRef::parse(request).unwrap();
         let (id, token) = (outer.message_id(), outer.token().to_vec());
@@ -100,7 +101,7 @@ impl Ends {
         frame.bytes().to_vec()
     }
 
-    /// Takes a response at the client.
+    /// Lets the client process a response.
     fn hear(&mut self, response: &[u8]) {
         let Ok(token) = MessageRef::parse(response).unwrap().token().try_into() else { return };
         let number = u16::from_be_bytes(token);
@@ -114,7 +115,7 @@ impl Ends {
     }
 }
 
-/// Delivers the datagrams of the proxy to the server, whose responses go to the proxy, and to the client.
+/// Delivers the datagrams of the proxy to the client and to the server, and the responses of the server to the proxy.
 fn deliver(ends: &mut Ends, scene: &mut Scene) {
     while let Some((to, datagram)) = scene.sent.pop() {
         let copies = [0, 1, 1, 1, 2][ends.draw(5)];

@@ -1,8 +1,10 @@
-//! OSCORE between a client and a server through a proxy, where each of the three loses its power at any point, on a network that loses and
-//! repeats, with an attacker who replays. Of an end its disk remains: the end of the numbers that it leased (RFC 8613, appendix B.1.1).
-//! A server that lost its window asks with Echo whether a request is fresh (appendix B.1.2). The proxy keeps nothing.
+//! Tests OSCORE between a client and a server through a proxy. Each of the three loses its power at any point. The
+//! network loses and repeats messages, and an attacker replays them. After a power cut an end has only its disk, which
+//! contains the end of the numbers that it leased (RFC 8613, appendix B.1.1). A server that lost its replay window asks
+//! with Echo whether a request is fresh (appendix B.1.2). The proxy stores nothing on disk.
 //!
-//! No nonce is used twice, and nobody accepts a message twice. Where an end breaks one of the rules, the same runs show it.
+//! No nonce is used twice, and nobody accepts a message twice. If an end breaks one of the rules, the same runs detect
+//! this.
 
 mod recorder;
 mod scene;
@@ -18,22 +20,22 @@ use tegmen::oscore::{Aead, Context, OVERHEAD, Parameters, Pending, ReplayWindow,
 const CRASHES: u64 = 10_000;
 /// The steps of one run.
 const STEPS: u32 = 150;
-/// Numbers that an end leases at once.
+/// Number of message numbers in one lease.
 const LEASE: u64 = 4;
-/// Tokens that the client has: an old response often has the token of a new request.
+/// Number of tokens of the client. It is small, so that an old response often has the token of a new request.
 const TOKENS: u32 = 8;
-/// One of this number of points is one at which the power fails.
+/// The power fails at one of this number of points, chosen at random.
 const POINTS: usize = 40;
 const CLIENT: u8 = 2;
 const ATTACKER: u8 = 7;
 
-/// The rule that an end breaks.
+/// The rule that an end of the OSCORE context breaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
     Nothing,
     ClientKeepsNoNumbers,
     ServerKeepsNoNumbers,
-    /// It takes a request for fresh without Echo.
+    /// The server accepts a request as fresh without Echo.
     ServerAsksForNothing,
 }
 
@@ -44,14 +46,14 @@ enum Who {
     Proxy,
 }
 
-/// The power failed; what was done is lost, except on the disk.
+/// The error that the power failed. Everything is lost that was not on the disk.
 struct Cut;
 
-/// An end, and its disk.
+/// The client or the server, with its disk.
 struct End {
     ids: (&'static [u8], &'static [u8]),
     context: Context,
-    /// The end of the lease, on the disk.
+    /// The end of the lease that is on the disk.
     kept: u64,
     keeps: bool,
     asks: bool,
@@ -77,7 +79,7 @@ fn parameters((sender_id, recipient_id): (&'static [u8], &'static [u8])) -> Para
     Parameters { master_secret, master_salt, sender_id, recipient_id, id_context: None, aead }
 }
 
-/// A request of the client that waits.
+/// A request of the client that waits for its response.
 struct Waiting {
     pending: Pending,
     datagram: Vec<u8>,
@@ -122,16 +124,17 @@ struct World {
     client: End,
     server: End,
     scene: Scene,
-    /// By token.
+    /// The waiting requests of the client, by their tokens.
     waiting: BTreeMap<u8, Waiting>,
-    /// The value that the server asked for.
+    /// The Echo value of the server's last challenge, which the next request must contain.
     echo: Option<Vec<u8>>,
-    /// The number of the next request. Each protected message has another one.
+    /// The number of the next request, which is its payload. Each request has a different number.
     next: u32,
-    /// The requests that the server took, and those whose response the client took.
+    /// The numbers of the requests that the server accepted. `answered` has the numbers of the requests whose responses
+    /// the client accepted.
     delivered: HashSet<u32>,
     answered: HashSet<u32>,
-    /// The messages that passed, for the attacker.
+    /// The requests and the responses that were sent, which the attacker can replay.
     requests: Vec<Vec<u8>>,
     responses: Vec<Vec<u8>>,
     fails: bool,
@@ -160,7 +163,7 @@ impl World {
         }
     }
 
-    /// A random number below a bound.
+    /// Returns a random number less than `below`.
     fn draw(&mut self, below: usize) -> usize {
         let mut bytes = [0; 4];
         self.crypto.random(&mut bytes);
@@ -186,7 +189,7 @@ impl World {
         }
     }
 
-    /// A point at which the power may fail.
+    /// A point at which the power of `who` may fail.
     fn point(&mut self, who: Who) -> Result<(), Cut> {
         if !self.fails || self.draw(POINTS) > 0 {
             return Ok(());
@@ -199,7 +202,7 @@ impl World {
         if who == Who::Client { &mut self.client } else { &mut self.server }
     }
 
-    /// Leases numbers if none is left. They are on the disk before they are used.
+    /// Leases numbers if none is left. The end of the lease is on the disk before the numbers are used.
     fn lease(&mut self, who: Who) -> Result<(), Cut> {
         if self.end(who).context.lease().left() > 0 {
             return Ok(());
@@ -215,7 +218,7 @@ impl World {
         Ok(())
     }
 
-    /// The client sends a request to the proxy, with the value that the server asked for.
+    /// Lets the client send a request to the proxy, with the Echo value if the server asked for one.
     fn ask(&mut self) -> Result<(), Cut> {
         self.lease(Who::Client)?;
         self.point(Who::Client)?;
@@ -240,7 +243,7 @@ impl World {
         Ok(())
     }
 
-    /// The server takes a request. Returns the response.
+    /// Lets the server process a request. Returns the response.
     fn serve(&mut self, request: &[u8]) -> Result<Vec<u8>, Cut> {
         self.point(Who::Server)?;
         let outer = MessageRef::parse(request).unwrap();
@@ -282,7 +285,7 @@ impl World {
         Ok(response)
     }
 
-    /// The client takes a response.
+    /// Lets the client process a response.
     fn hear(&mut self, response: &[u8]) -> Result<(), Cut> {
         self.point(Who::Client)?;
         let Ok([token]) = <[u8; 1]>::try_from(MessageRef::parse(response).unwrap().token()) else { return Ok(()) };
@@ -303,7 +306,8 @@ impl World {
         self.point(Who::Client)
     }
 
-    /// Delivers the datagrams of the proxy to both ends, whose responses go to the proxy.
+    /// Delivers the datagrams of the proxy to the client and to the server, and the responses of the server to the
+    /// proxy.
     fn deliver(&mut self) {
         while let Some((to, datagram)) = self.scene.sent.pop() {
             let copies = if self.fails { [0, 1, 1, 1, 2][self.draw(5)] } else { 1 };
@@ -322,7 +326,8 @@ impl World {
         }
     }
 
-    /// The attacker replays a request through the proxy and at the server, and a response at the proxy and at the client.
+    /// Lets the attacker replay a request, through the proxy and directly at the server, and a response, at the proxy
+    /// and directly at the client.
     fn attack(&mut self) {
         self.counts.replays_tried += 1;
         if !self.requests.is_empty() {
@@ -367,7 +372,7 @@ impl World {
         }
     }
 
-    /// True if a request has its response after at most one challenge, when nothing fails any more.
+    /// Stops all failures. Returns true if a request then gets its response after at most one challenge.
     fn is_back(&mut self) -> bool {
         (self.fails, self.scene) = (false, Scene::new());
         let before = self.counts.answered;
@@ -379,7 +384,7 @@ impl World {
     }
 }
 
-/// Runs until there were this number of crashes.
+/// Makes runs until there were at least this number of crashes.
 fn run(crashes: u64, fault: Fault) -> Counts {
     let mut all = Counts::default();
     for seed in 0.. {

@@ -1,4 +1,5 @@
-//! A proxy for devices: clients and an origin exchange datagrams with it, and each of its rules is a test.
+//! Tests a proxy for devices. Clients and an origin exchange datagrams with it, and there is a test for each of its
+//! rules.
 
 mod scene;
 

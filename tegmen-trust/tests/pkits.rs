@@ -1,4 +1,5 @@
-//! Path validation against PKITS, NIST's suite for RFC 5280: what the document expects of each case is what happens.
+//! Tests path validation against PKITS, NIST's test suite for RFC 5280. Each case has the result that the document
+//! expects.
 
 use rustls_pki_types::pem::{PemObject as _, SectionKind};
 use std::collections::HashMap;
@@ -7,11 +8,11 @@ use tegmen_trust::x509::{Purpose, Settings, Trust, Verifier};
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../vectors/pkits/");
 
-/// 1 June 2020; the certificates are of 2010 to 2030.
+/// 1 June 2020 in seconds since 1970. The certificates are valid from 2010 to 2030.
 const NOW: u64 = 1_590_969_600;
 
-/// Cases of features that are not supported: section, first and last number, and the reason. A path that must be
-/// refused is refused, but not for the reason that the document tests.
+/// The cases of unsupported features: section, first and last number, and the reason. A path that must be refused is
+/// refused here too. The reason of the refusal differs from the reason in the document.
 const SKIPPED: &[(&str, std::ops::RangeInclusive<u32>, &str)] = &[
     ("4.1", 4..=6, "DSA"),
     ("4.2", 3..=3, "a notBefore in 1950: times begin in 1970"),
@@ -35,11 +36,11 @@ const SKIPPED: &[(&str, std::ops::RangeInclusive<u32>, &str)] = &[
     ("4.15", 1..=10, "delta CRLs"),
 ];
 
-/// Sections 4.8 to 4.12, whose data is not here: certificate policies are not processed, and a certificate that makes
-/// a constraint on them critical is refused.
+/// The number of cases in sections 4.8 to 4.12, whose data is not in `vectors`. Certificate policies are not processed.
+/// A certificate with a critical constraint on policies is refused.
 const POLICIES: u32 = 20 + 8 + 14 + 11 + 10;
 
-/// The blocks of a PEM file in DER, by the line before each block.
+/// Returns the blocks of a PEM file in DER. The key of a block is the line before it.
 fn named(file: &str) -> HashMap<String, Vec<u8>> {
     let text = std::fs::read_to_string(format!("{DATA}{file}")).unwrap();
     let (mut out, mut name) = (HashMap::new(), String::new());

@@ -1,4 +1,5 @@
-//! Public-key arithmetic of the host against Wycheproof: what is right is taken, what is wrong in any way is not.
+//! Tests the public-key arithmetic of the host with the vectors of Wycheproof. It accepts each valid vector, and
+//! refuses each invalid vector.
 
 use tegmen::secret::Secret;
 use tegmen_trust::provider::public::{Group, KeyPairs, MAX_PUBLIC_LEN, verify_digest};
@@ -10,7 +11,7 @@ fn sha256(message: &[u8]) -> [u8; 32] {
     aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, message).as_ref().try_into().unwrap()
 }
 
-/// A private key as 32 bytes, with zeros removed from its front or added to it; `None` if it is longer.
+/// Returns a private key as 32 bytes. Removes leading zeros or adds them. Returns `None` if the key is longer.
 fn private(key: &[u8]) -> Option<Secret<32>> {
     let key = &key[key.iter().take_while(|byte| **byte == 0).count()..];
     let mut out = [0; 32];
@@ -18,13 +19,15 @@ fn private(key: &[u8]) -> Option<Secret<32>> {
     Some(Secret::new(out))
 }
 
-/// SEQUENCE { SEQUENCE { ecPublicKey, secp256r1 }, BIT STRING } before a point of 65 bytes (RFC 5480, section 2).
+/// The bytes before a point of 65 bytes in a SubjectPublicKeyInfo: SEQUENCE { SEQUENCE { ecPublicKey, secp256r1 }, BIT
+/// STRING } (RFC 5480, section 2).
 const P256_SPKI: &[u8] = &[
     0x30, 0x59, 0x30, 0x13, 6, 7, 0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1, 6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7, 3,
     0x42, 0,
 ];
 
-/// FAULTS 31: points that are not on the curve, of another curve, at infinity, of small order; and the right ones.
+/// FAULTS 31: points that are not on the curve, on another curve, at infinity or of small order are refused. Valid
+/// points are accepted.
 #[test]
 fn invalid_curve_points_are_refused() {
     let (mut agreed, mut refused) = (0, 0);
@@ -113,7 +116,8 @@ fn two_ends_agree_whether_their_keys_are_at_hand_or_made_anew() {
     }
 }
 
-/// FAULTS 32: numbers out of range, zeros before them, lengths in long form, bytes behind; and the right ones.
+/// FAULTS 32: signatures with numbers out of range, leading zeros, lengths in long form or further bytes are refused.
+/// Valid signatures are accepted.
 #[test]
 fn malleable_ecdsa_signatures_are_refused() {
     let scheme = SignatureScheme::ECDSA_SECP256R1_SHA256;
@@ -140,7 +144,8 @@ fn malleable_ecdsa_signatures_are_refused() {
     assert_eq!((taken, refused), (174, 310));
 }
 
-/// FAULTS 33: padding that is too short, has bytes of its own, or a digest that is encoded in another way.
+/// FAULTS 33: signatures are refused if the padding is too short or contains other bytes, or if the digest is encoded
+/// in another way.
 #[test]
 fn lax_rsa_padding_is_refused() {
     use rsa_pkcs1_verify::TestName;

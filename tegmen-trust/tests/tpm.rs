@@ -1,4 +1,4 @@
-//! Keys in a TPM: swtpm is one in software, started for each test.
+//! Tests keys in a TPM. Each test starts swtpm, a TPM in software.
 
 mod swtpm;
 
@@ -91,7 +91,8 @@ fn a_key_at_a_handle_stays_until_it_is_removed() {
     assert!(nowhere.to_string().contains("group tss"), "{nowhere}");
 }
 
-/// FAULTS 33: no oracle for paddings; what is right is decrypted, everything else gives the random secret.
+/// FAULTS 33: the padding is no oracle. A valid ciphertext is decrypted, and every other ciphertext gives the random
+/// secret.
 #[test]
 fn an_rsa_key_decrypts_a_premaster_secret_and_tells_nothing_of_wrong_ones() {
     let Some(tpm) = Swtpm::start("tpm-decrypt") else { return };

@@ -1,4 +1,4 @@
-//! The host's provider against the vectors that the core's providers are held to.
+//! Tests the provider of hosts with the same vectors as the providers of the core.
 
 #[path = "../../tegmen/tests/vectors/checks.rs"]
 mod checks;

@@ -1,4 +1,5 @@
-//! Certificates made for the purpose: each reason for a refusal, the cache, the reloading of files, and keys of our own.
+//! Tests each reason for a refusal, the cache, the reloading of files, and the keys of this end, with certificates that
+//! the tests generate.
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CustomExtension, DnType,
@@ -13,7 +14,7 @@ use tegmen_trust::x509::{
     verify_raw,
 };
 
-/// Seconds since 1970, a day in 2026 on which everything happens.
+/// The time of the tests in seconds since 1970: a day in 2026.
 const NOW: u64 = 1_790_000_000;
 const DAY: u64 = 86_400;
 
@@ -78,7 +79,7 @@ impl Party {
     }
 }
 
-/// A certificate_list (RFC 5246, section 7.4.2) without its outer length.
+/// Returns a certificate_list (RFC 5246, section 7.4.2) without its outer length.
 fn list(certificates: &[&[u8]]) -> Vec<u8> {
     let mut out = Vec::new();
     for der in certificates {
@@ -100,7 +101,7 @@ fn verifier(anchors: &[&Party]) -> Verifier {
     Verifier::new(trust(anchors), Settings::default())
 }
 
-/// Verifies as a server's certificate for `name`, and looks that a second time gives the same.
+/// Verifies the certificates of a server with the name `name`. Checks that a second verification has the same result.
 fn verify<'c>(verifier: &Verifier, chain: &'c [u8], name: Option<&str>) -> Result<Verified<'c>, Refusal> {
     let first = verifier.verify(chain, Purpose::Server, name, at(NOW));
     assert_eq!(verifier.verify(chain, Purpose::Server, name, at(NOW)), first);
@@ -154,7 +155,7 @@ fn a_certificate_that_is_itself_the_anchor_is_believed() {
     assert_eq!(refusal, Refusal::BadSignature);
 }
 
-/// RSAPublicKey of 1024 bits.
+/// An RSAPublicKey of 1024 bits in DER.
 struct Weak(Vec<u8>);
 
 impl Weak {
@@ -551,7 +552,7 @@ fn keys_in_every_form_sign_what_their_public_key_verifies() {
     assert!(SoftwareKey::from_pem(b"").is_err());
 }
 
-/// Keys as `openssl genpkey`, `openssl ecparam -genkey` and `openssl genrsa -traditional` write them.
+/// Reads keys that `openssl genpkey`, `openssl ecparam -genkey` and `openssl genrsa -traditional` wrote.
 #[test]
 fn keys_of_openssl_are_read() {
     let dir = std::env::temp_dir().join(format!("tegmen-keys-{}", std::process::id()));

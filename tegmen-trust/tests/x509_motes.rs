@@ -1,5 +1,5 @@
-//! Compares the verdicts of a mote with those of a host, which uses `rustls-webpki`. Both give the same key for a path
-//! that both accept, and the mote accepts no path that the host refuses.
+//! Compares the verdicts of a mote with those of a host, which uses `rustls-webpki`. If the mote and the host accept a
+//! path, both return the same key. The mote accepts no path that the host refuses.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -22,23 +22,23 @@ fn at(seconds: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
-/// From when on the root of the vectors is valid.
+/// The time from which the root certificate of the vectors is valid, in seconds since 1970.
 const ANCHOR_FROM: u64 = 1_767_225_600;
 
-/// A certificate_list without its outer length.
+/// Returns a certificate_list without its outer length.
 fn list(certificates: &[&[u8]]) -> Vec<u8> {
     let of = |der: &&[u8]| [&(der.len() as u32).to_be_bytes()[1..], der].concat();
     certificates.iter().flat_map(of).collect()
 }
 
-/// One trust anchor, as both have it.
+/// One trust anchor, in the form of the host and in the form of the mote.
 struct Both {
     host: Verifier,
     name: Vec<u8>,
     public_key: [u8; 91],
 }
 
-/// The verdict of each: the accepted key, or a refusal.
+/// The verdicts of the mote and of the host: the key of an accepted path, or the refusal.
 #[derive(Debug)]
 struct Verdicts {
     mote: Result<Vec<u8>, Refusal>,
@@ -82,7 +82,7 @@ impl Verdicts {
     }
 }
 
-/// Certificates on motes are in `vectors/x509`.
+/// Returns the certificates in `vectors/x509` by their names. Motes support these certificates.
 fn vectors() -> BTreeMap<&'static str, Vec<u8>> {
     let byte = |digits: &str, at: usize| u8::from_str_radix(&digits[at..at + 2], 16).expect("hexadecimal");
     let line = |line: &'static str| {
@@ -133,7 +133,7 @@ fn the_vectors_come_out_alike_but_for_what_only_hosts_take() {
     assert_eq!(believed, 18);
 }
 
-/// All of PKITS is signed with RSA or DSA, so that none of it is for motes: each of its paths is refused for that reason.
+/// All certificates of PKITS are signed with RSA or DSA, so motes refuse each of them for this reason.
 #[test]
 fn nothing_of_pkits_is_for_motes() {
     let text = include_str!("../../vectors/pkits/certificates.pem");
@@ -148,7 +148,7 @@ fn nothing_of_pkits_is_for_motes() {
     }
 }
 
-/// The blocks of a file in PEM.
+/// Returns the certificates of a PEM file in DER.
 fn blocks_of(text: &str) -> Vec<Vec<u8>> {
     use rustls_pki_types::pem::PemObject as _;
     rustls_pki_types::CertificateDer::pem_slice_iter(text.as_bytes())
@@ -156,7 +156,7 @@ fn blocks_of(text: &str) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// A certificate and its key.
+/// A CA or an end entity: its certificate, and its key as an issuer.
 struct Party {
     der: Vec<u8>,
     issuer: Issuer<'static, KeyPair>,
@@ -169,7 +169,8 @@ static ROOT: LazyLock<Party> = LazyLock::new(|| {
     let key = KeyPair::generate().expect("a key");
     Party { der: params.self_signed(&key).expect("a certificate").der().to_vec(), issuer: Issuer::new(params, key) }
 });
-/// Drawn once: what is tested are certificates, not keys.
+/// The key pairs of all certificates. They are generated only once, because the tests are about certificates and not
+/// about keys.
 static KEYS: LazyLock<Vec<KeyPair>> = LazyLock::new(|| (0..4).map(|_| KeyPair::generate().expect("a key")).collect());
 
 fn named(name: &str, from: u64, until: u64) -> CertificateParams {
@@ -184,7 +185,7 @@ fn named(name: &str, from: u64, until: u64) -> CertificateParams {
     params
 }
 
-/// The fields of a certificate of a path. Most certificates are valid.
+/// The fields of a generated certificate of a path. Most generated certificates are valid.
 #[derive(Clone, Debug)]
 struct Made {
     starts: i64,
@@ -193,7 +194,8 @@ struct Made {
     usages: Vec<KeyUsagePurpose>,
     purposes: Vec<ExtendedKeyUsagePurpose>,
     dns: Vec<&'static str>,
-    /// Of an extension that nobody knows.
+    /// True if the certificate has a critical unknown extension, false if the unknown extension is not critical; `None`
+    /// without an unknown extension.
     critical: Option<bool>,
     by_another: bool,
     renamed: bool,
@@ -267,7 +269,7 @@ fn copy(key: &KeyPair) -> KeyPair {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..Default::default() })]
 
-    /// Paths as CAs issue them, in which now and then something is wrong.
+    /// Generates paths as CAs issue them. Some of them have a fault.
     #[test]
     fn generated_paths_come_out_alike(
         cas in prop::collection::vec(made(true), 0..3),
@@ -302,7 +304,8 @@ proptest! {
     }
 }
 
-/// A CA signs what is no certificate any more: its signature is good, and only the reading decides.
+/// Changes bytes of a certificate before a CA signs it. The signature is valid, so only the parsers of the mote and of
+/// the host decide.
 #[test]
 fn what_is_changed_before_it_is_signed_is_believed_by_both_or_by_hosts_alone() {
     let believed = Cell::new(0);
@@ -326,8 +329,8 @@ fn what_is_changed_before_it_is_signed_is_believed_by_both_or_by_hosts_alone() {
     assert!(believed.get() > 200, "{}", believed.get());
 }
 
-/// True if a certificate has a UTCTime of the years 1950 to 1969 (RFC 5280, section 4.1.2.5.1). Motes take such a time as the
-/// year 1970; the library that hosts use refuses it.
+/// True if a certificate has a UTCTime of the years 1950 to 1969 (RFC 5280, section 4.1.2.5.1). A mote reads such a
+/// time as the year 1970. The library of the host refuses it.
 fn begins_before_1970(certificate: &[u8]) -> bool {
     certificate.windows(3).any(|bytes| matches!(bytes, [0x17, 13, b'5' | b'6']))
 }
@@ -365,7 +368,7 @@ fn sign(content: &[u8]) -> Vec<u8> {
     [&[0x30, 0x82][..], &(body.len() as u16).to_be_bytes(), &body].concat()
 }
 
-/// The header of the element at the front, and the length of its value.
+/// Returns the length of the header of the first element, and the length of its value.
 fn header(der: &[u8]) -> (usize, usize) {
     match der[1] {
         0x81 => (3, der[2].into()),

@@ -1,4 +1,4 @@
-//! Certificates on motes: those of `vectors/x509`, and what becomes of them when they are changed.
+//! Tests the certificates in `vectors/x509` on a mote, without changes and with changed bytes.
 
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -16,8 +16,7 @@ fn hex(digits: &str) -> Vec<u8> {
     (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
 }
 
-/// Finds the subject and the key of an anchor: its issuer is its subject, and follows a version, a serial number of two
-/// bytes and the algorithm of the signature.
+/// Finds the subject and the public key of an anchor, whose subject is equal to its issuer.
 fn anchor(der: &[u8]) -> Anchor<'_> {
     let names: Vec<usize> = (0..der.len() - 4).filter(|at| der[*at..].starts_with(&[0x30, 0x15, 0x31])).collect();
     let key = (0..der.len() - 91).find(|at| der[*at..].starts_with(&[0x30, 0x59, 0x30])).unwrap();
@@ -26,7 +25,7 @@ fn anchor(der: &[u8]) -> Anchor<'_> {
     Anchor { name: &der[names[1]..names[1] + 0x17], public_key }
 }
 
-/// A certificate_list without its outer length.
+/// Returns a certificate_list without its outer length.
 fn list(certificates: &[&[u8]]) -> Vec<u8> {
     let of = |der: &&[u8]| [&(der.len() as u32).to_be_bytes()[1..], der].concat();
     certificates.iter().flat_map(of).collect()
@@ -46,7 +45,7 @@ fn verify(purpose: KeyPurpose, name: Name<'_>, now: Option<UnixTime>, list: &[u8
     verdict
 }
 
-/// Takes the certificates of a list as they arrive, with a path that was used for other certificates before.
+/// Verifies the certificates of a list one at a time, with a path that was used for other certificates before.
 fn one_at_a_time(rules: &Rules<'_>, certificates: &[&[u8]]) -> Result<EndEntity, Refusal> {
     let (mut path, mut crypto) = (Path::new(rules), Compact::new([1; 32]));
     let _ = path.take(&mut crypto, &CERTIFICATES["device_of_sub"], true, false);
@@ -63,7 +62,7 @@ fn one_at_a_time(rules: &Rules<'_>, certificates: &[&[u8]]) -> Result<EndEntity,
     panic!("no verdict with the last certificate")
 }
 
-/// As one that shows its certificates to a server.
+/// Verifies the certificates that a client sends to a server.
 fn client(list: &[u8]) -> Result<EndEntity, Refusal> {
     verify(KeyPurpose::Client, Name::Any, NOW, list)
 }
@@ -201,7 +200,8 @@ fn an_eui64_has_one_form() {
     }
 }
 
-/// The parts of what a CA signs, each with its tag and length; a CA that writes what it should not signs it all the same.
+/// The parts of a certificate that a CA signs, each with its tag and length. The CA also signs parts that are not
+/// valid.
 struct Body {
     version: Vec<u8>,
     serial: Vec<u8>,
@@ -225,10 +225,10 @@ fn tlv(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
 }
 
 const ECDSA: [u8; 10] = [6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2];
-/// Key usage whose BIT STRING has not even the number of unused bits.
+/// A key usage extension whose BIT STRING does not even have the byte with the number of unused bits.
 const KEY_USAGE: [u8; 11] = [0x30, 9, 6, 3, 0x55, 0x1d, 15, 4, 2, 3, 0];
 
-/// An extension in its OCTET STRING.
+/// Returns an extension with this value in its OCTET STRING.
 fn extension(id: u8, critical: &[u8], value: &[u8]) -> Vec<u8> {
     tlv(0x30, &[&[6, 3, 0x55, 0x1d, id], critical, &tlv(4, &[value])])
 }
@@ -249,7 +249,7 @@ impl Body {
         }
     }
 
-    /// The verdict on a certificate with this body, whose signature is good.
+    /// Returns the verdict on a certificate with these parts and a valid signature.
     fn verdict(&self) -> Result<EndEntity, Refusal> {
         let key = [9; 32];
         let public_key = curves::public_key_of(&key).unwrap();
@@ -324,7 +324,7 @@ proptest! {
         prop_assert!(client(&list(&[&bytes])).is_err());
     }
 
-    /// Whatever is changed in a certificate, it is refused, and nothing worse happens.
+    /// A certificate with changed bytes is refused, and the parser never panics.
     #[test]
     fn any_changes_are_refused(
         which in any::<prop::sample::Index>(),

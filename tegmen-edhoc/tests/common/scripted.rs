@@ -1,4 +1,4 @@
-//! A provider whose next key pair a test sets.
+//! A crypto provider for which a test sets the next key pair.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
@@ -18,7 +18,8 @@ impl Scripted {
         Self { software: RustCrypto::new([seed; 32]), next: None }
     }
 
-    /// Draws this private key next, whose point has this x-coordinate.
+    /// Makes a provider whose next private key is `private`. The public key of this private key has the x-coordinate
+    /// `x`.
     pub(crate) fn with_key(private: [u8; 32], x: [u8; 32]) -> Self {
         Self { next: Some((private, x)), ..Self::new() }
     }

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The mote's end of the line, and the bridge at the other end.
+/// The mote's end of the serial line, and the bridge at the other end.
 struct World {
     mote: UnixStream,
     addresses: Vec<Forward>,

@@ -12,7 +12,7 @@ const START: Instant = Instant::from_micros(1_000_000_000);
 /// The minimum number of bytes of a pool.
 const SMALLEST: usize = (SAFE_MIN + BUSY_MIN) * SEGMENT;
 
-/// The storage for the test modules that every storage has to pass.
+/// The storage for the shared test modules, which every storage has to pass.
 type Storage = ExchangePool;
 
 fn storage() -> Storage {
@@ -23,7 +23,7 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Returns the reply to a message that was handled.
+/// Returns the stored reply to a message; `None` if the pool has none.
 fn reply(pool: &ExchangePool, now: Instant, peer: &PoolPeer, key: PoolKey) -> Option<Vec<u8>> {
     pool.handled(now, peer, key).map(|handled| pool.reply(peer, handled).to_vec())
 }
@@ -43,7 +43,7 @@ fn set(pool: &mut ExchangePool, peer: &mut PoolPeer, id: u32, waiting: Waiting) 
     pool.settle(peer, RequestId(id));
 }
 
-/// A message that was answered, in the model with which the pool is compared.
+/// A message that was answered. The test compares the pool with a list of these messages.
 struct Answered {
     peer: usize,
     datagram: Vec<u8>,
@@ -72,8 +72,8 @@ impl World {
         }
     }
 
-    /// Receives a message, and answers it with `len` bytes unless it was answered before. Compares the record of the
-    /// pool with the earlier answer.
+    /// Receives a message, and answers it with `len` bytes unless it was answered before. Checks that the pool has the
+    /// earlier answer.
     fn receive(&mut self, peer: usize, message_id: u16, token: u8, repeat: Repeat, len: usize) {
         let datagram = vec![0x41, 1, (message_id >> 8) as u8, message_id as u8, token];
         let key = self.pool.key(self.now, &mut self.peers[peer], message_id, &datagram);
@@ -153,7 +153,7 @@ proptest! {
     }
 }
 
-/// A number of peers whose shares together exceed the pool.
+/// Number of peers. The shares of all these peers together are more than the pool.
 const CROWD: usize = 64;
 
 #[test]

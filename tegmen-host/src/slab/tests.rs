@@ -119,7 +119,7 @@ fn a_full_table_displaces_no_handshake_that_is_under_way() {
     assert_eq!(alive(&table, &first), 64);
 }
 
-/// Makes a session that this principal has just established, on a separate path.
+/// Makes a session on a separate path, whose principal has just been authenticated with this rank.
 fn establish(endpoint: &mut Slab<u64>, number: u32, rank: Rank) -> PeerId {
     let (path, phase, is_session) = (&path(number), Phase::Handshaking, true);
     let id = endpoint.insert(&NewPeer { path, rank, phase, is_session, with_handshake: true }).unwrap().id;
@@ -254,12 +254,13 @@ fn seconds(seconds: u64) -> Instant {
     Instant::from_micros(seconds * 1_000_000)
 }
 
-/// Returns the client's path for the path that the server has.
+/// Returns the path at the client for a path at the server.
 fn reversed(path: &Path) -> Path {
     Path { local: path.remote, remote: path.local }
 }
 
-/// Returns the client's datagrams that follow this many answers of the server.
+/// Lets client and server exchange this number of answers. Returns the datagrams that the client sends after the last
+/// answer.
 fn after_answers(client: &mut Node, server: &mut Node, remote: u32, answers: usize) -> Vec<Vec<u8>> {
     let (now, at_server) = (seconds(100), path(remote));
     let mut sent = client.connect(now, &reversed(&at_server));

@@ -1,4 +1,5 @@
-//! Routes of datagrams, and sessions through a gateway with servers of this crate as both ends.
+//! Tests the routes of datagrams, and sessions through a gateway. Servers of this crate are the delegation server and
+//! the device.
 
 use super::*;
 use crate::client::{ClientConfig, ClientKey, Session};

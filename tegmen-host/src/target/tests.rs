@@ -15,7 +15,7 @@ fn by_uri(uri: &str) -> Vec<u8> {
     message(&[(OptionNumber::PROXY_URI, uri.as_bytes())])
 }
 
-/// Returns the path of a request that policy, observers and log use.
+/// Returns the path of a request in the form that policy, observers and log use.
 fn path_of(request: &[u8]) -> String {
     let mut path = "before".to_owned();
     VirtualHosts::default().read_path(&MessageRef::parse(request).unwrap(), &mut path).unwrap();

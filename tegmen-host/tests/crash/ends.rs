@@ -1,4 +1,4 @@
-//! A mote with flash memory and a host with a directory, and what can happen to them.
+//! A mote with flash memory and a host with a directory, and the faults that can happen to them.
 
 use std::path::{Path, PathBuf};
 use tegmen::oscore::{Aead, Parameters, RederivableContext};
@@ -7,7 +7,7 @@ use tegmen_host::contexts::{self, ContextError, ContextFile, StoredContext};
 use tegmen_host::provider::HostCrypto;
 use zeroize::Zeroizing;
 
-/// The power went before it was done.
+/// The error that the power failed before the operation was complete.
 #[derive(Debug)]
 pub(crate) struct Cut;
 
@@ -15,7 +15,7 @@ pub(crate) struct Cut;
 pub(crate) trait End {
     fn context(&mut self) -> &mut RederivableContext;
 
-    /// Leases a number if none is left. After [`Cut`] the end has restarted.
+    /// Leases a number if none is left. If this returns [`Cut`], the end has restarted.
     fn lease_one(&mut self) -> Result<(), Cut>;
 }
 
@@ -66,7 +66,7 @@ impl Flash for Memory {
     }
 }
 
-/// Numbers that a mote leases at a time.
+/// Number of message numbers in one lease of a mote.
 const LEASE: u64 = 16;
 
 pub(crate) struct Mote {
@@ -83,7 +83,7 @@ impl Mote {
         Self { secret, kept: Some(kept), context }
     }
 
-    /// Starts from what the flash memory holds.
+    /// Cuts the power, and starts from the content of the flash memory.
     pub(crate) fn power_cut(&mut self) {
         let mut memory = self.kept.take().unwrap().into_flash();
         memory.power = None;
@@ -98,7 +98,7 @@ impl Mote {
         self.kept = Some(Kept::open(memory).unwrap());
     }
 
-    /// Injects a fault that the checks must detect.
+    /// Moves the numbers back by one lease. The checks of the test must detect this fault.
     pub(crate) fn forget_the_last_lease(&mut self) {
         let kept = self.kept.as_ref().unwrap().value().saturating_sub(LEASE);
         self.context = RederivableContext::resume::<HostCrypto>(&parameters(&self.secret), kept).unwrap();
@@ -199,8 +199,9 @@ impl Host {
         self.backup = std::fs::read(self.numbers()).ok();
     }
 
-    /// Restores an old file: writes over the present file or, if not `in_place`, makes a new one. The next start must
-    /// refuse the restored file, unless the file has not changed since the backup. Returns true if it was refused.
+    /// Restores an old file. If `in_place` is true, writes over the present file; otherwise makes a new file. The next
+    /// start must refuse the restored file, unless the file has not changed since the backup. Returns true if the start
+    /// refused it.
     pub(crate) fn restore_backup(&mut self, in_place: bool) -> bool {
         let Some(backup) = self.backup.clone() else { return false };
         if let Some(stored) = self.stored.take() {

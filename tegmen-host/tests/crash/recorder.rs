@@ -1,4 +1,4 @@
-//! A cipher that remembers every nonce it sealed under.
+//! A crypto provider that remembers every nonce with which it encrypted.
 
 use std::collections::HashSet;
 use tegmen::crypto::{Ccm, Crypto, NotAuthentic, Unsupported};

@@ -1,5 +1,5 @@
-//! The same for DTLS sessions: they are kept outside of their endpoints, cut off and restored, and everything is
-//! replayed. The store of this file is in memory; those of `stores` are on the disk.
+//! Tests power cuts and restores of DTLS sessions. The sessions are stored outside of their endpoints, cut off and
+//! restored, and all datagrams are replayed. The store in this file is in memory; the stores in `stores` are on disk.
 
 use crate::world::{Node, World};
 use std::collections::HashSet;
@@ -12,7 +12,7 @@ use tegmen::endpoint::{Peers as _, Phase};
 use tegmen::identity::{PeerId, Principal};
 use tegmen::time::Duration;
 
-/// Totals of the events. The cipher of this world stops at once when a nonce repeats.
+/// The totals of the events. The cipher of this test panics at once when a nonce is used twice.
 #[derive(Default, Debug)]
 pub(crate) struct Counts {
     pub(crate) events: u64,
@@ -67,28 +67,28 @@ impl Counts {
     }
 }
 
-/// The place in which an end keeps its session.
+/// The place in which an end stores its session.
 pub(crate) trait Store {
-    /// Keeps the session that was just established.
+    /// Stores the session that was just established.
     fn keep(&mut self, node: &mut Node, path: &Path);
 
-    /// Makes sure that the next record has a leased number.
+    /// Extends the lease if necessary, so that the next record has a leased number.
     fn lease(&mut self, node: &mut Node);
 
     /// Ends in an orderly way.
     fn park(&mut self, node: &mut Node);
 
-    /// Ends as in a power cut. The node is lost.
+    /// Ends as in a power cut. The session in the node is lost.
     fn cut(&mut self, draw: u64);
 
-    /// Starts again. Returns a session whose lease is durable, and the end of the lease; `None` if a handshake is
-    /// needed.
+    /// Starts again after an end. Returns the stored session and the end of its lease, which is already durable.
+    /// Returns `None` if a handshake is needed.
     fn open(&mut self, node: &mut Node, path: &Path) -> Option<(Session, u32)>;
 
-    /// Called when the session continues as this peer.
+    /// Is called when the session continues in the node as this peer.
     fn opened(&mut self, node: &mut Node, peer: PeerId);
 
-    /// Applies one of the other faults of a disk. Returns true if the fault lost the session.
+    /// Applies one of the other faults of the store. Returns true if the fault lost the session.
     fn suffer(&mut self, draw: u64, counts: &mut Counts) -> bool;
 }
 
@@ -96,7 +96,7 @@ pub(crate) trait Store {
 #[derive(Default)]
 pub(crate) struct Memory {
     sealed: Vec<u8>,
-    /// Every record number below may have been used.
+    /// The end of the lease. Every record number below it may have been used.
     end: u32,
 }
 
@@ -168,7 +168,7 @@ impl Scene {
         if which == CLIENT { &mut self.world.client } else { &mut self.world.server }
     }
 
-    /// Restarts both ends, which do a handshake and keep a copy of the session from its start.
+    /// Restarts both ends. They make a handshake, and store the session from its beginning.
     fn handshake(&mut self) {
         self.counts.handshakes += 1;
         let seed = self.random(u64::MAX >> 1);
@@ -217,7 +217,8 @@ impl Scene {
         }
     }
 
-    /// A new endpoint takes in what the old one had kept; the end of its lease is kept before it is used.
+    /// Replaces the endpoint of one end by a new endpoint, which continues the stored session. The end of its next
+    /// lease is stored before it is used.
     fn come_back(&mut self, which: usize) {
         let seed = self.random(u64::MAX >> 1);
         let (mut node, remote) = match which {
@@ -243,7 +244,7 @@ impl Scene {
         self.node(which).path(remote)
     }
 
-    /// Sends a request until it is delivered: at once, or behind a challenge.
+    /// Sends a request, and repeats it after a challenge, until it is delivered. At most two round trips are allowed.
     fn exchange(&mut self, from: usize) {
         let (to, id) = (1 - from, self.next);
         self.next += 1;
@@ -278,7 +279,7 @@ impl Scene {
         self.counts.most_round_trips = self.counts.most_round_trips.max(round_trips);
     }
 
-    /// Somebody sends again what was sent before, of this session or an older one.
+    /// Lets an attacker send an earlier datagram again, of this session or of an older session.
     fn replay(&mut self) {
         let at = self.random(self.world.sent.len() as u64) as usize;
         let (from_client, datagram) = self.world.sent[at].clone();

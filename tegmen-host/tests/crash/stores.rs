@@ -1,4 +1,5 @@
-//! Where hosts keep sessions: the database of a server and the file of a client, and what can happen to them.
+//! The stores of sessions on a host, and the faults that can happen to them: the database of a server, and the file of
+//! a client.
 
 use crate::sessions::{Counts, Store};
 use crate::world::Node;
@@ -14,7 +15,7 @@ use tegmen::identity::{PeerId, Principal};
 use tegmen::time::Instant;
 use tegmen_host::state::{self, Database, SessionFile, SessionName, Sessions, StateError, With};
 
-/// Skips nearly all numbers of the lease. A sender is free to leave numbers out.
+/// Skips nearly all numbers of the lease, which a sender may do.
 fn hurry(node: &mut Node, peer: PeerId, end: u32) {
     let known = node.endpoint.peers.peer(peer).unwrap();
     let path = *known.path();
@@ -38,7 +39,7 @@ pub(crate) struct Server {
     dir: PathBuf,
     open: Option<(Database, Sessions)>,
     session: Option<(SessionName, u32)>,
-    /// The last lease that is durable. The writing thread sets it.
+    /// The end of the last lease that is durable. The writing thread of the database sets it.
     durable: Arc<AtomicU32>,
     asked: u32,
     backup: Option<Vec<(PathBuf, Vec<u8>)>>,

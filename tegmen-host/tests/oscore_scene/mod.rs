@@ -1,4 +1,4 @@
-//! A server and the settings of a client that share an OSCORE context.
+//! A server and the settings of a client, which share an OSCORE context.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::Server;
 
-/// Both ends of a context in a directory that is gone at the end.
+/// Both ends of a context, in a directory that is removed at the end.
 pub(crate) struct Scene(PathBuf);
 
 impl Scene {
@@ -44,7 +44,7 @@ impl Scene {
         (server, address)
     }
 
-    /// The context of the server at a third party that has all its keys.
+    /// Returns the path of the server's context at a third party that has all keys of the context.
     #[allow(dead_code, reason = "not all tests have a third party")]
     pub(crate) fn third(&self) -> PathBuf {
         self.0.join("third")

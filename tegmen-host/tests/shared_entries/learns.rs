@@ -1,4 +1,4 @@
-//! Attacks of a proxy on messages that it stores.
+//! Tests attacks of a proxy on the messages that it stores.
 
 use crate::world::{GROUPS, Line, Member, Origin, Person, SALT, SHARED, credential, get, open_proxy, with};
 use tegmen::coap::{Code, MessageRef, OptionNumber};
@@ -7,10 +7,10 @@ use tegmen::crypto::hash::digest;
 use tegmen::crypto::hkdf::Hkdf;
 use tegmen_host::provider::HostCrypto;
 
-/// Bytes of a tag, and of a tag and a signature.
+/// Number of bytes of a tag, and of a tag with a signature.
 const TAG: usize = 8;
 const SIGNED: usize = TAG + 64;
-/// The paths of the requests, and what the responses contain.
+/// The paths of three requests, and the payloads of their responses.
 const PATHS: [&str; 3] = ["door", "lamp", "door"];
 const VALUES: [&str; 3] = ["it is open", "it is dark", "it is shut"];
 
@@ -20,21 +20,22 @@ enum Flaw {
     None,
     /// The payload is not encrypted.
     InClear,
-    /// The hash does not begin with the key of the Deterministic Client.
+    /// The hash of the request does not cover the key of the Deterministic Client.
     HashWithoutKey,
-    /// The key does not depend on the hash.
+    /// The encryption key does not depend on the hash of the request.
     OneKey,
-    /// The origin begins at the number 0 for each response.
+    /// The origin uses the number 0 for each response.
     OneNumber,
 }
 
-/// The bytes that a proxy has of an exchange: its key and its entry are made of these alone.
+/// The request and the response that a proxy sees. The proxy makes the key and the entry of its cache only from these
+/// bytes.
 struct Sight {
     request: Vec<u8>,
     response: Vec<u8>,
 }
 
-/// The Deterministic Client by the text of the draft, with a fault.
+/// A Deterministic Client that was written from the text of the draft, with a fault.
 struct Client {
     flaw: Flaw,
     crypto: HostCrypto,
@@ -59,7 +60,7 @@ impl Client {
         Self { flaw, crypto: HostCrypto::from_os().unwrap(), sender_key, nonce }
     }
 
-    /// The array that is authenticated. All of it is public.
+    /// Returns the array that is authenticated. All its content is public.
     fn aad_array() -> Vec<u8> {
         let manager = credential("manager");
         let head = b"\x89\x01\x84\x0a\x0a\x26\x38\x1a\x41d\x41\x00\x40\x44grp1\x48";
@@ -85,12 +86,13 @@ impl Client {
     }
 }
 
-/// The encrypted part of a request for a path: GET and Uri-Path.
+/// Returns the encrypted part of a request for a path: GET and Uri-Path.
 fn plaintext(path: &str) -> Vec<u8> {
     [&[1, 0xb0 | path.len() as u8], path.as_bytes()].concat()
 }
 
-/// Three requests and responses with a fault, as the proxy sees them. It forgets its entries in between.
+/// Returns three requests and responses with a fault, as the proxy sees them. The proxy removes its entries after each
+/// exchange.
 fn watch(flaw: Flaw) -> Vec<Sight> {
     let mut member = Member::new("house", "origin");
     let origin = Origin::answering(move |datagram, count| {
@@ -122,7 +124,8 @@ fn payload(datagram: &[u8]) -> &[u8] {
     MessageRef::parse(datagram).unwrap().payload()
 }
 
-/// The attacks of a proxy that succeed. It knows everything but the secrets of the group, and one of each two plaintexts.
+/// Returns the names of the attacks in which a proxy succeeds. The proxy does not know the secrets of the group. For
+/// each two messages it knows one of the two plaintexts.
 fn attacks(sights: &[Sight]) -> Vec<&'static str> {
     let all: Vec<_> = sights.iter().flat_map(|sight| [&sight.request, &sight.response]).collect();
     let contains = |word: &str| all.iter().any(|bytes| bytes.windows(word.len()).any(|at| at == word.as_bytes()));
@@ -151,7 +154,8 @@ fn attacks(sights: &[Sight]) -> Vec<&'static str> {
     .collect()
 }
 
-/// A message without the bytes that are those of a hash, a number or a ciphertext: code, options, and the length of the payload.
+/// Returns the code, the options and the length of the payload. Leaves out the bytes of hashes, numbers and
+/// ciphertexts.
 fn shape(datagram: &[u8]) -> (Code, Vec<(OptionNumber, Vec<u8>)>, usize) {
     let message = MessageRef::parse(datagram).unwrap();
     let options = message.options().map(|(number, value)| match number {
@@ -163,7 +167,8 @@ fn shape(datagram: &[u8]) -> (Code, Vec<(OptionNumber, Vec<u8>)>, usize) {
     (message.code(), options.collect(), message.payload().len())
 }
 
-/// The limits are in docs/proxy.md: a proxy sees which requests are equal, how long they are, and what is outside. It sees nothing else.
+/// docs/proxy.md describes the limits: a proxy sees which requests are equal, how long they are, and the fields outside
+/// OSCORE. The proxy sees nothing else.
 #[test]
 fn a_proxy_learns_nothing_from_a_shared_entry() {
     let sights = watch(Flaw::None);

@@ -1,6 +1,8 @@
-//! A proxy between members of groups, who send deterministic requests of Group OSCORE: what they share, and what nobody else learns.
+//! Tests a proxy between members of groups, which send deterministic requests of Group OSCORE. Some tests are about the
+//! responses that the members share, and some about the data that the proxy learns.
 //!
-//! The members are those of the library, with sockets of their own. Each attack first succeeds against a mutant.
+//! The members are those of the library, with separate sockets. Each attack first succeeds against a faulty
+//! implementation.
 
 mod learns;
 mod rights;
@@ -26,7 +28,8 @@ fn different_clients_share_an_entry() {
     assert_eq!(members[0].get(origin.address, "door").unwrap(), "house door 2");
 }
 
-/// The proxy cannot read the method of a request with OSCORE, or its path. Any resource of the origin may be another then.
+/// The proxy cannot read the method and the path of a request with OSCORE. After such a request any resource of the
+/// origin may have changed.
 #[test]
 fn a_request_that_may_change_the_origin_removes_its_entries() {
     let mut member = Member::new("house", "origin");

@@ -1,4 +1,5 @@
-//! Entries that do not answer: those of other groups, requests, origins, and of clients with other rights.
+//! Tests that the entry of a response does not answer other requests: of other groups, for other origins, or of clients
+//! with other rights.
 
 use crate::world::{Line, Member, Options, Origin, Person, get, open_proxy, settings, with};
 use std::collections::HashMap;
@@ -14,7 +15,8 @@ use tegmen_host::uri::Scheme;
 
 const KEY: &[u8] = b"0123456789abcdef";
 
-/// A proxy for one origin, whose key of an entry has a part of the request for each of these flags.
+/// A proxy for one origin, which can be faulty. Each flag is true if the key of a cache entry contains this part of the
+/// request.
 struct Mutant {
     has_oscore: bool,
     has_hash: bool,
@@ -67,7 +69,8 @@ impl Mutant {
     }
 }
 
-/// Fails if an entry of Alice in a house answers another member, group, request or origin.
+/// Returns an error if a stored response to Alice in the group `house` answers a request of another member or group,
+/// another request, or a request for another origin.
 fn shares_only_what_it_may(proxy: SocketAddr) -> Result<(), String> {
     let (origin, other) = (Origin::start(), Origin::start());
     let expect = |got: Result<String, String>, expected: &str| match got {
@@ -107,7 +110,7 @@ fn payload(datagram: &[u8]) -> Vec<u8> {
     MessageRef::parse(datagram).unwrap().payload().to_vec()
 }
 
-/// Asks a proxy over DTLS with the bytes of a request.
+/// Sends a request to a proxy over DTLS, with the options and the payload of `request`. Returns the response.
 async fn send(session: &Session, origin: SocketAddr, request: &MessageRef<'_>) -> Response {
     let host = origin.ip().to_string();
     let port = origin.port().to_be_bytes();

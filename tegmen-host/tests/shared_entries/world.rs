@@ -1,4 +1,4 @@
-//! Groups, their members, an origin that is a member of each, and a proxy that is a member of none.
+//! Three groups with their members, an origin that is a member of each group, and a proxy that is a member of no group.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex};
@@ -20,20 +20,21 @@ use tegmen_host::server::Server;
 pub(crate) type Context = GroupContext<Vec<u8>, 512>;
 type Pending = GroupPending<Vec<Replies>>;
 
-/// The groups with their Group Identifiers and Master Secrets. Two of them have one Group Identifier.
+/// The groups, each with its name, its Group Identifier and its Master Secret. Two groups have the same Group
+/// Identifier.
 pub(crate) const GROUPS: [(&str, &[u8], [u8; 16]); 3] =
     [("house", b"grp1", [1; 16]), ("shop", b"grp2", [1; 16]), ("clone", b"grp1", [2; 16])];
 /// The ID of the Deterministic Client.
 pub(crate) const SHARED: u8 = b'd';
 pub(crate) const SALT: &[u8] = b"salt";
-/// Bytes around a message.
+/// Free bytes in a buffer in addition to the message.
 const ROOM: usize = 200;
 
 fn private_key(name: &str) -> [u8; 32] {
     core::array::from_fn(|at| name.as_bytes()[at % name.len()].wrapping_add(at as u8))
 }
 
-/// A CWT Claims Set with a key on P-256.
+/// Returns a CWT Claims Set with the public key of this name on P-256.
 pub(crate) fn credential(name: &str) -> Vec<u8> {
     let spki = curves::public_key_of(&private_key(name)).unwrap();
     let (x, y) = spki[spki.len() - 64..].split_at(32);
@@ -86,7 +87,8 @@ impl Member {
         (pending, frame.bytes().to_vec())
     }
 
-    /// Answers a request of the Deterministic Client of this group with what `value` makes of its path.
+    /// Answers a request of the Deterministic Client of this group. `value` makes the payload of the response from the
+    /// path of the request. Returns `None` if the request cannot be decrypted.
     pub(crate) fn answer(&mut self, datagram: &[u8], value: impl FnOnce(&str) -> String) -> Option<Vec<u8>> {
         let mut opened = datagram.to_vec();
         let Self { context, shared, crypto, .. } = self;
@@ -119,7 +121,7 @@ pub(crate) fn response_to(request: &MessageRef<'_>, code: Code, options: Options
     message(MessageType::Acknowledgement, code, request.message_id(), request.token(), options, payload)
 }
 
-/// A GET of a path of an origin, for a forward proxy.
+/// Returns a GET of a path of an origin, for a forward proxy.
 pub(crate) fn get(origin: SocketAddr, path: &str) -> Vec<u8> {
     let (host, port) = (origin.ip().to_string(), origin.port().to_be_bytes());
     let options = [
@@ -131,7 +133,7 @@ pub(crate) fn get(origin: SocketAddr, path: &str) -> Vec<u8> {
     message(MessageType::Confirmable, Code::GET, 1, b"token", &options, b"")
 }
 
-/// The same message with another value of an option, and another payload.
+/// Returns the message with another value of the option `changed`, and with another payload.
 pub(crate) fn with(datagram: &[u8], (changed, new): (OptionNumber, &[u8]), payload: &[u8]) -> Vec<u8> {
     let of = MessageRef::parse(datagram).unwrap();
     let options: Vec<_> =
@@ -139,7 +141,7 @@ pub(crate) fn with(datagram: &[u8], (changed, new): (OptionNumber, &[u8]), paylo
     message(of.message_type(), of.code(), of.message_id(), of.token(), &options, payload)
 }
 
-/// A socket of a client, that asks a proxy.
+/// The socket of a client that sends requests to a proxy.
 pub(crate) struct Line {
     socket: UdpSocket,
     proxy: SocketAddr,
@@ -153,7 +155,7 @@ impl Line {
         Self { socket, proxy, last: 0 }
     }
 
-    /// Sends a request with an ID of its own, and returns the response.
+    /// Sends a request with a new Message ID, and returns the response.
     pub(crate) fn exchange(&mut self, request: &[u8]) -> Vec<u8> {
         let mut request = request.to_vec();
         self.last += 1;
@@ -179,7 +181,7 @@ impl Line {
 pub(crate) struct Person {
     pub(crate) member: Member,
     line: Line,
-    /// Max-Age of the last response, outside and inside.
+    /// Max-Age of the last response: outside OSCORE, and inside OSCORE.
     pub(crate) ages: Option<(u32, u32)>,
 }
 
@@ -200,7 +202,7 @@ impl Person {
     }
 }
 
-/// Requests, and their responses.
+/// Requests, each with its response.
 type Exchanges = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// An origin, which is a member of each group, and counts its requests.
@@ -210,7 +212,7 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Answers with the name of the group, the path, and the number of the request.
+    /// Starts an origin that answers each request with the name of the group, the path, and the number of the request.
     pub(crate) fn start() -> Self {
         let mut members = GROUPS.map(|(group, ..)| (group, Member::new(group, "origin")));
         Self::answering(move |datagram, count| {
@@ -220,7 +222,8 @@ impl Origin {
         })
     }
 
-    /// Answers with what `answer` makes of a request and its number; with 4.00 where that is nothing.
+    /// Starts an origin that calls `answer` with each request and its number, and sends the returned response. If
+    /// `answer` returns `None`, the response is 4.00.
     pub(crate) fn answering(mut answer: impl FnMut(&[u8], usize) -> Option<Vec<u8>> + Send + 'static) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let (address, heard) = (socket.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
@@ -247,7 +250,7 @@ impl Origin {
         self.heard.lock().unwrap().len()
     }
 
-    /// The requests of the proxy, and the responses.
+    /// Returns the requests that the proxy sent, with the responses.
     pub(crate) fn exchanges(&self) -> Exchanges {
         self.heard.lock().unwrap().clone()
     }
@@ -260,7 +263,7 @@ pub(crate) fn settings() -> ProxyConfig {
     })
 }
 
-/// A server with a proxy, that lets everybody do everything.
+/// Starts a server with a proxy. Each client may send every request.
 pub(crate) fn open_proxy() -> (Server, SocketAddr, Proxy) {
     let proxy = Proxy::new(settings()).unwrap();
     let builder = Server::builder().listen("coap://127.0.0.1:0").shards(1).allow_plain().on_event(|_| ());

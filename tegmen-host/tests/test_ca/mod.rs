@@ -1,5 +1,5 @@
 #![allow(unreachable_pub, dead_code, reason = "a module of several test binaries, none of which uses all of it")]
-//! An authority and what it issues.
+//! A certificate authority, and functions that issue certificates.
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
@@ -27,13 +27,13 @@ impl TestCa {
         self.issue_for(&KeyPair::generate().unwrap(), name, purpose, KeyUsagePurpose::DigitalSignature)
     }
 
-    /// For an RSA key.
+    /// Issues a certificate for a server with an RSA key.
     pub fn issue_rsa(&self, name: &str, usage: KeyUsagePurpose) -> (Vec<u8>, Arc<dyn Signer>) {
         let key = KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048).unwrap();
         self.issue_for(&key, name, ExtendedKeyUsagePurpose::ServerAuth, usage)
     }
 
-    /// For a server, until the end of 2020 or before.
+    /// Issues a certificate for a server that is valid from the beginning of 2020 to `end`.
     pub fn issue_until(&self, name: &str, end: time::OffsetDateTime) -> (Vec<u8>, Arc<dyn Signer>) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
@@ -43,7 +43,7 @@ impl TestCa {
         (certificate.der().to_vec(), Arc::new(signer))
     }
 
-    /// For a client, with a subject and names of its own.
+    /// Issues a certificate for a client with this subject.
     pub fn issue_as(&self, subject: rcgen::DistinguishedName) -> (Vec<u8>, Arc<dyn Signer>) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();

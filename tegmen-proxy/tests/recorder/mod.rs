@@ -1,11 +1,11 @@
-//! A cipher that counts the nonces that it sealed under twice.
+//! A crypto provider that counts the nonces with which it encrypted twice.
 
 use std::collections::HashSet;
 use tegmen::crypto::{Crypto, NotAuthentic, RustCrypto, Unsupported};
 
 pub(crate) struct Recorder {
     crypto: RustCrypto,
-    /// Each key with each nonce that was used under it.
+    /// The keys that were used, each with a nonce that was used under it.
     used: HashSet<(Vec<u8>, Vec<u8>)>,
     pub(crate) repeated: u64,
 }

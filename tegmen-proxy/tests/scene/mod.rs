@@ -64,7 +64,7 @@ impl node::Application for App {
     }
 }
 
-/// The proxy, and what it sent.
+/// A node with the proxy, and the datagrams that it sent.
 pub(crate) struct Scene {
     pub(crate) node: Node<PeerArray<Exchanges<Storage>, 6, 1>, Both>,
     pub(crate) environment: Environment<RustCrypto>,
@@ -74,7 +74,7 @@ pub(crate) struct Scene {
     pub(crate) sent: Vec<(Address, Vec<u8>)>,
 }
 
-/// The last byte of the address of the origin. Clients have others.
+/// The last byte of the address of the origin. Clients have other addresses.
 pub(crate) const ORIGIN: u8 = 9;
 pub(crate) const HOST: (OptionNumber, &[u8]) = (OptionNumber::URI_HOST, b"lamp");
 pub(crate) const SCHEME: (OptionNumber, &[u8]) = (OptionNumber::PROXY_SCHEME, b"coap");
@@ -114,7 +114,7 @@ impl Scene {
         self.now = self.now.after(Duration::from_secs(seconds));
     }
 
-    /// Gives the proxy a datagram, and sends what is due.
+    /// Gives a datagram to the proxy, and sends all datagrams that are due.
     pub(crate) fn give(&mut self, from: u8, mut datagram: Vec<u8>) {
         self.app.now = Some(self.now);
         let path = Path { local: address(1), remote: address(from) };
@@ -150,7 +150,7 @@ impl Scene {
         }
     }
 
-    /// Sends a request of a client. Its token is the number of the client.
+    /// Sends a request of a client. The token of the request is the number of the client.
     pub(crate) fn ask(&mut self, client: u8, code: Code, options: Options<'_>, payload: &[u8]) {
         self.message_id += 1;
         let request = bytes(
@@ -163,7 +163,7 @@ impl Scene {
         self.give(client, request);
     }
 
-    /// The requests that came to the origin since the last call.
+    /// Returns the requests that arrived at the origin since the last call.
     pub(crate) fn at_origin(&mut self) -> Vec<Vec<u8>> {
         let (there, others) = std::mem::take(&mut self.sent).into_iter().partition(|(to, _)| *to == address(ORIGIN));
         self.sent = others;
@@ -175,7 +175,7 @@ impl Scene {
             .collect()
     }
 
-    /// The one request that came to the origin.
+    /// Returns the request that arrived at the origin. Panics unless there is exactly one.
     pub(crate) fn one_at_origin(&mut self) -> Vec<u8> {
         let requests = self.at_origin();
         assert_eq!(requests.len(), 1, "one request at the origin");
@@ -189,7 +189,7 @@ impl Scene {
         self.give(ORIGIN, bytes(head, request.message_id(), request.token(), options, payload));
     }
 
-    /// The response that a client received: its code, its Max-Age, and its payload.
+    /// Returns the response that a client received: its code, its Max-Age, and its payload.
     pub(crate) fn heard(&mut self, client: u8) -> (Code, Option<u32>, Vec<u8>) {
         let at = self.sent.iter().position(|(to, datagram)| {
             *to == address(client) && MessageRef::parse(datagram).unwrap().code().is_response()
@@ -200,7 +200,7 @@ impl Scene {
         (response.code(), response.uint(OptionNumber::MAX_AGE), response.payload().to_vec())
     }
 
-    /// A client asks, and the origin answers with 2.05.
+    /// Sends a request of a client, and lets the origin answer with 2.05. Checks that the client receives this payload.
     pub(crate) fn fetch(&mut self, client: u8, options: Options<'_>, payload: &[u8]) {
         self.ask(client, Code::GET, &[PATH], b"");
         let request = self.one_at_origin();

@@ -42,7 +42,7 @@ fn the_key_log_has_the_lines_of_rfc_9850() {
     assert_eq!(log.0.lock().unwrap().as_slice(), expected.as_bytes());
 }
 
-/// Both points with an x-coordinate give the secret of the whole point (RFC 9528, section 3.7).
+/// The two points with the same x-coordinate give the same secret as the point of the peer (RFC 9528, section 3.7).
 #[test]
 fn a_point_agrees_by_its_x_coordinate_alone() {
     let mut crypto = HostCrypto::new([1; 32], 1);

@@ -72,7 +72,7 @@ fn a_query_is_read_by_name_and_in_order() {
 }
 
 proptest! {
-    /// The text of a valid path names no other path, and `path_is` agrees with the view.
+    /// Two different valid paths have different texts, and `path_is` agrees with [`Path`].
     #[test]
     fn a_valid_path_has_one_text(segments: [Vec<String>; 2]) {
         let views = segments.each_ref().map(|segments| {
@@ -91,7 +91,8 @@ proptest! {
         }
     }
 
-    /// One pass gives the same verdict as the two views, and the segments joined by slashes.
+    /// [`super::read`] gives the same verdict as [`Path`] and [`Query`]. Its text has the segments of the path, joined
+    /// by slashes.
     #[test]
     fn one_pass_agrees_with_the_views(
         segments in prop::collection::vec(prop::sample::select(PARTS), 0..4),

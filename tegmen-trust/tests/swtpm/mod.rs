@@ -1,4 +1,4 @@
-//! A TPM 2.0 in software, started for a test.
+//! A TPM 2.0 in software (swtpm), which is started for a test.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -6,16 +6,17 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-/// A running swtpm, with its state in a directory of its own; both go when the test ends.
+/// A running swtpm, with its state in a separate directory. The process and the directory are removed when the test
+/// ends.
 pub(crate) struct Swtpm {
     child: Child,
     dir: PathBuf,
-    /// Its name for the software stack.
+    /// The name of this TPM for the software stack.
     pub(crate) name: String,
 }
 
 impl Swtpm {
-    /// Starts one. Without swtpm, prints the command that installs it and returns `None`.
+    /// Starts a TPM. Without swtpm, prints the command that installs it and returns `None`.
     pub(crate) fn start(test: &str) -> Option<Self> {
         let dir = std::env::temp_dir().join(format!("tegmen-{test}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
@@ -24,12 +25,12 @@ impl Swtpm {
         Some(Self { child, dir, name })
     }
 
-    /// The directory for files of the test.
+    /// Returns the directory for files of the test.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Cuts the power and gives it back.
+    /// Cuts the power of the TPM, and starts it again.
     #[allow(dead_code, reason = "one of the two tests that use this")]
     pub(crate) fn restart(&mut self) {
         let _ = self.child.kill();
@@ -71,8 +72,9 @@ fn answers(child: &mut Child, control: u16) -> bool {
     child.try_wait().unwrap().is_none()
 }
 
-/// Yields the first of two free ports beside each other, as the software stack expects them. No pair comes twice in
-/// one process. Every pair lies below the ephemeral ports, so no client takes one of them before swtpm does.
+/// Yields the first port of each pair of successive free ports, as the software stack expects them. No pair occurs
+/// twice in one process. Every pair is below the ephemeral ports, so no client takes one of its ports before swtpm
+/// does.
 fn pairs_of_ports() -> impl Iterator<Item = u16> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     (0..1000).filter_map(|_| {

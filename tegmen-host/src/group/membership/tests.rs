@@ -47,7 +47,7 @@ fn keys(epoch: u16) -> GroupKeys {
     }
 }
 
-/// Seals a request. Returns the epoch and the number of its record.
+/// Protects a request. Returns the epoch and the number of its record.
 fn seal(membership: &Membership) -> [u8; 8] {
     use tegmen::node::Groups as _;
     let (mut groups, mut storage) = (Memberships(vec![membership.clone()]), [0; 64]);

@@ -24,7 +24,7 @@ impl Scene {
         self.0.join("fw.bin")
     }
 
-    /// The names of the files.
+    /// Returns the names of the files in the directory.
     fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.0).unwrap();
         let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -47,7 +47,7 @@ fn code(result: Result<Taken, Trouble>) -> Code {
     result.map(|taken| panic!("{taken:?}")).unwrap_or_else(|trouble| trouble.code)
 }
 
-/// A generator of numbers from a seed (xorshift).
+/// A generator of random numbers from a seed (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -72,7 +72,7 @@ fn take(image: &Image, id: ImageId, start: u32, bytes: &[u8], now: Instant) {
 }
 
 /// Simulates a sender and three members. Blocks are lost, delayed and repeated, requests and reports are lost, and
-/// members restart. At the end all members have the image, and until then they have their old file.
+/// members restart. At the end all members have the image. Until then they have their old file.
 fn distribute(scene: &Scene, seed: u64) {
     let mut random = Random::new(seed);
     let bytes: Vec<u8> = (0..1 + random.below(8_000)).map(|_| random.below(256) as u8).collect();

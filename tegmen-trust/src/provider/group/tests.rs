@@ -17,7 +17,7 @@ fn public(curve: Curve, private: &[u8; 32]) -> MemberKey {
     }
 }
 
-/// Two libraries, which share no code for this.
+/// The two providers use different libraries, which share no code for these operations.
 #[test]
 fn both_providers_sign_verify_and_agree_alike() {
     let (mut host, mut software) = (HostCrypto::from_os().unwrap(), RustCrypto::new([1; 32]));

@@ -12,8 +12,8 @@ fn message(block: &[u8]) -> Option<&[u8]> {
     (end >= 8).then(|| &rest[end + 1..])
 }
 
-/// Project Wycheproof, RSAES-PKCS1-v1_5. No message there is as long as a secret, and so each gives the random one; ours, to
-/// the same keys, come out.
+/// Tests the vectors of Wycheproof for RSAES-PKCS1-v1_5. No message in them is as long as a premaster secret, so each
+/// of them gives the random secret. Ciphertexts of this test for the same keys give their secrets.
 #[test]
 fn it_agrees_with_wycheproof() {
     let (mut valid, mut wrong) = (0, 0);
