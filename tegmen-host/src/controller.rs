@@ -141,10 +141,9 @@ impl Controller {
     /// group, the new one replaces it. End the program that uses the older membership before this call.
     ///
     /// # Errors
-    /// [`ControllerError::Membership`] if the interface does not exist, or if a program uses the directory. The
-    /// controller has then not been asked, and an older membership stays valid. Any other [`ControllerError`] can
-    /// follow the request to the controller. If the controller admitted the device, the keys of the older membership
-    /// are no longer valid.
+    /// [`ControllerError::Membership`] before the request to the controller, if the interface does not exist, or if a
+    /// program uses the directory. Afterwards any [`ControllerError`]. If the controller has admitted the device, the
+    /// keys of an older membership are no longer valid, even after an error.
     pub async fn join(
         &self,
         dir: &Path,

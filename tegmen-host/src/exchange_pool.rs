@@ -1,4 +1,4 @@
-//! The message layer of all peers of one shard (a thread of a server with its own sockets) in one pool of bytes (RFC
+//! The message layer of all peers of one shard (a task of a server with its own sockets) in one pool of bytes (RFC
 //! 7252, section 4). The pool contains replies, which are sent again to repeated messages, and messages that wait for
 //! an acknowledgement.
 //!
@@ -50,7 +50,7 @@ const SECOND: u32 = 1_000_000 >> 10;
 /// The replies, and the messages that wait for an acknowledgement, of all peers of a shard.
 pub struct ExchangePool {
     segments: Segments,
-    /// Replies to requests that must not be executed twice, and to other idempotent requests while the peer is below
+    /// Replies to requests that must not be executed twice, and replies to idempotent requests while the peer is below
     /// its limit.
     lasting: Ring,
     /// Replies that may be lost, because their requests may be executed again.

@@ -22,7 +22,8 @@ pub struct ProxyCounts {
     pub joined: u64,
     /// Stored responses that their origin confirmed to be valid.
     pub revalidated: u64,
-    /// Requests that no stored response may answer, because of their method or options.
+    /// Requests that the proxy sent to the origin for only one client. Either no stored response may answer them, or
+    /// they may pass fewer proxies than an equal request that already waits.
     pub passed: u64,
     /// Requests to origins that failed. The client receives 5.02, 5.03 or 5.04.
     pub failed: u64,

@@ -55,7 +55,7 @@ pub struct With {
     #[serde(default)]
     pub key: Option<String>,
     /// The certificate type, and the hexadecimal digest of the certificate or raw public key with which the peer proved
-    /// its identity. `None` if the peer used a pre-shared key.
+    /// its identity. `None` if the peer proved its identity in another way.
     #[serde(default)]
     pub certified: Option<(u8, String)>,
     /// The connection id in the records of the peer, in hexadecimal; empty if these records have no connection id.

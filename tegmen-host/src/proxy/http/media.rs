@@ -72,8 +72,8 @@ fn loose(essence: &str) -> Option<u16> {
 }
 
 /// Returns the Content-Format for the Accept option, from the values of Accept headers: the registered format with the
-/// highest weight. Returns `Ok(None)` for `*/*`, and for a range such as `text/*`, because CoAP has no option for a
-/// range.
+/// highest weight. Returns `Ok(None)` without an Accept header, and for `*/*`. Also returns `Ok(None)` if the headers
+/// have a range such as `text/*` and no registered format, because CoAP has no option for a range.
 ///
 /// # Errors
 /// `Err` if none of the media types has a Content-Format.

@@ -11,8 +11,8 @@ const LONGEST: usize = 256;
 /// A CoAP entity tag (RFC 7252, section 5.10.6).
 pub(super) type Tag = [u8; 8];
 
-/// HTTP entity tags by their CoAP entity tags, which are digests of the HTTP tags. If the tag of a conditional request
-/// is no longer stored, the proxy cannot send it to the server, and gets the full response in place of 304.
+/// HTTP entity tags by their CoAP entity tags, which are digests of the HTTP tags. If the entity tag in a request is no
+/// longer stored, the proxy cannot send it to the HTTP server. The server then sends a full response in place of 304.
 #[derive(Default)]
 pub(super) struct Tags(HashMap<Tag, String>);
 
