@@ -13,8 +13,8 @@
 //! Agreed                        <- message_4 (optional)  Agreed
 //! ```
 //!
-//! Over CoAP, the messages are bodies of requests to `/.well-known/edhoc` and of their responses ([`transfer`]).
-//! Instead, message_3 can be sent together with the first OSCORE request ([`combined`], RFC 9668).
+//! Over CoAP, the messages are bodies of requests to `/.well-known/edhoc` and of their responses ([`transfer`]). A
+//! client can also send message_3 together with the first OSCORE request ([`combined`], RFC 9668).
 #![no_std]
 #![forbid(unsafe_code)]
 #![cfg_attr(

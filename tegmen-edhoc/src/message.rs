@@ -23,8 +23,8 @@ impl Message {
         EdhocMessageBuffer::new_from_slice(bytes).map_err(|_| Failure::TooLong)
     }
 
-    /// Returns a copy of a received message_3 or message_4. The message must be one CBOR byte string in the shortest
-    /// form that is long enough for a tag. `lakers` does not check this.
+    /// Returns a copy of a received message_3 or message_4. The message must be one CBOR byte string in its shortest
+    /// encoding, and at least as long as a tag. `lakers` does not check this.
     pub(crate) fn read_sealed(bytes: &[u8]) -> Result<EdhocMessageBuffer, Failure> {
         let mut reader = Reader::new(bytes);
         let sealed = cbor::read_bytes(&mut reader).ok_or(Failure::Malformed)?;

@@ -1,5 +1,5 @@
 //! Stores one number in two pages of flash memory. The number can only become higher. A mote stores there the end of
-//! its lease of message numbers (`tegmen::oscore::Lease`): it may use only numbers below this end.
+//! its lease of message numbers (`tegmen::oscore::Lease`). The mote may use only numbers below this end.
 //!
 //! Each new value is appended as a record with a checksum. Only when a page is full is the other page erased. After a
 //! power cut during a write or an erasure, the last complete record is still there, and its number is the highest.

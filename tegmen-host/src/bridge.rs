@@ -42,7 +42,7 @@ pub struct BridgeConfig {
     pub mote: Ipv6Addr,
     /// Maximum length in bytes of a UDP payload for the mote. Longer payloads are dropped and counted.
     pub max_datagram: usize,
-    /// Maximum number of remotes. A further remote replaces the one that was silent for the longest time.
+    /// Maximum number of remotes. A further remote replaces the remote that was silent for the longest time.
     pub max_remotes: usize,
     /// The time of silence after which the bridge forgets a remote, or a port of a client mote.
     pub idle: Duration,
@@ -119,13 +119,13 @@ pub enum Event {
         /// The number of starts. More than one start means that the mote restarted and lost its sessions.
         times: u64,
     },
-    /// An address sent to the mote for the first time.
+    /// A remote with this address sent a datagram to the mote for the first time.
     Remote(SocketAddr),
     /// The bridge forgot a remote, because the remote was silent or another remote replaced it.
     Forgotten(SocketAddr),
     /// An ICMP message reported that no program listens at the port of the mote's peer.
     PeerRefused(SocketAddr),
-    /// The bridge dropped a datagram. It reports the first, second, fourth, eighth and so on of each kind.
+    /// The bridge dropped a datagram. The bridge reports the first, second, fourth, eighth and so on of each kind.
     Dropped {
         /// The reason.
         why: Dropped,

@@ -203,8 +203,8 @@ const fn head(count: u8) -> u8 {
 
 /// A map that is being written.
 pub struct MapWriter {
-    /// The bytes until now: those of the enclosing map, then the first byte of this map and its entries.
-    /// [`Self::finish`] replaces the first byte.
+    /// The bytes until now: the bytes of the enclosing map, the first byte of this map, and the entries of this map.
+    /// [`Self::finish`] replaces the first byte of this map.
     out: Out,
     /// The index of the first byte of this map.
     start: usize,

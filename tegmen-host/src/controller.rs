@@ -138,7 +138,7 @@ impl Controller {
     }
 
     /// Joins the group, and stores the membership in a directory. If the directory has an older membership in this
-    /// group, the new one replaces it. End the program that uses the older membership before this call.
+    /// group, the new membership replaces it. End the program that uses the older membership before this call.
     ///
     /// # Errors
     /// [`ControllerError::Membership`] before the request to the controller, if the interface does not exist, or if a

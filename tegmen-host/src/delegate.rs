@@ -33,7 +33,7 @@ pub trait Delegate: Send + Sync {
     /// client proved; `None` if it proved no name.
     ///
     /// The server also calls this method to renew a ticket, if [`Self::open`] asked for it. The field `since` of
-    /// `session` is then not `None`, and the principal of `session` is the one that `open` returned.
+    /// `session` is then not `None`, and the principal of `session` is the principal that `open` returned.
     fn seal(
         &self,
         device: u32,

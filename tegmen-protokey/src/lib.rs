@@ -9,8 +9,8 @@
 //! In the paper the key depends only on the session identity. So a subscriber that has the key of a session can pretend
 //! to be the publisher, if it sends the same identity to another subscriber. By default, this crate also derives the
 //! key from the name of the subscriber, so that other subscribers do not accept it. [`Mode::Paper`] derives the key as
-//! in the paper, for publishers that cannot be changed. Then only the server protects the other subscribers, if it
-//! accepts each session identity once.
+//! in the paper, for publishers that cannot be changed. Other subscribers are then protected only if the access control
+//! server accepts each session identity once.
 //!
 //! Publishers on motes and the server use this crate. It needs neither an operating system nor a heap.
 

@@ -12,7 +12,7 @@ pub(crate) struct Held<const LEN: usize> {
 impl<const LEN: usize> Held<LEN> {
     pub(crate) const EMPTY: Self = Self { bytes: [0; LEN], len: 0 };
 
-    /// Stores the message that `write` writes, in place of an earlier one.
+    /// Stores the message that `write` writes, in place of the earlier message.
     ///
     /// # Errors
     /// The error of `write`. The memory then holds no message.

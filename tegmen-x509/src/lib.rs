@@ -156,8 +156,8 @@ pub enum Refusal {
     /// The path has [`MAX_CERTIFICATES`] certificates, and no anchor signed the last of them. Issue the certificate
     /// from a CA nearer to the anchor.
     TooLong,
-    /// The subject of a certificate is not the issuer of the previous one (RFC 5246, section 7.4.2). Configure the
-    /// peer to send its list in order.
+    /// The subject of a certificate is not the issuer of the certificate before it (RFC 5246, section 7.4.2). Configure
+    /// the peer to send its list in order.
     WrongIssuer,
     /// The list has ended, and no anchor has the name of the last issuer. Add the anchor, or configure the peer to send
     /// the certificates between its own certificate and the anchor.
@@ -179,8 +179,8 @@ impl From<der::Malformed> for Refusal {
 }
 
 impl Rules<'_> {
-    /// Verifies a certificate_list, in which each certificate follows its length in three bytes. Certificates after
-    /// the one that an anchor signed, such as the anchor's own, are ignored.
+    /// Verifies a certificate_list, in which a length of three bytes precedes each certificate. Ignores the
+    /// certificates that follow the certificate that an anchor signed, such as the certificate of the anchor.
     ///
     /// # Errors
     /// [`Refusal`] has the reason.
@@ -305,8 +305,8 @@ impl<'r> Path<'r> {
     }
 
     /// Takes the next certificate of a list, in DER. The first certificate begins a new path. With the last
-    /// certificate, returns the end entity if the path is trusted. Certificates after the one that an anchor signed,
-    /// such as the anchor's own, are ignored.
+    /// certificate, returns the end entity if the path is trusted. Ignores the certificates that follow the certificate
+    /// that an anchor signed, such as the certificate of the anchor.
     ///
     /// # Errors
     /// [`Refusal`] has the reason. The list is then refused.

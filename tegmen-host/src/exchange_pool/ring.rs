@@ -8,7 +8,7 @@ pub(super) const SEGMENT: usize = 16 << 10;
 const UNIT: usize = 8;
 /// Bytes of the header before the reply in a record.
 pub(super) const HEADER: usize = 16;
-/// Maximum length of a stored reply, in bytes. Of a longer reply only the header is stored.
+/// Maximum length of a stored reply, in bytes. If a reply is longer, only its header is stored.
 pub(super) const REPLY_MAX: usize = 2048;
 /// Maximum number of bytes of a record.
 const RECORD_MAX: usize = HEADER + REPLY_MAX;
@@ -132,7 +132,7 @@ impl Ring {
         !self.segments.is_empty() && self.end + RECORD_MAX <= SEGMENT
     }
 
-    /// Adds a segment, if a free one exists. Returns true if it was added.
+    /// Adds a segment if a free segment exists. Returns true if the segment was added.
     pub(super) fn extend(&mut self, segments: &mut Segments) -> bool {
         let Some(number) = segments.take() else { return false };
         if let Some(last) = self.segments.back() {

@@ -29,8 +29,8 @@ pub struct MemberSettings {
     /// The URI of the controller, `coaps://host[:port]`; `None` for a member that never contacts a controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller: Option<String>,
-    /// The network interface of the group. With `None` the system selects an interface by its routes, except in an IPv4
-    /// group with a member that listens: it uses the interface with the address of the member.
+    /// The network interface of the group. With `None`, a listening member of an IPv4 group uses the interface that has
+    /// the address of the member. Any other member uses the interface that the system selects by its routes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
     /// The rights that all members have at this member, as in a credentials file; `None` allows everything.

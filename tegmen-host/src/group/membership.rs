@@ -462,7 +462,7 @@ impl Membership {
         state.file.keep(&state.dir, &state.keys)
     }
 
-    /// Returns the addresses of the members that answered earlier requests, and that should answer the next one.
+    /// Returns the addresses of the members that answered earlier requests, and that should answer the next request.
     pub fn expected(&self) -> Vec<IpAddr> {
         answered::expected(&self.lock().dir)
     }

@@ -29,7 +29,7 @@ const HEAD: usize = 1 + 1 + 3;
 
 impl ImageReport {
     /// Returns a report of the missing units in `gaps`. If a report of `longest` bytes cannot hold all gaps, it
-    /// contains only the first ones.
+    /// contains only the first gaps.
     pub(crate) fn of_gaps(gaps: impl Iterator<Item = Range<u32>>, longest: usize) -> Self {
         let (mut len, mut end) = (HEAD, 0);
         let fits = |gap: &Range<u32>| {

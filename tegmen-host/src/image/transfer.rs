@@ -95,8 +95,8 @@ impl<'i> ImageTransfer<'i> {
         &self.digest
     }
 
-    /// Returns the block option for requests of reports. Its size is the larger one of 256 bytes and the block size of
-    /// the image.
+    /// Returns the block option for requests of reports. Its size is 256 bytes, or the block size of the image if that
+    /// is larger.
     pub fn report_block(&self) -> Block {
         Block::first(self.block.size().max(REPORT))
     }

@@ -75,9 +75,9 @@ pub(super) enum Watching {
     Begun,
     /// The proxy waits for the first response of the origin.
     Begins,
-    /// There is no observation, and one can begin.
+    /// There is no observation, and an observation can begin.
     Not,
-    /// There is no observation for this request, and none can begin.
+    /// There is no observation for this request, and no observation can begin.
     Never,
 }
 
@@ -200,7 +200,7 @@ impl State {
         self.observations() < self.max_open
     }
 
-    /// Adds a client to those that wait for the first response of an observation. The first client begins the
+    /// Adds a client to the clients that wait for the first response of an observation. The first client begins the
     /// observation.
     pub(super) fn watch(&mut self, key: &[u8], hops: u8, waiter: Waiter) -> Arc<[u8]> {
         let key: Arc<[u8]> = key.into();

@@ -185,7 +185,7 @@ async fn watch(
 }
 
 /// Follows one observation. Returns `None` when no client of the proxy observes the resource any more. Returns the
-/// Max-Age of the last response if the origin ended the observation or did not begin one.
+/// Max-Age of the last response if the origin ended the observation or did not begin an observation.
 async fn follow(
     shared: &Shared,
     pool: &Pool,

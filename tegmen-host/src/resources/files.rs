@@ -92,7 +92,7 @@ impl Files {
         self.watched().keys().cloned().collect()
     }
 
-    /// Checks all observed files, and returns the paths of those that changed. A file that no client observed at two
+    /// Checks all observed files, and returns the paths of the changed files. A file that no client observed at two
     /// successive checks is no longer checked.
     pub(super) fn look(&self, is_observed: impl Fn(&str) -> bool) -> Vec<String> {
         let mut changed = Vec::new();

@@ -235,7 +235,7 @@ impl Receiving {
         Ok(Self { id, part, units: Units::none(id.units()), last: now })
     }
 
-    /// Continues the image in the hidden file, if there is one.
+    /// Continues the image in the hidden file; `None` if there is no such file, or if it is not valid.
     fn again(path: &Path, max: u32, now: Instant) -> Option<Self> {
         let mut file = OpenOptions::new().read(true).write(true).open(path).ok()?;
         file.try_lock().ok()?;

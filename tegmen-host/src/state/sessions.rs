@@ -96,7 +96,7 @@ struct Waiting {
 struct All {
     by_path: HashMap<Path, Waiting>,
     by_id: HashMap<Vec<u8>, Path>,
-    /// The lengths of the connection ids; usually there is only one.
+    /// The lengths of the connection ids. Usually all connection ids have the same length.
     id_lens: Vec<usize>,
 }
 
@@ -126,7 +126,7 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Loads the sessions of the database: at most `most` sessions, the newest ones.
+    /// Loads the newest sessions of the database, at most `most` sessions.
     ///
     /// # Errors
     /// [`StateError::File`] if the database cannot be written.

@@ -21,7 +21,7 @@ pub(super) struct Route {
     accepted: Option<End>,
     /// The end that received the last ClientHello.
     hello: Option<End>,
-    /// True if the device refused the last ClientHello, so that the next one goes to the server.
+    /// True if the device refused the last ClientHello, so that the next ClientHello goes to the server.
     refused: bool,
 }
 

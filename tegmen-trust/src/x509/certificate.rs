@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use tegmen::buf::Reader;
 use tegmen_x509::der::{self, BIT_STRING, BOOLEAN, INTEGER, Malformed, OCTET_STRING, OID, SEQUENCE, SET, context};
 
-/// A parsed certificate: views into its DER.
+/// A parsed certificate. Its fields are views into the DER of the certificate.
 #[derive(Clone, Copy)]
 pub(crate) struct Certificate<'a> {
     /// The whole certificate in DER.
@@ -22,8 +22,8 @@ pub(crate) struct Certificate<'a> {
     pub(crate) subject: &'a [u8],
     /// SubjectPublicKeyInfo, with tag and length.
     pub(crate) spki: &'a [u8],
-    /// The notBefore in seconds since 1970. The certificate is valid from this second to the second `not_after`, and
-    /// also at both.
+    /// The notBefore in seconds since 1970, which is the first second at which the certificate is valid. `not_after` is
+    /// the last second.
     pub(crate) not_before: u64,
     pub(crate) not_after: u64,
     extensions: Reader<'a>,

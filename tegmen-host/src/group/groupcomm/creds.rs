@@ -150,7 +150,7 @@ impl Creds {
     /// Reads the payload of a response.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are not such a payload.
+    /// [`Malformed`] if the bytes are not the payload of a response with public keys.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let (mut epoch, mut read) = (None, ReadCreds::default());
         read_message_of(message, MAX_WITH_CREDS, |label, decoder| match label {
