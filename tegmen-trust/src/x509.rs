@@ -2,8 +2,8 @@
 //!
 //! * A [`Verifier`] accepts a certificate if its path leads to a trust anchor, and no certificate of the path is
 //!   revoked.
+//! * [`RawKeys`] accepts the keys on its list.
 //! * [`PeerVerifier`] is the trait that [`Verifier`] and [`RawKeys`] implement. Implement it for your own rule.
-//! * [`PeerVerifier`] is the trait that both implement. Implement it for your own rule.
 //! * A [`Signer`](signer::Signer) proves the identity of this end. [`signer::SoftwareKey`] is a signer with a key
 //!   from a file.
 //!

@@ -17,8 +17,9 @@ pub(super) fn media_type(format: u32) -> String {
     known.map_or_else(|| format!("{PAYLOAD};cf={format}"), str::to_owned)
 }
 
-/// Returns the Content-Format of a media type: the registered Content-Format, or the loose mapping (RFC 8075, section 6.3).
-/// Returns `None` for a charset other than UTF-8, and for any other parameter, because it would be lost.
+/// Returns the Content-Format of a media type: the registered Content-Format, or the Content-Format of the loose mapping
+/// (RFC 8075, section 6.3). Returns `None` for a charset other than UTF-8, and for any other parameter, because it would
+/// be lost.
 pub(super) fn content_format(text: &str) -> Option<u16> {
     let (essence, number) = parts(text)?;
     match essence == PAYLOAD {
