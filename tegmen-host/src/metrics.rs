@@ -66,7 +66,7 @@ pub struct DelegationTotals {
     pub refused: u64,
     /// Conversations with a device in which the server delivered everything that waited for the device.
     pub conversations: u64,
-    /// Conversations with a device that failed.
+    /// Failed conversations with a device.
     pub failed_conversations: u64,
     /// Epochs that devices began.
     pub epochs: u64,

@@ -156,9 +156,9 @@ impl Protokey {
 }
 
 impl Protokey {
-    /// Derives the key under which access tokens for this publisher are encrypted. The key is an HMAC of a fixed text
-    /// that contains a space. No session identity contains a space, so no [`Self::session_key`] is an HMAC of this
-    /// text.
+    /// Derives the key under which access tokens for this publisher are encrypted. The key is an HMAC of a fixed text.
+    /// The messages of [`Self::session_key`] begin with a session identity, and this text does not, because a session
+    /// identity contains no space.
     pub fn token_key<C: Crypto>(&self) -> Secret<KEY_LEN> {
         let mut digest = Secret::<DIGEST_LEN>::zeroed();
         HmacKey::new::<C>(&[self.expose()]).mac_into::<C>(&[b"tegmen access token"], digest.expose_mut());
