@@ -1,14 +1,20 @@
-//! Checks that the opening of records with MAC-then-encrypt, and of blocks that RSA decrypted, does not reveal its
-//! result by its instructions or addresses: `./ci.sh timing`. It also traces the operations of the provider for motes
-//! on secp256r1 with different private keys.
+//! Checks that two operations do not reveal their result by the instructions that they execute or the addresses that
+//! they access. These operations open records with MAC-then-encrypt, and read the secret in blocks that RSA decrypted.
+//! The program also traces the operations of the crypto provider for motes on secp256r1, with different private keys.
+//! Run it with `./ci.sh timing`.
 //!
 //! The program calls itself under `valgrind --tool=lackey --trace-mem=yes`, which prints each instruction and each
-//! access to memory. Records of one length, with every padding, and right or wrong in several ways, have to leave the
-//! same trace from the first instruction on. Records that open differ from those that do not only at the end, when the
-//! outcome is known. Decrypted blocks of RSA, with a wrong byte at every place, leave one trace, because the code never
-//! learns whether they were right. Key pairs, key agreements and signatures leave one trace for all private keys and
-//! all seeds of the generator. To show that it finds a difference, the program also traces openings and an operation
-//! that are not in constant time.
+//! access to memory.
+//!
+//! * **Records**: records of one length have every padding, and are correct or wrong in several ways. Their traces must
+//!   be the same from the first instruction on. The trace of a record that opens may differ only at its end from the
+//!   trace of a record that does not open, after the result is known.
+//! * **Decrypted blocks of RSA**: blocks with a wrong byte at each place must all have the same trace, because the code
+//!   never learns whether a block was correct.
+//! * **Key pairs, key agreements and signatures**: the trace must be the same for all private keys and for all seeds of
+//!   the random generator.
+//!
+//! To show that it finds a difference, the program also traces functions that are not in constant time.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher as _};
@@ -43,15 +49,15 @@ fn main() -> ExitCode {
 
 // --- the traced code ---
 
-/// The error in a record.
+/// The error in a record. For an RSA block, it is the change of one byte: none, another value, 0, or 255.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Wrong {
     Nothing,
-    /// A byte of the code.
+    /// A byte of the message authentication code is wrong.
     Code,
-    /// The first byte of the padding; with a padding of one byte, that one.
+    /// The first byte of the padding is wrong. If the padding has one byte, this is its length byte.
     FirstOfPadding,
-    /// The byte before the last.
+    /// The next to last byte of the record is wrong.
     LastOfPadding,
 }
 
@@ -59,31 +65,33 @@ enum Wrong {
 
 const WRONG: [Wrong; 4] = [Wrong::Nothing, Wrong::Code, Wrong::FirstOfPadding, Wrong::LastOfPadding];
 
-/// A function that opens records or blocks, or uses keys, and its input.
+/// A function to trace and its inputs. The function opens records, reads decrypted blocks, or uses private keys.
 struct Mode {
     name: &'static str,
     work: Work,
-    /// Bytes of the encrypted part, and the step between the paddings or places that are tried.
+    /// Pairs of numbers. The first is the number of bytes of the encrypted part. The second is the step between the
+    /// paddings, or between the places of a wrong byte, that are tested.
     lens: &'static [(usize, usize)],
-    /// True if the traces have to differ.
+    /// True if the traces must differ, because the function is not in constant time.
     differs: bool,
 }
 
 #[derive(Clone, Copy)]
 enum Work {
-    /// Records of a suite.
+    /// Opens records. The values are the cipher suite, the function that makes a record, and the function that opens
+    /// it.
     Records(CipherSuite, fn(usize, u8, Wrong) -> Vec<u8>, Open),
-    /// Decrypted blocks of RSA.
+    /// Reads the premaster secret in decrypted blocks of RSA.
     Premaster(OpenBlock),
-    /// Private keys on secp256r1.
+    /// Uses private keys on secp256r1.
     Keys(Operate),
 }
 
 const SHA256: CipherSuite = CipherSuite::PSK_WITH_AES_128_CBC_SHA256;
 const SHA1: CipherSuite = CipherSuite::RSA_WITH_AES_128_CBC_SHA;
 
-/// The shortest records, some that not every padding fits, and the shortest that all paddings fit; and a block of
-/// RSA-2048.
+/// The functions to trace. The records have three lengths: the shortest length, a length that some paddings do not fit,
+/// and the shortest length that all paddings fit. The blocks have the length of RSA-2048.
 const MODES: [Mode; 9] = [
     Mode {
         name: "careless",
@@ -120,12 +128,14 @@ fn mac_key<const LEN: usize>() -> [u8; LEN] {
     std::array::from_fn(|i| i as u8)
 }
 
-/// The AES key of the client, which follows the MAC keys of both ends in the key block.
+/// Returns the AES key of the client. In the key block it follows the MAC keys of both endpoints, which have `LEN`
+/// bytes each.
 fn key<const LEN: usize>() -> [u8; 16] {
     std::array::from_fn(|i| (2 * LEN + i) as u8)
 }
 
-/// A record of this length with this padding, as a client seals it; the hash of its code has digests of `LEN` bytes.
+/// Makes a record as a client seals it. `len` is the number of bytes of its encrypted part, and `padding` is the value
+/// of its padding bytes. The hash of its message authentication code has digests of `LEN` bytes.
 fn record<const LEN: usize>(len: usize, padding: u8, wrong: Wrong) -> Vec<u8> {
     let [high, low] = (len as u16 + 16).to_be_bytes();
     let header = [23, 254, 253, 0, 1, 0, 0, 0, 0, 0, 7, high, low];
@@ -153,7 +163,7 @@ fn record<const LEN: usize>(len: usize, padding: u8, wrong: Wrong) -> Vec<u8> {
 
 const VERSION: [u8; 2] = [254, 253];
 
-/// A decrypted block, in which one byte may be wrong.
+/// Makes a decrypted block of RSA with `len` bytes. `wrong` is the error in the byte at `at`.
 fn block_of_rsa(len: usize, at: u8, wrong: Wrong) -> Vec<u8> {
     let mut block = vec![0x11; len];
     let secret = len - PREMASTER_LEN;
@@ -169,7 +179,7 @@ fn block_of_rsa(len: usize, at: u8, wrong: Wrong) -> Vec<u8> {
     block
 }
 
-/// A function that returns the secret in a block, or the random one.
+/// A function that returns the secret in a decrypted block, or the random secret if the block is wrong.
 type OpenBlock = fn(&[u8], &Secret<PREMASTER_LEN>) -> Secret<PREMASTER_LEN>;
 
 #[inline(never)]
@@ -177,7 +187,7 @@ fn premaster(block: &[u8], random: &Secret<PREMASTER_LEN>) -> Secret<PREMASTER_L
     premaster_secret(block, block.len(), VERSION, random)
 }
 
-/// The same without protection against Bleichenbacher's attack.
+/// Does the same as [`premaster`], but without protection against Bleichenbacher's attack.
 #[inline(never)]
 fn premaster_carelessly(block: &[u8], random: &Secret<PREMASTER_LEN>) -> Secret<PREMASTER_LEN> {
     let secret = || {
@@ -189,7 +199,7 @@ fn premaster_carelessly(block: &[u8], random: &Secret<PREMASTER_LEN>) -> Secret<
     Secret::new(secret().unwrap_or(*random.expose()))
 }
 
-/// A private key, and the inputs and outputs of an operation with it.
+/// The private key for an operation, and the memory for the inputs and outputs of the operation.
 struct Keyed {
     crypto: Compact,
     private: [u8; SCALAR_LEN],
@@ -198,12 +208,12 @@ struct Keyed {
     out: [u8; MAX_SIGNATURE],
 }
 
-/// An operation on secp256r1; true if there is a result.
+/// A function that uses a private key on secp256r1. Returns true if it succeeded.
 type Operate = fn(&mut Keyed) -> bool;
 
 impl Keyed {
-    /// Makes unrelated private keys, each with its own generator. This code is traced, too, so it uses the faster
-    /// provider.
+    /// Makes a private key from `number` and `wrong`, and a random generator with another seed for each key. The keys
+    /// are unrelated. This code is traced too, so it uses the faster provider.
     fn new(number: u8, wrong: Wrong) -> Self {
         let private = digest::<RustCrypto, DIGEST_LEN>(&[&[number, wrong as u8]]);
         let mut digested = private;
@@ -233,7 +243,7 @@ fn sign(Keyed { crypto, private, digest, out, .. }: &mut Keyed) -> bool {
     crypto.sign(private, digest, out).is_ok()
 }
 
-/// A naive multiplication: one more step for each bit that is set.
+/// Imitates a multiplication that is not in constant time: each bit of the private key that is 1 causes one more step.
 #[inline(never)]
 fn operate_carelessly(Keyed { private, digest: state, .. }: &mut Keyed) -> bool {
     for bit in private.iter().flat_map(|byte| (0..8).map(move |i| byte >> i & 1)) {
@@ -244,7 +254,7 @@ fn operate_carelessly(Keyed { private, digest: state, .. }: &mut Keyed) -> bool 
     true
 }
 
-/// A function that opens a record; true if it is authentic.
+/// A function that opens a record. Returns true if the record is authentic.
 type Open = fn(&mut Channel, &mut RustCrypto, &mut [u8]) -> bool;
 
 trait OpenRecord {
@@ -280,12 +290,13 @@ fn open_carelessly(_: &mut Channel, crypto: &mut RustCrypto, datagram: &mut [u8]
     hmac::<RustCrypto, DIGEST_LEN>(&[&mac_key::<DIGEST_LEN>()], &[&aad, content]) == code
 }
 
-/// One is written before each opening, and one of the others after it, for a refused or an opened record. So the trace
-/// shows where an opening begins and ends.
+/// Bytes that mark the beginning and the end of an opening in the trace. The program writes the first byte before each
+/// opening. After the opening, it writes the second byte if the record was refused, or the third byte if it was opened.
 static MARKS: [AtomicU8; 3] = [const { AtomicU8::new(0) }; 3];
 
 impl Mode {
-    /// Number of openings of each length that only warm up, for work that is done only once.
+    /// Returns the number of openings of each length before the traces begin. Work that is done only once is done in
+    /// these openings.
     const fn warm_up(&self) -> usize {
         match self.work {
             Work::Records(..) | Work::Premaster(_) => 16,
@@ -294,7 +305,8 @@ impl Mode {
         }
     }
 
-    /// All cases of one length, in the order in which they are opened.
+    /// Returns all cases of one length in the order of their openings. A case is a padding (or the place of a wrong
+    /// byte) and an error.
     fn cases(&self, step: usize) -> impl Iterator<Item = (u8, Wrong)> {
         let warm_up = (0..self.warm_up()).map(|_| (0, Wrong::Nothing));
         warm_up.chain((0..=255).step_by(step).flat_map(|padding| WRONG.map(|wrong| (padding, wrong))))
@@ -351,8 +363,8 @@ fn open_all(mode: &Mode) -> io::Result<()> {
 
 // --- the examination of the trace ---
 
-/// The trace of one opening. A line is an instruction or an access, with its address and its size; `lines` has their
-/// hashes.
+/// The trace of one opening. Each line of the trace is an instruction or a memory access, with its address and its
+/// size. `lines` has a hash of each line.
 #[derive(Clone, Default)]
 struct Trace {
     instructions: usize,
@@ -371,7 +383,7 @@ impl Trace {
         self.lines.push(hasher.finish() as u32);
     }
 
-    /// Returns the number of lines after the first difference from another trace.
+    /// Returns the number of lines from the first difference between the two traces to the end of the longer trace.
     fn parted(&self, other: &Self) -> usize {
         let common = self.lines.iter().zip(&other.lines).take_while(|(a, b)| a == b).count();
         self.lines.len().max(other.lines.len()) - common
@@ -384,7 +396,7 @@ impl fmt::Display for Trace {
     }
 }
 
-/// Openings that must be alike: the records of one length that were refused, or those that opened.
+/// The openings of one length whose traces must be the same: those of refused records, or those of records that opened.
 #[derive(Default)]
 struct Group {
     first: Option<(u8, Wrong, Trace)>,
@@ -449,11 +461,12 @@ fn compare() -> io::Result<bool> {
     Ok(fine)
 }
 
-/// Maximum number of lines in which a record that opens may differ from one that does not, once that is known: the
-/// window moves, or the failure is counted.
+/// Maximum number of lines in which the trace of a record that opens may differ from that of a refused record. These
+/// are the lines after the result is known: either the replay window moves, or the failure is counted.
 const MOST_PARTED: usize = 300;
 
-/// Returns the refused and the opened records of each length.
+/// Traces all openings of a mode. For each length, returns the group of refused records and the group of opened
+/// records.
 fn trace(mode: &Mode) -> io::Result<Vec<[Group; 2]>> {
     let mut command = Command::new("valgrind");
     command.args(["-q", "--tool=lackey", "--basic-counts=no", "--trace-mem=yes"]);

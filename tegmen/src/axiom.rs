@@ -1,30 +1,34 @@
-//! Groups after Axiom: one protected request to many members, and one protected response from each member, without a
-//! handshake.
+//! Groups that Axiom protects. One protected request is sent to many members, and each member sends one protected
+//! response, without a handshake.
 //!
-//! **The format is research, not a standard.** It follows M. Tiloca, K. Nikitin and S. Raza, "Axiom - DTLS-based
-//! secure IoT group communication" (ACM TECS), cited here as the paper. Where an attack on the paper's format is
-//! known, this module differs from the paper, and the documentation of the item describes the difference.
+//! **The format is research, not a standard.** It follows M. Tiloca, K. Nikitin and S. Raza, "Axiom - DTLS-based secure
+//! IoT group communication" (ACM TECS), which is called the paper here. If an attack on the paper's format is known,
+//! this module differs from the paper. The documentation of the item then describes the difference.
 //!
-//! The controller of a group gives each member an [`Association`]. A [`Member`] is made from it. A sender calls
-//! [`Member::seal_request`] and sends the record to the address of the group. A listener calls [`Member::open_request`], and
-//! answers with [`Member::seal_response`]. The sender calls [`Member::open_response`]. All operations work in place. Records
-//! have the header of DTLS (RFC 6347, section 4.1), in which the 48 bits of the sequence number are split: a SenderID, or in a
-//! response the GroupID, of 8 bits, and a truncated sequence number (TSN) of 40 bits (paper, figures 4 and 5).
+//! The controller of a group sends each member an [`Association`], from which the member creates a [`Member`]. A sender
+//! calls [`Member::seal_request`], and sends the record to the address of the group. A listener calls
+//! [`Member::open_request`], and responds with [`Member::seal_response`]. The sender then calls
+//! [`Member::open_response`]. All operations change a record in place.
 //!
-//! The keys prove that a request comes from a member of the group. They do not prove which member, because all
-//! members have the key of requests. A response comes from the member at its source address, or from any other
-//! member, because each member can compute the key of that address. No outsider can make a request or a response. In
-//! a group with [`Signatures`], each record also proves to all members which member sent it.
+//! Records have the header of DTLS (RFC 6347, section 4.1), but the 48 bits of the sequence number have two parts. The
+//! first 8 bits are a SenderID in a request, or the GroupID in a response. The other 40 bits are a truncated sequence
+//! number (TSN) (paper, figures 4 and 5).
+//!
+//! The keys prove that a request comes from some member of the group. They do not prove which member sent it, because
+//! all members have the key of requests. A response comes from the member at its source address or from another member,
+//! because each member can compute the key of that address. No outsider can make a request or a response. In a group
+//! with [`Signatures`], each record also proves to all members which member sent it.
 //!
 //! * No TSN is used twice under one key: each TSN comes from a lease whose end was made durable before
 //!   ([`Member::reserve`]).
-//! * No record is delivered twice. If a member does not know the TSNs that another member has used, a record from
-//!   that other member is [`Opened::Unverified`]. The caller delivers such a record only with another proof that it
-//!   is new: an Echo option in a request (RFC 9175), or in a response the token of an open request. The paper instead
-//!   accepts the first record as the reference (section 6.2). An attacker defeats that with two old records.
-//! * A [`KeyPath`] takes the [rekey messages](rekey) of the controller, and has the master secret of the next epoch.
-//!   An evicted member cannot read these messages, and no member except the controller can forge them.
-//! * A record that fails to open changes no state, no matter how many such records arrive.
+//! * No record is delivered twice. If a member does not know which TSNs another member has used, a record from that
+//!   other member is [`Opened::Unverified`]. The caller delivers such a record only after another proof that it is new.
+//!   For a request, this proof is an Echo option (RFC 9175); for a response, it is the token of an open request. In the
+//!   paper, a member accepts the first such record as the reference (section 6.2), and two recorded records defeat this
+//!   rule.
+//! * A [`KeyPath`] processes the [rekey messages](rekey) of the controller, and computes the master secret of the next
+//!   epoch. An evicted member cannot read these messages, and only the controller can make them.
+//! * A record that fails to open changes no state. Any number of such records does no harm.
 
 mod association;
 mod key_path;

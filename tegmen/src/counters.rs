@@ -1,46 +1,46 @@
-//! Counters for the operator of an endpoint: the datagrams and records that it drops, the requests that it refuses,
-//! and its handshakes.
+//! Counters for the operator of an endpoint. They count the datagrams and records that the endpoint drops, the requests
+//! that it refuses, and its handshakes.
 
-/// The reason why a record is dropped and counted, without a response to the peer (RFC 6347, section 4.1.2.7). The
-/// association continues.
+/// The reason why a record is dropped and counted. The peer gets no response, and the association continues (RFC 6347,
+/// section 4.1.2.7).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Discard {
     /// The record or the message does not parse.
     Malformed,
-    /// No peer is known at the source address, or no keys are known for the epoch, or the public key of a member of a
-    /// group is not known.
+    /// No peer is known at the source address, no keys are known for the epoch, or the public key of a group's member
+    /// is not known.
     UnknownPeer,
-    /// A record with this number was received before, or the number is older than the window.
+    /// A record with this number was received before, or the number is older than the replay window.
     Replayed,
     /// The tag of the record does not match.
     NotAuthentic,
     /// The message is not allowed in the current state.
     Unexpected,
-    /// The message does not fit the bounded buffer. The peer sends it again.
+    /// The message does not fit the bounded buffer. The peer sends the message again.
     NoRoom,
 }
 
-/// Counts since the start. Each dropped datagram or record increments one of the counters.
+/// Numbers of events since the start. Each dropped datagram or record increments one of these counters.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Counters {
     /// Records or messages that did not parse.
     pub malformed: u32,
-    /// Records from an address without a session, or of an epoch that has no keys.
+    /// Records from an address without a session, or of an epoch for which no keys are known.
     pub unknown_peer: u32,
-    /// Records whose number was seen before or is too old.
+    /// Records whose number was received before, or is older than the replay window.
     pub replayed: u32,
     /// Records whose tag did not match.
     pub not_authentic: u32,
     /// Messages that were not allowed in the state of the handshake.
     pub unexpected: u32,
-    /// Messages that were dropped for lack of space: early records and handshake messages that did not fit the
-    /// bounded buffer, and fragments of a message that is not due yet. The peer sends them again.
+    /// Messages that were dropped because there was no space: early records and handshake messages that did not fit the
+    /// bounded buffer, and fragments of a later message. The peer sends them again.
     pub no_room: u32,
-    /// ClientHellos answered with a HelloVerifyRequest.
+    /// ClientHellos that were answered with a HelloVerifyRequest.
     pub cookies_sent: u32,
-    /// ClientHellos refused because the peer table is full of peers of higher rank.
+    /// ClientHellos that were refused because the peer table was full of peers of higher rank.
     pub table_full: u32,
-    /// Peers displaced from a full table.
+    /// Peers that were displaced from a full table.
     pub evicted: u32,
     /// Handshakes that were completed.
     pub established: u32,
@@ -48,7 +48,7 @@ pub struct Counters {
     pub failed: u32,
     /// Flights that were sent again.
     pub retransmitted: u32,
-    /// Requests answered again from the deduplication table.
+    /// Repeated requests that were answered with the stored response.
     pub duplicates: u32,
 }
 
@@ -72,7 +72,7 @@ impl Counters {
         }
     }
 
-    /// Counts a dropped record.
+    /// Counts a dropped record under this reason.
     #[inline(never)]
     pub(crate) fn discard(&mut self, why: Discard) {
         let counter = match why {
@@ -94,7 +94,7 @@ pub(crate) fn bump(counter: &mut u32) {
 }
 
 impl Counters {
-    /// Adds the counts of another endpoint.
+    /// Adds the counts of another endpoint to these counts.
     pub const fn add(&mut self, other: &Self) {
         let Self { malformed, unknown_peer, replayed, not_authentic, unexpected, no_room, .. } = other;
         self.malformed = self.malformed.saturating_add(*malformed);

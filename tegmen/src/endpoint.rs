@@ -1,7 +1,8 @@
-//! The peer table, and the assignment of received records to peers. This is the only file that depends on every
+//! The peer table, and the function that assigns received records to peers. Only this file depends on every kind of
 //! protection.
 //!
-//! The owner passes datagrams and the time, and receives datagrams and the time of the next alarm:
+//! The owner passes received datagrams and the time to the endpoint. It gets from the endpoint the datagrams to send
+//! and the time of the next alarm:
 //!
 //! * For each received datagram, call [`Endpoint::handle`] until it returns `None`.
 //! * After that, and when the time of [`Endpoint::next_alarm`] has come, call [`Endpoint::poll`] until it returns
@@ -43,14 +44,14 @@ use crate::dtls::{AlertDescription, Config, Fatal, Settings, alert};
 use crate::identity::{PeerId, Principal};
 use crate::time::Instant;
 
-/// Free bytes that are needed before the content for CCM_8.
+/// Number of free bytes that a frame needs before its content, with a CCM_8 cipher suite and without a connection id.
 pub const HEADROOM: usize = record::HEADROOM;
-/// Free bytes that are enough before the content for every cipher suite and every connection id of the peer.
+/// Number of free bytes before the content that is enough for every cipher suite and every connection id of the peer.
 pub const MAX_HEADROOM: usize = record::HEADER_LEN + record::cipher::BLOCK_LEN + record::connection_id::MAX_OVERHEAD.0;
-/// Free bytes that are needed after the content for CCM_8.
+/// Number of free bytes that a frame needs after its content, with a CCM_8 cipher suite and without a connection id.
 pub const TAILROOM: usize = record::TAG_LEN;
-/// Free bytes that are enough after the content for every cipher suite, with or without a connection id. If more bytes
-/// are free, padding uses them.
+/// Number of free bytes after the content that is enough for every cipher suite, with or without a connection id.
+/// Padding uses more free bytes, if there are more.
 pub const MAX_TAILROOM: usize = record::cipher::MAX_TAIL_LEN + record::connection_id::MAX_OVERHEAD.1;
 
 /// An endpoint with its peers behind one or more sockets, in the roles `R`.
@@ -59,7 +60,7 @@ pub struct Endpoint<P: Peers, R: Roles = Both> {
     pub peers: P,
     settings: Settings,
     cookies: Cookies,
-    /// The roles, with their keys. A change does not affect the parameters of existing sessions.
+    /// The roles, with their keys. Changes of this field do not affect the parameters of existing sessions.
     pub roles: R,
 }
 
@@ -72,7 +73,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Self::with_roles(cx, peers, config, R::new(&config))
     }
 
-    /// Creates an endpoint without peers, in roles that need more than the settings.
+    /// Creates an endpoint without peers. `roles` are its roles, which may need more data than the settings in
+    /// `config`.
     pub fn with_roles<C: Crypto>(cx: &mut Cx<'_, C>, peers: P, config: Config, roles: R) -> Self {
         let settings = Settings::from(config);
         let mut cookies = Cookies::none();
@@ -82,15 +84,15 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Self { peers, settings, cookies, roles }
     }
 
-    /// Limits the datagrams of handshakes to `mtu` bytes from now on, at least 64. Call this function when the
-    /// network reports that longer datagrams do not arrive. A limit that is already smaller does not change. The
-    /// timers send lost datagrams again.
+    /// Limits the datagrams of handshakes to `mtu` bytes from now on, and to at least 64 bytes. Call this function when
+    /// the network reports that longer datagrams do not arrive. A limit that is already smaller does not change. Lost
+    /// datagrams are sent again when their timers expire.
     pub fn limit_mtu(&mut self, mtu: u16) {
         self.settings.mtu = self.settings.mtu.min(mtu.max(64));
     }
 
-    /// Sets the server name and the time limit of a handshake that [`Self::connect`] has just begun. A `name` that is
-    /// not empty replaces [`Keys::server_name`](crate::dtls::roles::Keys) in the server_name extension (RFC 6066,
+    /// Sets the server name and the time limit of a handshake that [`Self::connect`] has just begun. If `name` is not
+    /// empty, it replaces [`Keys::server_name`](crate::dtls::roles::Keys) in the server_name extension (RFC 6066,
     /// section 3). Only the roles of a host can set a name: see [`Roles::ON_HOST`]. The handshake fails if it is not
     /// complete at the time `until`.
     ///
@@ -102,7 +104,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         if R::ON_HOST && R::KEEPS && !name.is_empty() { handshake.name_server(name) } else { Ok(()) }
     }
 
-    /// Processes the next record of a datagram that arrived over `path` on a DTLS port. Writes an answer into `out`.
+    /// Processes the next record of a datagram that arrived over `path` on a DTLS port. Writes the answer into `out` if
+    /// there is an answer.
     ///
     /// Call this function until it returns `None`, because a datagram may contain several records.
     pub fn handle<C: Crypto>(
@@ -183,7 +186,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// Opens a record of a session. Returns its content type and its content; `None` if the record is dropped.
+    /// Decrypts a record of a session. Returns its content type and its content; `None` if the record is dropped.
     // An image of a mote must not contain this code twice; a server opens millions of records a second.
     #[cfg_attr(target_pointer_width = "64", inline(always))]
     #[cfg_attr(not(target_pointer_width = "64"), inline)]
@@ -282,7 +285,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Ok(inserted.id)
     }
 
-    /// Processes the content of a record other than application data.
+    /// Processes the content of a record that contains no application data.
     #[inline]
     fn on_content<C: Crypto>(
         &mut self,
@@ -328,8 +331,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// Returns an error that ends the session, if a dropped record requires this: the record was longer than agreed,
-    /// or too many records have failed to open.
+    /// Called after a record was dropped. Returns an error if the session must end: the content of the record was
+    /// longer than the agreed limit, or too many records have failed to decrypt.
     #[cfg_attr(target_pointer_width = "64", cold)]
     fn after_dropped(&mut self, id: PeerId) -> Result<(), Outcome> {
         // An entry may have the wiped keys of a session that has ended. They do not belong to its present peer.
@@ -340,7 +343,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// Converts the outcome of a step into an event, and sets the alarm for the next transmission of a handshake.
+    /// Converts the outcome of a handshake step into an event, and sets the alarm for the handshake's next
+    /// transmission.
     fn on_outcome<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId, outcome: Result<(), Outcome>) -> Option<Event> {
         if let Some(handshake) = &self.peers.handshake(id) {
             let deadline = handshake.state.deadline();
@@ -418,10 +422,10 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// Opens a session with the peer at the other end of `path`. [`Event::Need`] then asks for the key, and
     /// [`Event::Established`] reports that the session is ready.
     ///
-    /// If the peer connects to us at the same time, one of the two becomes the server. With [`Roles::SIMULTANEOUS`]
-    /// this is the endpoint whose ClientHello has the smaller random. The table entry remains the same, with the rank
-    /// [`Rank::OursAsServer`] if we become the server. The peer has then authenticated as a client. So compare
-    /// [`Peer::principal`] with the intended principal before you send data.
+    /// If the peer connects to us at the same time, one of the two endpoints becomes the server. With
+    /// [`Roles::SIMULTANEOUS`] this is the endpoint whose ClientHello has the smaller random. The table entry of the
+    /// peer remains the same. If we become the server, the entry gets the rank [`Rank::OursAsServer`], and the peer has
+    /// authenticated as a client. So compare [`Peer::principal`] with the intended principal before you send data.
     ///
     /// # Errors
     /// [`TableFull`] if all entries belong to associations that we opened.
@@ -445,11 +449,12 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Ok(id)
     }
 
-    /// Returns the entry of a peer whose datagrams are not protected. Adds the entry if there is none yet.
+    /// Returns the id of a peer whose datagrams are not protected. Adds a table entry for the peer if there is none
+    /// yet.
     ///
     /// # Errors
-    /// [`TableFull`] if a peer of this rank can displace no other peer, or if the path belongs to a session. A
-    /// plaintext datagram never counts as a datagram from the peer of a session.
+    /// [`TableFull`] if a peer of this rank can displace no other peer, or if a session uses the path. A plaintext
+    /// datagram never counts as a datagram from the peer of a session.
     pub fn plain<C>(&mut self, cx: &mut Cx<'_, C>, path: &Path, rank: Rank) -> Result<PeerId, TableFull> {
         if let Some(known) = self.peers.find(path, Phase::Established) {
             let peer = self.peers.peer(known).filter(|peer| !peer.is_session).ok_or(TableFull)?;
@@ -460,7 +465,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.insert(cx, &NewPeer { path, rank, phase, is_session, with_handshake: false })
     }
 
-    /// Returns the question that the handshake of `id` waits for.
+    /// Returns the data that the handshake of `id` needs from the owner; `None` if it needs nothing.
     pub fn need(&mut self, id: PeerId) -> Option<Need<'_>> {
         self.peers.handshake(id)?.need::<R>()
     }
@@ -474,9 +479,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.on_outcome(cx, id, outcome)
     }
 
-    /// Protects the content of `frame` for the peer `id`. The frame needs [`HEADROOM`] free bytes before its content
-    /// and [`TAILROOM`] free bytes after it. If another suite or a connection id may have been agreed on, it needs
-    /// [`MAX_HEADROOM`] and [`MAX_TAILROOM`].
+    /// Protects the content of `frame` for the peer `id`. With a CCM_8 suite and without a connection id, the frame
+    /// needs [`HEADROOM`] free bytes before its content and [`TAILROOM`] free bytes after it. Otherwise it needs
+    /// [`MAX_HEADROOM`] and [`MAX_TAILROOM`] bytes.
     ///
     /// # Errors
     /// [`Misuse`]. Do not send the frame after an error.
@@ -498,8 +503,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let _ = self.close_with(id, Fatal::Closed);
     }
 
-    /// Ends the association with a peer, which is no longer found by its address. The entry is removed after the
-    /// alert was sent.
+    /// Ends the association with a peer. From now on, the endpoint does not find the peer by its address. It removes
+    /// the table entry after it has sent the alert.
     fn close_with(&mut self, id: PeerId, reason: Fatal) -> Event {
         self.begin_to_close(id, reason);
         Event::Closed { peer: id, reason }
@@ -517,13 +522,14 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// Returns the time of the next call of [`Self::poll`]. An early call is harmless; a late call costs latency.
+    /// Returns the time at which the owner must call [`Self::poll`]. An early call is harmless; a late call delays
+    /// datagrams.
     pub fn next_alarm(&self) -> Option<Instant> {
         self.peers.next_alarm()
     }
 
-    /// Processes what is due at the present time: sends flights and alerts, repeats lost flights, and removes peers
-    /// from which nothing was received for too long.
+    /// Processes everything that is due at the present time: sends flights and alerts, sends lost flights again, and
+    /// removes peers from which no record arrived for too long.
     ///
     /// Call this function until it returns `None`. `out` must be long enough for a datagram of the configured size.
     pub fn poll<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, out: &mut [u8]) -> Option<Event> {
@@ -630,7 +636,7 @@ fn write_plain_alert(number: RecordNumber, alert: [u8; 2], out: &mut [u8]) -> Re
 
 /// The result of processing a record or an alarm.
 enum Output {
-    /// A datagram of this number of bytes must be sent; 0 if there is no datagram.
+    /// The number of bytes of a datagram that must be sent; 0 if there is no datagram.
     Datagram(u16),
     Event(Option<Event>),
 }

@@ -1,23 +1,24 @@
 //! Tegmen: secured CoAP for constrained devices.
 //!
-//! This crate is the core: CoAP, DTLS, OSCORE and groups (Axiom) as state machines. The caller passes received bytes
-//! and the time. The core needs no operating system, no socket and no heap, except for the long keys of some ciphers
-//! with the feature `alloc`. The crate has no `unsafe` code, and no byte from the network can make it panic.
+//! This crate is the core. It implements CoAP, DTLS, OSCORE and groups (Axiom) as state machines, to which the caller
+//! passes received bytes and the time. The core needs no operating system, no socket and no heap, except for the long
+//! keys of some ciphers with the feature `alloc`. The crate has no `unsafe` code, and no byte from the network can make
+//! it panic.
 //!
-//! A datagram passes through these calls, in this order:
+//! When a datagram arrives, these functions process it, in this order:
 //!
-//! 1. [`node::Node::handle`] finds the peer that sent the datagram with [`endpoint::Endpoint::handle`], which
+//! 1. [`node::Node::handle`] calls [`endpoint::Endpoint::handle`], which finds the peer that sent the datagram, and
 //!    decrypts the datagram in place ([`dtls::record`]).
 //! 2. [`coap::Exchanges::receive`] parses the message without a copy, and recognizes a duplicate.
 //! 3. [`coap::handler::serve`] asks the policy about a request, and passes an allowed request to the handler, which
 //!    writes the response.
 //! 4. [`endpoint::Endpoint::seal`] protects the response.
 //!
-//! [`endpoint::Endpoint::poll`] sends flights and alerts when they are due, and repeats lost flights. The trait
-//! [`crypto::Crypto`] provides ciphers, hashes and random numbers. The trait [`endpoint::Peers`] is the table of
-//! peers. For a mote (a small device), the crate `tegmen-lowpan` is a network stack, `tegmen-x509` verifies
-//! certificates, and `tegmen-flash` stores the ends of leases. For a host, the crate `tegmen-host` provides sockets,
-//! credentials, a table of peers, a server and a client.
+//! [`endpoint::Endpoint::poll`] sends flights and alerts when they are due, and sends lost flights again. The trait
+//! [`crypto::Crypto`] provides ciphers, hashes and random numbers. The trait [`endpoint::Peers`] is the peer table. For
+//! a mote (a small device), the crate `tegmen-lowpan` is a network stack, `tegmen-x509` verifies certificates, and
+//! `tegmen-flash` stores the ends of leases of record numbers. For a host, the crate `tegmen-host` provides sockets,
+//! credentials, a peer table, a server and a client.
 #![no_std]
 #![forbid(unsafe_code)]
 #![cfg_attr(

@@ -1,26 +1,27 @@
 //! A CoAP node without I/O. It serves requests and sends requests, over DTLS or in plaintext, for all its peers at
 //! the same time.
 //!
-//! The owner passes datagrams and the time to the node, and receives datagrams and the time of the next alarm, as
-//! with the [`Endpoint`] in the node:
+//! The owner passes received datagrams and the time to the node. It gets from the node the datagrams to send and the
+//! time of the next alarm. The [`Endpoint`] in the node works in the same way:
 //!
 //! * For each datagram received on a DTLS port, call [`Node::handle`] until it returns `None`. For a plaintext
 //!   datagram, call [`Node::handle_plain`] once.
 //! * After that, and when the time of [`Endpoint::next_alarm`] has come, call [`Node::poll`] until it returns `None`.
 //! * [`Node::request`] sends a request to a peer. The reply is passed to [`Application::on_reply`].
-//! * [`Node::transfer`] sends a request whose body, or whose response, may be longer than a message: a [`Transfer`].
+//! * [`Node::transfer`] sends the next message of a [`Transfer`]: a request whose body, or the body of whose response,
+//!   may be longer than one message.
 //! * [`Node::observe`] registers an [`Observation`] at a server.
 //! * [`Node::request_group`] sends a request to a group, or observes a group. The responses of each member are passed
 //!   to [`Application::on_member_response`].
 //! * [`Node::request_protected_group`] sends a request to a group that Axiom protects.
 //!   [`Node::handle_protected_group`] processes each datagram to the address of such a group.
-//! * [`Node::respond`] answers a request that the handler deferred: [`Application::on_deferred`].
-//! * [`Node::decide`] takes the decision on a request that a policy decided later.
+//! * [`Node::respond`] sends the response to a request that the handler deferred: [`Application::on_deferred`].
+//! * [`Node::decide`] takes a decision that the policy did not make at once.
 //! * [`Node::notify`] notifies the observers of a resource that its representation changed.
 //!
-//! With [`Oscore`] among its features, a node opens requests that have an OSCORE option, and protects their
-//! responses. It protects a request if its [`RequestHead`] demands protection. OSCORE works in plaintext datagrams
-//! and over DTLS.
+//! If [`Oscore`] is one of its features, a node decrypts requests that have an OSCORE option, and protects their
+//! responses. It protects its own request if the [`RequestHead`] demands protection. OSCORE works in plaintext
+//! datagrams and over DTLS.
 //!
 //! An image can omit parts of the node: see [`Features`].
 
@@ -84,7 +85,7 @@ use features::{ExchangeOf, StateOf};
 use in_groups::ToGroup;
 use serve::Sender;
 
-/// A node: an endpoint, the exchanges of each of its peers, and the memory of the features `F`.
+/// A CoAP node: an endpoint, the exchanges of each of its peers, and the memory of the optional features `F`.
 pub struct Node<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features = ()> {
     /// The peers and their sessions.
     pub endpoint: Endpoint<P, R>,
@@ -120,7 +121,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.nstart = nstart;
     }
 
-    /// Processes the next record of a datagram that arrived over `path` on a DTLS port. Writes an answer into `out`.
+    /// Processes the next record of a datagram that arrived over `path` on a DTLS port. Writes the answer into `out` if
+    /// there is an answer.
     ///
     /// Call this function until it returns `None`. It returns no [`Event::Message`] and no [`Event::Alarm`], because
     /// the node handles both.
@@ -148,8 +150,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Processes a plaintext message that arrived over `path`. Returns the event that sends the answer in `out`, if
-    /// there is an answer.
+    /// Processes a plaintext message that arrived over `path`. If there is an answer, writes it into `out`, and returns
+    /// the event with which the owner sends it.
     pub fn handle_plain<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -169,13 +171,14 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 
     /// Processes a message to a group that arrived over `path` without a session (RFC 7252, section 8). Requests to a
-    /// group are not confirmable. The node drops confirmable messages, messages to a group that Axiom protects, and
-    /// messages with OSCORE that name no group of this node ([`Oscore::is_of_group`]). It answers no request at once:
-    /// [`Self::poll`] sends the response after a random time, unless the response is an error or empty.
+    /// group are not confirmable. The node drops three kinds of messages: confirmable messages; messages to a group
+    /// that Axiom protects; and messages with OSCORE, if the node is not a member of the group that they name
+    /// ([`Oscore::is_of_group`]). The node answers no request at once: [`Self::poll`] sends the response after a random
+    /// time, unless the response is an error or empty.
     ///
-    /// The local address of `path` is the address from which the node responds. So the sender is the same peer as if
-    /// it sent a request to this node alone. A client that registers (RFC 7641) is then an observer like any other:
-    /// it acknowledges notifications, and rejects unknown ones.
+    /// The local address of `path` is the unicast address from which the node responds. So the node stores the sender
+    /// as the same peer as for requests to this node alone. A client that registers for notifications (RFC 7641)
+    /// becomes an observer like any other observer: it acknowledges notifications, and rejects unknown notifications.
     pub fn handle_group<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -203,8 +206,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Processes what is due at the present time: sends flights of handshakes, alerts, and messages that were not
-    /// acknowledged.
+    /// Processes everything that is due at the present time: sends flights of handshakes, alerts, waiting messages, and
+    /// messages that were not acknowledged.
     ///
     /// Call this function until it returns `None`. `out` must be long enough for a datagram of the configured size.
     pub fn poll<C: Crypto>(
@@ -226,9 +229,9 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Lets `write` write a message to `peer` into a frame. `write` also gets the attached data of the peer and the
-    /// memory of the exchanges. Protects the message, and sets the alarm of the peer. Returns `None` if there is no
-    /// message to send.
+    /// Calls `write`, which writes a message to `peer` into a frame. `write` also gets the attached data of the peer
+    /// and the memory of the exchanges. Then protects the message, and sets the alarm of the peer. Returns `None` if
+    /// `write` wrote no message.
     pub fn write<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -256,8 +259,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Frame::new(out.get_mut(..end).unwrap_or(&mut []), headroom)
     }
 
-    /// Returns the number of bytes that a response in blocks must leave free at its end in `frame`, for the
-    /// protection of the datagram.
+    /// Returns the number of bytes that must remain free after a response in blocks in `frame`. The protection of the
+    /// datagram uses these bytes.
     #[inline]
     fn tailroom(&mut self, peer: PeerId, frame: &Frame<'_>) -> usize {
         let is_cut = F::Bodies::IS_ON && !R::RECORD_SIZE;
@@ -269,7 +272,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Returns the number of bytes that a separate response in blocks must leave free at its end in `out`.
+    /// Returns the number of bytes that must remain free in `out` after a response in blocks, if the response is sent
+    /// in a separate message.
     fn reserved<C: Crypto>(&mut self, peer: PeerId, is_protected: bool, out: &mut [u8]) -> usize {
         if !F::Bodies::IS_ON {
             return 0;
@@ -281,10 +285,11 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         whole.saturating_sub(room).saturating_add(overhead)
     }
 
-    /// Processes a message of a peer. Returns the event that sends the answer in `out`, if there is an answer. If the
-    /// replay window of the session was lost, drops its messages until the response to one of our requests arrives,
-    /// or [`Endpoint::verify_session`] is called. If the peer has a [`Freshness`](crate::coap::Freshness), the node
-    /// instead challenges the peer (RFC 9175, section 2.3).
+    /// Processes a message of a peer. If there is an answer, writes it into `out`, and returns the event with which the
+    /// owner sends it. If the replay window of the session was lost, drops the peer's messages until the response to
+    /// one of our requests arrives, or until [`Endpoint::verify_session`] is called. But if the peer has a
+    /// [`Freshness`](crate::coap::Freshness), the node does not drop the messages: it challenges the peer (RFC 9175,
+    /// section 2.3).
     fn receive<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -366,9 +371,9 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.transmit(cx, peer, Frame::around(out, start, end))
     }
 
-    /// Returns true if the message may be a replay, because the replay window of its restored session was lost.
-    /// Returns `None` if the message is dropped for this reason. The response to one of our requests verifies the
-    /// session. Without such a response, the peer must first prove that it is present (RFC 9175, section 2.3).
+    /// Returns `Some(true)` if the message may be a replay, because the replay window of its restored session was lost.
+    /// Returns `None` if the message must be dropped for this reason. The response to one of our requests verifies the
+    /// session. Before such a response, the peer must prove that it is present (RFC 9175, section 2.3).
     #[inline]
     fn is_unverified<C>(&mut self, cx: &mut Cx<'_, C>, peer: PeerId, message: &[u8]) -> Option<bool> {
         if !R::RESTORES || !self.endpoint.is_unverified(peer) {
@@ -387,8 +392,9 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Some(true)
     }
 
-    /// Returns true for the response to a request that was sent since the session was restored. The node drew the token
-    /// of the request at random, with enough bytes that no earlier response has the same token by chance.
+    /// Returns true if the message is the response to a request that was sent after the session was restored. The node
+    /// drew the token of that request at random, with enough bytes that no earlier response has the same token by
+    /// chance.
     fn is_fresh(&mut self, peer: PeerId, message: &[u8]) -> bool {
         let Ok(message) = MessageRef::parse(message) else { return false };
         let token = message.token();
@@ -397,8 +403,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         responds && attached.exchanges().is_some_and(|exchanges| exchanges.awaits(&self.storage, token))
     }
 
-    /// Sends one message of a peer's exchanges again, or ends an exchange that got no answer. If neither is due,
-    /// sends a message that waited, or a notification.
+    /// Sends one message of a peer's exchanges again, or ends an exchange that got no answer. If neither is due, sends
+    /// a delayed response to a group request, a queued request or a notification.
     fn on_alarm<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -434,8 +440,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.transmit(cx, peer, Frame::around(out, start, end))
     }
 
-    /// Sets the alarm of a peer to the earliest time that its exchanges, its waiting messages and its notifications
-    /// need.
+    /// Sets the alarm of a peer to the earliest time at which one of its exchanges, waiting messages or notifications
+    /// is due.
     fn schedule(&mut self, peer: PeerId) {
         let exchanges = self.endpoint.peers.attached(peer).and_then(PeerExchanges::exchanges);
         if let Some(deadline) = exchanges.and_then(|exchanges| exchanges.next_deadline(&self.storage)) {
@@ -458,7 +464,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Protects the message in `frame`. Returns `None` if the frame is empty.
+    /// Protects the message in `frame`, and returns the event with which the owner sends it. Returns `None` if the
+    /// frame is empty or the protection fails.
     fn transmit<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, peer: PeerId, mut frame: Frame<'_>) -> Option<Event> {
         if frame.is_empty() {
             return None;
@@ -471,7 +478,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 }
 
-/// Begins the exchanges of a peer at its first message. Notes the time of each message.
+/// Begins to store exchanges of a peer at its first message. Stores the time of each message.
 #[inline]
 fn begin<C: Crypto, A: PeerExchanges, X: OpenedRequest>(
     cx: &mut Cx<'_, C>,
@@ -487,8 +494,8 @@ fn begin<C: Crypto, A: PeerExchanges, X: OpenedRequest>(
     attached.heard(cx.now);
 }
 
-/// Passes a reply (an acknowledgement, a rejection or a timeout) to the notification that it answers, or to the
-/// application.
+/// Processes a reply (an acknowledgement, a rejection or a timeout) in the list of observers, if it answers a
+/// notification. Otherwise passes the reply to the application.
 #[inline]
 fn on_reply<F: Features, S>(
     features: &mut F,
@@ -506,9 +513,10 @@ fn on_reply<F: Features, S>(
     }
 }
 
-/// Opens the response to a protected request. A response that does not open ends the exchange. But if the request is
-/// a registration, more responses follow, and the node only drops the response, because it is late or forged. A block
-/// of a response that a proxy cut is passed on without opening it.
+/// Decrypts the response to a protected request, and passes it to the application. If the decryption fails, the
+/// exchange ends. But if the request is a registration, more responses will follow. The node then drops only this
+/// response, because it is late or forged. If a proxy divided the response into blocks, passes each block to the
+/// application without decryption.
 fn on_protected_response<C: Crypto, O: Oscore, S>(
     cx: &mut Cx<'_, C>,
     oscore: &mut O,
@@ -529,13 +537,14 @@ fn on_protected_response<C: Crypto, O: Oscore, S>(
     }
 }
 
-/// True for a block of a protected response that a proxy cut into blocks (RFC 8613, section 4.1.3.4.2).
+/// True if the message is a block of a protected response that a proxy divided into blocks (RFC 8613, section
+/// 4.1.3.4.2).
 fn is_cut(response: &MessageRef<'_>) -> bool {
     let block = response.block(OptionNumber::BLOCK2).ok().flatten();
     response.option(OptionNumber::OSCORE).is_some() && block.is_some_and(|block| block.more || block.number > 0)
 }
 
-/// Minimum number of bytes of a token that no earlier response has by chance.
+/// Minimum number of bytes of a random token. No earlier response has such a token by chance.
 const FRESH_TOKEN: usize = 4;
 /// The default of NSTART (RFC 7252, section 4.8).
 const NSTART: usize = 1;

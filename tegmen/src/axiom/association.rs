@@ -7,59 +7,61 @@ use crate::crypto::Crypto;
 use crate::crypto::hash::HmacKey;
 use crate::secret::Secret;
 
-/// The parameters that a member gets from the controller of its group: the security association of one epoch (paper, section
-/// 5.3).
+/// The security association of one epoch of a group (paper, section 5.3). It consists of the parameters that a member
+/// gets from the controller of its group.
 #[derive(Clone, Copy)]
 pub struct Association<'a> {
-    /// The number of the group in the header of a response.
+    /// The GroupID: the number of the group in the header of a response.
     pub group_id: u8,
-    /// The multicast address and the port to which requests go. Members send responses from this port. A response
-    /// from another port is dropped. A response from a link-local address of another scope is dropped too.
+    /// The multicast address and the port of the group, to which requests are sent. Members send responses from this
+    /// port. A response from another port is dropped, and so is a response from a link-local address of another scope.
     pub group: Address,
     /// The cipher suite that protects the records.
     pub suite: Suite,
     /// The epoch, from 1 to 65535. After epoch 65535, the controller must create a new group.
     pub epoch: u16,
-    /// Maximum number of SenderIDs that the controller assigns in this epoch; 0 counts as 256. One key may seal 2^23
-    /// records, and each of these senders may seal an equal share of them.
+    /// Maximum number of SenderIDs that the controller assigns in this epoch; 0 counts as 256. All senders seal with
+    /// one key, which may seal 2^23 records. Each sender may seal an equal share of these records.
     pub senders: u16,
-    /// Our SenderID, if we send requests. The controller gives a SenderID to one member only, and never gives it to another
-    /// member in the same epoch.
+    /// Our SenderID; `None` if we send no requests. The controller assigns a SenderID to one member only, and assigns
+    /// it to no other member in the same epoch.
     pub sender_id: Option<u8>,
-    /// The source address of our responses: 16 bytes of IPv6, or IPv4 mapped into IPv6. Our keys are derived from
-    /// this address. The controller never gives the address to another member in the same epoch.
+    /// The source address of our responses: 16 bytes of an IPv6 address, or of an IPv4 address in the IPv4-mapped form.
+    /// Our keys are derived from this address. The controller never gives the address to another member in the same
+    /// epoch.
     pub address: [u8; 16],
     /// The secret of the epoch. No other epoch and no other group has the same secret.
     pub master_secret: &'a [u8; 48],
-    /// Random bytes that the controller drew, in place of the client random of a handshake.
+    /// Random bytes that the controller drew. They replace the client random of a handshake.
     pub client_random: &'a [u8; 32],
-    /// Random bytes that the controller drew, in place of the server random of a handshake.
+    /// Random bytes that the controller drew. They replace the server random of a handshake.
     pub server_random: &'a [u8; 32],
 }
 
-/// The reason why no member can be made from an association.
+/// The reason why an association cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BadAssociation {
-    /// The crypto provider does not support the suite, or the keys of the suite have another length than those of the
-    /// member.
+    /// The crypto provider does not support the suite. Or the keys of the suite do not have the length that the
+    /// member's type requires.
     Suite,
-    /// The epoch is 0, or older than the epoch in which the member had its TSNs, or not the next one.
+    /// The epoch is 0, earlier than the epoch in the member's durable values, or not the next epoch.
     Epoch,
-    /// The keys belong to another admission of the member. So another device uses the same keys and nonces.
+    /// The keys belong to another admission of the member. So another device uses the same keys and the same nonces.
     Admission,
 }
 
-/// Bytes of the longest key block: two keys of HMAC-SHA-256.
+/// Maximum number of bytes of a key block: two keys of HMAC-SHA-256.
 const KEY_BLOCK_LEN: usize = 64;
 /// Bytes of the implicit part of a nonce.
 pub(super) const IV_LEN: usize = 4;
 
-/// The keys that all members have.
+/// The keys of a group in one epoch, which all members have.
 pub(super) struct GroupKeys<const KEY: usize> {
-    /// `server_write`: the key of requests.
+    /// The key `server_write` of the key block. All requests are sealed with this key.
     pub(super) request: Secret<KEY>,
     pub(super) request_iv: [u8; IV_LEN],
-    /// `client_write`: no record is sealed with this key. The individual keys of the listeners are derived from it.
+    /// The key `client_write` of the key block. No record is sealed with this key: the individual keys of the listeners
+    /// are derived from it.
     response: Secret<KEY>,
     pub(super) response_iv: [u8; IV_LEN],
 }
@@ -74,7 +76,8 @@ impl<const KEY: usize> GroupKeys<KEY> {
         }
     }
 
-    /// Derives the key block (RFC 5246, section 6.3): client key, server key and, with a cipher, client IV, server IV.
+    /// Derives the keys from the key block (RFC 5246, section 6.3). The key block has the client key and the server
+    /// key. If the suite has a cipher, the client IV and the server IV follow.
     ///
     /// # Errors
     /// [`BadAssociation::Suite`] if the provider does not support the suite, or its keys do not have `KEY` bytes.
@@ -97,9 +100,9 @@ impl<const KEY: usize> GroupKeys<KEY> {
         Ok(made)
     }
 
-    /// Derives the key of the listener at `listener` towards a sender (section 5.5). For a suite without a cipher,
-    /// the paper leaves the secret of this derivation empty. This function then uses the keys of the HMAC as the
-    /// secret.
+    /// Derives the key with which the listener at the address `listener` seals its responses to a sender (section 5.5).
+    /// For a suite without a cipher, the paper defines no secret for this derivation. This function then uses the keys
+    /// of the HMAC as the secret.
     pub(super) fn individual<C: Crypto>(&self, listener: &[u8; 16], sender: u8) -> Secret<KEY> {
         let mut key = Secret::zeroed();
         let seed: [&[u8]; 3] = [b"key derivation", listener, &[sender]];

@@ -1,4 +1,4 @@
-//! The secrets of a member that remain from one epoch to the next, and their replacement by rekey messages.
+//! The secrets of a member that remain valid in the next epoch, and their replacement by rekey messages.
 
 use super::association::BadAssociation;
 use super::rekey::{Message, check, link, master_secret, open_epoch, open_node, parent_of};
@@ -6,37 +6,41 @@ use crate::counters::Discard;
 use crate::crypto::{Crypto, DIGEST_LEN, KEY_LEN};
 use crate::secret::{Secret, same};
 
-/// The parameters that a member gets from the controller, over its own session, when it joins and when it catches up.
+/// The parameters that a member gets from the controller when it joins, and when it missed a rekey message. The
+/// controller sends them over a session with this member alone.
 #[derive(Clone, Copy)]
 pub struct Admission<'a> {
-    /// The identity of the group: 16 random bytes of its controller.
+    /// The identity of the group: 16 random bytes that the controller has drawn.
     pub group: &'a [u8; 16],
-    /// The current epoch, from 1.
+    /// The current epoch; at least 1.
     pub epoch: u16,
-    /// The element of the hash chain of the epoch.
+    /// The element of the hash chain for this epoch.
     pub chain: &'a [u8; DIGEST_LEN],
     /// The secret of the epoch.
     pub secret: &'a [u8; DIGEST_LEN],
-    /// The number of the leaf of the member in the tree of keys.
+    /// The number of the member's leaf in the tree of keys: see [`rekey`](super::rekey).
     pub leaf: u32,
-    /// The secrets of the nodes from the leaf to the root. No other member ever gets the secret of the leaf.
+    /// The secrets of the nodes on the path from the leaf to the root, in this order. No other member ever gets the
+    /// secret of the leaf.
     pub path: &'a [[u8; KEY_LEN]],
 }
 
-/// The result of a rekey message that is not dropped. Only `Nodes` and `Epoch` come from an authentic message.
+/// The result of a rekey message that the member did not drop. `Nodes` and `Epoch` mean that the message was authentic;
+/// `Missed` does not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rekeyed {
-    /// The member has new secrets of nodes. The epoch message follows.
+    /// The member has stored new secrets of nodes. The controller then sends the epoch message.
     Nodes,
-    /// The next epoch has begun: call [`Member::rekey`](super::Member::rekey) with its [master secret](KeyPath::master_secret).
+    /// The next epoch has begun. Call [`Member::rekey`](super::Member::rekey) with an association that contains the
+    /// [master secret](KeyPath::master_secret) of this epoch.
     Epoch,
-    /// The member probably missed a rekey message. Ask the controller for an [`Admission`]. The message that caused
-    /// this result is not authenticated, so limit the rate of these requests.
+    /// The member probably missed a rekey message. Ask the controller for an [`Admission`]. The message with this
+    /// result is not authenticated, so limit the rate of these requests to the controller.
     Missed,
 }
 
-/// The secrets of a member from its leaf to the root of the tree, at most `NODES` secrets, and the secrets of the
-/// epoch. A tree of 2^(`NODES` - 1) leaves has paths of `NODES` nodes.
+/// The secrets of a member: at most `NODES` secrets of the nodes from its leaf to the root of the tree, and the secret
+/// of the epoch. A tree of 2^(`NODES` - 1) leaves has paths of `NODES` nodes.
 pub struct KeyPath<const NODES: usize> {
     group: [u8; 16],
     leaf: u32,
@@ -47,11 +51,12 @@ pub struct KeyPath<const NODES: usize> {
 }
 
 impl<const NODES: usize> KeyPath<NODES> {
-    /// Returns the secrets of a member that was just admitted.
+    /// Creates the secrets of a member that was just admitted to the group.
     ///
     /// # Errors
-    /// [`BadAssociation::Epoch`] if the epoch is 0. [`BadAssociation::Suite`] if the path does not have one secret
-    /// for each level from the leaf to the root, or has more than `NODES` secrets.
+    /// * [`BadAssociation::Epoch`] if the epoch is 0.
+    /// * [`BadAssociation::Suite`] if the path does not have one secret for each level from the leaf to the root, or if
+    ///   it has more than `NODES` secrets.
     pub fn new(admission: &Admission<'_>) -> Result<Self, BadAssociation> {
         let levels = admission.leaf.checked_ilog2().map(|depth| depth.wrapping_add(1) as usize);
         if levels != Some(admission.path.len()) || admission.path.len() > NODES {
@@ -74,15 +79,15 @@ impl<const NODES: usize> KeyPath<NODES> {
         Ok(made)
     }
 
-    /// Takes the parameters that the controller sent because the member missed a message.
+    /// Replaces the secrets by those in the parameters that the controller sent because the member missed a message.
     ///
     /// # Errors
     /// The errors of [`Self::new`], and:
     /// * [`BadAssociation::Epoch`] also if the parameters belong to another group, or to an epoch before the current
     ///   one.
-    /// * [`BadAssociation::Admission`] if the parameters belong to another admission of this member. Another device
-    ///   that joined with the same credentials has those secrets, and seals with the same nonces. A member that joins
-    ///   again itself must use [`Self::new`].
+    /// * [`BadAssociation::Admission`] if the parameters belong to another admission of this member. Then another
+    ///   device has joined with the same credentials: it has the secrets of that admission, and seals with the same
+    ///   nonces. If this device itself has joined again, it must call [`Self::new`].
     ///
     /// After an error, the secrets are unchanged.
     pub fn catch_up(&mut self, admission: &Admission<'_>) -> Result<(), BadAssociation> {
@@ -102,8 +107,8 @@ impl<const NODES: usize> KeyPath<NODES> {
         Self::new(admission)
     }
 
-    /// Returns the parameters of the current epoch, for an owner that makes them durable. [`Self::new`] takes these
-    /// parameters after a restart. Writes the secrets of the nodes into `path`, which the owner wipes.
+    /// Returns the parameters of the current epoch, so that the owner can store them durably. After a restart, the
+    /// owner passes them to [`Self::new`]. Writes the secrets of the nodes into `path`, which the owner must wipe.
     pub fn admission<'a>(&'a self, path: &'a mut [[u8; KEY_LEN]; NODES]) -> Admission<'a> {
         for (to, from) in path.iter_mut().zip(&self.path) {
             *to = *from.expose();
@@ -119,23 +124,25 @@ impl<const NODES: usize> KeyPath<NODES> {
         self.epoch
     }
 
-    /// Returns the master secret of the current epoch, for its [`Association`](super::Association).
+    /// Returns the master secret of the current epoch. The [`Association`](super::Association) of the epoch contains
+    /// it.
     pub fn master_secret<C: Crypto>(&self) -> Secret<48> {
         master_secret::<C>(&self.group, self.epoch, &self.secret)
     }
 
-    /// Takes a rekey message. `controller` is the SubjectPublicKeyInfo of the controller, on secp256r1. Without
-    /// `controller`, the member accepts epoch messages, but only those node messages that have no signature because
-    /// the secret of its leaf encrypts them.
+    /// Processes a rekey message. `controller` is the SubjectPublicKeyInfo of the controller, on secp256r1. If it is
+    /// `None`, the member accepts epoch messages, but only the node messages without a signature. The secret of the
+    /// member's own leaf encrypts these messages.
     ///
     /// # Errors
     /// The reason why the message is dropped; the secrets are then unchanged.
-    /// * [`Discard::Malformed`] if it is no rekey message.
+    /// * [`Discard::Malformed`] if the message does not parse, or if its levels do not fit the path of this member.
     /// * [`Discard::UnknownPeer`] if the message is for other members.
-    /// * [`Discard::Replayed`] if its epoch has already begun, or if the node already has the secret of the message.
-    /// * [`Discard::NotAuthentic`] if its tag, its signature or its element of the hash chain is wrong, or if a
-    ///   signature is missing.
-    /// * [`Discard::Unexpected`] if it has a signature, and `controller` is `None`.
+    /// * [`Discard::Replayed`] if the epoch of the message has already begun, or if the node already has the secret in
+    ///   the message.
+    /// * [`Discard::NotAuthentic`] if the tag of the message, its signature or its element of the hash chain is wrong,
+    ///   or if a signature is missing.
+    /// * [`Discard::Unexpected`] if the message has a signature, and `controller` is `None`.
     pub fn open<C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -182,8 +189,8 @@ impl<const NODES: usize> KeyPath<NODES> {
         }
     }
 
-    /// Stores the secret for the node `first` levels above the leaf, and derives and stores the secrets of the nodes
-    /// above it.
+    /// Stores `secret` as the secret of a node on the path. `first` is the number of levels from the leaf up to this
+    /// node. Also derives and stores the secrets of the nodes above it.
     fn replace<C: Crypto>(&mut self, first: u32, depth: u32, mut secret: Secret<KEY_LEN>) {
         let levels = depth.wrapping_add(1) as usize;
         for node in self.path.iter_mut().take(levels).skip(first as usize) {

@@ -1,4 +1,4 @@
-//! A member of a group: its keys, its TSNs, and its states of the other members.
+//! A member of a group: its keys, its record numbers (TSNs), and its states of the other members.
 
 use super::association::{Association, BadAssociation, GroupKeys};
 use super::opened::{GroupNumber, Opened, Origin, Proof, Unverified};
@@ -15,21 +15,23 @@ use crate::identity::SenderId;
 use crate::secret::same;
 use tegmen_base::lease::Lease;
 
-/// One end of a group security association. It has space for the states of `SENDERS` senders, whose requests it
-/// receives, and of `LISTENERS` listeners, whose responses it receives. Both numbers may be 0.
+/// A member of an Axiom group: it holds the keys of the group and the record numbers of the group's members. It has
+/// space for the states of `SENDERS` senders, whose requests it receives, and of `LISTENERS` listeners, whose responses
+/// it receives. Both numbers may be 0. A TSN is the truncated sequence number of a record. A member numbers its
+/// requests and its responses separately.
 ///
-/// `KEY` is the length of a key in bytes: 16, or 32 with [`Suite::MacOnly`]. `S` has the signatures of the member; it
-/// is `()` in a group without signatures.
+/// `KEY` is the length of a key in bytes: 16, or 32 with [`Suite::MacOnly`]. `S` is the type that makes and verifies
+/// the signatures of records; it is `()` in a group without signatures.
 pub struct Member<const SENDERS: usize, const LISTENERS: usize, const KEY: usize = KEY_LEN, S = ()> {
-    /// Lease of TSNs for our requests.
+    /// TSNs that our requests may use. The end of this [`Lease`] is stored before the first of its TSNs is used.
     requests: Lease,
-    /// Lease of TSNs for our responses to all senders. After a restart the individual keys are the same as before, so
-    /// no TSN may be used twice.
+    /// TSNs that our responses may use. Responses to all senders share these TSNs. After a restart the individual keys
+    /// are the same as before, so no TSN may be used twice.
     responses: Lease,
     /// The first TSN of our requests that this run of the member can use. Earlier runs used the lower TSNs.
     first: u64,
-    /// One more than the highest TSN of all senders whose state was forgotten. After a restart in the same epoch it
-    /// is the maximum, because all states are lost.
+    /// One more than the highest TSN of all senders whose state was forgotten. After a restart in the same epoch this
+    /// field is `u64::MAX`, because all states are lost.
     forgotten: u64,
     keys: GroupKeys<KEY>,
     /// The lowest TSN of our requests that proves freshness. A response of a listener without a state is fresh if it
@@ -37,18 +39,19 @@ pub struct Member<const SENDERS: usize, const LISTENERS: usize, const KEY: usize
     proving: u64,
     /// The value that a sender without a state must repeat in an Echo option.
     challenge: [u8; CHALLENGE_LEN],
-    /// Fingerprints of our last requests, at the places that the lowest bits of their TSNs give; 0 at a place without
-    /// a fingerprint.
+    /// Fingerprints of our last requests. The lowest bits of a request's TSN are the index of its fingerprint. The
+    /// value 0 means that the element has no fingerprint.
     sent: [u32; SENT],
     group: Address,
     address: [u8; 16],
-    /// Maximum number of records that we may seal with the key of requests.
+    /// Maximum number of records that we may seal with the key of requests in one epoch.
     limit: u32,
     epoch: u16,
     suite: Suite,
     group_id: u8,
     sender_id: Option<u8>,
-    /// True if a value of this epoch is durable, so that the member recognizes a restart in this epoch.
+    /// True if a [`Kept`] value of this epoch is stored durably, so that after a restart the member knows that it was
+    /// already in this epoch.
     is_kept: bool,
     senders: [SenderState<KEY>; SENDERS],
     listeners: [ListenerState<KEY>; LISTENERS],
@@ -58,12 +61,13 @@ pub struct Member<const SENDERS: usize, const LISTENERS: usize, const KEY: usize
 /// Bytes of a challenge.
 const CHALLENGE_LEN: usize = 8;
 
-/// Number of our last requests whose tags are remembered: a power of 2. A request of another member with our SenderID
-/// and our TSN is found by its other tag.
+/// Number of our last requests whose fingerprints are stored: a power of 2. A received request with our SenderID and
+/// our TSN, but with another fingerprint, comes from another member.
 const SENT: usize = 8;
 
-/// The ends of the leases of a member in an epoch. The owner makes a value durable before the member uses the TSNs
-/// below these ends. The default is the value of a member that was never in the group.
+/// The numbers that a member stores durably: its epoch, and the ends of its two leases of TSNs. The owner stores these
+/// values before the member uses the TSNs below the ends. The default value is for a member that was never in the
+/// group.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Kept {
     /// The epoch.
@@ -106,17 +110,18 @@ impl From<NotSealed> for SealRefused {
 }
 
 impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SENDERS, LISTENERS, KEY> {
-    /// A member of no group. It refuses every record before [`Self::begin`]. All its bytes are zero: in a static it
-    /// takes no flash memory, and it is never on the stack, regardless of its number of states.
+    /// A member of no group. It refuses every record before [`Self::begin`]. All its bytes are zero, so a static
+    /// variable with this value takes no flash memory. Such a value is never built on the stack, regardless of its
+    /// number of states.
     pub const EMPTY: Self = Self::with(());
 
     /// Creates a member in the epoch of `association`, in a group without signatures. `kept` is the value that was
     /// last made durable in this group, or the default.
     ///
-    /// Without durable storage, a member that restarts must get the association of a new epoch. In the first use of
-    /// an epoch, TSNs begin with 0. After a restart in the same epoch our TSNs continue after `kept`, and the member
-    /// does not know the TSNs of the other members. Before [`Self::extend`], the member can seal no record. In the
-    /// first use of an epoch, it can also open no request before that call.
+    /// In the first use of an epoch, TSNs begin with 0. After a restart in the same epoch our TSNs continue after those
+    /// in `kept`, and the member does not know the TSNs of the other members. A member without durable storage must not
+    /// begin again in the same epoch: it needs the association of a new epoch. Before [`Self::extend`], the member can
+    /// seal no record. In the first use of an epoch, it can also open no request before that call.
     ///
     /// # Errors
     /// [`BadAssociation`]; in particular [`BadAssociation::Epoch`] if `kept` belongs to a later epoch.
@@ -160,7 +165,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         &mut self.signatures
     }
 
-    /// Does the same as [`Member::new`], in place.
+    /// Does the same as [`Member::new`], but changes this member instead of creating one.
     ///
     /// # Errors
     /// Those of [`Member::new`]. The member is then unchanged.
@@ -246,7 +251,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         }
     }
 
-    /// Takes the information of the controller that `sender` continues with the TSN `next` (paper, section 6.2).
+    /// Sets `next` as the next TSN of `sender`. The controller sent this TSN to the member (paper, section 6.2).
     /// Requests of this sender with lower TSNs are refused, and requests with this or a higher TSN are new.
     ///
     /// Nothing changes in three cases. The sender already has a state; or a state with TSNs above `next` was
@@ -343,11 +348,12 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         Ok(tsn)
     }
 
-    /// Opens a request to the group in place (paper, section 5.4).
+    /// Opens a request to the group in place (paper, section 5.4). Returns the SenderID of the request, and the result.
     ///
     /// # Errors
-    /// The reason why the record is dropped; the member is then unchanged. [`Discard::Replayed`] also for a request
-    /// that this member sent, and [`Discard::Unexpected`] before [`Self::extend`] in the first use of an epoch.
+    /// The reason why the record is dropped; the member is then unchanged. The reason is also [`Discard::Replayed`] if
+    /// this member itself sent the request. It is [`Discard::Unexpected`] if [`Self::extend`] was not called yet in the
+    /// first use of an epoch.
     pub fn open_request<'r, C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -453,14 +459,15 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         }
     }
 
-    /// Takes the proof that a record is new. From now on, earlier records of the same member are refused, and later
-    /// ones are new.
+    /// Takes the proof that a record is new, and stores the TSN of the record. From now on, earlier records of the same
+    /// member are refused, and later records are new.
     ///
     /// # Errors
-    /// If this function fails, do not deliver the record. [`Discard::Unexpected`] if `proof` does not prove that the
-    /// record is new. [`Discard::Replayed`] if a record with the same TSN was accepted meanwhile, or if the TSN is
-    /// older than the window. [`Discard::UnknownPeer`] if the epoch of the record is over. [`Discard::NoRoom`] if
-    /// there is no space for the state of the member: call [`Self::forget_idle`], and try again.
+    /// If this function fails, do not deliver the record.
+    /// * [`Discard::Unexpected`]: `proof` does not prove that the record is new.
+    /// * [`Discard::Replayed`]: a record with the same TSN was accepted meanwhile, or the TSN is older than the window.
+    /// * [`Discard::UnknownPeer`]: the epoch of the record is over.
+    /// * [`Discard::NoRoom`]: there is no space for the state of the member. Call [`Self::forget_idle`], and try again.
     pub fn accept<C: Crypto>(&mut self, record: Unverified, proof: Proof<'_>) -> Result<(), Discard> {
         let Unverified { from, epoch, tsn, fingerprint } = record;
         if epoch != self.epoch {
@@ -501,8 +508,9 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         if number.epoch == self.epoch { Ok(number) } else { Err(Discard::UnknownPeer) }
     }
 
-    /// True if a request with our SenderID cannot be ours: we have not used its TSN, or we used that TSN for a record
-    /// with another tag. The TSNs of earlier runs, and TSNs whose fingerprint is not kept, prove nothing.
+    /// True if another member must have sent a request with our SenderID: we have not used its TSN, or we used this TSN
+    /// for a record with another fingerprint. Returns false for a TSN of an earlier run, and for a TSN whose
+    /// fingerprint is not stored, because they prove nothing.
     fn is_of_another(&self, tsn: u64, mark: u32) -> bool {
         let age = self.requests.next().checked_sub(tsn);
         match age {
@@ -526,7 +534,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
 /// Number of possible SenderIDs.
 const MAX_SENDERS: u32 = 256;
 
-/// Takes the next number of a lease, which must be below `limit`.
+/// Takes the next number of a lease. Fails if this number is not below `limit`, or if the lease has no unused number.
 fn take(lease: &mut Lease, limit: u32) -> Result<u64, SealRefused> {
     if lease.next() >= limit.into() {
         return Err(SealRefused::Exhausted);
@@ -534,7 +542,7 @@ fn take(lease: &mut Lease, limit: u32) -> Result<u64, SealRefused> {
     lease.take().ok_or(SealRefused::LeaseSpent)
 }
 
-/// Returns the place of the fingerprint of our request in [`Member::sent`].
+/// Returns the index of the fingerprint of our request with this TSN in [`Member::sent`].
 const fn place_of(tsn: u64) -> usize {
     (tsn & const { SENT as u64 - 1 }) as usize
 }

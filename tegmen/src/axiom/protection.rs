@@ -1,5 +1,5 @@
-//! Records of a group (paper, sections 5.4 and 5.6). Their format and protection are those of DTLS; only the parts of
-//! the sequence number differ.
+//! The protection of the records of a group (paper, sections 5.4 and 5.6). Their format and their protection are those
+//! of DTLS records, but the sequence number has other parts.
 
 use super::association::IV_LEN;
 use super::opened::GroupNumber;
@@ -14,7 +14,7 @@ use crate::dtls::record::{
 };
 use crate::secret::{Secret, same};
 
-/// Bits of a truncated sequence number.
+/// Number of bits of a truncated sequence number.
 const TSN_BITS: u32 = 40;
 
 impl GroupNumber {
@@ -30,7 +30,7 @@ impl GroupNumber {
     }
 }
 
-/// A key of one direction, and its implicit part of the nonce.
+/// A key of one direction, and the implicit part of the nonce that belongs to this key.
 pub(super) struct Protection<'k, const KEY: usize> {
     pub(super) suite: Suite,
     pub(super) key: &'k Secret<KEY>,
@@ -38,14 +38,14 @@ pub(super) struct Protection<'k, const KEY: usize> {
 }
 
 impl<const KEY: usize> Protection<'_, KEY> {
-    /// True if an HMAC without a cipher protects the records. An image whose keys are shorter contains no code for
-    /// this protection.
+    /// True if an HMAC protects the records, and no cipher. If the keys of an image are shorter, the compiler omits the
+    /// code of this protection.
     const fn is_mac_only(&self) -> bool {
         KEY == DIGEST_LEN && !self.suite.encrypts()
     }
 
-    /// Seals a whole record. `record` has space for header and explicit nonce, then the content, then space for the
-    /// tag. Returns the tag.
+    /// Seals a whole record in place. `record` begins with space for the header and the explicit nonce. The content
+    /// follows, and then space for the tag. Returns the tag.
     ///
     /// # Errors
     /// [`Full`] if the record is too short, or if its content is too long.
@@ -101,7 +101,7 @@ impl<const KEY: usize> Protection<'_, KEY> {
         open_aead(crypto, (Some(aead), tag_len), with, &mut 0, MAX_CONTENT, aad, body)
     }
 
-    /// Returns the AEAD algorithm and the length of its tag.
+    /// Returns the AEAD algorithm of the suite, and the number of bytes of its tag.
     fn aead<C: Crypto>(&self) -> (C::Aead, usize) {
         match (self.suite, C::AES_128_GCM) {
             (Suite::Gcm, Some(gcm)) => (gcm, GCM_TAG_LEN),
@@ -110,18 +110,18 @@ impl<const KEY: usize> Protection<'_, KEY> {
         }
     }
 
-    /// Returns the MAC of a record without encryption (RFC 5246, section 6.2.3.1).
+    /// Returns the MAC of a record that is not encrypted (RFC 5246, section 6.2.3.1).
     fn mac<C: Crypto>(&self, aad: &[u8], content: &[u8]) -> [u8; DIGEST_LEN] {
         hmac::<C, DIGEST_LEN>(&[self.key.expose()], &[aad, content])
     }
 }
 
-/// Returns 21 bits of the tag of a record, never 0. A record and its replay have the same fingerprint. Two different
-/// records with one number usually have different fingerprints.
+/// Returns 21 bits of the tag of a record. A result of 0 is replaced by 1. A record and its replay have the same
+/// fingerprint. Two different records with the same number usually have different fingerprints.
 pub(super) fn fingerprint(tag: &[u8]) -> u32 {
     let last = tag.last_chunk().copied().map_or(0, u32::from_be_bytes);
     (last & FINGERPRINTS).max(1)
 }
 
-/// The bits of a tag that are its fingerprint.
+/// A mask for the bits of a tag that are its fingerprint.
 pub(super) const FINGERPRINTS: u32 = (1 << 21) - 1;

@@ -1,17 +1,18 @@
 //! Rekey messages: their format, and the keys that protect them. The controller and the members use this module.
 //!
-//! The keys of a group form a binary tree (Wong, Gouda, Lam, "Secure group communications using key graphs"). Its
-//! nodes have numbers: 1 is the root, and the children of `n` are `2n` and `2n + 1`. Each member has a leaf, and the
-//! secrets of all nodes from its leaf to the root. To replace secrets, the controller draws a random secret for the
-//! lowest node of a path, and derives the secret of each higher node from the node below. So each subtree beside the
-//! path needs only one new secret, in one message.
+//! The keys of a group form a binary tree (Wong, Gouda, Lam, "Secure group communications using key graphs"). Its nodes
+//! have numbers: 1 is the root, and the children of `n` are `2n` and `2n + 1`. Each node has a secret. Each member has
+//! a leaf, and knows the secrets of all nodes on the path from its leaf to the root. To replace the secrets of a path,
+//! the controller draws a random secret for its lowest node. It derives the secret of each higher node from the secret
+//! of the node below. So the members of a subtree beside the path need only one message, with one new secret: they
+//! derive the others.
 //!
-//! A node message carries the new secret of a node, encrypted under the secret of a node below it. The controller
-//! signs the message, because all members of the lower subtree have the secret that encrypts it. Only a message under
-//! the secret of a leaf has no signature: no other member has that secret.
+//! A node message contains the new secret of a node, encrypted under the secret of a node below it. If that lower node
+//! is not a leaf, several members have its secret. So the controller signs the message. A message that is encrypted
+//! under the secret of a leaf has no signature, because only one member has that secret.
 //!
-//! An epoch message carries the random secret of the next epoch, encrypted under the secret of the root. A hash chain
-//! authenticates the message: the controller computed `h(e - 1) = H(group, e, h(e), H(secret of e))` from the last
+//! An epoch message contains the random secret of the next epoch, encrypted under the secret of the root. A hash chain
+//! authenticates the message: the controller has computed `h(e - 1) = H(group, e, h(e), H(secret of e))` from the last
 //! epoch to the first.
 
 use super::signature::{MAX_DER, verify};
@@ -21,39 +22,39 @@ use crate::crypto::hash::HmacKey;
 use crate::crypto::{Crypto, DIGEST_LEN, KEY_LEN, NotAuthentic, SignatureScheme, digest, hmac};
 use crate::secret::Secret;
 
-/// Bytes of the longest rekey message: a node message with its signature. With 32 bytes of headers it fills a frame
-/// of IEEE 802.15.4.
+/// Maximum number of bytes of a rekey message: the length of a node message with its signature. With 32 bytes of
+/// headers, this message fills a frame of IEEE 802.15.4.
 pub const MAX_MESSAGE: usize = SIGNED_LEN + SIGNATURE_LEN;
 
-/// Bytes of a node message before its signature.
+/// Number of bytes of a signed node message before its signature.
 const SIGNED_LEN: usize = NODE_HEAD + KEY_LEN + SIGNED_TAG;
-/// Bytes of the tag of a node message that has a signature. The receiver checks the tag first, so that outsiders
-/// cannot make it check signatures.
+/// Number of bytes of the tag of a node message with a signature. The receiver verifies the tag before the signature,
+/// so that outsiders cannot make it verify signatures.
 const SIGNED_TAG: usize = 8;
 /// Bytes of the tag of every other message.
 const TAG: usize = 16;
-/// Bytes before the secret in a node message: kind, epoch, levels, node.
+/// Number of bytes before the secret in a node message: kind (1), epoch (2), levels (1), node (3).
 const NODE_HEAD: usize = 7;
-/// Bytes before the secret in an epoch message: kind, epoch, element of the hash chain.
+/// Number of bytes before the secret in an epoch message: kind (1), epoch (2), element of the hash chain (32).
 const EPOCH_HEAD: usize = 3 + DIGEST_LEN;
 
-/// The kind of a message, which is its first byte.
+/// The first byte of a message, which is its kind. This one is a node message with a signature.
 const SIGNED: u8 = 1;
 const PAIRWISE: u8 = 2;
 const EPOCH: u8 = 3;
 
-/// Signs a digest for [`seal_node`]: writes the ECDSA-Sig-Value in DER, and returns its length. Returns `None` if it
-/// did not sign.
+/// A function that signs a digest for [`seal_node`]. It writes the ECDSA-Sig-Value in DER, and returns its length. It
+/// returns `None` if it made no signature.
 type Sign<'s> = dyn Fn(&[u8; DIGEST_LEN], &mut [u8; MAX_DER]) -> Option<usize> + 's;
 
-/// The place of a new secret in the tree.
+/// The position of a new secret in the tree of keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// The epoch that begins after the message.
+    /// The epoch that the next epoch message begins.
     pub epoch: u16,
-    /// The number of the node whose secret encrypts the new secret; it is below 2^24.
+    /// The number of the node whose secret encrypts the new secret. This number is below 2^24.
     pub under: u32,
-    /// Number of levels from `under` up to the node that has the new secret, at least 1.
+    /// The number of levels from the node `under` up to the node that gets the new secret; at least 1.
     pub up: u8,
 }
 
@@ -64,7 +65,7 @@ pub(super) enum Message<'m> {
 }
 
 impl<'m> Message<'m> {
-    /// Reads a message. No byte may follow it.
+    /// Reads a message. Fails if other bytes follow the message.
     pub(super) fn parse(bytes: &'m [u8]) -> Result<Self, Truncated> {
         let mut reader = Reader::new(bytes);
         let (kind, epoch) = (reader.u8()?, reader.u16()?);
@@ -92,7 +93,8 @@ pub fn parent_of<C: Crypto>(group: &[u8; 16], secret: &Secret<KEY_LEN>) -> Secre
     derive::<C>(b"axiom parent", group, secret)
 }
 
-/// Computes the element of the hash chain for the epoch before `epoch`, from the element and the secret of `epoch`.
+/// Computes the element of the hash chain for the epoch before `epoch`. `chain` is the element for `epoch`, and
+/// `secret` is the secret of `epoch`.
 pub fn link<C: Crypto>(
     group: &[u8; 16],
     epoch: u16,
@@ -103,7 +105,8 @@ pub fn link<C: Crypto>(
     digest::<C, DIGEST_LEN>(&[b"axiom chain", group, &epoch.to_be_bytes(), chain, &committed])
 }
 
-/// Derives the master secret of an epoch from the secret of the epoch, for its association.
+/// Derives the master secret of an epoch from the secret of the epoch. The [`Association`](super::Association) of the
+/// epoch contains this master secret.
 pub fn master_secret<C: Crypto>(group: &[u8; 16], epoch: u16, secret: &Secret<DIGEST_LEN>) -> Secret<48> {
     let mut master = Secret::zeroed();
     let seed: [&[u8]; 3] = [b"axiom epoch", group, &epoch.to_be_bytes()];
@@ -111,10 +114,12 @@ pub fn master_secret<C: Crypto>(group: &[u8; 16], epoch: u16, secret: &Secret<DI
     master
 }
 
-/// Writes a node message: `secret`, encrypted under the secret `key` of the node `place.under`. Without `sign`, the
-/// message is only for the member with the leaf `place.under`.
+/// Writes a node message with the new secret `secret`. The secret is encrypted under `key`, which is the secret of the
+/// node `place.under`. If `sign` is `None`, the message has no signature, and is only for the member with the leaf
+/// `place.under`.
 ///
-/// The nonce consists of the kind and the place. So encrypt at most one secret for each place under one key.
+/// The nonce consists of the kind of the message and of the place. So encrypt at most one secret for each place under
+/// the same key.
 ///
 /// # Errors
 /// [`Full`] if there is no space in `out`, if the node is not below 2^24, or if `sign` returned `None`.
@@ -146,8 +151,8 @@ pub fn seal_node<C: Crypto>(
     out.put(&from_der(der.get(..len).ok_or(Full)?).map_err(|_| Full)?)
 }
 
-/// Writes the epoch message of `epoch`: its secret, encrypted under the secret of the root, and its element of the
-/// hash chain.
+/// Writes the epoch message of `epoch`. It contains the secret of the epoch, encrypted under the secret of the root,
+/// and the epoch's element of the hash chain.
 ///
 /// # Errors
 /// [`Full`] if there is no space in `out`.
@@ -169,7 +174,8 @@ pub fn seal_epoch<C: Crypto>(
     out.put(&message)
 }
 
-/// Decrypts the secret of a node message. The secret is not authentic before [`check`] accepts the signature.
+/// Decrypts the secret of a node message. If the message has a signature, the secret is not authentic before [`check`]
+/// accepts the signature.
 pub(super) fn open_node<C: Crypto>(
     crypto: &mut C,
     group: &[u8; 16],
@@ -189,7 +195,7 @@ pub(super) fn open_epoch<C: Crypto>(
     open(crypto, &derive::<C>(b"axiom root", group, root), EPOCH_HEAD, message)
 }
 
-/// Checks the signature of the controller over a node message.
+/// Verifies the signature of the controller on a node message.
 pub(super) fn check<C: Crypto>(
     crypto: &mut C,
     group: &[u8; 16],
@@ -214,8 +220,8 @@ fn derive<C: Crypto>(label: &[u8], group: &[u8; 16], secret: &Secret<KEY_LEN>) -
     key
 }
 
-/// Returns the nonce: four zeros, and the first bytes of the message. One key seals at most once for each kind,
-/// epoch, number of levels and node.
+/// Returns the nonce: four zeros, and then the first 7 bytes of the message. In a node message, these bytes are the
+/// kind, the epoch, the number of levels and the node. One key seals at most one message with the same nonce.
 fn nonce(message: &[u8]) -> [u8; 12] {
     let mut nonce = [0; 12];
     for (to, from) in nonce.iter_mut().skip(4).zip(message.iter().take(NODE_HEAD)) {

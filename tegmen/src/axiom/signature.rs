@@ -18,11 +18,12 @@ use crate::crypto::hash::Sha256;
 use crate::crypto::{Crypto, DIGEST_LEN, NotAuthentic, SignatureScheme};
 use crate::dtls::record::{HEADER_LEN, Record, associated_data};
 
-/// Bytes of the longest ECDSA-Sig-Value.
+/// Maximum number of bytes of an ECDSA-Sig-Value in DER.
 pub(super) const MAX_DER: usize = 72;
 
-/// The signatures of a member: its private key, the public keys of the other members, and the requests that responses
-/// answer. The owner of the member supplies this type, and decides the maximum number of keys and of requests.
+/// The signatures of a member: its private key, the public keys of the other members, and the numbers of recent
+/// requests, which are needed to sign and verify responses. The owner of the member supplies this type, and decides the
+/// maximum number of keys and of requests.
 ///
 /// `()` is the type for a group without signatures: it has no size and adds no code.
 pub trait Signatures {
@@ -35,29 +36,29 @@ pub trait Signatures {
     /// Returns the identity of the group.
     fn group(&self) -> &[u8; 16];
 
-    /// Signs a digest: writes an ECDSA-Sig-Value in DER, or the 64 bytes of Ed25519, and returns the length. Returns
-    /// `None` if it did not sign. Use the private key for no other purpose.
+    /// Signs a digest. Writes an ECDSA-Sig-Value in DER, or the 64 bytes of an Ed25519 signature, into `out`, and
+    /// returns its length. Returns `None` if no signature was made. Use the private key for no other purpose.
     fn sign(&mut self, digest: &[u8; DIGEST_LEN], out: &mut [u8; 72]) -> Option<usize>;
 
     /// Returns the SubjectPublicKeyInfo of the sender with this SenderID, also if this member is that sender. Returns
-    /// `None` if the key is not known. The record is then refused with [`Discard::UnknownPeer`], and the owner asks
-    /// the controller for the keys. The tag of the record was correct, so no outsider can cause such a question to
-    /// the controller.
+    /// `None` if the key is not known. The member then refuses the record with [`Discard::UnknownPeer`], and the owner
+    /// asks the controller for the keys. The member calls this function only after the tag of the record was correct.
+    /// So no outsider can cause questions to the controller.
     fn key_of_sender(&mut self, id: u8) -> Option<&[u8]>;
 
-    /// Returns the SubjectPublicKeyInfo of the listener at this address, with the rules of [`Self::key_of_sender`].
+    /// Returns the SubjectPublicKeyInfo of the listener at this address. The rules of [`Self::key_of_sender`] apply.
     fn key_of_listener(&mut self, address: &[u8; 16]) -> Option<&[u8]>;
 
-    /// Remembers a request to the group: an authentic request that was opened, or a request that this member is about
-    /// to seal.
+    /// Stores the number and the token of a request to the group. `message` is the request: one that was received and
+    /// is authentic, or one that this member is about to seal.
     fn note(&mut self, request: GroupNumber, message: &[u8]);
 
-    /// Returns the number of the request from `sender` that a response answers. Finds the request by the token of the
-    /// response.
+    /// Returns the number of the request that a response answers. `sender` is the SenderID of the request. Finds the
+    /// request by the token of the response.
     fn asked(&self, sender: u8, response: &[u8]) -> Option<GroupNumber>;
 }
 
-/// A group without signatures.
+/// The signatures of a group without signatures.
 impl Signatures for () {
     const IS_ON: bool = false;
 
@@ -95,33 +96,34 @@ impl Signatures for () {
     }
 }
 
-/// Returns the scheme of the group. An image without signatures contains no code for this call.
+/// Returns the signature scheme of the group; `None` without signatures. In an image without signatures, the compiler
+/// removes the code of this call.
 #[inline]
 pub(super) fn scheme_of<S: Signatures>(signatures: &S) -> Option<SignatureScheme> {
     if S::IS_ON { signatures.scheme() } else { None }
 }
 
-/// Returns the bytes of a signature in the group; 0 if the group has no signatures.
+/// Returns the number of bytes of a signature in the group; 0 if the group has no signatures.
 #[inline]
 pub(super) fn signature_len<S: Signatures>(signatures: &S) -> usize {
     if scheme_of(signatures).is_some() { SIGNATURE_LEN } else { 0 }
 }
 
-/// The kind of message that a record carries, which is part of the signed digest.
+/// The kind of message that a record carries. It is part of the signed digest.
 #[derive(Clone, Copy)]
 pub(super) enum Signed {
     Request,
-    /// A response to the request of a sender.
+    /// A response to a request of the sender with this SenderID.
     Response {
         sender: u8,
     },
 }
 
-/// A digest to which the number of the answered request must still be added.
+/// A digest that is not complete: the number of the request that a response answers must still be added.
 struct Unfinished(Sha256);
 
 impl Unfinished {
-    /// Hashes a record with the associated data `aad`. `body` has all bytes between header and signature.
+    /// Hashes a record with the associated data `aad`. `body` has all bytes between the header and the signature.
     fn of<C: Crypto>(group: &[u8; 16], what: Signed, aad: &[u8], body: &[u8]) -> Self {
         let label: &[u8] = match what {
             Signed::Request => b"axiom request",
@@ -144,7 +146,8 @@ impl Unfinished {
     }
 }
 
-/// Returns the number of the request that a record with this content answers. For a request, returns `Some(None)`.
+/// Returns the number of the request that a response answers, as `Some(Some(number))`. Returns `None` if this request
+/// is not known. If the record is a request, returns `Some(None)`. `content` is the decrypted content of the record.
 fn answered<S: Signatures>(signatures: &S, what: Signed, content: &[u8]) -> Option<Option<GroupNumber>> {
     match what {
         Signed::Request => Some(None),
@@ -152,8 +155,8 @@ fn answered<S: Signatures>(signatures: &S, what: Signed, content: &[u8]) -> Opti
     }
 }
 
-/// Seals and signs a whole record. `record` has space for header and explicit nonce, then the content, then space for
-/// tag and signature. Returns the tag.
+/// Seals and signs a whole record in place. `record` begins with space for the header and the explicit nonce. The
+/// content follows, and then space for the tag and the signature. Returns the tag.
 ///
 /// # Errors
 /// [`NotSealed`] has the reason.
@@ -188,7 +191,7 @@ pub(super) fn seal<'t, C: Crypto, S: Signatures, const KEY: usize>(
     record.get(end..).ok_or(NotSealed::Full)
 }
 
-/// The reason why a record was not signed.
+/// The reason why a record was not sealed and signed.
 pub(super) enum NotSealed {
     Full,
     Unsigned,
@@ -203,7 +206,8 @@ pub(super) struct Unchecked<'r> {
 }
 
 impl<'r> Unchecked<'r> {
-    /// Takes the signature from the end of a record, if the group has signatures.
+    /// Removes the signature from the end of a record, and returns both. If the group has no signatures, returns the
+    /// record and `None`.
     ///
     /// # Errors
     /// [`Discard::Malformed`] if the record has no signature.
@@ -223,9 +227,10 @@ impl<'r> Unchecked<'r> {
 /// Opens a record in place, and then verifies its signature.
 ///
 /// # Errors
-/// [`Discard::Malformed`] if the record is too short. [`Discard::NotAuthentic`] if the tag or the signature is wrong.
-/// [`Discard::UnknownPeer`] if the public key of the member is not known. [`Discard::Unexpected`] if the request that
-/// the response answers is not known.
+/// * [`Discard::Malformed`]: the record is too short.
+/// * [`Discard::NotAuthentic`]: the tag or the signature is wrong.
+/// * [`Discard::UnknownPeer`]: the public key of the member is not known.
+/// * [`Discard::Unexpected`]: the request that the response answers is not known.
 #[inline]
 pub(super) fn open<'r, C: Crypto, S: Signatures, const KEY: usize>(
     crypto: &mut C,
@@ -253,7 +258,8 @@ pub(super) fn open<'r, C: Crypto, S: Signatures, const KEY: usize>(
     Ok(content)
 }
 
-/// Verifies a signature in the form of records and rekey messages, with the key in a SubjectPublicKeyInfo.
+/// Verifies a signature with the key in a SubjectPublicKeyInfo. The signature has the form that records and rekey
+/// messages use.
 ///
 /// # Errors
 /// [`NotAuthentic`] if the signature is wrong.

@@ -1,4 +1,4 @@
-//! The states that a member keeps for other members (paper, section 5.3, group connection states).
+//! The states that a member stores about other members (paper, section 5.3: group connection states).
 
 use super::opened::Opened;
 use super::protection::FINGERPRINTS;
@@ -6,19 +6,19 @@ use crate::counters::Discard;
 use crate::secret::Secret;
 use tegmen_base::replay::ReplayWindow;
 
-/// The TSNs that one other member has used, in 16 bytes.
+/// The TSNs that one other member has used, and the fingerprint of its newest record, in 16 bytes.
 #[derive(Debug)]
 pub(super) struct Seen {
-    /// From the lowest bit: one more than the highest TSN (41 bits), [`TAKEN`], [`USED`], and the fingerprint of the
-    /// record with the highest TSN, or 0.
+    /// Four values, from the lowest bit: one more than the highest TSN (41 bits), the bit [`TAKEN`], the bit [`USED`],
+    /// and the fingerprint of the record with the highest TSN (21 bits). The fingerprint is 0 if it is not known.
     next: u64,
     seen: u64,
 }
 
 const NEXT: u64 = (1 << 41) - 1;
-/// Bit: the state belongs to a member; otherwise the place is free.
+/// A bit that is set if the state belongs to a member. If it is not set, the place in the array is free.
 const TAKEN: u64 = 1 << 41;
-/// Bit: the state was used since idle states were last forgotten.
+/// A bit that is set if the state was used after idle states were last forgotten.
 const USED: u64 = 1 << 42;
 const FINGERPRINT_AT: u32 = 43;
 const _: () = assert!(FINGERPRINTS.count_ones() + FINGERPRINT_AT == 64);
@@ -33,12 +33,12 @@ impl Seen {
         Self::of(&ReplayWindow::new(), 0)
     }
 
-    /// Returns the state of a member whose records up to the TSN `tsn` count as seen.
+    /// Returns the state of a member. All its records with TSNs up to `tsn` count as received.
     pub(super) fn up_to(tsn: u64, fingerprint: u32) -> Self {
         Self::of(&ReplayWindow::seen_up_to(tsn), fingerprint)
     }
 
-    /// Returns the state of a member with this window, whose newest record has this fingerprint.
+    /// Returns the state of a member with this replay window. `fingerprint` is that of its newest record.
     fn of(window: &ReplayWindow, fingerprint: u32) -> Self {
         let (next, seen) = window.parts();
         Self { next: next.min(NEXT) | TAKEN | USED | u64::from(fingerprint) << FINGERPRINT_AT, seen }
@@ -48,7 +48,7 @@ impl Seen {
         self.next & TAKEN != 0
     }
 
-    /// Returns one more than the highest accepted TSN.
+    /// Returns one more than the highest TSN that was accepted.
     pub(super) const fn next(&self) -> u64 {
         self.next & NEXT
     }
@@ -57,15 +57,16 @@ impl Seen {
         ReplayWindow::from_parts((self.next(), self.seen))
     }
 
-    /// True if the state was not used since the last call of this function.
+    /// True if the state was not used after the last call of this function.
     pub(super) const fn is_idle(&mut self) -> bool {
         let used = self.next & USED != 0;
         self.next &= !USED;
         !used
     }
 
-    /// Opens a record by its TSN. Calls `open` if the TSN is new, or if the newest record has the same TSN and
-    /// another tag. The TSN counts as used only if the record was authentic.
+    /// Opens the record with this TSN by calling `open`. Does not call `open` if the TSN was already used. But if the
+    /// newest record has the same TSN and another fingerprint, it calls `open` to find out whether the record is a
+    /// clash. The TSN counts as used only if the record was authentic.
     pub(super) fn open<'r>(
         &mut self,
         tsn: u64,
@@ -84,7 +85,7 @@ impl Seen {
         Ok(Opened::Fresh(content))
     }
 
-    /// Takes the TSN of a record that was opened before its sender had a state.
+    /// Accepts the TSN of a record that was opened at a time when its sender had no state.
     ///
     /// # Errors
     /// [`Discard::Replayed`] if the TSN was accepted before, or is too old.
@@ -95,19 +96,19 @@ impl Seen {
         Ok(())
     }
 
-    /// Stores the window after it has accepted `tsn`.
+    /// Stores the replay window after it has accepted `tsn`, and the fingerprint of the newest record.
     fn keep(&mut self, window: &ReplayWindow, tsn: u64, fingerprint: u32) {
         let newest = if tsn >= self.next() { fingerprint } else { self.fingerprint() };
         *self = Self::of(window, newest);
     }
 
-    /// Returns the fingerprint of the newest record, or 0.
+    /// Returns the fingerprint of the newest record; 0 if it is not known.
     const fn fingerprint(&self) -> u32 {
         (self.next >> FINGERPRINT_AT) as u32
     }
 }
 
-/// The state that a listener keeps for a sender: the TSNs of the sender, and our key towards it.
+/// The state that a listener stores about a sender: the TSNs of the sender, and the key of our responses to it.
 pub(super) struct SenderState<const KEY: usize> {
     pub(super) seen: Seen,
     pub(super) key: Secret<KEY>,
@@ -125,7 +126,7 @@ impl<const KEY: usize> SenderState<KEY> {
     }
 }
 
-/// The state that a sender keeps for a listener: its address, its TSNs, and its key towards us.
+/// The state that a sender stores about a listener: its address, its TSNs, and the key of its responses to us.
 pub(super) struct ListenerState<const KEY: usize> {
     pub(super) seen: Seen,
     pub(super) key: Secret<KEY>,
@@ -145,9 +146,9 @@ impl<const KEY: usize> ListenerState<KEY> {
     }
 }
 
-/// Finds the state of the listener at `address`, or a free place for it if `is_new`. The address determines the place
-/// at which the search begins. A new state is put into the first free place from there on. So most searches end at
-/// the first place.
+/// Finds the state of the listener at `address`. If `is_new` is true, finds a free place for a new state instead. The
+/// address determines the place at which the search begins, and a new state is stored in the first free place from
+/// there on. So most searches end at the first place.
 pub(super) fn find<'s, const KEY: usize>(
     states: &'s mut [ListenerState<KEY>],
     address: &[u8; 16],

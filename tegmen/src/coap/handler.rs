@@ -1,4 +1,4 @@
-//! Authorizes a request, and passes it to its handler.
+//! Decides whether a request is allowed, and passes an allowed request to its handler.
 
 use super::Code;
 use super::NoResponse;
@@ -11,10 +11,10 @@ use super::{Builder, MessageRef, MessageType, Token, empty_message};
 use crate::buf::Frame;
 use crate::identity::{Identity, Principal, Protection};
 
-/// Decides whether the sender of a request is allowed to make it.
+/// A policy decides whether the sender of a request is allowed to make this request.
 pub trait Policy {
-    /// True if [`Self::decide`] may return `None`. With false, `None` denies the request, and an image contains no
-    /// code for later decisions.
+    /// True if [`Self::decide`] may return `None`. If this constant is false, `None` denies the request, and the image
+    /// of a mote contains no code for later decisions.
     const LATER: bool = false;
 
     /// Returns true if the sender is allowed to make the request. Returns `None` if the decision comes later, because
@@ -50,14 +50,15 @@ pub(crate) struct Decided {
 }
 
 impl Decided {
-    /// Asks the policy for [`serve`], which does not wait: a decision that comes later denies the request.
+    /// Asks the policy for [`serve`], which cannot wait for a decision. If the policy decides later, the request is
+    /// denied.
     #[inline]
     fn now(policy: &impl Policy, request: &Request<'_>) -> Self {
         Self { allows: policy.decide(request) == Some(true) }
     }
 
-    /// Asks the policy. Returns `None` if the decision comes later. If the handler refuses the request because of its
-    /// critical options, the function does not wait for a decision, and denies the request.
+    /// Asks the policy. Returns `None` if the decision comes later. But if the handler will refuse the request because
+    /// of a critical option, this function does not wait for a later decision: it denies the request at once.
     #[inline]
     pub(crate) fn ask<P: Policy, H: Handler>(policy: &P, handler: &H, request: &Request<'_>) -> Option<Self> {
         let decision = policy.decide(request);
@@ -69,8 +70,8 @@ impl Decided {
     }
 }
 
-/// A request that the policy allows. Only the decision of a policy creates this type, and a handler accepts no other
-/// type.
+/// A request that the policy allows. A value of this type can only be created with the decision of a policy. A handler
+/// accepts only this type.
 pub struct Authorized<'r> {
     request: &'r Request<'r>,
 }
@@ -110,54 +111,55 @@ pub const USUAL_OPTIONS: &[OptionNumber] = &[
 
 /// The application's handler of requests.
 pub trait Handler {
-    /// True if requests and responses may be longer than a message (RFC 7959). With false, the handler supports no
-    /// block-wise transfer, and an image contains no code for it: a request with Block1, or for a block after the
-    /// first, is refused with 4.02. A handler that forwards blocks ([`Self::acts_on`], [`Self::acts_on_blocks`])
-    /// receives each block unchanged.
+    /// True if requests and responses may be longer than a message (RFC 7959). If false, the handler supports no
+    /// block-wise transfer, and the image of a mote contains no code for it. A request with Block1, or for a block
+    /// after the first block, is then refused with 4.02. But a handler that forwards blocks ([`Self::acts_on`],
+    /// [`Self::acts_on_blocks`]) receives each block unchanged.
     const IN_BLOCKS: bool = true;
 
-    /// Reads the request and writes the response. The code of a success is 2.05 (Content) unless [`Response::set_code`]
-    /// sets another one.
+    /// Reads the request and writes the response. The response has the code 2.05 (Content), unless
+    /// [`Response::set_code`] sets another code of a success.
     ///
     /// # Errors
-    /// The code of an error response without payload.
+    /// The code of an error response. That response has no payload.
     fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code>;
 
-    /// Returns the critical options that this handler acts upon. A request with any other critical option is refused
-    /// with 4.02 before the handler is called.
+    /// Returns the critical options that this handler understands and acts upon. A request with any other critical
+    /// option is refused with 4.02 before the handler is called.
     fn critical_options(&self) -> &[OptionNumber] {
         USUAL_OPTIONS
     }
 
-    /// True if the handler acts upon the critical option `number` of this request. By default, these are the options
-    /// of [`Self::critical_options`]. A proxy forwards options that it does not know (RFC 7252, section 5.7.1).
+    /// True if the handler acts upon the critical option `number` of this request. The default returns true for the
+    /// options of [`Self::critical_options`]. A proxy returns true also for options that it does not know, because it
+    /// forwards them (RFC 7252, section 5.7.1).
     #[inline]
     fn acts_on(&self, request: &MessageRef<'_>, number: OptionNumber) -> bool {
         let _ = request;
         self.critical_options().contains(&number)
     }
 
-    /// True if the handler acts upon each single block of this request, in any order (RFC 7959, section 2.3, the case
-    /// of M unset in the response). With false, the handler is called once, when the body is complete.
+    /// True if the handler acts upon each single block of this request, in any order (RFC 7959, section 2.3: responses
+    /// in which the bit M is not set). If false, the handler is called once, when the body is complete.
     fn acts_on_blocks(&self, request: &MessageRef<'_>) -> bool {
         let _ = request;
         false
     }
 }
 
-/// The result of a request.
+/// The result of serving a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Served {
-    /// The response is in the frame. Code 0.00 means a Reset. If the client suppresses the response (RFC 7967), the
-    /// frame holds only the acknowledgement, or nothing if none is due.
+    /// The response is in the frame. The code 0.00 means a Reset. If the client suppresses the response (RFC 7967), the
+    /// frame holds only the acknowledgement, or it is empty if the request needs no acknowledgement.
     Responded {
         /// The code of the response.
         code: Code,
         /// True if the client is an observer now.
         observed: bool,
     },
-    /// The frame holds an acknowledgement, or nothing if the request was not confirmable. The response follows later,
-    /// in a confirmable message.
+    /// The handler defers the response, which follows later in a confirmable message. The frame holds an
+    /// acknowledgement, or it is empty if the request was not confirmable.
     Deferred {
         /// The token of the response.
         token: Token,
@@ -169,10 +171,10 @@ pub enum Served {
 }
 
 /// Asks the policy about a request, passes an allowed request to the handler, and writes the response into `frame`.
-/// This function waits for no decision: if the policy decides later, the request is denied.
+/// This function cannot wait for a decision: if the policy decides later, the request is denied.
 ///
-/// A confirmable request is answered in its acknowledgement. Every other request is answered in a message with
-/// `message_id`.
+/// The response to a confirmable request is in its acknowledgement. The response to any other request is a message with
+/// the Message ID `message_id`.
 pub fn serve<P: Policy, H: Handler>(
     request: Request<'_>,
     policy: &P,
@@ -184,9 +186,9 @@ pub fn serve<P: Policy, H: Handler>(
     serve_as(&request, Decided::now(policy, &request), handler, head, frame)
 }
 
-/// Does the same as [`serve`] for a request that the policy has decided on. The response is a message of the given
-/// type: an acknowledgement, a non-confirmable message, or a separate response to a request that was acknowledged
-/// before.
+/// Does the same as [`serve`], but the policy has already decided on the request. The response is a message of the
+/// given type: an acknowledgement, a non-confirmable message, or a separate confirmable response if the request was
+/// already acknowledged.
 pub(crate) fn serve_as<H: Handler>(
     request: &Request<'_>,
     decided: Decided,
@@ -220,8 +222,9 @@ pub(crate) fn serve_as<H: Handler>(
     served
 }
 
-/// Writes the response to `request` into `frame`, as a message of this type. [`serve`] calls it for a received request.
-/// A server calls it for each notification, with the request that registered the observation (RFC 7641, section 4.2).
+/// Calls the handler for `request`, and writes the response into `frame`, as a message of this type. [`serve`] calls
+/// this function for a received request. A server calls it for each notification, with the request that registered the
+/// observation (RFC 7641, section 4.2).
 pub(crate) fn respond<H: Handler>(
     request: &Request<'_>,
     decided: Decided,
@@ -271,7 +274,7 @@ pub(crate) const fn heading(request: &MessageRef<'_>, message_id: u16) -> (Messa
     }
 }
 
-/// Returns the part of the representation that the request asks for.
+/// Returns the part of the representation that the request asks for, according to its Block2 option.
 fn window<H: Handler>(message: &MessageRef<'_>) -> Result<Window, Code> {
     if !H::IN_BLOCKS {
         return Ok(Window::Whole);
@@ -311,7 +314,8 @@ pub(crate) fn refusal<H: Handler>(message: &MessageRef<'_>, handler: &H) -> Opti
     })
 }
 
-/// The largest value of a Block2 option that asks for the first block.
+/// The largest value of a Block2 option with the block number 0: each value up to 7 requests the first block, of some
+/// size.
 const MAX_FIRST: u32 = 7;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The response that a handler writes, or the requested block of it.
+//! The response that a handler writes. If the client requested one block, the response keeps only this block.
 
 use super::Code;
 use super::block::{Block, Fnv};
@@ -6,33 +6,33 @@ use super::option::{self, OptionNumber};
 use super::request::Request;
 use super::{BuildError, Builder, MessageRef};
 
-/// A response that a handler writes: first the options by rising number, then the payload.
+/// A response that a handler writes: first the options in the order of their numbers, then the payload.
 ///
-/// The handler writes the whole representation each time. The response to a GET or FETCH keeps only the requested
-/// block of the representation, or the first block if the whole representation does not fit (RFC 7959). So the server
-/// keeps no state between the requests for blocks.
+/// The handler writes the whole representation for each request. In the response to a GET or FETCH, only the requested
+/// block of the representation remains, or the first block if the whole representation does not fit (RFC 7959). So the
+/// server stores no state between the requests for the blocks.
 pub struct Response<'f, 't> {
     pub(super) builder: Builder<'f, 't>,
     pub(super) token_len: usize,
     pub(super) deferred: bool,
-    /// The number for the Observe option, if the client asked to be registered.
+    /// The number for the Observe option; `None` if the client did not ask to be registered as observer.
     registration: Option<u32>,
     pub(super) observed: bool,
     window: Window,
-    /// Bytes of the representation that the handler has written or skipped.
+    /// Number of bytes of the representation that the handler has already written or skipped.
     written: usize,
-    /// Fingerprint of all bytes that were written; `None` once bytes were skipped, or if the handler adds an ETag.
+    /// Fingerprint of all bytes that were written. `None` after bytes were skipped, or after the handler added an ETag.
     fingerprint: Option<Fnv>,
 }
 
-/// The part of a representation that goes into the message.
+/// The part of a representation that the message contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Window {
     /// The whole payload.
     Whole,
-    /// The whole payload if it fits this number of bytes, otherwise a first block.
+    /// The whole payload if it has at most this number of bytes, otherwise a first block.
     UpTo(usize),
-    /// The block that the client asked for.
+    /// The block that the client requested.
     Asked(Block),
 }
 
@@ -53,7 +53,7 @@ impl Window {
     }
 }
 
-/// Maximum number of bytes of Block2, Size2, ETag and Observe in a response that carries only one block.
+/// Maximum number of bytes of the options Block2, Size2, ETag and Observe in a response that contains only one block.
 const CUT_OPTIONS_LEN: usize = 24;
 
 impl<'f, 't> Response<'f, 't> {
@@ -79,8 +79,8 @@ impl<'f, 't> Response<'f, 't> {
     /// Adds an option.
     ///
     /// # Errors
-    /// 5.00 if the option does not fit. 5.00 also if the response already has an option with a higher number, or a
-    /// payload.
+    /// 5.00 if the option does not fit, if the response already has an option with a higher number, or if it already
+    /// has a payload.
     pub fn option(&mut self, number: OptionNumber, value: &[u8]) -> Result<(), Code> {
         if number == OptionNumber::ETAG {
             // The handler's ETag identifies the representation, so no fingerprint is necessary.
@@ -92,8 +92,8 @@ impl<'f, 't> Response<'f, 't> {
     /// Adds an option of format `uint`.
     ///
     /// # Errors
-    /// 5.00 if the option does not fit. 5.00 also if the response already has an option with a higher number, or a
-    /// payload.
+    /// 5.00 if the option does not fit, if the response already has an option with a higher number, or if it already
+    /// has a payload.
     pub fn uint(&mut self, number: OptionNumber, value: u32) -> Result<(), Code> {
         self.builder.uint(number, value).map_err(failed)
     }
@@ -110,7 +110,7 @@ impl<'f, 't> Response<'f, 't> {
         self.payload_in_block(bytes)
     }
 
-    /// Appends the bytes that are within the requested block, and leaves out the other bytes.
+    /// Appends only the bytes that are in the requested block. The other bytes are counted, but not written.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn payload_in_block(&mut self, bytes: &[u8]) -> Result<(), Code> {
         if self.written == 0 {
@@ -126,11 +126,11 @@ impl<'f, 't> Response<'f, 't> {
         self.builder.payload(bytes.get(from..to).unwrap_or(&[])).map_err(failed)
     }
 
-    /// Skips `len` bytes of the payload outside [`Self::wanted`]. So a handler reads only the requested block of a
-    /// file.
+    /// Skips `len` bytes of the payload. None of them may be in [`Self::wanted`]. So a handler needs to read only the
+    /// requested block of a file.
     ///
     /// # Errors
-    /// 5.00 if some of the skipped bytes are within [`Self::wanted`].
+    /// 5.00 if some of the skipped bytes are in [`Self::wanted`].
     pub fn skip(&mut self, len: usize) -> Result<(), Code> {
         let wanted = self.wanted();
         let end = self.written.saturating_add(len);
@@ -144,20 +144,20 @@ impl<'f, 't> Response<'f, 't> {
         Ok(())
     }
 
-    /// Returns the range of the payload that goes into this message. A handler may [skip](Self::skip) the bytes before
-    /// and after this range.
+    /// Returns the range of the whole payload that this message contains. A handler may [skip](Self::skip) the bytes
+    /// before and after this range.
     pub fn wanted(&self) -> core::ops::Range<usize> {
         let window = if self.written == 0 { self.fitting().unwrap_or(self.window) } else { self.window };
         window.start()..window.start().saturating_add(window.len())
     }
 
-    /// Returns the number of payload bytes that still fit.
+    /// Returns the number of payload bytes that still fit the message.
     pub(crate) fn room(&self) -> usize {
         self.builder.room().saturating_sub(1)
     }
 
-    /// Allows the client to observe the representation (RFC 7641). A client that asks for observation becomes an
-    /// observer now, or when a deferred response is sent. An error response registers no observer.
+    /// Allows the client to observe the representation (RFC 7641). If the client asked for an observation, it becomes
+    /// an observer when the response is sent, now or later. An error response makes no client an observer.
     pub fn observable(&mut self) {
         self.observed = self.registration.is_some();
     }
@@ -168,7 +168,7 @@ impl<'f, 't> Response<'f, 't> {
         self.deferred = true;
     }
 
-    /// Returns the window, limited to the free bytes of the frame.
+    /// Returns the window, after reducing its length to the free bytes of the frame.
     fn fitting(&self) -> Result<Window, Code> {
         let cut_room = self.room().saturating_sub(CUT_OPTIONS_LEN);
         Ok(match self.window {
@@ -182,7 +182,7 @@ impl<'f, 't> Response<'f, 't> {
         })
     }
 
-    /// Adds the options that depend on the length of the whole payload: the options of the block, and Observe.
+    /// Adds the options that depend on the length of the whole payload: the options of a block, and Observe.
     #[inline]
     pub(super) fn finish(&mut self, message: &MessageRef<'_>, in_blocks: bool) -> Result<(), Code> {
         if in_blocks {
@@ -194,7 +194,8 @@ impl<'f, 't> Response<'f, 't> {
         Ok(())
     }
 
-    /// Adds the options of the block, and the Block1 option that acknowledges a block of the request.
+    /// Adds the options of a block. If the request has a Block1 option, also adds the Block1 option that acknowledges
+    /// it.
     fn finish_block(&mut self, message: &MessageRef<'_>) -> Result<(), Code> {
         let block = match self.window {
             Window::Asked(block) if block.number > 0 && block.offset() >= self.written => {

@@ -1,7 +1,10 @@
 //! The abbreviated handshake, which resumes a session (RFC 5246, section 7.3; RFC 5077).
 //!
-//! The messages: ClientHello (with a ticket or a session id) -> ServerHello (with the same session id), optional
-//! NewSessionTicket, ChangeCipherSpec, Finished -> ChangeCipherSpec, Finished. The last flight is the client's.
+//! The messages of the three flights:
+//!
+//! * Client: ClientHello with a ticket or a session id.
+//! * Server: ServerHello with the same session id, NewSessionTicket (optional), ChangeCipherSpec, Finished.
+//! * Client: ChangeCipherSpec, Finished.
 
 use super::context::HandshakeContext;
 use super::element::Element;
@@ -21,21 +24,22 @@ use crate::crypto::Crypto;
 use crate::cx::Cx;
 use crate::secret::Secret;
 
-/// Maximum number of bytes of a ClientHello and its headers, without the ticket.
+/// Maximum number of bytes of a ClientHello and its headers, if the ticket is not counted.
 const REST_OF_HELLO: usize = 250;
-/// Bytes of the outgoing buffer that the server's certificate and key share need, with RSA keys of 4096 bits.
+/// Number of bytes of the outgoing buffer that the handshake needs for the server's public key and the key shares, with
+/// RSA keys of 4096 bits.
 const ROOM_FOR_KEYS: usize = 700;
 
 impl<R: Roles> HandshakeContext<'_, R> {
-    /// Client: returns the ticket for our ClientHello. The ticket is empty if the client accepts tickets but has
-    /// none. Returns `None` if the client accepts no tickets.
+    /// Client: returns the ticket for our ClientHello. The ticket is empty if the client accepts tickets, but has no
+    /// ticket to send. Returns `None` if the client accepts no tickets.
     pub(crate) fn ticket_to_show<'r>(&self, room: &'r [u8]) -> Option<&'r [u8]> {
         let ticket = scratch::get(room, Item::Ticket);
         Some(ticket).filter(|_| self.roles.resumption().takes_tickets())
     }
 
-    /// Client: returns the suite of the session that we offer to resume, if we cannot open a new session with this
-    /// suite. Our ClientHello then offers only this suite.
+    /// Client: returns the cipher suite of the session that we offer to resume, if we cannot open a new session with
+    /// this suite. Our ClientHello then offers only this suite. Returns `None` in all other cases.
     pub(crate) fn suite_to_resume<C: Crypto>(&self, room: &[u8]) -> Option<CipherSuite> {
         if R::RESUMED.0.is_empty() {
             return None;
@@ -44,8 +48,9 @@ impl<R: Roles> HandshakeContext<'_, R> {
         Some(CipherSuite(u16::from_be_bytes(*suite))).filter(|suite| !self.offers::<C>(*suite))
     }
 
-    /// Server: returns the session that a ClientHello to a [named server](Self::server_of) asks to resume. Searches
-    /// for a session id only after the client has proved its address.
+    /// Server: returns the session that the client asks to resume with its ClientHello. `server` is the number of the
+    /// [named server](Self::server_of) that the client requests. A session id is only searched if `reachable` is true,
+    /// which means that the client has proved its address.
     pub(crate) fn find_session<C: Crypto>(
         &self,
         cx: &mut Cx<'_, C>,
@@ -68,7 +73,7 @@ impl<R: Roles> HandshakeContext<'_, R> {
         }
     }
 
-    /// Server: true if the server can resume the session with the client that sent this ClientHello.
+    /// Server: true if the server can resume this session with the client that sent this ClientHello.
     pub(crate) fn can_resume<C: Crypto>(&self, hello: &ClientHello<'_>, session: &SessionState) -> bool {
         let suite = session.cipher_suite;
         hello.offers(suite) && self.resumes::<C>(suite) && hello.offers_null_compression()
@@ -84,9 +89,9 @@ impl Handshake<'_> {
         scratch::put_parts(self.buffers.outgoing, self.state.outgoing_len.into(), item, parts)
     }
 
-    /// Client: offers to resume a session. A session that does not fit the buffer is not offered. A ticket is not
-    /// offered if the ClientHello with the ticket does not fit one datagram, because servers do not reassemble a
-    /// ClientHello before the client has proved its address.
+    /// Client: offers to resume a session. Fails if the session does not fit the buffer. Also fails if the ClientHello
+    /// with the ticket does not fit one datagram, because servers do not reassemble a ClientHello before the client has
+    /// proved its address.
     pub(crate) fn offer_session<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -115,13 +120,13 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Stores the suite and the master secret, which [`Self::session`] returns.
+    /// Stores the cipher suite and the master secret of the session. [`Self::session`] returns them.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn keep_session(&mut self, suite: CipherSuite, master: &Secret<MASTER_LEN>) -> Result<(), Fatal> {
         self.put_item(Item::Session, &[&suite.0.to_be_bytes(), master.expose()])
     }
 
-    /// Returns the session of this handshake; `None` while its master secret is not known.
+    /// Returns the session of this handshake; `None` if its master secret is not known yet.
     fn session(&self) -> Option<SessionState> {
         let (suite, master) = scratch::get(self.buffers.outgoing, Item::Session).split_first_chunk()?;
         let cipher_suite = CipherSuite(u16::from_be_bytes(*suite));
@@ -129,7 +134,7 @@ impl Handshake<'_> {
         Some(SessionState { cipher_suite, master, principal: self.association.principal, since: None })
     }
 
-    /// Client: true if the server repeats the session id of our ClientHello.
+    /// Client: true if the session id in the ServerHello is the session id of our ClientHello.
     pub(crate) fn echoes(&self, session_id: &[u8]) -> bool {
         !session_id.is_empty() && scratch::get(self.buffers.outgoing, Item::SessionId) == session_id
     }
@@ -150,8 +155,8 @@ impl Handshake<'_> {
         }
     }
 
-    /// Client: returns true if the server resumes the session that we offered. The keys are then known, and the
-    /// client waits for the ChangeCipherSpec of the server.
+    /// Client: returns true if the server resumes the session that we offered. This function then sets the keys of the
+    /// session, and the client waits for the ChangeCipherSpec of the server.
     pub(crate) fn is_resumed<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, hello: &ServerHello<'_>) -> Result<bool, Fatal> {
         if !self.state.flags.has(Flags::RESUMED) {
             // The session id is not stored if it does not fit the buffer.
@@ -180,15 +185,15 @@ impl Handshake<'_> {
         Ok(true)
     }
 
-    /// Client: forgets the session that the client offered to resume.
+    /// Client: removes the session that the client offered to resume from the outgoing buffer.
     fn forget_offer(&mut self) {
         for item in [Item::Session, Item::Ticket, Item::SessionId] {
             scratch::forget(self.buffers.outgoing, item);
         }
     }
 
-    /// Client: handles the end of the server's flight, after which our ClientHello is not sent again. Stores the
-    /// session id of the server in place of the offered session.
+    /// Client: called at the end of the server's flight. After that, our ClientHello is not sent again, so this
+    /// function removes the offered session. If the server sent a session id, this id replaces the offered session.
     pub(crate) fn settle_session_id(&mut self) {
         self.forget_offer();
         let mut id = [0; ID_LEN];
@@ -200,7 +205,7 @@ impl Handshake<'_> {
         }
     }
 
-    /// Client: stores the ticket of a NewSessionTicket.
+    /// Client: reads a NewSessionTicket, and stores its ticket.
     pub(crate) fn on_new_session_ticket(&mut self, body: &[u8]) -> Result<(), Fatal> {
         let (lifetime, ticket) = new_session_ticket::read(body).map_err(|_| Fatal::Decode)?;
         // The promised ticket has arrived, and no other one is due.
@@ -215,7 +220,8 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Server: resumes the session that was found. Then waits for the ChangeCipherSpec of the client.
+    /// Server: resumes the session that was found for a ClientHello. The server then waits for the ChangeCipherSpec of
+    /// the client.
     #[inline(always)]
     pub(crate) fn accept_session<C: Crypto, R: Roles>(
         &mut self,
@@ -238,8 +244,8 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Server: in a full handshake, promises a ticket or draws a session id, with which the client can resume the
-    /// session later.
+    /// Server: prepares a full handshake so that the client can resume its session later. The ServerHello then promises
+    /// a ticket, or contains a new random session id.
     pub(crate) fn promise<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -259,8 +265,8 @@ impl Handshake<'_> {
         }
     }
 
-    /// Server: fulfils the promise of a ticket or a session id after the client has proved its key: writes the
-    /// ticket, or stores the session. Returns the first element of the last flight.
+    /// Server: called after the client has proved its key in a full handshake. Writes the ticket that the server has
+    /// promised, or stores the session under its session id. Returns the first element of the last flight.
     pub(crate) fn keep_promise<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -297,8 +303,8 @@ impl Handshake<'_> {
 }
 
 impl<'b> Handshake<'b> {
-    /// Client: returns the data with which the session of a completed handshake can be resumed. Returns `None` for a
-    /// server.
+    /// Client: returns the data with which the session of a completed handshake can be resumed; `None` if it cannot be
+    /// resumed. Returns `None` for a server.
     pub(crate) fn resumable(self) -> Option<Resumable<'b>> {
         let flags = self.state.flags;
         let session = self.session();
@@ -322,10 +328,10 @@ impl<'b> Handshake<'b> {
     }
 }
 
-/// The last step of a handshake in a role that supports resumption.
+/// The step before the last flight of a handshake, in a role that supports resumption.
 impl Handshake<'_> {
-    /// Client: handles a correct Finished of the server. In an abbreviated handshake, our ChangeCipherSpec and
-    /// Finished follow as the last flight.
+    /// Client: called after a correct Finished of the server. In an abbreviated handshake, our ChangeCipherSpec and
+    /// Finished are the last flight, and this function begins it.
     pub(crate) fn on_last_but_one<R: Roles>(&mut self) -> Result<(), Outcome> {
         if self.state.flags.has(Flags::RESUMED) {
             self.state.start_flight::<R>(Element::ChangeCipherSpec);

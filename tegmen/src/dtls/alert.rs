@@ -14,13 +14,13 @@ impl AlertDescription {
     pub const UNEXPECTED_MESSAGE: Self = Self(10);
     /// record_overflow: the record contains more bytes than allowed.
     pub const RECORD_OVERFLOW: Self = Self(22);
-    /// handshake_failure: the two peers have no acceptable set of parameters in common.
+    /// handshake_failure: the two peers have no set of parameters in common.
     pub const HANDSHAKE_FAILURE: Self = Self(40);
     /// bad_certificate: the certificate cannot be parsed, or its signatures are wrong.
     pub const BAD_CERTIFICATE: Self = Self(42);
     /// unsupported_certificate: the sender of the alert does not accept this type of certificate.
     pub const UNSUPPORTED_CERTIFICATE: Self = Self(43);
-    /// certificate_unknown: the certificate is not accepted, for any other reason.
+    /// certificate_unknown: the certificate is not accepted, for a reason that no other alert states.
     pub const CERTIFICATE_UNKNOWN: Self = Self(46);
     /// illegal_parameter: a field is out of range, or contradicts other fields.
     pub const ILLEGAL_PARAMETER: Self = Self(47);
@@ -44,8 +44,8 @@ impl AlertDescription {
     /// unknown_psk_identity: the server has no key for this identity (RFC 4279, section 2).
     pub const UNKNOWN_PSK_IDENTITY: Self = Self(115);
 
-    /// Returns the name of the alert in the IANA registry of TLS alerts, or "unassigned" for a number without a name.
-    /// `Display` writes the number of an alert without a name.
+    /// Returns the name of the alert in the IANA registry of TLS alerts; "unassigned" if the number has no name. For a
+    /// number without a name, `Display` writes the number.
     pub const fn name(self) -> &'static str {
         match self.0 {
             0 => "close_notify",
@@ -97,13 +97,13 @@ impl fmt::Display for AlertDescription {
     }
 }
 
-/// Level byte of a fatal alert. Every other level is treated as a warning.
+/// The first byte of a fatal alert: its level. Alerts with every other level are treated as warnings.
 pub(crate) const FATAL: u8 = 2;
-/// Level byte of a warning alert.
+/// The first byte of a warning alert: its level.
 pub(crate) const WARNING: u8 = 1;
 
 impl Fatal {
-    /// Returns the alert to send to the peer for this error; `None` for an error without an alert.
+    /// Returns the alert that is sent to the peer for this error; `None` if no alert is sent.
     pub(crate) const fn alert(&self) -> Option<AlertDescription> {
         Some(match self {
             Self::UnexpectedMessage(_) => AlertDescription::UNEXPECTED_MESSAGE,

@@ -1,11 +1,13 @@
-//! Verifies a Certificate message while it arrives (RFC 5246, section 7.4.2), for an endpoint that cannot hold the
-//! whole message: see [`Keys::CERTIFICATES_IN_PARTS`](crate::dtls::Keys).
+//! Verifies the certificates in a Certificate message (RFC 5246, section 7.4.2) while the message arrives. This is for
+//! an endpoint that cannot store the whole message: see [`Keys::CERTIFICATES_IN_PARTS`](crate::dtls::Keys).
 //!
-//! The receive buffer begins with the length of the list. A window into the list follows, which begins with the
-//! certificate that is due. Bytes enter the window in order, and are hashed when they enter. So exactly the verified
-//! bytes are in the transcript. A complete certificate is lent to the owner, and leaves the buffer when the owner
-//! answers. Fragments that arrive too early wait at the end of the buffer, like every early message. A fragment that
-//! does not fit is dropped, and the peer sends it again. Bytes that arrived before are ignored.
+//! The receive buffer begins with the length of the list of certificates. A window into the list follows. It begins
+//! with the certificate that is verified next. The bytes of the message enter the window in order, and are added to the
+//! transcript when they enter. So the transcript contains exactly the verified bytes. When a certificate is complete,
+//! the endpoint asks the owner to verify it. The certificate leaves the buffer when the owner answers.
+//!
+//! Fragments that arrive too early wait at the end of the buffer, like every early message. A fragment that does not
+//! fit is dropped, and the peer sends it again. Bytes that already arrived before are ignored.
 
 use super::context::HandshakeContext;
 use super::handshake::{self, Fragment, MessageType, u24};
@@ -17,14 +19,16 @@ use super::{Fatal, Need};
 use crate::buf::{copy, shift_left};
 use crate::crypto::Crypto;
 
-/// Bytes of a length field: that of the list, and the one before each certificate.
+/// Number of bytes of a length field. The list begins with a length field, and so does each certificate.
 const LEN: usize = 3;
 
-/// The certificate at the front of the window. Some of its bytes might not have arrived yet.
+/// The certificate at the front of the window, which is verified next. Some of its bytes can still be missing.
 pub(crate) struct Due {
-    /// The end of the certificate in the buffer. While its length is not known, this is the end of the length field.
+    /// The offset in the buffer at which the certificate ends. If its length is not known yet, this is the end of its
+    /// length field.
     end: usize,
-    /// Bytes of the list after the certificate; negative if the certificate would end after the list.
+    /// Number of bytes of the list after the certificate. Negative if the certificate would end after the end of the
+    /// list.
     behind: isize,
 }
 
@@ -36,7 +40,7 @@ impl Due {
 }
 
 impl Inbox {
-    /// Returns the certificate that is due.
+    /// Returns the certificate that is verified next.
     #[inline(never)]
     pub(crate) fn due(&self, room: &[u8]) -> Due {
         let (mut list, mut end) = (0, 2 * LEN);
@@ -50,7 +54,8 @@ impl Inbox {
         Due { end, behind: total.wrapping_sub(self.come()).wrapping_sub(end).cast_signed() }
     }
 
-    /// Returns the certificate that is due, as a question to the owner, if all its bytes have arrived.
+    /// If all bytes of the next certificate have arrived, returns the question to the owner whether the certificate is
+    /// trusted. Otherwise returns `None`.
     #[inline]
     pub(crate) fn verify_certificate<'r>(&self, room: &'r [u8]) -> Option<Need<'r>> {
         let Due { end, behind } = self.due(room);
@@ -58,8 +63,8 @@ impl Inbox {
         Some(Need::VerifyCertificate { certificate, is_first: self.come() == self.front(), is_last: behind == 0 })
     }
 
-    /// Drops the early fragments that wait at the end of the buffer, because the certificate that is due needs their
-    /// space. The peer sends these fragments again.
+    /// Drops the early fragments that wait at the end of the buffer, because the next certificate needs their space.
+    /// The peer sends these fragments again.
     ///
     /// # Errors
     /// [`Fatal::TooLarge`] if no fragment waits.
@@ -81,8 +86,8 @@ impl Step {
 }
 
 impl HandshakeState {
-    /// Takes a fragment of the Certificate message, if the fragment begins within or directly after the bytes that
-    /// have arrived. `room` is the receive buffer without the early fragments at its end.
+    /// Processes a fragment of the Certificate message. The fragment must begin inside or directly after the bytes that
+    /// have already arrived. `room` is the receive buffer without the early fragments at its end.
     #[inline(never)]
     pub(crate) fn add_certificates<C: Crypto, R: Roles>(
         &mut self,
@@ -124,7 +129,7 @@ impl HandshakeState {
         self.next_certificate(room)
     }
 
-    /// Asks the owner to verify the certificate that is due, if all its bytes have arrived.
+    /// If all bytes of the next certificate have arrived, asks the owner to verify it.
     #[inline(never)]
     fn next_certificate(&mut self, room: &[u8]) -> Result<(), Outcome> {
         let Due { end, behind } = self.inbox.due(room);
@@ -145,7 +150,7 @@ impl HandshakeState {
         Err(Outcome::Need)
     }
 
-    /// Removes a certificate that the owner has verified from the window. Then continues with the next certificate of
+    /// Removes a certificate that the owner has verified from the window. Then continues with the next certificate in
     /// the list.
     pub(crate) fn pass_certificate(&mut self, room: &mut [u8], due: &Due) -> Result<(), Outcome> {
         let window = room.get_mut(LEN..self.inbox.front()).unwrap_or(&mut []);
@@ -158,7 +163,7 @@ impl HandshakeState {
         self.next_certificate(room)
     }
 
-    /// Ends the reception of the Certificate message.
+    /// Ends the reception of the Certificate message, after its last certificate.
     pub(crate) const fn end_certificates(&mut self) {
         self.inbox.forget_pieces();
         self.receive_seq = self.receive_seq.wrapping_add(1);

@@ -1,7 +1,12 @@
-//! Client side of the handshake (RFC 4279 and RFC 5246, section 7.3, over RFC 6347).
+//! The client side of the handshake (RFC 4279 and RFC 5246, section 7.3, over RFC 6347). With a pre-shared key, the
+//! flights are:
 //!
-//! ClientHello -> HelloVerifyRequest -> ClientHello(cookie) -> ServerHello, [ServerKeyExchange], ServerHelloDone
-//! -> ClientKeyExchange, ChangeCipherSpec, Finished -> ChangeCipherSpec, Finished
+//! * Client: ClientHello.
+//! * Server: HelloVerifyRequest.
+//! * Client: ClientHello with the cookie.
+//! * Server: ServerHello, ServerKeyExchange (optional), ServerHelloDone.
+//! * Client: ClientKeyExchange, ChangeCipherSpec, Finished.
+//! * Server: ChangeCipherSpec, Finished.
 
 use super::connection_id::{self, Hello};
 use super::context::HandshakeContext;
@@ -31,12 +36,13 @@ use crate::counters::Discard;
 use crate::crypto::{Crypto, NamedGroup};
 use crate::cx::Cx;
 
-/// Maximum number of HelloVerifyRequests that a client answers in one handshake. A second one can be genuine, because
-/// the server may change its cookie key. The limit is necessary because an attacker could send them without end.
+/// Maximum number of HelloVerifyRequests that a client answers in one handshake. A second HelloVerifyRequest can be
+/// genuine, because the server may change its cookie key. The limit is necessary because an attacker could send
+/// HelloVerifyRequests without end.
 const MAX_HELLO_VERIFY_REQUESTS: u8 = 3;
 
 impl HandshakeState {
-    /// Begins a handshake as client. The first ClientHello is due at once.
+    /// Begins a handshake as client. The first ClientHello is then due at once.
     pub(crate) fn connect<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, settings: &Settings) {
         self.begin(Step::AwaitHelloVerifyRequest, Element::ClientHello, cx.now, settings);
         cx.crypto.random(&mut self.client_random);
@@ -138,9 +144,9 @@ impl Handshake<'_> {
         }
     }
 
-    /// Stores a hint after the cookie of our ClientHello, which may have to be sent again. If both do not fit the
-    /// buffer, the hint replaces the cookie: a server that has begun a handshake recognizes the repeated ClientHello
-    /// by its message_seq.
+    /// Stores a PSK identity hint in the outgoing buffer after the cookie of our ClientHello. The cookie is needed if
+    /// the ClientHello has to be sent again. If the buffer is too short for both, the hint replaces the cookie. A
+    /// server that has begun a handshake recognizes a repeated ClientHello without the cookie by its message_seq.
     pub(crate) fn keep_hint<R: Roles>(&mut self, hint: &[u8]) -> Result<(), Fatal> {
         self.keep_behind::<R>(self.state.cookie_len, hint).or_else(|_| self.keep::<R>(hint))
     }
@@ -182,7 +188,7 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Handles the server's answer to our offer of a connection id.
+    /// Processes the server's answer to our offer of a connection id.
     fn on_connection_id(&mut self, hello: &[u8]) -> Result<(), Fatal> {
         let answer = Hello::of_server(hello).map_err(|_| Fatal::Decode)?;
         match &mut self.ids {
@@ -221,7 +227,7 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Client: handles the extensions of a ServerHello for public keys, for tickets and for encrypt-then-MAC.
+    /// Client: processes the extensions of a ServerHello that concern public keys, tickets and encrypt-then-MAC.
     pub(crate) fn on_answered_extensions<R: Roles>(
         &mut self,
         context: HandshakeContext<'_, R>,
@@ -278,17 +284,18 @@ impl Handshake<'_> {
         }
     }
 
-    /// Stores the name of the server for the server_name extension of our ClientHello.
+    /// Client: stores the name of the server for the server_name extension of our ClientHello.
     pub(crate) fn name_server(&mut self, name: &[u8]) -> Result<(), Full> {
         self.put(Item::ServerName, name).map_err(|_| Full)
     }
 
-    /// True if a server name is stored.
+    /// True if a name for the server_name extension is stored.
     fn names_server<R: Roles>(&self) -> bool {
         R::ON_HOST && !scratch::get(self.buffers.outgoing, Item::ServerName).is_empty()
     }
 
-    /// Client: handles the key share of the server. A server with a certificate has signed the share.
+    /// Client: processes the ServerKeyExchange, which contains the key share of the server. If the server has a
+    /// certificate, it has signed the share.
     pub(crate) fn on_server_key_exchange<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -314,7 +321,8 @@ impl Handshake<'_> {
         self.put(Item::PeerShare, message.share)
     }
 
-    /// Client: chooses a credential that the server accepts, if the client has one.
+    /// Client: chooses the first of its credentials that the server accepts. If there is none, the client sends an
+    /// empty Certificate.
     pub(crate) fn on_certificate_request<R: Roles>(
         &mut self,
         context: HandshakeContext<'_, R>,
@@ -329,8 +337,8 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Client: computes the shared secret and derives the keys. Then either our flight is due, or the owner must
-    /// first sign for it.
+    /// Client: answers the server's flight in a handshake with an ephemeral key agreement. Computes the shared secret,
+    /// and derives the keys. After that, either our flight is due, or the owner must first sign.
     pub(crate) fn answer_server<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -353,8 +361,8 @@ impl Handshake<'_> {
         self.end_answer(cx, |handshake, cx| handshake.derive_keys_agreed::<C, R>(cx, psk, true))
     }
 
-    /// Client: begins its flight, with the Certificate if the server asked for one. Certificate and ClientKeyExchange
-    /// are part of the session hash, so both are hashed before they are written.
+    /// Client: begins its flight. It begins with the Certificate if the server asked for a certificate. The session
+    /// hash covers Certificate and ClientKeyExchange, so both are added to the transcript before they are written.
     #[inline]
     pub(crate) fn begin_answer<C: Crypto, R: Roles>(&mut self, context: HandshakeContext<'_, R>) {
         let asked = self.state.flags.has(Flags::ASKED);
@@ -372,7 +380,7 @@ impl Handshake<'_> {
         hash_ahead::<C>(self.state, MessageType::CLIENT_KEY_EXCHANGE, asked.into(), parts);
     }
 
-    /// Client: derives the keys. Then either its flight is due, or the owner must first sign for it.
+    /// Client: derives the keys. After that, either our flight is due, or the owner must first sign.
     #[inline]
     pub(crate) fn end_answer<C: Crypto>(
         &mut self,
@@ -392,15 +400,15 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Client: asks its owner to draw a premaster secret, and to encrypt it.
+    /// Client: asks its owner to draw a premaster secret, and to encrypt this secret to the server's key.
     pub(crate) fn ask_to_encrypt(&mut self) -> Result<(), Outcome> {
         self.state.step = Step::ClientEncrypts;
         self.state.deadline = self.state.give_up;
         Err(Outcome::Need)
     }
 
-    /// Client: takes the premaster secret and its encrypted form from the owner. Then either the flight is due, or
-    /// the owner must first sign for it.
+    /// Client: processes the owner's answer, which contains the premaster secret and its encrypted form. After that,
+    /// either our flight is due, or the owner must first sign.
     pub(crate) fn on_encrypted<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -417,7 +425,7 @@ impl Handshake<'_> {
 }
 
 impl<'p> Parts<'p> {
-    /// Writes our ClientHello without its last part. Returns the last part, which is a constant.
+    /// Writes the body of our ClientHello except its last part. Returns the last part, which is a constant.
     #[inline(always)]
     pub(crate) fn write_client_hello<C: Crypto, R: Roles>(
         &self,
@@ -451,7 +459,7 @@ impl<'p> Parts<'p> {
         Ok(&[])
     }
 
-    /// Writes our ClientKeyExchange without its last part, and returns the last part.
+    /// Writes the body of our ClientKeyExchange except its last part, and returns the last part.
     #[inline(always)]
     pub(crate) fn write_client_key_exchange<R: Roles>(&self, body: &mut Writer<'_>) -> Result<&'p [u8], Full> {
         let identity = self.text;
@@ -471,8 +479,8 @@ impl<'p> Parts<'p> {
     }
 }
 
-/// Returns true if the server chose raw public keys. Its answer must be one of the offered types (RFC 7250, section
-/// 4.2).
+/// Returns true if the server chose raw public keys. `answer` is the content of the server's extension: it must be one
+/// of the types in `offered` (RFC 7250, section 4.2).
 fn chooses_raw(offered: &[CertificateType], answer: &[u8]) -> Result<bool, Fatal> {
     if !is_said(offered) {
         return Err(Fatal::UnsupportedExtension);

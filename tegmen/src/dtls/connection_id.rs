@@ -1,4 +1,4 @@
-//! Connection ids (RFC 9146): each record contains an id of its session, so the peer may send from any address.
+//! Connection ids (RFC 9146): each record contains an id of its session, so the peer may send it from any address.
 //!
 //! In its ClientHello or ServerHello, each endpoint sends the id that it expects in the records that it receives. The
 //! other endpoint writes this id into all records of the protected epoch, after the record number. Such a record
@@ -17,23 +17,24 @@ use crate::time::Instant;
 /// The settings of an endpoint for connection ids.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConnectionIdConfig {
-    /// Bytes of the ids that this endpoint issues, 0 to 20. With 0, the endpoint issues no ids, but writes the ids of
-    /// peers that request them. All ids of an endpoint are different, so a server needs ids that are long enough for
-    /// its number of sessions. 8 bytes are enough.
+    /// The number of bytes of each id that this endpoint issues, 0 to 20. With 0, the endpoint issues no ids, but
+    /// writes the ids of peers that request them. All ids of an endpoint are different. So the ids of a server must be
+    /// long enough for its number of sessions: 8 bytes are enough.
     pub len: u8,
-    /// First byte of every id that this endpoint issues. A program that distributes records to several endpoints uses
-    /// this byte to find the right endpoint. The other bytes are random.
+    /// The first byte of every id that this endpoint issues. If several endpoints share one address, a program reads
+    /// this byte of each record to find the endpoint that issued the id. The other bytes are random.
     pub shard: u8,
-    /// Pads records with a connection id: the length of content, content type and padding together is a multiple of
-    /// this number of bytes, if the buffer is long enough. 0 and 1 add no padding.
+    /// The unit of padding in bytes, for records with a connection id. Padding makes the total length of content,
+    /// content type and padding a multiple of this number, if the buffer is long enough. The values 0 and 1 mean no
+    /// padding.
     pub padding: u16,
-    /// True to agree on return routability checks (RFC 9853) with peers that support these checks. If no check was
-    /// agreed on, [`Self::follow_unchecked`] decides about a peer at a new address.
+    /// True if the endpoint agrees on return routability checks (RFC 9853) with peers that support these checks. If no
+    /// check was agreed on, [`Self::follow_unchecked`] decides about a peer at a new address.
     pub check: bool,
-    /// Decides about a peer at a new address if no check was agreed on. False: the peer keeps receiving our records
-    /// at its old address. True: the peer receives our records at the new address after the first authentic record
-    /// from there that is newer than all others. Then an attacker who forwards the peer's records faster than the
-    /// network can redirect our records (RFC 9146, section 6).
+    /// Decides about a peer that sends from a new address, if no check was agreed on. If false, our records continue to
+    /// go to the peer's old address. If true, our records go to the new address after the first authentic record from
+    /// there that is newer than all others. Then an attacker who forwards the peer's records faster than the network
+    /// can redirect our records (RFC 9146, section 6).
     pub follow_unchecked: bool,
 }
 
@@ -43,26 +44,27 @@ impl Default for ConnectionIdConfig {
     }
 }
 
-/// The connection ids of a session, or of a handshake that offers an id. A table of peers stores them beside each
-/// peer with ids.
+/// The connection ids of a session, or of a handshake that offers an id. A table of peers stores this value only for
+/// peers with connection ids.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConnectionIds {
     pub(crate) ours: ConnectionId,
     pub(crate) theirs: ConnectionId,
     /// True after both endpoints have agreed on the ids. False while the server has not answered the client's offer.
     pub(crate) agreed: bool,
-    /// True if both endpoints support return routability checks. Before the server's answer, true if our endpoint
-    /// supports them.
+    /// True if both endpoints support return routability checks. Before the server answers the client's offer, true if
+    /// our endpoint supports them.
     pub(crate) rrc: bool,
-    /// The nonce from which the cookie of a check is made, and the time until which the check is valid.
+    /// The nonce from which the cookie of the last check is computed. The next field, `until`, is the time until which
+    /// the check is valid.
     pub(crate) nonce: [u8; 8],
     pub(crate) until: Instant,
     forgeries: Forgeries,
 }
 
-/// Counts forged records, for ciphers with a tag of 8 bytes. A forged record has the id of a session, came from
-/// another address than the session's, and did not open. It does not end the session, because anybody who saw the id
-/// can send such a record from any address.
+/// Counts forged records, for ciphers with a tag of 8 bytes. A forged record has the id of a session and comes from
+/// another address than the session's, but it does not decrypt. A forged record does not end the session, because
+/// anybody who saw the id can send such a record from any address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Forgeries {
     /// Number of forged records since the session began.
@@ -73,16 +75,17 @@ struct Forgeries {
 }
 
 impl Forgeries {
-    /// Number of forged records in an interval after which the session opens no more records from other addresses in
-    /// that interval.
+    /// Number of forged records in one interval after which the session opens no more records from other addresses in
+    /// the same interval.
     const RATE: u8 = 8;
     /// Total number of forged records after which the session never again opens a record from another address. The
-    /// session keeps its address.
+    /// session then keeps its address.
     const LIMIT: u16 = MAX_FAILED;
 }
 
 impl ConnectionIds {
-    /// Returns the state of a client's offer, with or without return routability checks.
+    /// Returns the state of a handshake in which the client offers the id `ours`. `rrc` is true if it also offers
+    /// return routability checks.
     pub(crate) const fn offered(ours: ConnectionId, rrc: bool) -> Self {
         let until = Instant::from_micros(0);
         let forgeries = Forgeries { count: 0, lately: 0, interval: 0 };
@@ -104,8 +107,8 @@ impl ConnectionIds {
         self.forgeries.count = self.forgeries.count.saturating_add(1);
     }
 
-    /// Returns the result of the negotiation: `ours` is the id that the peer writes, and `theirs` is the id that we
-    /// write. `rrc` is true if both endpoints support return routability checks.
+    /// Returns the state after both endpoints have agreed. `ours` is the id that the peer writes, and `theirs` is the
+    /// id that we write. `rrc` is true if both endpoints support return routability checks.
     pub(crate) const fn agreed(ours: ConnectionId, theirs: ConnectionId, rrc: bool) -> Self {
         Self { theirs, agreed: true, ..Self::offered(ours, rrc) }
     }
@@ -126,22 +129,22 @@ impl ConnectionIds {
         self.theirs.bytes()
     }
 
-    /// True if the peer supports return routability checks.
+    /// True if both endpoints support return routability checks.
     pub const fn return_routability(&self) -> bool {
         self.rrc
     }
 
-    /// Returns our id, if the peer must write it into its records.
+    /// Returns our id if the peer must write it into its records, otherwise `None`.
     pub(crate) fn received(&self) -> Option<&ConnectionId> {
         Some(&self.ours).filter(|ours| self.agreed && !ours.is_empty())
     }
 
-    /// Returns the peer's id, if we must write it into our records.
+    /// Returns the peer's id if we must write it into our records, otherwise `None`.
     pub(crate) fn sent(&self) -> Option<&ConnectionId> {
         Some(&self.theirs).filter(|theirs| self.agreed && !theirs.is_empty())
     }
 
-    /// Handles the server's answer to our offer.
+    /// Client: processes the server's answer to our offer.
     pub(crate) fn answered(&mut self, answer: &Hello<'_>) -> Result<(), Fatal> {
         let Some(theirs) = answer.connection_id else {
             return if answer.rrc { Err(Fatal::UnsupportedExtension) } else { Ok(()) };
@@ -155,10 +158,11 @@ impl ConnectionIds {
         Ok(())
     }
 
-    /// Bytes of the ids that are stored with a session.
+    /// Number of bytes of the form in which the ids are stored with a session.
     pub(crate) const PACKED_LEN: usize = 1 + 2 * (1 + MAX_LEN);
 
-    /// Returns the ids in the form that is stored with a session. All bytes are zero if a session has no ids.
+    /// Returns the ids in the form in which they are stored with a session. All bytes of this form are zero for a
+    /// session without ids.
     pub(crate) fn pack(&self) -> [u8; Self::PACKED_LEN] {
         let mut packed = [0; Self::PACKED_LEN];
         let [flags, ours, rest @ ..] = &mut packed;
@@ -173,7 +177,8 @@ impl ConnectionIds {
         packed
     }
 
-    /// Reads the form that [`Self::pack`] returns. Returns `None` if the session has no ids.
+    /// Reads the form that [`Self::pack`] returns. Returns `None` if the form is that of a session without ids, or if
+    /// an id is too long.
     pub(crate) fn unpack(packed: &[u8; Self::PACKED_LEN]) -> Option<Self> {
         let [flags, ids @ ..] = packed;
         let (ours, theirs) = ids.split_at(1 + MAX_LEN);
@@ -201,10 +206,10 @@ impl ConnectionIds {
 const PACKED: u8 = 1;
 const PACKED_RRC: u8 = 2;
 
-/// Bytes of the extensions connection_id, with the longest id, and rrc.
+/// Maximum number of bytes of both extensions: connection_id with the longest id, and rrc.
 pub(crate) const EXTENSIONS_LEN: usize = 4 + 1 + MAX_LEN + 4;
 
-/// The extensions of a ClientHello or ServerHello for connection ids.
+/// The two extensions of a ClientHello or ServerHello that concern connection ids.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Hello<'r> {
     /// The id that the sender of the message expects in the records that it receives.
@@ -214,7 +219,7 @@ pub(crate) struct Hello<'r> {
 }
 
 impl<'r> Hello<'r> {
-    /// Reads the part of a ClientHello after the cookie.
+    /// Reads the extensions from a ClientHello. `behind_cookie` is the part of the ClientHello after the cookie.
     pub(crate) fn of_client(behind_cookie: &'r [u8]) -> Result<Self, Truncated> {
         let mut reader = Reader::new(behind_cookie);
         reader.with_len16()?; // cipher_suites
@@ -222,7 +227,7 @@ impl<'r> Hello<'r> {
         Self::read(reader)
     }
 
-    /// Reads the body of a ServerHello.
+    /// Reads the extensions from the body of a ServerHello.
     ///
     /// # Errors
     /// [`Truncated`] if the body does not parse.
@@ -255,19 +260,21 @@ impl<'r> Hello<'r> {
         Ok(found)
     }
 
-    /// Returns the id that a server agrees to use, and true if the client supports checks. Returns `None` if the
-    /// client offers no id, or if its id is too long to be stored.
+    /// Server: returns the id of the client that the server will write into its records, and true if the client
+    /// supports return routability checks. Returns `None` if the client offers no id, or if its id is too long to be
+    /// stored.
     pub(crate) fn accepted(&self) -> Option<(ConnectionId, bool)> {
         Some((ConnectionId::new(self.connection_id?)?, self.rrc))
     }
 }
 
-/// The settings of connection ids, and the state of an endpoint about changes of address.
+/// The data of an endpoint for connection ids: the settings, the counts of address changes, and the next challenge.
 #[derive(Clone, Copy, Debug)]
 pub struct Mobility {
     pub(crate) config: ConnectionIdConfig,
     pub(crate) changes: AddressChanges,
-    /// The peer and the path of a challenge, which is sent after the last record of the datagram.
+    /// The peer and the path of a challenge that must be sent; `None` if there is no challenge. It is sent after the
+    /// last record of the datagram is processed.
     pub(crate) challenge: Option<(PeerId, Path)>,
 }
 
@@ -280,13 +287,13 @@ impl Mobility {
 /// Counts of address changes of peers with connection ids.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AddressChanges {
-    /// Changes after which our records go to the new address: the peer proved that it receives there, or no proof was
-    /// required.
+    /// Number of changes after which our records go to the new address, because the peer proved that it receives there,
+    /// or because no proof was required.
     pub followed: u32,
-    /// Checks that were begun: a challenge was sent to the new address.
+    /// Number of checks that were begun: a challenge was sent to the new address.
     pub checked: u32,
-    /// Records from a new address that did not change the address: the peer supports no checks, or the record was not
-    /// newer than all earlier ones.
+    /// Number of records from a new address that did not change the address, because the peer supports no checks, or
+    /// because the record was not newer than all earlier records.
     pub refused: u32,
 }
 

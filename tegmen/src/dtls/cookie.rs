@@ -1,5 +1,5 @@
-//! Cookies of HelloVerifyRequest: they prove that a client receives datagrams at its source address. The server keeps
-//! no state for them.
+//! The cookies in HelloVerifyRequests. A cookie proves that a client receives datagrams at its source address. The
+//! server keeps no state for cookies.
 
 use super::Settings;
 use super::handshake::Random;
@@ -13,15 +13,15 @@ use crate::time::Instant;
 /// Bytes of a cookie.
 pub(crate) const COOKIE_LEN: usize = 16;
 
-/// The key of cookies. A cookie is computed over the current generation, a number that increases with time. So a new
-/// generation invalidates old cookies, as a new key would (RFC 6347, section 4.2.1). Cookies of the current and of
-/// the previous generation are accepted.
+/// The key from which cookies are computed. A cookie also depends on the current generation, a number that increases
+/// with time. So a new generation makes old cookies invalid, as a new key would (RFC 6347, section 4.2.1). The server
+/// accepts cookies of the current and of the previous generation.
 pub(crate) struct Cookies {
     key: HmacKey,
 }
 
 impl Cookies {
-    /// No key, for an endpoint that never answers a ClientHello.
+    /// Creates the value without a key, for an endpoint that never answers a ClientHello.
     pub(crate) const fn none() -> Self {
         Self { key: HmacKey::none() }
     }
@@ -33,15 +33,16 @@ impl Cookies {
         self.key.set::<C>(&[key.expose()]);
     }
 
-    /// Returns the cookie that a client must show in its ClientHello. A client with another cookie receives this one
-    /// in a HelloVerifyRequest. The cookie belongs to this generation, or to the previous one if the client's cookie
-    /// belongs to that. So a wrong cookie causes no more work than a missing one.
+    /// Returns the cookie that the ClientHello must contain. If the client's cookie is different, the server sends this
+    /// one in a HelloVerifyRequest. The returned cookie belongs to the current generation. But if the lowest bit of the
+    /// client's cookie is that of the previous generation, the returned cookie belongs to the previous generation. So
+    /// the server computes only one cookie for each ClientHello.
     ///
-    /// The cookie is bound to the address and to the parameters of the client (RFC 6347, section 4.2.1). It is not
-    /// bound to the extensions, because some clients write them in another order when they repeat the ClientHello.
+    /// The cookie depends on the address and on the parameters of the client (RFC 6347, section 4.2.1). It does not
+    /// depend on the extensions, because some clients write them in another order when they repeat the ClientHello.
     ///
-    /// If the endpoint accepts ClientHellos that arrive in fragments, the first half of the required cookie comes
-    /// from [`Self::of_front`], because the first fragment alone must prove that half.
+    /// If the endpoint accepts ClientHellos in fragments, it replaces the first half of this cookie by that of
+    /// [`Self::of_front`]. The reason is that the first fragment alone must contain a valid first half.
     #[inline(never)]
     pub(crate) fn of<C: Crypto>(
         &self,
@@ -52,8 +53,8 @@ impl Cookies {
         self.over::<C>(generation, address, hello.cookie, hello.parameters())
     }
 
-    /// Does the same as [`Self::of`], for a ClientHello with the bytes `before` its cookie and with the cookie
-    /// `shown`.
+    /// Does the same as [`Self::of`] for the first fragment of a ClientHello. `before` has the bytes before the cookie
+    /// of the ClientHello, and `shown` is this cookie.
     pub(crate) fn of_front<C: Crypto>(
         &self,
         generation: u32,
@@ -64,8 +65,8 @@ impl Cookies {
         self.over::<C>(generation, address, shown, [before, &[], &[]])
     }
 
-    /// Returns the cookie that replaces `cookie` while both endpoints open a session with each other. `bound` is the
-    /// random of the ClientHello that we have sent to the peer, or the random of the peer's ServerHello.
+    /// Returns the cookie that replaces `cookie` if both endpoints open a session with each other at the same time.
+    /// `bound` is the random of the ClientHello that we have sent to the peer, or the random of the peer's ServerHello.
     pub(crate) fn bind<C: Crypto>(&self, cookie: &[u8; COOKIE_LEN], bound: &Random) -> [u8; COOKIE_LEN] {
         let mut bound_cookie = [0; COOKIE_LEN];
         self.key.mac_into::<C>(&[cookie, bound], &mut bound_cookie);
@@ -95,7 +96,8 @@ impl Cookies {
     }
 }
 
-/// Returns the generation at `now`. Its lowest bit is the lowest bit of the first byte of a cookie.
+/// Returns the generation of cookies at the time `now`. The lowest bit of a cookie's first byte is the lowest bit of
+/// its generation.
 pub(crate) const fn generation(now: Instant, settings: &Settings) -> u32 {
     // Both times are in units of about a second, so that a mote needs only one division.
     let lifetime = settings.cookie_lifetime_ms >> 10 | 1;

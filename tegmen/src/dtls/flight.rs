@@ -1,5 +1,5 @@
-//! Writes our flights from the state of the handshake. A retransmitted flight has the same bytes, with new record
-//! numbers (RFC 6347, section 4.2.4).
+//! Writes our flights from the state of the handshake. If a flight is sent again, it has the same bytes and new record
+//! numbers (RFC 6347, section 4.2.4). An element of a flight is a handshake message or the ChangeCipherSpec.
 
 use super::Fatal;
 use super::connection_id::ConnectionIds;
@@ -20,7 +20,7 @@ use crate::crypto::Crypto;
 use crate::cx::Cx;
 
 impl HandshakeState {
-    /// Returns the element after `element` in the same flight, according to the agreed parameters.
+    /// Returns the element that follows `element` in the same flight. The agreed parameters determine this element.
     fn behind<R: Roles>(&self, element: Element) -> Element {
         if !R::KEEPS {
             return element.next();
@@ -49,14 +49,14 @@ impl HandshakeState {
         }
     }
 
-    /// True after we have sent our ChangeCipherSpec. All later records are protected (RFC 6347, section 4.1).
+    /// True after we have sent our ChangeCipherSpec. All our later records are protected (RFC 6347, section 4.1).
     pub(crate) fn has_changed_cipher<R: Roles>(&self) -> bool {
         // Each element in the transcript was written at least once.
         let finished = self.flight.place::<R>() > Element::ServerHelloDone.place::<R>();
         self.hashed == Element::Sent && (finished || R::RESUMPTION && self.flags.has(Flags::RESUMED))
     }
 
-    /// Returns the number of handshake messages in our flight before `element`. ChangeCipherSpec is not counted.
+    /// Returns the number of handshake messages that precede `element` in our flight. ChangeCipherSpec is not counted.
     pub(crate) fn messages_before<R: Roles>(&self, element: Element) -> u16 {
         let (mut at, mut messages) = (self.flight, 0u16);
         while at.place::<R>() < element.place::<R>() {
@@ -66,8 +66,8 @@ impl HandshakeState {
         messages
     }
 
-    /// Returns the message_seq of the message `element` of our flight. Adds the message to the transcript when it is
-    /// written for the first time.
+    /// Returns the message_seq of a message of our flight. If the message is written for the first time, adds it to the
+    /// transcript.
     #[inline(always)]
     fn number_message<C: Crypto, R: Roles>(&mut self, element: Element, kind: MessageType, body: &[u8]) -> u16 {
         // ChangeCipherSpec has no number.
@@ -85,8 +85,9 @@ impl HandshakeState {
         seq
     }
 
-    /// Moves the next fragment of `body`, at most `space` bytes, to the front of `body`. Returns the offset of the
-    /// fragment and its length.
+    /// Moves the next fragment of a message to the front of `body`. `body` is the body of the whole message, and the
+    /// fragment has at most `space` bytes. Returns two numbers: the offset of the fragment in the message, and its
+    /// length.
     #[inline(always)]
     fn take_fragment<R: Roles>(
         &mut self,
@@ -118,14 +119,15 @@ impl HandshakeState {
     }
 }
 
-/// Bytes before the body of a plaintext handshake message: record header and handshake header.
+/// Number of bytes before the body of a plaintext handshake message: those of the record header and the handshake
+/// header.
 pub(crate) const MESSAGE_HEADROOM: usize = record::HEADER_LEN + HEADER_LEN;
 
 impl Handshake<'_> {
     /// Writes the next datagram of our flight, and returns its length; 0 if the flight has no more datagrams.
     ///
-    /// `out` must be long enough for the longest message of the flight, even if `settings.mtu` makes it several
-    /// fragments.
+    /// `out` must have space for the longest message of the flight, even if `settings.mtu` requires that this message
+    /// is sent in several fragments.
     pub(crate) fn transmit<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -181,8 +183,8 @@ impl Handshake<'_> {
         Ok(len)
     }
 
-    /// Writes the next element of the flight, or the largest fragment of a message that fits `limit`. Returns the
-    /// number of bytes of its record.
+    /// Writes the next element of the flight into `out`. If a message does not fit `limit` bytes, writes the largest
+    /// fragment that fits. Returns the number of bytes of the record.
     #[inline(never)] // apart from the loop, which would keep every address that it needs
     fn write<C: Crypto, R: Roles>(
         &mut self,
@@ -215,7 +217,7 @@ impl Handshake<'_> {
     }
 
     /// Returns two numbers of bytes: those before the body of a message in its record, and those of the body that fit
-    /// the record.
+    /// the record. `limit` is the number of bytes available for the record.
     #[inline(always)]
     fn space<C: Crypto, R: Roles>(&self, sealed: bool, limit: usize) -> Result<(usize, usize), Full> {
         let (mut before, mut behind) = if sealed {
@@ -236,13 +238,13 @@ impl Handshake<'_> {
         Ok((before, space))
     }
 
-    /// Returns the connection id that the peer expects in protected records.
+    /// Returns the connection id that the peer expects in protected records; `None` if it expects none.
     fn sent_id<R: Roles>(&self) -> Option<&ConnectionId> {
         self.ids.as_deref().filter(|_| R::CONNECTION_ID).and_then(ConnectionIds::sent)
     }
 
-    /// Encrypts a fragment of `piece` bytes, which begins in `out` after `before` bytes. Returns the number of bytes
-    /// of its record.
+    /// Encrypts a fragment of `piece` bytes in place. `before` is its offset in `out`. Returns the number of bytes of
+    /// its record.
     #[inline(always)]
     fn seal_fragment<C: Crypto, R: Roles>(
         &mut self,
@@ -267,7 +269,7 @@ impl Handshake<'_> {
         Ok(record.len())
     }
 
-    /// Returns the data from which the message `element` is written.
+    /// Returns all data that is needed to write the message `element`.
     #[inline(always)]
     fn parts<R: Roles>(&mut self, element: Element) -> Parts<'_> {
         let len = if element == Element::ClientHello { self.state.cookie_len } else { self.state.outgoing_len };
@@ -281,7 +283,7 @@ impl Handshake<'_> {
         }
     }
 
-    /// Returns the number of our next plaintext record, and increments it.
+    /// Returns the number of our next plaintext record, and counts the record.
     #[inline(never)]
     pub(crate) fn next_number(&mut self) -> RecordNumber {
         let number = RecordNumber::new(0, self.state.next_sequence);
@@ -291,8 +293,8 @@ impl Handshake<'_> {
 }
 
 impl<'p> Parts<'p> {
-    /// Writes the body of the next message without its last part. The last part exists already: it is a constant, or
-    /// stored bytes. Returns the type of the message and the last part.
+    /// Writes the body of the message `element`, except its last part. Returns the type of the message and the last
+    /// part. The last part need not be written into a buffer first: it is a constant, or stored bytes.
     #[inline(always)]
     fn write<C: Crypto, R: Roles>(
         self,

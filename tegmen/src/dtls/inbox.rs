@@ -1,10 +1,10 @@
-//! Fragments and early records, in the bounded receive buffer of one handshake (RFC 6347, section 4.2.3).
+//! The bounded receive buffer of one handshake, which stores fragments and early records (RFC 6347, section 4.2.3).
 //!
-//! The message that is due is reassembled at the front of the buffer. A fragment or record that arrives too early (of
-//! a later message, or of the next epoch) waits unchanged at the end of the buffer, and is tried again after each
-//! step of the handshake. If an early fragment or record does not fit, it is dropped, and the peer sends it again. A
-//! fragment that contradicts bytes that arrived earlier is dropped as a whole, so that the content of two messages
-//! cannot mix.
+//! The front of the buffer holds the message that the handshake expects next, which is reassembled from its fragments.
+//! The end of the buffer holds items that arrived too early: fragments of later messages, and records of the next
+//! epoch. After each step of the handshake, these items are processed if their turn has come. If an early item does not
+//! fit, it is dropped, and the peer sends it again. If a fragment contradicts bytes that arrived earlier, the whole
+//! fragment is dropped, so that the content of two messages cannot mix.
 
 use super::Fatal;
 use super::handshake::{Fragment, MessageType};
@@ -13,30 +13,30 @@ use super::roles::Roles;
 use crate::buf::{Full, Reader, Writer, copy, shift_left};
 use crate::counters::Discard;
 
-/// The kind of an item that waits in the buffer.
+/// The kind of an early item that waits at the end of the buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Held {
-    /// A handshake header and the whole message after it.
+    /// A whole message that arrived too early, or a fragment of such a message, after its handshake header.
     Fragment,
     /// A whole record of the protected epoch, with its header.
     Record,
 }
 
 const CONSUMED: u8 = 0xff;
-/// Bytes before each waiting item: its length (2 bytes) and its kind (1 byte).
+/// Number of bytes before each waiting item: its length (2 bytes) and its kind (1 byte).
 const ITEM_HEADER: usize = 3;
 
-/// The state of the receive buffer. The buffer itself belongs to the peer table.
+/// The state of the receive buffer. The buffer itself is in the peer table.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     kind: MessageType,
-    /// Length of the message at the front; 0 if no message is being reassembled. After the message, the buffer has
-    /// one bit for each byte of the message. The bit is set when the byte has arrived. For a message that is verified
-    /// while it arrives, this is the number of its bytes at the front.
+    /// Length of the message at the front; 0 if no message is being reassembled. After the space for the message, the
+    /// buffer has one bit for each byte of the message. The bit is set when the byte has arrived. If the
+    /// message is verified while it arrives, this field is the number of its bytes at the front instead.
     total: u16,
-    /// Number of bytes of the message that have arrived.
+    /// Number of bytes of the message at the front that have arrived.
     come: u16,
-    /// Number of bytes that waiting items use at the end of the buffer.
+    /// Number of bytes at the end of the buffer that waiting items use.
     held: u16,
 }
 
@@ -45,8 +45,9 @@ impl Inbox {
         Self { kind: MessageType(0), total: 0, come: 0, held: 0 }
     }
 
-    /// Adds a fragment of the message that is due. Returns the length of the message when it is complete. If messages
-    /// may be `long`, as certificates are, a fragment of which no byte has arrived before is copied with one call.
+    /// Adds a fragment of the message that the handshake expects next. Returns the length of this message if it is now
+    /// complete, otherwise `None`. `long` is true if messages may be long, as certificates are. If no byte of the
+    /// fragment has arrived before, the fragment is then copied with one call.
     pub(crate) fn add(
         &mut self,
         room: &mut [u8],
@@ -103,12 +104,12 @@ impl Inbox {
         Ok(Some(total))
     }
 
-    /// Forgets the message at the front. The waiting items at the end remain.
+    /// Forgets the message at the front. The waiting items at the end of the buffer remain.
     pub(crate) const fn forget_pieces(&mut self) {
         (self.total, self.come) = (0, 0);
     }
 
-    /// Stores a whole message at the front until [`Self::forget_pieces`].
+    /// Stores a whole message at the front of the buffer until [`Self::forget_pieces`].
     pub(crate) fn keep(&mut self, room: &mut [u8], message: &[u8]) -> Result<(), Fatal> {
         self.make_room(room, message.len());
         copy(room, message).map_err(|_| Fatal::TooLarge)?;
@@ -116,7 +117,8 @@ impl Inbox {
         Ok(())
     }
 
-    /// Does the same as [`Self::keep`], for a message that waited in the buffer from the position `at`.
+    /// Does the same as [`Self::keep`] for a message that waited at the end of the buffer. It has `len` bytes at the
+    /// position `at`.
     pub(crate) fn keep_waiting(&mut self, room: &mut [u8], at: usize, len: usize) {
         self.make_room(room, len);
         if let Some(up_to_end) = room.get_mut(..at.saturating_add(len)) {
@@ -125,7 +127,7 @@ impl Inbox {
         }
     }
 
-    /// Does the same as [`Self::keep`], for a message that was reassembled at the front of the buffer.
+    /// Does the same as [`Self::keep`] for a message that is already at the front of the buffer, after its reassembly.
     pub(crate) const fn keep_front(&mut self, len: usize) {
         self.total = len as u16;
     }
@@ -135,7 +137,7 @@ impl Inbox {
         room.get(..self.total.into()).unwrap_or(&[])
     }
 
-    /// Returns the number of bytes at the front of the buffer.
+    /// Returns the number of bytes at the front of the buffer: see `total`.
     pub(crate) const fn front(&self) -> usize {
         self.total as usize
     }
@@ -145,23 +147,24 @@ impl Inbox {
         self.come as usize
     }
 
-    /// Counts `len` more bytes of the message, which have arrived and are at the front of the buffer.
+    /// Counts `len` more bytes of the message that have arrived. They are already at the front of the buffer.
     pub(crate) const fn advance(&mut self, len: usize) {
         self.total = self.total.wrapping_add(len as u16);
         self.come = self.come.wrapping_add(len as u16);
     }
 
-    /// Sets the number of bytes at the front.
+    /// Sets the number of bytes at the front of the buffer: see `total`.
     pub(crate) const fn set_front(&mut self, len: usize) {
         self.total = len as u16;
     }
 
-    /// Returns the position at which the waiting items begin, which is the end of the front part of the buffer.
+    /// Returns the position in the buffer at which the waiting items begin. The bytes before this position are
+    /// available for the message at the front.
     pub(crate) fn free(&self, room: &[u8]) -> usize {
         room.len().saturating_sub(self.held.into())
     }
 
-    /// Drops all waiting items. Returns false if there are none.
+    /// Drops all waiting items. Returns false if there were none.
     pub(crate) fn drop_held(&mut self) -> bool {
         core::mem::take(&mut self.held) > 0
     }
@@ -172,7 +175,8 @@ impl Inbox {
         }
     }
 
-    /// Stores `header` and `body` as a waiting item, unless the same bytes already wait.
+    /// Stores `header` and `body` together as a waiting item. Does nothing if an item with the same bytes already
+    /// waits.
     pub(crate) fn hold(&mut self, room: &mut [u8], kind: Held, header: &[u8], body: &[u8]) -> Result<(), Discard> {
         let len = header.len().wrapping_add(body.len());
         let needed = usize::from(self.held).saturating_add(len).saturating_add(ITEM_HEADER);
@@ -198,14 +202,15 @@ impl Inbox {
         Ok(())
     }
 
-    /// Finds a waiting fragment of the message with number `seq`, and marks it as used. Returns the position and the
-    /// length of its bytes in the buffer. If certificates are verified in parts, finds only a fragment that begins
-    /// within or directly after the bytes that have arrived.
+    /// Finds a waiting fragment of the message with the message_seq `seq`, and marks it as used. Returns the position
+    /// and the length of the item's bytes in the buffer. If certificates are verified in parts, finds only a fragment
+    /// that begins inside or directly after the bytes of the message that have arrived.
     pub(crate) fn take_fragment<R: Roles>(&mut self, room: &mut [u8], seq: u16) -> Option<(usize, usize)> {
         self.take::<R>(room, Held::Fragment, Some(seq))
     }
 
-    /// Finds a waiting record, and marks it as used. Returns the position and the length of its bytes in the buffer.
+    /// Finds a waiting record, and marks it as used. Returns the position and the length of the item's bytes in the
+    /// buffer.
     pub(crate) fn take_record<R: Roles>(&mut self, room: &mut [u8]) -> Option<(usize, usize)> {
         self.take::<R>(room, Held::Record, None)
     }
@@ -215,8 +220,9 @@ impl Inbox {
         *self = Self::new();
     }
 
-    /// Finds a waiting item of the kind `wanted`, and marks it as used. In a handshake header, `seq` follows the type
-    /// and the length, and the offset follows `seq`.
+    /// Finds a waiting item of the kind `wanted`, and marks it as used. If `seq` is given, the item must be a fragment
+    /// with this message_seq. In a handshake header, the message_seq follows the type and the length, and the offset
+    /// follows the message_seq.
     #[inline(never)]
     fn take<R: Roles>(&mut self, room: &mut [u8], wanted: Held, seq: Option<u16>) -> Option<(usize, usize)> {
         let (at, len) = self.each(room, |kind, bytes| {
@@ -230,8 +236,8 @@ impl Inbox {
         Some((at, len))
     }
 
-    /// Calls `found` for each waiting item until it returns true. Returns the position and the length of that item's
-    /// bytes.
+    /// Calls `found` with the kind and the bytes of each waiting item, until it returns true. Returns the position and
+    /// the length of the bytes of that item; `None` if `found` never returns true.
     fn each(&self, room: &[u8], mut found: impl FnMut(u8, &[u8]) -> bool) -> Option<(usize, usize)> {
         let mut at = room.len().checked_sub(self.held.into())?;
         loop {
@@ -248,8 +254,8 @@ impl Inbox {
     }
 }
 
-/// Returns the bits for `len` bytes from `offset`: the index of each byte that contains such bits, and the mask of
-/// the bits.
+/// Returns the bits of `len` bytes of a message, beginning with the byte at `offset`. For each byte that contains such
+/// bits, returns its index and the mask of these bits.
 fn masks(offset: usize, len: usize) -> impl Iterator<Item = (usize, u8)> {
     let end = offset.saturating_add(len);
     (offset / 8..end.div_ceil(8)).map(move |at| {

@@ -8,12 +8,12 @@ use super::handshake::{Fragment, hello_verify_request};
 use super::{CipherSuite, MessageType};
 use crate::buf::{Reader, Truncated};
 
-/// A handshake message, or a fragment of one (RFC 6347, section 4.2.2), from a record of epoch 0.
+/// A handshake message, or a fragment of a handshake message (RFC 6347, section 4.2.2), in a record of epoch 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HandshakeFragment<'r> {
     /// The type of the whole message.
     pub message_type: MessageType,
-    /// The message_seq: the number of the message among those of its sender in this handshake.
+    /// The message_seq: each endpoint numbers its messages of a handshake, beginning with 0.
     pub message_seq: u16,
     /// The length of the whole message in bytes, without its header.
     pub length: u32,
@@ -24,8 +24,8 @@ pub struct HandshakeFragment<'r> {
 }
 
 impl<'r> HandshakeFragment<'r> {
-    /// Reads the fragments in the content of a record. Stops at the first one that does not parse, or that would end
-    /// after the end of its message.
+    /// Reads the handshake messages and fragments in the content of a record. Stops at the first fragment that does not
+    /// parse, or whose end is after the end of its message.
     pub fn each(content: &'r [u8]) -> impl Iterator<Item = Self> {
         let mut reader = Reader::new(content);
         core::iter::from_fn(move || {
@@ -50,12 +50,14 @@ pub enum HandshakeMessage<'r> {
         version: [u8; 2],
         /// The cookie; empty in the first ClientHello of a handshake.
         cookie: &'r [u8],
-        /// Two parts of the body: the bytes before the length of the cookie, and the bytes after the cookie.
+        /// The body without its cookie, in two parts: the bytes before the length of the cookie, and the bytes after
+        /// the cookie.
         around_cookie: [&'r [u8]; 2],
-        /// True if the client supports RFC 5746: it sends the extension, or the signalling cipher suite.
+        /// True if the client supports RFC 5746: it sends the extension renegotiation_info, or the signalling cipher
+        /// suite.
         renegotiation_info: bool,
-        /// True if the client asks to resume a session, by its id (RFC 5246, section 7.4.1.2) or by a ticket (RFC
-        /// 5077, section 3.2).
+        /// True if the client asks to resume a session. It then sends the id of the session (RFC 5246, section
+        /// 7.4.1.2), or a ticket (RFC 5077, section 3.2).
         resumes: bool,
     },
     /// HelloVerifyRequest (RFC 6347, section 4.2.1).
@@ -69,28 +71,30 @@ pub enum HandshakeMessage<'r> {
         version: [u8; 2],
         /// The chosen cipher suite.
         cipher_suite: CipherSuite,
-        /// True if the server agrees to the extended master secret, which binds the session to its handshake (RFC
-        /// 7627).
+        /// True if the server agrees to use the extended master secret, which depends on all messages of the handshake
+        /// (RFC 7627).
         extended_master_secret: bool,
-        /// True if the server protects against the renegotiation attack (RFC 5746).
+        /// True if the server sends the extension renegotiation_info (RFC 5746), which protects against the
+        /// renegotiation attack.
         renegotiation_info: bool,
-        /// The longest content of a record that the server accepts, in bytes (RFC 8449); `None` without the
-        /// extension.
+        /// The maximum number of bytes of content in a record that the server accepts (RFC 8449); `None` if the
+        /// extension is absent.
         record_size_limit: Option<u16>,
-        /// The longest content of a record in both directions, in bytes (RFC 6066, section 4); `None` without the
-        /// extension.
+        /// The maximum number of bytes of content in a record, in both directions (RFC 6066, section 4); `None` if the
+        /// extension is absent.
         max_fragment_length: Option<u16>,
-        /// The connection id that the server expects in the records that it receives (RFC 9146).
+        /// The connection id that the server expects in the records that it receives (RFC 9146); `None` if the
+        /// extension is absent.
         connection_id: Option<&'r [u8]>,
         /// True if the server supports return routability checks (RFC 9853).
         return_routability: bool,
     },
-    /// Any other message. Its content is not read.
+    /// Any other handshake message. Its content is not read.
     Other,
 }
 
 impl<'r> HandshakeMessage<'r> {
-    /// Reads the body of a whole message.
+    /// Reads the body of a whole handshake message.
     ///
     /// # Errors
     /// [`Truncated`] if the body does not parse.

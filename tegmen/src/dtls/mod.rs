@@ -3,10 +3,10 @@
 //!
 //! [`record`] encrypts and decrypts records. `handshake` has one file for each message. `inbox` reassembles fragments
 //! in a bounded buffer. `receive` processes records and messages in their order. `certificate_list` verifies
-//! certificates while they arrive. `flight` writes our flights, and retransmits lost ones. `client` and `server` are
-//! the two state machines. `abbreviated` resumes sessions. `public_key` has the steps of both endpoints with public
-//! keys. The result of a handshake is an `Association`. This module uses no peer table and no socket:
-//! [`crate::endpoint`] has the peer table. `inspection` reads handshakes of other endpoints, for tools.
+//! certificates while they arrive. `flight` writes our flights, and retransmits lost flights. `client` and `server` are
+//! the state machines of the two roles. `abbreviated` resumes sessions. `public_key` has the steps with public keys
+//! that both roles share. The result of a handshake is an `Association`. This module uses no peer table and no socket:
+//! the peer table is in [`crate::endpoint`]. `inspection` reads handshakes of other endpoints, for tools.
 
 mod abbreviated;
 pub(crate) mod alert;
@@ -64,40 +64,41 @@ use crate::time::{Duration, millis};
 /// The version bytes of DTLS 1.2 (RFC 6347, section 4.1).
 pub(crate) const VERSION: [u8; 2] = [254, 253];
 
-/// The extensions that a handshake offers, and the distribution of its flights over datagrams.
+/// The set of extensions that a handshake offers, and the rule by which its messages share datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Profile {
     /// Extended master secret (RFC 7627) and renegotiation indication (RFC 5746). Several messages of a flight share
     /// a datagram.
     #[default]
     Default,
-    /// No extensions. ClientKeyExchange, ChangeCipherSpec and Finished are each in a separate datagram: these are the
-    /// bytes of the Blink paper. Without extended master secret, do not export keys from the session, and do not
-    /// resume it.
+    /// No extensions. ClientKeyExchange, ChangeCipherSpec and Finished are each in a separate datagram. The handshakes
+    /// then have the same bytes as those of the Blink paper. Because extended master secret is missing, do not export
+    /// keys from the session, and do not resume it.
     Minimal,
 }
 
-/// The settings of the DTLS side of an endpoint. Times have a resolution of one millisecond, and a maximum of 49 days.
+/// The settings of an endpoint for DTLS. Times have a resolution of one millisecond, and a maximum of 49 days.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// The extensions and the datagrams of handshakes.
     pub profile: Profile,
     /// The cipher suites that handshakes offer and accept. Only [`Extended`] endpoints have a choice.
     pub suites: Suites,
-    /// Largest UDP payload of a handshake that is sent, in bytes. Longer handshake messages are fragmented. If a
-    /// flight is lost twice, [`Extended`] endpoints send it in datagrams of 508 bytes, then of 254, then of 127 (RFC
-    /// 6347, section 4.1.1.1). Other endpoints do not change the size.
+    /// Maximum UDP payload of a handshake datagram that we send, in bytes. Longer handshake messages are fragmented. If
+    /// a flight is lost twice, [`Extended`] endpoints send it in datagrams of at most 508 bytes, then of 254, then of
+    /// 127 (RFC 6347, section 4.1.1.1). Other endpoints do not change the size.
     pub mtu: u16,
-    /// The longest content of a protected record that this endpoint accepts, in bytes: 64 to 2^14, or 0 for no limit.
-    /// A client sends it in record_size_limit (RFC 8449). If the limit is 512 bytes or more, the client also sends
-    /// the next lower value of max_fragment_length (RFC 6066, section 4). A server sends its limit to clients that
-    /// support record_size_limit. Only [`Extended`] endpoints support this limit.
+    /// The maximum number of bytes of content in a protected record that this endpoint accepts: 64 to 2^14, or 0 for no
+    /// limit. A client sends this number in record_size_limit (RFC 8449). If the number is 512 or more, the client also
+    /// sends the next lower value of max_fragment_length (RFC 6066, section 4). A server sends its limit to clients
+    /// that support record_size_limit. Only [`Extended`] endpoints support this limit.
     pub record_size_limit: u16,
-    /// Connection ids (RFC 9146). A client offers them, and a server accepts them from clients that offer them.
-    /// `None` turns both off. Only [`Extended`] endpoints support them, and not under [`Profile::Minimal`].
+    /// The settings of connection ids (RFC 9146). With these settings, a client offers connection ids, and a server
+    /// accepts them from clients that offer them. `None` turns both off. Only [`Extended`] endpoints support connection
+    /// ids, and not under [`Profile::Minimal`].
     pub connection_id: Option<ConnectionIdConfig>,
-    /// The first retransmission timeout. It doubles with each retransmission (RFC 6347, section 4.2.4.1). The check
-    /// of a new address waits for this time for its response.
+    /// The first retransmission timeout. It doubles with each retransmission (RFC 6347, section 4.2.4.1). When a return
+    /// routability check is sent to a new address of a peer, this is also the time limit for the response.
     pub retransmit_first: Duration,
     /// The longest retransmission timeout.
     pub retransmit_max: Duration,
@@ -106,11 +107,11 @@ pub struct Config {
     /// The time for which the last flight is kept for retransmission: twice the maximum segment lifetime (RFC 6347,
     /// section 4.2.4).
     pub linger: Duration,
-    /// The time after which a session that received no record is forgotten. With zero, a session remains until
+    /// The time after which the endpoint forgets a session that received no record. With zero, a session remains until
     /// another peer displaces it from the table.
     pub idle_timeout: Duration,
-    /// The minimum time for which a cookie is valid, with an error of at most about one second in thirty. A cookie is
-    /// valid for at most twice this time.
+    /// The minimum time for which a cookie is valid, with an error of about one thirtieth. A cookie is valid for at
+    /// most twice this time.
     pub cookie_lifetime: Duration,
 }
 
@@ -132,8 +133,8 @@ impl Default for Config {
     }
 }
 
-/// [`Config`] in the form in which an endpoint stores it: a mote then multiplies no 64-bit numbers, and passes 4
-/// bytes for each time.
+/// [`Config`] in the form in which an endpoint stores it. Times are numbers of milliseconds with 32 bits, so a mote
+/// needs no multiplications of 64-bit numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) profile: Profile,
@@ -142,7 +143,7 @@ pub(crate) struct Settings {
     pub(crate) retransmit_max_ms: u32,
     pub(crate) handshake_timeout_ms: u32,
     pub(crate) linger_ms: u32,
-    /// In milliseconds; zero if sessions have no idle timeout.
+    /// The idle timeout in milliseconds; 0 if sessions have no idle timeout.
     pub(crate) idle_timeout_ms: u32,
     pub(crate) cookie_lifetime_ms: u32,
 }
@@ -175,41 +176,42 @@ pub enum Fatal {
     UnsupportedExtension,
     /// The peer offers no cipher suite that we accept.
     NoCommonSuite,
-    /// The peer accepts none of the certificate types that we have, or has none of those that we accept (RFC 7250,
-    /// section 4.2).
+    /// The peer accepts none of the certificate types of our credentials, or we accept none of the peer's certificate
+    /// types (RFC 7250, section 4.2).
     NoCommonCertificateType,
     /// The peer does not support DTLS 1.2.
     Version,
-    /// A handshake message is longer than the buffers.
+    /// A handshake message is longer than one of our buffers.
     TooLarge,
     /// The peer sent a record with more content than the agreed limit (RFC 8449, section 4).
     RecordOverflow,
     /// The content of the peer's Finished does not match the handshake.
     BadFinished,
-    /// A signature of the handshake is wrong: the peer does not have the private key for the public key that it
-    /// showed.
+    /// A signature of the handshake is wrong. So the peer has not proved that it has the private key for the public key
+    /// that it sent.
     BadSignature,
     /// The owner refused the certificate or the raw public key of the peer, or the server name in the peer's
-    /// ClientHello. The code that refused it knows the cause.
+    /// ClientHello. The reason is known only to the code of the owner that refused.
     Refused(AlertDescription),
     /// The server requires a certificate from the client, and the client has none.
     NoCertificate,
-    /// The session that is resumed had extended master secret, but the peer resumes it without (RFC 7627, section
+    /// The peer resumes a session without extended master secret, but the original session had it (RFC 7627, section
     /// 5.3).
     NoExtendedMasterSecret,
-    /// The peer's Finished did not decrypt: its key or its PSK identity differs from those configured in this
-    /// endpoint. The peer receives the same alert in both cases. `identity_known` is for the operator's log.
+    /// The peer's Finished did not decrypt: its key or its PSK identity differs from those configured in this endpoint.
+    /// The peer receives the same alert in both cases, but the operator's log can distinguish them by `identity_known`.
     WrongKeyOrIdentity {
         /// False if no key is configured for the PSK identity.
         identity_known: bool,
     },
-    /// No key is configured for this server, so the client has nothing to offer. Or the server declined to resume a
-    /// session with a suite that this client uses only to resume sessions.
+    /// The client has no key for this server, so it has nothing to offer. Or the server declined to resume a session,
+    /// and the client uses the cipher suite of this session only for resumption.
     NoCredentials,
-    /// The peer sent no more messages before the handshake ended. A server that does not answer our Finished has
-    /// forgotten the handshake, or cannot be reached any more. Some servers also do not answer if the key is wrong.
+    /// The handshake reached its time limit, because no more messages of the peer arrived. A server that does not
+    /// answer our Finished has forgotten the handshake, or cannot be reached any more. Some servers also do not answer
+    /// if the key is wrong.
     TimedOut {
-        /// True if our Finished was sent and got no answer.
+        /// True if we sent our Finished and got no answer to it.
         after_finished: bool,
     },
     /// The peer ended the association with this alert.

@@ -1,4 +1,4 @@
-//! The questions that a handshake asks the owner of its endpoint, and the answers.
+//! The inputs that a handshake needs from the owner of its endpoint, and the answers of the owner.
 
 use super::context::HandshakeContext;
 use super::handshake::certificate::CertificateType;
@@ -17,11 +17,11 @@ use crate::dtls::roles::Roles;
 use crate::identity::Principal;
 use crate::secret::Secret;
 
-/// The input that a suspended handshake needs from its owner.
+/// An input that a handshake needs from its owner. The handshake waits for this input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Need<'n> {
-    /// Client: needs the identity and the pre-shared key for the server, which sent this hint. The hint is often
-    /// empty.
+    /// Client: needs the client's PSK identity and the pre-shared key for the server. The server sent this hint, which
+    /// is often empty.
     PskForServer {
         /// PSK identity hint (RFC 4279, section 5.2).
         hint: &'n [u8],
@@ -31,19 +31,20 @@ pub enum Need<'n> {
         /// PSK identity (RFC 4279, section 5.1).
         identity: &'n [u8],
     },
-    /// Needs the decision whether the peer is trusted. The peer has not yet proved that it has the private key.
+    /// Needs the decision whether the peer is trusted. At this time the peer has not proved yet that it has the private
+    /// key.
     VerifyPeer {
         /// The certificate type of the peer.
         certificate_type: CertificateType,
-        /// The certificates or the raw public key that the peer shows: see
+        /// The certificates or the raw public key that the peer sent, in the form of
         /// [`Credential::content`](crate::dtls::roles::Credential::content).
         content: &'n [u8],
     },
-    /// Needs the decision whether a certificate of the peer, in DER, belongs to a trusted path. The handshake asks
-    /// for each certificate of the list in order, the peer's own first, instead of asking [`Self::VerifyPeer`] once:
-    /// see [`Keys::CERTIFICATES_IN_PARTS`](crate::dtls::Keys).
+    /// Needs the decision whether a certificate of the peer, in DER, belongs to a trusted path. With
+    /// [`Keys::CERTIFICATES_IN_PARTS`](crate::dtls::Keys), this variant replaces [`Self::VerifyPeer`]: the handshake
+    /// asks for each certificate of the list in order, and the peer's own certificate is the first.
     VerifyCertificate {
-        /// The certificate. The endpoint no longer has the earlier certificates of the list.
+        /// The certificate to verify. The endpoint no longer has the earlier certificates of the list.
         certificate: &'n [u8],
         /// True for the peer's own certificate, with which a path begins.
         is_first: bool,
@@ -53,8 +54,8 @@ pub enum Need<'n> {
     },
     /// Needs a signature with our private key.
     Sign {
-        /// The number of the [named server](crate::dtls::roles::Keys::server) that the client asks for, 0 without a
-        /// named server.
+        /// The number of the [named server](crate::dtls::roles::Keys::server) that the client requests; 0 if the client
+        /// requests no named server.
         server: u32,
         /// The number of our [`Credential`](crate::dtls::roles::Credential) that has the private key.
         credential: u8,
@@ -74,8 +75,8 @@ pub enum Need<'n> {
     /// The answer and the time until the answer must not reveal whether the padding was right, or which other error
     /// occurred: use [`premaster_secret`](super::rsa::premaster_secret).
     Decrypt {
-        /// The number of the [named server](crate::dtls::roles::Keys::server) that the client asks for, 0 without a
-        /// named server.
+        /// The number of the [named server](crate::dtls::roles::Keys::server) that the client requests; 0 if the client
+        /// requests no named server.
         server: u32,
         /// The number of our [`Credential`](crate::dtls::roles::Credential) that has the private key.
         credential: u8,
@@ -86,34 +87,35 @@ pub enum Need<'n> {
     },
 }
 
-/// The answer to a [`Need`].
+/// The owner's answer to a [`Need`].
 #[derive(Clone, Copy)]
 pub enum Answer<'n> {
     /// A pre-shared key.
     Psk {
-        /// Our identity, if we are the client; ignored if we are the server.
+        /// Our PSK identity if we are the client; ignored if we are the server.
         identity: &'n [u8],
         /// The key, 1 to 64 bytes.
         key: &'n [u8],
-        /// The principal under which the application sees the peer in requests.
+        /// The principal as which the application sees the peer in requests.
         principal: Principal,
     },
-    /// Server: the two keys of an identity whose key is being replaced. The client may have either key. Only the
-    /// roles of a host with resumption or public keys try both ([`Roles::ON_HOST`]). Other roles use neither, and the
-    /// handshake fails. The keys take 141 bytes of the outgoing buffer.
+    /// Server: the two keys of a PSK identity whose key is being replaced. The client may have either key. Only the
+    /// roles of a host ([`Roles::ON_HOST`]) with resumption or public keys try both keys. In all other roles the
+    /// handshake fails after this answer. The keys take 141 bytes of the outgoing buffer.
     Psks(&'n [(&'n [u8], Principal); 2]),
-    /// The owner has no such key. A server continues with a random key, so that a peer cannot learn which identities
-    /// exist.
+    /// The owner has no key for this peer. A server then continues with a random key, so that a peer cannot learn which
+    /// PSK identities exist.
     Unknown,
     /// The peer is trusted, if it proves that it has the private key for this public key.
     Peer {
         /// The SubjectPublicKeyInfo of the peer, in DER.
         public_key: &'n [u8],
-        /// The principal under which the application sees the peer in requests.
+        /// The principal as which the application sees the peer in requests.
         principal: Principal,
     },
-    /// The certificate may belong to a trusted path; the next certificate decides. As the answer to the last
-    /// certificate, `Continue` refuses the peer. As the answer to an earlier certificate, [`Self::Peer`] refuses it.
+    /// The certificate may belong to a trusted path, and the next certificate of the list decides. This is not a valid
+    /// answer to the last certificate: it then refuses the peer. Similarly, the answer [`Self::Peer`] to an earlier
+    /// certificate refuses the peer.
     Continue,
     /// The key of the peer is not trusted. The peer receives this alert.
     Refused(AlertDescription),
@@ -126,8 +128,8 @@ pub enum Answer<'n> {
         /// The encrypted premaster secret. It has as many bytes as the modulus of the peer's key.
         encrypted: &'n [u8],
     },
-    /// The decrypted premaster secret, or a random one. Every other answer to [`Need::Decrypt`] also counts as a
-    /// random secret.
+    /// The decrypted premaster secret, or a random secret if the decryption failed. If the owner gives any other answer
+    /// to [`Need::Decrypt`], the handshake uses a random secret.
     Premaster(&'n Secret<PREMASTER_LEN>),
 }
 
@@ -135,7 +137,7 @@ pub enum Answer<'n> {
 pub const MAX_PSK: usize = 64;
 
 impl Handshake<'_> {
-    /// Continues the handshake with the answer to [`Self::need`].
+    /// Continues the handshake with the owner's answer to [`Self::need`].
     pub(crate) fn resume<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,

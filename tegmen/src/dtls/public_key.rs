@@ -1,12 +1,14 @@
 //! Handshakes with public keys: the additional steps of both endpoints (RFC 8422, RFC 7250, RFC 5489).
 //!
-//! Server: draw a key pair -> sign it -> ServerHello, Certificate, ServerKeyExchange, CertificateRequest, ServerHelloDone
-//! -> verify the client's Certificate -> agree -> check CertificateVerify.
-//! Client: verify the server's Certificate -> check ServerKeyExchange -> agree -> sign
-//! -> Certificate, ClientKeyExchange, CertificateVerify.
+//! The server's steps are: draw a key pair; sign the share; send ServerHello, Certificate, ServerKeyExchange,
+//! CertificateRequest and ServerHelloDone; verify the client's Certificate; compute the shared secret; check the
+//! CertificateVerify.
 //!
-//! The owner of the endpoint verifies chains and makes signatures when [`Need`](super::need::Need) asks for them. So
-//! the core handles only ephemeral private keys.
+//! The client's steps are: verify the server's Certificate; check the ServerKeyExchange; compute the shared secret;
+//! sign; send Certificate, ClientKeyExchange and CertificateVerify.
+//!
+//! The owner of the endpoint verifies certificate chains and makes signatures, when [`Need`](super::need::Need) asks
+//! for them. So the core handles no private keys except ephemeral ones.
 
 use super::Fatal;
 use super::certificate_list::Due;
@@ -32,7 +34,7 @@ use crate::crypto::{Crypto, MAX_SHARE, NamedGroup, SCALAR_LEN, SignatureScheme};
 use crate::cx::Cx;
 use crate::secret::Secret;
 
-/// The choice of a server from the offer of a ClientHello.
+/// The parameters that a server chooses from the offer in a ClientHello.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Agreed {
     pub(crate) cipher: Cipher,
@@ -57,8 +59,8 @@ impl Agreed {
         CipherSuite::of(self.exchange, self.cipher)
     }
 
-    /// Returns the agreed parameters for a suite with public keys: group, credential and certificate types. Returns
-    /// `None` if client and server have no such parameters in common.
+    /// Returns the agreed parameters for a suite with public keys: the named group, our credential and the certificate
+    /// types. Returns `None` if client and server have no such parameters in common.
     pub(crate) fn with_public_key<C: Crypto, R: Roles>(
         hello: &ClientHello<'_>,
         context: HandshakeContext<'_, R>,
@@ -115,8 +117,8 @@ impl Agreed {
     }
 }
 
-/// True if a ClientHello offers this type of certificate in the extension `list`. A ClientHello without the extension
-/// offers X.509 (RFC 7250, section 3).
+/// True if the client accepts this certificate type. `list` is the extension of the ClientHello that lists the types.
+/// If the ClientHello does not have the extension, the client accepts only X.509 (RFC 7250, section 3).
 pub(crate) fn takes_type(hello: &ClientHello<'_>, list: ExtensionType, kind: CertificateType) -> bool {
     match hello.extension(list).and_then(|data| data.get(1..)) {
         Some(types) => types.contains(&kind.0),
@@ -124,8 +126,8 @@ pub(crate) fn takes_type(hello: &ClientHello<'_>, list: ExtensionType, kind: Cer
     }
 }
 
-/// Returns the reason why a ClientHello has no usable suite. The reason is the certificate types if the suites alone
-/// would suffice (RFC 7250, section 4.2).
+/// Returns the reason why none of the cipher suites in a ClientHello can be used. If a suite could be used with other
+/// certificate types, the certificate types are the reason (RFC 7250, section 4.2).
 pub(crate) fn nothing_common<C: Crypto, R: Roles>(
     hello: &ClientHello<'_>,
     context: HandshakeContext<'_, R>,
@@ -150,7 +152,8 @@ pub(crate) fn nothing_common<C: Crypto, R: Roles>(
     }
 }
 
-/// Returns the credentials of this endpoint, or those of the named server `server`, with their numbers.
+/// Returns the credentials with their numbers: those of the named server `server`, or those of the endpoint if `server`
+/// is 0.
 pub(crate) fn credentials<R: Roles>(
     context: HandshakeContext<'_, R>,
     server: u32,
@@ -158,7 +161,7 @@ pub(crate) fn credentials<R: Roles>(
     (0..NO_CREDENTIAL).map_while(move |number| Some((number, context.roles.keys().credential(server, number)?)))
 }
 
-/// Returns the certificates or the raw public key of a credential; empty without a credential.
+/// Returns the certificates or the raw public key of a credential; an empty slice if `credential` is [`NO_CREDENTIAL`].
 pub(crate) fn content_of<R: Roles>(context: HandshakeContext<'_, R>, server: u32, credential: u8) -> &[u8] {
     match credential {
         NO_CREDENTIAL => &[],
@@ -171,7 +174,7 @@ pub(crate) const fn certificate_type(raw: bool) -> CertificateType {
 }
 
 impl Parts<'_> {
-    /// Writes the stored signature after its scheme.
+    /// Writes the signature scheme of our credential, and then the stored signature.
     pub(crate) fn write_signature<R: Roles>(&self, context: HandshakeContext<'_, R>, body: &mut Writer<'_>) -> Write {
         let server = kept_server::<R>(self.room);
         let credential = context.roles.keys().credential(server, self.state.credential).ok_or(Full)?;
@@ -180,7 +183,7 @@ impl Parts<'_> {
 }
 
 impl HandshakeState {
-    /// Returns the certificate type of the peer.
+    /// Returns the agreed type of the peer's certificate.
     pub(crate) fn peer_type(&self) -> CertificateType {
         let raw = if self.step == Step::ClientVerifies { Flags::RAW_SERVER } else { Flags::RAW_CLIENT };
         certificate_type(self.flags.has(raw))
@@ -188,7 +191,7 @@ impl HandshakeState {
 }
 
 impl Handshake<'_> {
-    /// Removes the items and parameters of an earlier handshake in this memory.
+    /// Removes the items and parameters of an earlier handshake that used the same memory.
     pub(crate) fn clear_scratch(&mut self) {
         self.state.exchange = KeyExchange::Psk;
         self.state.credential = NO_CREDENTIAL;
@@ -200,7 +203,7 @@ impl Handshake<'_> {
         scratch::put(self.buffers.outgoing, self.state.outgoing_len.into(), item, bytes)
     }
 
-    /// Draws an ephemeral key pair, and stores its share.
+    /// Draws an ephemeral key pair. Stores the share, and returns the private key.
     pub(crate) fn draw<C: Crypto>(&mut self, cx: &mut Cx<'_, C>) -> Result<Secret<SCALAR_LEN>, Fatal> {
         let (mut private, mut share) = (Secret::zeroed(), [0; MAX_SHARE]);
         let len = cx.crypto.key_pair(self.state.flags.group(), private.expose_mut(), &mut share);
@@ -209,7 +212,8 @@ impl Handshake<'_> {
         Ok(private)
     }
 
-    /// Returns the SHA-256 digest of both randoms and the parameters of a ServerKeyExchange (RFC 8422, section 5.4).
+    /// Returns the SHA-256 digest that the signature of a ServerKeyExchange covers: of both randoms and of `parameters`
+    /// (RFC 8422, section 5.4).
     pub(crate) fn digest_of_parameters<C: Crypto>(&self, parameters: &[&[u8]]) -> [u8; DIGEST_LEN] {
         let mut hash = Sha256::new();
         hash.update::<C>(&self.state.client_random);
@@ -225,7 +229,7 @@ impl Handshake<'_> {
         Err(Outcome::Need)
     }
 
-    /// Stores the signature that the owner made. Our flight is then complete, and is sent.
+    /// Stores the signature that the owner made. Our flight can now be written completely, and is due at once.
     pub(crate) fn on_signed<R: Roles>(
         &mut self,
         context: HandshakeContext<'_, R>,
@@ -244,7 +248,7 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Takes the decision of the owner on the certificate of the peer.
+    /// Processes the decision of the owner on the certificate of the peer.
     pub(crate) fn on_verified<R: Roles>(&mut self, answer: Answer<'_>) -> Result<(), Outcome> {
         let due = R::CERTIFICATES_IN_PARTS.then(|| self.state.inbox.due(self.buffers.incoming));
         let more = due.filter(Due::has_more);
@@ -277,8 +281,8 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Computes the shared secret from the peer's share, which is given in `share` or was stored before. Stores the
-    /// secret.
+    /// Computes the shared secret from our private key and the peer's share, and stores the secret. If `share` is
+    /// `None`, uses the share that was stored before.
     pub(crate) fn agree<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -292,8 +296,9 @@ impl Handshake<'_> {
         self.put(Item::Agreed, secret.expose())
     }
 
-    /// Derives the keys from the shared secret, and from the pre-shared key if there is one (RFC 8422, section 5.10;
-    /// RFC 5489, section 2). Wipes the shared secret, unless a second pre-shared key may have to be tried.
+    /// Derives the keys of the session from the shared secret, and from the pre-shared key if there is one (RFC 8422,
+    /// section 5.10; RFC 5489, section 2). Then wipes the shared secret, unless the server may have to try a second
+    /// pre-shared key.
     pub(crate) fn derive_keys_agreed<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -321,7 +326,7 @@ impl Handshake<'_> {
 }
 
 /// Adds a message of our flight to the transcript before the message is written. `before` is the number of messages
-/// that precede it in the flight.
+/// that precede this message in the flight. `parts` are the parts of its body.
 pub(crate) fn hash_ahead<C: Crypto>(state: &mut HandshakeState, kind: MessageType, before: u16, parts: &[&[u8]]) {
     let len = parts.iter().fold(0u32, |len, part| len.wrapping_add(part.len() as u32));
     let seq = state.flight_seq.wrapping_add(before);

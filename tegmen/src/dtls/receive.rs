@@ -1,4 +1,4 @@
-//! Receives records, the fragments in the records, and whole messages in their order.
+//! Processes received records, the fragments in these records, and whole messages in their order.
 
 use super::alert;
 use super::connection_id::ConnectionIds;
@@ -19,8 +19,8 @@ use crate::dtls::roles::Roles;
 use crate::secret::same;
 
 impl Step {
-    /// True while the owner processes the last message: the certificate of the peer, or the premaster secret that the
-    /// peer encrypted.
+    /// True while the owner processes the last message of the peer: it verifies the peer's certificate, or decrypts the
+    /// premaster secret.
     const fn verifies(self) -> bool {
         matches!(self, Self::ClientVerifies | Self::ServerVerifies)
             || HAS_LONG_KEYS && matches!(self, Self::ServerDecrypts)
@@ -32,22 +32,23 @@ impl Step {
         asked || self.verifies() || matches!(self, Self::ClientSigns | Self::ClientEncrypts | Self::ServerDecrypts)
     }
 
-    /// True while a server's first flight waits for its signature by the owner.
+    /// True while the server's first flight cannot be sent because its signature by the owner is missing.
     pub(crate) const fn signs(self) -> bool {
         matches!(self, Self::ServerBegins | Self::ServerSigns)
     }
 }
 
-/// Maximum number of bytes of a record body that a server tries to open with both keys of a client
-/// ([`Answer::Psks`](super::Answer::Psks)): a Finished with a connection id and some padding.
+/// Maximum number of bytes after the record header, for a record that a server tries to open with both keys of a client
+/// ([`Answer::Psks`](super::Answer::Psks)). A Finished with a connection id and some padding fits this length.
 const MAX_FINISHED_RECORD: usize = 256;
 
-/// True if a message of the peer stays in the buffer while the owner processes it.
+/// True if the roles `R` keep a message of the peer in the receive buffer while the owner processes the message.
 const fn keeps_message<R: Roles>() -> bool {
     R::PUBLIC_KEYS && (!R::CERTIFICATES_IN_PARTS || HAS_LONG_KEYS)
 }
 
-/// Copies a record whose body fits into `room`. A failed attempt to open the record destroys the original.
+/// Copies a record into `room`; returns `None` if its body does not fit. The copy is needed because a failed attempt to
+/// open a record destroys its content.
 fn copy_record<'r>(record: &Record<'r>, room: &'r mut [u8; MAX_FINISHED_RECORD]) -> Option<Record<'r>> {
     let body = room.get_mut(..record.body.len())?;
     body.copy_from_slice(record.body);
@@ -55,7 +56,7 @@ fn copy_record<'r>(record: &Record<'r>, room: &'r mut [u8; MAX_FINISHED_RECORD])
 }
 
 impl Handshake<'_> {
-    /// Processes a record, and then the early items that are due after it.
+    /// Processes a record. Then processes the early items whose turn has come after this record.
     #[inline(never)]
     pub(crate) fn receive<C: Crypto, R: Roles>(
         &mut self,
@@ -239,8 +240,8 @@ impl Handshake<'_> {
         outcome
     }
 
-    /// Processes a fragment of a Certificate message whose certificates are verified while they arrive. Returns
-    /// `None` if the fragment begins after the bytes that have arrived.
+    /// Processes a fragment of a Certificate message whose certificates are verified while they arrive. Returns `None`
+    /// if the fragment begins after a gap: after bytes that have not arrived yet.
     #[inline]
     fn on_certificates<C: Crypto, R: Roles>(
         &mut self,
@@ -260,7 +261,7 @@ impl Handshake<'_> {
         None
     }
 
-    /// Processes a message that is due and arrived in one fragment.
+    /// Processes the message that the handshake expects next, which arrived in one fragment.
     #[inline]
     fn on_whole<C: Crypto, R: Roles>(
         &mut self,
@@ -277,8 +278,8 @@ impl Handshake<'_> {
         outcome
     }
 
-    /// Decides about a fragment: ignores or answers one that was already received, processes one that is due, stores
-    /// an early one.
+    /// Decides what to do with a fragment of a message. A fragment of an earlier message is ignored, or our flight is
+    /// sent again. A fragment of the next message is processed. A fragment of a later message is stored.
     fn on_fragment<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -360,7 +361,7 @@ impl Handshake<'_> {
         outcome
     }
 
-    /// Processes early items while the handshake advances.
+    /// Processes early items whose turn has come, as long as the handshake advances.
     pub(crate) fn settle<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -405,8 +406,9 @@ impl Handshake<'_> {
         }
     }
 
-    /// True if a message of this type belongs to another handshake over the same path, which one endpoint has given
-    /// up. In that handshake the peer had our present role, or it answered an earlier ClientHello from us.
+    /// True if a message of this type must belong to another handshake over the same path, which one of the endpoints
+    /// has given up. In that handshake, the peer had the role that we have now, or the message answered an earlier
+    /// ClientHello of ours.
     fn is_of_another_handshake(&self, kind: MessageType) -> bool {
         let client = self.association.is_client();
         let server_hello = matches!(kind, MessageType::SERVER_HELLO | MessageType::HELLO_VERIFY_REQUEST);
@@ -421,14 +423,15 @@ impl Handshake<'_> {
         }
     }
 
-    /// True if a fragment belongs to a HelloVerifyRequest that the client may answer.
+    /// True if a fragment belongs to a HelloVerifyRequest, and the client may answer it in the present step.
     fn awaits_verify_request<R: Roles>(&self, fragment: &Fragment<'_>) -> bool {
         R::CLIENT
             && fragment.message_type() == MessageType::HELLO_VERIFY_REQUEST
             && matches!(self.state.step, Step::AwaitHelloVerifyRequest | Step::AwaitServerHello)
     }
 
-    /// Processes a whole message that is due. `fragment` is the last of its fragments that arrived.
+    /// Processes the message that the handshake expects next. `body` is its whole body, and `fragment` is the last of
+    /// its fragments that arrived.
     fn on_message<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,

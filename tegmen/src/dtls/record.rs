@@ -1,5 +1,5 @@
-//! The record layer (RFC 6347, section 4.1): the format of records, their protection, and the [`Channel`] of a
-//! session, which has the record numbers of both directions.
+//! The record layer (RFC 6347, section 4.1): the format of records, their protection, and the [`Channel`] of a session.
+//! The channel has the keys and the record numbers of both directions.
 
 mod cbc;
 mod channel;
@@ -28,23 +28,24 @@ pub(crate) const TAG_LEN: usize = 8;
 pub(crate) const GCM_TAG_LEN: usize = 16;
 /// The bytes that CCM_8 adds to the content of a record: 29.
 pub const OVERHEAD: usize = HEADER_LEN + EXPLICIT_LEN + TAG_LEN;
-/// Bytes before the content of a protected record.
+/// Number of bytes of header and explicit nonce, before the content of a protected record.
 pub(crate) const HEADROOM: usize = HEADER_LEN + EXPLICIT_LEN;
-/// Bytes of the implicit part of the nonce, from the key block.
+/// Number of bytes of the implicit part of the nonce. This part comes from the key block.
 pub(crate) const SALT_LEN: usize = 4;
 
-/// True if the endpoint has space for keys that are longer than those of AES-128. ChaCha20-Poly1305 and CBC have
-/// longer keys. A mote has no such space.
+/// True if the program is for a host, which has space for keys that are longer than those of AES-128. ChaCha20-Poly1305
+/// and CBC need longer keys. A mote has no such space.
 pub(crate) const HAS_LONG_KEYS: bool = cfg!(feature = "alloc");
 
 /// Maximum number of bytes of the content of a record (RFC 5246, section 6.2.1).
 pub(crate) const MAX_CONTENT: usize = 1 << 14;
 /// Maximum number of bytes that a cipher adds to the content (RFC 5246, section 6.2.3).
 const MAX_EXPANSION: usize = 2048;
-/// Number of records that may be sealed under one key. Then a new handshake is necessary.
+/// Maximum number of records that may be sealed under one key. After this number, a new handshake is necessary.
 pub const MAX_SEALED: u32 = 1 << 23;
-/// Number of records that may fail to open under one key, if a tag has 8 bytes. Then a new handshake is necessary.
-/// Longer tags need no limit in this module: RFC 9147, section 4.5.3, allows 2^36 forgeries for a tag of 16 bytes.
+/// Maximum number of records that may fail to open under one key whose tags have 8 bytes. After this number, a new
+/// handshake is necessary. Longer tags need no limit in this module: RFC 9147, section 4.5.3, allows 2^36 forgeries for
+/// a tag of 16 bytes.
 pub(crate) const MAX_FAILED: u16 = 1 << 10;
 
 /// The content type of a record (RFC 5246, section 6.2.1).
@@ -60,9 +61,10 @@ impl ContentType {
     pub const HANDSHAKE: Self = Self(22);
     /// Application data.
     pub const APPLICATION_DATA: Self = Self(23);
-    /// A record with a connection id. Its real content type is encrypted with the content (RFC 9146, section 4).
+    /// The type of a record with a connection id. The real content type is encrypted together with the content (RFC
+    /// 9146, section 4).
     pub const TLS12_CID: Self = Self(25);
-    /// A check that the peer receives records at a new address (RFC 9853, section 4).
+    /// A message of the check that the peer receives records at a new address (RFC 9853, section 4).
     pub const RETURN_ROUTABILITY_CHECK: Self = Self(27);
 }
 
@@ -71,7 +73,7 @@ impl ContentType {
 pub(crate) struct RecordNumber(pub(crate) u64);
 
 impl RecordNumber {
-    /// Returns the number `sequence` of `epoch`. Bits above the lowest 48 are cut; the caller must not pass them.
+    /// Returns the number `sequence` of `epoch`. The caller must pass at most 48 bits; higher bits are removed.
     pub(crate) const fn new(epoch: u16, sequence: u64) -> Self {
         Self((epoch as u64) << 48 | sequence & 0xffff_ffff_ffff)
     }
@@ -85,14 +87,15 @@ impl RecordNumber {
 /// One received record. It is encrypted if its epoch is not 0.
 #[derive(Debug)]
 pub struct Record<'r> {
-    /// A reference to the header. It is not a copy, because a mote keeps the content of the header in registers.
+    /// The header in the datagram. This field is a reference and not a copy, because a mote then keeps fewer values in
+    /// registers.
     pub(crate) header: &'r [u8; HEADER_LEN],
     /// The bytes after the header.
     pub body: &'r mut [u8],
 }
 
 impl<'r> Record<'r> {
-    /// Returns the record at the front of `rest`, if it parses.
+    /// Returns the record at the front of `rest`; `None` if it does not parse.
     #[inline]
     fn parse(rest: &'r mut [u8]) -> Option<Self> {
         let (header, rest) = rest.split_first_chunk_mut::<HEADER_LEN>()?;
@@ -132,7 +135,7 @@ impl Record<'_> {
         self.epoch() != 0 && self.content_type() == ContentType::APPLICATION_DATA
     }
 
-    /// True if the record carries a message of a return routability check, and is protected without a connection id.
+    /// True if the record carries a message of a return routability check, and is protected but has no connection id.
     pub(crate) fn is_return_routability_check(&self) -> bool {
         self.epoch() != 0 && self.content_type() == ContentType::RETURN_ROUTABILITY_CHECK
     }
@@ -152,7 +155,8 @@ impl<'d> Records<'d> {
         Self { datagram, at: 0 }
     }
 
-    /// Returns the next record; `None` at the end of the datagram. A record that does not parse ends the datagram.
+    /// Returns the next record; `None` at the end of the datagram. If a record does not parse, returns an error, and
+    /// ignores the rest of the datagram.
     pub fn next_record(&mut self) -> Option<Result<Record<'_>, Discard>> {
         (!self.is_empty()).then(|| self.take().ok_or(Discard::Malformed))
     }
@@ -166,7 +170,7 @@ impl<'d> Records<'d> {
         }
     }
 
-    /// Returns the bytes of the datagram at `span`, which comes from an event of this datagram.
+    /// Returns the bytes of the datagram at `span`. The span must come from an event for this datagram.
     pub fn bytes(&mut self, span: Span) -> &mut [u8] {
         span.of_mut(self.datagram)
     }
@@ -177,7 +181,7 @@ impl<'d> Records<'d> {
         self.datagram.as_ptr().addr()
     }
 
-    /// True while no record was taken from the datagram.
+    /// True if no record was taken from the datagram yet.
     pub(crate) const fn is_whole(&self) -> bool {
         self.at == 0
     }
@@ -187,7 +191,7 @@ impl<'d> Records<'d> {
         self.at
     }
 
-    /// Returns to the record at this position. The record must not have been opened.
+    /// Goes back to the record at this position, so that it is taken again. The record must not have been opened.
     pub(crate) const fn go_back(&mut self, at: usize) {
         self.at = at;
     }
@@ -207,7 +211,7 @@ impl<'d> Records<'d> {
         Some(record)
     }
 
-    /// Returns the number of the next record, if it carries protected application data.
+    /// Returns the number of the next record, if this record carries protected application data; otherwise `None`.
     pub(crate) fn next_protected(&self) -> Option<RecordNumber> {
         let [content_type, _, _, number @ ..] = self.datagram.get(self.at..)?.first_chunk::<11>()?;
         let number = RecordNumber(u64::from_be_bytes(*number));
@@ -219,8 +223,8 @@ impl<'d> Records<'d> {
         self.datagram.get(self.at) == Some(&ContentType::TLS12_CID.0)
     }
 
-    /// Does the same as [`Self::take`], for a record with a connection id of `len` bytes, because the header does not
-    /// contain this length. Also returns the id.
+    /// Does the same as [`Self::take`] for a record with a connection id, and also returns the id. The id has `len`
+    /// bytes, because the header does not contain its length.
     pub(crate) fn take_with_id(&mut self, len: usize) -> Option<(&[u8], Record<'_>)> {
         let at = core::mem::replace(&mut self.at, self.datagram.len());
         let rest = self.datagram.get_mut(at..)?;
@@ -233,7 +237,7 @@ impl<'d> Records<'d> {
     }
 }
 
-/// Position in a record header where the record number ends. A connection id begins at this position.
+/// The offset in a record header at which the record number ends. A connection id follows the record number.
 const NUMBER_END: usize = HEADER_LEN - 2;
 
 /// Returns the header of a record whose body has `len` bytes.
@@ -246,8 +250,8 @@ pub(crate) fn header(content_type: ContentType, number: RecordNumber, len: u16) 
     header
 }
 
-/// Writes a record of epoch 0 at the front of `out`: its header, `head`, and `behind` bytes that `out` already
-/// contains. Returns its length.
+/// Writes a plaintext record of epoch 0 at the front of `out`. The record consists of its header, of `head`, and of
+/// `behind` bytes that are already in `out` after this space. Returns the length of the record.
 #[inline(never)]
 pub(crate) fn write_plain(
     out: &mut [u8],

@@ -1,7 +1,7 @@
-//! The maximum size of a record's content: record_size_limit (RFC 8449), and its predecessor max_fragment_length (RFC
-//! 6066, section 4).
+//! The negotiation of the maximum size of a record's content. The extensions are record_size_limit (RFC 8449) and its
+//! predecessor max_fragment_length (RFC 6066, section 4).
 //!
-//! DTLS does not split application data over several records. If the peer agreed on a limit, send at most
+//! DTLS does not divide application data into several records. If the peer agreed on a limit, send at most
 //! [`Peer::max_content`](crate::endpoint::Peer::max_content) bytes at a time. Only
 //! [`Extended`](crate::dtls::roles::Extended) endpoints negotiate this limit.
 
@@ -11,18 +11,18 @@ use super::record::MAX_CONTENT;
 
 /// Minimum value of record_size_limit (RFC 8449, section 4).
 pub(crate) const MIN_LIMIT: u16 = 64;
-/// Maximum value of record_size_limit that limits records: the longest content of a record.
+/// Maximum useful value of record_size_limit: the maximum length of a record's content.
 pub(crate) const MAX_LIMIT: u16 = MAX_CONTENT as u16;
 
-/// The agreed limit of an association, in two bytes.
+/// The agreed limit of an association, in two bytes: the limit in bytes, and the bit [`BOTH`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RecordSize(u16);
 
-/// Bit: both directions have the same limit, as with max_fragment_length.
+/// A bit that is set if both directions have the same limit, as max_fragment_length requires.
 const BOTH: u16 = 1 << 15;
 
 impl RecordSize {
-    /// The value of an association without a negotiated limit.
+    /// The value for an association without a negotiated limit.
     pub(crate) const UNLIMITED: Self = Self(0);
 
     /// Returns the limit in the form that is stored with a session.
@@ -35,8 +35,8 @@ impl RecordSize {
         Self(bits)
     }
 
-    /// Server: returns the limit that a ClientHello requests with record_size_limit. If the ClientHello has no
-    /// record_size_limit, returns the limit of its max_fragment_length (RFC 8449, section 5).
+    /// Server: returns the limit that a ClientHello requests with record_size_limit. If the ClientHello does not have
+    /// this extension, returns the limit that it requests with max_fragment_length (RFC 8449, section 5).
     pub(crate) fn asked(hello: &Extensions) -> Result<Self, Fatal> {
         match (hello.record_size_limit, hello.max_fragment_length) {
             (Some(limit), _) => Self::limit(limit),
@@ -45,9 +45,10 @@ impl RecordSize {
         }
     }
 
-    /// Client: returns the limit from the extensions of a ServerHello. `limit` is the client's own limit, or 0 if the
-    /// client offered none. Two errors are possible: the ServerHello has both extensions (RFC 8449, section 5), or a
-    /// max_fragment_length other than the offered one (RFC 6066, section 4).
+    /// Client: returns the limit that the extensions of a ServerHello request. `limit` is the client's own limit in
+    /// bytes, or 0 if the client offered no limit. Returns an error if the ServerHello has both extensions (RFC 8449,
+    /// section 5), an extension that was not offered, a max_fragment_length other than the offered one (RFC 6066,
+    /// section 4), or a record_size_limit below 64.
     pub(crate) fn answered(hello: &Extensions, limit: u16) -> Result<Self, Fatal> {
         match (hello.record_size_limit, hello.max_fragment_length) {
             (None, None) => Ok(Self::UNLIMITED),
@@ -62,8 +63,8 @@ impl RecordSize {
         }
     }
 
-    /// Returns the extensions of a ServerHello. `limit` is the server's own limit, or 0 if the server accepts every
-    /// size.
+    /// Returns the contents of the two extensions for a ServerHello; `None` for an absent extension. `limit` is the
+    /// server's own limit in bytes, or 0 if the server accepts every size.
     pub(crate) fn answer(self, limit: u16) -> (Option<u16>, Option<MaxFragmentLength>) {
         match self.0 {
             0 => (None, None),
@@ -81,7 +82,7 @@ impl RecordSize {
         length.bytes().map(|bytes| Self(bytes | BOTH)).ok_or(Fatal::IllegalParameter)
     }
 
-    /// Returns the longest content that we may send, in bytes.
+    /// Returns the maximum number of bytes of content that we may send in a record.
     pub(crate) const fn sent(self) -> usize {
         match self.0 & !BOTH {
             0 => MAX_CONTENT,
@@ -89,7 +90,8 @@ impl RecordSize {
         }
     }
 
-    /// Returns the longest content that the peer may send, in bytes. `limit` is our own limit, or 0 if we have none.
+    /// Returns the maximum number of bytes of content that the peer may send in a record. `limit` is our own limit in
+    /// bytes, or 0 if we have none.
     pub(crate) const fn received(self, limit: u16) -> usize {
         match self.0 {
             0 => MAX_CONTENT,

@@ -1,6 +1,6 @@
-//! The store of sessions for resumption. A resumed session needs no key exchange. The client shows a ticket, which
-//! contains the server's state of the session (RFC 5077), or an id under which the server stores that state (RFC
-//! 5246, section 7.3).
+//! The store of sessions for resumption. A resumed session needs no key exchange. There are two ways to resume a
+//! session. Either the client sends a ticket, which contains the server's state of the session (RFC 5077). Or the
+//! client sends an id, and the server has stored its state of the session under this id (RFC 5246, section 7.3).
 //!
 //! Only sessions with extended master secret are resumed (RFC 7627, section 5.3), and only with their original cipher
 //! suite. If a session cannot be resumed, client and server make a full handshake.
@@ -17,8 +17,8 @@ use crate::time::Instant;
 pub const MASTER_LEN: usize = 48;
 /// Maximum number of bytes of a ticket that our server issues.
 pub(crate) const MAX_TICKET: usize = 512;
-/// Bytes of the session ids that our server issues. Also bytes of the ids that our client sends with a ticket, to
-/// recognize that the server accepted the ticket (RFC 5077, section 3.4).
+/// Number of bytes of the session ids that our server issues. The session id that our client sends together with a
+/// ticket has the same length. The server repeats this id if it accepts the ticket (RFC 5077, section 3.4).
 pub(crate) const ID_LEN: usize = 32;
 
 /// The state of a session that client and server store to resume it.
@@ -30,7 +30,8 @@ pub struct SessionState {
     pub master: Secret<MASTER_LEN>,
     /// The principal that the peer proved.
     pub principal: Principal,
-    /// The time at which the peer proved a key, in seconds of the owner's clock; `None` means now.
+    /// The time at which the peer proved that it has its key, in seconds of the owner's clock; `None` means the present
+    /// time.
     pub since: Option<u32>,
 }
 
@@ -38,7 +39,7 @@ impl SessionState {
     /// Number of bytes that [`Self::write`] writes.
     pub const LEN: usize = 2 + MASTER_LEN + 4;
 
-    /// Writes the minimum content of a ticket: cipher suite, master secret and principal.
+    /// Writes the cipher suite, the master secret and the principal. A ticket contains at least these.
     ///
     /// # Errors
     /// [`Full`] if there is no space.
@@ -49,7 +50,7 @@ impl SessionState {
         state.u32(self.principal.0)
     }
 
-    /// Reads the bytes that [`Self::write`] wrote. They do not contain `since`.
+    /// Reads the bytes that [`Self::write`] wrote. These bytes do not contain `since`, so the result has `None`.
     ///
     /// # Errors
     /// [`Truncated`] if bytes are missing.
@@ -74,64 +75,64 @@ pub enum Handle<'h> {
 /// The data with which a client can later resume the session that it opened.
 #[derive(Debug)]
 pub enum Resumable<'r> {
-    /// The ticket or the id with which this session was resumed can be used again.
+    /// The ticket or the id with which this session was resumed. The client can use it again.
     Again,
     /// The server gave a new ticket or id.
     With {
         /// The state of the session, which the client stores.
         session: SessionState,
-        /// The ticket or id that the client shows to the server later.
+        /// The ticket or id that the client later sends to the server to resume the session.
         handle: Handle<'r>,
         /// The lifetime of the ticket in seconds, as the server sent it; 0 if the server sent no lifetime.
         lifetime: u32,
     },
 }
 
-/// The session that a server found for a client that wants to resume.
+/// The session that a server found for a client that asks for resumption.
 #[derive(Debug)]
 pub struct Found {
     /// The state of the session.
     pub session: SessionState,
-    /// True if the client gets a new ticket, because the present ticket expires soon.
+    /// True if the server issues a new ticket to the client, because the present ticket expires soon.
     pub renew: bool,
 }
 
-/// The store of sessions that the clients of a server may resume. The default store is empty. `server` is the number
-/// of the [named server](super::roles::Keys::server) that the client asks for, or 0 without a named server. The store
-/// must keep the sessions of different servers separate (RFC 6066, section 3).
+/// The store of sessions that a server can resume with its clients. The default implementation stores no sessions.
+/// `server` is the number of the [named server](super::roles::Keys::server) that the client requests, or 0 if it
+/// requests no named server. The store must keep the sessions of different servers separate (RFC 6066, section 3).
 pub trait Resumption {
-    /// Cipher suites of sessions that are resumed although the role does not offer these suites. An example is a
-    /// device whose sessions another endpoint opened with public keys. A client that resumes such a session offers
-    /// only its suite. The handshake fails with [`Fatal::NoCredentials`](super::Fatal) if the server declines to
-    /// resume.
+    /// Cipher suites that the role uses only to resume sessions, and does not offer for new sessions. An example is a
+    /// device whose sessions were opened by another endpoint with public keys. A client that resumes such a session
+    /// offers only the cipher suite of this session. If the server declines to resume, the handshake fails with
+    /// [`Fatal::NoCredentials`](super::Fatal).
     const SUITES: Suites = Suites(&[]);
 
-    /// Server: true if clients that accept tickets get tickets.
+    /// Server: returns true if the server issues tickets to clients that accept tickets.
     fn gives_tickets(&self, server: u32) -> bool {
         let _ = server;
         false
     }
 
-    /// Server: true if the server stores the sessions of clients that accept no tickets, under ids.
+    /// Server: returns true if the server stores sessions under ids, for clients that accept no tickets.
     fn gives_ids(&self, server: u32) -> bool {
         let _ = server;
         false
     }
 
-    /// Client: true if its ClientHello states that the client accepts tickets.
+    /// Client: returns true if its ClientHello states that the client accepts tickets.
     fn takes_tickets(&self) -> bool {
         true
     }
 
-    /// Returns the session in a ticket. Returns `None` if this server did not issue the ticket, if the ticket was
-    /// changed or is too old, or if its owner no longer has access.
+    /// Returns the session in a ticket. Returns `None` in three cases: this server did not issue the ticket; the ticket
+    /// was changed or is too old; or the client to which the ticket was issued no longer has access.
     fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, server: u32, ticket: &[u8]) -> Option<Found> {
         let _ = (cx, server, ticket);
         None
     }
 
-    /// Writes a ticket of up to 512 bytes (`MAX_TICKET`), and returns its lifetime in seconds. Returns `None` if this
-    /// session gets no ticket.
+    /// Writes a ticket for a session, with at most 512 bytes (`MAX_TICKET`). Returns the lifetime of the ticket in
+    /// seconds, or `None` if this session gets no ticket.
     fn seal_ticket<C: Crypto>(
         &self,
         cx: &mut Cx<'_, C>,
@@ -143,13 +144,13 @@ pub trait Resumption {
         None
     }
 
-    /// Returns the session with this id.
+    /// Returns the session that is stored under this id; `None` if there is no such session.
     fn find(&self, now: Instant, server: u32, id: &[u8]) -> Option<SessionState> {
         let _ = (now, server, id);
         None
     }
 
-    /// Stores a session after its handshake, under the random id `id`.
+    /// Stores a session under the random id `id`, after the handshake of the session.
     fn remember(&self, now: Instant, server: u32, id: &[u8], session: &SessionState) {
         let _ = (now, server, id, session);
     }

@@ -1,5 +1,5 @@
-//! The roles of an endpoint: client, server or both. A role is a type, so that an image contains no code for an
-//! unused role.
+//! The roles of an endpoint: client, server or both. A role is a type, so the compiler omits the code of a role that an
+//! image does not use.
 
 use super::connection_id::Mobility;
 use crate::address::Address;
@@ -9,30 +9,32 @@ use crate::dtls::resumption::{NoResumption, Resumption};
 use crate::dtls::{Config, Profile, Suites, record_size};
 use crate::time::Instant;
 
-/// The roles of an endpoint. A role is a type, so that an image contains no code for an unused role.
+/// The roles of an endpoint. A role is a type, so the compiler omits the code of a role that an image does not use.
 pub trait Roles {
     /// True if the endpoint opens handshakes.
     const CLIENT: bool;
     /// True if the endpoint answers handshakes.
     const SERVER: bool;
-    /// True if the endpoint restores sessions that were stored outside ([`Session`](crate::dtls::Session)).
+    /// True if the endpoint can continue a session that was stored outside of the endpoint, as a
+    /// [`Session`](crate::dtls::Session).
     const RESTORES: bool = false;
     /// True if the endpoint supports a record size limit (RFC 8449).
     const RECORD_SIZE: bool = false;
-    /// True if the endpoint answers a ClientHello only in the first record of a datagram. A mote answers every
-    /// ClientHello in a datagram, with no more bytes than the ClientHello has.
+    /// True if the endpoint answers a ClientHello only in the first record of a datagram. A mote answers each
+    /// ClientHello of a datagram, because its answer is not longer than the ClientHello.
     const ONE_HELLO: bool = false;
     /// True if a server reassembles ClientHellos that arrive in fragments. A mote refuses them.
     const HELLO_FRAGMENTS: bool = false;
-    /// True for a host, which has more space for code than a mote. A host copies a fragment of which no byte has
-    /// arrived before with one call, which is faster for certificates. The time of its key exchange does not depend
-    /// on the length of a pre-shared key, so that the time does not reveal which identities exist.
+    /// True for a host, which has more space for code than a mote. If no byte of a fragment has arrived before, a host
+    /// copies the fragment at once instead of byte by byte, which is faster for certificates. The time of a host's key
+    /// exchange does not depend on the length of a pre-shared key. So the time does not reveal which PSK identities
+    /// exist.
     const ON_HOST: bool = false;
-    /// True if a rule decides about two endpoints that connect to each other at the same time: one becomes client,
-    /// the other server ([`Endpoint::connect`](crate::endpoint::Endpoint::connect)). With false, an endpoint that
-    /// connects always remains client.
+    /// True if a rule assigns the roles to two endpoints that connect to each other at the same time: one becomes
+    /// client, and the other becomes server ([`Endpoint::connect`](crate::endpoint::Endpoint::connect)). If this
+    /// constant is false, an endpoint that connects always remains client.
     const SIMULTANEOUS: bool = Self::CLIENT && Self::SERVER;
-    /// True if a server answers a request for renegotiation with a warning alert. A mote sends no answer.
+    /// True if a server answers a client's request for renegotiation with a warning alert. A mote sends no answer.
     const WARNS: bool = false;
 
     /// True if the endpoint supports connection ids (RFC 9146) and return routability checks.
@@ -43,17 +45,17 @@ pub trait Roles {
     const CERTIFICATES_IN_PARTS: bool = false;
     /// True if the endpoint resumes sessions: see [`Resuming`].
     const RESUMPTION: bool = false;
-    /// Cipher suites of sessions that the endpoint resumes although it does not offer these suites: see
-    /// [`Resumption::SUITES`].
+    /// Cipher suites that the endpoint uses only to resume sessions. It does not offer these suites for a new session:
+    /// see [`Resumption::SUITES`].
     const RESUMED: Suites = Suites(&[]);
     /// True if the endpoint answers as several named servers: see [`Keys::server`].
     const NAMES: bool = false;
-    /// True if handshakes store items in their outgoing buffer (`scratch`), and their flights can have different
-    /// messages.
+    /// True if handshakes store items in their outgoing buffer (see `scratch`), and if not every handshake has the same
+    /// messages in its flights.
     const KEEPS: bool = Self::PUBLIC_KEYS || Self::RESUMPTION;
 
-    /// Returns the longest content of a record that this endpoint accepts, in bytes; 0 if the endpoint announces no
-    /// limit.
+    /// Returns the maximum number of bytes of content in a record that this endpoint accepts; 0 if the endpoint
+    /// announces no maximum.
     fn record_size_limit(&self) -> u16 {
         0
     }
@@ -63,7 +65,8 @@ pub trait Roles {
         None
     }
 
-    /// Returns the cipher suites of the endpoint, or of a named server: see [`Keys::suites`].
+    /// Returns the cipher suites of the endpoint if `server` is 0, otherwise those of a named server: see
+    /// [`Keys::suites`].
     fn suites(&self, server: u32) -> Suites {
         let _ = server;
         Suites::CCM_8
@@ -74,26 +77,28 @@ pub trait Roles {
         &NoKeys
     }
 
-    /// Returns the store of a server's sessions for resumption.
+    /// Returns the store in which a server keeps sessions for resumption.
     fn resumption(&self) -> &impl Resumption {
         &NoResumption
     }
 
-    /// Returns false to drop a ClientHello. The endpoint calls this function once for each ClientHello, before it
-    /// parses or answers it. A role that limits the number of ClientHellos counts them in this function.
+    /// Returns true if the endpoint may process a ClientHello; if false, the endpoint drops it. The endpoint calls this
+    /// function once for each ClientHello, before it parses or answers the ClientHello. A role that limits the number
+    /// of ClientHellos counts them in this function.
     fn admits_hello(&self, now: Instant, from: &Address) -> bool {
         let _ = (now, from);
         true
     }
 }
 
-/// A role that needs only the settings of the endpoint.
+/// A role that can be created from the settings of the endpoint alone.
 pub trait Configured: Roles {
     /// Returns the role with these settings.
     fn new(config: &Config) -> Self;
 }
 
-/// The keys of an endpoint in handshakes with certificates or raw public keys, and its requirements for the peer.
+/// The credentials of an endpoint for handshakes with certificates or raw public keys, and its requirements for the
+/// peer.
 ///
 /// This trait does not contain private keys. The handshake asks for a signature with
 /// [`Need::Sign`](crate::dtls::need::Need), so that a private key can remain in a chip.
@@ -101,31 +106,32 @@ pub trait Keys {
     /// True for the keys of a host: see [`Roles::ON_HOST`].
     const ON_HOST: bool = false;
 
-    /// True if the certificates of a peer are verified one after the other, while they arrive
-    /// ([`Need::VerifyCertificate`](crate::dtls::need::Need)). The receive buffer of a handshake then holds the
-    /// longest certificate and 6 bytes instead of the whole list. A certificate that does not fit ends the handshake.
-    /// [`Self::peer_types`] must contain only X.509, because a raw public key does not parse as a list.
+    /// True if the owner verifies the certificates of a peer one after the other, while they arrive
+    /// ([`Need::VerifyCertificate`](crate::dtls::need::Need)). The receive buffer of a handshake then needs space only
+    /// for the longest certificate and 6 bytes, and not for the whole list. A certificate that is longer ends the
+    /// handshake. [`Self::peer_types`] must contain only X.509, because a raw public key is not a list of certificates.
     ///
     /// If the owner answers before it calls [`Endpoint::handle`](crate::endpoint::Endpoint::handle) again, the
-    /// handshake takes all certificates of a datagram. If the owner answers later, a fragment that arrives meanwhile
-    /// and does not fit is dropped, and the peer sends it again.
+    /// handshake processes all certificates of a datagram. If the owner answers later, fragments may arrive meanwhile.
+    /// A fragment that does not fit the buffer is then dropped, and the peer sends it again.
     const CERTIFICATES_IN_PARTS: bool = false;
 
     /// True if the endpoint answers as several named servers: see [`Self::server`].
     const NAMES: bool = false;
 
-    /// Server: returns the number of the server that a client names in server_name (RFC 6066, section 3). `name` is
-    /// empty if the ClientHello has no server_name. Compare names without regard to case. The number 0 is the server
-    /// without a name. `None` refuses the client with the alert unrecognized_name. The endpoint calls this function
-    /// only with [`Self::NAMES`], up to three times in one handshake.
+    /// Server: returns the number of the named server that a client requests in server_name (RFC 6066, section 3).
+    /// `name` is empty if the ClientHello has no server_name. Compare names without regard to case. The number 0 means
+    /// the endpoint itself, which has no name. If the result is `None`, the endpoint refuses the client with the alert
+    /// unrecognized_name. The endpoint calls this function only if [`Self::NAMES`] is true, up to three times in one
+    /// handshake.
     fn server(&self, name: &[u8]) -> Option<u32> {
         let _ = name;
         Some(0)
     }
 
-    /// Returns the credential with this number. `server` is the number of a named server, or 0 for the endpoint
-    /// itself. The numbers of credentials begin with 0 and end at most with 254. A handshake uses the first suitable
-    /// credential.
+    /// Returns the credential with this number, or `None` if there is no credential with this number. `server` is the
+    /// number of a named server, or 0 for the endpoint itself. The numbers of credentials begin with 0, and the highest
+    /// possible number is 254. A handshake uses the first suitable credential.
     fn credential(&self, server: u32, number: u8) -> Option<Credential<'_>>;
 
     /// Returns whether a server asks clients for a certificate, and whether it requires one.
@@ -151,25 +157,25 @@ pub trait Keys {
     }
 }
 
-/// One of our public keys in the form that we send to the peer.
+/// One of our public keys, in the form in which we send it to the peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Credential<'k> {
     /// The certificate type of the key.
     pub certificate_type: CertificateType,
     /// The signature scheme of the key.
     pub scheme: SignatureScheme,
-    /// For X.509, our certificate and the certificates above it, in DER, each after its length in three bytes. For a
-    /// raw public key, the SubjectPublicKeyInfo.
+    /// For X.509: our certificate and the CA certificates that lead to the root, in DER. A length of three bytes
+    /// precedes each certificate. For a raw public key: the SubjectPublicKeyInfo.
     pub content: &'k [u8],
 }
 
-/// Decides whether a server with a certificate asks the client for a certificate.
+/// The rule by which a server that has a certificate asks the client for a certificate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ClientAuthentication {
     /// The server does not ask for a certificate.
     #[default]
     Never,
-    /// The server asks for a certificate, and accepts a client without one as
+    /// The server asks for a certificate. A client without a certificate is accepted as
     /// [`Principal::NOBODY`](crate::identity::Principal).
     Asked,
     /// The server asks for a certificate, and ends the handshake with a client that has none.
@@ -191,28 +197,29 @@ pub struct Both;
 pub struct ClientOnly;
 /// Server: answers handshakes, and opens none.
 pub struct ServerOnly;
-/// The role `R` with features that a mote omits: a choice of cipher suites, extensions that limit the size of records
-/// (RFC 8449; RFC 6066, section 4), sessions that are stored outside of the endpoint, and connection ids (RFC 9146).
+/// The role `R` with four features that a mote omits: a choice of cipher suites; extensions that limit the size of
+/// records (RFC 8449; RFC 6066, section 4); sessions that are stored outside of the endpoint; and connection ids (RFC
+/// 9146).
 pub struct Extended<R> {
     role: R,
     suites: Suites,
     record_size_limit: u16,
     mobility: Option<Mobility>,
 }
-/// The role `R` with the cipher suites that need public keys, and with the keys of the endpoint.
+/// The role `R` with the cipher suites that need public keys. `K` is the type of the endpoint's credentials.
 pub struct PublicKeys<R, K> {
-    /// The role without public keys.
+    /// The role to which public keys are added.
     pub role: R,
-    /// The keys of the endpoint, and its requirements for the peer.
+    /// The credentials of the endpoint, and its requirements for the peer.
     pub keys: K,
 }
 
-/// The role `R` with resumption of sessions: see [`Resumption`](crate::dtls::Resumption). The send buffers of its
-/// handshakes must have more than 255 bytes.
+/// The role `R` with resumption of sessions: see [`Resumption`](crate::dtls::Resumption). The outgoing buffer of each
+/// handshake must have more than 255 bytes.
 pub struct Resuming<R, T> {
-    /// The role without resumption.
+    /// The role to which resumption is added.
     pub role: R,
-    /// The store of a server's sessions.
+    /// The store in which a server keeps sessions for resumption.
     pub sessions: T,
 }
 

@@ -1,64 +1,70 @@
-//! Additional state of a handshake with public keys or with resumption, stored as tagged items at the end of its
-//! outgoing buffer.
+//! The additional state of a handshake with public keys or with resumption. It is stored as items at the end of the
+//! outgoing buffer of the handshake.
 //!
-//! A mote with pre-shared keys stores one text in that buffer, at the front. The items are stored from the end of the
-//! buffer toward the front: the bytes of each item, then their length (2 bytes), then its kind (1 byte). The last
-//! byte of the buffer is the kind of the first item, or 0.
+//! The front of this buffer holds one text: the cookie, the PSK identity hint or the PSK identity. A mote with
+//! pre-shared keys stores only this text. The items are stored from the end of the buffer toward the front. Each item
+//! consists of its bytes, then its length (2 bytes), and then its kind (1 byte). So the last byte of the buffer is the
+//! kind of the first item, or 0 if the buffer has no items.
 
 use super::Fatal;
 use crate::buf::copy;
 use crate::secret::wipe;
 
-/// The kind of an item.
+/// The kind of an item in the buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Item {
-    /// Our private key of the key agreement, while the peer's share is not known.
+    /// Our private key of the key agreement, until the peer's share is known.
     Private = 1,
-    /// Our share of the key agreement, which is sent, and may have to be sent again.
+    /// Our share of the key agreement. It stays in the buffer, because it may have to be sent again.
     Share,
     /// The peer's share of the key agreement.
     PeerShare,
-    /// The agreed shared secret, while the owner looks up a pre-shared key.
+    /// The agreed shared secret. It is stored while the owner looks up a pre-shared key.
     Agreed,
-    /// The SubjectPublicKeyInfo of the peer. The peer has not yet proved that it has the private key.
+    /// The SubjectPublicKeyInfo of the peer. It is stored until the peer has proved that it has the private key.
     PeerKey,
-    /// The SHA-256 digest that the owner signs for us.
+    /// The SHA-256 digest of the data that the owner must sign for us.
     Digest,
-    /// Our signature, which is sent, and may have to be sent again.
+    /// The signature of our owner. It stays in the buffer, because it may have to be sent again.
     Signature,
-    /// The cipher suite and the master secret of the session that is resumed now, or can be resumed later.
+    /// The cipher suite and the master secret of a session. This session is resumed in this handshake, or can be
+    /// resumed later.
     Session,
-    /// The session_id of our ClientHello or ServerHello. In a client, the session_id of the ServerHello may replace
-    /// it.
+    /// The session_id of our ClientHello or ServerHello. In a client, the session_id of the ServerHello replaces it
+    /// later.
     SessionId,
-    /// The ticket that a client shows in its ClientHello.
+    /// The ticket that the client sends in its ClientHello.
     Ticket,
-    /// The lifetime hint of a NewSessionTicket (4 bytes), and then the ticket.
+    /// The lifetime hint of a NewSessionTicket (4 bytes), followed by the ticket.
     NewTicket,
-    /// The encrypted premaster secret of a client, which is sent, and may have to be sent again.
+    /// The premaster secret that the client has encrypted. It stays in the buffer, because it may have to be sent
+    /// again.
     EncryptedPremaster,
-    /// The version of the ClientHello. The premaster secret must begin with this version.
+    /// The version in the ClientHello. The premaster secret must begin with this version.
     ClientVersion,
-    /// The session_id of a ServerHello, while our ClientHello may have to be sent again.
+    /// The session_id of a ServerHello, until it is certain that our ClientHello need not be sent again.
     NewSessionId,
     /// The name for the server_name extension of our ClientHello.
     ServerName,
-    /// The number of the named server that answers (4 bytes), and whether the client sent its name (1 byte).
+    /// The number of the named server that answers (4 bytes), followed by 1 byte: true if the client sent the server's
+    /// name.
     Server,
-    /// The two pre-shared keys that the client may have, until one of them opens the client's Finished.
+    /// The two pre-shared keys that the client may have. They are stored until one of them decrypts the client's
+    /// Finished.
     Psks,
 }
 
-/// Bytes of the length and the kind after each item.
+/// Number of bytes of the length and the kind, which follow the bytes of each item.
 const TRAILER: usize = 3;
 
-/// The place of an item in the buffer: its bytes and its trailer, from `start` to `end`.
+/// The place of an item in the buffer, from `start` to `end`. It includes the length and the kind.
 struct Place {
     start: usize,
     end: usize,
 }
 
-/// Returns the kind and the place of the item that ends at `end`; `None` if no item ends there.
+/// Returns the kind and the place of the item whose last byte precedes the position `end`; `None` if there is no such
+/// item.
 fn at(room: &[u8], end: usize) -> Option<(u8, Place)> {
     let (_, [high, low, kind]) = room.get(..end)?.split_last_chunk::<TRAILER>()?;
     if *kind == 0 {
@@ -80,7 +86,7 @@ fn place(room: &[u8], item: Item) -> Option<Place> {
     }
 }
 
-/// Returns the position at which the next item will end.
+/// Returns the position at which the next item must end.
 fn free(room: &[u8]) -> usize {
     let mut end = room.len();
     while let Some((_, place)) = at(room, end) {
@@ -89,7 +95,7 @@ fn free(room: &[u8]) -> usize {
     end
 }
 
-/// Returns the maximum length of the text at the front of the buffer.
+/// Returns the maximum number of bytes of the text at the front of the buffer.
 pub(crate) fn front(room: &[u8]) -> usize {
     free(room).saturating_sub(TRAILER)
 }
@@ -100,19 +106,19 @@ pub(crate) fn clear(room: &mut [u8]) {
     wipe(room.get_mut(start..).unwrap_or(&mut []));
 }
 
-/// Returns the bytes of an item; empty if the buffer has no such item.
+/// Returns the bytes of an item; an empty slice if the buffer has no such item.
 pub(crate) fn get(room: &[u8], item: Item) -> &[u8] {
     let bytes = place(room, item).and_then(|place| room.get(place.start..place.end.checked_sub(TRAILER)?));
     bytes.unwrap_or(&[])
 }
 
-/// Stores `bytes` as this item, in place of its earlier content. The first `front` bytes of the buffer belong to the
-/// text.
+/// Stores `bytes` as this item, and replaces the earlier content of the item. `front` is the number of bytes of the
+/// text at the front of the buffer.
 pub(crate) fn put(room: &mut [u8], front: usize, item: Item, bytes: &[u8]) -> Result<(), Fatal> {
     put_parts(room, front, item, &[bytes])
 }
 
-/// Does the same as [`put`], for content in several parts.
+/// Does the same as [`put`], but the content is given in several parts.
 pub(crate) fn put_parts(room: &mut [u8], front: usize, item: Item, parts: &[&[u8]]) -> Result<(), Fatal> {
     forget(room, item);
     let end = free(room);

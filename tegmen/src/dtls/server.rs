@@ -1,7 +1,12 @@
-//! Server side of the handshake (RFC 4279 and RFC 5246, section 7.3, over RFC 6347).
+//! The server side of the handshake (RFC 4279 and RFC 5246, section 7.3, over RFC 6347).
 //!
-//! ClientHello(cookie) -> ServerHello, ServerHelloDone -> ClientKeyExchange, ChangeCipherSpec, Finished ->
-//! ChangeCipherSpec, Finished. The endpoint answers a ClientHello without a cookie, and keeps no state for it.
+//! The endpoint answers a ClientHello without a cookie by a HelloVerifyRequest, and keeps no state for it. With a
+//! pre-shared key, the flights after that are:
+//!
+//! * Client: ClientHello with the cookie.
+//! * Server: ServerHello, ServerHelloDone.
+//! * Client: ClientKeyExchange, ChangeCipherSpec, Finished.
+//! * Server: ChangeCipherSpec, Finished.
 
 use super::connection_id;
 use super::context::HandshakeContext;
@@ -32,7 +37,7 @@ use crate::secret::Secret;
 use crate::time::Instant;
 
 impl HandshakeState {
-    /// Begins a handshake as server, with a ClientHello whose cookie was valid. Our flight is due at once.
+    /// Begins a handshake as server, after a ClientHello with a valid cookie. Our flight is then due at once.
     pub(crate) fn accept<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -66,7 +71,7 @@ impl HandshakeState {
         self.hash_message::<C>(fragment.message_type(), fragment.message_seq(), fragment.body);
     }
 
-    /// Begins to reassemble a ClientHello, after its first fragment showed a valid cookie.
+    /// Begins to reassemble a ClientHello in a handshake as server, after its first fragment had a valid cookie.
     pub(crate) fn accept_fragments(&mut self, now: Instant, settings: &Settings, message_seq: u16, random: &Random) {
         self.begin(Step::AwaitClientHello, Element::ServerHello, now, settings);
         self.client_random = *random;
@@ -75,7 +80,7 @@ impl HandshakeState {
         (self.element, self.deadline) = (Element::Sent, self.give_up);
     }
 
-    /// Checks the offer of a ClientHello, and chooses the cipher suite.
+    /// Checks the parameters that a ClientHello offers, and chooses the cipher suite.
     pub(crate) fn acceptable<C: Crypto, R: Roles>(
         hello: &ClientHello<'_>,
         context: HandshakeContext<'_, R>,
@@ -115,7 +120,7 @@ impl HandshakeState {
 }
 
 impl HandshakeState {
-    /// Server: handles the empty Certificate message of a client without a certificate.
+    /// Server: processes the empty Certificate message of a client that has no certificate.
     pub(crate) fn on_no_certificate<R: Roles>(&mut self, context: HandshakeContext<'_, R>) -> Result<(), Fatal> {
         if context.roles.keys().client_authentication() == ClientAuthentication::Required {
             return Err(Fatal::NoCertificate);
@@ -126,7 +131,7 @@ impl HandshakeState {
 }
 
 impl Handshake<'_> {
-    /// Begins a handshake as server, with a ClientHello whose cookie was valid. Resumes `session` if there is one.
+    /// Begins a handshake as server, after a ClientHello with a valid cookie. Resumes `session` if it is `Some`.
     #[inline(always)]
     pub(crate) fn accept<C: Crypto, R: Roles>(
         &mut self,
@@ -243,7 +248,8 @@ impl Handshake<'_> {
         self.state.step = self.after_key_exchange();
     }
 
-    /// Server: derives the keys of the session from a pre-shared key of the client.
+    /// Server: derives the keys of the session from a pre-shared key of the client. If the key exchange is ephemeral,
+    /// the agreed secret is also an input.
     fn derive_from_psk<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, (key, principal): ClientPsk<'_>) {
         self.association.principal = principal;
         let ephemeral = R::PUBLIC_KEYS && self.state.exchange.is_ephemeral();
@@ -256,8 +262,8 @@ impl Handshake<'_> {
         }
     }
 
-    /// Server: stores the two keys that the client may have, beginning with the key in use. If the buffer is full,
-    /// the second key is not tried.
+    /// Server: stores the two pre-shared keys that the client may have. The first one is the key in use. If the keys do
+    /// not fit the buffer, the server does not try the second key.
     fn keep_psks(&mut self, first: ClientPsk<'_>, second: ClientPsk<'_>) {
         let mut packed = Secret::<{ 2 * PACKED_PSK_LEN }>::zeroed();
         for (place, (key, principal)) in packed.expose_mut().chunks_exact_mut(PACKED_PSK_LEN).zip([first, second]) {
@@ -267,8 +273,8 @@ impl Handshake<'_> {
         let _ = self.put(Item::Psks, packed.expose());
     }
 
-    /// Server: derives the keys of the session from the other key that the client may have. Returns false if there is
-    /// no other key.
+    /// Server: derives the keys of the session again, from the other pre-shared key that the client may have. Returns
+    /// false if no other key is stored.
     pub(crate) fn take_other_psk<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>) -> bool {
         let mut packed = Secret::<{ 2 * PACKED_PSK_LEN }>::zeroed();
         let Some(kept) = scratch::get(self.buffers.outgoing, Item::Psks).first_chunk() else { return false };
@@ -280,14 +286,15 @@ impl Handshake<'_> {
         true
     }
 
-    /// Server: removes the stored keys that the client may have, and the agreed shared secret.
+    /// Server: removes the two stored pre-shared keys, and the agreed shared secret.
     fn forget_psks(&mut self) {
         scratch::forget(self.buffers.outgoing, Item::Psks);
         scratch::forget(self.buffers.outgoing, Item::Agreed);
     }
 
-    /// Server: returns the next step, when the keys are known and a client with a certificate has proved that it has
-    /// the private key. The ChangeCipherSpec may have arrived while the server waited for the owner.
+    /// Server: returns the next step after the key exchange. At this time the keys are known, and a client with a
+    /// certificate has proved that it has the private key. If the client's ChangeCipherSpec already arrived while the
+    /// server waited for the owner, the next step is to wait for the Finished.
     pub(crate) const fn after_key_exchange(&self) -> Step {
         match self.state.change_cipher_spec {
             true => Step::AwaitClientFinished,
@@ -295,8 +302,8 @@ impl Handshake<'_> {
         }
     }
 
-    /// Server: draws the key pair of the handshake. With a certificate, asks the owner for the signature over the
-    /// share.
+    /// Server: draws the ephemeral key pair of the handshake. If the server has a certificate, the handshake asks the
+    /// owner for a signature over the share.
     pub(crate) fn begin_exchange<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -325,7 +332,7 @@ impl Handshake<'_> {
         self.state.send_flight();
     }
 
-    /// Server: processes the Certificate message of the client, which is empty if the client has no certificate.
+    /// Server: processes the Certificate message of the client. It is empty if the client has no certificate.
     pub(crate) fn on_client_certificate<R: Roles>(
         &mut self,
         context: HandshakeContext<'_, R>,
@@ -340,7 +347,8 @@ impl Handshake<'_> {
         Err(Outcome::Need)
     }
 
-    /// Server: processes the share of the client. With a pre-shared key, the identity precedes the share.
+    /// Server: processes the key share in the ClientKeyExchange. With a pre-shared key, the PSK identity precedes the
+    /// share.
     pub(crate) fn on_client_share<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -370,8 +378,8 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Server: waits for the CertificateVerify of a client that showed a certificate. A client without a certificate
-    /// has no identity.
+    /// Server: waits for the CertificateVerify of a client that sent a certificate. For a client without a certificate,
+    /// sets the principal to [`Principal::NOBODY`], and continues with the next step.
     pub(crate) fn await_client_proof(&mut self) {
         self.state.step = match self.state.flags.has(Flags::CERTIFIED) {
             true => Step::AwaitCertificateVerify,
@@ -382,8 +390,8 @@ impl Handshake<'_> {
         };
     }
 
-    /// Server: checks that the client has the private key of its certificate. The CertificateVerify must not be in
-    /// the transcript yet.
+    /// Server: processes the CertificateVerify, which proves that the client has the private key of its certificate.
+    /// The caller must not have added this message to the transcript yet.
     pub(crate) fn check_certificate_verify<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, body: &[u8]) -> Result<(), Fatal> {
         if self.state.step != Step::AwaitCertificateVerify {
             return Err(Fatal::UnexpectedMessage(MessageType::CERTIFICATE_VERIFY));
@@ -399,7 +407,8 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Server: stores the version of the ClientHello, and sends its flight, which needs no signature.
+    /// Server: begins a handshake in which the client will encrypt the premaster secret. Stores the version of the
+    /// ClientHello, and begins the server's flight, which needs no signature.
     pub(crate) fn begin_decryption<R: Roles>(
         &mut self,
         context: HandshakeContext<'_, R>,
@@ -410,7 +419,7 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Server: receives the encrypted premaster secret, and asks the owner to decrypt it.
+    /// Server: processes the encrypted premaster secret. The handshake then asks the owner to decrypt it.
     pub(crate) fn on_encrypted_premaster(&mut self, body: &[u8]) -> Result<(), Outcome> {
         key_exchange::read(body).map_err(|_| Fatal::Decode)?;
         self.state.step = Step::ServerDecrypts;
@@ -418,7 +427,7 @@ impl Handshake<'_> {
         Err(Outcome::Need)
     }
 
-    /// Server: continues with the premaster secret from the owner, or with a random one if the owner has none.
+    /// Server: continues with the premaster secret in the owner's answer. If the answer has none, uses a random secret.
     pub(crate) fn on_decrypted<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, answer: Answer<'_>) {
         self.state.inbox.forget_pieces();
         // The random secret is drawn in either case, so that both cases take the same time.
@@ -434,7 +443,7 @@ impl Handshake<'_> {
 }
 
 impl Parts<'_> {
-    /// Writes our ServerHello without its last part, and returns the last part.
+    /// Writes the body of our ServerHello except its last part, and returns this part.
     #[inline(always)]
     pub(crate) fn write_server_hello<C: Crypto, R: Roles>(
         &self,
@@ -512,7 +521,7 @@ impl Parts<'_> {
     }
 }
 
-/// Writes the extensions for public keys in our ServerHello.
+/// Writes those extensions of our ServerHello that public keys need.
 fn write_answers(writer: &mut Writer<'_>, flags: Flags) -> Write {
     if flags.has(Flags::POINT_FORMATS) {
         extension::put(writer, ExtensionType::EC_POINT_FORMATS, &UNCOMPRESSED)?;
@@ -528,7 +537,7 @@ fn write_answers(writer: &mut Writer<'_>, flags: Flags) -> Write {
     Ok(())
 }
 
-/// A pre-shared key that the client may have, and the principal that the key proves.
+/// A pre-shared key that the client may have, and the principal that the client proves with this key.
 type ClientPsk<'k> = (&'k [u8], Principal);
 
 /// True if the bytes can be a pre-shared key: 1 to 64 bytes.
@@ -536,19 +545,21 @@ const fn is_psk(key: &[u8]) -> bool {
     !key.is_empty() && key.len() <= MAX_PSK
 }
 
-/// Bytes of one key in [`Item::Psks`]: its principal, its length, and the key.
+/// Number of bytes of each of the two keys in [`Item::Psks`]: the principal (4), the length of the key (1), and the
+/// key.
 const PACKED_PSK_LEN: usize = 4 + 1 + MAX_PSK;
 
-/// Reads a key that [`Handshake::keep_psks`] wrote.
+/// Reads a pre-shared key that [`Handshake::keep_psks`] has written.
 fn unpack_psk(packed: &[u8]) -> Option<ClientPsk<'_>> {
     let mut reader = Reader::new(packed);
     let principal = Principal(reader.array().map(u32::from_be_bytes).ok()?);
     Some((reader.with_len8().ok()?, principal))
 }
 
-/// Calls the compression function as many times as a key of [`MAX_PSK`] bytes needs more than a key of `len` bytes.
-/// HMAC hashes a premaster secret of more than 64 bytes before it uses it (RFC 2104, section 2). Without these calls,
-/// the time would reveal which identities exist.
+/// Calls the compression function of SHA-256 without using its result. The number of calls is the difference between
+/// the calls that a key of [`MAX_PSK`] bytes needs and those that a key of `len` bytes needs. HMAC hashes a premaster
+/// secret of more than 64 bytes before it uses it (RFC 2104, section 2). So without these calls, the time would reveal
+/// which PSK identities exist.
 fn even_out<C: Crypto>(ephemeral: bool, len: usize) {
     const BLOCKS: usize = compressions(4 + 2 * MAX_PSK);
     // The premaster secret has two lengths and two parts (RFC 4279, section 2; RFC 5489, section 2).
@@ -560,7 +571,7 @@ fn even_out<C: Crypto>(ephemeral: bool, len: usize) {
     core::hint::black_box(state);
 }
 
-/// Returns how often the compression function is called to hash a premaster secret of this length.
+/// Returns the number of calls of the compression function that hash a premaster secret of this length.
 const fn compressions(premaster: usize) -> usize {
     if premaster > 64 { premaster.saturating_add(9).div_ceil(64) } else { 0 }
 }

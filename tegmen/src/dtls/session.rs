@@ -1,4 +1,4 @@
-//! A session outside of its endpoint: to store it during sleep or a restart, or to move it to another endpoint.
+//! A session that is stored outside of its endpoint. It can survive sleep or a restart, or move to another endpoint.
 
 use super::connection_id::ConnectionIds;
 use super::record::{
@@ -10,35 +10,36 @@ use crate::crypto::{Crypto, KEY_LEN, NotAuthentic};
 use crate::secret::Secret;
 use tegmen_base::replay::ReplayWindow;
 
-/// Bytes of a session before it is encrypted: first without its keys, then with keys of AES-128, then with longer
-/// keys.
+/// Number of bytes of a session before it is encrypted, without its keys. The next two constants are the number of
+/// bytes with keys of AES-128, and with longer keys.
 const REST_LEN: usize = 1 + 2 + 4 + 16 + ConnectionIds::PACKED_LEN;
 const PLAIN_LEN: usize = REST_LEN + 2 * (KEY_LEN + SALT_LEN);
 const LONG_PLAIN_LEN: usize = REST_LEN + 2 * LONG_KEY_LEN;
 const MAX_PLAIN_LEN: usize = if HAS_LONG_KEYS { LONG_PLAIN_LEN } else { PLAIN_LEN };
 const NONCE_LEN: usize = 13;
 const TAG_LEN: usize = 16;
-/// First byte of a sealed session. Another version of this format begins with another byte.
+/// The first byte of a sealed session whose cipher has keys of AES-128. If the format changes, this byte changes too.
 const VERSION: u8 = 2;
-/// First byte of a sealed session whose cipher has longer keys.
+/// The first byte of a sealed session whose cipher has longer keys.
 const LONG_VERSION: u8 = 3;
-/// Maximum number of bytes of a sealed session. A session whose cipher has longer keys takes 56 bytes more than the
-/// others.
+/// Maximum number of bytes of a sealed session. A session whose cipher has longer keys needs 56 bytes more than other
+/// sessions.
 pub const SEALED_SESSION_LEN: usize = 1 + NONCE_LEN + MAX_PLAIN_LEN + TAG_LEN;
 
-/// Keys, record numbers, replay window and connection ids of a session outside of its endpoint: to store it during
-/// sleep or a restart, or to move it to another endpoint.
+/// A session that is stored outside of its endpoint: its keys, record numbers, replay window and connection ids. It can
+/// survive sleep or a restart, or move to another endpoint.
 ///
-/// The keys alone are not enough to continue a session. If a record number is used twice, the cipher is broken. If
-/// the replay window is lost, old records are accepted again. So record numbers come from a lease whose end is stored
-/// before the lease is used. The window counts as lost if it was not stored at an orderly end. Then do not act on
-/// records until the peer has proved that they are fresh, for example by an Echo option (RFC 9175, section 2.3).
+/// The keys alone are not enough to continue a session. If a record number is used twice, the cipher is broken. So the
+/// endpoint takes record numbers from a lease, whose end is stored before the first of these numbers is used. If the
+/// replay window is lost, old records are accepted again. So if the window was not stored at an orderly end, mark it as
+/// lost. Then do not act on records until the peer has proved that they are fresh, for example by an Echo option (RFC
+/// 9175, section 2.3).
 #[derive(Debug)]
 pub struct Session {
     pub(crate) keys: Keys,
     pub(crate) cipher: Cipher,
     pub(crate) record_size: RecordSize,
-    /// The next record number that is certainly unused. All lower numbers may have been used.
+    /// The lowest record number that is certainly unused. All lower numbers may have been used.
     pub(crate) next: u32,
     pub(crate) window: ReplayWindow,
     pub(crate) ids: Option<ConnectionIds>,
@@ -56,24 +57,26 @@ impl Session {
         }
     }
 
-    /// Copies the session into a free channel.
+    /// Copies the keys, record numbers and replay window of the session into a free channel.
     pub(crate) fn restore(&self, channel: &mut Channel) {
         channel.restore(&self.keys, self.cipher, self.next, &self.window);
     }
 
-    /// Returns the state that changes with each record: the next record number, and the [parts](ReplayWindow::parts)
-    /// of the replay window unless the window was lost. Store this state beside the session, which is sealed only
-    /// once, and restore it with [`Self::go_on`].
+    /// Returns the state that changes with each record. The first value is the next record number. The second value has
+    /// the [parts](ReplayWindow::parts) of the replay window; it is `None` if the window was lost. Store this state
+    /// beside the sealed session, which is sealed only once. After a restart, pass the state to [`Self::go_on`].
     pub const fn position(&self) -> (u32, Option<(u64, u64)>) {
         (self.next, if self.window.mark().is_some() { None } else { Some(self.window.parts()) })
     }
 
-    /// True if our records carry a connection id, with which the peer finds the session for any source address.
+    /// True if our records carry a connection id. The peer then finds the session by this id, whatever our source
+    /// address is.
     pub fn names_itself(&self) -> bool {
         self.ids.as_ref().is_some_and(|ids| ids.sent().is_some())
     }
 
-    /// Continues from a [`Self::position`]. Without a window, the peer's record numbers count as unknown.
+    /// Sets the state that [`Self::position`] returned. If `window` is `None`, the record numbers that the peer has
+    /// used are not known.
     pub const fn go_on(&mut self, next: u32, window: Option<(u64, u64)>) {
         self.next = next;
         self.window = match window {
@@ -82,7 +85,7 @@ impl Session {
         };
     }
 
-    /// Marks the replay window as lost, for a copy that is stored while the session continues.
+    /// Marks the replay window as lost. This is for a copy of the session that is stored while the session continues.
     pub(crate) const fn lose_window(&mut self) {
         self.window = ReplayWindow::lost(0);
     }
@@ -92,11 +95,12 @@ impl Session {
         self.next < MAX_SEALED
     }
 
-    /// Encrypts the session under `key` for this `purpose` (for example the name of the peer). Writes at most
-    /// [`SEALED_SESSION_LEN`] bytes.
+    /// Encrypts the session under `key`, and writes at most [`SEALED_SESSION_LEN`] bytes into `out`. [`Self::open`]
+    /// succeeds only with the same `purpose`, for example the name of the peer.
     ///
     /// # Errors
-    /// [`Full`] if `out` is too short, or if the provider lacks AES-128-CCM with a nonce of 13 bytes and a tag of 16.
+    /// [`Full`] if `out` is too short, or if the crypto provider does not support AES-128-CCM with a nonce of 13 bytes
+    /// and a tag of 16 bytes.
     pub fn seal<C: Crypto>(
         &self,
         crypto: &mut C,
@@ -162,7 +166,7 @@ impl Session {
         Self::parse(&mut reader, long).ok().flatten()
     }
 
-    /// Reads the plaintext of a session. The inner `None` means that the cipher is unknown.
+    /// Reads the decrypted bytes of a session. Returns `Ok(None)` if the cipher is unknown.
     fn parse(reader: &mut Reader<'_>, long: bool) -> Result<Option<Self>, Truncated> {
         let cipher = Cipher::from_byte(reader.u8()?).filter(|cipher| cipher.is_long() == long);
         let Some(cipher) = cipher else { return Ok(None) };

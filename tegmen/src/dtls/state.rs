@@ -19,7 +19,8 @@ use crate::dtls::roles::Roles;
 use crate::secret::{Secret, wipe};
 use crate::time::Instant;
 
-/// The step of a handshake, in the order of the protocol: first the client's steps, then the server's steps.
+/// The step of a handshake. The steps are in the order of the protocol: first the client's steps, then the server's
+/// steps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     AwaitHelloVerifyRequest,
@@ -57,26 +58,28 @@ pub(crate) enum Step {
     ServerDecrypts,
 }
 
-/// The state of one handshake, in addition to its [`Buffers`] and the [`Channel`](super::Channel) that it fills.
+/// The state of one handshake. Its [`Buffers`] are stored separately. At its end, the keys are in the
+/// [`Channel`](super::Channel) of the association.
 #[repr(C)] // small fields first: a mote reaches the first 32 bytes with short instructions
 pub struct HandshakeState {
     pub(crate) step: Step,
-    /// The first element of our flight. The next field is the element that is written next.
+    /// The first element of our flight. The next field, `element`, is the element that is written next.
     pub(crate) flight: Element,
     pub(crate) element: Element,
     /// The first element of our flight that is not in the transcript yet.
     pub(crate) hashed: Element,
-    /// Bytes of the texts at the front of the outgoing buffer: first the cookie with the hint after it, later the
-    /// identity.
+    /// Number of bytes at the front of the outgoing buffer that are in use. At first these bytes are the cookie and the
+    /// PSK identity hint that follows it, later the PSK identity.
     pub(crate) outgoing_len: u8,
-    /// Number of HelloVerifyRequests that were answered; later, number of Finished records that did not open.
+    /// Client: number of HelloVerifyRequests that were answered. Server: number of Finished records that did not open.
     pub(crate) failures: u8,
-    /// True under [`Profile::Minimal`]: no extensions, and each of the last messages in a separate datagram.
+    /// True under [`Profile::Minimal`]: the endpoint sends no extensions, and each of its last messages in a separate
+    /// datagram.
     pub(crate) minimal: bool,
-    /// The cipher suite in two parts: cipher and key exchange.
+    /// The cipher of the cipher suite. The next field is the key exchange of the cipher suite.
     pub(crate) cipher: Cipher,
     pub(crate) exchange: KeyExchange,
-    /// The number of the [`Credential`](crate::dtls::roles::Credential) that we show, or [`NO_CREDENTIAL`].
+    /// The number of the [`Credential`](crate::dtls::roles::Credential) that we send to the peer, or [`NO_CREDENTIAL`].
     pub(crate) credential: u8,
     pub(crate) flags: Flags,
     pub(crate) extended_master_secret: bool,
@@ -84,18 +87,20 @@ pub struct HandshakeState {
     /// True if the peer's ChangeCipherSpec arrived while the owner was still looking up the key.
     pub(crate) change_cipher_spec: bool,
     pub(crate) identity_unknown: bool,
-    /// True if our flight was sent again because the peer repeated its flight, since the timer last expired.
+    /// True if our flight was already sent again since the timer last expired, because the peer repeated its own
+    /// flight.
     pub(crate) repeated: bool,
-    /// Client: bytes of the cookie at the front of the outgoing buffer.
+    /// Client: number of bytes of the cookie at the front of the outgoing buffer.
     pub(crate) cookie_len: u8,
-    /// The offset of the next fragment of the current element.
+    /// The offset of the next fragment in the handshake message that is written now.
     pub(crate) fragment_offset: u16,
     /// The message_seq of the first message of our flight.
     pub(crate) flight_seq: u16,
-    /// The message_seq of the message that is due from the peer. The next field is its value when our flight began.
+    /// The message_seq of the next message that we expect from the peer. The next field, `answered_seq`, has the value
+    /// that this field had when our flight began.
     pub(crate) receive_seq: u16,
     pub(crate) answered_seq: u16,
-    /// The last 16 bits of the record number with which our ClientHello with a cookie was first sent.
+    /// The last 16 bits of the record number with which our ClientHello with a cookie was sent for the first time.
     pub(crate) hello_number: u16,
     /// Current retransmission timeout in milliseconds; 0 before the flight is sent.
     pub(crate) timeout_ms: u32,
@@ -121,26 +126,27 @@ pub fn wipe_room(outgoing: &mut [u8]) {
 /// Maximum number of bytes of a cookie, hint or identity that a handshake accepts.
 pub(crate) const MAX_TEXT: usize = 255;
 
-/// The value of [`HandshakeState::credential`] without a credential.
+/// The value of [`HandshakeState::credential`] if we have no suitable credential.
 pub(crate) const NO_CREDENTIAL: u8 = u8::MAX;
 
-/// The agreed parameters that the suite does not determine, in a handshake with public keys or resumption.
+/// Flags for the agreed parameters that the cipher suite does not determine. They are used in a handshake with public
+/// keys or resumption.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Flags(pub(crate) u16);
 
 impl Flags {
     /// The named group is x25519; without this flag it is secp256r1.
     pub(crate) const X25519: u16 = 1;
-    /// The server shows a raw public key. The next flag has the same meaning for the client.
+    /// The server sends a raw public key instead of a certificate. The next flag has the same meaning for the client.
     pub(crate) const RAW_SERVER: u16 = 1 << 1;
     pub(crate) const RAW_CLIENT: u16 = 1 << 2;
-    /// The client offered certificate types for the server's certificate. The next flag has the same meaning for the
-    /// client's certificate.
+    /// The ClientHello has a list of certificate types for the server's certificate. The next flag has the same meaning
+    /// for the client's certificate.
     pub(crate) const SERVER_TYPE: u16 = 1 << 3;
     pub(crate) const CLIENT_TYPE: u16 = 1 << 4;
     /// The server asks the client for a certificate.
     pub(crate) const ASKED: u16 = 1 << 5;
-    /// The peer has shown a certificate, and must prove that it has the private key.
+    /// The peer has sent a certificate, and must still prove that it has the private key.
     pub(crate) const CERTIFIED: u16 = 1 << 6;
     /// The keys come from an earlier session.
     pub(crate) const RESUMED: u16 = 1 << 7;
@@ -148,15 +154,16 @@ impl Flags {
     pub(crate) const TICKET: u16 = 1 << 8;
     /// The client has received and stored a new ticket.
     pub(crate) const NEW_TICKET: u16 = 1 << 9;
-    /// The client has not proved its address.
+    /// The client has not proved that it receives at its address.
     pub(crate) const UNREACHED: u16 = 1 << 10;
-    /// Number of times that our flight was sent again to a client that has not proved its address (two bits).
+    /// A counter of two bits: the number of times that our flight was sent again to a client that has not proved its
+    /// address.
     const AGAIN: u16 = 3 << 11;
     const ONCE_AGAIN: u16 = 1 << 11;
-    /// The client sent ec_point_formats. This bit is also part of [`Self::AGAIN`]. The flag is read only in full
-    /// handshakes, which do not count retransmissions in that field.
+    /// The client sent ec_point_formats. This flag shares its bit with the counter [`Self::AGAIN`]. The flag is read
+    /// only in full handshakes, and these do not use the counter.
     pub(crate) const POINT_FORMATS: u16 = 1 << 11;
-    /// Number of times that our flights were lost (three bits).
+    /// A counter of three bits: the number of times that our flight was lost. See [`Self::datagram`].
     const LOST: u16 = 7 << 13;
     const ONCE_LOST: u16 = 1 << 13;
 
@@ -182,24 +189,25 @@ impl Flags {
         may
     }
 
-    /// Counts a lost flight, which is sent again.
+    /// Counts a lost flight. The caller sends the flight again.
     pub(crate) const fn lose_flight(&mut self) {
         if self.0 & Self::LOST < Self::LOST {
             self.0 = self.0.wrapping_add(Self::ONCE_LOST);
         }
     }
 
-    /// Begins a new flight, because the previous one arrived. If smaller datagrams were needed, their size remains.
+    /// Resets the count of lost flights for a new flight, because the previous flight arrived. Keeps a count of 2 or
+    /// more, so that the datagrams do not become longer again.
     pub(crate) const fn begin_flight(&mut self) {
         if self.0 & Self::LOST < 2 * Self::ONCE_LOST {
             self.0 &= !Self::LOST;
         }
     }
 
-    /// Returns the longest datagram of a flight, in bytes; the configured limit is `mtu` (RFC 6347, section 4.1.1.1).
-    /// A flight that was lost twice is sent in datagrams of 508 bytes, which fit the 576 bytes that every IPv4 host
-    /// accepts. After more losses, the size is 254 and then 127 bytes. For a ClientHello the size stays at 508,
-    /// because few servers reassemble a ClientHello from fragments.
+    /// Returns the maximum length of a datagram of a flight, in bytes (RFC 6347, section 4.1.1.1). `mtu` is the
+    /// configured maximum. After two losses, a flight is sent in datagrams of 508 bytes, which fit the 576 bytes that
+    /// every IPv4 host accepts. After more losses, the maximum is 254 and then 127 bytes. For a ClientHello it remains
+    /// 508 bytes, because few servers reassemble a ClientHello from fragments.
     pub(crate) const fn datagram(self, mtu: usize, is_hello: bool) -> usize {
         let most = if is_hello { 1 } else { 3 };
         let halves = match (self.0 & Self::LOST) / Self::ONCE_LOST {
@@ -219,12 +227,12 @@ impl Flags {
 
 /// The two buffers of a handshake. The peer table owns them.
 pub struct Buffers<'b> {
-    /// The data from which a flight is written again: the cookie, later the PSK identity. They need at most 255
-    /// bytes. With public keys, the buffer also holds two shares, a signature and the peer's public key: 350 bytes
-    /// more with ECDSA, 900 bytes more with RSA-2048. With resumption, it needs 100 bytes and the length of a ticket
-    /// in addition, and at least 256 bytes in all.
+    /// The data from which a flight is written again: at first the cookie, later the PSK identity. This data needs at
+    /// most 255 bytes. With public keys, the buffer also holds two key shares, a signature and the peer's public key.
+    /// They need 350 bytes more with ECDSA, and 900 bytes more with RSA-2048. With resumption, the buffer needs another
+    /// 100 bytes and the length of a ticket, and at least 256 bytes in all.
     pub outgoing: &'b mut [u8],
-    /// Received bytes: fragments of the message that is due, and early records.
+    /// Received bytes: fragments of the next message from the peer, and records that arrived before their turn.
     pub incoming: &'b mut [u8],
 }
 
@@ -241,7 +249,8 @@ pub struct Handshake<'b> {
 }
 
 impl HandshakeState {
-    /// The state of a place without a handshake. All bytes are zero, so a table of such places takes no flash memory.
+    /// Creates the state of a table element without a handshake. All bytes are zero, so a table of these states takes
+    /// no flash memory.
     pub const fn idle() -> Self {
         Self {
             step: Step::AwaitHelloVerifyRequest,
@@ -279,7 +288,7 @@ impl HandshakeState {
         }
     }
 
-    /// Begins a handshake in a place that is [idle](Self::idle) or [wiped](Self::wipe). The first flight is due at
+    /// Begins a handshake in a state that is [idle](Self::idle) or [wiped](Self::wipe). The first flight is then due at
     /// once.
     pub(crate) fn begin(&mut self, step: Step, flight: Element, now: Instant, settings: &Settings) {
         // The fields are set one by one, because a mote would otherwise build a whole idle state on its stack.
@@ -330,13 +339,13 @@ impl HandshakeState {
         self.receive_seq == self.answered_seq
     }
 
-    /// True for a client that has answered the server's certificate or key exchange, and waits for the server's
-    /// Finished.
+    /// True for a client that has sent the flight with its certificate or its ClientKeyExchange, and waits for the
+    /// server's Finished.
     pub const fn awaits_server_finished(&self) -> bool {
         matches!(self.flight, Element::ClientCertificate | Element::ClientKeyExchange)
     }
 
-    /// Begins the next flight, which is due at once.
+    /// Begins our next flight. The flight is then due at once.
     #[inline(never)]
     pub(crate) fn start_flight<R: Roles>(&mut self, flight: Element) {
         // Without public keys, only flights of one or two messages are followed by another flight.
@@ -362,17 +371,18 @@ impl HandshakeState {
         self.send_flight();
     }
 
-    /// Client: restarts the timer of our ClientHello at each message of the server's flight, which may take many
-    /// datagrams. If a datagram is lost, the repeated ClientHello makes the server send its flight again (RFC 6347,
-    /// section 4.2.4).
+    /// Client: restarts the timer of our ClientHello. The caller does this after each message of the server's flight,
+    /// because this flight may take many datagrams. If a datagram is lost, the timer expires, and the repeated
+    /// ClientHello makes the server send its flight again (RFC 6347, section 4.2.4).
     pub(crate) fn await_rest(&mut self, now: Instant) {
         if self.flight == Element::ClientHello && self.element == Element::Sent {
             self.deadline = now.after_millis(self.timeout_ms).min(self.give_up);
         }
     }
 
-    /// Handles a repeated flight of the peer, which shows that our flight was lost. Sends our flight again at most
-    /// once until the timer expires. Without this limit, two endpoints that answer every repetition would never stop.
+    /// Handles a repeated flight of the peer, which shows that our flight was lost. Sends our flight again, but at most
+    /// once before the timer expires. Without this limit, two endpoints that answer each other's repetitions would
+    /// never stop.
     #[inline(always)]
     pub(crate) fn answer_repetition(&mut self, counters: &mut Counters) {
         if !self.repeated {
@@ -390,7 +400,8 @@ impl HandshakeState {
         self.transcript.update::<C>(body);
     }
 
-    /// Ends the handshake without keeping its last flight. The next alarm frees the place.
+    /// Ends the handshake without storing its last flight for retransmission. The next alarm frees the memory of the
+    /// handshake.
     pub(crate) fn end(&mut self) {
         self.step = Step::Lingering;
         self.element = Element::Sent;
@@ -407,7 +418,7 @@ impl HandshakeState {
 }
 
 impl Handshake<'_> {
-    /// Stores a cookie, hint or identity in the buffer from which the flight is written.
+    /// Stores a cookie, hint or identity at the front of the outgoing buffer, from which the flight is written again.
     pub(crate) fn keep<R: Roles>(&mut self, text: &[u8]) -> Result<(), Fatal> {
         self.keep_behind::<R>(0, text)
     }

@@ -1,4 +1,4 @@
-//! The cipher suites and their parts.
+//! The cipher suites, and the cipher and the key exchange of each.
 
 use super::record::{Channel, Cipher, HAS_LONG_KEYS};
 use crate::crypto::{Crypto, SignatureScheme};
@@ -24,17 +24,18 @@ impl CipherSuite {
     pub const ECDHE_ECDSA_WITH_AES_128_GCM_SHA256: Self = Self(0xc02b);
     /// TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 (RFC 5289).
     pub const ECDHE_RSA_WITH_AES_128_GCM_SHA256: Self = Self(0xc02f);
-    /// TLS_PSK_WITH_AES_128_CBC_SHA256 (RFC 5487), for peers that support no better suite. Only an application that
-    /// names this suite turns it on: no constant of [`Suites`] contains it. Encrypt-then-MAC (RFC 7366) is used if
-    /// the peer supports it. Otherwise the security depends only on decryption in constant time. Anyone who gets the
+    /// TLS_PSK_WITH_AES_128_CBC_SHA256 (RFC 5487), for peers that support no better suite. It is used only if an
+    /// application names it: no constant of [`Suites`] contains this suite. Encrypt-then-MAC (RFC 7366) is used if the
+    /// peer supports it. If not, the security depends on decryption in constant time. Anyone who gets the pre-shared
     /// key later can decrypt recorded traffic.
     pub const PSK_WITH_AES_128_CBC_SHA256: Self = Self(0x00ae);
-    /// TLS_RSA_WITH_AES_128_CBC_SHA (RFC 5246), the mandatory suite of TLS 1.2, for peers that support no better
-    /// suite. Only an application that names this suite turns it on: no constant of [`Suites`] contains it. It has
-    /// the weaknesses of [`Self::PSK_WITH_AES_128_CBC_SHA256`]. In addition, its MACs use SHA-1, and anyone who gets
-    /// the server's private key can decrypt earlier recorded traffic.
+    /// TLS_RSA_WITH_AES_128_CBC_SHA (RFC 5246), the mandatory suite of TLS 1.2, for peers that support no better suite.
+    /// It is used only if an application names it: no constant of [`Suites`] contains this suite. It has the weaknesses
+    /// of [`Self::PSK_WITH_AES_128_CBC_SHA256`]. In addition, its MACs use SHA-1, and anyone who gets the server's
+    /// private key later can decrypt recorded traffic.
     pub const RSA_WITH_AES_128_CBC_SHA: Self = Self(0x002f);
-    /// TLS_EMPTY_RENEGOTIATION_INFO_SCSV (RFC 5746, section 3.3).
+    /// TLS_EMPTY_RENEGOTIATION_INFO_SCSV (RFC 5746, section 3.3). This is a signal of the client, and not a cipher
+    /// suite.
     pub const EMPTY_RENEGOTIATION_INFO_SCSV: Self = Self(0x00ff);
 
     /// Returns the name of the suite in the IANA registry; `unknown` for a suite that this module does not implement.
@@ -58,14 +59,15 @@ impl CipherSuite {
         self.parts().is_some_and(|(exchange, _)| exchange.has_certificate())
     }
 
-    /// True if the client encrypts a secret to the public key of the server, which is then an RSA key.
+    /// True if the client encrypts a secret to the public key of the server. The server then has an RSA key.
     pub fn encrypts_to_server(self) -> bool {
         self.parts().is_some_and(|(exchange, _)| exchange.is_rsa())
     }
 
-    /// Returns the channel of the client or of the server for a key block (RFC 5246, section 6.3) that another
-    /// program computed. Tools and tests use it to examine records. `encrypt_then_mac` is true if the peers agreed on
-    /// RFC 7366. Returns `None` for an unknown suite, and for a block that is too short.
+    /// Returns the channel of one endpoint, for a key block (RFC 5246, section 6.3) that another program computed.
+    /// `client` is true for the channel of the client. Tools and tests use this function to examine records.
+    /// `encrypt_then_mac` is true if the peers agreed on RFC 7366. Returns `None` for an unknown suite, and for a block
+    /// that is too short.
     pub fn channel(self, encrypt_then_mac: bool, block: &[u8], client: bool) -> Option<Channel> {
         let (_, cipher) = self.parts()?;
         let cipher = if encrypt_then_mac { cipher.with_encrypt_then_mac()? } else { cipher };
@@ -92,8 +94,9 @@ impl CipherSuite {
         })
     }
 
-    /// Returns the key exchange and the cipher of the suite, if the crypto provider supports the cipher. With a
-    /// provider that supports only CCM_8, this function has less code than [`Self::parts`].
+    /// Returns the key exchange and the cipher of the suite; `None` if the suite is unknown, or if the crypto provider
+    /// does not support the cipher. With a provider that supports only CCM_8, this function has less code than
+    /// [`Self::parts`].
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn parts_in<C: Crypto>(self) -> Option<(KeyExchange, Cipher)> {
         if C::AES_128_GCM.is_some() || HAS_LONG_KEYS {
@@ -148,7 +151,7 @@ impl KeyExchange {
         matches!(self, Self::Psk)
     }
 
-    /// Returns the signature scheme of the server's key.
+    /// Returns the signature scheme with which the server's key signs.
     pub(crate) const fn scheme(self) -> SignatureScheme {
         match self {
             Self::EcdheRsa => SignatureScheme::RSA_PKCS1_SHA256,
@@ -157,12 +160,13 @@ impl KeyExchange {
         }
     }
 
-    /// True if client and server draw key pairs for the key exchange.
+    /// True if client and server draw ephemeral key pairs for the key exchange.
     pub(crate) const fn is_ephemeral(self) -> bool {
         !matches!(self, Self::Psk) && !self.is_rsa()
     }
 
-    /// True if the client encrypts the premaster secret. A mote does not support this key exchange.
+    /// True if the client encrypts the premaster secret to the server's RSA key. A mote does not support this key
+    /// exchange.
     pub(crate) const fn is_rsa(self) -> bool {
         HAS_LONG_KEYS && matches!(self, Self::Rsa)
     }
@@ -190,8 +194,8 @@ impl Suites {
         Self(&[CipherSuite::PSK_WITH_AES_128_GCM_SHA256, CipherSuite::PSK_WITH_AES_128_CCM_8]);
     /// TLS_PSK_WITH_AES_128_GCM_SHA256.
     pub const GCM: Self = Self(&[CipherSuite::PSK_WITH_AES_128_GCM_SHA256]);
-    /// All supported suites except those with CBC, in order of security: ephemeral key agreement first, then suites
-    /// with a long tag.
+    /// All supported suites except those with CBC. The order is by security: suites with an ephemeral key agreement are
+    /// first, and then suites with a long tag.
     pub const ALL: Self = Self(&[
         CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
         CipherSuite::ECDHE_RSA_WITH_AES_128_GCM_SHA256,

@@ -9,38 +9,39 @@ use crate::dtls::Records;
 use crate::dtls::record::SealError;
 use crate::identity::PeerId;
 
-/// The result of processing a datagram or an alarm. Events contain positions in the caller's buffers instead of
+/// The result of processing a datagram or an alarm. An event contains positions in the caller's buffers, and no
 /// references. So an event borrows nothing, and fits two registers of a host.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
-    /// Send a datagram as an answer, over the path that was given to [`Endpoint::handle`].
+    /// Send the datagram in the output buffer as an answer. Send it over the path that was given to
+    /// [`Endpoint::handle`].
     Answer {
         /// The length of the datagram, which is at the front of the output buffer.
         len: u16,
     },
-    /// Send a datagram over the path of a peer.
+    /// Send the datagram in the output buffer over the path of a peer.
     Transmit {
-        /// The peer that gets the datagram: see [`Peer::path`].
+        /// The peer to which the datagram is sent: see [`Peer::path`].
         peer: PeerId,
         /// The length of the datagram, which is at the front of the output buffer.
         len: u16,
     },
-    /// The handshake of this peer needs input: read the question with [`Endpoint::need`], and answer with
-    /// [`Endpoint::resume`].
+    /// The handshake of this peer needs input from the owner. [`Endpoint::need`] returns the required input, and the
+    /// owner answers with [`Endpoint::resume`].
     Need(PeerId),
-    /// The peer proved its key, and the session is ready.
+    /// The peer has proved that it has its key, and the session is ready.
     Established(PeerId),
-    /// Authentic application data arrived. They are decrypted in place.
+    /// Authentic application data arrived. The data are decrypted in place, in the received datagram.
     Message {
         /// The sender of the data.
         peer: PeerId,
         /// The position of the data in the datagram: see [`Records::bytes`].
         bytes: Span,
     },
-    /// The alarm that the owner set with [`Peers::schedule`] has arrived.
+    /// The time has come that the owner set with [`Peers::schedule`] for this peer.
     Alarm(PeerId),
-    /// The peer proved that it receives at the address from which its last records came. This is now its address.
-    /// Datagrams that were sent to the old address meanwhile are probably lost.
+    /// The peer has proved that it receives at the address from which its last records came. From now on, our records
+    /// go to this address. Datagrams that were sent to the old address in the meantime are probably lost.
     Moved(PeerId),
     /// The association has ended. The entry of the peer can be read until the next call of [`Endpoint::poll`].
     Closed {
@@ -51,10 +52,10 @@ pub enum Event {
     },
 }
 
-/// The reason why content was not protected: a mistake of the caller, or a session that must be renewed.
+/// The reason why content was not protected. Either the caller made a mistake, or the session must be renewed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Misuse {
-    /// There is no such peer, or its handshake is not complete.
+    /// The table has no such peer, or the handshake of the peer is not complete.
     NotEstablished,
     /// The frame has no space for the bytes that the protection adds.
     Full,

@@ -1,4 +1,5 @@
-//! Handles a ClientHello: answers unknown clients without state, and begins handshakes.
+//! Processes ClientHellos: answers clients without a valid cookie without keeping state, and begins handshakes as
+//! server.
 
 use super::{Endpoint, NewPeer, Peers, Phase, write_plain_alert};
 use crate::address::Path;
@@ -23,7 +24,8 @@ use crate::identity::PeerId;
 use crate::secret::same;
 
 impl<P: Peers, R: Roles> Endpoint<P, R> {
-    /// Returns true if a handshake in progress in which we are server began with this ClientHello.
+    /// Returns true if a handshake in progress on this path began with this ClientHello. We are server in this
+    /// handshake.
     fn is_begun(&mut self, path: &Path, fragment: &Fragment<'_>, hello: &ClientHello<'_>) -> bool {
         let Some(id) = self.peers.find(path, Phase::Handshaking) else { return false };
         let number = fragment.message_seq().wrapping_add(1);
@@ -34,7 +36,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         })
     }
 
-    /// Handles a ClientHello. Returns the length of the answer in `out`; 0 if there is no answer.
+    /// Processes a ClientHello. Returns the length of the answer in `out`; 0 if there is no answer.
     #[inline(never)]
     pub(super) fn on_client_hello<C: Crypto>(
         &mut self,
@@ -54,7 +56,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         })
     }
 
-    /// Answers a ClientHello. Keeps no state until a cookie proves the address of the client (RFC 6347, section
+    /// Answers a ClientHello. Keeps no state before a cookie has proved the address of the client (RFC 6347, section
     /// 4.2.1).
     fn answer_hello<C: Crypto>(
         &mut self,
@@ -78,8 +80,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// Handles a fragment of a ClientHello. Keeps no state until the cookie in the first fragment proves the address
-    /// of the client. Then reassembles the fragments in the buffer of a handshake (RFC 6347, section 4.2.3).
+    /// Processes a fragment of a ClientHello. Keeps no state before the cookie in the first fragment has proved the
+    /// address of the client. After that, reassembles the fragments in the buffer of a handshake (RFC 6347, section
+    /// 4.2.3).
     #[inline(never)]
     fn on_hello_fragment<C: Crypto>(
         &mut self,
@@ -159,7 +162,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.answer_whole_hello(cx, path, record, &Fragment { header: &header, body }, out)
     }
 
-    /// Allocates a handshake in which a ClientHello is reassembled, in place of the handshake `old`.
+    /// Adds a table entry with a handshake in which a ClientHello is reassembled. Before that, removes the entry `old`.
     fn place_fragments<C>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -177,7 +180,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Ok(())
     }
 
-    /// Answers a ClientHello that arrived in one fragment or was reassembled.
+    /// Answers a whole ClientHello, which arrived in one fragment or was reassembled.
     #[inline]
     fn answer_whole_hello<C: Crypto>(
         &mut self,
@@ -223,9 +226,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.begin(cx, path, record, (fragment, &hello), None, out)
     }
 
-    /// Handles a ClientHello that asks for resumption. Returns `None` if it does not ask for resumption, or if
-    /// resumption is impossible. A client with a valid ticket need not prove its address while enough handshakes are
-    /// free for clients without a ticket.
+    /// Processes a ClientHello that asks for resumption. Returns `None` if it does not ask for resumption, or if
+    /// resumption is impossible. `reachable` is true if the client has proved its address. A client with a valid ticket
+    /// need not prove it, as long as the table still has enough memory for the handshakes of other clients.
     fn on_hello_to_resume<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -252,8 +255,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         may_begin.then(|| self.begin(cx, path, record, (fragment, hello), Some((found, reachable)), out))
     }
 
-    /// Begins a handshake with a client whose ClientHello may be answered. Or continues the handshake that the client
-    /// began earlier with the same ClientHello.
+    /// Begins a handshake with a client after its ClientHello. If the client has already begun a handshake with the
+    /// same ClientHello, continues that handshake.
     fn begin<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -313,9 +316,10 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Ok(0)
     }
 
-    /// True if a session or a handshake in progress began with this ClientHello. Then sends our flight again if it
-    /// was lost. Removes a handshake that began with another ClientHello. An older session on the path is replaced
-    /// later.
+    /// Returns true if a session or a handshake in progress began with this ClientHello. If our flight of that
+    /// handshake was lost, it is then sent again. If a handshake in progress began with another ClientHello of this
+    /// client, removes that handshake and returns false. An older session on the same path remains until the new
+    /// handshake is complete.
     #[inline(always)]
     fn began_before<C>(
         &mut self,
@@ -375,28 +379,29 @@ pub(super) fn is_client_hello(record: &Record<'_>) -> bool {
         && record.body.first() == Some(&MessageType::CLIENT_HELLO.0)
 }
 
-/// True if a record holds a fragment of a ClientHello other than the first. The record must [begin with a
-/// ClientHello](is_client_hello).
+/// True if a record holds a fragment of a ClientHello other than the first fragment. The caller has already checked the
+/// record with [`is_client_hello`].
 pub(super) fn continues_hello(record: &Record<'_>) -> bool {
     record.body.get(6..9).is_some_and(|offset| offset != [0; 3])
 }
 
-/// Maximum number of bytes of a ClientHello that is reassembled.
+/// Maximum number of bytes of a ClientHello that this endpoint reassembles.
 const MAX_HELLO: usize = 4096;
 
 fn first_half(cookie: &[u8]) -> &[u8] {
     cookie.get(..cookie::COOKIE_LEN / 2).unwrap_or(&[])
 }
 
-/// Refuses a handshake, and writes an alert to the client. Returns the length of the datagram; 0 without an alert.
+/// Refuses a handshake, and writes an alert to the client into `out`. Returns the length of the datagram; 0 if there is
+/// no alert.
 fn refuse<C>(cx: &mut Cx<'_, C>, record: &Record<'_>, fatal: Fatal, out: &mut [u8]) -> usize {
     bump(&mut cx.counters.failed);
     let Some(alert) = fatal.alert() else { return 0 };
     write_plain_alert(record.number(), [alert::FATAL, alert.0], out).unwrap_or(0)
 }
 
-/// Writes a HelloVerifyRequest, the answer to a ClientHello without a valid cookie. Its record has the same number as
-/// the record of the ClientHello (RFC 6347, section 4.2.1).
+/// Writes a HelloVerifyRequest, which answers a ClientHello without a valid cookie. `number` is the number of the
+/// record with the ClientHello, and the answer's record gets the same number (RFC 6347, section 4.2.1).
 fn write_hello_verify_request(
     number: RecordNumber,
     message_seq: u16,

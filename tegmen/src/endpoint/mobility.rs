@@ -1,10 +1,10 @@
-//! Sessions with connection ids: a record is assigned to its session by the id, and a proved new address replaces the
-//! peer's address.
+//! Sessions with connection ids. The id in a record determines its session. When the peer has proved a new address,
+//! this address replaces the peer's old address.
 //!
-//! The address of a peer changes in two steps (RFC 9146, section 6; RFC 9853). First an authentic record that is
-//! newer than all earlier ones arrives from the new address. Then the peer answers a challenge, which only a receiver
-//! at the new address can have read. Until the answer, all datagrams go to the old address, and each record from the
-//! new address gets one challenge.
+//! The address of a peer changes in two steps (RFC 9146, section 6; RFC 9853). First, an authentic record that is newer
+//! than all earlier records arrives from the new address. Then the endpoint sends a challenge to the new address, and
+//! the peer answers it. Only a receiver at the new address can read the challenge. Until the answer, all other
+//! datagrams are sent to the old address.
 
 use super::{Endpoint, Event, Misuse, Output, Peers, Phase, Record, Records};
 use crate::address::Path;
@@ -27,16 +27,16 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.roles.mobility().map_or(AddressChanges::default(), |mobility| mobility.changes)
     }
 
-    /// Returns the number of bytes that [`Self::seal`] adds before the content for this peer; 0 for a peer without
-    /// protection.
+    /// Returns the number of bytes that [`Self::seal`] adds before the content of a message to this peer; 0 for a peer
+    /// without protection.
     pub(crate) fn headroom<C: Crypto>(&mut self, id: PeerId) -> usize {
         let to = if R::CONNECTION_ID { self.sent_id(id).map_or(0, |to| to.bytes().len()) } else { 0 };
         let peer = self.peers.peer(id).filter(|peer| peer.is_session);
         peer.map_or(0, |peer| peer.association.channel.headroom::<C>().saturating_add(to))
     }
 
-    /// Continues a session over `path`. Call this function if the owner knows that our own address or the path to the
-    /// peer changed. Removes any other session on that path.
+    /// Continues a session over `path`. Call this function when the owner knows that our own address or the path to the
+    /// peer changed. If another session uses that path, removes it.
     pub fn move_session(&mut self, id: PeerId, path: &Path) {
         if let Some(other) = self.peers.find(path, Phase::Established)
             && other != id
@@ -46,15 +46,14 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.peers.set_path(id, path);
     }
 
-    /// Draws an id that no session of this endpoint has. Returns `None` if eight attempts find no such id of the
-    /// configured length.
+    /// Draws a connection id that no session of this endpoint has. Returns `None` if eight attempts find no such id.
     fn new_connection_id<C: Crypto>(&mut self, cx: &mut Cx<'_, C>) -> Option<ConnectionId> {
         let config = self.roles.mobility()?.config;
         let mut drawn = (0..8).map(|_| ConnectionId::random(cx.crypto, config.len, config.shard));
         drawn.find(|id| id.is_empty() || self.peers.find_connection_id(id.bytes()).is_none())
     }
 
-    /// Client: offers a connection id in the handshake with `id`.
+    /// Client: adds an offer of a connection id to the handshake with `id`.
     pub(super) fn offer_connection_id<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId) {
         if let Some(ours) = self.new_connection_id(cx)
             && let Some(Mobility { config, .. }) = self.roles.mobility()
@@ -63,15 +62,17 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// Server: returns the id and the check that the server can agree to, from the part of a ClientHello after the
-    /// cookie.
+    /// Server: returns two values that the server can agree to: the client's connection id, and true for return
+    /// routability checks. `hello` is the part of the ClientHello after the cookie. Returns `None` if the client offers
+    /// no id, or if this endpoint does not use connection ids.
     pub(super) fn asked_for_connection_id(&mut self, hello: &[u8]) -> Result<Option<(ConnectionId, bool)>, Discard> {
         let Some(Mobility { config, .. }) = self.roles.mobility() else { return Ok(None) };
         let accepted = Hello::of_client(hello).map_err(|_| Discard::Malformed)?.accepted();
         Ok(accepted.map(|(theirs, rrc)| (theirs, rrc && config.check)))
     }
 
-    /// Server: agrees to connection ids in the handshake with `id`.
+    /// Server: agrees to connection ids in the handshake with `id`. `theirs` is the client's connection id, and `rrc`
+    /// is true if both endpoints support return routability checks.
     pub(super) fn accept_connection_id<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -85,7 +86,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// Removes the ids of a peer at the end of a handshake, if no ids were agreed on.
+    /// Called at the end of a handshake. Removes the connection ids of a peer if no ids were agreed on.
     pub(super) fn settle_connection_ids(&mut self, id: PeerId) {
         if let Some(ids) = self.peers.connection_ids(id)
             && ids.sent().is_none()
@@ -95,25 +96,26 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// True if this endpoint can recognize the records of a stored session with these ids. Either our id is empty, or
-    /// it has the length of the ids that this endpoint issues, and no other session has it.
+    /// True if this endpoint can recognize the records of a stored session with these ids. This is the case if our id
+    /// is empty, so that the address identifies the session. It is also the case if our id has the length of the ids
+    /// that this endpoint issues, and no other session has the same id.
     pub(super) fn can_receive(&mut self, ids: &ConnectionIds) -> bool {
         let len = self.roles.mobility().map(|mobility| usize::from(mobility.config.len));
         let ours = ids.ours.bytes();
         ours.is_empty() || len == Some(ours.len()) && self.peers.find_connection_id(ours).is_none()
     }
 
-    /// Returns the id that the peer must write into its records, if there is one.
+    /// Returns the id that the peer must write into its records; `None` if it must write none.
     pub(super) fn received_id(&mut self, id: PeerId) -> Option<ConnectionId> {
         self.peers.connection_ids(id)?.received().copied()
     }
 
-    /// Returns the id that we must write into records to the peer, if there is one.
+    /// Returns the id that we must write into records to the peer; `None` if we must write none.
     pub(super) fn sent_id(&mut self, id: PeerId) -> Option<ConnectionId> {
         self.peers.connection_ids(id)?.sent().copied()
     }
 
-    /// Processes the next record of a datagram, which has a connection id.
+    /// Processes the next record of a datagram. This record has a connection id.
     pub(super) fn on_record_with_id<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -148,7 +150,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Output::Event(None)
     }
 
-    /// Processes a record of a session whose peer may have a new address, or a record of a return routability check.
+    /// Processes a protected record of a session with connection ids. Its peer may have a new address, and the record
+    /// may be part of a return routability check.
     pub(super) fn on_protected<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -190,8 +193,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Output::Event(self.on_outcome(cx, id, outcome))
     }
 
-    /// Decides about an authentic record from an address other than the peer's: refuses the address, checks it, or
-    /// follows it.
+    /// Decides what to do after an authentic record from an address other than the peer's. The endpoint ignores the new
+    /// address, or sends a challenge to it, or sends its records there from now on.
     fn on_new_address(&mut self, id: PeerId, path: &Path, newest: bool) {
         let unverified = self.peers.peer(id).is_none_or(|peer| peer.association.channel.is_unverified());
         let checks = self.peers.connection_ids(id).is_some_and(|ids| ids.rrc);
@@ -207,7 +210,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// Writes the challenge for `path`, if a challenge is due on this path. Returns its length.
+    /// Writes the challenge that must be sent on `path` into `out`. Returns its length; `None` if no challenge must be
+    /// sent on this path, or if an earlier challenge is still valid.
     pub(super) fn challenge<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, path: &Path, out: &mut [u8]) -> Option<usize> {
         let mobility = self.roles.mobility()?;
         let (id, to) = mobility.challenge.take()?;
@@ -268,7 +272,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Output::Event(None)
     }
 
-    /// Writes a protected record with a short content to the front of `out`. Returns the length of the record.
+    /// Writes a protected record with a short content to the front of `out`. Returns the length of the record; `None`
+    /// if it could not be written.
     pub(super) fn write_record<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -295,7 +300,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Some(len)
     }
 
-    /// Does the same as [`Endpoint::seal`], for a record with the peer's connection id and padding.
+    /// Does the same as [`Endpoint::seal`] for a record that carries the peer's connection id `to`, and padding.
     pub(super) fn seal_with_id<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,

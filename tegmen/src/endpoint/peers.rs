@@ -1,4 +1,5 @@
-//! The peer table. It is a trait, because a mote has an array of a few peers, and a server a table of a million.
+//! The peer table. It is a trait, because a mote has an array of a few peers, and a server has a table of a million
+//! peers.
 
 use crate::address::{Address, Path};
 use crate::dtls::association::{Association, Rank};
@@ -22,22 +23,24 @@ pub enum Phase {
     Closing,
 }
 
-/// One peer. It has all data of an established session, except the data that the table adds.
+/// One peer in the table. This type has all data of an established session, except its connection ids and the data that
+/// the owner attaches, which the table stores.
 #[derive(Debug)]
 #[repr(C)] // small fields first: a mote reaches the first 32 bytes with short instructions
 pub struct Peer {
     pub(crate) phase: Phase,
     /// True if a DTLS session protects the datagrams of the peer; false if they are not protected.
     pub(crate) is_session: bool,
-    /// The alert that is sent in [`Phase::Closing`], if one is due.
+    /// The alert that must still be sent; `None` if no alert is due.
     pub(crate) alert: Option<AlertDescription>,
-    /// The time of the last message from the peer, in units of 2^20 microseconds, for the idle timeout.
+    /// The time of the last authentic message from the peer, in units of 2^20 microseconds. The idle timeout begins at
+    /// this time.
     pub(crate) last_heard: u32,
     pub(crate) association: Association,
     pub(crate) path: Path,
 }
 
-/// The initial values of a peer.
+/// The initial values of a table entry for a new peer.
 #[derive(Clone, Copy, Debug)]
 pub struct NewPeer<'p> {
     /// The two addresses of the path to the peer.
@@ -48,12 +51,12 @@ pub struct NewPeer<'p> {
     pub phase: Phase,
     /// True if a DTLS session protects the peer's datagrams; false if they are not protected.
     pub is_session: bool,
-    /// True if the peer needs memory for a handshake.
+    /// True if the table must also provide memory for a handshake with the peer.
     pub with_handshake: bool,
 }
 
 impl<'p> NewPeer<'p> {
-    /// Returns a peer that begins with a DTLS handshake.
+    /// Returns the values of a peer with which a DTLS handshake begins.
     pub(crate) const fn handshaking(path: &'p Path, rank: Rank) -> Self {
         Self { path, rank, phase: Phase::Handshaking, is_session: true, with_handshake: true }
     }
@@ -73,7 +76,7 @@ impl Peer {
         }
     }
 
-    /// Gives a free entry to a new peer.
+    /// Sets the values of a free entry to those of a new peer.
     pub fn occupy(&mut self, new: &NewPeer<'_>) {
         self.path = *new.path;
         self.association.principal = Principal::NOBODY;
@@ -120,7 +123,7 @@ impl Peer {
         if self.is_session { Protection::Dtls } else { Protection::Plain }
     }
 
-    /// Returns the identity of the peer, and the protection of its datagrams.
+    /// Returns the identity that the peer proved, and the protection of its datagrams.
     pub(crate) const fn identity(&self) -> Identity {
         Identity { principal: self.principal(), protection: self.protection() }
     }
@@ -131,7 +134,8 @@ impl Peer {
         self.phase = phase;
     }
 
-    /// Returns the handshake of the peer with the given state, connection ids and buffers, which the table owns.
+    /// Returns the handshake of the peer. `state`, `ids` and `buffers` are the other data of the handshake, which the
+    /// table stores outside of this type.
     pub const fn handshake<'b>(
         &'b mut self,
         state: &'b mut HandshakeState,
@@ -147,8 +151,8 @@ impl Peer {
         self.path = *path;
     }
 
-    /// Returns the maximum number of bytes of content of one record to this peer, according to the agreed record
-    /// size. The size of datagrams may require a lower limit.
+    /// Returns the maximum number of bytes of content of one record to this peer, according to the agreed record size
+    /// limit. The maximum size of datagrams may require less.
     pub const fn max_content(&self) -> usize {
         if self.is_session { self.association.record_size.sent() } else { MAX_CONTENT }
     }
@@ -182,12 +186,12 @@ pub trait Peers {
     /// Returns the handshake of the peer, if it has one.
     fn handshake(&mut self, id: PeerId) -> Option<Handshake<'_>>;
 
-    /// Adds a peer. If the peer gets memory for a handshake, the caller begins that handshake.
+    /// Adds a peer to the table. If `new` asks for memory for a handshake, the caller begins that handshake.
     ///
     /// # Errors
-    /// [`TableFull`] if the new peer can displace no other peer. An unauthenticated peer never displaces an
-    /// authenticated one. The table displaces the peer of lowest rank. Among peers of the same rank, it displaces the
-    /// one that was added first.
+    /// [`TableFull`] if the new peer can displace no other peer: see [`may_displace`]. An unauthenticated peer never
+    /// displaces an authenticated peer. The table displaces the peer of lowest rank. Among several peers of this rank,
+    /// it displaces the peer that was added first.
     fn insert(&mut self, new: &NewPeer<'_>) -> Result<Inserted, TableFull>;
 
     /// Moves a peer to another phase. [`Self::find`] then finds it only in this phase.
@@ -196,23 +200,23 @@ pub trait Peers {
     /// Frees the handshake of a peer that no longer needs it.
     fn release_handshake(&mut self, id: PeerId);
 
-    /// True while few handshakes are in progress. Then a client with a ticket need not prove its address first.
+    /// True while only few handshakes are in progress. A client with a ticket then need not prove its address first.
     fn can_spare_handshakes(&self) -> bool {
         false
     }
 
-    /// Returns the peer to which we gave this connection id, which is not empty.
+    /// Returns the peer that sends records with this connection id, which we issued. The connection id is not empty.
     fn find_connection_id(&self, connection_id: &[u8]) -> Option<PeerId>;
 
     /// Returns the connection ids of a peer, if it has any.
     fn connection_ids(&mut self, id: PeerId) -> Option<&mut ConnectionIds>;
 
-    /// Sets or removes the connection ids of a peer. The id that we gave it must not belong to another peer. Returns
-    /// false if the table has no memory for the ids.
+    /// Sets the connection ids of a peer, or removes them if `ids` is `None`. The id that we issued to this peer must
+    /// not belong to another peer. Returns false if the table has no memory for the ids.
     fn set_connection_ids(&mut self, id: PeerId, ids: Option<ConnectionIds>) -> bool;
 
-    /// Moves a peer to another path, on which there is no other peer in its phase. [`Self::find`] then finds it only
-    /// on this path.
+    /// Moves a peer to another path. The table must have no other peer with this path and this phase. [`Self::find`]
+    /// then finds the peer only on this path.
     fn set_path(&mut self, id: PeerId, path: &Path);
 
     /// Removes a peer, its handshake, its connection ids and its attached data. Wipes its keys.
@@ -245,8 +249,9 @@ pub struct Inserted {
     pub evicted: bool,
 }
 
-/// Returns true if a peer of rank `new` may displace one of rank `old`. Every peer may displace an unauthenticated peer.
-/// Only a peer to which we connect may displace an authenticated peer. No peer may displace one to which we connected.
+/// Returns true if a new peer of rank `new` may displace a peer of rank `old`. Every peer may displace an
+/// unauthenticated peer. Only a peer to which we connect may displace an authenticated peer. No peer may displace a
+/// peer to which we connected.
 pub fn may_displace(new: Rank, old: Rank) -> bool {
     match old {
         Rank::Stranger => true,
@@ -255,7 +260,7 @@ pub fn may_displace(new: Rank, old: Rank) -> bool {
     }
 }
 
-/// A table in other memory, for example in static memory of a mote, so that the table is never moved.
+/// A reference to a table. The table can be in static memory, for example in a mote, so it is never moved.
 impl<T: Peers> Peers for &mut T {
     type Attached = T::Attached;
 

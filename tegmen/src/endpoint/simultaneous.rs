@@ -1,28 +1,33 @@
 //! Two endpoints that connect to each other at the same time, over the same pair of addresses.
 //!
-//! Both send a ClientHello. So both answer a ClientHello without state, and both send a second one with the cookie.
-//! Then a rule decides, which needs no further message. The endpoint whose ClientHello has the larger random remains
-//! client, and drops the other ClientHello. The endpoint with the smaller random ends its own handshake, and answers
-//! as server in the same entry of the table. Another rule applies to a client that already has a ServerHello. If the
-//! peer sent this ServerHello and connects afterwards, the peer no longer acts as server. So the client becomes the
-//! server, regardless of the two randoms.
+//! Both endpoints send a ClientHello. Each answers the other's ClientHello with a HelloVerifyRequest, without state,
+//! and each sends a second ClientHello with the cookie. Then a rule decides, and no further message is needed. The
+//! endpoint whose ClientHello has the larger random remains client, and drops the other's ClientHello. The endpoint
+//! with the smaller random ends its own handshake as client, and answers as server in the same entry of the peer table.
 //!
-//! The cookie that the rule requires is bound to our handshake: first to the random of our ClientHello, later to the
-//! random of the peer's ServerHello ([`Cookies::bind`](crate::dtls::cookie::Cookies::bind)). So the cookie proves
-//! that its sender has received at the peer's address since our handshake began, or since the peer sent that
-//! ServerHello. Three kinds of attack have these results:
+//! Another rule applies to an endpoint that, as client, has already received a ServerHello. If the peer now sends a
+//! ClientHello with a cookie, it no longer acts as server. So our endpoint becomes the server, regardless of the two
+//! randoms.
+//!
+//! The cookie that the endpoint requires in this case is bound to our handshake: first to the random of our
+//! ClientHello, later to the random of the peer's ServerHello ([`Cookies::bind`](crate::dtls::cookie::Cookies::bind)).
+//! Such a cookie proves that its sender receives datagrams at the peer's address, and that it received the cookie after
+//! our handshake began, or after the peer sent that ServerHello. Attacks of three kinds have these results:
 //!
 //! * An attacker sends a ClientHello from a spoofed address, with no cookie or with a cookie for another address.
-//!   This ClientHello gets a HelloVerifyRequest, which goes to the spoofed address. Our handshake does not change.
-//! * An attacker sends a recorded ClientHello. Its cookie belongs to another handshake, so it also gets only a
-//!   HelloVerifyRequest. The same happens to a ClientHello that the network delayed until after we got a ServerHello.
-//! * An attacker who can read datagrams to the peer and can send from the peer's address can use the rule to end our
-//!   handshake. The same attacker can also end it with an alert, because alerts of a handshake are not protected.
+//!   This ClientHello gets a HelloVerifyRequest, which is sent to the spoofed address. Our handshake does not change.
+//! * An attacker sends a recorded ClientHello. Its cookie belongs to another handshake, so this ClientHello also gets
+//!   only a HelloVerifyRequest. So does a ClientHello of the peer that the network delayed until after we got a
+//!   ServerHello.
+//! * An attacker can read datagrams to the peer, and can send from the peer's address. This attacker can use the rule
+//!   to end our handshake. But it can also end the handshake with an alert, because alerts of a handshake are not
+//!   protected.
 //!
-//! The rule does not protect a handshake from a HelloVerifyRequest that a spoofed ClientHello caused. A client of
-//! DTLS 1.2 treats it as the answer to its own ClientHello. So anyone who can spoof the client's address can disturb
-//! its handshake with any server. After we have become server, our handshake has the same protection as that of any
-//! server: a recorded ClientHello whose cookie is not too old begins it again.
+//! The rule does not protect a handshake against one more attack. A spoofed ClientHello in the client's name causes a
+//! HelloVerifyRequest of the server, and a client of DTLS 1.2 treats this HelloVerifyRequest as the answer to its own
+//! ClientHello. So anyone who can spoof the client's address can disturb its handshake with any server. After our
+//! endpoint has become the server, its handshake has the same protection as that of any server: a recorded ClientHello
+//! with a cookie that is still valid begins the handshake again.
 
 use super::{Endpoint, Peers, Phase};
 use crate::address::Path;
@@ -38,7 +43,7 @@ use crate::identity::{PeerId, Principal};
 use crate::time::Instant;
 
 impl<P: Peers, R: Roles> Endpoint<P, R> {
-    /// Binds a cookie for the peer on `path` to our handshake with this peer, if there is one.
+    /// If we have a handshake with the peer on `path`, binds the cookie for this peer to that handshake.
     #[inline(always)]
     pub(super) fn bind_cookie<C: Crypto>(&mut self, path: &Path, cookie: &mut [u8; COOKIE_LEN]) {
         if R::SIMULTANEOUS
@@ -48,14 +53,14 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// Returns the random to which cookies for the peer on `path` are bound; `None` if they are not bound.
+    /// Returns the random to which cookies for the peer on `path` are bound; `None` if these cookies are not bound.
     fn binding(&mut self, path: &Path) -> Option<Random> {
         let id = self.peers.find(path, Phase::Handshaking)?;
         self.peers.handshake(id)?.binding()
     }
 
-    /// Begins to reassemble the ClientHello of a peer that becomes the client, in the table entry of our own
-    /// handshake.
+    /// Begins to reassemble the ClientHello of a peer. The peer becomes the client, and we become the server. The table
+    /// entry remains the entry of our own handshake.
     pub(super) fn replace_with_fragments<C>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -71,14 +76,15 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// Returns the table entry of our handshake as client with the peer on `path`, which a handshake as server
-    /// reuses. Returns `None` if a new entry is necessary.
+    /// Returns the table entry of our handshake with the peer on `path`. If the peer's ClientHello makes us the server,
+    /// the new handshake uses the same entry. Returns `None` if a new entry is necessary.
     #[inline(always)]
     pub(super) fn replaced(&self, path: &Path) -> Option<PeerId> {
         if R::SIMULTANEOUS { self.peers.find(path, Phase::Handshaking) } else { None }
     }
 
-    /// Ends our handshake with a peer. The peer becomes the client of another handshake in the same table entry.
+    /// Ends our handshake as client with a peer. The peer becomes the client of another handshake in the same table
+    /// entry.
     pub(super) fn become_server<C>(&mut self, cx: &mut Cx<'_, C>, id: PeerId) {
         if R::CONNECTION_ID {
             self.peers.set_connection_ids(id, None);
@@ -93,12 +99,12 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     }
 }
 
-/// The value in place of a random that shows that the cookie of the reassembled ClientHello is not bound.
+/// The value that is stored instead of a random if the cookie of the reassembled ClientHello is not bound.
 const UNBOUND: Random = [0; 32];
 
 impl Handshake<'_> {
-    /// Returns the random to which a cookie for the peer is bound. Cookies are bound while we are client, and while
-    /// we reassemble the ClientHello that makes us server.
+    /// Returns the random to which a cookie for the peer is bound. A cookie is bound only while we are client, and
+    /// while we reassemble the ClientHello that makes us the server. Otherwise returns `None`.
     fn binding(&self) -> Option<Random> {
         let state = &*self.state;
         match state.step {
@@ -111,7 +117,8 @@ impl Handshake<'_> {
         }
     }
 
-    /// True if the peer's ClientHello, which has this random and a valid cookie, ends our handshake as client.
+    /// True if our handshake as client must end, because the peer sent a ClientHello with this random and a valid
+    /// cookie.
     pub(super) fn yields_to(&self, theirs: &Random) -> bool {
         match self.state.step {
             Step::AwaitHelloVerifyRequest | Step::AwaitServerHello => self.state.client_random < *theirs,
@@ -120,14 +127,15 @@ impl Handshake<'_> {
         }
     }
 
-    /// True for a late copy of a ClientHello that the peer sent before the one with which this handshake as server
-    /// began. Its cookie is valid again, because the cookie was made before our own handshake as client.
+    /// True if a ClientHello with this random and this message_seq is a late copy. The peer sent it before the
+    /// ClientHello with which this handshake as server began. Its cookie is valid again, because the cookie was made
+    /// before our own handshake as client began.
     pub(super) fn is_late(&self, random: &Random, message_seq: u16) -> bool {
         let next = message_seq.wrapping_add(1);
         self.state.client_random == *random && next.wrapping_sub(self.state.answered_seq).cast_signed() < 0
     }
 
-    /// True if we are the server for a peer with which we opened a handshake as client before.
+    /// True if we are the server for a peer to which we had connected as client before.
     pub(super) fn is_replaced(&self) -> bool {
         self.association.rank == Rank::OursAsServer
     }

@@ -12,45 +12,46 @@ use crate::oscore::{OpenedRequest, UnprotectError};
 use crate::time::Instant;
 use core::convert::Infallible;
 
-/// The application of a node. `X` is the type of a request that OSCORE opened: see
-/// [`Oscore::Exchange`](super::Oscore::Exchange). `S` is the state that the application stores for a peer beside its
-/// exchanges: see [`PeerExchanges::State`](crate::coap::PeerExchanges::State).
+/// The application of a node. If OSCORE protected a request, `X` identifies the request in its security context: see
+/// [`Oscore::Exchange`](super::Oscore::Exchange). `S` is the state that the application stores for each peer, together
+/// with the exchanges of the peer: see [`PeerExchanges::State`](crate::coap::PeerExchanges::State).
 pub trait Application<X: OpenedRequest = Infallible, S = ()> {
-    /// Returns the policy that decides which requests are allowed, and the handler that answers them. Returns `None`
-    /// if the application serves no resources. The node then rejects requests, and an image contains no code of a
-    /// server.
+    /// Returns the policy that decides which requests are allowed, and the handler that answers them. Returns `None` if
+    /// the application serves no resources. The node then rejects requests, and the image of a mote contains no code of
+    /// a server.
     fn server(&mut self) -> Option<(&impl Policy, &mut impl Handler)> {
         None::<(&Anybody, &mut NoHandler)>
     }
 
     /// Decides whether the node accepts a request, before the node processes it. The node does not call this function
-    /// for a repetition. `state` is the state of the request's peer.
+    /// for a repeated request. `state` is the application's state of the peer that sent the request.
     ///
     /// # Errors
-    /// The response to send in place of the handler's response.
+    /// The response that the node sends. The handler is then not called.
     #[inline]
     fn admit(&mut self, incoming: &Incoming<'_>, state: Option<&mut S>) -> Result<(), Refusal> {
         let _ = (incoming, state);
         Ok(())
     }
 
-    /// Reports the response to a request, before OSCORE protects it. `response` is empty if no response is sent now.
-    /// `repeat` is the effect of executing the request twice. Returns the effect with which the node stores the
-    /// response: [`Repeat::Safe`] if the request was not executed.
+    /// Reports the response to a request, before OSCORE protects the response. `response` is empty if no response is
+    /// sent now. `repeat` is the effect that a second execution of the request would have. Returns the effect with
+    /// which the node stores the response: [`Repeat::Safe`] if the request was not executed.
     #[inline]
     fn on_answered(&mut self, incoming: &Incoming<'_>, answer: Answer, response: &[u8], repeat: Repeat) -> Repeat {
         let _ = (incoming, answer, response);
         repeat
     }
 
-    /// Reports that the node asks the handler for a notification, as the response to `registration` (RFC 7641,
-    /// section 4.2).
+    /// Reports that the node asks the handler for a notification (RFC 7641, section 4.2). `registration` is the request
+    /// with which the client became an observer.
     #[inline]
     fn on_notification(&mut self, peer: PeerId, registration: &MessageRef<'_>) {
         let _ = (peer, registration);
     }
 
-    /// Reports that the exchanges of a peer begin.
+    /// Reports that the node begins to store exchanges of a peer. `state` is the new state of the application for this
+    /// peer.
     fn on_begun(&mut self, peer: PeerId, state: &mut S) {
         let _ = (peer, state);
     }
@@ -69,10 +70,11 @@ pub trait Application<X: OpenedRequest = Infallible, S = ()> {
     /// Takes the response of a member to a request that was sent to its group: see
     /// [`Node::request_group`](super::Node::request_group) and
     /// [`Node::request_protected_group`](super::Node::request_protected_group). `member` is the path of the response
-    /// and the proved identity: [`Principal::NOBODY`] for a plaintext response, the identity of the group with Axiom,
-    /// the identity of the member with OSCORE. The response may be an error. If it asks for an Echo option (RFC
-    /// 9175), repeat the request with this option. With Axiom, send the repetition to the whole group, otherwise only
-    /// to this member.
+    /// and the proved identity. The identity is [`Principal::NOBODY`] for a plaintext response, that of the group with
+    /// Axiom, and that of the member with OSCORE.
+    ///
+    /// The response may be an error. If it has an Echo option (RFC 9175), repeat the request with this option. With
+    /// Axiom, send the repeated request to the whole group, otherwise only to this member.
     fn on_member_response(&mut self, request: RequestId, member: (&Path, Identity), response: &MessageRef<'_>) {
         let _ = (request, member, response);
     }
@@ -85,7 +87,8 @@ pub trait Application<X: OpenedRequest = Infallible, S = ()> {
 
     /// Reports that a response in a protected group was not sent, because it could not be protected. After
     /// [`SealRefused::LeaseSpent`], make a new [reservation](crate::axiom::Member::reserve) durable, and extend the
-    /// lease. [`Member::left`](crate::axiom::Member::left) shows in time that few numbers of a lease remain.
+    /// lease with it. To avoid this error, call [`Member::left`](crate::axiom::Member::left), which returns the number
+    /// of unused numbers in the lease, and extend the lease in time.
     fn on_unsealed_response(&mut self, group: &Address, refused: SealRefused) {
         let _ = (group, refused);
     }
@@ -98,11 +101,11 @@ pub struct Incoming<'m> {
     pub now: Instant,
     /// The peer that sent the request.
     pub peer: PeerId,
-    /// The two addresses of the datagram.
+    /// The two addresses of the datagram: ours and the sender's.
     pub path: &'m Path,
     /// The identity of the sender, and the protection of the request.
     pub identity: Identity,
-    /// The request; if it was protected with OSCORE, after it was opened.
+    /// The request. If OSCORE protected the request, this is the decrypted message.
     pub message: &'m MessageRef<'m>,
     /// True if the request was sent to a group (RFC 7252, section 8).
     pub to_group: bool,
@@ -113,7 +116,7 @@ pub struct Incoming<'m> {
 pub struct Refusal {
     /// The code of the response.
     pub code: Code,
-    /// An option of the response, with a value of format `uint`.
+    /// An option of the response: its number, and its value in the format `uint`. `None` if the response has no option.
     pub option: Option<(OptionNumber, u32)>,
 }
 
@@ -131,36 +134,37 @@ pub enum Answer {
     NoMemory,
 }
 
-/// The reply to a request, or the reason why there is none.
+/// The reply to a request, or the reason why there is no reply.
 #[derive(Clone, Copy, Debug)]
 pub enum Reply<'m> {
     /// The response to the request.
     Response(&'m MessageRef<'m>),
-    /// A block of a protected response that a proxy cut (RFC 8613, section 4.1.3.4.2). The block is not authenticated
-    /// and not opened. The owner asks for the next blocks with unprotected requests that have the outer code and the
-    /// OSCORE option of the original request. Then it opens the whole response with
-    /// [`Oscore::unprotect_response`](super::Oscore::unprotect_response). This reply only occurs with
-    /// [`Oscore::GATHERS`](super::Oscore::GATHERS).
+    /// A block of a protected response that a proxy divided into blocks (RFC 8613, section 4.1.3.4.2). The block is not
+    /// authenticated and not decrypted. The owner requests the next blocks with unprotected requests that have the
+    /// outer code and the OSCORE option of the original request. Then the owner decrypts the whole response with
+    /// [`Oscore::unprotect_response`](super::Oscore::unprotect_response). This reply only occurs if
+    /// [`Oscore::GATHERS`](super::Oscore::GATHERS) is true.
     Cut(&'m MessageRef<'m>),
     /// The peer has received the request. Its response follows separately (RFC 7252, section 5.2.2).
     Acknowledged,
-    /// The peer rejects the request (RFC 7252, section 4.2).
+    /// The peer rejects the request with a Reset (RFC 7252, section 4.2).
     Reset,
-    /// The last retransmission got no answer in time, or no response followed an acknowledgement.
+    /// The last retransmission got no answer in time, or the peer acknowledged the request but sent no response in
+    /// time.
     TimedOut,
     /// The request waited in the node's [`Queue`](super::Queue), and could not be sent when NSTART allowed it.
     NotSent(SendError),
-    /// The response to a request that was protected with OSCORE did not open. The sender of the response is unknown,
-    /// and the exchange has ended.
+    /// The response to a request that was protected with OSCORE could not be decrypted. The sender of this response is
+    /// unknown, and the exchange has ended.
     Refused {
-        /// The reason why the response did not open.
+        /// The reason why the response could not be decrypted.
         reason: UnprotectError,
         /// The outer code of the response, which is not protected.
         code: Code,
     },
 }
 
-/// A request whose response is deferred by its handler, or whose policy has not decided yet.
+/// A request whose response the handler defers, or on which the policy has not decided yet.
 #[derive(Debug)]
 pub struct DeferredRequest<'m, X: OpenedRequest = Infallible> {
     pub(super) peer: PeerId,
@@ -168,9 +172,10 @@ pub struct DeferredRequest<'m, X: OpenedRequest = Infallible> {
     pub(super) token: Token,
     /// The request.
     pub message: &'m MessageRef<'m>,
-    /// The request as OSCORE opened it, and the right to answer once with the nonce of the request.
+    /// If OSCORE protected the request: its identity in the security context, and the right to answer it once with the
+    /// nonce of the request. Otherwise `None`.
     pub(super) exchange: Option<(X, Option<X::Nonce>)>,
-    /// The transfer of the blocks of the response, if the node has [`Bodies`](super::Bodies).
+    /// The transfer of the response in blocks, if the node has [`Bodies`](super::Bodies) and the response needs blocks.
     pub(super) operation: Option<Operation>,
     /// True if the response makes the client an observer, or is a notification.
     pub(super) observes: bool,
@@ -180,19 +185,19 @@ pub struct DeferredRequest<'m, X: OpenedRequest = Infallible> {
     pub is_undecided: bool,
     /// The number of the notification about which the policy was asked; `None` for a request.
     pub(super) notification: Option<u32>,
-    /// False when the node passes the request. The owner sets true to acknowledge the request later, with its
-    /// response (RFC 7252, section 5.2.1) or before it. If the value stays false, the node acknowledges the request
-    /// at once.
+    /// The node sets this field to false, and then passes the request to the owner. If the owner leaves it false, the
+    /// node acknowledges the request at once. The owner sets the field to true to acknowledge the request later: with
+    /// the response (RFC 7252, section 5.2.1), or before the response.
     pub acknowledges_later: bool,
-    /// The data for a later acknowledgement, if that is possible. If the owner takes the data, the node does not
-    /// acknowledge the request now.
+    /// The data for a later acknowledgement. If the owner takes the data, the node does not acknowledge the request
+    /// now. `None` if a later acknowledgement is not possible.
     pub(super) late: Option<&'m mut Option<Late>>,
 }
 
 impl<X: OpenedRequest> DeferredRequest<'_, X> {
-    /// Returns the right to answer, for [`Node::respond`](super::Node::respond). If the request is undecided, the
-    /// right is also for [`Node::decide`](super::Node::decide), which needs the request again. Then store a copy of
-    /// [`Self::message`], which [`MessageRef::write`] makes.
+    /// Returns the right to answer the request. Pass this right to [`Node::respond`](super::Node::respond). If the
+    /// request is undecided, pass it to [`Node::decide`](super::Node::decide). That function also needs the request
+    /// itself, so store a copy of [`Self::message`], which [`MessageRef::write`] makes.
     pub fn keep(self) -> Deferred<X> {
         let asked = self.message.block(OptionNumber::BLOCK2).ok().flatten();
         Deferred {
@@ -217,25 +222,28 @@ impl<X: OpenedRequest> DeferredRequest<'_, X> {
 pub struct Deferred<X: OpenedRequest = Infallible> {
     /// The peer that waits for the response.
     pub peer: PeerId,
-    /// The sender, and the protection of its request.
+    /// The identity of the sender, and the protection of its request.
     pub identity: Identity,
     pub(super) token: Token,
     pub(super) no_response: NoResponse,
-    /// The request as OSCORE opened it, and the unused right to answer once with the nonce of the request.
+    /// If OSCORE protected the request: its identity in the security context, and the unused right to answer it once
+    /// with the nonce of the request. Otherwise `None`.
     pub(super) exchange: Option<(X, Option<X::Nonce>)>,
-    /// The transfer of the blocks of the response, and the block that the client asked for.
+    /// The transfer of the response in blocks, and the block that the client requested. `None` if the response is not
+    /// sent in blocks.
     pub(super) transfer: Option<(Operation, Option<Block>)>,
     /// True if the response makes the client an observer, or is a notification.
     pub(super) observes: bool,
-    /// True if the request was sent to a group. An error response is then not sent.
+    /// True if the request was sent to a group. The node does not send an error response to such a request.
     pub(super) to_group: bool,
     /// True if the policy has not decided on the request yet.
     pub(super) is_undecided: bool,
     /// The number of the notification on which the policy must decide; `None` for a request.
     pub(super) notification: Option<u32>,
-    /// The data to acknowledge the request, if the request is not acknowledged yet. The response is then also the
-    /// acknowledgement. The client repeats its request after two seconds. So an owner without a response takes these
-    /// data soon, sends an empty acknowledgement, and [stores it](crate::coap::Exchanges::keep_late_reply).
+    /// The data with which the owner can acknowledge the request; `None` if the request is already acknowledged or
+    /// needs no acknowledgement. If the owner leaves the data here, the response is also the acknowledgement. But the
+    /// client repeats an unacknowledged request after two seconds. So if the response takes longer, the owner takes the
+    /// data before that time, sends an empty acknowledgement, and [stores it](crate::coap::Exchanges::keep_late_reply).
     pub late: Option<Late>,
 }
 

@@ -17,13 +17,14 @@ use crate::endpoint::Peers;
 use crate::identity::{PeerId, Protection};
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
-    /// Writes a request to `peer` into `out`, and protects it as the session and `head` require. `write` adds the
-    /// options and the payload of the request. `head` is a [`Code`], or a [`RequestHead`]. The node sends a
-    /// confirmable request again until it is acknowledged. Returns the id of the request, and the length of the
-    /// datagram to send. The length is 0 if the request waits in the node's [`Queue`](super::Queue). [`Node::poll`]
-    /// then sends it when NSTART allows it.
+    /// Writes a request to `peer` into `out`, and protects it as the session and `head` require. `head` is a [`Code`],
+    /// or a [`RequestHead`]. `write` adds the options and the payload of the request. Returns the id of the request,
+    /// and the length of the datagram to send. The length is 0 if the request waits in the node's
+    /// [`Queue`](super::Queue). [`Node::poll`] then sends the request when NSTART allows it. If the request is
+    /// confirmable, the node sends it again until it is acknowledged.
     ///
-    /// The node draws the token: 8 bytes for a plaintext request (RFC 7252, section 5.3.1), and 4 bytes in a session.
+    /// If `head` has no token, the node draws one: 8 bytes for a plaintext request (RFC 7252, section 5.3.1), and 4
+    /// bytes in a session.
     ///
     /// # Errors
     /// [`SendError`]. After an error, send nothing.
@@ -53,7 +54,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.send(cx, peer, (message_type, code), token, protect, write, out)
     }
 
-    /// Draws a token, and the first Message ID if there is none, with the random generator of the crypto provider.
+    /// Draws a token with the random generator of the crypto provider. Also draws the first Message ID for the peer, if
+    /// there is none yet.
     pub(super) fn draw_token<'d, C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -68,17 +70,17 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         token
     }
 
-    /// Draws the first Message ID of the peer's exchanges, unless they have one (RFC 7252, section 4.4). A session
-    /// that is never restored needs no random Message ID: no attacker can forge its messages, and the peer remembers
-    /// no earlier messages of it.
+    /// Draws the first Message ID for messages to the peer, if there is none yet (RFC 7252, section 4.4). In a session
+    /// that is never restored, the first Message ID need not be random, because no attacker can forge the messages of
+    /// the session, and the peer remembers no earlier messages.
     pub(super) fn draw_message_id<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, peer: PeerId) {
         if let Some(exchanges) = self.endpoint.peers.attached(peer).and_then(PeerExchanges::exchanges) {
             exchanges.draw_message_id(cx.crypto);
         }
     }
 
-    /// Writes an empty confirmable message ("CoAP ping"; RFC 7252, section 4.3). The reply to it is
-    /// [`Reply::Reset`](super::Reply).
+    /// Writes an empty confirmable message into `out` ("CoAP ping"; RFC 7252, section 4.3). The peer replies with a
+    /// Reset: [`Reply::Reset`](super::Reply).
     ///
     /// # Errors
     /// [`SendError`]. After an error, send nothing.
@@ -92,7 +94,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.send(cx, peer, (MessageType::Confirmable, Code::EMPTY), &[], Protect::Nothing, |_, _| Ok(()), out)
     }
 
-    /// Cancels a request. Its reply is then rejected, which also ends an observation (RFC 7641, section 3.6).
+    /// Cancels a request. The node rejects a later response to it. If the request registered an observation, this also
+    /// ends the observation (RFC 7641, section 3.6).
     pub fn cancel(&mut self, peer: PeerId, request: RequestId) {
         if let Some(exchanges) = self.endpoint.peers.attached(peer).and_then(PeerExchanges::exchanges) {
             exchanges.cancel(&mut self.storage, request);

@@ -1,5 +1,5 @@
-//! Requests to groups (RFC 7252, section 8): one message, and one response of each member. If the request registers
-//! as an observer (RFC 7641), each member sends many responses.
+//! Requests to groups (RFC 7252, section 8). A request is one message, and each member sends one response. If the
+//! request registers the node as an observer (RFC 7641), each member sends many responses.
 
 use super::Node;
 use super::application::Application;
@@ -24,36 +24,42 @@ use crate::identity::{Identity, Principal, Protection};
 use crate::time::Instant;
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
-    /// Writes a non-confirmable request to a group into `out`. `write` adds the options and the payload of the
-    /// request. The request is in plaintext, or protected with OSCORE ([`RequestHead::with_oscore`] and
-    /// [`Oscore::GROUPS`](super::Oscore::GROUPS)). The owner sends it once to the address of the group. Returns the
-    /// id of the request and the length of the datagram. The number in the id counts only requests to groups.
+    /// Writes a non-confirmable request to a group into `out`. `write` adds the options and the payload of the request.
+    /// The request is in plaintext or protected with OSCORE ([`RequestHead::with_oscore`] and
+    /// [`Oscore::GROUPS`](super::Oscore::GROUPS)). The owner sends the datagram once to the address of the group.
+    /// Returns the id of the request and the length of the datagram. Ids of requests to groups are numbered separately
+    /// from those of other requests.
     ///
-    /// Until the time `until`, the response of each member is passed to [`Application::on_member_response`]. `until`
-    /// must allow for the leisure of the members and for the delays of the network. The node reports no event at this
-    /// time.
+    /// Until the time `until`, the node passes the response of each member to [`Application::on_member_response`].
+    /// Members send their responses after a random delay (the leisure), so `until` must allow for this delay and for
+    /// the delays of the network. The node reports no event at this time.
     ///
-    /// If a message has the Message ID of an earlier message, its receiver treats it as a repetition (RFC 7252,
-    /// section 4.5). The node does not know the members. So with a probability of 1 to 65,536, a request to one
-    /// member has the same Message ID as a request to the group. That request then gets no response.
+    /// If a message has the Message ID of an earlier message of the same sender, its receiver treats it as a repetition
+    /// (RFC 7252, section 4.5). The node does not know the members of the group. So a later request to one member has,
+    /// with a probability of 1 to 65,536, the same Message ID as a request to the group. The request to the member then
+    /// gets no response.
     ///
-    /// [`GroupRequests::close`](super::GroupRequests::close) ends a request before its time.
+    /// [`GroupRequests::close`](super::GroupRequests::close) ends a request before the time `until`.
     ///
     /// # Observing a group
     ///
     /// A request whose Observe option has the value 0 registers the node as observer at each member that allows the
     /// observation of its resource (RFC 7641). This requires
-    /// [`GroupRequests::OBSERVES`](super::GroupRequests::OBSERVES). Until the end of the request, the notifications
-    /// of the members are also passed to [`Application::on_member_response`], except late ones. The owner draws the
-    /// token of 7 bytes at random ([`RequestHead::with_token`]). Before Max-Age of a response expires, the owner
-    /// sends the request again with the same token (draft-ietf-core-groupcomm-bis). So new members register the node,
-    /// and so do members that lost a registration. The request then continues under the number that the latest call
-    /// returns. A request with the same token and the value 1 deregisters the node.
+    /// [`GroupRequests::OBSERVES`](super::GroupRequests::OBSERVES). The owner draws the token of 7 bytes at random
+    /// ([`RequestHead::with_token`]). Until the time `until`, the node also passes the notifications of the members to
+    /// [`Application::on_member_response`], except late notifications.
+    ///
+    /// Before Max-Age of a response expires, the owner sends the request again with the same token
+    /// (draft-ietf-core-groupcomm-bis). Then new members register the node, and members that lost the registration
+    /// register it again. From now on the id of the request is the one that the latest call returned. A request with
+    /// the same token and the value 1 deregisters the node.
     ///
     /// # Errors
-    /// [`SendError::Busy`] if there is no memory for another request to a group, or if the token has another length;
-    /// [`SendError::TooLong`]. After an error, send nothing. A request that the owner wanted to send again has then
-    /// ended.
+    /// * [`SendError::Busy`] if there is no memory for another request to a group, or if the owner's token does not
+    ///   have 7 bytes.
+    /// * [`SendError::TooLong`].
+    ///
+    /// After an error, send nothing. If the owner wanted to send a request again, this request has then ended.
     pub fn request_group<'t, C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -79,7 +85,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Ok((request, frame.len()))
     }
 
-    /// Opens a request to a group, and writes its message into `frame`.
+    /// Creates a request to a group, and writes its message into `frame`.
     pub(super) fn write_group_request<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -120,12 +126,13 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Ok(request)
     }
 
-    /// Processes a message that arrived over `path` without a session, if it answers a request to a group. Opens a
-    /// response with OSCORE in place. Returns the length of the acknowledgement in `out`, which the caller sends back
-    /// over `path`; 0 if there is no acknowledgement. Returns `None` for every other message.
+    /// Processes a message that arrived over `path` without a session, if it answers a request to a group. Decrypts a
+    /// response with OSCORE in place. If the message needs an acknowledgement, writes it into `out`. Returns its
+    /// length, or 0 if there is no acknowledgement. The caller sends it over `path`. Returns `None` for every other
+    /// message.
     ///
-    /// [`Self::handle_plain`] does the same first. An owner that drops messages from unknown addresses must call this
-    /// function before it drops a message, because a member needs no entry in the table of peers.
+    /// [`Self::handle_plain`] calls this function first. An owner that drops messages from unknown addresses must call
+    /// it before it drops a message, because a member needs no entry in the peer table.
     pub fn handle_member<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -188,8 +195,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 }
 
-/// Returns the number of a notification. Returns `None` for every other response, and for an error, which is the last
-/// response of an observation.
+/// Returns the Observe number of a notification. Returns `None` for a response without this number. Also returns `None`
+/// for an error, because an error is the last response of an observation.
 #[inline]
 pub(super) fn notification<F: Features>(response: &MessageRef<'_>) -> Option<u32> {
     if !F::GroupRequests::OBSERVES || !response.code().is_success() {
@@ -198,8 +205,8 @@ pub(super) fn notification<F: Features>(response: &MessageRef<'_>) -> Option<u32
     response.uint(OptionNumber::OBSERVE)
 }
 
-/// Bytes of the token of a request to a group. The tokens that a node draws for requests to peers have other lengths.
-/// So the node never confuses the responses to the two kinds of request.
+/// Number of bytes of the token of a request to a group. The tokens that a node draws for requests to peers have other
+/// lengths, so the node can distinguish the responses to both kinds of requests.
 const TOKEN: usize = 7;
 
 /// Returns the Message ID of a request to a group.

@@ -1,8 +1,9 @@
-//! Block-wise transfer at a server (RFC 7959): reassembles the body of a request before the handler gets it, and
-//! sends the blocks of a stored response.
+//! Block-wise transfer at a server (RFC 7959). The server reassembles the body of a request before the handler gets the
+//! request, and sends the blocks of a stored response.
 //!
-//! The response to a GET or FETCH is not stored, unless the body of the request came in blocks. Instead the handler
-//! writes the response again for each block, and [`Response`](crate::coap::Response) keeps only the requested block.
+//! The server does not store the response to a GET or FETCH, unless the body of the request came in blocks. Instead,
+//! the handler writes the whole response again for each block, and only the requested block remains in
+//! [`Response`](crate::coap::Response).
 
 use super::bodies::{Bodies, Operation};
 use crate::buf::Frame;
@@ -20,7 +21,7 @@ pub(super) enum Step<'r> {
     Answered(Served),
     /// The handler must write the response to this request into the frame.
     Serve(Request<'r>),
-    /// The handler must write the whole response at once, because it cannot write the response again: see
+    /// The handler must write the whole response now, because it cannot write the same response again: see
     /// [`serve_whole`].
     ServeWhole(Operation, InBlocks),
 }
@@ -28,8 +29,8 @@ pub(super) enum Step<'r> {
 /// True if the body of a request arrived in blocks.
 type InBlocks = bool;
 
-/// Processes a request whose body may come in blocks, or that may ask for a block of a stored response. A complete
-/// body is stored until [`Bodies::release`].
+/// Processes a request before the handler gets it. The body of the request may arrive in blocks, or the request may ask
+/// for a block of a stored response. When a body is complete, it is stored until [`Bodies::release`].
 #[inline]
 pub(super) fn take<'r, H: Handler>(
     (now, peer): (Instant, PeerId),
@@ -72,7 +73,7 @@ pub(super) fn take<'r, H: Handler>(
     )
 }
 
-/// Processes a block of the body of a request, or a request for a later block of a response.
+/// Processes a block of a request body, or a request for a block of a response after the first block.
 #[expect(clippy::too_many_arguments, reason = "those of its caller, and the blocks that it has read")]
 fn take_block<'r, H: Handler>(
     (now, peer): (Instant, PeerId),
@@ -121,7 +122,7 @@ fn take_block<'r, H: Handler>(
     }
 }
 
-/// Writes a response without payload and with at most one option. The handler is not called.
+/// Returns a response without payload and with at most one option. The handler is not called.
 fn refuse(
     head: (MessageType, u16),
     message: &MessageRef<'_>,
@@ -132,7 +133,8 @@ fn refuse(
     Step::Answered(respond(head, (message.token(), code), option, frame))
 }
 
-/// Lets the handler write a response that it cannot write again. Cuts the response into blocks if it is long.
+/// Calls the handler for a response that it cannot write again. If the response is long, stores it and writes only a
+/// block of it.
 pub(super) fn serve_whole<H: Handler>(
     now: Instant,
     (operation, in_blocks): (Operation, InBlocks),
@@ -165,9 +167,10 @@ pub(super) fn serve_whole<H: Handler>(
     }
 }
 
-/// Writes the options and the payload of a separate response, which come from `write`. The message has the whole
-/// response if that fits and leaves the last `reserved` bytes free, otherwise the first block or the block that the
-/// client asked for. `number` is the value of the Observe option.
+/// Writes the options and the payload of a separate response. `write` adds them. The message contains the whole
+/// response, if it fits and leaves the last `reserved` bytes free. Otherwise the message contains the block that the
+/// client requested, or the first block. `number` is the value of the Observe option; `None` if the response has no
+/// such option.
 pub(super) fn write_separate(
     (now, operation, asked): (Instant, &Operation, Option<Block>),
     bodies: &mut impl Bodies,
@@ -205,18 +208,18 @@ pub(super) fn write_separate(
     cut(&response, &etag, asked, reserved, builder).map(|_| ())
 }
 
-/// Adds the Observe option of a notification.
+/// Adds the Observe option with this number; adds nothing if `number` is `None`.
 pub(super) fn observe(number: Option<u32>, builder: &mut Builder<'_, '_>) -> Result<(), BuildError> {
     number.map_or(Ok(()), |number| builder.insert(OptionNumber::OBSERVE, uint_bytes(number, &mut [0; 4])))
 }
 
-/// Adds the options and the payload of `response`.
+/// Adds all options and the payload of `response`.
 fn copy(response: &MessageRef<'_>, builder: &mut Builder<'_, '_>) -> Result<(), BuildError> {
     response.options().try_for_each(|(number, value)| builder.option(number, value))?;
     builder.payload(response.payload())
 }
 
-/// Writes a response without payload and with at most one option.
+/// Writes a response without payload and with at most one option into `frame`.
 fn respond(
     (message_type, message_id): (MessageType, u16),
     (token, code): (&[u8], Code),
@@ -228,8 +231,9 @@ fn respond(
     built.map_or(Served::NoRoom, |()| Served::Responded { code, observed: false })
 }
 
-/// Writes the block of a stored response that the request asks for, or the first block if it asks for none. Writes a
-/// smaller block if the message has no space for it. A block after the end of the response gets 4.00.
+/// Writes the requested block of a stored response, or the first block if the request asks for no block. Writes a
+/// smaller block if the message has no space for the requested size. If the block begins after the end of the response,
+/// the code is 4.00.
 fn write_block(
     (kept, etag): (&[u8], [u8; 4]),
     asked: Option<Block>,
@@ -247,7 +251,8 @@ fn write_block(
     }
 }
 
-/// Adds the options and a block of `response`. Leaves the last `reserved` bytes free. Returns the code.
+/// Adds the options and one block of `response`. Leaves the last `reserved` bytes free. Returns the code of the
+/// message.
 fn cut(
     response: &MessageRef<'_>,
     etag: &[u8],
@@ -280,5 +285,5 @@ fn cut(
     Ok(response.code())
 }
 
-/// Maximum number of bytes of the payload marker, Block2, Size2 and ETag.
+/// Maximum number of bytes of the payload marker and the options Block2, Size2 and ETag together.
 const BLOCK_OPTIONS_LEN: usize = 24;

@@ -1,5 +1,5 @@
-//! The memory of a server for bodies that are longer than a message (RFC 7959): request bodies that are reassembled,
-//! and responses that clients read block by block.
+//! The memory of a server for bodies that are longer than a message (RFC 7959). These are request bodies that the
+//! server reassembles, and responses that clients read block by block.
 
 use crate::buf::{Full, copy};
 use crate::coap::EXCHANGE_LIFETIME;
@@ -8,29 +8,30 @@ use crate::coap::{Code, MessageRef, Request};
 use crate::identity::{Identity, PeerId, Protection};
 use crate::time::Instant;
 
-/// The identity of a block-wise transfer: its peer, the sender of its requests, and the method and the options that
-/// its requests have in common.
+/// The identity of a block-wise transfer. It consists of the peer, the sender of the requests, and the method and the
+/// options that all requests of the transfer share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Operation {
     /// The peer of the transfer.
     pub peer: PeerId,
-    /// The sender of the requests. With OSCORE, one peer can forward the requests of several senders.
+    /// The identity of the requests' sender. With OSCORE, the peer can be a proxy, which forwards the requests of
+    /// several senders.
     pub identity: Identity,
-    /// The fingerprint of the method and the options: [`MessageRef::operation`].
+    /// A fingerprint of the method and the shared options: see [`MessageRef::operation`].
     fingerprint: u64,
 }
 
 impl Operation {
-    /// Returns the transfer to which a request of this peer belongs.
+    /// Returns the identity of the transfer to which a request of this peer belongs.
     pub fn of(peer: PeerId, request: &Request<'_>) -> Self {
         Self { peer, identity: request.identity, fingerprint: request.message.operation() }
     }
 }
 
-/// The bodies of all block-wise transfers of a node that serves.
+/// The memory for the bodies of all block-wise transfers in which a node is the server.
 ///
-/// A transfer that is not continued is forgotten after [`EXCHANGE_LIFETIME`]. With `()`, a node reassembles no
-/// bodies: it refuses blocks of request bodies with 4.02, and the response to a request that is not safe must fit a
+/// If a transfer does not continue, it is forgotten after [`EXCHANGE_LIFETIME`]. With `()`, a node reassembles no
+/// bodies: it refuses blocks of request bodies with 4.02. Its response to a request that is not safe must then fit a
 /// message.
 pub trait Bodies {
     /// False only for `()`.
@@ -39,13 +40,15 @@ pub trait Bodies {
     /// Returns the maximum number of bytes of the body of a request.
     fn limit(&self) -> usize;
 
-    /// Adds a block to the body of the operation. The block with number 0 begins a new body. `announced` is the
-    /// length of the whole body in the client's Size1 option (RFC 7959, section 4), 0 without the option. Returns
-    /// true if the body is complete. The body is then stored until [`Self::release`].
+    /// Adds a block to the request body of the transfer `operation`. The block with number 0 begins a new body.
+    /// `announced` is the length of the whole body in the client's Size1 option (RFC 7959, section 4); 0 if the request
+    /// has no Size1 option. Returns true if the body is complete. The body is then stored until [`Self::release`].
     ///
     /// # Errors
-    /// The errors of [`Assembly::accept`]; 4.08 for a body without a first block; 4.13 if the announced length is
-    /// more than [`Self::limit`]; 5.03 if there is no space for another body.
+    /// * The errors of [`Assembly::accept`].
+    /// * 4.08 if the first block of the body is missing.
+    /// * 4.13 if the announced length is more than [`Self::limit`].
+    /// * 5.03 if there is no space for another body.
     fn upload(
         &mut self,
         now: Instant,
@@ -54,26 +57,27 @@ pub trait Bodies {
         announced: usize,
     ) -> Result<bool, Code>;
 
-    /// Returns two parts of the memory: the complete body of the operation, which is empty if there is none, and
-    /// space for the response, which is empty if this peer can get no space. Removes a stored response to the same
-    /// operation.
+    /// Returns two slices of the memory. The first is the complete request body of the transfer; it is empty if there
+    /// is no body. The second is space for the response; it is empty if this peer can get no space. Removes an older
+    /// response of the same transfer.
     fn space(&mut self, now: Instant, operation: &Operation) -> (&[u8], &mut [u8]);
 
-    /// Stores the message that was written into the first `len` bytes of the space for a response. The client will
-    /// ask for its blocks.
+    /// Stores the response that was written into the first `len` bytes of the space for a response. The client will
+    /// request the blocks of this response.
     ///
     /// # Errors
     /// [`Full`] if there is no memory for the message.
     fn keep(&mut self, now: Instant, operation: &Operation, len: usize) -> Result<(), Full>;
 
-    /// Returns the complete body of the operation; empty if there is none.
+    /// Returns the complete request body of the transfer; an empty slice if there is no body.
     fn body(&self, operation: &Operation) -> &[u8];
 
-    /// Removes the complete body of the operation. Frees the space for a response, if no response was stored in it.
+    /// Removes the complete request body of the transfer. Also frees its space for a response, if no response was
+    /// stored in this space.
     fn release(&mut self, operation: &Operation);
 
-    /// Returns the stored response to this operation, if there is one. Also returns an entity tag of its payload, for
-    /// a response that has no ETag option.
+    /// Returns the stored response of this transfer, and an entity tag that was computed from its payload. The entity
+    /// tag is for a response without an ETag option. Returns `None` if there is no stored response.
     fn kept(&mut self, now: Instant, operation: &Operation) -> Option<(&[u8], [u8; 4])>;
 }
 
@@ -115,12 +119,12 @@ impl Bodies for () {
     }
 }
 
-/// Memory for at most `N` request bodies and whole responses together, each of at most `BYTES` bytes. A response has
-/// its header, token and options in addition to its payload. All peers without protection together get at most
-/// `UNPROTECTED` of the places.
+/// Memory for at most `N` bodies. Each is a request body or a whole response, and has at most `BYTES` bytes. A whole
+/// response includes its header, token and options. All peers without protection together get memory for at most
+/// `UNPROTECTED` bodies.
 ///
-/// A request with a body in blocks and a long response takes two places. If all places are taken, a peer loses the
-/// oldest of its own transfers. A peer without a transfer is refused.
+/// A request with a body in blocks and a long response needs memory for two bodies. If all memory is in use, a new body
+/// of a peer replaces the oldest body of the same peer. A peer without a stored body is refused.
 #[derive(Clone, Copy, Debug)]
 pub struct BodyArray<const N: usize, const BYTES: usize, const UNPROTECTED: usize> {
     places: [Place<BYTES>; N],
@@ -130,12 +134,12 @@ pub struct BodyArray<const N: usize, const BYTES: usize, const UNPROTECTED: usiz
 struct Place<const BYTES: usize> {
     operation: Option<Operation>,
     content: Content,
-    /// The time of the last block.
+    /// The time at which the last block of the transfer was received or sent.
     last: Instant,
     bytes: [u8; BYTES],
 }
 
-/// The content of a place.
+/// The content of a place in the array.
 #[derive(Clone, Copy, Debug)]
 enum Content {
     /// A request body that is not complete yet.
@@ -155,12 +159,12 @@ impl<const BYTES: usize> Place<BYTES> {
         self.operation.as_ref() == Some(operation)
     }
 
-    /// True if the place holds a request body of the operation.
+    /// True if the place holds the request body of this transfer.
     fn is_upload_of(&self, operation: &Operation) -> bool {
         self.is_of(operation) && matches!(self.content, Content::Upload(_) | Content::Body(_))
     }
 
-    /// True if the place holds the response to the operation, or space for it.
+    /// True if the place holds the response of this transfer, or space for the response.
     fn is_response_to(&self, operation: &Operation) -> bool {
         self.is_of(operation) && matches!(self.content, Content::Space | Content::Response(..))
     }
@@ -172,7 +176,7 @@ impl<const BYTES: usize> Place<BYTES> {
         }
     }
 
-    /// Adds a block to the body. Returns true if the body is complete.
+    /// Adds a block to the request body in this place. Returns true if the body is complete.
     fn add(&mut self, mut assembly: Assembly, (block, bytes): (Block, &[u8])) -> Result<bool, Code> {
         let step = assembly.accept(block, bytes.len(), BYTES)?;
         let (Step::Continue(at) | Step::Complete(at)) = step;
@@ -185,7 +189,8 @@ impl<const BYTES: usize> Place<BYTES> {
 }
 
 impl<const N: usize, const BYTES: usize, const UNPROTECTED: usize> BodyArray<N, BYTES, UNPROTECTED> {
-    /// Takes a place for a transfer. The place then has the content [`Content::Space`].
+    /// Takes a place for a transfer, and sets its content to [`Content::Space`]. Returns `None` if no place can be
+    /// taken.
     fn take(&mut self, now: Instant, operation: &Operation) -> Option<&mut Place<BYTES>> {
         let is_old = |place: &&mut Place<BYTES>| now.since(place.last) >= EXCHANGE_LIFETIME;
         self.places.iter_mut().filter(is_old).for_each(|place| place.operation = None);

@@ -1,4 +1,4 @@
-//! Takes the decisions of a policy that decides later.
+//! Processes the decisions that a policy makes later.
 
 use super::Node;
 use super::application::{Answer, Application, Deferred, Incoming};
@@ -20,26 +20,27 @@ use crate::endpoint::{Misuse, Peers};
 use crate::identity::{PeerId, Protection};
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
-    /// Takes the decision on an undecided request. `request` is the copy of its message. If the request is allowed,
-    /// the node processes it as if it arrived now: the handler writes the response, or defers it, and may make the
-    /// sender an observer. If the request is denied, the response is 4.01 or 4.03. Writes a separate response into
-    /// `out`, which the node sends again until it is acknowledged. To answer without a decision, call
-    /// [`Self::respond`] instead.
+    /// Processes the decision on an undecided request. `request` is the copy of the message of the request, and
+    /// `allows` is the decision. If the request is allowed, the node processes it as if it arrived now. The handler
+    /// writes the response or defers it, and may make the sender an observer. If the request is denied, the response is
+    /// 4.01 or 4.03. The response is a separate message in `out`, which the node sends again until it is acknowledged.
+    /// To respond without a decision, call [`Self::respond`] instead of this function.
     ///
-    /// An undecided notification is not a request: [`Self::poll`] sends it later. Until the decision, the client gets
-    /// no notification and remains an observer. An error ends the observation. So a client whose notification is
-    /// denied, or is answered with an error by [`Self::respond`], learns that it is no longer an observer.
+    /// The decision may also be on a notification. This function then writes nothing, and [`Self::poll`] sends the
+    /// notification later. Before the decision, the client gets no notification and remains an observer. An error
+    /// response ends the observation. So if a notification is denied, or if [`Self::respond`] sends an error, the
+    /// client learns that it is no longer an observer.
     ///
-    /// Returns the length of the datagram to send. The length is 0 if there is no datagram to send now. This is the
-    /// case if the response waits in the node's [`Queue`](super::Queue), if the handler defers it, or if the client
-    /// does not want it (RFC 7967). It is also the case for a request to a group whose response is an error or empty
-    /// (RFC 7252, section 8.2).
+    /// Returns the length of the datagram to send. The length is 0 if no datagram must be sent now. This is the case if
+    /// the response waits in the node's [`Queue`](super::Queue), if the handler defers the response, or if the client
+    /// suppresses it (RFC 7967). It is also the case if the request was sent to a group and its response is an error or
+    /// empty (RFC 7252, section 8.2).
     ///
     /// # Errors
-    /// [`SendError`]. After an error, send nothing. After [`SendError::Busy`], call this function again later with
-    /// the returned right. If the handler was not called, the next call continues the request. If the handler's
-    /// response is lost, the next call responds with 5.00 without the handler. After every other error, the session
-    /// has ended, or `request` is not a message.
+    /// [`SendError`]. After an error, send nothing. After [`SendError::Busy`], call this function again later, with the
+    /// right that is returned with the error. If the handler was not called yet, the next call calls it. If the handler
+    /// was called and its response is lost, the next call responds with 5.00 and does not call the handler again. After
+    /// every other error, the session has ended, or `request` is not a message.
     pub fn decide<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -66,7 +67,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.respond(cx, deferred, Code::INTERNAL_SERVER_ERROR, |_| Ok(()), out)
     }
 
-    /// Answers a request after the decision. Marks `deferred` as decided before it calls the handler.
+    /// Processes a request after the decision. Marks `deferred` as decided before it calls the handler.
     fn answer_later<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -139,8 +140,9 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Ok(len)
     }
 
-    /// Returns the type and the Message ID of a separate response, and true if the response must wait. In a protected
-    /// group the response is not confirmable, because no member can acknowledge it.
+    /// Returns the type and the Message ID of a separate response, and true if the response must wait. `in_group` is
+    /// true for a response in a protected group. Such a response is not confirmable, because no member can acknowledge
+    /// it.
     fn separate_head<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,

@@ -1,4 +1,4 @@
-//! The parts of a node that an image can omit.
+//! The optional parts of a node. An image contains no code for a part that it does not use.
 
 use super::bodies::Bodies;
 use super::group_requests::GroupRequests;
@@ -11,54 +11,54 @@ use super::queue::Queue;
 use crate::coap::PeerExchanges;
 use crate::endpoint::Peers;
 
-/// The memory of the parts of a node that an image can omit. Each part is a type. The type `()` omits a part, and has
-/// no size and no code.
+/// The memory of the optional parts of a node. Each part is a type. A node whose type for a part is `()` does not have
+/// this part: `()` has no size and no code.
 pub trait Features {
-    /// The messages that wait for NSTART or PROBING_RATE.
+    /// The type of the messages that wait until NSTART or PROBING_RATE allows them.
     type Queue: Queue;
-    /// The peers to which the node sent messages without acknowledgement. A node without this part sends only
-    /// confirmable messages.
+    /// The type that stores when a node may send the next message without acknowledgement to each peer. A node without
+    /// this part sends only confirmable messages.
     type Pacing: Pacing;
-    /// The OSCORE contexts.
+    /// The type of the OSCORE contexts.
     type Oscore: Oscore;
-    /// The clients that observe resources (RFC 7641).
+    /// The type of the list of clients that observe resources (RFC 7641).
     type Observers: Observers<ExchangeOf<Self>, RegistrationOf<Self>>;
-    /// The bodies of requests and responses that are longer than a message (RFC 7959).
+    /// The type of the memory for bodies of requests and responses that are longer than a message (RFC 7959).
     type Bodies: Bodies;
-    /// The waiting responses to requests to a group (RFC 7252, section 8.2).
+    /// The type of the memory for delayed responses to requests to a group (RFC 7252, section 8.2).
     type Leisure: Leisure;
-    /// The requests to groups that still wait for responses (RFC 7252, section 8). A node without this part sends no
-    /// requests to groups.
+    /// The type of the memory for our requests to groups that still wait for responses (RFC 7252, section 8). A node
+    /// without this part sends no requests to groups.
     type GroupRequests: GroupRequests;
-    /// The protected groups of which the node is a member (Axiom).
+    /// The type of the groups of which the node is a member, and which Axiom protects.
     type Groups: Groups;
 
-    /// Returns the messages that wait for NSTART or PROBING_RATE.
+    /// Returns the messages that wait until NSTART or PROBING_RATE allows them.
     fn queue(&mut self) -> &mut Self::Queue;
 
-    /// Returns the peers to which the node sent messages without acknowledgement.
+    /// Returns the memory of the times at which the node may send messages without acknowledgement.
     fn pacing(&mut self) -> &mut Self::Pacing;
 
-    /// Returns the OSCORE contexts, and the waiting messages.
+    /// Returns the OSCORE contexts, and the messages that wait until NSTART or PROBING_RATE allows them.
     fn oscore(&mut self) -> (&mut Self::Oscore, &Self::Queue);
 
-    /// Returns the clients that observe resources.
+    /// Returns the list of clients that observe resources.
     fn observers(&mut self) -> &mut Self::Observers;
 
-    /// Returns the bodies of requests and responses.
+    /// Returns the memory for bodies of requests and responses.
     fn bodies(&mut self) -> &mut Self::Bodies;
 
-    /// Returns the waiting responses to requests to a group.
+    /// Returns the delayed responses to requests to a group.
     fn leisure(&mut self) -> &mut Self::Leisure;
 
-    /// Returns the requests to groups that still wait for responses.
+    /// Returns our requests to groups that still wait for responses.
     fn group_requests(&mut self) -> &mut Self::GroupRequests;
 
-    /// Returns the protected groups of which the node is a member.
+    /// Returns the groups of which the node is a member, and which Axiom protects.
     fn groups(&mut self) -> &mut Self::Groups;
 }
 
-/// The features of a node without optional parts: it only serves requests and sends requests.
+/// The features of a node without optional parts. Such a node serves requests and sends requests.
 impl Features for () {
     type Queue = ();
     type Pacing = ();
@@ -110,12 +110,12 @@ impl Features for () {
     }
 }
 
-/// The optional parts of a node. A part of type `()` is omitted.
+/// The optional parts of a node. If the type of a part is `()`, the node does not have this part.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Parts<Q = (), P = (), S = (), O = (), B = (), L = (), G = (), A = ()> {
-    /// Messages that wait for NSTART or PROBING_RATE: see [`QueueArray`](super::QueueArray).
+    /// The messages that wait until NSTART or PROBING_RATE allows them: see [`QueueArray`](super::QueueArray).
     pub queue: Q,
-    /// The peers to which the node sent messages without acknowledgement: see [`PacingArray`](super::PacingArray).
+    /// The times at which the node may send messages without acknowledgement: see [`PacingArray`](super::PacingArray).
     pub pacing: P,
     /// The OSCORE contexts: see [`OneContext`](super::OneContext).
     pub oscore: S,
@@ -123,11 +123,11 @@ pub struct Parts<Q = (), P = (), S = (), O = (), B = (), L = (), G = (), A = ()>
     pub observers: O,
     /// The bodies of requests and responses that are longer than a message: see [`BodyArray`](super::BodyArray).
     pub bodies: B,
-    /// The waiting responses to requests to a group: see [`LeisureArray`](super::LeisureArray).
+    /// The delayed responses to requests to a group: see [`LeisureArray`](super::LeisureArray).
     pub leisure: L,
-    /// The requests to groups that still wait for responses: see [`GroupRequestArray`](super::GroupRequestArray).
+    /// Our requests to groups that still wait for responses: see [`GroupRequestArray`](super::GroupRequestArray).
     pub group_requests: G,
-    /// The protected groups of which the node is a member: see [`GroupArray`](super::GroupArray).
+    /// The groups of which the node is a member, and which Axiom protects: see [`GroupArray`](super::GroupArray).
     pub groups: A,
 }
 
@@ -192,14 +192,14 @@ where
     }
 }
 
-/// The type of a request that a node with the features `F` opened with OSCORE.
+/// The type that identifies a request in its OSCORE context, in a node with the features `F`.
 pub(super) type ExchangeOf<F> = <<F as Features>::Oscore as Oscore>::Exchange;
 
-/// The type of a member's registration at a node with the features `F`.
+/// The type of the data that a node with the features `F` stores for an observer that is a member of a protected group.
 pub(super) type RegistrationOf<F> = <<F as Features>::Groups as Groups>::Registration;
 
-/// The type of an observer of a node with the features `F`.
+/// The type of the entry of an observer in a node with the features `F`.
 pub(super) type ObserverOf<F> = Observer<ExchangeOf<F>, RegistrationOf<F>>;
 
-/// The type of the state that an application stores for a peer in the table `P`.
+/// The type of the state that an application stores for each peer in the table `P`.
 pub(super) type StateOf<P> = <<P as Peers>::Attached as PeerExchanges>::State;

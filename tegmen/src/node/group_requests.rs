@@ -1,6 +1,7 @@
-//! The memory of requests to groups (RFC 7252, section 8): their tokens, and the members whose responses arrived. A
-//! request that registers the node as observer at the members is open while its owner observes the group. The
-//! notifications of each member have a separate order (RFC 7641, section 3.4).
+//! The memory of a node for its requests to groups (RFC 7252, section 8). It stores the tokens of the requests, and the
+//! members whose responses arrived. If a request registers the node as observer at the members, it is open while its
+//! owner observes the group. Each member numbers its notifications separately, so the memory stores their order for
+//! each member (RFC 7641, section 3.4).
 
 use crate::address::Address;
 use crate::buf::Full;
@@ -11,32 +12,36 @@ use crate::time::Instant;
 
 /// The requests to groups that still wait for responses, and the members whose responses arrived.
 ///
-/// Each open request takes a place. So the number of places also limits the load on the network.
+/// The maximum number of open requests also limits the load on the network.
 pub trait GroupRequests {
     /// False only for `()`.
     const IS_ON: bool = true;
-    /// True if there is memory for observations of groups. The default, false, is for an owner whose requests get one
-    /// response from each member.
+    /// True if the node can observe groups. If this constant is false, each request gets at most one response from each
+    /// member.
     const OBSERVES: bool = false;
 
-    /// Opens a request with this token until the time `until`, and returns its id. The number of the first request is
-    /// `first`, and each later number is 1 higher. If a request with this token is open, it is sent again: it gets
-    /// the new id and the new end, and keeps the order of its notifications.
+    /// Opens a request with this token until the time `until`, and returns its id. The ids are consecutive numbers,
+    /// beginning with `first`, which is ignored after the first request. If a request with this token is already open,
+    /// the owner sends it again. The request then gets the new id and the new time `until`, and keeps the order of its
+    /// notifications.
     ///
     /// # Errors
-    /// [`Busy::Outstanding`] if all places are taken.
+    /// [`Busy::Outstanding`] if there is no memory for another request.
     fn open(&mut self, now: Instant, until: Instant, token: Token, first: u16) -> Result<RequestId, Busy>;
 
-    /// Returns a request that is open at the time `now`, and for which `is_it` returns true.
+    /// Returns a request that is open at the time `now`, and for which `is_it` returns true. `None` if there is no such
+    /// request.
     fn find(&self, now: Instant, is_it: impl FnMut(RequestId, &Token) -> bool) -> Option<RequestId>;
 
-    /// Notes whether a request registers the node as observer at the members.
+    /// Stores whether a request registers the node as observer at the members. `registers` is true if it does.
     fn observe(&mut self, request: RequestId, registers: bool) {
         let _ = (request, registers);
     }
 
-    /// Notes that the member at this address sent its response, or a notification with this number (RFC 7641, section
-    /// 3.4). Returns false if the member sent a response before, or a newer notification.
+    /// Stores that the member at this address sent its response, or a notification. `notification` has the Observe
+    /// number, which is `None` for any other response, and the time of arrival (RFC 7641, section 3.4). Returns false
+    /// if the application must not get the response, because the member already sent a response, or a newer
+    /// notification.
     ///
     /// # Errors
     /// [`Full`] if there is no space for the member. The response is then dropped.
@@ -47,8 +52,9 @@ pub trait GroupRequests {
         notification: (Option<u32>, Instant),
     ) -> Result<bool, Full>;
 
-    /// Notes the protection of a request: the address of the group, the epoch, and the truncated sequence number
-    /// (TSN). The default is for an owner that sends only plaintext requests to groups.
+    /// Stores three values about a request to a protected group: the address of the group, the epoch, and the truncated
+    /// sequence number (TSN) of the request. The default refuses the values. It is for an owner that sends only
+    /// plaintext requests to groups.
     ///
     /// # Errors
     /// [`Full`] if there is no space for these values. The request must then not be sent.
@@ -57,7 +63,8 @@ pub trait GroupRequests {
         Err(Full)
     }
 
-    /// Returns the values that [`Self::protect`] noted for a request; `None` if the request was sent in plaintext.
+    /// Returns the values that [`Self::protect`] stored for a request; `None` if the request was not protected by
+    /// Axiom.
     #[inline]
     fn protection(&self, request: RequestId) -> Option<(Address, u16, u64)> {
         let _ = request;
@@ -68,7 +75,7 @@ pub trait GroupRequests {
     fn close(&mut self, request: RequestId);
 }
 
-/// The memory of a node that sends no requests to groups.
+/// The memory of a node that sends no requests to groups: it stores nothing.
 impl GroupRequests for () {
     const IS_ON: bool = false;
 
@@ -91,12 +98,12 @@ impl GroupRequests for () {
     fn close(&mut self, _: RequestId) {}
 }
 
-/// Memory for at most `REQUESTS` requests to groups at the same time, each with the responses of at most `MEMBERS`
-/// members. `ORDERS` is the number of members whose notifications are accepted: 0, or `MEMBERS`.
+/// Memory for at most `REQUESTS` open requests to groups. For each request, it stores at most `MEMBERS` members whose
+/// responses arrived. `ORDERS` is 0 if the node observes no groups, otherwise it must be equal to `MEMBERS`.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupRequestArray<const REQUESTS: usize, const MEMBERS: usize, const ORDERS: usize = 0> {
     places: [Option<Place<MEMBERS, ORDERS>>; REQUESTS],
-    /// The number of the next request.
+    /// The number of the next request; `None` before the first request.
     next: Option<u32>,
 }
 
@@ -105,11 +112,11 @@ struct Place<const MEMBERS: usize, const ORDERS: usize> {
     request: RequestId,
     token: Token,
     until: Instant,
-    /// The address of the group, the epoch and the TSN, if the request was protected.
+    /// The address of the group, the epoch and the TSN, if Axiom protected the request; otherwise `None`.
     sealed: Option<(Address, u16, u64)>,
     /// The members whose responses arrived.
     members: [Option<Address>; MEMBERS],
-    /// The order of the notifications of each member, if the request registers the node as observer.
+    /// The order of the notifications of each member, if the request registers the node as observer; otherwise `None`.
     orders: Option<[Option<Order>; ORDERS]>,
 }
 

@@ -1,4 +1,5 @@
-//! The protected groups of a node (Axiom): the trait that the owner of the node implements, and an array of groups.
+//! The groups of a node that Axiom protects: the trait that the owner of the node implements, and an implementation
+//! with an array of groups.
 
 use super::registration::MemberRegistration;
 use crate::address::Address;
@@ -11,18 +12,18 @@ use crate::identity::Principal;
 use crate::time::{Duration, Instant};
 use core::convert::Infallible;
 
-/// The protected groups of which a node is a member. Each group is identified by its address.
+/// The protected groups of which a node is a member. The multicast address of a group identifies it.
 ///
 /// `()` is the type for a node without groups: it has no size and no code.
 pub trait Groups {
     /// False only for `()`.
     const IS_ON: bool = true;
 
-    /// The type of the registration of a member that observes a resource. It contains the [`MemberRegistration`] that
-    /// was passed to [`Self::registration`].
+    /// The type of the data that the node stores for an observer that is a member of a group. It contains the
+    /// [`MemberRegistration`] that was passed to [`Self::registration`].
     type Registration: Copy + AsMut<MemberRegistration>;
 
-    /// Returns a registration to store with an observer; `None` if the node has no groups.
+    /// Converts a registration into the form that the node stores with an observer; `None` if the node has no groups.
     fn registration(registration: MemberRegistration) -> Option<Self::Registration>;
 
     /// Returns the principal of the group with this address; `None` if the node is not a member of the group.
@@ -31,14 +32,14 @@ pub trait Groups {
     /// Returns the source address of our responses in the group; `None` if the node is not a member of the group.
     fn address(&self, group: &Address) -> Option<[u8; 16]>;
 
-    /// Returns the address of the group that has this GroupID in the header of responses, and whose responses arrive
-    /// at `port`.
+    /// Returns the address of the group to which a received response belongs. `group_id` is the GroupID in the header
+    /// of the response, and `port` is the port at which it arrived. `None` if the node is not a member of such a group.
     fn of_response(&self, group_id: u8, port: u16) -> Option<Address>;
 
     /// Returns the epoch of a group; 0 if the node is not a member of the group.
     fn epoch(&self, group: &Address) -> u16;
 
-    /// Returns the number of bytes that the protection of a group adds before a message, and the number that it adds
+    /// Returns two numbers of bytes: those that the protection of a group adds before a message, and those that it adds
     /// after the message.
     fn overhead(&self, group: &Address) -> (usize, usize);
 
@@ -53,7 +54,7 @@ pub trait Groups {
         frame: &mut Frame<'_>,
     ) -> Result<u64, SealRefused>;
 
-    /// Protects the response in `frame` to the request of `sender`.
+    /// Protects the response in `frame` to a request of the member `sender`.
     ///
     /// # Errors
     /// [`SealRefused`] has the reason.
@@ -65,7 +66,7 @@ pub trait Groups {
         frame: &mut Frame<'_>,
     ) -> Result<(), SealRefused>;
 
-    /// Opens a request to a group.
+    /// Opens a request that was sent to a group. Returns the SenderID of the request, and the result.
     ///
     /// # Errors
     /// The reason why the record is dropped.
@@ -76,7 +77,7 @@ pub trait Groups {
         record: Record<'r>,
     ) -> Result<(SenderId, Opened<'r>), Discard>;
 
-    /// Opens a response to a request to a group. The response arrived from the address `from`.
+    /// Opens the response of a member to our request to a group. The response arrived from the address `from`.
     ///
     /// # Errors
     /// The reason why the record is dropped.
@@ -94,12 +95,13 @@ pub trait Groups {
     /// The reason why the record is dropped.
     fn accept<C: Crypto>(&mut self, group: &Address, record: Unverified, proof: Proof<'_>) -> Result<(), Discard>;
 
-    /// Returns true if the node can challenge the sender of a possible replay now, and counts the challenge. Each
-    /// challenge uses the number of a response, and anybody can replay requests. So the groups limit the rate of
-    /// challenges, and the numbers of an epoch suffice.
+    /// Returns true if the node may now challenge the sender of a request that may be a replay, and counts the
+    /// challenge. Each challenge uses up a record number of our responses, and anybody can replay requests. So an
+    /// implementation must limit the rate of challenges, so that the record numbers of an epoch suffice.
     fn may_challenge(&mut self, now: Instant, group: &Address) -> bool;
 
-    /// Returns the value of the Echo option for a challenge.
+    /// Returns the value of the Echo option for a challenge in this group; `None` if the node is not a member of the
+    /// group.
     fn challenge(&self, group: &Address) -> Option<[u8; 8]>;
 
     /// Forgets the states of silent members: see [`Member::forget_idle`].
@@ -197,10 +199,10 @@ impl Groups for () {
     fn forget_idle<C: Crypto>(&mut self, _: &mut C, _: &Address) {}
 }
 
-/// Memory for at most `GROUPS` groups, each with the states of at most `SENDERS` senders and `LISTENERS` listeners:
-/// see [`Member`].
+/// Memory for at most `GROUPS` groups. In each group it stores the states of at most `SENDERS` senders and `LISTENERS`
+/// listeners: see [`Member`].
 ///
-/// The owner must extend the leases of each member before their numbers are used up: see [`Self::member`] and
+/// The owner must extend the leases of each member before their record numbers are used up: see [`Self::member`] and
 /// [`Member::left`].
 pub struct GroupArray<
     const GROUPS: usize,
@@ -215,12 +217,12 @@ pub struct GroupArray<
 struct Place<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S> {
     member: Member<SENDERS, LISTENERS, KEY, S>,
     principal: Principal,
-    /// No request is challenged before this time.
+    /// The time before which the node sends no challenge in this group.
     challenges_from: Instant,
 }
 
-/// The shortest time between two challenges in a group. With this limit, challenges alone need more than 96 days to
-/// use up the numbers of an epoch (2^23).
+/// The minimum time between two challenges in a group. With this limit, challenges alone need more than 96 days to use
+/// up the 2^23 record numbers of our responses in an epoch.
 const BETWEEN_CHALLENGES: Duration = Duration::from_secs(1);
 
 impl<const GROUPS: usize, const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S> Default
@@ -237,8 +239,8 @@ impl<const GROUPS: usize, const SENDERS: usize, const LISTENERS: usize, const KE
     /// Adds a group. The application sees messages of the group's members under `principal`.
     ///
     /// # Errors
-    /// [`Full`] if there is no place, or if the array has a group that cannot be distinguished from the new one: a
-    /// group with the same address, or with the same GroupID and port.
+    /// [`Full`] if the array has no space, or if it already has a group that cannot be distinguished from the new
+    /// group. Such a group has the same address, or the same GroupID and port.
     pub fn join(&mut self, member: Member<SENDERS, LISTENERS, KEY, S>, principal: Principal) -> Result<(), Full> {
         let (group, id) = (member.group(), member.group_id());
         if self.place(group).is_some() || self.of_response(id, group.port).is_some() {
@@ -258,7 +260,7 @@ impl<const GROUPS: usize, const SENDERS: usize, const LISTENERS: usize, const KE
         }
     }
 
-    /// Returns our member state of the group with this address.
+    /// Returns our member of the group with this address; `None` if there is no such group.
     pub fn member(&mut self, group: &Address) -> Option<&mut Member<SENDERS, LISTENERS, KEY, S>> {
         self.place_mut(group).map(|place| &mut place.member)
     }

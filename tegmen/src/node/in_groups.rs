@@ -1,9 +1,9 @@
-//! Protected groups (Axiom): serves the requests of members, sends requests, and processes the responses of
-//! listeners.
+//! Groups that Axiom protects: serves the requests of members, sends requests to a group, and processes the responses
+//! of listeners.
 //!
-//! The sender of a request has an entry in the table of peers, whose local address is the address of the group. So
-//! this entry never replaces a session with the same peer. The endpoint does not protect datagrams for the entry: a
-//! response is protected when it is written, and no other messages are sent to the entry.
+//! The sender of a request has an entry in the peer table. The local address of this entry is the address of the group,
+//! so the entry never replaces a session with the same peer. The endpoint does not protect datagrams for the entry. A
+//! response is protected when it is written, and the node sends no other messages to the entry.
 
 use super::Node;
 use super::application::{Application, Deferred};
@@ -35,14 +35,15 @@ use crate::time::Instant;
 /// The protection of a request that was sent to a group.
 #[derive(Clone, Copy)]
 pub(super) enum ToGroup {
-    /// The request is in plaintext.
+    /// The request is in plaintext, and the group is not an Axiom group.
     InClear,
-    /// A member protected the request. The second field is true if the request may be a replay.
+    /// A member of an Axiom group protected the request. The second field is true if the request may be a replay.
     Protected(Identity, bool),
 }
 
 impl ToGroup {
-    /// Returns the sender of a protected request, and true if the request may be a replay.
+    /// Returns the identity of the member that protected the request, and true if the request may be a replay. Returns
+    /// `None` for a request in plaintext.
     #[inline]
     pub(super) fn member<F: Features>(self) -> Option<(Identity, bool)> {
         match self {
@@ -55,14 +56,14 @@ impl ToGroup {
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// Processes a datagram to the address of a protected group. The local address of `path` is the address of the
     /// group. `scratch` is memory for the response. The policy and the handler process the request of a member in the
-    /// same way as requests under any other protection. If the request may be a replay, its sender is first
-    /// challenged (RFC 9175), at most once a second.
+    /// same way as requests under any other protection. If the request may be a replay, the node first challenges its
+    /// sender (RFC 9175). It sends at most one challenge a second.
     ///
     /// No response is sent at once: [`Self::poll`] sends the response after a random time, unless the response is an
     /// error or empty. The response must be sent over [`Self::path`] of the peer. [`Leisure`](super::Leisure) stores
     /// the protected response.
     ///
-    /// A record that does not open changes no state, and gets no response.
+    /// If a record does not open, it changes no state and gets no response.
     pub fn handle_protected_group<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -96,8 +97,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Opens the request in a record to a group. Returns its sender, its message, and true if the request may be a
-    /// replay and its sender must be challenged.
+    /// Opens the request in a record to a group. Returns the SenderID, the content of the record, and a third value:
+    /// true if the request may be a replay, so that its sender must be challenged.
     ///
     /// # Errors
     /// The reason why the record is dropped.
@@ -147,12 +148,12 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Takes the next record of a datagram, if its header belongs to a listener's response in a protected group.
-    /// Returns true if it took the record.
+    /// Processes the next record of a datagram, if its header belongs to a listener's response in a protected group.
+    /// Returns true if the record was taken from the datagram.
     ///
-    /// The highest byte of the sequence number is the GroupID. This byte is 0 in each record of a session, because
-    /// the keys of a session seal at most 2^23 records. A record with 0 in this byte belongs to the session with the
-    /// same peer, if there is a session.
+    /// In a response of a listener, the highest byte of the sequence number is the GroupID. In a record of a session,
+    /// this byte is 0, because the keys of a session seal at most 2^23 records. If the byte is 0 and there is a session
+    /// with the same peer, the record belongs to the session.
     pub(super) fn handle_protected_member<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -235,17 +236,19 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Ok(())
     }
 
-    /// Writes a request to a protected group into `out`, as [`Self::request_group`] does for a plaintext group. The
-    /// owner sends the request once to the address of the group, from the address of the member and the port of the
-    /// group. A member that does not know our numbers first asks for an Echo option (RFC 9175): see
+    /// Writes a request to a protected group into `out`. It does the same as [`Self::request_group`] does for a
+    /// plaintext group. The owner sends the request once to the address of the group, from the address of the member
+    /// and the port of the group. If a receiving member does not know our record numbers, it first responds with a
+    /// challenge. Send the request again with the Echo option of the challenge (RFC 9175): see
     /// [`Application::on_member_response`].
     ///
-    /// A request that registers the node as observer must be sent again with its token in two more cases: with the
+    /// A request that registers the node as observer must be sent again with the same token in two more cases: with the
     /// Echo option of a member, and when an epoch begins. A member ends a registration of an earlier epoch after 5
-    /// minutes, and every other registration after 24 hours. After
-    /// [`Member::forget_idle`](crate::axiom::Member::forget_idle), notifications of forgotten members are dropped
-    /// until the next epoch, or until a registration with another token. With the same token, old notifications could
-    /// not be distinguished from new ones.
+    /// minutes, and every other registration after 24 hours.
+    ///
+    /// [`Member::forget_idle`](crate::axiom::Member::forget_idle) forgets the states of silent members. After that, the
+    /// node drops the notifications of these members until the next epoch, or until a registration with another token.
+    /// With the same token, the node could not distinguish old notifications from new notifications.
     ///
     /// # Errors
     /// The errors of [`Self::request_group`], and [`SendError::Group`].
@@ -279,16 +282,17 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Ok((request, frame.len()))
     }
 
-    /// Reserves space in an empty frame for the protection of a response in a group. Returns the number of bytes that
-    /// the response must leave free at its end. Without the group, these are `tailroom` bytes.
+    /// Reserves space at the front of an empty frame for the protection of a response in a group. Returns the number of
+    /// bytes that must remain free after the response: `tailroom`, and the bytes of the group's tag and signature.
     pub(super) fn make_space_for_tag(&mut self, group: &Address, tailroom: usize, frame: &mut Frame<'_>) -> usize {
         let (before, behind) = self.features.groups().overhead(group);
         frame.indent(before);
         tailroom.saturating_add(behind)
     }
 
-    /// Writes the response to a deferred request of a member into `out`. The response is not confirmable, because no
-    /// member can acknowledge it. `number` is the value of the Observe option, if the member observes the resource.
+    /// Writes the response to a deferred request of a member into `out`, and protects it. The response is not
+    /// confirmable, because no member can acknowledge it. `number` is the value of the Observe option; `None` if the
+    /// member does not observe the resource.
     pub(super) fn respond_to_member<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -324,9 +328,9 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.features.groups().principal(&group).is_some()
     }
 
-    /// Returns the two addresses of the path of a datagram to `peer`. This is the path of the entry, except for a
-    /// sender of a protected group: a response to it is sent from the address of the member and the port of the
-    /// group.
+    /// Returns the two addresses for a datagram to `peer`: ours and the peer's. These are the addresses in the table
+    /// entry, except for a sender of a protected group. The local address is then the unicast address of our member
+    /// with the port of the group.
     pub fn path(&mut self, peer: PeerId) -> Option<Path> {
         let path = *self.endpoint.peers.peer(peer)?.path();
         let Some(ip) = self.features.groups().address(&path.local).filter(|_| F::Groups::IS_ON) else {
@@ -336,7 +340,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 }
 
-/// True if an open request was already protected in this epoch of the group.
+/// True if the node has already protected an open request for this group in this epoch, with the same token.
 fn is_in<G: GroupRequests>(requests: &G, request: RequestId, (group, epoch): (&Address, u16)) -> bool {
     let sealed = if G::OBSERVES { requests.protection(request) } else { None };
     sealed.is_some_and(|(to, sealed_in, _)| to == *group && sealed_in == epoch)

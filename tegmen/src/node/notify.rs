@@ -25,20 +25,24 @@ use crate::oscore::{OpenedRequest, ProtectError};
 use crate::time::Instant;
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
-    /// Notifies the observers of the resource at `path` that its representation changed. Slashes separate the
-    /// segments of `path`, which has no leading slash. [`Self::poll`] asks the handler for the newest representation,
-    /// with the request that registered the observer. It sends the notification when NSTART allows it and the client
-    /// has acknowledged the previous notification. Several changes in this time become one notification. An error
-    /// response is the last notification; 5.00 is sent if the response does not fit. If the handler defers the
-    /// response, [`Self::respond`] sends the notification. This is then the last one unless the handler let the
-    /// client observe the resource. If OSCORE protected the registration, it protects each notification with a new
-    /// sequence number (RFC 8613, section 8.3). An observer whose notification cannot be protected is removed.
+    /// Notifies the observers of the resource at `path` that its representation changed. Slashes separate the segments
+    /// of `path`, but the path does not begin with a slash.
+    ///
+    /// [`Self::poll`] asks the handler for the newest representation, with the request that registered the observer. It
+    /// sends the notification when NSTART allows it and the client has acknowledged the previous notification. If the
+    /// representation changes several times before, the client gets one notification. An error response is the last
+    /// notification. The node sends 5.00 if the response does not fit.
+    ///
+    /// If the handler defers the response, [`Self::respond`] sends the notification. It is then the last notification,
+    /// unless the handler let the client observe the resource. If OSCORE protected the registration, it protects each
+    /// notification with a new sequence number (RFC 8613, section 8.3). If a notification cannot be protected, its
+    /// observer is removed.
     pub fn notify(&mut self, path: &str) {
         let Self { endpoint, features, .. } = self;
         features.observers().mark(path, |peer| endpoint.peers.schedule(peer, Instant::AT_ONCE));
     }
 
-    /// Removes the observers whose peers are no longer in the table, if all places of observers are taken.
+    /// If the list of observers is full, removes the observers whose peers are no longer in the table.
     pub(super) fn make_space_for_observers(&mut self) {
         let Self { endpoint, features, .. } = self;
         if F::Observers::PLACES > 0 && features.observers().is_full() {
@@ -46,7 +50,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// True if a notification can be sent to the peer now.
+    /// True if a notification for the peer is due and the node may send it now.
     pub(super) fn is_notification_due(&mut self, peer: PeerId) -> bool {
         let Self { endpoint, storage, features, .. } = self;
         if !features.observers().any(peer, is_changed) || is_before_response::<F>(features, peer) {
@@ -57,7 +61,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         may_begin(exchanges, storage, 1, true) && !features.observers().any(peer, |observer| observer.pending.is_some())
     }
 
-    /// Writes the next notification that is due for the peer into `frame`.
+    /// Writes one notification that is due for the peer into `frame`. Writes nothing if no notification is due.
     pub(super) fn send_notification<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -136,8 +140,9 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Ends the deferral of a notification, or of the response to a registration. `code` is the code of the deferred
-    /// response. Returns the number for its Observe option; `None` if the client is no longer an observer.
+    /// Processes the response to a deferred registration, or a deferred notification, before it is sent. `code` is the
+    /// code of the response. Returns the number for the Observe option of the response. Returns `None` if the client is
+    /// not an observer any more.
     pub(super) fn conclude(&mut self, deferred: &Deferred<ExchangeOf<F>>, code: Code) -> Option<u32> {
         let (Deferred { peer, token, .. }, owner) = (deferred, deferred.owner());
         let is_it = |observer: &ObserverOf<F>| observer.is_of(*peer, token.as_bytes(), owner);
@@ -152,8 +157,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         observers.find(*peer, is_it).map(|(observer, _)| observer.observation.number())
     }
 
-    /// Notes that the deferred notification, or the deferred response to a registration, is sent as the exchange
-    /// `id`.
+    /// Stores that the response to a deferred registration, or a deferred notification, was sent. `id` is the request
+    /// id under which the node waits for its acknowledgement.
     pub(super) fn on_responded(&mut self, deferred: &Deferred<ExchangeOf<F>>, id: RequestId) {
         let (Deferred { peer, token, .. }, owner) = (deferred, deferred.owner());
         let is_it = |observer: &ObserverOf<F>| observer.is_of(*peer, token.as_bytes(), owner);
@@ -162,8 +167,9 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Takes the decision on the notification with this number. [`Self::poll`] then sends the newest representation,
-    /// or an error as the last notification. The decision is ignored if the client is no longer an observer.
+    /// Processes the decision on the notification with this number. [`Self::poll`] then sends the newest
+    /// representation, or an error as the last notification. The decision is ignored if the client is no longer an
+    /// observer.
     pub(super) fn decide_notification(&mut self, deferred: &Deferred<ExchangeOf<F>>, number: u32, allows: bool) {
         let (Deferred { peer, token, .. }, owner) = (deferred, deferred.owner());
         let is_it = |observer: &ObserverOf<F>| {
@@ -178,20 +184,22 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 }
 
-/// True if a notification must be sent to an observer that is not a member of a protected group.
+/// True if a notification must be sent to this observer. Returns false for a member of a protected group, whose
+/// notifications are sent in another way.
 const fn is_changed<X, G>(observer: &Observer<X, G>) -> bool {
     observer.changed && !observer.deferred && observer.registration.is_none()
 }
 
-/// True if a response to a request to a group waits for the peer. The response to a registration must be sent before
-/// its notifications.
+/// True if the peer has sent a request to a group and its response still waits. The response to a registration must be
+/// sent before the notifications of this registration.
 #[inline]
 pub(super) fn is_before_response<F: Features>(features: &mut F, peer: PeerId) -> bool {
     F::Leisure::IS_ON && features.leisure().next(peer) < Instant::NEVER
 }
 
-/// Reserves space before a notification for its protection with OSCORE. Returns the number of bytes that the
-/// notification must leave free at its end. Without OSCORE, these are `tailroom` bytes.
+/// Reserves space at the front of the frame for the protection of a notification with OSCORE. Returns the number of
+/// bytes that must remain free after the notification: `tailroom`, and the bytes of the protection if OSCORE protected
+/// the registration.
 fn indent<O: Oscore>(exchange: Option<&O::Exchange>, tailroom: usize, frame: &mut Frame<'_>) -> usize {
     if !O::IS_ON || exchange.is_none() {
         return tailroom;
@@ -200,7 +208,8 @@ fn indent<O: Oscore>(exchange: Option<&O::Exchange>, tailroom: usize, frame: &mu
     tailroom.saturating_add(O::OVERHEAD)
 }
 
-/// Protects the notification in `frame` like its registration, and stores it for retransmission.
+/// Protects the notification in `frame` with OSCORE, if OSCORE protected the registration. Stores it for
+/// retransmission.
 fn keep<C: Crypto, S: ExchangeStorage, O: Oscore>(
     cx: &mut Cx<'_, C>,
     (exchanges, storage): (&mut Exchanges<S>, &mut S),
@@ -217,23 +226,25 @@ fn keep<C: Crypto, S: ExchangeStorage, O: Oscore>(
     Ok(exchanges.sent(storage, cx.now, frame.bytes(), random)?)
 }
 
-/// The result of writing the response to a registration again, for a notification.
+/// The result of asking the handler for the response to a registration again, for a notification.
 pub(super) enum Renewed {
-    /// The notification is in the frame. If `is_last`, it is an error and the last notification (RFC 7641, section
-    /// 4.2).
+    /// The notification is in the frame. If `is_last` is true, it is the last notification of the observation, for
+    /// example an error (RFC 7641, section 4.2).
     Written { is_last: bool },
-    /// The handler deferred the notification, or the policy has not decided yet.
+    /// The handler deferred the notification, or the policy has not decided on it yet. `observes` is true if the client
+    /// remains an observer.
     Deferred { observes: bool },
 }
 
-/// Takes the later decision on a notification, if the policy may decide later.
+/// Returns the decision on a notification, if the policy decided on it later. Removes the stored decision.
 fn take_decision<P: Policy>(_: &P, decision: &mut Option<bool>) -> Option<Decided> {
     let allows = if P::LATER { decision.take() } else { None };
     allows.map(|allows| Decided { allows })
 }
 
-/// Writes the response to a registration again, with `number` in its Observe option. `decision` is the decision on
-/// this notification, if the policy decided later. Otherwise the policy is asked now.
+/// Asks the handler again for the response to a registration, and writes it into `frame` as a notification with the
+/// Observe number `number`. `decision` is the decision on this notification, if the policy decided later; if it is
+/// `None`, asks the policy now.
 pub(super) fn renew<X: OpenedRequest, S>(
     peer: PeerId,
     (request, decision): (&[u8], &mut Option<bool>),
@@ -279,17 +290,20 @@ pub(super) fn renew<X: OpenedRequest, S>(
     }
 }
 
-/// Writes 5.00 in place of the content of `frame`.
+/// Replaces the content of `frame` by a response with the code 5.00.
 fn fail(token: &[u8], (message_type, message_id): (MessageType, u16), frame: &mut Frame<'_>) {
     frame.truncate(0);
     let _ = Builder::new(frame, message_type, Code::INTERNAL_SERVER_ERROR, message_id, token);
 }
 
-/// Registers or deregisters the sender of a request, if the request has an Observe option. `exchange` is the request
-/// as OSCORE opened it, and the owner of the context. `to_group` has the registration of a member and, for a request
-/// to a group, two numbers: the Message ID of the response, which may be rejected, and the number after which a new
-/// registration begins. Returns the request, and true if its response may make the sender an observer. If the
-/// response does not, the caller must call [`deregister`].
+/// Registers or deregisters the sender of a request, if the request has an Observe option. `exchange` identifies the
+/// request in its OSCORE context, together with the owner of this context; `None` without OSCORE. `to_group` has two
+/// values. The first is stored for a member of a protected group. The second is for a request to a group: the Message
+/// ID of the response, which the client may reject, and the Observe number that precedes the numbers of a new
+/// registration.
+///
+/// Returns the request, and true if its response may make the sender an observer. If the response does not, the caller
+/// must call [`deregister`].
 #[inline]
 pub(super) fn register<'r, X: Copy, G: Copy>(
     observers: &mut impl Observers<X, G>,
@@ -304,7 +318,7 @@ pub(super) fn register<'r, X: Copy, G: Copy>(
     }
 }
 
-/// Registers or deregisters the sender of a request with this value of its Observe option.
+/// Registers or deregisters the sender of a request. `value` is the value of the request's Observe option.
 fn register_as<'r, X: Copy, G: Copy>(
     value: u32,
     observers: &mut impl Observers<X, G>,
@@ -345,28 +359,28 @@ pub(super) fn deregister<X, G>(
     observers.remove(peer, |observer| observer.is_of(peer, token, owner));
 }
 
-/// Notes that the next response of an observation is deferred.
+/// Marks an observation whose next response is deferred.
 pub(super) fn defer<X, G>(observers: &mut impl Observers<X, G>, peer: PeerId, token: &[u8], owner: Option<Principal>) {
     if let Some((observer, _)) = observers.find(peer, |observer| observer.is_of(peer, token, owner)) {
         observer.deferred = true;
     }
 }
 
-/// Handles the rejection of a non-confirmable message. If the message was a notification, removes its observer.
+/// Processes the rejection of a non-confirmable message. If the message was a notification, removes its observer.
 #[inline]
 pub(super) fn on_rejected<X, G>(observers: &mut impl Observers<X, G>, peer: PeerId, message_id: u16) {
     observers.remove(peer, |observer| observer.message_id == Some(message_id));
 }
 
-/// Handles the acknowledgement of a message. Returns true if the message was a notification.
+/// Processes the acknowledgement of a message. Returns true if the message was a notification.
 #[inline]
 pub(super) fn on_acknowledged<X, G>(observers: &mut impl Observers<X, G>, peer: PeerId, id: RequestId) -> bool {
     let found = observers.find(peer, |observer| observer.pending == Some(id));
     found.map(|(observer, _)| observer.pending = None).is_some()
 }
 
-/// Handles a confirmable message that the peer rejected or did not acknowledge. Returns true if the message was a
-/// notification. Its observer is then removed (RFC 7641, sections 3.6 and 4.5).
+/// Processes the end of a confirmable message that the peer rejected or did not acknowledge. Returns true if the
+/// message was a notification. The observer of the notification is then removed (RFC 7641, sections 3.6 and 4.5).
 #[inline]
 pub(super) fn on_refused<X, G>(observers: &mut impl Observers<X, G>, peer: PeerId, id: RequestId) -> bool {
     let is_notification = observers.any(peer, |observer| observer.pending == Some(id));

@@ -1,10 +1,10 @@
-//! Notifies the members of protected groups that observe a resource (RFC 7641, section 4).
+//! Notifies observers that are members of groups that Axiom protects (RFC 7641, section 4).
 //!
-//! Like every response in the group, a notification is a separate record: under the keys of the epoch in which it is
-//! made, for the SenderID of the registration, and with a new number. Only its token binds the notification to the
-//! record of the registration.
+//! Like every response in such a group, a notification is a separate record. It is sealed under the keys of the epoch
+//! in which it is made, for the SenderID of the registration, and with a new record number. Only the token binds the
+//! notification to the registration.
 //!
-//! A notification is not confirmable, because a member has no record in which it could acknowledge. So no
+//! A notification is not confirmable, because Axiom has no record in which a member could acknowledge it. So no
 //! acknowledgement shows that a member still observes the resource. Only a registration shows this, and the record of a
 //! registration is authentic. A registration ends after 24 hours if the member does not register again. If a new epoch
 //! has begun, the registration ends after 5 minutes, because the member may have been evicted.
@@ -25,12 +25,13 @@ use crate::endpoint::Peers;
 use crate::identity::{Identity, PeerId};
 use crate::time::{Duration, Instant};
 
-/// The time between two notifications to a client whose round-trip time is not known (RFC 7641, section 4.5.1).
+/// The minimum time between two notifications to the same client, because its round-trip time is not known (RFC 7641,
+/// section 4.5.1).
 const BETWEEN: Duration = Duration::from_secs(3);
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// Returns the time at which the next notification to a member is due. Returns [`Instant::NEVER`] if no
-    /// notification is due, or if the peer is not a member.
+    /// notification is due, if a response to the peer must be sent before, or if the peer is not a member.
     pub(super) fn member_notified_at(&mut self, peer: PeerId) -> Instant {
         let mut at = Instant::NEVER;
         self.features.observers().any(peer, |observer| {
@@ -40,7 +41,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         if at < Instant::NEVER && is_before_response(&mut self.features, peer) { Instant::NEVER } else { at }
     }
 
-    /// Writes the next notification that is due for a member into `frame`, and protects it.
+    /// Writes one notification that is due for a member into `frame`, and protects it.
     pub(super) fn notify_member<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -100,8 +101,9 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.on_notified(cx.now, (peer, token), is_last, matches!(sealed, Err(Some(_))));
     }
 
-    /// Notes that a member was notified, or that its notification could not be protected. In the second case the
-    /// notification is written again later.
+    /// Processes the result of a notification to a member. If it was sent, the next notification is due after the
+    /// minimum time. If it could not be protected (`is_refused`), the notification is written again at that time. If it
+    /// was the last notification (`is_last`), removes the observer.
     fn on_notified(&mut self, now: Instant, (peer, token): (PeerId, Token), is_last: bool, is_refused: bool) {
         let observers = self.features.observers();
         let is_it = |observer: &ObserverOf<F>| is_registered::<F>(observer, token);
@@ -115,7 +117,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Notes that the deferred notification of a member, or the deferred response to its registration, was sent.
+    /// Called after a deferred response to a member was sent. It was a notification, or the response to a registration.
     pub(super) fn on_responded_to_member(&mut self, now: Instant, deferred: &Deferred<ExchangeOf<F>>) {
         let Deferred { peer, token, .. } = *deferred;
         if let Some((observer, _)) = self.features.observers().find(peer, |it| is_registered::<F>(it, token)) {
@@ -125,15 +127,15 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 }
 
-/// Returns the time at which a member may be notified. Returns [`Instant::NEVER`] if nothing changed, or if the
-/// observer is not a member.
+/// Returns the time at which this observer may be notified. Returns [`Instant::NEVER`] if the resource did not change,
+/// or if the observer is not a member of a protected group.
 fn due_at<F: Features>(observer: &ObserverOf<F>) -> Instant {
     let is_changed = observer.changed && !observer.deferred;
     let registration = observer.registration.filter(|_| is_changed);
     registration.map_or(Instant::NEVER, |mut registration| registration.as_mut().next)
 }
 
-/// True if the observer is a member that registered with this token.
+/// True if the observer is a member of a protected group and its registration has this token.
 fn is_registered<F: Features>(observer: &ObserverOf<F>, token: Token) -> bool {
     observer.registration.is_some() && observer.observation.token == token
 }

@@ -1,4 +1,4 @@
-//! An observation in a client (RFC 7641, section 3).
+//! An observation of a resource by a client (RFC 7641, section 3).
 
 use super::Node;
 use super::application::Reply;
@@ -17,16 +17,16 @@ use crate::endpoint::Peers;
 use crate::identity::PeerId;
 use crate::time::{Duration, Instant};
 
-/// An observation of a resource. It can outlive its session: [`Node::observe`] registers it, refreshes it with the
-/// same token, and registers it again in another session with a new token.
+/// A client's observation of a resource. It can outlive a session. [`Node::observe`] registers it, registers it again
+/// with the same token to refresh it, and registers it in another session with a new token.
 ///
 /// The owner calls [`Node::observe`] at the time [`Self::refresh_at`], passes each reply of the server to
 /// [`Self::on_reply`], and calls [`Self::on_closed`] when the session has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation {
-    /// The server, and the token of the requests to this server.
+    /// The server, and the token of all requests to it; `None` before the first request.
     token: Option<(PeerId, Token)>,
-    /// The server, and the registration that was sent to it.
+    /// The server, and the id of the registration request that was sent to it; `None` if no registration is active.
     registration: Option<(PeerId, RequestId)>,
     /// The order of the notifications; `None` until the server answers the registration.
     order: Option<Order>,
@@ -35,14 +35,14 @@ pub struct Observation {
     with_oscore: bool,
 }
 
-/// The meaning of a server's reply for an observation.
+/// The result of processing a server's reply for an observation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notification {
-    /// The response has the newest representation.
+    /// The response contains the newest representation.
     Newest,
-    /// The response is older than one that arrived before. Ignore it.
+    /// The response is older than a response that arrived before. Ignore it.
     Late,
-    /// The response is the last one: an error, or a response of a server that does not allow the observation.
+    /// No notification follows this response. It is an error, or the server does not allow the observation.
     Last,
     /// The registration got no response. Send it again at the time [`Observation::refresh_at`].
     Unanswered,
@@ -51,21 +51,22 @@ pub enum Notification {
 }
 
 impl Observation {
-    /// Returns the observation with protection by OSCORE. The sequence numbers of the notifications in the security
-    /// context then determine their order. The node drops a late notification (RFC 8613, section 4.1.3.5.2).
+    /// Returns this observation with a change: OSCORE protects the registration and the notifications. The order of the
+    /// notifications is then the order of their sequence numbers in the security context, and the node drops a late
+    /// notification (RFC 8613, section 4.1.3.5.2).
     pub const fn with_oscore(self) -> Self {
         Self { with_oscore: true, ..self }
     }
 
-    /// Returns the time at which the observation must be registered again. At this time the representation is too old
-    /// to count as current (RFC 7641, section 3.3.1), or the registration has got no response. After the last
-    /// notification it is [`Instant::NEVER`].
+    /// Returns the time at which the observation must be registered again. At this time the newest representation is
+    /// too old to count as current (RFC 7641, section 3.3.1), or the client sends a registration again that got no
+    /// response. After the last notification the time is [`Instant::NEVER`].
     pub const fn refresh_at(&self) -> Instant {
         self.refresh
     }
 
-    /// Takes a reply of `peer`. Returns `None` if the reply belongs to another request. `random` spreads the next
-    /// refresh over ten seconds, so that the clients of a server do not all send requests at the same time.
+    /// Processes a reply of `peer`. Returns `None` if the reply belongs to another request. `random` delays the next
+    /// refresh by up to ten seconds, so that the clients of a server do not all send requests at the same time.
     pub fn on_reply(
         &mut self,
         now: Instant,
@@ -90,9 +91,9 @@ impl Observation {
         })
     }
 
-    /// Takes a response with this code and the first option of each number, for an owner that does not receive its
-    /// responses by [`Self::on_reply`]. To register again, such an owner must create a new [`Observation`], because a
-    /// server that restarted begins its numbers again.
+    /// Processes a response with this code. `option` returns the value of the first option with a number. Call this
+    /// function if the responses do not arrive by [`Self::on_reply`]. In this case, create a new [`Observation`] to
+    /// register again, because a server that restarted begins its Observe numbers again.
     pub fn on_response<'m>(
         &mut self,
         now: Instant,
@@ -114,7 +115,7 @@ impl Observation {
         Notification::Newest
     }
 
-    /// Notes that the session with the server has ended. The observation must be registered in another session.
+    /// Processes the end of the session with the server. The observation must then be registered in another session.
     pub const fn on_closed(&mut self) {
         if self.registration.is_some() {
             (self.registration, self.refresh) = (None, Instant::AT_ONCE);
@@ -123,16 +124,16 @@ impl Observation {
 }
 
 impl Default for Observation {
-    /// Returns an observation that is not registered yet.
+    /// Creates an observation that is not registered yet.
     fn default() -> Self {
         Self { token: None, registration: None, order: None, refresh: Instant::AT_ONCE, with_oscore: false }
     }
 }
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
-    /// Writes the protected registration of an observation at `peer` into `out`. `write` adds the options and the
-    /// payload of the request. The new registration replaces an earlier one. Returns the length of the datagram to
-    /// send, as [`Self::request`] does.
+    /// Writes the registration of an observation at `peer` into `out`, and protects it. `write` adds the options and
+    /// the payload of the request. If there is an earlier registration, the new one replaces it. Like
+    /// [`Self::request`], returns the length of the datagram to send.
     ///
     /// # Errors
     /// [`SendError`]. After an error, send nothing. The earlier registration has then ended, and the observation must
@@ -153,13 +154,13 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Ok(len)
     }
 
-    /// Ends an observation: writes a request that deregisters it at `peer` into `out` (RFC 7641, section 3.6). The
-    /// response to this request is the current representation. Returns the id of the request, and the length of the
-    /// datagram to send, as [`Self::request`] does.
+    /// Ends an observation. Writes a request that deregisters the client at `peer` into `out` (RFC 7641, section 3.6).
+    /// The response to this request contains the current representation. Like [`Self::request`], returns the id of the
+    /// request and the length of the datagram to send.
     ///
     /// # Errors
-    /// [`SendError`]. After an error, send nothing. The server then ends the observation when its next notification
-    /// is rejected.
+    /// [`SendError`]. After an error, send nothing. The server ends the observation when the client rejects its next
+    /// notification.
     pub fn deregister<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -172,7 +173,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.send_observe(cx, peer, (code, DEREGISTER), &mut observation, write, out)
     }
 
-    /// Sends a request with an Observe option. It replaces an earlier registration.
+    /// Writes a request with an Observe option. If there is an earlier registration, the client no longer waits for its
+    /// responses.
     fn send_observe<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -202,12 +204,12 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 }
 
-/// Max-Age of a response without a Max-Age option (RFC 7252, section 5.10.5), in seconds.
+/// The Max-Age of a response that has no Max-Age option (RFC 7252, section 5.10.5), in seconds.
 const DEFAULT_MAX_AGE: u32 = 60;
-/// The shortest time between the end of Max-Age and the refresh, in milliseconds (RFC 7641, section 3.3.1).
+/// The minimum time between the end of Max-Age and the refresh, in milliseconds (RFC 7641, section 3.3.1).
 const SPREAD_MS: u32 = 5000;
 
-/// Returns the time between the end of Max-Age and the refresh, in milliseconds.
+/// Returns a time between the end of Max-Age and the refresh, in milliseconds: 5,000, and 40 for each unit of `random`.
 fn spread(random: u8) -> u32 {
     SPREAD_MS.wrapping_add(u32::from(random).wrapping_mul(40))
 }

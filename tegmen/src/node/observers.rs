@@ -7,35 +7,38 @@ use crate::identity::{PeerId, Principal};
 use crate::time::Instant;
 use core::convert::Infallible;
 
-/// A client that observes a resource: an entry in the list of observers. `X` is the type of a request that OSCORE
-/// opened: see [`Oscore::Exchange`](super::Oscore::Exchange). `G` is the type of the registration of a member of a
-/// protected group: see [`Groups::Registration`](super::Groups::Registration).
+/// A client that observes a resource: an entry in the list of observers. If OSCORE protected the registration, `X`
+/// identifies this request in its security context: see [`Oscore::Exchange`](super::Oscore::Exchange). `G` is the data
+/// of a member of a protected group: see [`Groups::Registration`](super::Groups::Registration).
 #[derive(Clone, Copy, Debug)]
 pub struct Observer<X = Infallible, G = Infallible> {
-    /// The peer of the client.
+    /// The peer that sent the registration.
     pub peer: PeerId,
     /// The token of the registration, and the number of the last notification.
     pub observation: Observation,
-    /// True if the representation is newer than the last notification.
+    /// True if the representation has changed after the last notification.
     pub changed: bool,
-    /// The confirmable notification that is not acknowledged yet.
+    /// The request id of the confirmable notification that is not acknowledged yet; `None` if there is no such
+    /// notification.
     pub pending: Option<RequestId>,
-    /// True if the response to the registration, or the last notification, is deferred and not sent yet. The handler
-    /// deferred it, or the policy has not decided.
+    /// True if the node has not sent a response to the registration yet, or not the next notification, because the
+    /// handler deferred it or because the policy has not decided yet.
     pub deferred: bool,
-    /// The decision of the policy on the next notification, if the policy decided later.
+    /// The decision of the policy on the next notification. `None` if the policy decides at once, or has not decided
+    /// yet.
     pub decision: Option<bool>,
-    /// The Message ID of the last notification, if the notification was not confirmable.
+    /// The Message ID of the last notification; `None` if the last notification was confirmable.
     pub message_id: Option<u16>,
-    /// The registration as OSCORE opened it, and the owner of its context. It protects each notification.
+    /// If OSCORE protected the registration: its identity in the security context, and the owner of the context. It
+    /// protects each notification. Otherwise `None`.
     pub exchange: Option<(X, Principal)>,
-    /// The registration of a member, if it was sent to a protected group.
+    /// The data of a member whose registration was sent to a protected group; `None` for any other registration.
     pub registration: Option<G>,
 }
 
 impl<X, G> Observer<X, G> {
-    /// Creates the entry of a client that got the response to its registration. The response carried `number` in its
-    /// Observe option.
+    /// Creates the entry of a client whose registration got a response. `number` is the value of the Observe option in
+    /// this response.
     pub const fn new(peer: PeerId, token: Token, number: u32) -> Self {
         let observation = Observation::new(token, number);
         let (changed, pending, deferred, decision) = (false, None, false, None);
@@ -43,66 +46,68 @@ impl<X, G> Observer<X, G> {
         Self { peer, observation, changed, pending, deferred, decision, message_id, exchange, registration }
     }
 
-    /// True if this is the entry of the given registration. `owner` is the owner of the OSCORE context that protects
-    /// the message. So neither a plaintext message nor the owner of another context can change a registration that
-    /// OSCORE protects.
+    /// True if this entry belongs to the registration of this peer with this token. `owner` is the owner of the OSCORE
+    /// context that protects a message about the registration, and must be the owner in the entry. So neither a
+    /// plaintext message nor the owner of another context can change a registration that OSCORE protects.
     pub(super) fn is_of(&self, peer: PeerId, token: &[u8], owner: Option<Principal>) -> bool {
         let own = self.exchange.as_ref().map(|(_, owner)| *owner);
         own == owner && self.peer == peer && self.observation.token.as_bytes() == token
     }
 }
 
-/// The observers of all resources of a node. Each observer is stored with the request that registered it.
+/// The list of the observers of all resources of a node. The list also stores the request that registered each
+/// observer.
 pub trait Observers<X = Infallible, G = Infallible> {
     /// Maximum number of observers.
     const PLACES: usize;
 
-    /// Returns the maximum number of consecutive notifications that are not confirmable. With 0, each notification is
-    /// confirmable.
+    /// Returns the maximum number of consecutive notifications to an observer that are not confirmable. With 0, each
+    /// notification is confirmable.
     fn unconfirmed(&self) -> u8;
 
     /// True if there is no space for another observer.
     fn is_full(&self) -> bool;
 
-    /// Returns the number after which the notifications of a registration to a group begin. A client drops a
-    /// notification if its number is below the numbers of a registration that has ended in this node (RFC 7641,
-    /// section 4.4). So the number increases with the clock, in steps of 2^14 microseconds. With more than 61
-    /// notifications a second, the numbers of notifications would overtake this number. An owner whose clock begins
-    /// again after a restart must return the number of another clock.
+    /// Returns the first Observe number for a registration that was sent to a group. A client drops a notification
+    /// whose number is below that of an earlier notification (RFC 7641, section 4.4). The earlier notification may
+    /// belong to a registration that has already ended in this node. So the first number increases with the clock, in
+    /// steps of 2^14 microseconds. If the node sent more than 61 notifications a second to an observer, the numbers of
+    /// notifications would overtake the first number. If the owner's clock begins again after a restart, the owner must
+    /// return a number of another clock.
     fn first_number(&self, now: Instant) -> u32 {
         (now.as_micros() >> 14) as u32
     }
 
-    /// Adds an observer, and stores the request that registered it. Members of protected groups get at most half of
-    /// the places.
+    /// Adds an observer, and stores the request that registered it. Members of protected groups get at most half of the
+    /// space in the list.
     ///
     /// # Errors
     /// [`Full`] if there is no space for the observer or for its request.
     fn insert(&mut self, observer: Observer<X, G>, request: &MessageRef<'_>) -> Result<(), Full>;
 
-    /// True if `is_it` returns true for an observer of this peer.
+    /// True if this peer has an observer in the list for which `is_it` returns true.
     fn any(&self, peer: PeerId, is_it: impl FnMut(&Observer<X, G>) -> bool) -> bool;
 
-    /// Returns an observer of this peer for which `is_it` returns true, and its request. The search begins after the
-    /// observer that was returned last, so that all observers get their turn.
+    /// Returns an observer of this peer for which `is_it` returns true, and the request that registered it. The search
+    /// begins after the observer that was returned last, so that each observer is returned in turn.
     fn find(
         &mut self,
         peer: PeerId,
         is_it: impl FnMut(&Observer<X, G>) -> bool,
     ) -> Option<(&mut Observer<X, G>, &[u8])>;
 
-    /// Marks the observers of the resource at `path` as changed, and calls `on_change` with the peer of each. Slashes
-    /// separate the segments of `path`, which has no leading slash.
+    /// Marks the observers of the resource at `path` as changed, and calls `on_change` for each with its peer. Slashes
+    /// separate the segments of `path`, but the path does not begin with a slash.
     fn mark(&mut self, path: &str, on_change: impl FnMut(PeerId));
 
     /// Removes the observers of this peer for which `is_it` returns true.
     fn remove(&mut self, peer: PeerId, is_it: impl FnMut(&Observer<X, G>) -> bool);
 
-    /// Removes the observers for whose peers `is_there` returns false.
+    /// Keeps only the observers for whose peers `is_there` returns true.
     fn retain_peers(&mut self, is_there: impl FnMut(PeerId) -> bool);
 }
 
-/// The memory of a node whose resources cannot be observed.
+/// The list of observers of a node whose resources cannot be observed.
 impl<X, G> Observers<X, G> for () {
     const PLACES: usize = 0;
 
@@ -141,12 +146,12 @@ impl<X, G> Observers<X, G> for () {
     fn retain_peers(&mut self, _: impl FnMut(PeerId) -> bool) {}
 }
 
-/// Memory for at most `N` observers, each with a request of at most `BYTES` bytes.
+/// A list of at most `N` observers, each with a request of at most `BYTES` bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct ObserverArray<const N: usize, const BYTES: usize, X = Infallible, G = Infallible> {
     places: [Place<BYTES, X, G>; N],
     unconfirmed: u8,
-    /// The place at which the next search begins.
+    /// The index at which the next search begins.
     next: usize,
 }
 

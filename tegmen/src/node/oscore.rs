@@ -12,30 +12,32 @@ use crate::oscore::{
 use crate::time::Instant;
 use core::convert::Infallible;
 
-/// The security contexts of a node, with one operation for each kind of message. All operations work in place.
+/// The security contexts of a node. The trait has one operation for each kind of message. All operations change a
+/// message in place.
 ///
-/// The order of the steps in the node is: the message layer, then OSCORE, then DTLS. So a repeated request gets its
-/// stored response before it is opened, and a response is protected before it is stored. `()` is the type for a node
-/// without OSCORE: it has no size and no code, and the node refuses requests with an OSCORE option.
+/// The order of the layers in the node is: the message layer of CoAP, then OSCORE, then DTLS. So the node finds a
+/// repeated request before it decrypts the request, and sends the stored response. A response is protected before it is
+/// stored. `()` is the type for a node without OSCORE: it has no size and no code, and the node refuses requests with
+/// an OSCORE option.
 ///
-/// The default operations refuse every message. A node that is only client or only server with OSCORE implements the
-/// operations of its role.
+/// Each operation has a default that refuses the message. A node that uses OSCORE only as a client, or only as a
+/// server, implements only the operations of this role.
 pub trait Oscore {
     /// False only for `()`.
     const IS_ON: bool = true;
     /// Maximum number of bytes that protection adds to a message: see [`OVERHEAD`].
     const OVERHEAD: usize;
-    /// The type of an opened request: its context, and the data that protects its response.
+    /// The type that identifies a decrypted request: its security context, and the data that protects its response.
     type Exchange: OpenedRequest;
-    /// True if protected messages that a proxy cut into blocks are reassembled. [`Self::gather`] reassembles
+    /// True if this node reassembles protected messages that a proxy divided into blocks. [`Self::gather`] reassembles
     /// requests. The application reassembles responses: it receives [`Reply::Cut`](super::Reply::Cut).
     const GATHERS: bool = false;
-    /// True if requests to groups and their responses can be protected (RFC 10021).
+    /// True if the node can protect requests to groups and their responses (RFC 10021).
     const GROUPS: bool = false;
-    /// The type of the memory of a protected request that was reassembled from blocks.
+    /// The type of the memory that contains a protected request after it was reassembled from blocks.
     type Whole: AsMut<[u8]>;
 
-    /// Protects the request in `frame` to `peer`, and stores the data that opens its response.
+    /// Protects the request in `frame` to `peer`, and stores the data that is needed to decrypt its response.
     ///
     /// # Errors
     /// [`SendError::Oscore`], or [`SendError::Busy`] if there is no space to store the data.
@@ -50,10 +52,11 @@ pub trait Oscore {
         Err(SendError::Oscore(ProtectError::Unsupported))
     }
 
-    /// Takes a request from `peer` before it is opened. If the request is a block of a protected request that a proxy
-    /// cut (RFC 8613, section 4.1.3.4.2), adds the block to the others. Blocks are not authenticated. `is_unverified`
-    /// is true if this block may be a replay. `sender` is the identity of the peer. Writes the response to a block
-    /// that is not the last one into `frame`, with the type and the Message ID of `head`.
+    /// Examines a request from `peer` before it is decrypted. If a proxy divided the protected request into blocks (RFC
+    /// 8613, section 4.1.3.4.2), this message is one of the blocks, and this function stores it with the earlier
+    /// blocks. Blocks are not authenticated. `is_unverified` is true if this message may be a replay. `sender` is the
+    /// identity of the peer. If more blocks must follow, writes the response to the block into `frame`, with the type
+    /// and the Message ID of `head`.
     fn gather(
         &mut self,
         now: Instant,
@@ -67,25 +70,25 @@ pub trait Oscore {
         Outer::Uncut
     }
 
-    /// Adds to the response in `frame` that it answers the last block of a request that was cut (RFC 7959, section
-    /// 2.3).
+    /// Adds the Block1 option to the response in `frame`, if the request arrived in blocks. `last` is the last block of
+    /// the request (RFC 7959, section 2.3).
     fn acknowledge(&self, last: Block, frame: &mut Frame<'_>) {
         let _ = (last, frame);
     }
 
-    /// True if this node must open a protected request. A proxy instead forwards a request that names another target
-    /// without opening it (RFC 8613, section 10).
+    /// True if this node must decrypt a protected request. A proxy returns false for a request that names another
+    /// target. The proxy then forwards the request without decrypting it (RFC 8613, section 10).
     #[inline]
     fn is_for_us(&self, request: &MessageRef<'_>) -> bool {
         let _ = request;
         true
     }
 
-    /// Opens a request from `peer`.
+    /// Decrypts a request from `peer`.
     ///
     /// # Errors
-    /// [`UnprotectError`]. The node responds with the code of this error. The default is 4.02, as for a node without
-    /// OSCORE.
+    /// [`UnprotectError`]. The node responds with the code of this error. The default implementation returns an error
+    /// with the code 4.02, which is also the response of a node without OSCORE.
     fn unprotect_request<'r, C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -96,8 +99,8 @@ pub trait Oscore {
         Err(UnprotectError::BadOption)
     }
 
-    /// Protects the response in `frame`. Uses the nonce of the request if `nonce` is given, otherwise a new sequence
-    /// number.
+    /// Protects the response in `frame` to the request `exchange`. Uses the nonce of the request if `nonce` is `Some`,
+    /// otherwise a new sequence number.
     ///
     /// # Errors
     /// [`ProtectError`] has the reason.
@@ -112,8 +115,8 @@ pub trait Oscore {
         Err(ProtectError::Unsupported)
     }
 
-    /// Writes the response to a request that may be a replay: a challenge that the client must repeat (RFC 8613,
-    /// appendix B.1.2).
+    /// Writes a response with a challenge, because the request may be a replay. The client must repeat the Echo value
+    /// of the challenge in a new request (RFC 8613, appendix B.1.2).
     ///
     /// # Errors
     /// [`ProtectError`] has the reason.
@@ -129,23 +132,23 @@ pub trait Oscore {
         Err(ProtectError::Unsupported)
     }
 
-    /// True if the request was protected. Its response must then be protected too.
+    /// True if this node protected the request. The response must then be protected too.
     #[inline]
     fn is_protected(&self, peer: PeerId, request: RequestId) -> bool {
         let _ = (peer, request);
         false
     }
 
-    /// True if the application receives a response with OSCORE from `peer` unopened, although this node did not
-    /// protect the request. The client of this node may have protected the request, and the node forwards both
-    /// messages (RFC 8613, section 10).
+    /// True if responses from `peer` with an OSCORE option are passed to the application without decryption, although
+    /// this node did not protect the request. This is the case in a proxy: its client protects the request, and the
+    /// proxy forwards the request and the response (RFC 8613, section 10).
     #[inline]
     fn is_forwarded(&self, peer: PeerId) -> bool {
         let _ = peer;
         false
     }
 
-    /// Opens the response to a protected request.
+    /// Decrypts the response to a protected request.
     ///
     /// # Errors
     /// [`UnprotectError`]. After an error, do not use the response.
@@ -160,16 +163,17 @@ pub trait Oscore {
         Err(UnprotectError::UnknownContext)
     }
 
-    /// True if a request that was sent to a group names a group of which this node is a member. The node drops every
-    /// other request to a group. It calls this function only with [`Self::GROUPS`].
+    /// True if this node is a member of the group that the request names. The request was sent to a group with OSCORE.
+    /// The node drops the request if this function returns false. It calls this function only if [`Self::GROUPS`] is
+    /// true.
     #[inline]
     fn is_of_group(&self, request: &MessageRef<'_>) -> bool {
         let _ = request;
         false
     }
 
-    /// Protects the request in `frame` to a group, and stores the data that opens its responses. The node calls this
-    /// function only with [`Self::GROUPS`].
+    /// Protects the request in `frame` to a group, and stores the data that is needed to decrypt its responses. The
+    /// node calls this function only if [`Self::GROUPS`] is true.
     ///
     /// # Errors
     /// [`SendError::Oscore`], or [`SendError::Busy`] if there is no space to store the data.
@@ -183,14 +187,15 @@ pub trait Oscore {
         Err(SendError::Oscore(ProtectError::Unsupported))
     }
 
-    /// True if a request to a group was protected. Each of its responses must then be protected too.
+    /// True if this node protected the request to a group. Each response must then be protected too.
     #[inline]
     fn is_group_protected(&self, request: RequestId) -> bool {
         let _ = request;
         false
     }
 
-    /// Opens the response of a member to a protected request to a group. Returns the response and the member.
+    /// Decrypts the response of a member to a protected request to a group. Returns the response, and the principal of
+    /// the member.
     ///
     /// # Errors
     /// [`UnprotectError`]. After an error, do not use the response. The genuine response of the member may still
@@ -205,15 +210,15 @@ pub trait Oscore {
         Err(UnprotectError::UnknownContext)
     }
 
-    /// Forgets all requests for which `is_open` returns false: they have got their last response, or will get none.
-    /// The default is for an owner that forgets each request itself.
+    /// Forgets all requests for which `is_open` returns false: their last response has arrived, or no response will
+    /// arrive. The default does nothing. It is for an owner that forgets each request in another way.
     #[inline]
     fn retain(&mut self, is_open: impl FnMut(PeerId, RequestId) -> bool) {
         let _ = is_open;
     }
 }
 
-/// A request that was opened.
+/// A request after its decryption.
 #[derive(Debug)]
 pub enum Opened<'r, X: OpenedRequest> {
     /// The request is authentic and new.
@@ -222,7 +227,7 @@ pub enum Opened<'r, X: OpenedRequest> {
         message: MessageRef<'r>,
         /// The owner of the security context.
         principal: Principal,
-        /// The request in its context. The response is bound to it.
+        /// The identity of the request in its security context. The response must be bound to it.
         exchange: X,
         /// The right to answer once with the nonce of the request.
         nonce: X::Nonce,
@@ -234,15 +239,15 @@ pub enum Opened<'r, X: OpenedRequest> {
         message: Option<MessageRef<'r>>,
         /// The owner of the security context.
         principal: Principal,
-        /// The request in its context. The response is bound to it.
+        /// The identity of the request in its security context. The response must be bound to it.
         exchange: X,
     },
 }
 
-/// The result of examining a protected request before it is opened: see [`Oscore::gather`].
+/// The result of [`Oscore::gather`], which examines a protected request before it is decrypted.
 #[derive(Debug)]
 pub enum Outer<W> {
-    /// The request was not cut into blocks.
+    /// The request is a single message: no proxy divided it into blocks.
     Uncut,
     /// The last block of the request has arrived.
     Whole {
@@ -251,7 +256,7 @@ pub enum Outer<W> {
         /// The last block of the request.
         last: Block,
     },
-    /// The frame has the response to a block of the request.
+    /// The message was a block, and more blocks must follow. The frame contains the response to this block.
     Answered,
 }
 
@@ -263,8 +268,8 @@ impl Oscore for () {
     type Whole = [u8; 0];
 }
 
-/// One security context of a mote, with at most `REQUESTS` requests from this node that wait for responses. Messages
-/// of the context may arrive from any peer: from a proxy, or from the other endpoint at a new address.
+/// One security context of a mote. It stores at most `REQUESTS` requests of this node that wait for their responses.
+/// Messages of the context may arrive from any peer: from a proxy, or from the other endpoint at a new address.
 ///
 /// The owner must extend the lease of the context before its numbers are used up: see [`Context::lease_mut`].
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Answers received requests.
+//! Processes received requests, and writes their responses.
 
 use super::Node;
 use super::application::{Answer, Application, Deferred, DeferredRequest, Incoming, Refusal};
@@ -31,16 +31,20 @@ use crate::oscore::{OpenedRequest, UnprotectError};
 use crate::time::{Duration, Instant};
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
-    /// Writes the protected response to a deferred request into `out`, as a confirmable message. `write` adds the
-    /// payload, and the options except Observe and Block2. OSCORE protects the response if it protected the request.
-    /// A response that is longer than a message is sent in blocks if the node has [`Bodies`](super::Bodies); the
-    /// response is 5.03 if there is no memory to store it. If the handler let the client observe the resource, a
-    /// response with 2.05 or 2.03 makes the client an observer, or is a notification. A response with another code is
-    /// the last one. If OSCORE cannot protect the response, the node sends 5.00 without protection.
+    /// Writes the response to a deferred request into `out`, and protects it. The response is a confirmable message, or
+    /// the acknowledgement of the request if the request is not acknowledged yet. `write` adds the payload, and all
+    /// options except Observe and Block2. OSCORE protects the response if it protected the request. If OSCORE fails,
+    /// the node sends 5.00 without protection.
     ///
-    /// The node sends the response again until it is acknowledged. Returns the length of the datagram to send. The
-    /// length is 0 if the response waits in the node's [`Queue`](super::Queue). It is also 0 if the response is not
-    /// sent: the client suppresses it (RFC 7967), or it is an error for a request to a group (RFC 7252, section 8.2).
+    /// If the response is longer than a message and the node has [`Bodies`](super::Bodies), it is sent in blocks. If
+    /// there is no memory to store it, the response is 5.03. If the handler let the client observe the resource, a
+    /// response with 2.05 or 2.03 makes the client an observer, or is a notification. A response with another code ends
+    /// the observation.
+    ///
+    /// The node sends a confirmable response again until it is acknowledged. Returns the length of the datagram to
+    /// send. The length is 0 if the response waits in the node's [`Queue`](super::Queue). It is also 0 if the response
+    /// is not sent: the client suppresses it (RFC 7967), or it is an error and the request was sent to a group (RFC
+    /// 7252, section 8.2).
     ///
     /// # Errors
     /// [`SendError`]. After an error, send nothing. After [`SendError::Busy`], the returned right allows you to send
@@ -113,8 +117,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Writes the acknowledgement of a deferred request into `out`, unless it was sent before. Returns the length of
-    /// the datagram to send; 0 if there is no datagram.
+    /// Writes the acknowledgement of a deferred request into `out`, if the request is not acknowledged yet. Returns the
+    /// length of the datagram to send, or 0 if there is no datagram to send.
     fn acknowledge<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -129,7 +133,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Writes a response that is also the acknowledgement of its request. Returns the length of the datagram to send.
+    /// Writes a response into `out` that also acknowledges its request. Returns the length of the datagram to send.
     fn acknowledge_with<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -155,7 +159,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.reply_late(cx, peer, late, frame)
     }
 
-    /// Stores the reply in `frame` to a request that has no reply yet, and protects it. Returns its length.
+    /// Stores the reply in `frame`, so that the node sends it again if the peer repeats the request. Then protects the
+    /// reply, and returns the length of the datagram.
     fn reply_late<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -192,8 +197,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 }
 
-/// Returns the effect of repeating a request whose body may come in blocks. A block that is not the last one is only
-/// stored, so a repetition of it has no further effect.
+/// Returns the effect that a second execution of this request would have. The body of the request may arrive in blocks.
+/// A block that is not the last block is only stored, so to store it twice has no further effect.
 #[inline]
 fn effect(message: &MessageRef<'_>) -> Repeat {
     match message.block(OptionNumber::BLOCK1) {
@@ -202,7 +207,7 @@ fn effect(message: &MessageRef<'_>) -> Repeat {
     }
 }
 
-/// The sender of a request, and the protection of its response.
+/// The sender of a request, and the data that protects the response to it.
 pub(super) struct Sender<'p, X: OpenedRequest> {
     pub(super) path: &'p Path,
     pub(super) identity: Identity,
@@ -210,13 +215,14 @@ pub(super) struct Sender<'p, X: OpenedRequest> {
     /// 2.3).
     pub(super) is_unverified: bool,
     pub(super) to_group: bool,
-    /// Number of bytes of the datagram.
+    /// Number of bytes of the datagram that contained the request.
     pub(super) len: usize,
     /// Number of bytes that the protection adds after the response.
     pub(super) tailroom: usize,
-    /// The request as OSCORE opened it, and the right to answer once with the nonce of the request.
+    /// If OSCORE protected the request: its identity in the security context, and the right to answer it once with the
+    /// nonce of the request. Otherwise `None`.
     pub(super) exchange: Option<(X, Option<X::Nonce>)>,
-    /// The last block of a protected request that a proxy cut.
+    /// The last block of the request, if a proxy divided the protected request into blocks.
     pub(super) last: Option<Block>,
 }
 
@@ -233,17 +239,17 @@ impl<'p, X: OpenedRequest> Sender<'p, X> {
     }
 }
 
-/// The exchanges of a peer, the memory of the exchanges, and the memory of the features.
+/// The exchanges of a peer with its other attached data, the memory of all exchanges, and the memory of the features.
 type Memory<'a, A, F> = (&'a mut A, &'a mut <A as PeerExchanges>::Storage, &'a mut F);
 
-/// The type of the memory of a protected request that was reassembled from blocks.
+/// The type of the memory that contains a protected request after it was reassembled from blocks.
 type WholeOf<F> = <<F as Features>::Oscore as Oscore>::Whole;
 
-/// The type of the key of a received message in the memory of a peer's exchanges.
+/// The type of the key with which an exchange finds a received message in its memory.
 type KeyOf<A> = <<A as PeerExchanges>::Storage as ExchangeStorage>::Key;
 
-/// Writes the response to a request into `frame`, and stores it for a repetition of the request. A request that must
-/// not be executed twice is refused with 5.03 if there is no space to remember it.
+/// Writes the response to a request into `frame`, and stores the response for a repetition of the request. If the
+/// request must not be executed twice and there is no space to remember it, the response is 5.03.
 #[inline(always)]
 pub(super) fn answer<C: Crypto, A: PeerExchanges, F: Features>(
     cx: &mut Cx<'_, C>,
@@ -320,8 +326,9 @@ pub(super) fn answer<C: Crypto, A: PeerExchanges, F: Features>(
     }
 }
 
-/// Writes a challenge in place of the response in `frame`, if the response is too long for an unverified address: no
-/// peer has shown that it receives there (RFC 9175, section 2.4). Returns the outcome of this challenge.
+/// If the address of the sender is not verified and the response in `frame` is too long for such an address, replaces
+/// the response by a challenge. The client must first prove that it receives at the address (RFC 9175, section 2.4).
+/// Returns the outcome of the challenge, or `None` if the response remains.
 #[inline]
 pub(super) fn challenge_instead<A: PeerExchanges, X: OpenedRequest>(
     attached: &mut A,
@@ -341,7 +348,7 @@ pub(super) fn challenge_instead<A: PeerExchanges, X: OpenedRequest>(
     Some(challenged)
 }
 
-/// The option of a response that replaces the handler's response.
+/// The option of a response that the node sends without calling the handler, or in place of the handler's response.
 pub(super) enum Challenge {
     /// The Echo value that the client must repeat (RFC 9175, section 2.3).
     Echo([u8; 8]),
@@ -351,7 +358,7 @@ pub(super) enum Challenge {
 /// Decides whether the handler may process a request.
 ///
 /// # Errors
-/// The outcome that replaces the handler's response, and its option.
+/// The outcome that replaces the handler's response, and the option of the response that is sent.
 #[inline]
 fn admit<C: Crypto, A: PeerExchanges, X: OpenedRequest>(
     cx: &mut Cx<'_, C>,
@@ -383,7 +390,7 @@ fn admit<C: Crypto, A: PeerExchanges, X: OpenedRequest>(
     Ok(())
 }
 
-/// Challenges the member that sent a request, if the request may be a replay.
+/// Refuses a request of a group member with a challenge, if the request may be a replay.
 ///
 /// # Errors
 /// The outcome and the option of the challenge.
@@ -422,7 +429,7 @@ pub(super) fn seal_to_member<C: Crypto, F: Features, S>(
     }
 }
 
-/// Writes a response that replaces the handler's response.
+/// Writes a response without a payload that replaces the handler's response.
 pub(super) fn write_refusal(
     (message_type, message_id): (MessageType, u16),
     token: &[u8],
@@ -442,10 +449,10 @@ pub(super) fn write_refusal(
     });
 }
 
-/// Lets the handler write the response, or the response to a block, into `frame`, as a message with the type and the
-/// Message ID of `head`. `decided` is the decision on the request if the policy decided later; otherwise the policy
-/// is asked now. `late` is set if a deferred response may be sent in the acknowledgement of the request. It is taken
-/// if the response is deferred.
+/// Calls the handler, which writes the response, or the response to a block, into `frame`. The message has the type and
+/// the Message ID of `head`. `decided` is the decision on the request if the policy made it later; if it is `None`,
+/// asks the policy now. `late` is the data to send a deferred response in the acknowledgement of the request; `None` if
+/// this is not possible. If the owner takes the data, `late` becomes `None`.
 #[inline]
 pub(super) fn answer_admitted<F: Features, P>(
     (now, features): (Instant, &mut F),
@@ -528,8 +535,8 @@ pub(super) fn answer_admitted<F: Features, P>(
     }
 }
 
-/// True if the sender of a request may become an observer. A request to a group must not suppress the response (RFC
-/// 7967), which is the first of the notifications.
+/// True if the sender of a request may become an observer. A request to a group may register only if it does not
+/// suppress the response (RFC 7967), because the response is the first notification.
 #[inline]
 fn may_register<F: Features>(message: &MessageRef<'_>, to_group: bool) -> bool {
     if !F::Leisure::IS_ON {
@@ -539,8 +546,9 @@ fn may_register<F: Features>(message: &MessageRef<'_>, to_group: bool) -> bool {
     !to_group || deregisters() || !NoResponse::of(message).suppresses(Code::CONTENT)
 }
 
-/// Returns the data that is stored of a registration to a group: the registration of the member, the Message ID of
-/// its response, and the number after which a new registration begins.
+/// Returns two values for a registration that was sent to a group, otherwise `None` for both. The first value is stored
+/// for a member of an Axiom group. The second has the Message ID of the response and the Observe number of the first
+/// notification.
 #[inline]
 fn registration_to_group<F: Features>(
     now: Instant,
@@ -558,9 +566,9 @@ fn registration_to_group<F: Features>(
     (of_member, Some((message_id, features.observers().first_number(now))))
 }
 
-/// Passes a request to the application, because the policy has not decided on it yet. The sender now gets at most an
-/// acknowledgement. Before the decision, the sender does not become an observer, and an older registration with the
-/// same token remains.
+/// Passes a request to the application, because the policy has not decided on it yet. Writes at most an acknowledgement
+/// for the sender. Before the decision, the sender does not become an observer, and an older registration with the same
+/// token remains.
 fn postpone<F: Features, P>(
     peer: PeerId,
     message: &MessageRef<'_>,
@@ -593,9 +601,9 @@ fn postpone<F: Features, P>(
     Answer::Deferred
 }
 
-/// True if a response to a request to a group is useful to the sender (RFC 7252, sections 8.1 and 8.2).
-/// Acknowledgements, Resets, and errors except a challenge are not useful. An empty response is useful only if it is
-/// the first of an observation.
+/// True if the sender of a request to a group needs this response (RFC 7252, sections 8.1 and 8.2). Returns false for
+/// acknowledgements, for Resets, and for errors without a challenge. Returns true for an empty response only if it
+/// begins an observation.
 pub(super) fn is_useful(response: &[u8]) -> bool {
     MessageRef::parse(response).is_ok_and(|response| {
         let is_empty = response.code() == Code::CONTENT && response.payload().is_empty();
@@ -604,7 +612,8 @@ pub(super) fn is_useful(response: &[u8]) -> bool {
     })
 }
 
-/// Stores the response in `frame` for a random time, and sends nothing now.
+/// Stores the response in `frame`, so that the node sends it after a random time. Empties the frame, so that the node
+/// sends nothing now.
 fn answer_at_leisure<C: Crypto>(cx: &mut Cx<'_, C>, peer: PeerId, leisure: &mut impl Leisure, frame: &mut Frame<'_>) {
     if !frame.is_empty() {
         let mut random = [0; 4];
@@ -617,10 +626,10 @@ fn answer_at_leisure<C: Crypto>(cx: &mut Cx<'_, C>, peer: PeerId, leisure: &mut 
     frame.truncate(0);
 }
 
-/// The right to answer once with the nonce of a request that `O` opened.
+/// The type of the right to answer a request once with the nonce of the request, with the OSCORE implementation `O`.
 type NonceOf<O> = <<O as Oscore>::Exchange as OpenedRequest>::Nonce;
 
-/// Protects the response in `frame` with OSCORE. An acknowledgement or a Reset is empty, and gets no protection.
+/// Protects the response in `frame` with OSCORE. Does not protect an empty acknowledgement or a Reset.
 fn protect<C: Crypto, O: Oscore>(
     cx: &mut Cx<'_, C>,
     oscore: &mut O,
@@ -636,8 +645,8 @@ fn protect<C: Crypto, O: Oscore>(
     }
 }
 
-/// Protects the response in `frame` to a request to a group, if OSCORE opened the request. Returns false if the
-/// protection failed. The response must then not be sent.
+/// Protects the response in `frame` with OSCORE, if the request was sent to a group and OSCORE decrypted it. Returns
+/// false if the protection failed. The response must then not be sent.
 fn protect_to_group<C: Crypto, O: Oscore>(
     cx: &mut Cx<'_, C>,
     oscore: &mut O,
@@ -650,9 +659,10 @@ fn protect_to_group<C: Crypto, O: Oscore>(
     }
 }
 
-/// Opens a request with an OSCORE option. Returns the decrypted request with its sender. Returns `None` if the
-/// request must not be executed; then `frame` has the response. `whole` is memory for a request that a proxy cut into
-/// blocks. The refusal of a request that does not open is not stored, because anybody can send such a request.
+/// Decrypts a request with an OSCORE option. Returns the decrypted request with its sender. Returns `None` if the
+/// request must not be executed; then `frame` has the response. If a proxy divided the request into blocks, the whole
+/// request is stored in `whole`. The response to a request that does not decrypt is not stored, because anybody can
+/// send such a request.
 pub(super) fn open<'d, 'p, C: Crypto, A: PeerExchanges, F: Features>(
     cx: &mut Cx<'_, C>,
     peer: PeerId,
@@ -723,7 +733,8 @@ pub(super) fn open<'d, 'p, C: Crypto, A: PeerExchanges, F: Features>(
     None
 }
 
-/// Stores the response in `frame` for a repetition of the request, which was not executed.
+/// Stores the response in `frame`, so that the node sends it again if the request is repeated. The request was not
+/// executed.
 fn keep<C: Crypto, A: PeerExchanges>(
     cx: &mut Cx<'_, C>,
     (attached, storage): (&mut A, &mut A::Storage),
@@ -735,7 +746,7 @@ fn keep<C: Crypto, A: PeerExchanges>(
     }
 }
 
-/// Returns the counter for a message that did not open for this reason.
+/// Returns the counter to increment for a message that could not be decrypted for this reason.
 pub(super) const fn discard(reason: UnprotectError) -> Discard {
     match reason {
         UnprotectError::Unprotected | UnprotectError::BadOption | UnprotectError::Malformed => Discard::Malformed,
@@ -747,7 +758,7 @@ pub(super) const fn discard(reason: UnprotectError) -> Discard {
     }
 }
 
-/// Writes an unprotected error response that no cache may store (RFC 8613, section 8.2).
+/// Replaces the message in `frame` by an unprotected error response that no cache may store (RFC 8613, section 8.2).
 fn refuse(code: Code, (message_type, message_id): (MessageType, u16), token: &[u8], frame: &mut Frame<'_>) {
     frame.truncate(0);
     let built = Builder::new(frame, message_type, code, message_id, token);

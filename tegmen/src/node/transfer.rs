@@ -1,4 +1,5 @@
-//! A client's request with its whole body, and the response with its whole body (RFC 7959, RFC 9175).
+//! The transfer of a client's request with its whole body, and of the response with its whole body (RFC 7959, RFC
+//! 9175).
 
 use super::Node;
 use super::application::Reply;
@@ -16,8 +17,8 @@ use crate::dtls::roles::Roles;
 use crate::endpoint::Peers;
 use crate::identity::PeerId;
 
-/// A request and its response. Each of their bodies may need several messages. The transfer answers a server's
-/// challenge with the Echo option. The owner stores both bodies.
+/// A client's request and its response. The body of the request and the body of the response may each need several
+/// messages. The transfer answers a server's challenge with the Echo option. The owner stores both bodies.
 ///
 /// The owner calls [`Node::transfer`], and passes each reply to [`Self::on_reply`]. It calls [`Node::transfer`] again
 /// while [`TransferStep`] demands another message. A transfer belongs to one session.
@@ -40,11 +41,11 @@ pub struct Transfer {
     sent: usize,
     /// The token of all blocks of the request body: some servers identify an upload by its token.
     token: Token,
-    /// The value of Request-Tag. It distinguishes the body from an earlier one that the server did not receive
-    /// completely (RFC 9175, section 3.4).
+    /// The value of the Request-Tag option; `None` if the option is not needed. It distinguishes this upload from an
+    /// earlier upload of the body that the server did not receive completely (RFC 9175, section 3.4).
     request_tag: Option<[u8; 4]>,
     is_tag_due: bool,
-    /// True if the server accepted the last block, and its response has no Block1 option.
+    /// True if the server accepted the last block of the request body, and its response has no Block1 option.
     lacks_block1: bool,
     download: Option<Download>,
     echo: Value<MAX_ECHO>,
@@ -81,7 +82,7 @@ struct Value<const N: usize> {
 impl<const N: usize> Value<N> {
     const EMPTY: Self = Self { len: 0, bytes: [0; N] };
 
-    /// Creates a value. Returns `None` for an empty value, and for one of more than `N` bytes.
+    /// Creates a value. Returns `None` if `value` is empty or has more than `N` bytes.
     fn new(value: &[u8]) -> Option<Self> {
         let mut bytes = [0; N];
         bytes.get_mut(..value.len())?.copy_from_slice(value);
@@ -98,26 +99,28 @@ impl<const N: usize> Value<N> {
 pub enum TransferStep {
     /// The server has received the request. Its response follows separately.
     Acknowledged,
-    /// Send the next message. The server needs the same request in another form.
+    /// Send the next message. It repeats the request: with an Echo option, from its first block, or for a changed
+    /// representation.
     Again,
     /// The server has received this number of bytes of the request body. Send the next block.
     Sent(usize),
-    /// The payload is the part of the response body from `at` on. Send the request for the next block. A block with
-    /// `at` = 0 begins the response, and has its options.
+    /// The payload is a part of the response body, which begins at the position `at`. Send the request for the next
+    /// block. The block with `at` = 0 is the first block of the response, and has the options of the response.
     Received {
-        /// Bytes of the body before this payload.
+        /// Number of bytes of the body that precede this payload.
         at: usize,
         /// The length of the whole body, if the server sends it in a Size2 option.
         total: Option<usize>,
     },
-    /// The payload is the last part of the response body, from this position on. The transfer has ended.
+    /// The payload is the last part of the response body. The value is the number of bytes of the body that precede
+    /// this payload. The transfer has ended.
     Complete(usize),
 }
 
 /// The reason why a transfer ended without a whole response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TransferError {
-    /// The first block of the response does not have the length in its Block2 option.
+    /// The payload of the first block is not as long as its Block2 option requires.
     FirstBlock,
     /// The response to a request for a block has no Block2 option.
     NoBlock2,
@@ -142,9 +145,9 @@ pub enum TransferError {
 }
 
 impl Transfer {
-    /// Creates a transfer: a request of this method with a body of `len` bytes, and a response with a body of at most
-    /// `max` bytes. `block_size` is the maximum number of payload bytes in a message, in addition to its options. A
-    /// request body that is not longer is sent in one message.
+    /// Creates a transfer of a request with the method `method` and a body of `len` bytes. The body of the response has
+    /// at most `max` bytes. A message has at most `block_size` bytes of payload, in addition to its options. If `len`
+    /// is not greater than `block_size`, the request is one message.
     ///
     /// # Errors
     /// [`TransferError::TooManyBlocks`] if the blocks of the request body cannot be numbered.
@@ -172,7 +175,7 @@ impl Transfer {
         })
     }
 
-    /// Returns the transfer with OSCORE protection of its requests.
+    /// Returns this transfer with a change: OSCORE protects its requests.
     pub const fn with_oscore(self) -> Self {
         Self { with_oscore: true, ..self }
     }
@@ -183,7 +186,7 @@ impl Transfer {
         self.lacks_block1
     }
 
-    /// Takes a reply of `peer`. Returns `None` if the reply belongs to another request.
+    /// Processes a reply of `peer`. Returns `None` if the reply belongs to another request.
     ///
     /// # Errors
     /// [`TransferError`]. The transfer has then ended.
@@ -208,9 +211,9 @@ impl Transfer {
         })
     }
 
-    /// Takes a response with this code, the first option of each number, and a payload of `len` bytes. This is for an
-    /// owner that does not receive its responses by [`Self::on_reply`]. The first response need not answer a request:
-    /// it may be a notification.
+    /// Processes a response with this code and a payload of `len` bytes. `option` returns the value of the first option
+    /// with a number. Call this function if the responses do not arrive by [`Self::on_reply`]. The first response may
+    /// also be a notification, which answers no request of this transfer.
     ///
     /// # Errors
     /// [`TransferError`]. The transfer has then ended.
@@ -229,8 +232,8 @@ impl Transfer {
         }
     }
 
-    /// Takes the challenge of a server that checks that we receive at our address, or that the request is fresh (RFC
-    /// 9175, section 2). Returns true if the transfer will answer the challenge.
+    /// Stores the Echo value of a server's challenge. The server wants a proof that we receive at our address, or that
+    /// the request is fresh (RFC 9175, section 2). Returns true if the next message will answer the challenge.
     fn is_challenged(&mut self, echo: Option<&[u8]>) -> bool {
         let challenge = echo.and_then(Value::new).filter(|_| self.challenges < ATTEMPTS);
         if let Some(echo) = challenge {
@@ -239,7 +242,7 @@ impl Transfer {
         challenge.is_some()
     }
 
-    /// Takes the response to the request, or to a block of its body.
+    /// Processes the response to the request, or to a block of its body.
     fn on_answer<'m>(
         &mut self,
         code: Code,
@@ -286,7 +289,7 @@ impl Transfer {
         self.received(Download { code, etag, total, received: 0, size, is_after_blocks: in_blocks }, len)
     }
 
-    /// Takes a block of the response after the first block.
+    /// Processes a block of the response that follows the first block.
     fn on_block<'m>(
         &mut self,
         download: Download,
@@ -317,7 +320,8 @@ impl Transfer {
         self.received(Download { size: download.size.min(block.size_exponent), ..download }, len)
     }
 
-    /// Counts a received block of `len` bytes, which is not the last one. The next block must be requested.
+    /// Counts a received block of `len` bytes, which is not the last block of the response. The caller then requests
+    /// the next block.
     fn received(&mut self, download: Download, len: usize) -> Result<TransferStep, TransferError> {
         let (at, received) = (download.received, download.received.saturating_add(len));
         // If the server announces no length, the body is longer than the received part.
@@ -332,8 +336,9 @@ impl Transfer {
         TransferStep::Again
     }
 
-    /// Begins the download again, because the representation changed meanwhile. Fails if the method is not safe, so
-    /// that the request must not be repeated, or after the last attempt.
+    /// Begins the download again, because the representation changed or the server no longer has the response. Returns
+    /// `error` after the last attempt. Also returns `error` if the method is not safe, because the request must not be
+    /// repeated then.
     fn download_again(&mut self, error: TransferError) -> Result<TransferStep, TransferError> {
         if !self.method.is_safe() || self.downloads >= ATTEMPTS {
             return Err(error);
@@ -343,12 +348,12 @@ impl Transfer {
         Ok(TransferStep::Again)
     }
 
-    /// True if the body of the request is longer than a block.
+    /// True if the body of the request is longer than one block.
     const fn is_in_blocks(&self) -> bool {
         self.len > block_at(0, self.size).size()
     }
 
-    /// Returns the position of the end of the next block in the request body.
+    /// Returns the offset in the request body at which the next block ends.
     fn end(&self) -> usize {
         self.sent.saturating_add(block_at(0, self.size).size()).min(self.len)
     }
@@ -417,8 +422,8 @@ impl Transfer {
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// Writes the next message of a transfer with `peer` into `out`, and protects it. `write` adds the options of the
-    /// request. `body` is the whole request body. Returns the id of the request, and the length of the datagram to
-    /// send, as [`Self::request`] does.
+    /// request. `body` is the whole request body. Like [`Self::request`], returns the id of the request and the length
+    /// of the datagram to send.
     ///
     /// # Errors
     /// [`SendError`]. After an error, send nothing. The transfer is then unchanged, and the message may be sent
@@ -447,7 +452,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 }
 
-/// Returns the block that begins at this byte of a body, in the form for a request option.
+/// Returns the block that begins at the offset `at` of a body, in the form for a request option.
 const fn block_at(at: usize, size_exponent: u8) -> Block {
     Block { number: (at >> size_exponent >> 4) as u32, more: false, size_exponent }
 }
@@ -460,12 +465,13 @@ fn check_number(len: usize, size_exponent: u8) -> Result<(), TransferError> {
     Err(TransferError::TooManyBlocks { len, block_size: block_at(0, size_exponent).size() })
 }
 
-/// Returns the entity tag of a response; empty if the response has no valid one.
+/// Returns the entity tag of a response; an empty value if the response has no valid entity tag.
 fn etag<'m>(option: impl Fn(OptionNumber) -> Option<&'m [u8]>) -> Value<MAX_ETAG> {
     option(OptionNumber::ETAG).and_then(Value::new).unwrap_or(Value::EMPTY)
 }
 
-/// Maximum number of attempts to send a body, of attempts to receive one, and of answers to challenges.
+/// Maximum number of attempts to send a request body, maximum number of attempts to receive a response body, and
+/// maximum number of answers to challenges.
 const ATTEMPTS: u8 = 3;
 /// Maximum number of blocks of one body: their number has 20 bits.
 const MAX_BLOCKS: usize = 1 << 20;

@@ -14,12 +14,13 @@ pub(crate) struct ClientHello<'r> {
     pub(crate) random: &'r Random,
     /// The cookie; empty in the first ClientHello of a handshake.
     pub(crate) cookie: &'r [u8],
-    /// The offered suites, two bytes each.
+    /// The cipher suites that the client offers, two bytes each.
     cipher_suites: &'r [u8],
     compression_methods: &'r [u8],
-    /// The offered extensions.
+    /// The supported extensions in the message.
     pub(crate) extensions: Extensions,
-    /// The parts of the body before and after the cookie.
+    /// The body without its cookie, in two parts: the bytes before the length of the cookie, and the bytes after the
+    /// cookie.
     pub(crate) around_cookie: [&'r [u8]; 2],
 }
 
@@ -40,8 +41,8 @@ impl<'r> ClientHello<'r> {
         Ok(Self { version, random, cookie, cipher_suites, compression_methods, extensions, around_cookie })
     }
 
-    /// Returns the session id, which identifies the session that the client wants to resume. If the client shows a
-    /// ticket instead, a server that accepts the ticket repeats this id.
+    /// Returns the session id. It identifies the session that the client wants to resume. If the client sends a ticket
+    /// instead, the id has no such meaning, but a server that accepts the ticket repeats it in the ServerHello.
     pub(crate) fn session_id(&self) -> &'r [u8] {
         let [before, _] = self.around_cookie;
         before.get(2 + 32 + 1..).unwrap_or(&[]) // behind version, random and its own length
@@ -52,14 +53,15 @@ impl<'r> ClientHello<'r> {
         self.cipher_suites.as_chunks::<2>().0.iter().any(|pair| u16::from_be_bytes(*pair) == suite.0)
     }
 
-    /// Returns the parameters that a client repeats together with a cookie (RFC 6347, section 4.2.1): version, random
-    /// and session id; cipher suites; compression methods.
+    /// Returns the parameters that a client must repeat together with a cookie (RFC 6347, section 4.2.1). The first
+    /// element contains the version, the random and the session id, the second the cipher suites, and the third the
+    /// compression methods.
     pub(crate) const fn parameters(&self) -> [&'r [u8]; 3] {
         let [before, _] = self.around_cookie;
         [before, self.cipher_suites, self.compression_methods]
     }
 
-    /// Returns the content of an extension; `None` if it is absent.
+    /// Returns the content of an extension; `None` if the extension is absent.
     pub(crate) fn extension(&self, kind: ExtensionType) -> Option<&'r [u8]> {
         let [_, behind] = self.around_cookie;
         let mut reader = Reader::new(behind);
@@ -69,13 +71,13 @@ impl<'r> ClientHello<'r> {
         extension::each(list).find(|(found, _)| *found == kind).map(|(_, data)| data)
     }
 
-    /// True if the client offers the null compression, as the RFC requires.
+    /// True if the client offers the null compression method, as RFC 5246 requires.
     #[expect(clippy::manual_contains, reason = "its search of bytes is long on a mote")]
     pub(crate) fn offers_null_compression(&self) -> bool {
         self.compression_methods.iter().any(|&method| method == 0)
     }
 
-    /// True if the client supports RFC 5746: it sends the extension, or the signalling cipher suite.
+    /// True if the client supports RFC 5746: it sends the extension renegotiation_info, or the signalling cipher suite.
     pub(crate) fn signals_renegotiation_info(&self) -> bool {
         self.extensions.renegotiation_info || self.offers(CipherSuite::EMPTY_RENEGOTIATION_INFO_SCSV)
     }
@@ -106,7 +108,7 @@ impl<'r> Front<'r> {
     }
 }
 
-/// Writes the body of our ClientHello, from the version to the cookie.
+/// Writes the beginning of the body of our ClientHello, from the version to the cookie.
 #[inline]
 pub(crate) fn write_front(writer: &mut Writer<'_>, random: &Random, session_id: &[u8], cookie: &[u8]) -> Write {
     write_hello(writer, random)?;
@@ -117,9 +119,9 @@ pub(crate) fn write_front(writer: &mut Writer<'_>, random: &Random, session_id: 
     writer.with_len8(cookie)
 }
 
-/// The bytes of our ClientHello after the cookie: cipher_suites (with the signalling suite of RFC 5746),
-/// compression_methods (null), and extensions (an empty extended_master_secret). They never change.
+/// The bytes of our ClientHello after the cookie, which never change. They are cipher_suites (with the signalling suite
+/// of RFC 5746), compression_methods (null), and the extensions (an empty extended_master_secret).
 pub(crate) const DEFAULT_OFFER: [u8; 14] = [0, 4, 0xc0, 0xa8, 0x00, 0xff, 1, 0, 0, 4, 0x00, 0x17, 0, 0];
-/// The bytes of our ClientHello after the cookie under [`Profile::Minimal`](crate::dtls::Profile::Minimal): one
-/// suite, and null compression.
+/// The bytes of our ClientHello after the cookie under [`Profile::Minimal`](crate::dtls::Profile::Minimal). They are
+/// cipher_suites with one suite, and compression_methods (null).
 pub(crate) const MINIMAL_OFFER: [u8; 6] = [0, 2, 0xc0, 0xa8, 1, 0];

@@ -38,12 +38,12 @@ impl ExtensionType {
     pub(crate) const RENEGOTIATION_INFO: Self = Self(0xff01);
 }
 
-/// The content of max_fragment_length (RFC 6066, section 4): 1 to 4 for 512, 1024, 2048 and 4096 bytes.
+/// The content of max_fragment_length (RFC 6066, section 4): 1 for 512 bytes, 2 for 1024, 3 for 2048, and 4 for 4096.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct MaxFragmentLength(pub(crate) u8);
 
 impl MaxFragmentLength {
-    /// Returns the length in bytes; `None` if the number is not 1, 2, 3 or 4.
+    /// Returns the length in bytes that this content means; `None` if the content is not 1, 2, 3 or 4.
     pub(crate) const fn bytes(self) -> Option<u16> {
         match self.0 {
             1..=4 => Some(256 << self.0),
@@ -51,8 +51,8 @@ impl MaxFragmentLength {
         }
     }
 
-    /// Returns the largest max_fragment_length that is at most `limit`, if there is one. A client offers it in
-    /// addition to record_size_limit, for servers that do not support that extension.
+    /// Returns the content for the largest length that is at most `limit` bytes; `None` if no length is. A client
+    /// offers this extension in addition to record_size_limit, for servers that do not support record_size_limit.
     pub(crate) const fn within(limit: u16) -> Option<Self> {
         match limit {
             512..1024 => Some(Self(1)),
@@ -64,41 +64,43 @@ impl MaxFragmentLength {
     }
 }
 
-/// The extensions of a received or sent ClientHello or ServerHello that this endpoint supports.
+/// The extensions in a ClientHello or ServerHello that this endpoint supports. The message was received, or will be
+/// sent.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Extensions {
     /// True if extended_master_secret is present.
     pub(crate) extended_master_secret: bool,
     /// True if renegotiation_info is present and empty, as in the first handshake of a connection.
     pub(crate) renegotiation_info: bool,
-    /// The value of record_size_limit.
+    /// The value of record_size_limit in bytes; `None` if the extension is absent.
     pub(crate) record_size_limit: Option<u16>,
-    /// The value of max_fragment_length.
+    /// The content of max_fragment_length; `None` if the extension is absent.
     pub(crate) max_fragment_length: Option<MaxFragmentLength>,
     /// True if the message has an extension that this endpoint never sends.
     pub(crate) other: bool,
 }
 
-/// The value of ec_point_formats: uncompressed points only.
+/// The content of ec_point_formats with one format: uncompressed points.
 pub(crate) const UNCOMPRESSED: [u8; 2] = [1, 0];
 
-/// True if ec_point_formats contains the uncompressed format, as the RFC requires (RFC 8422, section 5.1.2).
+/// True if ec_point_formats contains the format of uncompressed points, as RFC 8422, section 5.1.2, requires.
 pub(crate) fn has_uncompressed(data: &[u8]) -> bool {
     data.split_first().is_some_and(|(len, formats)| usize::from(*len) == formats.len() && formats.contains(&0))
 }
 
-/// Returns each extension of `list`, which is an extension block without its length. [`Extensions::read`] has checked
-/// the block.
+/// Returns the type and the content of each extension in `list`. `list` is an extension block without its length, which
+/// [`Extensions::read`] has already checked.
 pub(crate) fn each(list: &[u8]) -> impl Iterator<Item = (ExtensionType, &[u8])> {
     let mut list = Reader::new(list);
     core::iter::from_fn(move || Some((ExtensionType(list.u16().ok()?), list.with_len16().ok()?)))
 }
 
-/// Maximum number of extensions in a ClientHello or ServerHello. It limits the time of the search for repeated
-/// extensions. No peer needs more.
+/// Maximum number of extensions in a ClientHello or ServerHello. No peer needs more extensions. This maximum limits the
+/// time of the search for extensions that occur twice.
 const MAX_EXTENSIONS: usize = 64;
 
-/// True if no extension occurs twice (RFC 5246, section 7.4.1.4) and there are at most [`MAX_EXTENSIONS`].
+/// True if no extension occurs twice (RFC 5246, section 7.4.1.4) and the list has at most [`MAX_EXTENSIONS`]
+/// extensions.
 fn is_set(list: &[u8]) -> bool {
     let alone = |(at, (kind, _)): (usize, (ExtensionType, &[u8]))| {
         at < MAX_EXTENSIONS && each(list).take(at).all(|(before, _)| before != kind)
@@ -114,9 +116,10 @@ pub(crate) fn put(writer: &mut Writer<'_>, kind: ExtensionType, data: &[u8]) -> 
 
 impl Extensions {
     /// Reads an extension block, which may be absent. If `record_size` is true, the endpoint supports the extensions
-    /// for the size of records and for connection ids, and no extension may occur twice. The module of [connection
-    /// ids](crate::dtls::connection_id) then reads its extensions itself. If `record_size` is false, both kinds of
-    /// extensions count as unsupported.
+    /// for the size of records and for connection ids. This function then refuses a block in which an extension occurs
+    /// twice. It ignores the extensions for connection ids, because the module
+    /// [connection_id](crate::dtls::connection_id) reads them. If `record_size` is false, both kinds of extensions
+    /// count as unsupported.
     pub(crate) fn read(reader: &mut Reader<'_>, record_size: bool) -> Result<Self, Truncated> {
         let mut found = Self::default();
         if reader.is_empty() {
@@ -149,7 +152,7 @@ impl Extensions {
         Ok(found)
     }
 
-    /// Returns the extension block of a mote, which has at most two extensions. The block is empty if no extension is
+    /// Returns the extension block that a mote sends. It has at most two extensions, and is empty if neither of them is
     /// set.
     pub(crate) fn bytes(&self) -> &'static [u8] {
         // The length of the list, and of each extension its type, length and content.
@@ -161,8 +164,8 @@ impl Extensions {
         }
     }
 
-    /// Writes the block of the extensions that are set and those that `more` writes. Writes nothing if there are no
-    /// extensions.
+    /// Writes an extension block: the extensions that are set in `self`, and then the extensions that `more` writes.
+    /// Writes nothing if there are no extensions.
     pub(crate) fn write_with(&self, writer: &mut Writer<'_>, more: impl FnOnce(&mut Writer<'_>) -> Write) -> Write {
         let before = writer.len();
         writer.behind_len::<2>(|writer| {

@@ -1,4 +1,5 @@
-//! Handshake messages (RFC 6347, section 4.2). Each message has one file, with the functions that read and write it.
+//! Handshake messages (RFC 6347, section 4.2). Each message has a separate file with the functions that read and write
+//! it.
 
 pub(crate) mod certificate;
 pub(crate) mod certificate_request;
@@ -22,19 +23,19 @@ pub(crate) const HEADER_LEN: usize = 12;
 pub struct MessageType(pub u8);
 
 impl MessageType {
-    /// HelloRequest: asks for a renegotiation. This endpoint refuses it.
+    /// HelloRequest: the server asks for a renegotiation. This endpoint refuses it.
     pub const HELLO_REQUEST: Self = Self(0);
-    /// ClientHello: opens a handshake.
+    /// ClientHello: the client opens a handshake, and offers parameters.
     pub const CLIENT_HELLO: Self = Self(1);
-    /// ServerHello: contains the server's choice from the offer of the client.
+    /// ServerHello: the server chooses parameters from the offer of the client.
     pub const SERVER_HELLO: Self = Self(2);
-    /// HelloVerifyRequest: asks the client to prove its address.
+    /// HelloVerifyRequest: the server asks the client to prove its address.
     pub const HELLO_VERIFY_REQUEST: Self = Self(3);
-    /// NewSessionTicket: carries a ticket with which the client can resume the session.
+    /// NewSessionTicket: carries a ticket with which the client can later resume the session.
     pub const NEW_SESSION_TICKET: Self = Self(4);
     /// Certificate: carries a chain of certificates, or a raw public key.
     pub const CERTIFICATE: Self = Self(11);
-    /// ServerKeyExchange: carries the PSK identity hint, and the server's share of a key agreement.
+    /// ServerKeyExchange: carries the PSK identity hint, the server's share of a key agreement, or both.
     pub const SERVER_KEY_EXCHANGE: Self = Self(12);
     /// CertificateRequest: asks the client for a certificate.
     pub const CERTIFICATE_REQUEST: Self = Self(13);
@@ -42,23 +43,24 @@ impl MessageType {
     pub const SERVER_HELLO_DONE: Self = Self(14);
     /// CertificateVerify: proves that the client has the private key of its certificate.
     pub const CERTIFICATE_VERIFY: Self = Self(15);
-    /// ClientKeyExchange: carries the PSK identity, and the client's share of a key agreement.
+    /// ClientKeyExchange: carries the PSK identity, the client's share of a key agreement, or both.
     pub const CLIENT_KEY_EXCHANGE: Self = Self(16);
     /// Finished: proves that both endpoints saw the same handshake.
     pub const FINISHED: Self = Self(20);
 }
 
-/// A handshake message, or a fragment of one.
+/// A handshake message, or a fragment of a handshake message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fragment<'r> {
-    /// A reference to the header. It is not a copy, because a mote keeps the reference in one register.
+    /// The header in the record. This field is a reference and not a copy, because a mote then needs only one register
+    /// for it.
     pub(crate) header: &'r [u8; HEADER_LEN],
     /// The bytes of the fragment.
     pub(crate) body: &'r [u8],
 }
 
 impl<'r> Fragment<'r> {
-    /// Reads one fragment. Fails if the fragment would end after the end of its message.
+    /// Reads one fragment. Fails if the end of the fragment would be after the end of its message.
     pub(crate) fn read(reader: &mut Reader<'r>) -> Result<Self, Truncated> {
         let header = reader.array_ref::<HEADER_LEN>()?;
         let [.., before, high, middle, low] = *header;
@@ -83,7 +85,7 @@ impl<'r> Fragment<'r> {
         u24([before, high, middle, low])
     }
 
-    /// Returns the message_seq: the number of the message among those of its sender in this handshake.
+    /// Returns the message_seq: each endpoint numbers its messages of a handshake, beginning with 0.
     pub(crate) const fn message_seq(&self) -> u16 {
         let [_, _, _, _, high, low, ..] = *self.header;
         u16::from_be_bytes([high, low])
@@ -102,15 +104,15 @@ impl<'r> Fragment<'r> {
     }
 }
 
-/// Returns the number in the last three bytes. The first byte is ignored; with four bytes, one instruction loads the
-/// word.
+/// Returns the number in the last three bytes, and ignores the first byte. With four bytes, one instruction can load
+/// all of them.
 #[inline(never)]
 pub(crate) const fn u24(bytes: [u8; 4]) -> u32 {
     u32::from_be_bytes(bytes) & 0xff_ffff
 }
 
-/// Returns a handshake header. The transcript contains the header of an unfragmented message (RFC 6347, section
-/// 4.2.6).
+/// Returns a handshake header. For the transcript, `offset` is 0 and `fragment` is `length`, as in an unfragmented
+/// message (RFC 6347, section 4.2.6).
 #[inline(never)]
 pub(crate) fn header(kind: MessageType, length: u32, seq: u16, offset: u32, fragment: u32) -> [u8; HEADER_LEN] {
     let [_, l0, l1, l2] = length.to_be_bytes();
@@ -123,7 +125,7 @@ pub(crate) fn header(kind: MessageType, length: u32, seq: u16, offset: u32, frag
 /// The random of a ClientHello or ServerHello (RFC 5246, section 7.4.1.2).
 pub(crate) type Random = [u8; 32];
 
-/// Checks that a body was read to its last byte.
+/// Returns an error if the body of a message has unread bytes.
 pub(crate) fn end(reader: &Reader<'_>) -> Result<(), Truncated> {
     if reader.is_empty() { Ok(()) } else { Err(Truncated) }
 }

@@ -1,10 +1,10 @@
-//! AES-128-CBC with HMAC-SHA-256 or HMAC-SHA-1 (RFC 5246, section 6.2.3.2), in two orders.
+//! AES-128-CBC with HMAC-SHA-256 or HMAC-SHA-1 (RFC 5246, section 6.2.3.2). Encryption and MAC have one of two orders.
 //!
-//! The order is encrypt-then-MAC (RFC 7366) if both endpoints support it: a record with a wrong MAC is not decrypted.
-//! Otherwise the order is MAC-then-encrypt. Then the receiver knows the length of the padding only after the
-//! decryption, and must not reveal this length. So the executed instructions and the accessed addresses depend only
-//! on the length of the record, and wrong padding has the same result as a wrong MAC (see the Lucky Thirteen attack;
-//! `./ci.sh timing` counts instructions and addresses).
+//! If both endpoints support encrypt-then-MAC (RFC 7366), this is the order: a record with a wrong MAC is not
+//! decrypted. If not, the order is MAC-then-encrypt. The receiver then knows the length of the padding only after the
+//! decryption, and must not reveal this length (see the Lucky Thirteen attack). So the executed instructions and the
+//! accessed addresses depend only on the length of the record, and wrong padding has the same result as a wrong MAC.
+//! `./ci.sh timing` checks the instructions and the addresses.
 
 use super::cipher::{BLOCK_LEN, MAX_MAC_LEN, Order};
 use super::keys::LongKey;
@@ -14,8 +14,9 @@ use crate::crypto::{Crypto, KEY_LEN};
 use crate::secret::same;
 use core::hint::black_box;
 
-/// Seals the first `content` bytes of `body` with a MAC of `MAC_LEN` bytes. `body` needs
-/// [`Mode::tail_len`](super::cipher::Mode::tail_len) free bytes after the content. Returns `None` if it is too short.
+/// Seals a content with a MAC of `MAC_LEN` bytes, in place. The content is the first `content` bytes of `body`. After
+/// it, `body` needs [`Mode::tail_len`](super::cipher::Mode::tail_len) free bytes. Returns `None` if `body` is too
+/// short.
 pub(super) fn seal<C: Crypto, const MAC_LEN: usize>(
     order: Order,
     crypto: &mut C,
@@ -44,8 +45,9 @@ pub(super) fn seal<C: Crypto, const MAC_LEN: usize>(
     }
 }
 
-/// Opens the part of a record after its header. Returns the length of the content, which then begins after the
-/// initialization vector. Returns `None` if the record is not authentic, and does not reveal the cause.
+/// Opens the part of a record after its header, in place. Returns the length of the content, which follows the
+/// initialization vector. Returns `None` if the record is not authentic, and does not reveal whether the MAC or the
+/// padding was wrong.
 pub(super) fn open<C: Crypto, A: AsRef<[u8]>, const MAC_LEN: usize>(
     order: Order,
     crypto: &mut C,
@@ -79,7 +81,7 @@ fn keys<C: Crypto, const MAC_LEN: usize>(key: &LongKey) -> Option<(&[u8; KEY_LEN
     Some((key, Hmac::new::<C>(&[mac_key])))
 }
 
-/// Fills in the padding: the value of each byte is the number of padding bytes before the last. Returns `None` if the
+/// Fills in the padding. Each byte has the same value: the number of padding bytes minus one. Returns `None` if the
 /// padding is empty.
 fn pad(padding: &mut [u8]) -> Option<()> {
     let last = padding.len().checked_sub(1)?;
@@ -87,8 +89,8 @@ fn pad(padding: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// Returns the length of the content in a decrypted text, in which the MAC and the padding follow the content. The
-/// caller must learn only whether the record is authentic, and not the reason why it is not.
+/// Returns the length of the content in a decrypted text. The MAC and the padding follow the content. The caller must
+/// learn only whether the record is authentic, and not the reason why it is not.
 fn open_text<C: Crypto, A: AsRef<[u8]>, const MAC_LEN: usize>(
     hmac: &Hmac<MAC_LEN>,
     associated_data: impl FnOnce(u16) -> A,
@@ -110,8 +112,8 @@ fn open_text<C: Crypto, A: AsRef<[u8]>, const MAC_LEN: usize>(
     (authentic & same(&code, &found)).then_some(len as usize)
 }
 
-/// Returns the MAC of the associated data and of the first `len` bytes of `text`. The number of compressions is
-/// always that of the whole `text`.
+/// Returns the MAC of the associated data and of the first `len` bytes of `text`. The number of calls of the
+/// compression function does not depend on `len`: it is always the number for the whole `text`.
 fn code_of_first<C: Crypto, const MAC_LEN: usize>(
     hmac: &Hmac<MAC_LEN>,
     aad: &[u8],
@@ -143,8 +145,9 @@ fn code_of_first<C: Crypto, const MAC_LEN: usize>(
     hmac.end::<C>(ended)
 }
 
-/// Returns the MAC that follows the first `len` bytes of `text`. No accessed address may depend on `len`. So for each
-/// power of two, the end of `text` is shifted to the left by that power or by nothing.
+/// Returns the MAC that follows the first `len` bytes of `text`. No accessed address may depend on `len`. So this
+/// function shifts the end of `text` to the left in eight steps. For each power of two from 1 to 128, it shifts by this
+/// power or by nothing.
 fn code_behind<const MAC_LEN: usize>(text: &[u8], most: usize, len: u32) -> Option<[u8; MAC_LEN]> {
     let start = most.saturating_sub(MAX_PADDING_LEN.wrapping_sub(1));
     let mut end = [0; MAX_PADDING_LEN + MAX_MAC_LEN];
@@ -162,11 +165,11 @@ fn code_behind<const MAC_LEN: usize>(text: &[u8], most: usize, len: u32) -> Opti
     end.first_chunk().copied()
 }
 
-/// Bytes of the longest padding, including the byte with its length.
+/// Maximum number of bytes of the padding, including the byte that contains its length.
 const MAX_PADDING_LEN: usize = 256;
 
-/// Returns all ones if `a` is below `b`, otherwise 0. Both numbers are below 2^31. The compiler must not know that
-/// there are only two results.
+/// Returns all ones if `a` is below `b`, otherwise 0. Both numbers must be below 2^31. The result is hidden from the
+/// optimizer, so that the compiler makes no branch of it.
 fn below(a: u32, b: u32) -> u32 {
     black_box((a.wrapping_sub(b) as i32 >> 31) as u32)
 }

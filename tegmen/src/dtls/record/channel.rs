@@ -1,4 +1,4 @@
-//! Both directions of a session: the protection, the record numbers, their lease, and the replay window.
+//! Both directions of a session: the keys, the record numbers and their lease, and the replay window.
 
 use super::cipher::associated_data;
 use super::connection_id::{self, ConnectionId};
@@ -12,7 +12,8 @@ use crate::counters::Discard;
 use crate::crypto::Crypto;
 use tegmen_base::replay::ReplayWindow;
 
-/// Both directions of an association in its protected epoch. A handshake creates this channel.
+/// The keys and record numbers of both directions of an association, in its protected epoch. The handshake sets the
+/// keys.
 #[derive(Debug)]
 pub struct Channel {
     keys: Keys,
@@ -20,13 +21,14 @@ pub struct Channel {
     window: ReplayWindow,
     failed_opens: u16,
     cipher: Cipher,
-    /// Number of leased chunks of record numbers: the channel may use the numbers in these chunks.
+    /// Number of leased chunks of record numbers. The channel may use only the numbers in these chunks: see
+    /// [`Self::lease_end`].
     lease: u8,
 }
 
 /// Number of record numbers in a chunk. A session that is stored outside of its endpoint leases one chunk at a time.
 pub const CHUNK: u32 = 1 << 16;
-/// Number of chunks of all record numbers of a key.
+/// Number of chunks that contain all record numbers of a key.
 const CHUNKS: u8 = (MAX_SEALED / CHUNK) as u8;
 
 /// The reason why a record was not encrypted.
@@ -34,7 +36,7 @@ const CHUNKS: u8 = (MAX_SEALED / CHUNK) as u8;
 pub enum SealError {
     /// The frame has no space for header, explicit nonce and tag, or the content is longer than 2^14 bytes.
     Full,
-    /// 2^23 records were sealed, and a new handshake is necessary. Or all leased record numbers are used
+    /// The key has sealed 2^23 records, so a new handshake is necessary. Or all leased record numbers are used
     /// ([`Channel::lease_end`]).
     KeyExhausted,
 }
@@ -58,13 +60,13 @@ impl Channel {
         }
     }
 
-    /// Returns the bytes that [`Self::seal`] adds before the content.
+    /// Returns the number of bytes that [`Self::seal`] adds before the content.
     #[inline]
     pub(crate) const fn headroom<C: Crypto>(&self) -> usize {
         HEADER_LEN.wrapping_add(self.cipher.explicit_len::<C>())
     }
 
-    /// Returns the bytes that [`Self::seal`] adds after a content of `len` bytes.
+    /// Returns the number of bytes that [`Self::seal`] adds after a content of `len` bytes.
     #[inline]
     pub(crate) const fn tailroom<C: Crypto>(&self, len: usize) -> usize {
         self.cipher.tail_len::<C>(len)
@@ -76,13 +78,14 @@ impl Channel {
         self.cipher.max_tail_len::<C>()
     }
 
-    /// Returns the maximum number of bytes that [`Self::seal`] adds before and after any content.
+    /// Returns the maximum number of bytes that [`Self::seal`] adds to any content, before and after it together.
     pub const fn max_overhead<C: Crypto>(&self) -> usize {
         self.headroom::<C>().wrapping_add(self.max_tailroom::<C>())
     }
 
-    /// Resets the channel to the keys of a key block (RFC 5246, section 6.3). Without MAC keys, the block contains
-    /// client key, server key, client salt, server salt.
+    /// Sets the keys to those of a key block (RFC 5246, section 6.3), and resets everything else. `client` is true if
+    /// our endpoint is the client. If the cipher has no MAC keys, the block contains the client key, the server key,
+    /// the client salt and the server salt.
     pub(crate) fn set_keys(&mut self, block: &[u8], client: bool, cipher: Cipher) -> Result<(), Truncated> {
         self.cipher = cipher;
         self.lease = CHUNKS;
@@ -97,7 +100,7 @@ impl Channel {
         self.next_sequence = number;
     }
 
-    /// Wipes the keys. No record can be opened or sealed after that.
+    /// Wipes the keys. After that, no record can be opened or sealed.
     pub(crate) fn wipe(&mut self) {
         self.keys.wipe();
         self.next_sequence = MAX_SEALED;
@@ -109,12 +112,12 @@ impl Channel {
         self.next_sequence
     }
 
-    /// Encrypts the content of `frame`, which needs `Self::headroom` free bytes before the content and `Self::tailroom`
-    /// after it.
+    /// Encrypts the content of `frame` in place. The frame needs `Self::headroom` free bytes before the content and
+    /// `Self::tailroom` free bytes after it.
     ///
     /// # Errors
-    /// `KeyExhausted` if the key may seal no more records; no record number is used. `Full` if the record is longer
-    /// than its buffer, or the content longer than 2^14 bytes; the record number is then used and lost.
+    /// `KeyExhausted` if the key or the lease allows no more records; no record number is used. `Full` if the record is
+    /// longer than its buffer, or if the content is longer than 2^14 bytes; a record number is then used and lost.
     #[inline]
     pub fn seal<C: Crypto>(
         &mut self,
@@ -128,8 +131,8 @@ impl Channel {
         self.seal_record(crypto, content_type, len, record)
     }
 
-    /// Does the same as [`Self::seal`], for a whole record: a content of `len` bytes, with the necessary free bytes
-    /// before and after the content.
+    /// Does the same as [`Self::seal`] for a content of `len` bytes in `record`. The content already has the necessary
+    /// free bytes before and after it.
     // The attributes have the same reason as those of `open`.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
@@ -147,10 +150,10 @@ impl Channel {
         })
     }
 
-    /// Does the same as [`Self::seal_record`], for a record with the connection id `id` (RFC 9146, section 4).
-    /// `content` is the length of the content. Before the content, `record` needs [`Self::headroom`] bytes and the
-    /// length of the id. After the content it needs one byte for the content type, the bytes of the padding, and the
-    /// bytes of the tag. Content, content type and padding together have `inner` bytes.
+    /// Does the same as [`Self::seal_record`] for a record with the connection id `id` (RFC 9146, section 4). `content`
+    /// is the length of the content. Before the content, `record` needs [`Self::headroom`] bytes and the bytes of the
+    /// id. After the content it needs one byte for the content type, the bytes of the padding, and the bytes of the
+    /// tag. `inner` is the total number of bytes of content, content type and padding.
     pub(crate) fn seal_with_id<C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -178,9 +181,10 @@ impl Channel {
         })
     }
 
-    /// Seals a whole record: `head_len` bytes of header, the explicit nonce, a content of `content` bytes, and the
-    /// tag. Calls `write_header` with the place of the header, the record number, the length of the record after the
-    /// header, and the length for the associated data. `write_header` returns the associated data.
+    /// Seals a whole record in place. The record has `head_len` bytes of header, the explicit nonce, a content of
+    /// `content` bytes, and the tag. Calls `write_header` with the place of the header, the record number, the length
+    /// of the record after the header, and the length that the associated data contains. `write_header` writes the
+    /// header, and returns the associated data.
     #[inline(always)]
     fn seal_with<C: Crypto, A: AsRef<[u8]>>(
         &mut self,
@@ -215,7 +219,8 @@ impl Channel {
         self.open_with(crypto, record, MAX_CONTENT, associated_data)
     }
 
-    /// Does the same as [`Self::open`], for a record with our connection id `id`. Returns the content and its type.
+    /// Does the same as [`Self::open`] for a record with our connection id `id`. Returns the content type and the
+    /// content.
     pub(crate) fn open_with_id<'r, C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -228,10 +233,12 @@ impl Channel {
         connection_id::inner(plaintext).ok_or(Discard::Unexpected)
     }
 
-    /// Opens a record. If we issued no connection id, `id` is `None`, and this function does the same as
-    /// [`Self::open`]. Otherwise `id` is our connection id: this function does the same as [`Self::open_with_id`], and
+    /// Opens a record of a session with or without connection ids. If we issued no connection id, `id` is `None`, and
+    /// this function does the same as [`Self::open`].
+    ///
+    /// If we issued a connection id, `id` is this id. The function then does the same as [`Self::open_with_id`], and
     /// refuses a record without a connection id (RFC 9146, section 3). The caller sets `content_type` to the type in
-    /// the header. If the record has a connection id, this function replaces that type by the type of the content.
+    /// the header. If the record has a connection id, this function replaces that type by the decrypted content type.
     // The type is not part of the result, because both would not fit the registers of a mote.
     #[inline(always)]
     pub(crate) fn open_by<'r, C: Crypto>(
@@ -279,12 +286,14 @@ impl Channel {
         Ok(content)
     }
 
-    /// Returns the number of records that failed to open. Only failures that count against the limit are included.
+    /// Returns the number of records that failed to open. Counts only the failures that are limited: see
+    /// [`MAX_FAILED`](super::MAX_FAILED).
     pub(crate) const fn failed_opens(&self) -> u16 {
         self.failed_opens
     }
 
-    /// Sets the count of records that failed to open back to `before`. Returns true if it was higher.
+    /// Sets the number of records that failed to open to the earlier value `before`. Returns true if the number was
+    /// higher.
     pub(crate) const fn forgive(&mut self, before: u16) -> bool {
         let failed = self.failed_opens > before;
         self.failed_opens = before;
@@ -296,14 +305,15 @@ impl Channel {
         (self.lease as u32).wrapping_mul(CHUNK)
     }
 
-    /// Allows all record numbers before `end`. `end` is a multiple of [`CHUNK`] that was made durable before.
+    /// Allows the channel to use all record numbers below `end`. `end` is a multiple of [`CHUNK`] that the owner has
+    /// already stored durably.
     pub(crate) const fn set_lease(&mut self, end: u32) {
         let chunks = end / CHUNK;
         self.lease = if chunks > CHUNKS as u32 { CHUNKS } else { chunks as u8 };
     }
 
-    /// Continues with these keys, record numbers and replay window. No record can be sealed before
-    /// [`Self::set_lease`].
+    /// Continues a stored session with these keys, with the next record number `next`, and with this replay window. No
+    /// record can be sealed before [`Self::set_lease`].
     pub(crate) fn restore(&mut self, keys: &Keys, cipher: Cipher, next: u32, window: &ReplayWindow) {
         self.keys = keys.copy();
         (self.cipher, self.lease, self.failed_opens) = (cipher, 0, 0);
@@ -328,13 +338,14 @@ impl Channel {
         &self.window
     }
 
-    /// True while the record numbers that the peer has used are not known, because the replay window was lost.
+    /// True if the replay window was lost and is not verified yet. The record numbers that the peer has used are then
+    /// not known.
     pub(crate) const fn is_unverified(&self) -> bool {
         self.window.mark().is_some()
     }
 
-    /// Does the same as [`Self::open`], while the replay window is lost. The result is authentic, but may be a
-    /// replay.
+    /// Does the same as [`Self::open_by`] while the replay window is lost. The content is authentic, but the record may
+    /// be a replay.
     pub(crate) fn open_unverified<'r, C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -349,15 +360,15 @@ impl Channel {
         opened
     }
 
-    /// Ends the loss of the replay window, after the peer proved that its last record is fresh. No record up to that
-    /// one is accepted again.
+    /// Begins a new replay window, after the peer proved that its last record is fresh. The channel accepts no record
+    /// with the number of that record or a lower number.
     pub(crate) const fn verify(&mut self) {
         if let Some(mark) = self.window.mark() {
             self.window = ReplayWindow::seen_up_to(mark);
         }
     }
 
-    /// True after a key has reached a limit that requires a new handshake.
+    /// True after a key has reached one of its limits. A new handshake is then necessary.
     pub(crate) const fn is_exhausted(&self) -> bool {
         self.next_sequence >= MAX_SEALED || self.failed_opens >= MAX_FAILED
     }

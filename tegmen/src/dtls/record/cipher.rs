@@ -1,31 +1,31 @@
-//! The ciphers of records: the bytes that they add, their keys and their nonces.
+//! The ciphers of records: the number of bytes that they add, their keys and their nonces.
 
 use super::{EXPLICIT_LEN, GCM_TAG_LEN, HAS_LONG_KEYS, HEADER_LEN, MAX_CONTENT, SALT_LEN, TAG_LEN};
 use crate::crypto::hash::{DIGEST_LEN, SHA1_LEN};
 use crate::crypto::{CHACHA20_KEY_LEN, Crypto, KEY_LEN};
 
-/// The cipher of an association. A stored session contains the number of its cipher.
+/// The cipher of an association. A stored session contains the number of its cipher: see [`Self::from_byte`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Cipher {
     /// AES_128_CCM_8 (RFC 6655): a tag of 8 bytes.
     Ccm8 = 0,
-    /// AES_128_GCM (RFC 5288): a tag of 16 bytes. Nonce and associated data are the same as for CCM_8.
+    /// AES_128_GCM (RFC 5288): a tag of 16 bytes. The nonce and the associated data are the same as for CCM_8.
     Gcm,
-    /// CHACHA20_POLY1305 (RFC 7905): a tag of 16 bytes, and no part of the nonce in the record.
+    /// CHACHA20_POLY1305 (RFC 7905): a tag of 16 bytes. The record contains no part of the nonce.
     ChaCha20Poly1305,
-    /// AES_128_CBC_SHA256 (RFC 5246): MAC-then-encrypt.
+    /// AES_128_CBC_SHA256 (RFC 5246): the MAC is computed before the encryption (MAC-then-encrypt).
     CbcSha256,
-    /// AES-128-CBC with HMAC-SHA-256 and encrypt-then-MAC (RFC 7366).
+    /// AES-128-CBC with HMAC-SHA-256: the MAC is computed after the encryption (encrypt-then-MAC, RFC 7366).
     CbcSha256EncryptThenMac,
-    /// AES_128_CBC_SHA (RFC 5246), with HMAC-SHA-1: MAC-then-encrypt.
+    /// AES_128_CBC_SHA (RFC 5246): HMAC-SHA-1, with MAC-then-encrypt.
     CbcSha,
     /// AES-128-CBC with HMAC-SHA-1 and encrypt-then-MAC.
     CbcShaEncryptThenMac,
 }
 
 impl Cipher {
-    /// True if the crypto provider supports the cipher. With a provider that supports only CCM_8, an image contains
-    /// no code for other ciphers.
+    /// True if the crypto provider supports the cipher. If the provider supports only CCM_8, the compiler omits the
+    /// code of all other ciphers.
     pub(crate) const fn is_in<C: Crypto>(self) -> bool {
         match self {
             Self::Ccm8 => true,
@@ -50,7 +50,8 @@ impl Cipher {
         self.mode::<C>().is_some()
     }
 
-    /// Returns the order and the hash of the MAC of a cipher with CBC; `None` for every other cipher.
+    /// Returns the order of encryption and MAC, and the hash of the MAC, for a cipher with CBC; `None` for every other
+    /// cipher.
     pub(super) const fn mode<C: Crypto>(self) -> Option<Mode> {
         if !HAS_LONG_KEYS || !C::CBC {
             return None;
@@ -65,8 +66,8 @@ impl Cipher {
         Some(Mode { order, mac })
     }
 
-    /// Returns the variant of the cipher with encrypt-then-MAC, if there is one. The variant is used if both
-    /// endpoints support it (RFC 7366, section 2).
+    /// Returns the cipher with the same algorithms and encrypt-then-MAC; `None` if there is no such cipher. This cipher
+    /// is used if both endpoints support it (RFC 7366, section 2).
     pub(crate) const fn with_encrypt_then_mac(self) -> Option<Self> {
         match self {
             Self::CbcSha256 if HAS_LONG_KEYS => Some(Self::CbcSha256EncryptThenMac),
@@ -75,12 +76,12 @@ impl Cipher {
         }
     }
 
-    /// True if client and server agreed on encrypt-then-MAC.
+    /// True if the cipher uses encrypt-then-MAC, because client and server agreed on it.
     pub(crate) const fn encrypts_then_macs(self) -> bool {
         HAS_LONG_KEYS && matches!(self, Self::CbcSha256EncryptThenMac | Self::CbcShaEncryptThenMac)
     }
 
-    /// Returns the bytes between the header of a record and its encrypted part.
+    /// Returns the number of bytes between the header of a record and its encrypted part.
     #[inline]
     pub(crate) const fn explicit_len<C: Crypto>(self) -> usize {
         match self {
@@ -90,7 +91,7 @@ impl Cipher {
         }
     }
 
-    /// Returns the bytes after a content of `len` bytes: a tag, or MAC and padding.
+    /// Returns the number of bytes after a content of `len` bytes. They are a tag, or a MAC and padding.
     #[inline]
     pub(crate) const fn tail_len<C: Crypto>(self, len: usize) -> usize {
         match self.mode::<C>() {
@@ -100,7 +101,7 @@ impl Cipher {
         }
     }
 
-    /// Returns the maximum number of bytes after any content.
+    /// Returns the maximum number of bytes that can follow a content.
     #[inline]
     pub(crate) const fn max_tail_len<C: Crypto>(self) -> usize {
         match self.mode::<C>() {
@@ -109,8 +110,9 @@ impl Cipher {
         }
     }
 
-    /// Returns the length in the associated data of a record with `content` bytes in a fragment of `len` bytes.
-    /// Returns `None` if the content does not fit the fragment exactly, or is too long.
+    /// Returns the length that the associated data of a record contains. `content` is the number of bytes of the
+    /// content, and `len` is the number of bytes after the record header. Returns `None` if the content is too long.
+    /// With CBC, also returns `None` if the content does not fit these bytes exactly.
     #[inline]
     pub(super) fn authentic_len<C: Crypto>(self, content: usize, len: usize) -> Option<usize> {
         let around = self.explicit_len::<C>().wrapping_add(self.tail_len::<C>(content));
@@ -121,8 +123,8 @@ impl Cipher {
         }
     }
 
-    /// Returns the bytes of the three parts of a key, in the order of the key block (RFC 5246, section 6.3): key of
-    /// the MAC, key of the cipher, initialization vector.
+    /// Returns the number of bytes of the three parts of a key. The order is that of the key block (RFC 5246, section
+    /// 6.3): the key of the MAC, the key of the cipher, the initialization vector.
     pub(crate) const fn key_parts(self) -> [usize; 3] {
         match self {
             Self::Ccm8 | Self::Gcm => [0, KEY_LEN, SALT_LEN],
@@ -137,7 +139,7 @@ impl Cipher {
         HAS_LONG_KEYS && !matches!(self, Self::Ccm8 | Self::Gcm)
     }
 
-    /// Returns the cipher that has this number in a stored session.
+    /// Returns the cipher with this number in a stored session; `None` if no supported cipher has this number.
     pub(crate) const fn from_byte(byte: u8) -> Option<Self> {
         match byte {
             0 => Some(Self::Ccm8),
@@ -152,11 +154,12 @@ impl Cipher {
     }
 }
 
-/// Bytes of a block, and of the initialization vector before the encrypted part of a record.
+/// Number of bytes of a block of AES. The initialization vector before the encrypted part of a record has the same
+/// length.
 pub(crate) const BLOCK_LEN: usize = 16;
-/// Maximum number of bytes after a content: the MAC, and a block of padding.
+/// Maximum number of bytes that can follow a content: those of the longest MAC, and a block of padding.
 pub(crate) const MAX_TAIL_LEN: usize = MAX_MAC_LEN + BLOCK_LEN;
-/// Bytes of the longest MAC. The key of a MAC has as many bytes as the MAC.
+/// Number of bytes of the longest MAC. The key of a MAC has the same length as the MAC.
 pub(super) const MAX_MAC_LEN: usize = DIGEST_LEN;
 
 /// The order of encryption and MAC in a record, and the hash of the MAC.
@@ -180,7 +183,7 @@ pub(super) enum Mac {
 }
 
 impl Mac {
-    /// Returns the bytes of the MAC, which are also the bytes of its key.
+    /// Returns the number of bytes of the MAC. The key of the MAC has the same length.
     pub(super) const fn len(self) -> usize {
         match self {
             Self::Sha1 => SHA1_LEN,
@@ -190,7 +193,7 @@ impl Mac {
 }
 
 impl Mode {
-    /// Returns the bytes after a content of `len` bytes.
+    /// Returns the number of bytes of MAC and padding after a content of `len` bytes.
     pub(super) const fn tail_len(self, len: usize) -> usize {
         let encrypted = match self.order {
             Order::MacThenEncrypt => len.wrapping_add(self.mac.len()),
@@ -199,8 +202,8 @@ impl Mode {
         self.mac.len().wrapping_add(BLOCK_LEN).wrapping_sub(encrypted % BLOCK_LEN)
     }
 
-    /// Returns the length in the associated data of a record: the length of the content, or of the part that the MAC
-    /// covers.
+    /// Returns the length that the associated data of a record contains. With MAC-then-encrypt, this is the length of
+    /// the content. With encrypt-then-MAC, it is the length of the part that the MAC covers.
     pub(super) const fn authentic_len(self, content: usize) -> usize {
         match self.order {
             Order::MacThenEncrypt => content,
@@ -210,8 +213,8 @@ impl Mode {
         }
     }
 
-    /// True if a record may have a body of `body` bytes: whole blocks that are long enough for the MAC and the
-    /// padding.
+    /// True if a record may have `body` bytes after its header: its encrypted part must have whole blocks, and the body
+    /// must have enough bytes for the MAC and the padding.
     pub(super) const fn fits(self, body: usize) -> bool {
         let encrypted = match self.order {
             Order::MacThenEncrypt => body,
@@ -221,11 +224,11 @@ impl Mode {
     }
 }
 
-/// Bytes of a nonce.
+/// Number of bytes of a nonce.
 pub(crate) const NONCE_LEN: usize = SALT_LEN + EXPLICIT_LEN;
 
-/// Returns a nonce: its implicit part from the key block, and its explicit part from the record (RFC 6655, section
-/// 3).
+/// Returns a nonce. It begins with the implicit part from the key block, and the explicit part from the record follows
+/// (RFC 6655, section 3).
 #[inline(always)]
 pub(crate) fn nonce(salt: [u8; SALT_LEN], number: [u8; EXPLICIT_LEN]) -> [u8; NONCE_LEN] {
     // The nonce is written once, as two integers: a processor waits for a load that spans several recent stores.
@@ -237,8 +240,8 @@ pub(crate) fn nonce(salt: [u8; SALT_LEN], number: [u8; EXPLICIT_LEN]) -> [u8; NO
     nonce
 }
 
-/// Returns the associated data (RFC 5246, section 6.2.3.3): number, type and version of the record, and the length of
-/// its content.
+/// Returns the associated data of a record (RFC 5246, section 6.2.3.3): the number, the type and the version of the
+/// record, and then the length `len` of its content.
 #[inline]
 pub(crate) fn associated_data(header: &[u8; HEADER_LEN], len: u16) -> [u8; HEADER_LEN] {
     let [content_type, major, minor, number @ .., _, _] = header;

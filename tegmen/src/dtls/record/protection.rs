@@ -1,4 +1,4 @@
-//! The protection of records: a cipher and the key of one direction.
+//! The protection of records by a cipher, with the key of one direction.
 
 use super::cbc;
 use super::cipher::{BLOCK_LEN, Cipher, Mac, NONCE_LEN, nonce};
@@ -11,31 +11,32 @@ use crate::crypto::{Crypto, NotAuthentic};
 
 /// A cipher and the key of one direction.
 ///
-/// This type has no record numbers and no header. For each record, the caller gives the associated data and the part
-/// of the nonce that changes. The caller must never use the same nonce twice to seal under one key. A fragment is the
-/// part of a record after the header: the explicit part of the nonce if the cipher has one, the content, and the tag.
+/// This type has no record numbers and no header. For each record, the caller supplies the associated data, and the
+/// part of the nonce that changes. The caller must never seal with the same nonce twice under one key. In this module,
+/// a fragment is the part of a record after the header. It consists of the explicit part of the nonce if the cipher has
+/// one, the content, and the tag.
 pub(crate) struct Protection<'k> {
     cipher: Cipher,
     key: &'k TrafficKey,
-    /// The key of a cipher with longer keys, in place of `key`.
+    /// The key of a cipher with longer keys, which replaces `key`; `None` for all other ciphers.
     long: Option<&'k LongKey>,
 }
 
 impl<'k> Protection<'k> {
-    /// Returns the protection of records that we send.
+    /// Returns the protection of the records that we send.
     #[inline(always)]
     pub(super) fn writing(keys: &'k Keys, cipher: Cipher) -> Self {
         Self { cipher, key: &keys.write, long: keys.long.write() }
     }
 
-    /// Returns the protection of records that we receive.
+    /// Returns the protection of the records that we receive.
     #[inline(always)]
     pub(super) fn reading(keys: &'k Keys, cipher: Cipher) -> Self {
         Self { cipher, key: &keys.read, long: keys.long.read() }
     }
 
-    /// Encrypts a content of `content` bytes in place in `fragment`, and writes the bytes that the cipher adds before
-    /// and after the content.
+    /// Encrypts the content in `fragment` in place. The content has `content` bytes. Also writes the bytes that the
+    /// cipher adds before and after the content.
     ///
     /// # Errors
     /// [`Full`] if the fragment is too short, or if the crypto provider does not support the cipher.
@@ -78,10 +79,11 @@ impl<'k> Protection<'k> {
         }
     }
 
-    /// Decrypts `fragment` in place, and returns the content. If the number of failures under the key is limited,
-    /// `failed` counts the fragments that did not open. `associated_data` is called with the length that is part of
-    /// the associated data. A content of more than `limit` bytes is [`Discard::Malformed`]. With CBC, the length is
-    /// secret until the MAC is checked, so the caller compares it with `limit` afterwards.
+    /// Decrypts `fragment` in place, and returns the content. If the cipher limits the number of failures under one
+    /// key, `failed` counts the fragments that did not decrypt. This function calls `associated_data` with the length
+    /// that the associated data must contain. A content of more than `limit` bytes is [`Discard::Malformed`]. With CBC
+    /// this function does not check the limit, because the length is secret until the MAC is checked: the caller
+    /// compares it with `limit` afterwards.
     ///
     /// # Errors
     /// [`Discard::NotAuthentic`] or [`Discard::Malformed`].
@@ -139,7 +141,7 @@ impl<'k> Protection<'k> {
 /// True on a 64-bit processor, where separate code for each algorithm makes records faster.
 const FAST: bool = cfg!(target_pointer_width = "64");
 
-/// Encrypts `body` in place, except its last `tag_len` bytes. The tag replaces these bytes.
+/// Encrypts `body` in place, except its last `tag_len` bytes. Writes the tag into these bytes.
 // With constants as lengths, a provider does not check them for each record.
 #[inline(always)]
 pub(crate) fn seal_aead<C: Crypto>(
@@ -155,8 +157,8 @@ pub(crate) fn seal_aead<C: Crypto>(
     crypto.seal(aead, key, nonce, aad, body, tag).map_err(|_| Full)
 }
 
-/// Decrypts `body` in place, except its last `tag_len` bytes, which are the tag. Returns the content. Without `aead`,
-/// the length of the tag selects the algorithm of AES-128. [`Protection::open`] describes the other parameters.
+/// Decrypts `body` in place, and returns the content. The last `tag_len` bytes of `body` are the tag. If `aead` is
+/// `None`, the length of the tag selects the algorithm of AES-128. [`Protection::open`] describes the other parameters.
 #[inline(always)]
 pub(crate) fn open_aead<'r, C: Crypto, A: AsRef<[u8]>>(
     crypto: &mut C,
@@ -191,7 +193,8 @@ pub(crate) fn open_aead<'r, C: Crypto, A: AsRef<[u8]>>(
     Ok(content)
 }
 
-/// Returns the nonce of ChaCha20-Poly1305: the initialization vector XOR the record number (RFC 7905, section 2).
+/// Returns the nonce of ChaCha20-Poly1305: the initialization vector combined with the record number by XOR (RFC 7905,
+/// section 2).
 #[inline(always)]
 fn added(iv: &[u8; NONCE_LEN], number: &[u8; EXPLICIT_LEN]) -> [u8; NONCE_LEN] {
     let ([salt @ .., _, _, _, _, _, _, _, _], [_, _, _, _, end @ ..]) = (iv, iv);
