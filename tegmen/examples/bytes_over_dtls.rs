@@ -2,8 +2,8 @@
 //!
 //! `cargo run -p tegmen --example bytes_over_dtls`
 //!
-//! The server is a thread that sends each message back in reverse. A datagram holds one message. The network may lose
-//! or repeat it; a program that cannot accept that has to number its messages.
+//! The server is a thread that sends each message back in reverse. Each message is one datagram. The network may lose
+//! or repeat a datagram. A program that cannot accept this must number its messages.
 
 use std::error::Error;
 use std::net::UdpSocket;
@@ -20,10 +20,10 @@ use tegmen::time::{Duration, Instant};
 
 const IDENTITY: &[u8] = b"sensor-17";
 const KEY: &[u8] = b"0123456789abcdef";
-/// The longest time that the example waits for a datagram.
+/// The maximum time for which the example waits for a datagram.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// An action of the peer.
+/// An event at the peer for which the program waits.
 enum Happened {
     Connected(PeerId),
     Received(PeerId, Vec<u8>),
@@ -93,7 +93,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Acts upon an event that is no received message. `out` begins with the datagram, if the event has one.
+    /// Processes an event other than a received message. If the event has a datagram, `out` begins with it.
     fn on(&mut self, event: Event, out: &[u8], from: Option<Address>) -> Result<Option<Happened>, Box<dyn Error>> {
         match event {
             Event::Answer { len } => {
@@ -120,7 +120,7 @@ impl Socket {
         Ok(None)
     }
 
-    /// Sends and receives until the peer did something.
+    /// Sends and receives datagrams until the peer has done something.
     fn next(&mut self) -> Result<Happened, Box<dyn Error>> {
         let (begin, mut out, mut datagram) = (self.begin.elapsed(), [0; 1500], [0; 1500]);
         while self.begin.elapsed() < begin + PATIENCE {

@@ -1,9 +1,11 @@
-//! The core without input and output: two endpoints in one function. The network is a list, and the clock is a number.
-//! The network loses one datagram, and the handshake recovers as soon as the fake clock reaches the alarm.
+//! The core without input and output: two endpoints in one function. The network is a list of datagrams, and the clock
+//! is a number. The network loses one datagram. The handshake continues as soon as the clock reaches the time of the
+//! alarm.
 //!
 //! `cargo run -p tegmen --example in_memory`
 //!
-//! You can begin a test of your own protocol from this file: nothing in it waits, and each run gives the same output.
+//! You can use this file as the beginning of a test of your own protocol: nothing in it waits, and each run prints the
+//! same output.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -19,19 +21,19 @@ use tegmen::time::{Duration, Instant};
 
 const IDENTITY: &[u8] = b"sensor-17";
 const KEY: &[u8] = b"0123456789abcdef";
-/// The time of a datagram on its way.
+/// The time that a datagram needs to arrive.
 const DELAY: Duration = Duration::from_millis(10);
-/// The network loses the datagram with this number: the first ClientHello with a cookie.
+/// The number of the datagram that the network loses: the first ClientHello with a cookie.
 const LOST: usize = 2;
 
-/// One of the two endpoints, with space for two peers.
+/// One of the two endpoints, with a table for two peers.
 struct End {
     name: &'static str,
     endpoint: Endpoint<PeerArray<(), 2, 2, 256, 512>>,
     crypto: RustCrypto,
     counters: Counters,
     address: Address,
-    /// The peer after the handshake.
+    /// The peer with which the session is established; `None` before the end of the handshake.
     session: Option<PeerId>,
     received: Vec<Vec<u8>>,
 }
@@ -48,7 +50,7 @@ impl End {
         Self { name, endpoint, crypto, counters, address, session: None, received: Vec::new() }
     }
 
-    /// Acts upon an event. Returns the length of the datagram to send, if there is one.
+    /// Processes an event. Returns the length of the datagram to send, if there is one.
     fn on(&mut self, now: Instant, event: Event) -> Option<usize> {
         match event {
             Event::Answer { len } | Event::Transmit { len, .. } => return Some(len.into()),
@@ -75,7 +77,7 @@ impl End {
         None
     }
 
-    /// Takes a datagram. Returns the datagrams that the endpoint sends at once.
+    /// Processes a received datagram. Returns the datagrams that the endpoint sends at once.
     fn receive(&mut self, now: Instant, from: Address, mut datagram: Vec<u8>) -> Vec<Vec<u8>> {
         let (mut buffer, mut to_send) = ([0; 1500], Vec::new());
         let path = Path { local: self.address, remote: from };
@@ -91,7 +93,7 @@ impl End {
         }
     }
 
-    /// Does what is due. Returns the datagrams to send.
+    /// Processes everything that is due. Returns the datagrams to send.
     fn poll(&mut self, now: Instant) -> Vec<Vec<u8>> {
         let (mut buffer, mut to_send) = ([0; 1500], Vec::new());
         loop {
@@ -101,7 +103,7 @@ impl End {
         }
     }
 
-    /// Protects bytes for the peer.
+    /// Protects bytes for the peer. Returns the datagram.
     fn seal(&mut self, now: Instant, bytes: &[u8]) -> Result<Vec<u8>, Box<dyn Error>> {
         let peer = self.session.ok_or("there is no session yet: call this after Event::Established")?;
         let mut storage = [0; 1500];
@@ -113,7 +115,7 @@ impl End {
     }
 }
 
-/// The client is end 0, and the server is end 1.
+/// Runs the example. The client has the index 0, and the server has the index 1.
 fn run() -> Result<(), Box<dyn Error>> {
     let (mut now, mut sent) = (Instant::default(), 0);
     let mut ends = [End::new("client", 1), End::new("server", 2)];
@@ -159,7 +161,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Puts a datagram on its way, or loses it.
+/// Adds a datagram to the network, unless the network loses it.
 fn send(
     network: &mut VecDeque<(Instant, usize, Vec<u8>)>,
     sent: &mut usize,

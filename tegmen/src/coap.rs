@@ -1,8 +1,8 @@
 //! CoAP (RFC 7252): requests, authorization and responses.
 //!
-//! [`handler`] passes a request to the application and writes the response. [`link`] writes `/.well-known/core`.
-//! Messages, options and the message layer come from the crate [`tegmen_coap`], whose items are also available in
-//! this module.
+//! [`handler`] passes a request to the application, and writes the response. [`link`] writes `/.well-known/core`.
+//! Messages, options and the message layer are in the crate [`tegmen_coap`]. This module re-exports the items of that
+//! crate.
 
 pub mod handler;
 pub mod link;

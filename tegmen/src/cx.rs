@@ -1,25 +1,25 @@
-//! The context of a call: clock, crypto provider and counters. An [`Environment`] keeps the crypto provider and the
-//! counters between calls.
+//! The context of a call: the time, the crypto provider and the counters. An [`Environment`] keeps the crypto provider
+//! and the counters between calls.
 
 pub use crate::counters::{Counters, Discard};
 use crate::time::Instant;
 
-/// The context of every call: the clock, the crypto provider with its random generator, and the counters.
+/// The context of a call: the time, the crypto provider with its random generator, and the counters.
 pub struct Cx<'c, C> {
     /// The current time.
     pub now: Instant,
     /// The crypto provider: ciphers, hashes and random bytes.
     pub crypto: &'c mut C,
-    /// The counters of events of the endpoint.
+    /// The counters for events of the endpoint.
     pub counters: &'c mut Counters,
 }
 
-/// The crypto provider and the counters of an endpoint or a node. The owner of the endpoint keeps this environment,
-/// and lends it to each call.
+/// The crypto provider and the counters of an endpoint or a node. The owner of the endpoint keeps this environment, and
+/// creates a context from it for each call.
 pub struct Environment<C> {
     /// The crypto provider: ciphers, hashes and random bytes.
     pub crypto: C,
-    /// The counters of events of the endpoint.
+    /// The counters for events of the endpoint.
     pub counters: Counters,
 }
 

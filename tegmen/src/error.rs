@@ -1,6 +1,7 @@
-//! The texts of the errors. Each text names the cause, and the next step if the owner can take one.
+//! The texts of the errors. Each text names the cause of the error. If the owner can do something about it, the text
+//! also names the next step.
 //!
-//! An image that prints no errors does not contain these texts.
+//! If the program of an image prints no errors, the image does not contain these texts.
 
 use crate::axiom::{BadAssociation, SealRefused};
 use crate::dtls::Fatal;

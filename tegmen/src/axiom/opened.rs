@@ -1,16 +1,17 @@
 //! Authentic records and their senders.
 
-/// An authentic record that was opened.
+/// The result of opening a record that is authentic.
 #[derive(Debug)]
 pub enum Opened<'r> {
-    /// The record is new. Deliver its content.
+    /// The record is new. Deliver its content, which is the value.
     Fresh(&'r mut [u8]),
-    /// The record may be a replay, because the TSNs of its sender are not known. Deliver its content only if the
-    /// record proves that it is new, and only after [`Member::accept`](super::Member::accept).
+    /// The record may be a replay, because the member does not know which TSNs the sender has used. The first value is
+    /// the content of the record. Deliver it only if the record proves that it is new. Before that, pass the second
+    /// value to [`Member::accept`](super::Member::accept).
     Unverified(&'r mut [u8], Unverified),
-    /// This record has the same number as an earlier record, but other content. So two members use one SenderID or
-    /// one address, and a nonce was used twice. Report this to the controller, which gives all members new keys. A
-    /// replay of a record is never a clash.
+    /// Two members use one SenderID or one address, so a nonce was used twice. The reason for this result is that the
+    /// record has the same number as an earlier record, but other content. Report it to the controller, which gives all
+    /// members new keys. A replay of a record never has this result.
     Clash,
 }
 
@@ -29,8 +30,9 @@ pub enum Proof<'a> {
     /// For a request: the value of its Echo option, which must be our [challenge](super::Member::challenge).
     Echo(&'a [u8]),
     /// For a response: the TSN of our request with the same token. The caller makes sure that the request is still
-    /// open, and that the same listener has not answered the previous request. We must have sealed the request in
-    /// this epoch and in this run, and since the last time that a silent listener was forgotten.
+    /// open, and that the same listener has not answered the previous request. We must have sealed the request in this
+    /// epoch and in this run of the member. We must also have sealed it after the state of a silent listener was last
+    /// forgotten.
     AnswerTo(u64),
 }
 
@@ -41,12 +43,12 @@ pub(super) enum Origin {
     Listener([u8; 16]),
 }
 
-/// The three parts of the number of a record, in the order of the header.
+/// The number of a record, in three parts. The fields have the order of the header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupNumber {
     /// The epoch.
     pub epoch: u16,
-    /// The SenderID in a request, the GroupID in a response.
+    /// The SenderID of a request, or the GroupID of a response.
     pub id: u8,
     /// Truncated sequence number, below 2^40.
     pub tsn: u64,

@@ -4,16 +4,16 @@ use crate::crypto::hash::DIGEST_LEN;
 use crate::crypto::{Crypto, KEY_LEN};
 use crate::dtls::record::{EXPLICIT_LEN, GCM_TAG_LEN, HEADER_LEN, TAG_LEN};
 
-/// The protection of all records of a group. Each variant has the protection of a DTLS cipher suite, whose name its
-/// description gives.
+/// The protection of all records of a group. Each variant has the protection of the DTLS cipher suite that its
+/// description names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Suite {
     /// TLS_PSK_WITH_AES_128_CCM (RFC 6655): a tag of 16 bytes. Use this suite unless you have a reason for another
-    /// one.
+    /// suite.
     Ccm,
     /// TLS_PSK_WITH_AES_128_CCM_8 (RFC 6655): a tag of 8 bytes. Anybody can send records to a group, and a group does
-    /// not limit the number of records that fail to open. So each attempt of an outsider succeeds with a probability
-    /// of 2^-64, and only the network limits the number of attempts.
+    /// not limit the number of records that fail to open. So an outsider can try as many records as the network can
+    /// carry, and each succeeds with a probability of 2^-64.
     Ccm8,
     /// TLS_PSK_WITH_AES_128_GCM_SHA256 (RFC 5487): a tag of 16 bytes.
     Gcm,
@@ -23,7 +23,7 @@ pub enum Suite {
 }
 
 impl Suite {
-    /// Returns the bytes of a key: of the cipher, or of the HMAC (RFC 5246, section 6.3).
+    /// Returns the number of bytes of a key. It is the key of the cipher or of the HMAC (RFC 5246, section 6.3).
     pub(super) const fn key_len(self) -> usize {
         if self.encrypts() { KEY_LEN } else { DIGEST_LEN }
     }
@@ -37,17 +37,18 @@ impl Suite {
         !matches!(self, Self::Gcm) || C::AES_128_GCM.is_some()
     }
 
-    /// Returns the bytes between header and content: the explicit part of the nonce; 0 for a suite without a cipher.
+    /// Returns the number of bytes between the header and the content. They are the explicit part of the nonce. The
+    /// number is 0 for a suite without a cipher.
     pub(super) const fn explicit_len(self) -> usize {
         if self.encrypts() { EXPLICIT_LEN } else { 0 }
     }
 
-    /// Returns the bytes before the content of a record.
+    /// Returns the number of bytes before the content of a record, including the header.
     pub(super) const fn headroom(self) -> usize {
         HEADER_LEN.wrapping_add(self.explicit_len())
     }
 
-    /// Returns the bytes after the content of a record.
+    /// Returns the number of bytes of the tag, which follows the content of a record.
     pub(super) const fn tag_len(self) -> usize {
         match self {
             Self::Ccm | Self::Gcm => GCM_TAG_LEN,

@@ -6,17 +6,17 @@ use super::option::OptionNumber;
 
 /// Path of the resource that lists the other resources.
 pub const WELL_KNOWN_CORE: &str = ".well-known/core";
-/// Content-Format application/link-format.
+/// The number of the Content-Format application/link-format.
 pub(crate) const CONTENT_FORMAT: u32 = 40;
 
-/// One resource in the list of resources.
+/// One entry in the list of resources.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Link<'a> {
     /// Path of the resource, without the leading slash.
     pub path: &'a str,
     /// Resource types (`rt`), separated by spaces; empty if the resource has no type.
     pub resource_type: &'a str,
-    /// Content-Format (`ct`) of the resource, if it is always the same.
+    /// Content-Format (`ct`) of the resource, if it always has the same one; otherwise `None`.
     pub content_format: Option<u16>,
     /// True if the resource can be observed (`obs`; RFC 7641, section 6).
     pub observable: bool,
@@ -43,7 +43,7 @@ impl Link<'_> {
     }
 }
 
-/// Answers a GET of `/.well-known/core` with the links that match every query of the request.
+/// Responds to a GET of `/.well-known/core`. The response lists the links that match every query of the request.
 ///
 /// # Errors
 /// 4.05 for a method other than GET; 4.06 if the Accept option asks for another format.
@@ -84,7 +84,7 @@ pub fn respond<'l>(
     Ok(())
 }
 
-/// Writes a decimal number without `core::fmt`, whose code is long for a mote.
+/// Writes a number in decimal digits. It does not use `core::fmt`, because the code of `core::fmt` is long for a mote.
 fn decimal(response: &mut Response<'_, '_>, number: u16) -> Result<(), Code> {
     let mut divisor = 10_000;
     let mut begun = false;

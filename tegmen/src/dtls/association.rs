@@ -1,41 +1,42 @@
-//! The association with a peer. A handshake sets it up, and the session then uses it.
+//! The association with a peer. A handshake sets its values, and the session then uses them.
 
 use super::record::Channel;
 use super::record_size::RecordSize;
 use crate::identity::Principal;
 
-/// The rank of an association: who opened it, and whether the peer is authenticated. A full table of peers displaces the
-/// peer with the lowest rank first.
+/// The rank of an association. It depends on the endpoint that opened the association, and on the authentication of the
+/// peer. A full peer table displaces the peer with the lowest rank first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Rank {
-    /// The peer sent datagrams from its address, and has proved no key.
+    /// Datagrams arrived from the address of the peer, but the peer has proved no key.
     Stranger,
-    /// The peer proved a key.
+    /// The peer has proved that it has its key.
     Authenticated,
     /// We opened the association ourselves.
     Ours,
-    /// We opened the association ourselves while the peer opened one with us, and became its server
-    /// ([`Roles::SIMULTANEOUS`](crate::dtls::roles::Roles::SIMULTANEOUS)).
+    /// We opened the association ourselves. The peer opened an association with us at the same time, and we became its
+    /// server ([`Roles::SIMULTANEOUS`](crate::dtls::roles::Roles::SIMULTANEOUS)).
     OursAsServer,
 }
 
-/// One association with one peer.
+/// The association with one peer.
 #[derive(Debug)]
 #[repr(C)] // small fields first: a mote reaches the first 32 bytes of a peer with short instructions
 pub(crate) struct Association {
     pub(crate) rank: Rank,
-    /// True while the endpoint may have to retransmit its last flight.
+    /// True while the endpoint keeps the last flight of the handshake, which it may have to send again.
     pub(crate) awaits_retransmission: bool,
-    /// The record size limit of a session; used only if the role supports it.
+    /// The record size limit of a session. It is used only if the role supports such limits.
     pub(crate) record_size: RecordSize,
     /// The principal that the peer proved.
     pub(crate) principal: Principal,
-    /// The keys of the session, and its record numbers.
+    /// The keys and the record numbers of the session.
     pub(crate) channel: Channel,
 }
 
 impl Association {
-    /// No association. All its bytes are zero, so a table of empty associations takes no flash memory.
+    /// Creates the value without an association. All its bytes are zero, so a table of these values takes no flash
+    /// memory.
     pub(crate) const fn none() -> Self {
         Self {
             rank: Rank::Stranger,

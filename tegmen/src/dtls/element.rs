@@ -2,20 +2,20 @@
 
 use super::roles::Roles;
 
-/// The elements of our flights in the order of the protocol: handshake messages, and ChangeCipherSpec, which is not a
-/// handshake message.
+/// The elements of our flights, in the order of the protocol. An element is a handshake message, or the
+/// ChangeCipherSpec, which is not a handshake message.
 ///
-/// The first element identifies a flight.
+/// A flight is identified by its first element.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Element {
     ClientHello,
     ServerHello,
     ServerHelloDone,
     ClientKeyExchange,
-    /// The first element of a server's last flight, because that flight has no key exchange.
+    /// ChangeCipherSpec. It is the first element of a server's last flight, because that flight has no key exchange.
     ChangeCipherSpec,
     Finished,
-    /// The end of each flight: all its elements are sent.
+    /// The end of each flight: all its elements were sent.
     Sent,
 
     // The elements for public keys. They are after the others in this list, so that the numbers of the others have no
@@ -52,7 +52,7 @@ impl Element {
         }
     }
 
-    /// Returns the element after this one in the same flight.
+    /// Returns the element that follows this element in the same flight, in a handshake with a pre-shared key.
     pub(crate) fn next(self) -> Self {
         const NEXT: [Element; 8] = [
             Element::Sent, // behind ClientHello

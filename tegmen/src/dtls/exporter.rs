@@ -4,8 +4,8 @@ use super::state::Handshake;
 use crate::crypto::Crypto;
 
 impl Handshake<'_> {
-    /// Writes `out.len()` bytes of keying material, derived without a context value. If the session has no extended
-    /// master secret, returns false and writes nothing (RFC 7627, section 5.4).
+    /// Fills `out` with keying material, which is derived for `label` without a context value. Returns true. If the
+    /// session has no extended master secret, writes nothing and returns false (RFC 7627, section 5.4).
     pub(crate) fn export<C: Crypto>(&self, label: &[u8], out: &mut [u8]) -> bool {
         let state = &*self.state;
         if state.extended_master_secret {

@@ -12,26 +12,27 @@ use super::suite::{CipherSuite, Suites};
 use crate::buf::Writer;
 use crate::crypto::{Crypto, NamedGroup};
 
-/// The part of a ClientHello after the cookie, for an endpoint with a choice of suites or extensions.
+/// The part of a ClientHello after the cookie, for an endpoint that can offer several suites or extensions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer<'o> {
     /// The cipher suites to offer.
     pub(crate) suites: Suites,
-    /// Returns true for a suite that the crypto provider supports. The offer leaves out all other suites.
+    /// A function that returns true for a suite that this endpoint can use. All other suites are not offered.
     pub(crate) usable: fn(CipherSuite) -> bool,
-    /// The longest content of records that we accept, in bytes; 0 for no limit.
+    /// The maximum number of bytes of content in a record that we accept; 0 for no limit.
     pub(crate) record_size_limit: u16,
-    /// The named groups for a key agreement, if a suite needs one.
+    /// The named groups for a key agreement. They are offered only if one of the suites needs them.
     pub(crate) groups: &'static [NamedGroup],
-    /// The certificate types of our own certificate and of the server's. Each list is offered, unless it contains
-    /// only X.509.
+    /// The types of our own certificate. The next field has the types of the server's certificate that we accept. A
+    /// list is offered in its extension, unless it is empty or contains only X.509.
     pub(crate) client_types: &'o [CertificateType],
     pub(crate) server_types: &'o [CertificateType],
-    /// The name for server_name; empty if the extension is not sent.
+    /// The name for the server_name extension; empty if the extension is not sent.
     pub(crate) server_name: &'o [u8],
-    /// The ticket of a session to resume. An empty ticket only announces support for tickets; `None` does not.
+    /// The ticket of a session that the client wants to resume. An empty ticket only announces that the client accepts
+    /// tickets. `None` if the client accepts no tickets.
     pub(crate) ticket: Option<&'o [u8]>,
-    /// The bytes of additional extensions.
+    /// The bytes of additional extensions, which are appended.
     pub(crate) more: &'o [u8],
 }
 
@@ -55,8 +56,8 @@ impl<'l, R: Roles> HandshakeContext<'l, R> {
         }
     }
 
-    /// Returns the certificate types that a client offers for itself: the raw public key type, if its first
-    /// credential is a raw public key; otherwise none.
+    /// Returns the certificate types that a client offers for itself. If its first credential is a raw public key, this
+    /// is the raw public key type. Otherwise the list is empty.
     pub(crate) fn own_types(&self) -> &'static [CertificateType] {
         match self.roles.keys().credential(0, 0).map(|credential| credential.certificate_type) {
             Some(CertificateType::RAW_PUBLIC_KEY) => &[CertificateType::RAW_PUBLIC_KEY],
@@ -66,7 +67,7 @@ impl<'l, R: Roles> HandshakeContext<'l, R> {
 }
 
 impl Offer<'_> {
-    /// True if one of the usable suites has a separate MAC, which encrypt-then-MAC needs.
+    /// True if one of the usable suites can be used with encrypt-then-MAC, because it has a separate MAC.
     fn knows_encrypt_then_mac(&self) -> bool {
         let usable = self.suites.0.iter().copied().filter(|suite| (self.usable)(*suite));
         let mut ciphers = usable.filter_map(CipherSuite::parts).map(|(_, cipher)| cipher);
@@ -117,7 +118,7 @@ impl Offer<'_> {
     }
 }
 
-/// Writes the extension `kind` with a list of certificate types, if the extension is needed.
+/// Writes the extension `kind` with a list of certificate types. Writes nothing if the extension is not needed.
 fn write_types(writer: &mut Writer<'_>, kind: ExtensionType, types: &[CertificateType]) -> Write {
     if !is_said(types) {
         return Ok(());
@@ -127,8 +128,8 @@ fn write_types(writer: &mut Writer<'_>, kind: ExtensionType, types: &[Certificat
         .behind_len::<2>(|writer| writer.behind_len::<1>(|writer| types.iter().try_for_each(|each| writer.u8(each.0))))
 }
 
-/// True if an extension with these certificate types must be sent. Without the extension, the type is X.509 (RFC
-/// 7250, section 3).
+/// True if an extension with these certificate types must be sent. If the extension is absent, the only type is X.509
+/// (RFC 7250, section 3), so it is not needed for X.509 alone.
 pub(crate) fn is_said(types: &[CertificateType]) -> bool {
     !types.is_empty() && types != [CertificateType::X509]
 }

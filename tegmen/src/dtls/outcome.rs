@@ -3,17 +3,17 @@
 use super::Fatal;
 use crate::counters::Discard;
 
-/// A result that ends the processing of a record: no later part of the record is processed. Only one variant has
-/// content, so that a mote holds the whole value in two registers.
+/// A result after which the rest of the record is not processed. Only one variant has content, so that a mote can hold
+/// the whole value in two registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
-    /// The handshake needs input: ask [`Handshake::need`](super::Handshake::need), and answer with
-    /// `Handshake::resume`.
+    /// The handshake needs input from the owner: [`Handshake::need`](super::Handshake::need) returns the required
+    /// input, and the owner answers with `Handshake::resume`.
     Need,
-    /// Both endpoints proved that they have the key.
+    /// The handshake is complete: both endpoints have proved that they have the key.
     Established,
-    /// The rest of the record is dropped, because it is malformed. This and the next five variants are the reasons of
-    /// [`Discard`].
+    /// The rest of the record is dropped, because it is malformed. This variant and the next five variants are the
+    /// reasons of [`Discard`].
     Malformed,
     UnknownPeer,
     Replayed,

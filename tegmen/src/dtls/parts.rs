@@ -14,16 +14,16 @@ pub(crate) struct Parts<'p> {
     pub(crate) state: &'p mut HandshakeState,
     pub(crate) association: &'p Association,
     pub(crate) ids: Option<&'p ConnectionIds>,
-    /// The cookie of a ClientHello, or the identity of a ClientKeyExchange.
+    /// The cookie of our ClientHello, or the PSK identity of our ClientKeyExchange.
     pub(crate) text: &'p [u8],
-    /// The session_id of our ClientHello or ServerHello; may be empty.
+    /// The session_id of our ClientHello or ServerHello. It may be empty.
     pub(crate) session_id: &'p [u8],
-    /// The outgoing buffer.
+    /// The outgoing buffer of the handshake.
     pub(crate) room: &'p [u8],
 }
 
 impl<'p> Parts<'p> {
-    /// Returns the content of our Finished. It is computed once for all transmissions.
+    /// Returns the verify_data of our Finished. It was computed once, and is the same in all transmissions.
     #[inline(always)]
     pub(crate) fn verify_data<C: Crypto, R: Roles>(self) -> &'p [u8] {
         let state = self.state;
@@ -37,8 +37,8 @@ impl<'p> Parts<'p> {
         &state.verify
     }
 
-    /// Writes the extensions for connection ids of our ClientHello or ServerHello into `out`. Returns the written
-    /// bytes, which are empty without connection ids.
+    /// Writes those extensions of our ClientHello or ServerHello into `out` that concern connection ids. Returns the
+    /// written bytes; they are empty if the handshake has no connection ids.
     #[inline(always)]
     pub(crate) fn connection_id_extensions<'o, R: Roles>(
         &self,

@@ -1,8 +1,9 @@
-//! Return routability check (RFC 9853): an endpoint sends a challenge to the new address of a peer. Only a peer that
-//! receives the challenge can send the correct response.
+//! The return routability check (RFC 9853). An endpoint sends a challenge to the new address of a peer, and only a peer
+//! that receives the challenge can send the correct response.
 //!
-//! This is the basic check (section 5.1). Its state is a nonce and a time. The cookie is computed from the nonce and
-//! the path, so a response is valid only from the address to which the challenge was sent.
+//! This is the basic check (section 5.1). Its state consists of a nonce and a time. The cookie in the challenge is
+//! computed from the nonce and the path. So a response is valid only if it comes from the address to which the
+//! challenge was sent.
 
 use crate::address::{Address, Path};
 use crate::crypto::Crypto;
@@ -21,13 +22,13 @@ impl MessageType {
     pub(crate) const PATH_DROP: Self = Self(2);
 }
 
-/// The cookie, which every return_routability_check message contains.
+/// The cookie in a return_routability_check message.
 pub(crate) type Cookie = [u8; 8];
 /// Bytes of a return_routability_check message.
 pub(crate) const MESSAGE_LEN: usize = 1 + 8;
 
-/// Reads a return_routability_check message. Returns `None` if the length is wrong. The caller must ignore a message
-/// of an unknown type.
+/// Reads a return_routability_check message. Returns its type and its cookie; `None` if its length is wrong. The caller
+/// must ignore a message of an unknown type.
 pub(crate) fn read(content: &[u8]) -> Option<(MessageType, Cookie)> {
     let [kind, cookie @ ..] = *content.as_array::<MESSAGE_LEN>()?;
     Some((MessageType(kind), cookie))
@@ -41,7 +42,7 @@ pub(crate) fn message(kind: MessageType, cookie: Cookie) -> [u8; MESSAGE_LEN] {
     message
 }
 
-/// Computes the cookie for `path` from a `nonce` that is drawn for each challenge.
+/// Computes the cookie for `path` from `nonce`. The caller draws another nonce for each challenge.
 pub(crate) fn cookie<C: Crypto>(nonce: &[u8; 8], path: &Path) -> Cookie {
     let mut key = HmacKey::none();
     key.set::<C>(&[nonce]);

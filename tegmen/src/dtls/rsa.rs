@@ -2,19 +2,19 @@
 //! encrypts it to the key in the server's certificate.
 //!
 //! The core does not compute RSA: it asks the owner of the endpoint with [`Need`](super::need::Need). A server
-//! continues after every result of the decryption. An error becomes visible only when the Finished messages do not
-//! match. This protects against Bleichenbacher's attack.
+//! continues after every result of the decryption. If the decryption failed, the peer notices it only because the
+//! Finished messages do not match. This protects against Bleichenbacher's attack.
 
 use crate::secret::Secret;
 use core::hint::black_box;
 
-/// Bytes of a premaster secret: the version of the ClientHello, and 46 random bytes.
+/// Number of bytes of a premaster secret: the version in the ClientHello, and 46 random bytes.
 pub const PREMASTER_LEN: usize = 48;
 
-/// Returns the premaster secret in `block`, which is a decrypted block with its padding (RFC 8017, section 7.2.2, for
-/// a message of 48 bytes). The padding must be right, and the secret must begin with `version`, the version of the
-/// ClientHello. Otherwise returns `random`, which is 48 bytes that were drawn before. No branch and no accessed
-/// address depends on which of the two secrets is returned: `./ci.sh timing` checks branches and addresses.
+/// Returns the premaster secret in `block`, which is a decrypted block of RSA with its padding (RFC 8017, section
+/// 7.2.2, for a message of 48 bytes). The padding must be correct, and the secret must begin with `version`, the
+/// version in the ClientHello. If not, returns `random`: 48 random bytes, which the caller drew before the decryption.
+/// No branch and no accessed address depends on which of the two secrets is returned. `./ci.sh timing` checks this.
 ///
 /// `modulus_len` is the length of the key's modulus in bytes, which is not secret. If `block` has another length, the
 /// result is `random`.

@@ -1,5 +1,5 @@
-//! The server_name extension of a ClientHello (RFC 6066, section 3), with which a client chooses one of several named
-//! servers.
+//! The server_name extension of a ClientHello (RFC 6066, section 3). If an endpoint answers as several named servers,
+//! the client chooses one of them with this extension.
 
 use super::context::HandshakeContext;
 use super::handshake::Write;
@@ -26,8 +26,8 @@ pub(crate) fn write(writer: &mut Writer<'_>, name: &[u8]) -> Write {
     })
 }
 
-/// Reads the DNS name in the content of the extension. The content is a list of names, each after its type and its
-/// length. Names of other types are skipped. The result is empty if the list has no DNS name.
+/// Reads the DNS name in the content of the extension. The content is a list of names, and a type and a length precede
+/// each name. Skips names of other types. The result is empty if the list has no DNS name.
 fn read(data: &[u8]) -> Result<&[u8], Truncated> {
     let mut reader = Reader::new(data);
     let mut list = Reader::new(reader.with_len16()?);
@@ -50,7 +50,7 @@ fn read(data: &[u8]) -> Result<&[u8], Truncated> {
 }
 
 impl<R: Roles> HandshakeContext<'_, R> {
-    /// Server: returns the number of the named server that a ClientHello asks for: see
+    /// Server: returns the number of the named server that a ClientHello requests: see
     /// [`Keys::server`](super::roles::Keys).
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl<R: Roles> HandshakeContext<'_, R> {
 }
 
 impl Handshake<'_> {
-    /// Server: stores the number of the named server, and whether the client sent its name.
+    /// Server: stores the number of the named server, and a byte that is 1 if the client sent a server_name.
     pub(crate) fn keep_server(&mut self, server: u32, hello: &ClientHello<'_>) -> Result<(), Fatal> {
         if server == 0 {
             return Ok(());
@@ -79,14 +79,14 @@ impl Handshake<'_> {
         self.put(Item::Server, &[a, b, c, d, u8::from(is_named)])
     }
 
-    /// Server: returns the number of the named server of this handshake; 0 without a named server.
+    /// Server: returns the number of the named server of this handshake; 0 if the client requested no named server.
     pub(crate) fn server<R: Roles>(&self) -> u32 {
         kept_server::<R>(self.buffers.outgoing)
     }
 }
 
-/// Server: returns the number of the named server of the handshake with this outgoing buffer; 0 without a named
-/// server.
+/// Server: returns the number of the named server that is stored in this outgoing buffer of a handshake; 0 if the
+/// client requested no named server.
 #[inline]
 pub(crate) fn kept_server<R: Roles>(room: &[u8]) -> u32 {
     if !R::NAMES {
@@ -96,7 +96,8 @@ pub(crate) fn kept_server<R: Roles>(room: &[u8]) -> u32 {
 }
 
 impl Parts<'_> {
-    /// Server: true if the ServerHello must answer server_name: the name chose the server, and no session is resumed.
+    /// Server: true if the ServerHello must contain server_name. This is the case if the client sent a name, and no
+    /// session is resumed.
     #[inline(always)]
     pub(crate) fn answers_name<R: Roles>(&self) -> bool {
         R::NAMES

@@ -1,4 +1,4 @@
-//! The peer table of a mote: arrays that are searched from the beginning.
+//! The peer table of a mote. It consists of arrays, which are searched from the beginning.
 
 use super::peers::{Inserted, NewPeer, Peer, Peers, Phase, TableFull, may_displace};
 use crate::address::Path;
@@ -11,9 +11,10 @@ use crate::time::Instant;
 
 #[repr(C)] // as with `Peer`
 struct Slot<A> {
-    /// Odd while the slot has a peer.
+    /// The generation of the slot's ids. It is odd while the slot has a peer.
     generation: u32,
-    /// Number of the insertion. Among peers of one rank, the peer with the lowest number is displaced first.
+    /// The number of insertions before this peer was inserted. Among peers of the same rank, the peer with the lowest
+    /// number is displaced first.
     age: u32,
     alarm: Instant,
     peer: Peer,
@@ -31,18 +32,18 @@ impl<A> Slot<A> {
 }
 
 struct HandshakeSlot<const OUTGOING: usize, const INCOMING: usize> {
-    /// One more than the index of the peer to which the slot belongs; 0 if the slot is free.
+    /// The index of the peer to which the handshake slot belongs, plus 1; 0 if the slot is free.
     owner: u32,
     state: HandshakeState,
     outgoing: [u8; OUTGOING],
     incoming: [u8; INCOMING],
 }
 
-/// Peers in arrays that are searched from the beginning: for a mote, and for tests.
+/// A peer table for a mote and for tests. It consists of arrays, which are searched from the beginning.
 ///
-/// The table has `PEERS` entries. `HANDSHAKES` of them may be in a handshake at the same time. Each handshake has
-/// `OUTGOING` bytes for an outgoing cookie or identity, and `INCOMING` bytes for fragments and early records. The
-/// first `IDS` entries may have connection ids.
+/// The table has `PEERS` entries. At most `HANDSHAKES` of them may be in a handshake at the same time. Each handshake
+/// has `OUTGOING` bytes for an outgoing cookie or identity, and `INCOMING` bytes for received fragments and early
+/// records. Only the first `IDS` entries can have connection ids.
 #[repr(C)] // as with `Peer`
 pub struct PeerArray<
     A,
@@ -82,8 +83,8 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize,
         self.slots.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation.get())
     }
 
-    /// Returns the index of a free slot. If there is none, returns the index of the peer that a new peer of `rank`
-    /// displaces.
+    /// Returns the index of a free slot. If there is none, returns the index of the peer that a new peer of rank `rank`
+    /// displaces. Returns `None` if the new peer can displace no peer.
     fn place(&self, rank: Rank) -> Option<usize> {
         let candidates = self
             .slots
@@ -111,9 +112,9 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize,
         }
     }
 
-    /// Returns the index of a handshake slot: a free slot, or one whose handshake is complete, or the slot of the
-    /// oldest peer that a new peer of `rank` may displace. Also returns the index of the displaced peer, which loses
-    /// its entry too.
+    /// Returns the index of a slot for a handshake. The function prefers a free slot. The second choice is a slot whose
+    /// handshake is complete, and the third the slot of the oldest peer that a new peer of rank `rank` may displace. In
+    /// the third case it also returns the index of this peer, which must be removed from the table.
     fn handshake_place(&self, rank: Rank) -> Option<(usize, Option<usize>)> {
         let mut best = None;
         for (index, handshake) in self.handshakes.iter().enumerate() {

@@ -8,16 +8,16 @@ use crate::dtls::{Buffers, Handshake, HandshakeState};
 use crate::identity::PeerId;
 use crate::time::Instant;
 
-/// A table for one peer. It has `OUTGOING` bytes for an outgoing cookie or identity, and `INCOMING` bytes for
-/// fragments and early records. The peer has no connection id.
+/// A peer table for one peer. It has `OUTGOING` bytes for an outgoing cookie or identity, and `INCOMING` bytes for
+/// received fragments and early records. The peer has no connection id.
 ///
-/// As in every full table, an unknown peer never displaces a session, and we never displace a session that we opened
-/// ourselves. A server accepts no other client until the old session has ended or is idle. This also applies to the
-/// same client after it lost its session. A client must end the old session ([`Peers::remove`]) before it connects
-/// again.
+/// The rules are those of every full table. An unknown peer never displaces a session, and a peer to which we connect
+/// never displaces a session that we opened ourselves. So a server accepts no other client until the old session has
+/// ended or is idle for too long. This also applies to a client that has lost its session. Before we connect to another
+/// peer as a client, our old session must be removed ([`Peers::remove`]).
 #[repr(C)] // as with `Peer`
 pub struct OnePeer<A, const OUTGOING: usize = 64, const INCOMING: usize = 128> {
-    /// Odd while the table has a peer.
+    /// The generation of the peer's ids. It is odd while the table has a peer.
     generation: u32,
     /// True while the peer needs the buffers of its handshake.
     has_handshake: bool,

@@ -1,4 +1,4 @@
-//! Moves sessions out of an endpoint and back into it: see [`crate::dtls::session`].
+//! Moves sessions out of an endpoint and back into an endpoint: see [`crate::dtls::session`].
 
 use super::{Endpoint, NewPeer, Peers, Phase};
 use crate::address::Path;
@@ -9,9 +9,9 @@ use crate::dtls::session::Session;
 use crate::identity::{PeerId, Principal};
 
 impl<P: Peers, R: Roles> Endpoint<P, R> {
-    /// Returns a copy of an established session, for a restart without an orderly end. The replay window of the copy
-    /// counts as lost. The record numbers of the copy begin at the end of this session's lease. Before the first
-    /// [`Self::lease_session`], the lease covers all record numbers.
+    /// Returns a copy of an established session, so that it can continue after a restart without an orderly end. The
+    /// replay window of the copy is marked as lost. The record numbers of the copy begin at the end of this session's
+    /// lease. Before the first [`Self::lease_session`], the lease covers all record numbers, so the copy then has none.
     pub fn copy_session(&mut self, id: PeerId) -> Option<Session> {
         let ids = self.peers.connection_ids(id).copied();
         let peer = self.established(id)?;
@@ -21,8 +21,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Some(session)
     }
 
-    /// Removes an established session from the endpoint, and returns it. Sends no message to the peer. Continue the
-    /// returned session at most once.
+    /// Removes an established session from the endpoint, and returns it. Sends no message to the peer. The returned
+    /// session may be continued at most once.
     pub fn take_session(&mut self, id: PeerId) -> Option<Session> {
         let ids = self.peers.connection_ids(id).copied();
         let peer = self.established(id)?;
@@ -31,13 +31,16 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Some(session)
     }
 
-    /// Restores a session with the peer on `path`, which proved earlier to be `principal`. No record can be sent
-    /// before [`Self::lease_session`]. If the replay window of the session was lost, do not act upon its records
-    /// before the peer has proved that they are fresh. Then call [`Self::verify_session`].
+    /// Restores a session with the peer on `path`. The peer proved in an earlier run that it is `principal`. No record
+    /// can be sent before [`Self::lease_session`]. If the replay window of the session was lost, do not act upon its
+    /// records before the peer has proved that they are fresh. Call [`Self::verify_session`] after this proof.
     ///
-    /// Returns `None` in these cases: another peer has the path; the table is full and no peer can be displaced; the
-    /// key of the session has no unused record numbers; the connection id that the peer writes has another length
-    /// than the ids of this endpoint, or belongs to another session.
+    /// Returns `None` in these cases:
+    /// * Another peer has the path.
+    /// * The table is full, and no peer can be displaced.
+    /// * The key of the session has no unused record numbers.
+    /// * The connection id that the peer writes has another length than the ids of this endpoint, or belongs to another
+    ///   session.
     pub fn restore_session<C>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -69,20 +72,22 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Some(id)
     }
 
-    /// Allows a session to use all record numbers before `end`. `end` is a multiple of
-    /// [`CHUNK`](crate::dtls::record::CHUNK) that was made durable before.
+    /// Allows a session to use all record numbers below `end`. `end` is a multiple of
+    /// [`CHUNK`](crate::dtls::record::CHUNK) that the owner has already stored durably.
     pub fn lease_session(&mut self, id: PeerId, end: u32) {
         if let Some(peer) = self.established(id) {
             peer.association.channel.set_lease(end);
         }
     }
 
-    /// True while a record of a session may be a replay, because the replay window was lost.
+    /// True if a record of the session may be a replay, because the replay window was lost and the session is not
+    /// verified yet.
     pub fn is_unverified(&mut self, id: PeerId) -> bool {
         self.established(id).is_some_and(|peer| peer.association.channel.is_unverified())
     }
 
-    /// Reports that the peer proved that its last record is fresh, for example by an Echo option (RFC 9175).
+    /// Marks a session as verified. The owner calls this function after the peer has proved that its last record is
+    /// fresh, for example by an Echo option (RFC 9175).
     pub fn verify_session(&mut self, id: PeerId) {
         if let Some(peer) = self.established(id) {
             peer.association.channel.verify();

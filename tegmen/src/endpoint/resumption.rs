@@ -1,4 +1,4 @@
-//! Resumption of sessions for the owner of an endpoint: see [`crate::dtls::resumption`].
+//! The functions with which the owner of an endpoint resumes sessions: see [`crate::dtls::resumption`].
 
 use super::{Endpoint, Peers, TableFull};
 use crate::address::Path;
@@ -10,8 +10,8 @@ use crate::dtls::roles::Roles;
 use crate::identity::PeerId;
 
 impl<P: Peers, R: Roles> Endpoint<P, R> {
-    /// Does the same as [`Self::connect`], and offers to resume a session. If the server declines, or if the offer
-    /// does not fit the buffers of a handshake, client and server make a full handshake.
+    /// Does the same as [`Self::connect`], and also offers to resume a session. If the server declines the offer, or if
+    /// the offer does not fit the buffers of a handshake, client and server make a full handshake.
     ///
     /// # Errors
     /// [`TableFull`] if all entries belong to associations that we opened.
@@ -33,21 +33,22 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Ok(id)
     }
 
-    /// Returns the data with which a session that we opened can be resumed. Call this function at
-    /// [`Event::Established`](super::Event), because the data are discarded with the handshake.
+    /// Returns the data with which a session that we opened can be resumed; `None` if it cannot be resumed. Call this
+    /// function when [`Event::Established`](super::Event) is reported, because the data are discarded together with the
+    /// handshake.
     pub fn resumable(&mut self, id: PeerId) -> Option<Resumable<'_>> {
         self.peers.handshake(id).filter(|_| R::RESUMPTION)?.resumable()
     }
 
-    /// Returns the cipher suite of a session. Call this function at [`Event::Established`](super::Event), because the
-    /// suite is discarded with the handshake.
+    /// Returns the cipher suite of a session. Call this function when [`Event::Established`](super::Event) is reported,
+    /// because the suite is discarded together with the handshake.
     pub fn cipher_suite(&mut self, id: PeerId) -> Option<CipherSuite> {
         let handshake = self.peers.handshake(id).filter(|_| R::KEEPS)?;
         Some(CipherSuite::of(handshake.state.exchange, handshake.state.cipher))
     }
 
-    /// True if a session was resumed. Call this function at [`Event::Established`](super::Event), because the result
-    /// is discarded with the handshake.
+    /// True if a session was resumed. Call this function when [`Event::Established`](super::Event) is reported, because
+    /// the result is discarded together with the handshake.
     pub fn is_resumed(&mut self, id: PeerId) -> bool {
         R::RESUMPTION && self.peers.handshake(id).is_some_and(|handshake| handshake.was_resumed())
     }

@@ -9,11 +9,11 @@ use crate::oscore::ProtectError;
 /// The reason why a message was not sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SendError {
-    /// The node cannot send the message now, and has no memory in which the message can wait. One of three limits is
+    /// The node cannot send the message now, and has no memory in which the message can wait. One of these limits is
     /// reached: NSTART (RFC 7252, section 4.7), the memory for exchanges, or PROBING_RATE for messages without
-    /// acknowledgement. Wait until an exchange ends.
+    /// acknowledgement. Try again later, for example after an exchange has ended.
     Busy,
-    /// The message is longer than the memory for retransmission.
+    /// The message is longer than the memory for retransmissions allows.
     TooLong,
     /// DTLS cannot protect the message.
     Misuse(Misuse),

@@ -1,16 +1,16 @@
-//! Responses to requests to a group. Each response waits for a random time, so that the members do not all answer at once
-//! (RFC 7252, section 8.2).
+//! Delayed responses to requests to a group. Each response waits for a random time (the leisure), so that the members
+//! do not all respond at the same time (RFC 7252, section 8.2).
 
 use crate::buf::{Frame, Full};
 use crate::identity::PeerId;
 use crate::time::{Duration, Instant};
 
-/// The responses to requests to a group that wait for their time.
+/// The memory for responses to requests to a group that wait until their random time is over.
 pub trait Leisure {
     /// False only for `()`.
     const IS_ON: bool = true;
 
-    /// Returns the maximum time that a response waits.
+    /// Returns the maximum time for which a response waits.
     fn longest(&self) -> Duration;
 
     /// Stores a response to `peer` until the time `at`.
@@ -22,11 +22,11 @@ pub trait Leisure {
     /// Returns the time at which the next response to `peer` must be sent; [`Instant::NEVER`] if no response waits.
     fn next(&self, peer: PeerId) -> Instant;
 
-    /// Moves a response to `peer` that is due at `now` into `frame`.
+    /// If a response to `peer` is due at the time `now`, removes it from the memory and writes it into `frame`.
     fn take(&mut self, now: Instant, peer: PeerId, frame: &mut Frame<'_>);
 }
 
-/// The memory of a node that answers no requests to a group.
+/// The memory of a node that does not respond to requests to a group.
 impl Leisure for () {
     const IS_ON: bool = false;
 
@@ -65,8 +65,8 @@ struct Place<const BYTES: usize> {
 }
 
 impl<const N: usize, const BYTES: usize> LeisureArray<N, BYTES> {
-    /// Creates an empty memory. Each response will wait for at most `longest`. DEFAULT_LEISURE is 5 seconds (RFC
-    /// 7252, section 4.8.2).
+    /// Creates an empty memory. Each response will wait for a random time of at most `longest`. The DEFAULT_LEISURE of
+    /// RFC 7252, section 4.8.2, is 5 seconds.
     pub const fn new(longest: Duration) -> Self {
         Self { places: [None; N], longest }
     }

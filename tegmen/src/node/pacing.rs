@@ -1,24 +1,25 @@
-//! PROBING_RATE for each peer (RFC 7252, section 4.7).
+//! The limit PROBING_RATE for messages without acknowledgement, for each peer (RFC 7252, section 4.7).
 
 use crate::coap::Probing;
 use crate::identity::PeerId;
 use crate::time::Instant;
 
-/// The times at which the node may send each peer the next message without acknowledgement.
+/// The times at which the node may send the next message without acknowledgement to each peer.
 pub trait Pacing {
-    /// Notes that a non-confirmable message of `len` bytes is sent, which does not answer a request that was just
-    /// received.
+    /// Counts a non-confirmable message of `len` bytes that the node sends to the peer. Call this function only for a
+    /// message that does not answer a request that has just arrived.
     fn sent(&mut self, now: Instant, peer: PeerId, len: usize);
 
-    /// Notes that the peer sent a message. So it can be reached, and the next message may be sent at once.
+    /// Processes the arrival of a message from the peer. The peer can be reached, so the next message may be sent at
+    /// once.
     fn heard(&mut self, peer: PeerId);
 
-    /// Returns the time at which the next message may be sent to the peer; [`Instant::NEVER`] if there is no memory
-    /// for the peer.
+    /// Returns the time at which the next message without acknowledgement may be sent to the peer; [`Instant::NEVER`]
+    /// if the memory has no space for the peer.
     fn next(&self, peer: PeerId) -> Instant;
 }
 
-/// No memory: the node sends no message without acknowledgement.
+/// Without this memory, the node sends no message without acknowledgement.
 impl Pacing for () {
     #[inline]
     fn sent(&mut self, _: Instant, _: PeerId, _: usize) {}
@@ -32,8 +33,9 @@ impl Pacing for () {
     }
 }
 
-/// Memory for the `N` peers to which the node last sent messages without acknowledgement. Another peer must wait
-/// until one of them has answered, or may be sent the next message.
+/// Memory for `N` peers to which the node has sent messages without acknowledgement. If the memory is full, a message
+/// to another peer must wait until one of these peers has sent a message, or until the node may send one of them the
+/// next message.
 #[derive(Clone, Copy, Debug)]
 pub struct PacingArray<const N: usize> {
     peers: [Option<(PeerId, Probing)>; N],
@@ -66,7 +68,7 @@ impl<const N: usize> Pacing for PacingArray<N> {
     }
 }
 
-/// Returns the time at which the place can be used for another peer.
+/// Returns the time from which this place can be used for another peer.
 fn until(place: &Option<(PeerId, Probing)>) -> Instant {
     place.map_or(Instant::AT_ONCE, |(_, probing)| probing.next())
 }

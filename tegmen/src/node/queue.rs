@@ -10,7 +10,7 @@ use crate::identity::PeerId;
 pub struct Queued {
     /// The peer to which the message is sent.
     pub peer: PeerId,
-    /// The id of the exchange that the message begins.
+    /// The id of the exchange that begins with this message.
     pub request: RequestId,
     /// True if the message is confirmable.
     pub confirmable: bool,
@@ -23,20 +23,21 @@ pub trait Queue {
     /// Maximum number of waiting messages.
     const PLACES: usize;
 
-    /// Adds a message at the end of the queue.
+    /// Adds a message to the end of the queue.
     ///
     /// # Errors
-    /// [`Busy`] if all places are taken, or if the message is too long for a place.
+    /// [`Busy`] if the queue is full, or if the message is too long for it.
     fn push(&mut self, queued: Queued, message: &[u8]) -> Result<(), Busy>;
 
-    /// Returns the oldest message to this peer for which `is_it` returns true.
+    /// Returns the oldest message to this peer for which `is_it` returns true, with its bytes; `None` if there is no
+    /// such message.
     fn first(&self, peer: PeerId, is_it: impl FnMut(&Queued) -> bool) -> Option<(Queued, &[u8])>;
 
     /// Removes the messages for which `keep` returns false.
     fn retain(&mut self, keep: impl FnMut(&Queued) -> bool);
 }
 
-/// A queue in which no message can wait.
+/// A queue that stores no messages.
 impl Queue for () {
     const PLACES: usize = 0;
 
@@ -58,14 +59,14 @@ impl Queue for () {
 #[derive(Clone, Copy, Debug)]
 pub struct QueueArray<const N: usize, const BYTES: usize> {
     places: [Place<BYTES>; N],
-    /// Number of messages that were ever added.
+    /// Number of messages that were added since the start. After 2^32 messages, it begins with 0 again.
     added: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Place<const BYTES: usize> {
     queued: Option<Queued>,
-    /// The number of the message: the value of `added` when it was added.
+    /// The number of the message: the value that `added` had before the message was added.
     number: u32,
     len: u16,
     bytes: [u8; BYTES],

@@ -1,20 +1,22 @@
-//! The registration of a member of a protected group that observes a resource.
+//! The data of an observer that is a member of a group that Axiom protects.
 
 use crate::identity::{Identity, SenderId};
 use crate::time::{Duration, Instant};
 use core::convert::Infallible;
 
-/// The time after which a member must register again. In the same time, a server finds out whether a client is still
-/// interested (RFC 7641, section 4.5).
+/// The time after which a member must register again. Within this time, a server must find out whether a client is
+/// still interested (RFC 7641, section 4.5).
 const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
-/// The time for which a registration of an earlier epoch remains valid, after the first notification in a new epoch.
+/// The time for which a registration of an earlier epoch remains valid. It begins with the first notification in a new
+/// epoch.
 const IN_NEXT_EPOCH: Duration = Duration::from_secs(5 * 60);
-/// The registration of a member of a protected group: see [`Groups::Registration`](super::Groups::Registration).
+/// The data of an observer that is a member of a protected group: see
+/// [`Groups::Registration`](super::Groups::Registration).
 #[derive(Clone, Copy, Debug)]
 pub struct MemberRegistration {
-    /// The identity of the group for the policy, with the SenderID of the registration.
+    /// The identity for which the policy decides: the principal of the group, with the SenderID of the registration.
     pub identity: Identity,
-    /// The epoch in which the member registered, or in which the last notification was sent.
+    /// The epoch in which the member registered. After a notification in a new epoch, it is the new epoch.
     epoch: u16,
     until: Instant,
     /// The time before which no notification is sent.
@@ -22,12 +24,13 @@ pub struct MemberRegistration {
 }
 
 impl MemberRegistration {
-    /// Creates a registration that arrives at `now`, in this epoch.
+    /// Creates the data for a registration that arrives at the time `now` in this epoch.
     pub(super) fn new(identity: Identity, epoch: u16, now: Instant) -> Self {
         Self { identity, epoch, until: now.after(LIFETIME), next: Instant::AT_ONCE }
     }
 
-    /// Returns the SenderID if the member may be notified in this epoch; `None` if its registration has ended.
+    /// Returns the SenderID of the member if it may be notified in this epoch. Returns `None` if its registration has
+    /// ended.
     pub(super) fn sender(&mut self, epoch: u16, now: Instant) -> Option<SenderId> {
         if self.epoch != epoch {
             (self.epoch, self.until) = (epoch, self.until.min(now.after(IN_NEXT_EPOCH)));
@@ -42,7 +45,7 @@ impl AsMut<Self> for MemberRegistration {
     }
 }
 
-/// A node in no group has no registrations of members, so this function is never called.
+/// A node that is a member of no group has no such observers, so this function is never called.
 impl AsMut<MemberRegistration> for Infallible {
     fn as_mut(&mut self) -> &mut MemberRegistration {
         match *self {}

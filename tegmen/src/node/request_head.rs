@@ -1,9 +1,9 @@
-//! The head of a request: code, type, token, and protection with OSCORE.
+//! The head of a request: its code, type and token, and whether OSCORE protects the request.
 
 use crate::coap::{Code, MessageType};
 
-/// The head of a request. [`Node::request`](super::Node::request) takes a head or a [`Code`]. With a `Code`, the
-/// request is confirmable, has a token that the node draws, and is not protected with OSCORE.
+/// The head of a request. [`Node::request`](super::Node::request) accepts a head or a [`Code`]. A `Code` stands for the
+/// head of a confirmable request without OSCORE, whose token the node draws.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestHead<'t> {
     pub(super) code: Code,
@@ -12,7 +12,7 @@ pub struct RequestHead<'t> {
     pub(super) token: RequestToken<'t>,
 }
 
-/// The token of a request.
+/// The source of the token of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RequestToken<'t> {
     /// The node draws the token.
@@ -22,29 +22,30 @@ pub(super) enum RequestToken<'t> {
 }
 
 impl<'t> RequestHead<'t> {
-    /// Creates the head of a confirmable request with a token that the node draws, without OSCORE.
+    /// Creates the head of a confirmable request without OSCORE. The node draws its token.
     pub const fn new(code: Code) -> Self {
         Self { code, message_type: MessageType::Confirmable, with_oscore: false, token: RequestToken::Drawn }
     }
 
-    /// Makes the request non-confirmable. The node sends it once, when PROBING_RATE allows it (RFC 7252, section
-    /// 4.7), so the features of the node must include [`Pacing`](super::Pacing). A request that suppresses all
-    /// responses (RFC 7967) gets no reply.
+    /// Returns this head for a non-confirmable request. The node sends such a request once, when PROBING_RATE allows it
+    /// (RFC 7252, section 4.7). So the features of the node must include [`Pacing`](super::Pacing). If the request
+    /// suppresses all responses (RFC 7967), it gets no reply.
     pub const fn non_confirmable(self) -> Self {
         Self { message_type: MessageType::NonConfirmable, ..self }
     }
 
-    /// Protects the request with OSCORE. Its reply is then an authentic response, or
+    /// Returns this head for a request that OSCORE protects. The reply to it is then an authentic response, or
     /// [`Reply::Refused`](super::Reply::Refused).
     pub const fn with_oscore(self) -> Self {
         Self { with_oscore: true, ..self }
     }
 
-    /// Gives the request this token of at most 8 bytes. The token must differ from the tokens of all other open
-    /// requests to the same peer, and of all open requests to groups.
+    /// Returns this head with a token, which has at most 8 bytes. The token must differ from the tokens of all other
+    /// open requests to the same peer, and of all open requests to groups.
     ///
-    /// If sessions are restored, draw a token of 4 or more bytes at random: the response verifies a session whose
-    /// replay window was lost. With the token of an earlier request, a recorded response could verify the session.
+    /// If sessions are restored, draw a token of 4 or more bytes at random. The reason is that the response verifies a
+    /// restored session whose replay window was lost. If an earlier request had the same token, a recorded response
+    /// could verify the session.
     pub const fn with_token(self, token: &'t [u8]) -> Self {
         Self { token: RequestToken::Given(token), ..self }
     }

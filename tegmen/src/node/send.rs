@@ -21,7 +21,7 @@ use crate::identity::PeerId;
 use crate::oscore::OpenedRequest;
 use crate::time::Instant;
 
-/// The OSCORE protection of a message that begins an exchange.
+/// The way in which OSCORE protects a message that begins an exchange.
 pub(super) enum Protect<'x, X: OpenedRequest> {
     Nothing,
     Request,
@@ -29,8 +29,8 @@ pub(super) enum Protect<'x, X: OpenedRequest> {
 }
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
-    /// Writes a message that begins an exchange. OSCORE protects the message before it is stored, so that all
-    /// transmissions have the same bytes.
+    /// Writes a message that begins an exchange into `out`. OSCORE protects the message before it is stored for
+    /// retransmission, so that all transmissions have the same bytes.
     #[inline]
     #[expect(clippy::too_many_arguments, reason = "the parts of a message, and where it goes")]
     pub(super) fn send<C: Crypto>(
@@ -58,10 +58,11 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.send_written(cx, peer, (confirmable, waits), protect, random, frame)
     }
 
-    /// Returns the Message ID of a message that begins an exchange with the peer, and true if the message must wait.
+    /// Returns the Message ID for a message that begins an exchange with the peer, and true if the message must wait.
     ///
     /// # Errors
-    /// [`SendError::Busy`] if the message must wait and no place in the queue is free; [`Misuse::NotEstablished`].
+    /// [`SendError::Busy`] if the message must wait and the node has no queue. [`Misuse::NotEstablished`] if the node
+    /// cannot send messages to the peer.
     #[inline]
     pub(super) fn place<C: Crypto>(
         &mut self,
@@ -92,8 +93,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Ok((exchanges.message_id(), waits))
     }
 
-    /// Protects the message in `frame` and stores it. Returns the id of its exchange, and the length of the datagram
-    /// to send. The length is 0 if the message waits.
+    /// Protects the message in `frame`, and stores it. Returns the id of its exchange, and the length of the datagram
+    /// to send. The length is 0 if the message waits in the queue.
     #[inline]
     pub(super) fn send_written<C: Crypto>(
         &mut self,
@@ -139,7 +140,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Ok((request, frame.len()))
     }
 
-    /// Removes the OSCORE data of requests that have ended, and of requests to peers that are no longer in the table.
+    /// Removes the OSCORE data of two kinds of requests: those that have ended, and those to peers that are no longer
+    /// in the table.
     pub(super) fn forget_requests(&mut self) {
         let Self { endpoint, storage, features, .. } = self;
         let (oscore, queue) = features.oscore();
@@ -150,7 +152,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         });
     }
 
-    /// Stores a message until it may be sent.
+    /// Stores a message in the queue until it may be sent.
     pub(super) fn enqueue(&mut self, peer: PeerId, request: RequestId, message: &[u8]) -> Result<(), SendError> {
         let Self { endpoint, features, .. } = self;
         let parsed = MessageRef::parse(message).map_err(|_| SendError::TooLong)?;
@@ -169,7 +171,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Ok(())
     }
 
-    /// Returns the time at which the first waiting message to the peer may be sent.
+    /// Returns the time at which the next waiting message to the peer may be sent; [`Instant::NEVER`] if none may be
+    /// sent yet.
     pub(super) fn queue_deadline(&mut self, peer: PeerId) -> Instant {
         let Self { endpoint, storage, nstart, features } = self;
         let attached = endpoint.peers.attached(peer);
@@ -185,7 +188,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         deadline
     }
 
-    /// Writes the oldest waiting message that may be sent to the peer now into `frame`.
+    /// If a waiting message may be sent to the peer now, writes the oldest such message into `frame`.
     pub(super) fn send_queued<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -221,8 +224,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 }
 
-/// Returns false if an exchange with the peer must end before a message may begin another exchange. Either the number
-/// of open exchanges has reached NSTART, or there is no space for another one.
+/// Returns true if a message may begin another exchange with the peer. Returns false if the number of open exchanges
+/// has reached NSTART, or if there is no space for another exchange. An exchange must then end before.
 #[inline]
 pub(super) fn may_begin<S: ExchangeStorage>(
     exchanges: &Exchanges<S>,
@@ -237,8 +240,8 @@ pub(super) fn may_begin<S: ExchangeStorage>(
     has_place && exchanges.outstanding(storage) < nstart
 }
 
-/// False if the peer will never answer a message: the message is not confirmable, and its sender suppresses all
-/// responses.
+/// Returns false if the peer will certainly not respond to a message. This is the case if the message is not
+/// confirmable, and suppresses all responses.
 pub(super) fn is_answered(message: &[u8]) -> bool {
     MessageRef::parse(message).is_ok_and(|message| {
         message.message_type() == MessageType::Confirmable || !NoResponse::of(&message).suppresses_all()

@@ -4,8 +4,8 @@ use super::{Write, end};
 use crate::buf::{Reader, Truncated, Writer};
 use crate::crypto::SignatureScheme;
 
-/// A received CertificateRequest. The names of certificate authorities are ignored: a client does not choose its
-/// certificate by these names.
+/// A received CertificateRequest. The names of certificate authorities are ignored: a client does not use them to
+/// choose its certificate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CertificateRequest<'r> {
     certificate_types: &'r [u8],
@@ -27,8 +27,8 @@ impl<'r> CertificateRequest<'r> {
         Ok(Self { certificate_types, signature_algorithms })
     }
 
-    /// True if the server accepts a key for this scheme, and can verify signatures of this scheme. The two lists of
-    /// the message have different meanings: the schemes also apply to the certificates of the authorities in the
+    /// True if the server accepts a key for this scheme, and can verify signatures of this scheme. The message has one
+    /// list for each of these questions. The list of schemes also applies to the certificates of the authorities in the
     /// chain (RFC 5246, section 7.4.4).
     pub(crate) fn accepts(&self, scheme: SignatureScheme) -> bool {
         let kind = if scheme == SignatureScheme::RSA_PKCS1_SHA256 { RSA_SIGN } else { ECDSA_SIGN };
@@ -36,7 +36,7 @@ impl<'r> CertificateRequest<'r> {
     }
 }
 
-/// True if `list`, in which each number has two bytes, contains `number`.
+/// True if `list` contains `number`. Each number in the list has two bytes.
 pub(crate) fn contains(list: &[u8], number: u16) -> bool {
     list.as_chunks::<2>().0.iter().any(|pair| u16::from_be_bytes(*pair) == number)
 }
@@ -47,16 +47,16 @@ pub(crate) fn asks_for(scheme: SignatureScheme) -> bool {
     contains(schemes, scheme.0)
 }
 
-/// Writes the body of our CertificateRequest: all supported types of keys, and no names of authorities.
+/// Writes the body of our CertificateRequest. It contains all supported types of keys, and no names of authorities.
 pub(crate) fn write(writer: &mut Writer<'_>) -> Write {
     writer.put(&[2, ECDSA_SIGN, RSA_SIGN])?;
     writer.put(&SIGNATURE_ALGORITHMS)?;
     writer.u16(0) // no certificate_authorities
 }
 
-/// ClientCertificateType (RFC 5246, section 7.4.4; RFC 8422, section 5.5).
+/// The ClientCertificateType of RSA keys (RFC 5246, section 7.4.4; RFC 8422, section 5.5).
 const RSA_SIGN: u8 = 1;
 const ECDSA_SIGN: u8 = 64;
 
-/// The schemes ecdsa_secp256r1_sha256 and rsa_pkcs1_sha256, after their length.
+/// The bytes of the list of signature schemes: its length (2 bytes), ecdsa_secp256r1_sha256 and rsa_pkcs1_sha256.
 pub(crate) const SIGNATURE_ALGORITHMS: [u8; 6] = [0, 4, 0x04, 0x03, 0x04, 0x01];

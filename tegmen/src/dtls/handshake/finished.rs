@@ -3,10 +3,10 @@
 use crate::crypto::Crypto;
 use crate::crypto::hash::{HmacKey, Sha256};
 
-/// Bytes of verify_data.
+/// Number of bytes of verify_data.
 pub(crate) const VERIFY_LEN: usize = 12;
 
-/// Writes the verify_data of the client or of the server, over all handshake messages up to now.
+/// Writes the verify_data of the client or of the server. It covers all handshake messages up to this time.
 #[inline(never)]
 pub(crate) fn write_verify_data<C: Crypto>(
     master: &HmacKey,

@@ -3,7 +3,7 @@
 use super::{Write, end};
 use crate::buf::{Reader, Truncated, Writer};
 
-/// DTLS 1.0: the version in every HelloVerifyRequest, regardless of the version that is negotiated later.
+/// The version in every HelloVerifyRequest: DTLS 1.0, regardless of the version that is negotiated later.
 const VERSION_1_0: [u8; 2] = [254, 255];
 
 /// Reads the cookie from the body of a HelloVerifyRequest. The version is ignored (RFC 6347, section 4.2.1).

@@ -1,4 +1,5 @@
-//! ServerKeyExchange and ClientKeyExchange for plain PSK (RFC 4279, section 2): each is one text with a length prefix.
+//! ServerKeyExchange and ClientKeyExchange for plain PSK (RFC 4279, section 2). Each contains one text after its
+//! length.
 
 use super::{Write, end};
 use crate::buf::{Full, Reader, Truncated, Writer};
@@ -11,13 +12,13 @@ pub(crate) fn read(body: &[u8]) -> Result<&[u8], Truncated> {
     Ok(text)
 }
 
-/// Writes the PSK identity of a ClientKeyExchange.
+/// Writes the PSK identity of a ClientKeyExchange, after its length.
 pub(crate) fn write(writer: &mut Writer<'_>, identity: &[u8]) -> Write {
     write_len(writer, identity)?;
     writer.put(identity)
 }
 
-/// Writes the length field before the PSK identity.
+/// Writes the length of the PSK identity. The identity must follow it.
 pub(crate) fn write_len(writer: &mut Writer<'_>, identity: &[u8]) -> Write {
     writer.u16(u16::try_from(identity.len()).map_err(|_| Full)?)
 }

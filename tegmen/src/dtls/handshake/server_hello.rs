@@ -12,16 +12,16 @@ pub(crate) struct ServerHello<'r> {
     pub(crate) version: [u8; 2],
     /// The random of the server.
     pub(crate) random: &'r Random,
-    /// The session id: the client's id if the server resumes the session, otherwise a new id with which the client
-    /// can resume this session. It is usually empty.
+    /// The session id. If the server resumes the session, it is the id in the ClientHello. Otherwise it is usually
+    /// empty, or a new id with which the client can resume this session.
     pub(crate) session_id: &'r [u8],
     /// The chosen cipher suite.
     pub(crate) cipher_suite: CipherSuite,
     /// The chosen compression method. Only null is valid.
     pub(crate) compression_method: u8,
-    /// The extensions with which the server answers those of the client.
+    /// The supported extensions with which the server answers those of the client.
     pub(crate) extensions: Extensions,
-    /// The bytes of all extensions, without the length of the list.
+    /// The bytes of all extensions, without the length of the whole list.
     pub(crate) extension_list: &'r [u8],
 }
 
@@ -44,7 +44,7 @@ impl<'r> ServerHello<'r> {
     }
 }
 
-/// Writes the body of a ServerHello up to its extensions.
+/// Writes the beginning of the body of a ServerHello. The extensions must follow it.
 #[inline]
 pub(crate) fn write_front(writer: &mut Writer<'_>, random: &Random, session_id: &[u8], suite: CipherSuite) -> Write {
     write_hello(writer, random)?;

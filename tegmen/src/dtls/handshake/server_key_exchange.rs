@@ -7,24 +7,24 @@ use crate::crypto::{NamedGroup, SignatureScheme};
 /// A received ServerKeyExchange.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServerKeyExchange<'r> {
-    /// The PSK identity hint; empty in a message with a signature.
+    /// The PSK identity hint; empty if the message has a signature.
     pub(crate) hint: &'r [u8],
     /// The named group of the key agreement.
     pub(crate) group: NamedGroup,
     /// The server's share of the key agreement.
     pub(crate) share: &'r [u8],
-    /// The group and the share, as they were received. The signature covers both randoms and these bytes.
+    /// The bytes of the group and the share, as they were received. The signature covers these bytes and both randoms.
     pub(crate) parameters: &'r [u8],
-    /// The scheme and the signature of a server with a certificate.
+    /// The signature scheme and the signature, if the server has a certificate; otherwise `None`.
     pub(crate) signature: Option<(SignatureScheme, &'r [u8])>,
 }
 
-/// The ECCurveType of a group that is identified by a number.
+/// The ECCurveType of a group that is identified by its number.
 const NAMED_CURVE: u8 = 3;
 
 impl<'r> ServerKeyExchange<'r> {
-    /// Reads the body of a ServerKeyExchange. With a pre-shared key (`psk`) the body contains a hint, otherwise a
-    /// signature.
+    /// Reads the body of a ServerKeyExchange. If `psk` is true, the key exchange uses a pre-shared key, and the body
+    /// contains a hint. If not, the body contains a signature.
     pub(crate) fn read(body: &'r [u8], psk: bool) -> Result<Self, Truncated> {
         let mut reader = Reader::new(body);
         let hint = if psk { reader.with_len16()? } else { &[] };

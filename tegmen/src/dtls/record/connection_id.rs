@@ -4,12 +4,12 @@ use super::{ContentType, HEADER_LEN};
 use crate::buf::{Full, Writer};
 use crate::crypto::Crypto;
 
-/// The longest id, in bytes, that an endpoint issues, or stores for a peer. If a ClientHello or ServerHello has a
-/// longer id (up to 255 bytes), no ids are agreed on.
+/// Maximum number of bytes of an id that this endpoint issues, or stores for a peer. If a ClientHello has a longer id
+/// (up to 255 bytes), no ids are agreed on.
 pub(crate) const MAX_LEN: usize = 20;
 
-/// Additional bytes, at most, of a record with an id before its content (the id) and after its content (the content
-/// type), compared with a record without an id.
+/// The number of bytes that a connection id adds to a record at most. The first number is for the bytes before the
+/// content (the id), the second for the bytes after the content (the content type).
 pub(crate) const MAX_OVERHEAD: (usize, usize) = (MAX_LEN, 1);
 
 /// A connection id of up to 20 bytes.
@@ -52,7 +52,7 @@ impl ConnectionId {
     }
 }
 
-/// The associated data of a record with an id (RFC 9146, section 5.3).
+/// The associated data of a record with a connection id (RFC 9146, section 5.3).
 pub(crate) struct AssociatedData {
     bytes: [u8; 8 + 1 + 1 + HEADER_LEN + MAX_LEN],
     len: usize,
@@ -64,8 +64,8 @@ impl AsRef<[u8]> for AssociatedData {
     }
 }
 
-/// Returns the associated data of a record with an id. `header` is the header of the record without the id, and `len`
-/// is the length of the inner plaintext.
+/// Returns the associated data of a record with the connection id `id`. `header` is the header of the record without
+/// the id, and `len` is the length of the inner plaintext.
 pub(crate) fn associated_data(header: &[u8; HEADER_LEN], id: &ConnectionId, len: u16) -> AssociatedData {
     let mut bytes = [0; _];
     let mut writer = Writer::new(&mut bytes);
@@ -83,8 +83,8 @@ pub(crate) fn associated_data(header: &[u8; HEADER_LEN], id: &ConnectionId, len:
     AssociatedData { bytes, len }
 }
 
-/// Splits an inner plaintext into its content type and its content (RFC 9146, section 4). Returns `None` if all bytes
-/// are zero.
+/// Divides an inner plaintext into its content type and its content (RFC 9146, section 4). Returns `None` if all bytes
+/// are zero, because the plaintext then has no content type.
 pub(crate) fn inner(plaintext: &mut [u8]) -> Option<(ContentType, &mut [u8])> {
     let at = plaintext.iter().rposition(|byte| *byte != 0)?;
     let content_type = ContentType(*plaintext.get(at)?);

@@ -13,7 +13,7 @@ use alloc::boxed::Box;
 pub(crate) struct Keys {
     pub(crate) write: TrafficKey,
     pub(crate) read: TrafficKey,
-    /// The keys of both directions for a cipher with longer keys, in place of `write` and `read`.
+    /// The keys of both directions for a cipher with longer keys. They replace `write` and `read`.
     pub(crate) long: LongKeys,
 }
 
@@ -32,9 +32,9 @@ impl Keys {
         self.long = LongKeys::none();
     }
 
-    /// Sets the keys of the client (`client`) or of the server from a key block (RFC 5246, section 6.3). The block
-    /// contains client key, server key, client salt, server salt. For a cipher with longer keys see
-    /// [`LongKey::of_block`].
+    /// Sets the keys of both directions from a key block (RFC 5246, section 6.3). `client` is true if we are the
+    /// client. The block contains the client key, the server key, the client salt and the server salt. For a cipher
+    /// with longer keys, see [`LongKey::of_block`].
     pub(super) fn set(&mut self, block: &[u8], client: bool, cipher: Cipher) -> Result<(), Truncated> {
         self.long = LongKeys::none();
         if cipher.is_long() {
@@ -79,19 +79,19 @@ impl TrafficKey {
     }
 }
 
-/// The key of one direction for every other cipher: the parts of the key, in the order of the key block.
+/// The key of one direction for every other cipher. It contains the parts of the key, in the order of the key block.
 #[derive(Debug)]
 pub(crate) struct LongKey(Secret<LONG_KEY_LEN>);
 
-/// Bytes of the longest key, which is a key of CBC with its MAC key.
+/// Number of bytes of the longest key: a key of CBC together with its MAC key.
 pub(crate) const LONG_KEY_LEN: usize = MAX_MAC_LEN + KEY_LEN;
 const _: () = assert!(LONG_KEY_LEN >= CHACHA20_KEY_LEN + NONCE_LEN);
-/// Bytes of the longest key block.
+/// Number of bytes of the longest key block.
 pub(crate) const KEY_BLOCK_LEN: usize = 2 * LONG_KEY_LEN;
 
 impl LongKey {
-    /// Reads the key of the client or of the server from a key block (RFC 5246, section 6.3). In the block, each part
-    /// of the client's key precedes the same part of the server's key.
+    /// Reads the key of the client or of the server from a key block (RFC 5246, section 6.3). `client` is true for the
+    /// client's key. In the block, each part of the client's key precedes the same part of the server's key.
     pub(super) fn of_block(block: &[u8], client: bool, cipher: Cipher) -> Result<Self, Truncated> {
         let mut key = Self(Secret::zeroed());
         let mut writer = Writer::new(key.0.expose_mut());
@@ -108,12 +108,12 @@ impl LongKey {
         Self(Secret::new(*bytes))
     }
 
-    /// Returns the bytes of the key, followed by zeros if the key of the cipher is shorter.
+    /// Returns the bytes of the key. Zeros follow if the key of the cipher is shorter.
     pub(crate) const fn bytes(&self) -> &[u8; LONG_KEY_LEN] {
         self.0.expose()
     }
 
-    /// Returns the key of the MAC and the key of CBC.
+    /// Returns the two parts of a key of CBC: the key of the MAC, and the key of the cipher.
     pub(super) fn cbc<const MAC_LEN: usize>(&self) -> Option<(&[u8; MAC_LEN], &[u8; KEY_LEN])> {
         let (mac_key, key) = self.0.expose().split_first_chunk()?;
         Some((mac_key, key.first_chunk()?))
@@ -126,8 +126,8 @@ impl LongKey {
     }
 }
 
-/// Our key and the peer's key for a cipher with longer keys. Most sessions have no such keys, and this type then has
-/// the size of one pointer. A mote has no space for such keys.
+/// Our key and the peer's key, for a cipher with longer keys. Most sessions have no such keys, so this type has the
+/// size of one pointer. A mote has no space for such keys.
 #[derive(Debug)]
 pub(crate) struct LongKeys(#[cfg(feature = "alloc")] Option<Box<[LongKey; 2]>>);
 
