@@ -1,7 +1,7 @@
 //! Checks that two operations do not reveal their result by the instructions that they execute or the addresses that
-//! they access. These operations open records with MAC-then-encrypt, and read the secret in blocks that RSA decrypted.
-//! The program also traces the operations of the crypto provider for motes on secp256r1, with different private keys.
-//! Run it with `./ci.sh timing`.
+//! they access. The first operation opens records with MAC-then-encrypt. The second reads the secret in blocks that RSA
+//! decrypted. The program also traces the operations of the crypto provider for motes on secp256r1, with different
+//! private keys. Run it with `./ci.sh timing`.
 //!
 //! The program calls itself under `valgrind --tool=lackey --trace-mem=yes`, which prints each instruction and each
 //! access to memory.

@@ -8,8 +8,8 @@
 //!   datagram, call [`Node::handle_plain`] once.
 //! * After that, and when the time of [`Endpoint::next_alarm`] has come, call [`Node::poll`] until it returns `None`.
 //! * [`Node::request`] sends a request to a peer. The reply is passed to [`Application::on_reply`].
-//! * [`Node::transfer`] sends the next message of a [`Transfer`]: a request whose body, or the body of whose response,
-//!   may be longer than one message.
+//! * [`Node::transfer`] sends the next message of a [`Transfer`]. In a transfer, the body of the request and the body
+//!   of the response may be longer than one message.
 //! * [`Node::observe`] registers an [`Observation`] at a server.
 //! * [`Node::request_group`] sends a request to a group, or observes a group. The responses of each member are passed
 //!   to [`Application::on_member_response`].
@@ -17,7 +17,7 @@
 //!   [`Node::handle_protected_group`] processes each datagram to the address of such a group.
 //! * [`Node::respond`] sends the response to a request that the handler deferred: [`Application::on_deferred`].
 //! * [`Node::decide`] takes a decision that the policy did not make at once.
-//! * [`Node::notify`] notifies the observers of a resource that its representation changed.
+//! * [`Node::notify`] sends notifications to the observers of a resource after its representation has changed.
 //!
 //! If [`Oscore`] is one of its features, a node decrypts requests that have an OSCORE option, and protects their
 //! responses. It protects its own request if the [`RequestHead`] demands protection. OSCORE works in plaintext

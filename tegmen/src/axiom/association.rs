@@ -23,11 +23,11 @@ pub struct Association<'a> {
     /// Maximum number of SenderIDs that the controller assigns in this epoch; 0 counts as 256. All senders seal with
     /// one key, which may seal 2^23 records. Each sender may seal an equal share of these records.
     pub senders: u16,
-    /// Our SenderID; `None` if we send no requests. The controller assigns a SenderID to one member only, and assigns
-    /// it to no other member in the same epoch.
+    /// Our SenderID; `None` if we send no requests. The controller never assigns the same SenderID to two members in
+    /// one epoch.
     pub sender_id: Option<u8>,
     /// The source address of our responses: 16 bytes of an IPv6 address, or of an IPv4 address in the IPv4-mapped form.
-    /// Our keys are derived from this address. The controller never gives the address to another member in the same
+    /// Our keys are derived from this address. The controller never accepts two members with the same address in one
     /// epoch.
     pub address: [u8; 16],
     /// The secret of the epoch. No other epoch and no other group has the same secret.
@@ -41,10 +41,11 @@ pub struct Association<'a> {
 /// The reason why an association cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BadAssociation {
-    /// The crypto provider does not support the suite. Or the keys of the suite do not have the length that the
-    /// member's type requires.
+    /// The crypto provider does not support the suite, or the keys of the suite do not have the length that the
+    /// member's type requires. For an [`Admission`](super::Admission): the path has a wrong number of secrets.
     Suite,
-    /// The epoch is 0, earlier than the epoch in the member's durable values, or not the next epoch.
+    /// The epoch is 0, earlier than the epoch in the member's durable values, or not the next epoch. Or the parameters
+    /// belong to another group.
     Epoch,
     /// The keys belong to another admission of the member. So another device uses the same keys and the same nonces.
     Admission,

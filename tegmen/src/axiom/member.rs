@@ -187,8 +187,8 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
     /// A member that missed an epoch asks the controller for an association, and calls [`Self::begin`].
     ///
     /// # Errors
-    /// [`BadAssociation`]; in particular [`BadAssociation::Epoch`] if it is not the next epoch. The member is then
-    /// unchanged.
+    /// [`BadAssociation`]; in particular [`BadAssociation::Epoch`] if the association does not belong to the next
+    /// epoch. The member is then unchanged.
     pub fn rekey<C: Crypto>(&mut self, crypto: &mut C, association: &Association<'_>) -> Result<(), BadAssociation> {
         if self.epoch.checked_add(1) != Some(association.epoch) || association.group_id != self.group_id {
             return Err(BadAssociation::Epoch);
@@ -254,10 +254,13 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
     /// Sets `next` as the next TSN of `sender`. The controller sent this TSN to the member (paper, section 6.2).
     /// Requests of this sender with lower TSNs are refused, and requests with this or a higher TSN are new.
     ///
-    /// Nothing changes in three cases. The sender already has a state; or a state with TSNs above `next` was
-    /// forgotten; or the member has restarted in this epoch. In the last two cases, the member may have delivered
-    /// requests that the controller did not receive. The sender is then [`Opened::Unverified`] until it proves that
-    /// it is fresh.
+    /// Nothing changes in three cases:
+    /// * The sender already has a state.
+    /// * A state with TSNs above `next` was forgotten.
+    /// * The member has restarted in this epoch.
+    ///
+    /// In the last two cases, the member may have delivered requests that the controller did not receive. The sender's
+    /// next request is then [`Opened::Unverified`], until the sender proves that it is fresh.
     ///
     /// # Errors
     /// [`Full`] if there is no space for the state of the sender.
@@ -291,12 +294,12 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         }
     }
 
-    /// Returns the multicast address and the port to which requests go.
+    /// Returns the multicast address and the port to which requests are sent.
     pub(crate) const fn group(&self) -> &Address {
         &self.group
     }
 
-    /// Returns the number of the group in the header of a response.
+    /// Returns the GroupID: the number of the group in the header of a response.
     pub(crate) const fn group_id(&self) -> u8 {
         self.group_id
     }

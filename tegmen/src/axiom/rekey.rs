@@ -38,7 +38,8 @@ const NODE_HEAD: usize = 7;
 /// Number of bytes before the secret in an epoch message: kind (1), epoch (2), element of the hash chain (32).
 const EPOCH_HEAD: usize = 3 + DIGEST_LEN;
 
-/// The first byte of a message, which is its kind. This one is a node message with a signature.
+/// The kind of a message is its first byte. This kind is a node message with a signature. The next two kinds are a node
+/// message without a signature, and an epoch message.
 const SIGNED: u8 = 1;
 const PAIRWISE: u8 = 2;
 const EPOCH: u8 = 3;

@@ -223,8 +223,8 @@ impl<'d> Records<'d> {
         self.datagram.get(self.at) == Some(&ContentType::TLS12_CID.0)
     }
 
-    /// Does the same as [`Self::take`] for a record with a connection id, and also returns the id. The id has `len`
-    /// bytes, because the header does not contain its length.
+    /// Does the same as [`Self::take`] for a record with a connection id, and also returns the id. The caller supplies
+    /// the length `len` of the id, because the header of the record does not contain it.
     pub(crate) fn take_with_id(&mut self, len: usize) -> Option<(&[u8], Record<'_>)> {
         let at = core::mem::replace(&mut self.at, self.datagram.len());
         let rest = self.datagram.get_mut(at..)?;

@@ -71,7 +71,7 @@ pub struct HandshakeState {
     /// Number of bytes at the front of the outgoing buffer that are in use. At first these bytes are the cookie and the
     /// PSK identity hint that follows it, later the PSK identity.
     pub(crate) outgoing_len: u8,
-    /// Client: number of HelloVerifyRequests that were answered. Server: number of Finished records that did not open.
+    /// Number of HelloVerifyRequests that were answered, plus the number of Finished records that did not open.
     pub(crate) failures: u8,
     /// True under [`Profile::Minimal`]: the endpoint sends no extensions, and each of its last messages in a separate
     /// datagram.

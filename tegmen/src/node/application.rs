@@ -175,7 +175,8 @@ pub struct DeferredRequest<'m, X: OpenedRequest = Infallible> {
     /// If OSCORE protected the request: its identity in the security context, and the right to answer it once with the
     /// nonce of the request. Otherwise `None`.
     pub(super) exchange: Option<(X, Option<X::Nonce>)>,
-    /// The transfer of the response in blocks, if the node has [`Bodies`](super::Bodies) and the response needs blocks.
+    /// The identity of the block-wise transfer to which the response belongs. `None` if the node has no
+    /// [`Bodies`](super::Bodies), or if the policy has not decided yet.
     pub(super) operation: Option<Operation>,
     /// True if the response makes the client an observer, or is a notification.
     pub(super) observes: bool,
@@ -229,8 +230,8 @@ pub struct Deferred<X: OpenedRequest = Infallible> {
     /// If OSCORE protected the request: its identity in the security context, and the unused right to answer it once
     /// with the nonce of the request. Otherwise `None`.
     pub(super) exchange: Option<(X, Option<X::Nonce>)>,
-    /// The transfer of the response in blocks, and the block that the client requested. `None` if the response is not
-    /// sent in blocks.
+    /// The identity of the block-wise transfer to which the response belongs, and the block that the client requested.
+    /// `None` as in [`DeferredRequest`].
     pub(super) transfer: Option<(Operation, Option<Block>)>,
     /// True if the response makes the client an observer, or is a notification.
     pub(super) observes: bool,

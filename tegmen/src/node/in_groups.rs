@@ -35,15 +35,15 @@ use crate::time::Instant;
 /// The protection of a request that was sent to a group.
 #[derive(Clone, Copy)]
 pub(super) enum ToGroup {
-    /// The request is in plaintext, and the group is not an Axiom group.
+    /// Axiom does not protect the request: it is in plaintext, or OSCORE protects it.
     InClear,
     /// A member of an Axiom group protected the request. The second field is true if the request may be a replay.
     Protected(Identity, bool),
 }
 
 impl ToGroup {
-    /// Returns the identity of the member that protected the request, and true if the request may be a replay. Returns
-    /// `None` for a request in plaintext.
+    /// Returns the identity of the member that protected the request with Axiom, and true if the request may be a
+    /// replay. Returns `None` for any other request.
     #[inline]
     pub(super) fn member<F: Features>(self) -> Option<(Identity, bool)> {
         match self {

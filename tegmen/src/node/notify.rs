@@ -30,8 +30,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     ///
     /// [`Self::poll`] asks the handler for the newest representation, with the request that registered the observer. It
     /// sends the notification when NSTART allows it and the client has acknowledged the previous notification. If the
-    /// representation changes several times before, the client gets one notification. An error response is the last
-    /// notification. The node sends 5.00 if the response does not fit.
+    /// representation changes several times before the notification is sent, the client gets only one notification. An
+    /// error response is the last notification. The node sends 5.00 if the response does not fit.
     ///
     /// If the handler defers the response, [`Self::respond`] sends the notification. It is then the last notification,
     /// unless the handler let the client observe the resource. If OSCORE protected the registration, it protects each

@@ -58,9 +58,9 @@ impl Observation {
         Self { with_oscore: true, ..self }
     }
 
-    /// Returns the time at which the observation must be registered again. At this time the newest representation is
-    /// too old to count as current (RFC 7641, section 3.3.1), or the client sends a registration again that got no
-    /// response. After the last notification the time is [`Instant::NEVER`].
+    /// Returns the time at which the observation must be registered again. The newest representation is then too old to
+    /// count as current (RFC 7641, section 3.3.1). If a registration got no response, this is the time at which it must
+    /// be sent again. After the last notification the time is [`Instant::NEVER`].
     pub const fn refresh_at(&self) -> Instant {
         self.refresh
     }

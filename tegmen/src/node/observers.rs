@@ -21,16 +21,16 @@ pub struct Observer<X = Infallible, G = Infallible> {
     /// The request id of the confirmable notification that is not acknowledged yet; `None` if there is no such
     /// notification.
     pub pending: Option<RequestId>,
-    /// True if the node has not sent a response to the registration yet, or not the next notification, because the
-    /// handler deferred it or because the policy has not decided yet.
+    /// True if the response to the registration, or the next notification, waits: the handler deferred it, or the
+    /// policy has not decided yet.
     pub deferred: bool,
     /// The decision of the policy on the next notification. `None` if the policy decides at once, or has not decided
     /// yet.
     pub decision: Option<bool>,
     /// The Message ID of the last notification; `None` if the last notification was confirmable.
     pub message_id: Option<u16>,
-    /// If OSCORE protected the registration: its identity in the security context, and the owner of the context. It
-    /// protects each notification. Otherwise `None`.
+    /// If OSCORE protected the registration: its identity in the security context, and the owner of the context. This
+    /// context protects each notification. Otherwise `None`.
     pub exchange: Option<(X, Principal)>,
     /// The data of a member whose registration was sent to a protected group; `None` for any other registration.
     pub registration: Option<G>,

@@ -27,7 +27,7 @@ pub struct Transfer {
     method: Code,
     /// True if OSCORE protects the requests.
     with_oscore: bool,
-    /// The peer and the id of the request that waits for its response.
+    /// The peer and the id of the request that waits for its response; `None` if no request waits.
     request: Option<(PeerId, RequestId)>,
     /// Number of bytes of the request body.
     len: usize,
@@ -62,7 +62,7 @@ pub struct Transfer {
 struct Download {
     code: Code,
     etag: Value<MAX_ETAG>,
-    /// The length of the whole body in the Size2 option of the server.
+    /// The length of the whole body in the Size2 option of the server; `None` if the server did not send this option.
     total: Option<usize>,
     /// Number of bytes of the body that have arrived.
     received: usize,
@@ -99,8 +99,8 @@ impl<const N: usize> Value<N> {
 pub enum TransferStep {
     /// The server has received the request. Its response follows separately.
     Acknowledged,
-    /// Send the next message. It repeats the request: with an Echo option, from its first block, or for a changed
-    /// representation.
+    /// Send the next message. The server demands that the request begins again: with an Echo option, with smaller or
+    /// lost blocks, or because the representation changed.
     Again,
     /// The server has received this number of bytes of the request body. Send the next block.
     Sent(usize),
@@ -109,7 +109,7 @@ pub enum TransferStep {
     Received {
         /// Number of bytes of the body that precede this payload.
         at: usize,
-        /// The length of the whole body, if the server sends it in a Size2 option.
+        /// The length of the whole body, if the server sends it in a Size2 option; otherwise `None`.
         total: Option<usize>,
     },
     /// The payload is the last part of the response body. The value is the number of bytes of the body that precede
@@ -358,8 +358,9 @@ impl Transfer {
         self.sent.saturating_add(block_at(0, self.size).size()).min(self.len)
     }
 
-    /// Returns the token of the next message if the request body is sent in blocks, which all have the same token.
-    /// For the first block, draws a token of `token_len` bytes, and a Request-Tag if one is necessary.
+    /// If the request body is sent in blocks, returns the token of the next message; otherwise returns `None`. All
+    /// blocks have the same token. For the first block, draws a token of `token_len` bytes, and a Request-Tag if one is
+    /// necessary.
     pub fn draw(&mut self, token_len: usize, random: impl FnOnce(&mut [u8])) -> Option<Token> {
         if self.download.is_some() || !self.is_in_blocks() {
             return None;
