@@ -1,4 +1,4 @@
-//! Handshakes whose ends verify certificates as they arrive: the lists are longer than the receive buffer.
+//! Handshakes in which both endpoints verify certificates as they arrive. The lists are longer than the receive buffer.
 
 mod world;
 
@@ -12,14 +12,14 @@ use world::{Damage, Fate, World};
 
 const SUITES: Suites = Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8]);
 
-/// Bytes of the receive buffers of the world.
+/// Number of bytes of the receive buffers in the world.
 const WINDOW: usize = 512;
 
 fn entry(bytes: &[u8]) -> Vec<u8> {
     [&(bytes.len() as u32).to_be_bytes()[1..], bytes].concat()
 }
 
-/// Shows a list of three certificates, which does not fit the receive buffer.
+/// Returns credentials with a list of three certificates, which does not fit the receive buffer.
 fn chain(seed: u8) -> Badge {
     let mut badge = Badge::chain(seed, 0);
     for (len, factor) in [(420, 7), (300, 11)] {
@@ -43,7 +43,7 @@ fn world(seed: u64, client: Badge, server: Badge) -> World<true> {
     world
 }
 
-/// Both have a session, and each has verified what the other shows.
+/// Asserts that both endpoints have a session, and that each has verified the certificates of the other.
 fn assert_speaks(world: &mut World<true>, client: &Badge, server: &Badge) {
     assert!(world.client.established, "{:?} {:?}", world.client.closed, world.server.closed);
     assert!(world.client.list == server.content && world.server.list == client.content);
@@ -103,12 +103,13 @@ fn every_single_loss_and_delay_is_survived() {
     }
 }
 
-/// Hundreds of seeds; `TEGMEN_SEEDS` sets how many.
+/// Returns the number of seeds: hundreds, or the value of `TEGMEN_SEEDS`.
 fn seeds() -> u64 {
     std::env::var("TEGMEN_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(250)
 }
 
-/// The world of a seed: its datagrams have one of several sizes.
+/// Returns the world of a seed, and the credentials of both endpoints. The seed determines the maximum size of
+/// datagrams.
 fn world_of(seed: u64) -> (World<true>, Badge, Badge) {
     let (client, server) = mutual(chain);
     let mut world = world(seed, client.clone(), server.clone());
@@ -212,8 +213,8 @@ fn a_client_without_a_certificate() {
 
 // --- by hand ---
 
-/// A client by hand that has done its part up to ServerHelloDone, the world of a server that requires certificates, and what the
-/// client shows.
+/// Returns a puppet client after the server's ServerHelloDone, the world of a server that requires certificates, and
+/// the credentials of the client.
 fn by_hand() -> (World<true>, Puppet, Badge) {
     let (client, server) = mutual(chain);
     let mut world = world(1, Badge::default(), server);
@@ -225,14 +226,14 @@ fn by_hand() -> (World<true>, Puppet, Badge) {
     (world, puppet, client)
 }
 
-/// A piece of the Certificate message with this body, which is not hashed.
+/// Returns a fragment of the Certificate message with this body. Does not add it to the transcript.
 fn piece(puppet: &mut Puppet, body: &[u8], from: usize, to: usize) -> Vec<u8> {
     let bytes = fragment(CERTIFICATE, body.len() as u32, puppet.message_seq, from as u32, &body[from..to]);
     puppet.plain(HANDSHAKE, &bytes)
 }
 
-/// Sends the messages behind the Certificate message, which had this body for the client. True if the handshake is over for the
-/// server.
+/// Sends the messages after the Certificate message, whose body the client has added to its transcript as `body`.
+/// Returns true if the handshake is complete for the server.
 fn finishes(world: &mut World<true>, puppet: &mut Puppet, body: &[u8], client: &Badge) -> bool {
     puppet.hash(&message(CERTIFICATE, puppet.message_seq, body));
     puppet.message_seq += 1;
@@ -297,7 +298,7 @@ fn what_comes_again_with_other_bytes_changes_nothing() {
     }
 }
 
-/// The answer of a server to this body of a Certificate message, in fragments of this size.
+/// Returns the answer of a server to a Certificate message with this body, which is sent in fragments of this size.
 fn answered(body: &[u8], size: usize) -> (Option<Fatal>, Option<(u8, u8)>) {
     let (mut world, mut puppet, _) = by_hand();
     let mut answers = Vec::new();

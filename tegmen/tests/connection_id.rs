@@ -1,4 +1,5 @@
-//! Connection ids (RFC 9146) and return routability (RFC 9853): two endpoints, and a client whose address changes.
+//! Connection ids (RFC 9146) and return routability checks (RFC 9853) between two endpoints. The address of the client
+//! changes.
 
 mod world;
 
@@ -17,7 +18,7 @@ fn with(connection_id: Option<ConnectionIdConfig>) -> Config {
     Config { connection_id, ..Config::default() }
 }
 
-/// A session between a client and a server with these settings.
+/// Returns a world with a session between a client and a server with these settings.
 fn established(seed: u64, client: Config, server: Config) -> World {
     let mut world = World::new(seed, server);
     world.client.configure_as(client);
@@ -27,13 +28,13 @@ fn established(seed: u64, client: Config, server: Config) -> World {
     world
 }
 
-/// Our id and the peer's, and whether it knows the check.
+/// Returns our connection id and the peer's connection id, and true if checks were agreed on.
 fn ids(node: &mut Node) -> Option<(Vec<u8>, Vec<u8>, bool)> {
     let ids = node.endpoint.peers.connection_ids(node.peer.unwrap())?;
     Some((ids.ours().to_vec(), ids.theirs().to_vec(), ids.return_routability()))
 }
 
-/// Where `node` sends to.
+/// Returns the address to which `node` sends its records.
 fn remote(node: &mut Node) -> Address {
     node.endpoint.peers.peer(node.peer.unwrap()).unwrap().path().remote
 }
@@ -43,7 +44,7 @@ fn changes(node: &mut Node) -> (u32, u32, u32) {
     (followed, checked, refused)
 }
 
-/// Sends a message of one end, and lets it arrive.
+/// Sends a message of one endpoint, and delivers it.
 fn say(world: &mut World, from_client: bool, text: &[u8]) {
     let node = if from_client { &mut world.client } else { &mut world.server };
     node.say(text);
@@ -385,7 +386,7 @@ fn a_session_that_moves_to_another_endpoint_keeps_its_ids() {
     assert_eq!(changes(&mut world.server), (1, 1, 0));
 }
 
-/// A client whose address changes again and again, over a network that loses, repeats, reorders and spoils.
+/// Changes the address of a client again and again, over a network that loses, repeats, reorders and damages datagrams.
 fn wander(seed: u64) {
     let lens = [(0, 8), (8, 8), (1, 20), (20, 1), (8, 0)];
     let (client_len, server_len) = lens[seed as usize % lens.len()];

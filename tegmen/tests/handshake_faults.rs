@@ -160,14 +160,14 @@ fn one_hello_of_a_datagram_is_answered_and_only_as_its_first_record() {
     assert_eq!(records(&puppet.send(&mut world, &hello)[0])[0].2[0], SERVER_HELLO);
 }
 
-/// A client whose hello is longer than others, by an extension that nobody knows.
+/// Returns a client whose ClientHello is longer than usual, because it has an unknown extension.
 fn client_with_a_long_hello(port: u16) -> Puppet {
     let mut puppet = Puppet::new(port);
     puppet.tail = [&[0x01, 0x30, 0x6a, 0x6a, 0x01, 0x2c][..], &[7; 300]].concat();
     puppet
 }
 
-/// Gets a cookie for its first fragment.
+/// Gets a cookie for the first fragment of the client's ClientHello.
 fn get_cookie_for_fragments(world: &mut World, puppet: &mut Puppet) {
     let [first, second] = puppet.hello_in_fragments(200);
     let answer = puppet.send(world, &first);
@@ -181,7 +181,7 @@ fn get_cookie_for_fragments(world: &mut World, puppet: &mut Puppet) {
     puppet.message_seq = 1;
 }
 
-/// The rest of the handshake, behind the flight that answers its hello.
+/// Completes the handshake after the flight that answers the client's ClientHello.
 fn finish_behind(world: &mut World, puppet: &mut Puppet, flight: &[Vec<u8>]) {
     let body = client_hello(&puppet.random, &puppet.cookie, &puppet.suite, &puppet.tail);
     puppet.hash(&message(CLIENT_HELLO, puppet.message_seq, &body));
@@ -405,10 +405,10 @@ fn hellos_of_odd_epochs_do_not_hinder_the_next_handshake() {
     assert_alive(&mut world, &mut puppet);
 }
 
-/// The view of an eavesdropper on a handshake that fails, and that of the operator.
+/// The view of an eavesdropper on a failed handshake, and the view of the operator.
 #[derive(Clone, PartialEq, Debug)]
 struct Failed {
-    /// For each datagram of the client: the number of answers, and their bytes.
+    /// For each datagram of the client: the number of answers, and their total number of bytes.
     seen: Vec<(usize, Vec<u8>)>,
     alert: Option<(u8, u8)>,
     closed: Option<Fatal>,
@@ -551,7 +551,8 @@ fn a_hello_of_a_later_version_is_answered_with_ours() {
     }
 }
 
-/// RFC 6347, section 4.2.1: the numbers of the hello's records, from which the server counts on.
+/// RFC 6347, section 4.2.1: an answer has the number of the ClientHello's record, and the server continues from this
+/// number.
 #[test]
 fn the_answers_to_a_hello_have_the_number_of_its_record() {
     let mut world = world();
@@ -657,13 +658,13 @@ fn two_ends_do_not_answer_repetition_with_repetition_for_ever() {
     assert!(world.sent.len() < 30, "{} datagrams in ten seconds", world.sent.len());
 }
 
-/// A HelloVerifyRequest in its record.
+/// Returns a HelloVerifyRequest in its record.
 fn hello_verify_request(sequence: u64, message_seq: u16, cookie: &[u8]) -> Vec<u8> {
     let body = [&[254, 255, cookie.len() as u8][..], cookie].concat();
     record(HANDSHAKE, 0, sequence, &message(HELLO_VERIFY_REQUEST, message_seq, &body))
 }
 
-/// The numbers and cookies of the hellos that a client sends.
+/// Returns the record numbers and the cookies of the ClientHellos that a client sends.
 fn hellos(datagrams: &[Vec<u8>]) -> Vec<(u64, Vec<u8>)> {
     let hellos = datagrams.iter().flat_map(|datagram| records(datagram));
     let hellos = hellos.filter(|(kind, _, body)| (*kind, body[0]) == (HANDSHAKE, CLIENT_HELLO));
@@ -763,7 +764,7 @@ fn a_handshake_survives_hello_verify_requests_that_come_late_and_again() {
     }
 }
 
-/// ServerHello of a server that answered the hello with message_seq 1.
+/// Returns the ServerHello of a server that answers the ClientHello with message_seq 1.
 fn first_of_the_servers_flight() -> Vec<u8> {
     record(HANDSHAKE, 0, 1, &message(SERVER_HELLO, 1, &server_hello([254, 253], CCM_8, 0, &[])))
 }
@@ -874,7 +875,7 @@ fn fragments_of_a_message_that_is_not_due_yet_are_counted() {
     assert_alive(&mut world, &mut puppet);
 }
 
-/// The time of a handshake must not distinguish an unknown identity from one with a long key.
+/// The time of a handshake must not show whether an identity is unknown or has a long key.
 #[test]
 fn every_length_of_a_key_costs_a_server_the_same() {
     let cost = |identity: &[u8], len: usize| {

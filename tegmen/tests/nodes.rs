@@ -1,5 +1,5 @@
-//! Two CoAP nodes that serve and ask each other at the same time, with a fake clock and a network that loses, repeats,
-//! delays and so reorders.
+//! Two CoAP nodes with a fake clock, which serve each other and send requests to each other at the same time. The
+//! network loses, repeats, delays and therefore reorders datagrams.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -45,7 +45,7 @@ mod transfers;
 type Storage = Fixed<3, 64, 32, 512>;
 type Table = PeerArray<Exchanges<Storage>, 2, 1>;
 
-/// The entry of a peer at the ends of a world.
+/// The type of a peer's entry at both nodes of a world.
 trait Entry: PeerExchanges<Storage = Storage, State = ()> + Default {}
 impl<E: PeerExchanges<Storage = Storage, State = ()> + Default> Entry for E {}
 
@@ -58,7 +58,7 @@ enum Outcome {
     NotSent(SendError),
 }
 
-/// Resources that count how often each request is executed, which must not be twice: none of them is idempotent.
+/// Resources that count the executions of each request. No request is idempotent, so none must be executed twice.
 #[derive(Default)]
 struct Counter {
     executed: HashMap<u32, u32>,
@@ -90,14 +90,14 @@ impl Handler for Counter {
     }
 }
 
-/// The number of a response that has none.
+/// The number of a response whose payload has no number.
 const NO_NUMBER: u32 = u32::MAX;
 
 fn number_of(message: &MessageRef<'_>) -> Option<u32> {
     message.payload().try_into().ok().map(u32::from_be_bytes)
 }
 
-/// A copy of a message, as an application keeps it until the policy has decided.
+/// Returns a copy of a message, as an application stores it until the policy has decided.
 fn copy_of(message: &MessageRef<'_>) -> Vec<u8> {
     let mut bytes = [0; 500];
     let mut frame = Frame::new(&mut bytes, 0);
@@ -105,11 +105,11 @@ fn copy_of(message: &MessageRef<'_>) -> Vec<u8> {
     frame.bytes().to_vec()
 }
 
-/// A policy that allows everything at once, or answers later.
+/// A policy that allows every request at once, or decides later.
 #[derive(Default)]
 struct Gate {
     is_later: bool,
-    /// The number of times that it was asked, by the number of the request.
+    /// The number of times that the policy was asked, for each number of a request.
     asked: RefCell<HashMap<u32, u32>>,
 }
 
@@ -124,7 +124,7 @@ impl Policy for Gate {
     }
 }
 
-/// The decision on the request with this number: `None` if there never is one.
+/// Returns the later decision on the request with this number; `None` if the policy never decides.
 fn decision_on(number: u32) -> Option<bool> {
     match number % 5 {
         2 => Some(false),
@@ -133,21 +133,21 @@ fn decision_on(number: u32) -> Option<bool> {
     }
 }
 
-/// The application of one end.
+/// The application of one node.
 struct App {
     serves: bool,
     policy: Gate,
     counter: Counter,
-    /// Requests to be answered later, with their numbers.
+    /// The requests that will be answered later, with their numbers.
     deferred: VecDeque<(Deferred, u32)>,
-    /// Requests to be decided on later, with a copy of each.
+    /// The requests on which the policy will decide later, with a copy of each.
     undecided: VecDeque<(Deferred, Vec<u8>)>,
     outcomes: HashMap<RequestId, Outcome>,
     now: Instant,
     observation: Option<Observation>,
-    /// The states that were taken for the newest.
+    /// The states that the client treated as the newest.
     seen: Vec<u32>,
-    /// Replies to the registration that bring no newest state.
+    /// The other replies to the registration, which contain no newest state.
     others: Vec<Notification>,
     transfer: Option<transfers::Asking>,
     /// The members of a group that sent a response.
@@ -246,7 +246,7 @@ impl<F: Features<Oscore = ()>, E: Entry> EndOf<F, E> {
         Path { local: self.local, remote: Address { ip: [3 - last; 16], ..self.local } }
     }
 
-    /// Takes a datagram, and returns what is sent.
+    /// Processes a datagram, and returns the datagrams that the node sends.
     fn receive(&mut self, now: Instant, secure: bool, datagram: &mut [u8]) -> Vec<Vec<u8>> {
         self.app.now = now;
         let (path, mut sent, mut out) = (self.path(), Vec::new(), [0; 400]);
@@ -297,7 +297,7 @@ impl<F: Features<Oscore = ()>, E: Entry> EndOf<F, E> {
         }
     }
 
-    /// Sends the requests that wait, and a deferred response, if NSTART allows them.
+    /// Sends the waiting requests, and a deferred response if `answer` is true. Sends only what NSTART allows.
     fn speak(&mut self, now: Instant, answer: bool) -> Vec<Vec<u8>> {
         let (mut sent, mut out) = (Vec::new(), [0; 400]);
         let Some(peer) = self.peer else { return sent };
@@ -337,8 +337,8 @@ impl<F: Features<Oscore = ()>, E: Entry> EndOf<F, E> {
         sent
     }
 
-    /// Takes the decision of [`decision_on`] on the oldest request that waits for it. One
-    /// without a number is allowed.
+    /// Passes the decision of [`decision_on`] on the oldest undecided request to the node. A request without a number
+    /// is allowed.
     fn decide(&mut self, now: Instant) -> Option<Vec<u8>> {
         let (undecided, copy) = self.app.undecided.pop_front()?;
         let decision = number_of(&MessageRef::parse(&copy).unwrap()).map_or(Some(true), decision_on);
@@ -357,7 +357,7 @@ impl<F: Features<Oscore = ()>, E: Entry> EndOf<F, E> {
         }
     }
 
-    /// A power cut: a copy restores the session, and its replay window and the exchanges are lost.
+    /// Simulates a power cut: the session continues from a copy, but its replay window and the exchanges are lost.
     fn lose_replay_window(&mut self, now: Instant) {
         let id = self.peer.expect("a session");
         self.node.endpoint.lease_session(id, CHUNK);
@@ -370,7 +370,7 @@ impl<F: Features<Oscore = ()>, E: Entry> EndOf<F, E> {
         self.peer = Some(id);
     }
 
-    /// Registers the observation if that is due.
+    /// Registers the observation if its registration is due.
     fn refresh(&mut self, now: Instant) -> Vec<Vec<u8>> {
         let mut out = [0; 400];
         let observation = self.app.observation.as_mut().filter(|observation| observation.refresh_at() <= now);
@@ -381,7 +381,7 @@ impl<F: Features<Oscore = ()>, E: Entry> EndOf<F, E> {
         Vec::from_iter((len > 0).then(|| out[..len].to_vec()))
     }
 
-    /// The number of messages for which nothing was received: see NSTART.
+    /// Returns the number of confirmable messages that got no answer yet: see NSTART.
     fn outstanding(&mut self) -> usize {
         let attached = self.peer.and_then(|peer| self.node.endpoint.peers.attached(peer));
         attached.and_then(PeerExchanges::exchanges).map_or(0, |exchanges| exchanges.outstanding(&Fixed))
@@ -413,12 +413,12 @@ struct WorldOf<F: Features, E: Entry> {
     secure: bool,
     ends: [EndOf<F, E>; 2],
     nstart: usize,
-    /// Arrival, order, the end that receives it, bytes.
+    /// The datagrams on the network: time of arrival, number, the node that receives it, bytes.
     flying: Vec<(Instant, usize, usize, Vec<u8>)>,
-    /// Datagrams that were sent to an end, lost ones among them.
+    /// The datagrams that were sent to each node, including lost ones.
     launched: Vec<(usize, Vec<u8>)>,
     order: usize,
-    /// When the ends answer what they deferred.
+    /// The time at which the nodes send their next deferred response.
     next_answer: Instant,
 }
 
@@ -463,12 +463,12 @@ impl<F: Features<Oscore = ()>, E: Entry> WorldOf<F, E> {
         }
     }
 
-    /// Lets time pass until nothing can happen any more.
+    /// Advances the clock until nothing more can happen.
     fn run(&mut self) {
         self.run_until(Instant::NEVER);
     }
 
-    /// Lets time pass until `limit`. The ends refresh their observations, unless time has no limit.
+    /// Advances the clock until `limit`. The nodes refresh their observations, unless `limit` is the end of time.
     fn run_until(&mut self, limit: Instant) {
         let refreshes = limit < Instant::NEVER;
         loop {
@@ -509,7 +509,8 @@ impl<F: Features<Oscore = ()>, E: Entry> WorldOf<F, E> {
     }
 }
 
-/// Thousands of seeds; `TEGMEN_SEEDS` sets how many. The policy of each end allows everything, or answers later.
+/// Runs thousands of seeds. `TEGMEN_SEEDS` sets their number. The policy of each node allows every request, or decides
+/// later.
 fn both_ask_and_serve<F: Features<Oscore = ()> + Default>(secure: bool, is_later: bool) {
     let seeds = std::env::var("TEGMEN_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1000);
     let mut answered = 0;

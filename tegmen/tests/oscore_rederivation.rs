@@ -1,4 +1,4 @@
-//! Keys that are derived again (RFC 8613, appendix B.2), through the whole procedure and everything that can be done to it.
+//! The derivation of new keys (RFC 8613, appendix B.2): the whole procedure, and everything that can disturb it.
 
 use std::collections::HashSet;
 use tegmen::buf::Frame;
@@ -9,7 +9,7 @@ use tegmen::oscore::{
     UnprotectError, Unprotected,
 };
 
-/// Fails if any nonce comes twice under a key.
+/// A crypto provider that fails if a nonce is used twice with one key.
 struct Recorder(Compact, HashSet<(Vec<u8>, Vec<u8>)>);
 
 impl Crypto for Recorder {
@@ -81,16 +81,16 @@ fn in_frame<T>(bytes: &[u8], protect: impl FnOnce(&mut Frame<'_>) -> T) -> (Vec<
     (frame.bytes().to_vec(), kept)
 }
 
-/// The kid context of a message.
+/// Returns the kid context of a message.
 fn kid_context(message: &[u8]) -> Option<Vec<u8>> {
     let message = MessageRef::parse(message).unwrap();
     OscoreOption::parse(message.option(OptionNumber::OSCORE).unwrap()).unwrap().kid_context.map(<[u8]>::to_vec)
 }
 
-/// Both ends of a context, which may have lost their state.
+/// Both endpoints of a context. They may have lost their state.
 struct Ends {
     crypto: Recorder,
-    /// The ID Context in the files of both ends.
+    /// The ID Context that is configured at both endpoints.
     id_context: Option<&'static [u8]>,
     client: RederivableContext,
     server: RederivableContext,
@@ -98,7 +98,7 @@ struct Ends {
 }
 
 impl Ends {
-    /// With a context that was used for the first time.
+    /// Creates both endpoints with a context that was never used before.
     fn new(id_context: Option<&'static [u8]>) -> Self {
         let mut crypto = Recorder(Compact::new([1; 32]), HashSet::new());
         let mut client = RederivableContext::new::<Compact>(&parameters(true, id_context)).unwrap();
@@ -148,7 +148,7 @@ impl Ends {
         bytes
     }
 
-    /// Response #1 to a request that is one.
+    /// Returns response #1 to a message that is a request #1.
     fn answer_first(&mut self, request: &[u8]) -> Vec<u8> {
         let mut request = request.to_vec();
         let parameters = self.server_parameters();
@@ -166,7 +166,7 @@ impl Ends {
         bytes
     }
 
-    /// Request #1 and its response: the client has the context for request #2.
+    /// Exchanges request #1 and its response. The client then has the context for request #2. Returns both messages.
     fn first_round(&mut self) -> (Vec<u8>, Vec<u8>) {
         let (request, mut pending) = self.ask(b"first");
         let response = self.answer_first(&request);
@@ -184,7 +184,7 @@ impl Ends {
         Ok(())
     }
 
-    /// Request #2, which the server takes its new context from, and its response.
+    /// Sends request #2, from which the server takes its new context, and its response.
     fn second_round(&mut self) -> Vec<u8> {
         let (request, mut pending) = self.ask(b"second");
         let mut bytes = request.clone();
@@ -202,7 +202,7 @@ impl Ends {
         request
     }
 
-    /// A request under what both have, and its response: neither names anything.
+    /// Exchanges a request and its response under the common context. Neither message contains a kid context.
     fn usual(&mut self) {
         let (request, mut pending) = self.ask(b"usual");
         assert_eq!(kid_context(&request), None);
@@ -234,7 +234,7 @@ fn a_client_that_lost_its_numbers_gets_new_keys_in_one_more_round_trip() {
     }
 }
 
-/// The next request of a client is then request #1, whatever ID Context it has.
+/// After the loss, the client's next request is treated as request #1, whatever ID Context the client has.
 #[test]
 fn a_server_that_lost_its_numbers_takes_any_request_for_the_first() {
     for id_context in [None, Some(&b"a context of 16 b"[..16])] {
@@ -280,7 +280,7 @@ fn what_is_sent_again_later_brings_nothing_back() {
     ends.usual();
 }
 
-/// Somebody who plays with request #1 while the client is between both rounds does not disturb it.
+/// If an attacker sends copies of request #1 while the client is between the two rounds, the procedure succeeds.
 #[test]
 fn many_first_requests_at_once_do_not_disturb_each_other() {
     let mut ends = Ends::new(None);
@@ -345,7 +345,7 @@ fn no_bit_of_any_message_can_be_changed() {
     ends.second_round();
 }
 
-/// A context with one master secret that takes no part in the procedure is not drawn into it.
+/// A context with one master secret for which the procedure is not used remains unchanged.
 #[test]
 fn a_kid_context_that_is_no_byte_string_is_another_context() {
     let mut ends = Ends::new(Some(b"context"));

@@ -1,4 +1,4 @@
-//! Two endpoints in one function with a fake clock and a network that loses, repeats, reorders and spoils datagrams.
+//! Two endpoints in one function with a fake clock. The network loses, repeats, reorders and damages datagrams.
 
 mod world;
 
@@ -20,7 +20,8 @@ fn a_handshake_and_messages_both_ways() {
     assert_eq!(world.client.heard, [b"pong"]);
 }
 
-/// Bytes that a message of four bytes takes on the wire under what the two agree on; `None` if they do not.
+/// Returns the number of bytes of the record that carries a message of four bytes; `None` if the endpoints agree on no
+/// cipher suite.
 fn agreed(client: Suites, server: Suites) -> Option<usize> {
     let mut world = World::new(1, Config::default());
     world.client.offer(client);
@@ -58,7 +59,7 @@ fn the_server_chooses_what_it_would_rather_have_of_what_is_offered() {
     }
 }
 
-/// Both ends know encrypt-then-MAC; what a peer without it is sent and sends is tried in the interoperability tests.
+/// Both endpoints support encrypt-then-MAC. The tests with other implementations examine a peer without it.
 #[test]
 fn cbc_is_agreed_on_only_where_it_is_named_and_then_with_encrypt_then_mac() {
     const CBC: Suites = Suites(&[CipherSuite::PSK_WITH_AES_128_CBC_SHA256]);
@@ -212,7 +213,7 @@ fn seeds() -> u64 {
     std::env::var("TEGMEN_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(500)
 }
 
-/// Thousands of seeds of restarts on top of all other faults. `TEGMEN_SEEDS` sets how many.
+/// Runs thousands of seeds of restarts in addition to all other faults. `TEGMEN_SEEDS` sets their number.
 #[test]
 fn either_end_may_restart_at_any_time() {
     for seed in 0..seeds() {
@@ -252,7 +253,7 @@ fn either_end_may_restart_at_any_time() {
     }
 }
 
-/// Thousands of seeds of loss, repetition, reordering, truncation and damage. `TEGMEN_SEEDS` sets how many.
+/// Runs thousands of seeds of loss, repetition, reordering, truncation and damage. `TEGMEN_SEEDS` sets their number.
 #[test]
 fn handshakes_and_messages_under_random_faults() {
     for seed in 0..seeds() {

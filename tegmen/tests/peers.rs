@@ -1,4 +1,4 @@
-//! The peer table and the life of sessions: which peers displace others, and how sessions end.
+//! The peer table and the end of sessions: the peers that displace others, and the ways in which sessions end.
 
 mod world;
 
@@ -27,7 +27,7 @@ fn phase(world: &World, puppet: &Puppet) -> Option<Phase> {
     phases.into_iter().find(|phase| world.server.endpoint.peers.find(&path, *phase).is_some())
 }
 
-/// The table of these worlds has four places, three of them with a handshake.
+/// The number of peers in the tables of these worlds. Three of them can be in a handshake.
 const PEERS: u16 = 4;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Handshakes with certificates, raw public keys and agreements, between two endpoints on a fake clock.
+//! Handshakes with certificates, raw public keys and ephemeral key agreements, between two endpoints on a fake clock.
 
 mod world;
 
@@ -24,7 +24,7 @@ fn world(seed: u64, suites: Suites, client: Badge, server: Badge) -> World {
     world
 }
 
-/// Two that trust each other.
+/// Returns the credentials of two endpoints that trust each other.
 fn mutual(of: fn(u8) -> Badge) -> (Badge, Badge) {
     let (client, server) = (of(1), of(2));
     let server = server.clone().trusting(&client).asking(ClientAuthentication::Required);
@@ -206,7 +206,7 @@ fn a_change_cipher_spec_that_comes_while_the_owner_verifies_is_remembered() {
     assert_eq!(world.server.counters.unexpected, 0);
 }
 
-/// A client by hand that has done its part up to ServerHelloDone, and the world of a server that requires certificates.
+/// Returns a puppet client after the server's ServerHelloDone, and the world of a server that requires certificates.
 fn by_hand() -> (World, Puppet, Badge) {
     let (client, server) = mutual(certificate);
     let mut world = world(1, ECDSA_CCM_8, Badge::default(), server);
@@ -229,7 +229,7 @@ fn answer_to(tail: &[u8]) -> Vec<Vec<u8>> {
     puppet.send(&mut world, &hello)
 }
 
-/// supported_groups: secp256r1; signature_algorithms: ecdsa_secp256r1_sha256.
+/// The extension supported_groups with secp256r1.
 const GROUPS: [u8; 8] = [0, 10, 0, 4, 0, 2, 0, 23];
 const SCHEMES: [u8; 8] = [0, 13, 0, 4, 0, 2, 4, 3];
 
@@ -331,7 +331,7 @@ fn a_signature_of_another_handshake_proves_nothing() {
     assert!(!finishes(&mut world, &mut puppet));
 }
 
-/// The server sends its flight again only where it is asked for it.
+/// The server sends its flight again only if the client asks for it.
 #[test]
 fn the_client_asks_again_for_any_part_of_the_servers_flight() {
     for lost in 2..14 {
@@ -355,7 +355,7 @@ fn the_client_asks_again_for_any_part_of_the_servers_flight() {
     }
 }
 
-/// The datagrams of the flight take longer than the first timeout, but no gap between two of them is that long.
+/// The datagrams of the flight need more time than the first timeout, but no gap between two of them is that long.
 #[test]
 fn a_slow_flight_is_not_asked_for_again() {
     let (client, server) = mutual(certificate);
@@ -375,7 +375,7 @@ fn a_slow_flight_is_not_asked_for_again() {
     assert_eq!(world.client.counters.retransmitted, 0);
 }
 
-/// A network that loses every datagram longer than `mtu` bytes.
+/// Makes the network lose every datagram that is longer than `mtu` bytes.
 fn carries(world: &mut World, mtu: usize) {
     world.network = Box::new(move |_, datagram| if datagram.len() > mtu { Fate::LOST } else { Fate::arrives() });
 }
@@ -399,7 +399,7 @@ fn flights_that_are_lost_are_sent_in_smaller_datagrams_until_they_fit_the_path()
     }
 }
 
-/// Uses both directions of an established session.
+/// Sends a message in both directions of an established session.
 fn speaks_on(world: &mut World) {
     world.client.say(b"ping");
     world.run(Duration::from_secs(1));

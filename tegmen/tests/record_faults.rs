@@ -1,5 +1,5 @@
-//! Faults that other implementations had with records, datagrams and fragments: what a hostile peer sends, and that we
-//! survive it.
+//! Faults that other implementations had with records, datagrams and fragments. A hostile peer sends the messages that
+//! caused them, and our endpoint must not fail.
 
 mod world;
 
@@ -50,7 +50,7 @@ fn application_data_before_finished_is_not_delivered() {
     assert_alive(&mut world, &mut puppet);
 }
 
-/// A world where the server waits for a ClientKeyExchange, of which the puppet already made the message.
+/// Returns a world whose server waits for a ClientKeyExchange, the puppet client, and this message.
 fn awaiting_key_exchange() -> (World, Puppet, Vec<u8>) {
     let mut world = world();
     let mut puppet = Puppet::new(1000);
@@ -59,7 +59,7 @@ fn awaiting_key_exchange() -> (World, Puppet, Vec<u8>) {
     (world, puppet, message)
 }
 
-/// Sends a piece of the message behind its handshake header.
+/// Sends a fragment of the message with the bytes in `range`.
 fn send_piece(world: &mut World, puppet: &mut Puppet, message: &[u8], range: std::ops::Range<usize>) {
     let body = &message[12..];
     let seq = u16::from_be_bytes([message[4], message[5]]);

@@ -1,5 +1,5 @@
-//! record_size_limit (RFC 8449) and max_fragment_length (RFC 6066, section 4): what two ends agree on, and that both keep
-//! to it.
+//! The extensions record_size_limit (RFC 8449) and max_fragment_length (RFC 6066, section 4). Two endpoints agree on
+//! limits, and both observe them.
 
 mod world;
 
@@ -9,10 +9,10 @@ use tegmen::time::Duration;
 use world::puppet::{ALERT, APPLICATION_DATA, CLIENT_HELLO, HANDSHAKE, Puppet, SERVER_HELLO, last_alert, records};
 use world::{Fate, World};
 
-/// Longest content of a record (RFC 5246, section 6.2.1).
+/// Maximum number of bytes of content in a record (RFC 5246, section 6.2.1).
 const MAX_CONTENT: usize = 1 << 14;
 
-/// Two ends with these limits, after their handshake.
+/// Returns a world of two endpoints with these limits, after their handshake.
 fn connected(client: u16, server: u16) -> World {
     let mut world = World::new(1, Config::default());
     world.client.limit_records(client);
@@ -54,8 +54,8 @@ fn the_longest_record_arrives() {
     assert_eq!((&world.server.heard, &world.client.heard), (&vec![vec![1; 100]], &vec![vec![2; 64]]));
 }
 
-/// Returns type and length of the contents of all records that one end sent, except ClientHellos, which precede any
-/// agreement.
+/// Returns the type and the length of the content of each record that one endpoint sent. Omits ClientHellos, because
+/// they precede the agreement.
 fn contents(world: &World, client: bool) -> Vec<(u8, usize)> {
     let sent = world.sent.iter().filter(|(from, _)| *from == client);
     let is_hello = |kind, body: &[u8]| kind == HANDSHAKE && body.first() == Some(&CLIENT_HELLO);
@@ -112,7 +112,7 @@ fn the_minimal_profile_says_nothing_of_it_and_hears_nothing() {
 const LIMIT_100: [u8; 6] = [0, 28, 0, 2, 0, 100];
 const LENGTH_512: [u8; 5] = [0, 1, 0, 1, 1];
 
-/// A hello with these extensions.
+/// Returns a puppet client whose ClientHello has these extensions.
 fn hello_with(extensions: &[&[u8]]) -> Puppet {
     let list = extensions.concat();
     let mut puppet = Puppet::new(9);
@@ -120,7 +120,7 @@ fn hello_with(extensions: &[&[u8]]) -> Puppet {
     puppet
 }
 
-/// The extensions of the ServerHello that answers, or the alert.
+/// Returns the extensions of the ServerHello that answers this client, or the alert.
 fn answered(extensions: &[&[u8]]) -> Result<Vec<u8>, (u8, u8)> {
     let mut world = World::new(1, Config { record_size_limit: 600, ..Config::default() });
     let mut puppet = hello_with(extensions);

@@ -1,4 +1,4 @@
-//! Resumed sessions, between two endpoints on a fake clock.
+//! Resumption of sessions between two endpoints on a fake clock.
 
 mod world;
 
@@ -18,7 +18,7 @@ const ECDSA: Suites = Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8]);
 
 const RSA: Suites = Suites(&[CipherSuite::RSA_WITH_AES_128_CBC_SHA]);
 
-/// Both know tickets.
+/// Returns a world in which both endpoints support tickets.
 fn with_tickets(seed: u64, suites: Suites) -> World {
     let mut world = World::new(seed, Config { suites, ..Config::default() });
     world.client.memory.tickets.set(true);
@@ -27,7 +27,7 @@ fn with_tickets(seed: u64, suites: Suites) -> World {
     world
 }
 
-/// The server keeps sessions under ids.
+/// Returns a world in which the server stores sessions under ids.
 fn with_ids(seed: u64, suites: Suites) -> World {
     let world = World::new(seed, Config { suites, ..Config::default() });
     world.server.memory.ids.set(true);
@@ -41,7 +41,7 @@ fn mutual(world: &mut World, of: fn(u8) -> Badge) {
     world.server.wear(server);
 }
 
-/// The key of the server is one of RSA, that of the client one of ECDSA.
+/// Gives the server an RSA key, and the client an ECDSA key.
 fn mutual_rsa(world: &mut World) {
     let (client, server) = (certificate(1), Badge { rsa: true, ..certificate(2) });
     let server = server.trusting(&client).asking(ClientAuthentication::Required);
@@ -53,7 +53,7 @@ fn certificate(seed: u8) -> Badge {
     Badge::chain(seed, 0)
 }
 
-/// A full handshake, and what was sent in it is forgotten.
+/// Completes a full handshake, and forgets the datagrams that were sent.
 fn first(mut world: World) -> World {
     world.connect();
     world.run(Duration::from_secs(60));
@@ -78,7 +78,7 @@ fn resumes(world: &mut World) {
     world.speak();
 }
 
-/// The offer is not taken, and the client gets in all the same, by its key.
+/// Asserts that the server declines the offer, and that the full handshake succeeds.
 fn falls_back(world: &mut World) {
     world.connect_again();
     world.run(Duration::from_secs(59));
@@ -166,7 +166,7 @@ fn every_single_loss_and_every_pair_of_losses_is_survived() {
     }
 }
 
-/// A single record of a datagram may be lost. The retransmissions that follow come to an end.
+/// A damaged byte may lose one record of a datagram. The retransmissions that follow must end.
 #[test]
 fn any_byte_of_any_datagram_may_be_spoiled_and_nobody_answers_for_ever() {
     for (of, datagrams) in [(with_tickets as fn(u64, Suites) -> World, 3), (with_ids, 5)] {

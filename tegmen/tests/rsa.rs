@@ -1,5 +1,5 @@
-//! Handshakes with RSA as the key exchange, between two endpoints on a fake clock. A substitute for RSA is in
-//! `world::badge`; the tests of hosts have the real one.
+//! Handshakes with RSA as the key exchange, between two endpoints on a fake clock. `world::badge` has a substitute for
+//! RSA. The tests of hosts use real RSA.
 
 mod world;
 
@@ -12,7 +12,7 @@ use world::puppet::{
 use world::{Fate, World};
 
 const RSA: Suites = Suites(&[CipherSuite::RSA_WITH_AES_128_CBC_SHA]);
-/// decrypt_error (RFC 5246, section 7.2.2), fatal.
+/// The fatal alert decrypt_error (RFC 5246, section 7.2.2): level and description.
 const DECRYPT_ERROR: (u8, u8) = (2, 51);
 
 fn server(seed: u8) -> Badge {
@@ -26,13 +26,13 @@ fn world_of(seed: u64, client: Badge, server: Badge) -> World {
     world
 }
 
-/// Only the server proves itself.
+/// Returns a world in which only the server has a certificate.
 fn server_only(seed: u64) -> World {
     let server = server(2);
     world_of(seed, Badge::blank(CertificateType::X509).trusting(&server), server)
 }
 
-/// Both do, the client with ECDSA.
+/// Returns a world in which both endpoints have a certificate. The client's key is an ECDSA key.
 fn mutual(seed: u64) -> World {
     let (client, server) = (Badge::chain(1, 0), server(2));
     let server = server.trusting(&client).asking(ClientAuthentication::Required);
@@ -127,18 +127,18 @@ fn what_decrypts_may_take_its_time() {
     }
 }
 
-/// The visible behaviour of the server towards a client.
+/// The behaviour of the server that a client can see.
 #[derive(PartialEq, Eq, Debug)]
 struct Seen {
-    /// The lengths of its datagrams, after each step.
+    /// The lengths of the server's datagrams after each step.
     answers: Vec<Vec<usize>>,
     alert: Option<(u8, u8)>,
     closed: Option<Fatal>,
-    /// Number of questions to its owner.
+    /// Number of questions of the server's endpoint to its owner.
     needs: usize,
 }
 
-/// The server with a client whose encrypted secret is changed on its way.
+/// Returns the behaviour of the server towards a client whose encrypted secret is changed by `change`.
 fn with_changed(mut world: World, change: impl Fn(&mut [u8])) -> Seen {
     world.connect();
     let flight = loop {
@@ -162,7 +162,7 @@ fn has_key_exchange(datagram: &[u8]) -> bool {
     records(datagram).iter().any(|(kind, _, body)| *kind == HANDSHAKE && body.first() == Some(&CLIENT_KEY_EXCHANGE))
 }
 
-/// A flight with another EncryptedPreMasterSecret.
+/// Returns a flight in which `change` has changed the EncryptedPreMasterSecret.
 fn changed(flight: &[u8], change: impl Fn(&mut [u8])) -> Vec<u8> {
     let mut out = Vec::new();
     for (kind, number, mut body) in records(flight) {
@@ -175,7 +175,7 @@ fn changed(flight: &[u8], change: impl Fn(&mut [u8])) -> Vec<u8> {
     out
 }
 
-/// FAULTS 33: whatever is wrong in it, the padding, the version, the secret, the server does the same.
+/// FAULTS 33: the padding, the version or the secret may be wrong. The behaviour of the server is always the same.
 #[test]
 fn whichever_bit_of_the_encrypted_secret_is_wrong_the_same_follows() {
     for (of, closed) in [

@@ -18,13 +18,14 @@ fn badge(seed: u8, suites: Suites) -> Badge {
     Badge { suites, ..Badge::chain(seed, 0) }
 }
 
-/// A server without a name that is 2, and the named ones `lamp` (3) and `door` (4), whose certificates differ.
+/// Returns the credentials of a server without a name and of two named servers, `lamp` and `door`. Their seeds are 2, 3
+/// and 4, so their certificates differ.
 fn server() -> Badge {
     let named = vec![(b"lamp".to_vec(), badge(3, CCM_8)), (b"door".to_vec(), badge(4, GCM))];
     Badge { named, ..badge(2, BOTH) }
 }
 
-/// A client that asks for this name, and trusts the badges of these seeds.
+/// Returns the credentials of a client that requests this name, and trusts the servers with these seeds.
 fn client(name: &[u8], trusted: &[u8]) -> Badge {
     let client = Badge { server_name: name.to_vec(), ..badge(1, BOTH) };
     trusted.iter().fold(client, |client, seed| client.trusting(&badge(*seed, BOTH)))
@@ -56,14 +57,14 @@ fn stand(world: &World) -> bool {
     world.client.established && world.server.established
 }
 
-/// The body of the ServerHello that was sent last.
+/// Returns the body of the last ServerHello that was sent.
 fn server_hello(world: &World) -> Vec<u8> {
     let from_server = world.sent.iter().filter(|(from_client, _)| !from_client);
     let mut messages = from_server.flat_map(|(_, datagram)| records(datagram)).map(|(.., body)| body);
     messages.rfind(|body| body.first() == Some(&SERVER_HELLO)).expect("a ServerHello")[12..].to_vec()
 }
 
-/// The suite of a ServerHello, and whether it answers server_name.
+/// Returns the cipher suite of a ServerHello, and true if it contains server_name.
 fn chosen(hello: &[u8]) -> (u16, bool) {
     let behind_id = 35 + usize::from(hello[34]);
     let (suite, mut list) = (u16::from_be_bytes([hello[behind_id], hello[behind_id + 1]]), &hello[behind_id + 5..]);

@@ -1,4 +1,4 @@
-//! Sessions that leave an endpoint and return to it: in order, after a power cut, and from copies.
+//! Sessions that leave an endpoint and return to it: after an orderly end, after a power cut, and from copies.
 
 mod world;
 
@@ -26,14 +26,14 @@ fn seal(node: &mut Node, session: &Session) -> Vec<u8> {
     writer.written().to_vec()
 }
 
-/// A sealed session with the end of its lease, as a store keeps it. The end of a new lease is stored before a number of
-/// that lease is used.
+/// A sealed session with the end of its lease, as a store keeps it. The end of a new lease is stored before the first
+/// number of this lease is used.
 struct Kept {
     sealed: Vec<u8>,
     end: u32,
 }
 
-/// Keeps a copy of the session that `node` has, in case of a power cut.
+/// Stores a copy of the session of `node`, for the case of a power cut.
 fn keep_copy(node: &mut Node) -> Kept {
     let id = node.peer.unwrap();
     node.endpoint.lease_session(id, CHUNK);
@@ -41,7 +41,7 @@ fn keep_copy(node: &mut Node) -> Kept {
     Kept { sealed: seal(node, &session), end: CHUNK }
 }
 
-/// Starts with what was kept, in the place of an endpoint that is gone.
+/// Starts an endpoint with the stored session, which replaces an endpoint that no longer exists.
 fn come_back(world: &mut World, mut node: Node, kept: &mut Kept, at_server: bool) {
     let remote = if at_server { world.client.local } else { world.server.local };
     let path = node.path(remote);

@@ -1,5 +1,5 @@
-//! Two ends that connect to each other at the same time over the same pair of addresses: one of them becomes the server by
-//! rule, and no spoofed ClientHello can use the rule.
+//! Two endpoints that connect to each other at the same time, over the same pair of addresses. A rule makes one of them
+//! the server, and no spoofed ClientHello can use the rule.
 
 mod world;
 
@@ -13,12 +13,12 @@ use world::{Fate, Side, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// `TEGMEN_SEEDS`, otherwise `default`.
+/// Returns the number of seeds: the value of `TEGMEN_SEEDS`, or `default`.
 fn seeds(default: u64) -> u64 {
     std::env::var("TEGMEN_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
 }
 
-/// A generator of numbers below a limit.
+/// Returns a generator of numbers below a limit.
 fn draws(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     move |below| {
@@ -29,8 +29,8 @@ fn draws(seed: u64) -> impl FnMut(u64) -> u64 {
     }
 }
 
-/// Duplication and reordering of the first 40 datagrams, and loss: of five at most, so that one of six transmissions of a flight
-/// arrives before the handshake is given up.
+/// Makes the network repeat and reorder the first 40 datagrams, and lose at most five datagrams. So at least one of six
+/// transmissions of a flight arrives before the time limit of the handshake.
 fn faults(world: &mut World, seed: u64) {
     let mut draw = draws(seed);
     let (loss, mut losses) = (draw(40), 0);
@@ -48,7 +48,8 @@ fn faults(world: &mut World, seed: u64) {
     });
 }
 
-/// Asserts that the two have one session with each other, in the entries that `ids` names, and that both can send.
+/// Asserts that the endpoints have one session with each other, in the entries with these `ids`, and that both can
+/// send.
 fn assert_one_session(world: &mut World, ids: [PeerId; 2], what: &str) {
     for (node, id) in [(&world.client, ids[0]), (&world.server, ids[1])] {
         // A ClientHello that the network delayed may begin another handshake, which ends by its time.
@@ -68,7 +69,7 @@ fn assert_one_session(world: &mut World, ids: [PeerId; 2], what: &str) {
     assert_both_can_send(world, what);
 }
 
-/// Asserts that both have the same keys: what each sends is heard by the other, once.
+/// Asserts that both endpoints have the same keys: each receives the other's message exactly once.
 fn assert_both_can_send(world: &mut World, what: &str) {
     world.network = Box::new(|_, _| Fate::arrives());
     world.client.say(b"ping");
@@ -81,7 +82,7 @@ fn assert_both_can_send(world: &mut World, what: &str) {
     );
 }
 
-/// Lets the client connect, and after some milliseconds the server.
+/// Begins a session of the client, and some milliseconds later a session of the server.
 fn connect_both(world: &mut World, apart: u64) -> [PeerId; 2] {
     world.connect();
     if apart > 0 {
@@ -101,7 +102,7 @@ fn two_that_connect_at_the_same_time_have_one_session() {
     }
 }
 
-/// Thousands of seeds of loss, duplication and reordering. `TEGMEN_SEEDS` sets how many.
+/// Runs thousands of seeds of loss, duplication and reordering. `TEGMEN_SEEDS` sets their number.
 #[test]
 fn one_session_under_loss_duplication_and_reordering() {
     for seed in 0..seeds(500) {
@@ -125,7 +126,7 @@ fn one_session_under_loss_duplication_and_reordering() {
         assert_one_session(&mut world, ids, &what);
     }
 }
-/// Two that trust each other's raw public key, so that either may be the server.
+/// Gives both endpoints raw public keys. Each trusts the other's key, so that either can be the server.
 fn wear_keys(world: &mut World) {
     let [client, server] = [1, 2].map(|seed| Badge::raw(seed).asking(ClientAuthentication::Required));
     let (of_client, of_server) = (client.clone().trusting(&server), server.trusting(&client));
@@ -150,7 +151,7 @@ fn one_session_with_public_keys_and_connection_ids() {
     }
 }
 
-/// A ClientHello that cannot be smaller, with the largest random number.
+/// Returns the shortest possible ClientHello, with the largest random.
 fn client_hello(cookie: &[u8]) -> Vec<u8> {
     let extra = cookie.len() as u8;
     let seq = u8::from(!cookie.is_empty());
@@ -160,13 +161,14 @@ fn client_hello(cookie: &[u8]) -> Vec<u8> {
     [&record[..], &message, &[254, 253], &[0xff; 32], &[0, extra], cookie, &[0, 2, 0xc0, 0xa8, 1, 0]].concat()
 }
 
-/// The cookie of a HelloVerifyRequest.
+/// Returns the cookie of a HelloVerifyRequest.
 fn cookie_of(request: &[u8]) -> &[u8] {
     assert_eq!((request[0], request[13], request[27]), (22, 3, 16), "a HelloVerifyRequest with a cookie of 16 bytes");
     &request[28..44]
 }
 
-/// Gives both ends ClientHellos with the other's address: without a cookie, and with one for the attacker's own.
+/// Sends ClientHellos with the other endpoint's address to both endpoints: without a cookie, and with a cookie for the
+/// attacker's own address.
 fn attack(world: &mut World) {
     let own = Address { port: 3, ..world.client.local };
     let (client, server) = (world.client.local, world.server.local);
@@ -181,8 +183,9 @@ fn attack(world: &mut World) {
     }
 }
 
-/// Runs two that connect at the same time for two minutes; `attacked` in every millisecond of the first 200 and then in every
-/// second. The test compares what they send.
+/// Runs two endpoints that connect at the same time, for two minutes. With `attacked`, sends the attacker's
+/// ClientHellos in each of the first 200 milliseconds, and then in each second. The test compares the datagrams that
+/// the endpoints send.
 fn everything_sent(seed: u64, attacked: bool) -> World {
     let mut world = World::new(seed, Config::default());
     faults(&mut world, seed);
@@ -197,8 +200,8 @@ fn everything_sent(seed: u64, attacked: bool) -> World {
     world
 }
 
-/// A client takes a HelloVerifyRequest that a spoofed ClientHello caused for the answer to its own, whatever the roles: here it
-/// never arrives.
+/// In any role, a client treats a HelloVerifyRequest that a spoofed ClientHello caused as the answer to its own
+/// ClientHello. In this test, such a HelloVerifyRequest never arrives.
 #[test]
 fn spoofed_hellos_change_nothing() {
     for seed in 0..seeds(20) {
@@ -207,7 +210,7 @@ fn spoofed_hellos_change_nothing() {
     }
 }
 
-/// A ClientHello that somebody recorded, with a cookie that was valid for this address, and is not too old.
+/// The attacker sends a recorded ClientHello with a cookie that was valid for this address and is not too old.
 #[test]
 fn a_recorded_hello_does_not_end_a_handshake() {
     let mut later = 0;

@@ -1,4 +1,4 @@
-//! A server that accepts two pre-shared keys of an identity, on a fake clock.
+//! A server that accepts two pre-shared keys of one PSK identity, on a fake clock.
 
 mod world;
 
@@ -19,7 +19,7 @@ const ALL: [Suites; 5] = [
 const CURRENT: &[u8] = b"0123456789abcdef";
 const PREVIOUS: &[u8] = b"a key of another length, which is longer than a block of SHA-256";
 
-/// A server that accepts both keys, and a client that has `key`.
+/// Creates a world with a server that accepts both keys, and a client that has `key`.
 fn world(seed: u64, suites: Suites, key: &[u8]) -> World {
     let mut world = World::new(seed, Config { suites, ..Config::default() });
     world.client.memory.tickets.set(true);
@@ -34,9 +34,9 @@ fn principal(world: &mut World) -> Principal {
     world.server.endpoint.peers.peer(world.server.peer.unwrap()).unwrap().principal()
 }
 
-/// The type of the message with which that flight of a client begins.
+/// The type of the first message in that flight of a client.
 const CLIENT_KEY_EXCHANGE: u8 = 16;
-/// A damage that spoils the last record of a datagram.
+/// A damage of the last record in a datagram.
 const LAST_BYTE: Damage = Damage::Flipped { at: usize::MAX, bit: 0 };
 
 #[test]

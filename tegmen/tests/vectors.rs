@@ -1,4 +1,4 @@
-//! The core's own providers against published vectors.
+//! The crypto providers of the core, checked with published test vectors.
 
 #[path = "vectors/checks.rs"]
 mod checks;
@@ -8,7 +8,7 @@ use tegmen::crypto::Compact;
 #[cfg(feature = "rustcrypto")]
 use tegmen::crypto::RustCrypto;
 
-/// The lengths that `Compact` supports: all of RFC 3610.
+/// True for the lengths that `Compact` supports: all lengths of RFC 3610.
 fn all(nonce: usize, tag: usize) -> bool {
     (7..=13).contains(&nonce) && (4..=16).contains(&tag) && tag.is_multiple_of(2)
 }

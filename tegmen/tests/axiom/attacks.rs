@@ -1,4 +1,5 @@
-//! Attacks on a group, each by its name. Each one succeeds against a member of the paper or a mutant, and fails against ours.
+//! Attacks on a group, each with its name. Each attack succeeds against a member that follows the paper or against a
+//! mutant, and fails against our member.
 
 use crate::group::{
     Group, Heard, address, draw, hear_request, hear_response, request, response, try_request, try_response, tsn_of,
@@ -11,12 +12,12 @@ use tegmen::cx::Discard;
 
 type Light = Member<4, 4>;
 
-/// A provider, and a group with 16-byte tags.
+/// Returns a crypto provider, and a group whose tags have 16 bytes.
 fn scene() -> (RustCrypto, Group) {
     (RustCrypto::new([7; 32]), Group::new(Suite::Ccm))
 }
 
-/// The member `number`, which knows from the controller that the senders 1 and 2 begin with 0.
+/// Returns the member `number`. The controller has sent it the information that the senders 1 and 2 begin with TSN 0.
 fn informed(group: &Group, crypto: &mut RustCrypto, number: u8) -> Light {
     let mut member = group.member::<16>(crypto, number);
     for sender in [1, 2] {

@@ -1,4 +1,4 @@
-//! A group for tests: its associations, and records in and out of members.
+//! A group for tests: its associations, and functions that seal and open the records of its members.
 
 use tegmen::address::Address;
 use tegmen::axiom::{Association, Kept, Member, Opened, SealRefused, SenderId, Signatures, Suite, Unverified};
@@ -7,10 +7,10 @@ use tegmen::crypto::Crypto;
 use tegmen::cx::Discard;
 use tegmen::dtls::Records;
 
-/// Bytes around any content.
+/// Number of bytes around any content that are enough for its protection.
 const ROOM: usize = 128;
 
-/// The secret of an epoch, and what the controller gives out of it.
+/// A group in one epoch: the parameters that the controller gives to the members.
 #[derive(Clone)]
 pub struct Group {
     pub suite: Suite,
@@ -37,7 +37,7 @@ impl Group {
         }
     }
 
-    /// The next epoch.
+    /// Returns the group in the next epoch.
     pub fn next(&self) -> Self {
         let mut next = self.clone();
         next.epoch += 1;
@@ -45,7 +45,7 @@ impl Group {
         next
     }
 
-    /// The association of the member `number`, whose SenderID and address are of this number.
+    /// Returns the association of the member `number`. Its SenderID and its address contain this number.
     pub fn association(&self, number: u8) -> Association<'_> {
         Association {
             group_id: self.group_id,
@@ -61,7 +61,7 @@ impl Group {
         }
     }
 
-    /// The member `number`, with a lease of a thousand numbers each way.
+    /// Creates the member `number`, with leases of a thousand requests and a thousand responses.
     pub fn member<const KEY: usize>(&self, crypto: &mut impl Crypto, number: u8) -> Member<4, 4, KEY> {
         let mut member = Member::new(crypto, &self.association(number), &Kept::default()).unwrap();
         member.extend(&member.reserve(1000, 1000));
@@ -69,7 +69,7 @@ impl Group {
     }
 }
 
-/// The address of the member `number`.
+/// Returns the address of the member `number`.
 pub fn address(number: u8) -> Address {
     Address { ip: [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, number], port: PORT, scope: 0 }
 }
@@ -141,7 +141,7 @@ impl From<Opened<'_>> for Heard {
 }
 
 impl Heard {
-    /// The content of a record that is new.
+    /// Returns the content of a record that is new.
     pub fn fresh(self) -> Vec<u8> {
         match self {
             Self::Fresh(content) => content,
@@ -149,7 +149,7 @@ impl Heard {
         }
     }
 
-    /// The content of a record that may be a replay.
+    /// Returns the content of a record that may be a replay, with the value for its acceptance.
     pub fn unverified(self) -> (Vec<u8>, Unverified) {
         match self {
             Self::Unverified(content, number) => (content, number),
@@ -181,12 +181,12 @@ pub fn hear_response<const KEY: usize, S: Signatures>(
     member.open_response(crypto, from, record).map(Heard::from)
 }
 
-/// The number of a record.
+/// Returns the TSN of a record.
 pub fn tsn_of(record: &[u8]) -> u64 {
     u64::from_be_bytes(*record[3..].first_chunk().unwrap()) & ((1 << 40) - 1)
 }
 
-/// A content that no other one is equal to.
+/// Returns a content that is different from all others.
 pub fn draw(crypto: &mut impl Crypto) -> [u8; 16] {
     let mut content = [0; 16];
     crypto.random(&mut content);

@@ -5,28 +5,29 @@ use std::collections::BTreeMap;
 use tegmen::axiom::{GroupNumber, Signatures};
 use tegmen::crypto::{DIGEST_LEN, SignatureScheme, curves};
 
-/// The keys of a member. A request begins with a number of 8 bytes, its token here. A response has it behind 8 other bytes.
+/// The keys of a member. In these tests, a request begins with a token of 8 bytes. In a response, the token follows 8
+/// other bytes.
 #[derive(Clone)]
 pub struct Keys {
     pub scheme: Option<SignatureScheme>,
     pub group: [u8; 16],
     pub private: [u8; 32],
-    /// The public keys of the members, whose SenderID and address are of this number.
+    /// The public key of each member, by its number. The number is the SenderID and is part of the address.
     pub directory: BTreeMap<u8, Vec<u8>>,
     pub requests: Vec<(GroupNumber, Vec<u8>)>,
-    /// Members whose keys were missing.
+    /// The members whose public keys were requested and missing.
     pub missing: Vec<u8>,
 }
 
 impl Keys {
-    /// The keys of the member `number`, with ECDSA.
+    /// Creates the keys of the member `number`, with ECDSA.
     pub fn new(number: u8) -> Self {
         let key = |number| (number, curves::public_key_of(&private(number)).unwrap().to_vec());
         let scheme = SignatureScheme::ECDSA_SECP256R1_SHA256;
         Self::with(Some(scheme), number, (0..8).map(key).collect())
     }
 
-    /// The keys of a member of a world, whose signatures cost next to nothing.
+    /// Creates the keys of a member of the test world. Its signatures need almost no computation.
     pub fn cheap(is_on: bool, number: u8) -> Self {
         let key = |number| (number, private(number).to_vec());
         Self::with(is_on.then_some(SignatureScheme::ED25519), number, (0..8).map(key).collect())

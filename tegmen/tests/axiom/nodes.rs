@@ -1,6 +1,6 @@
-//! Nodes that are members of two groups, and two of which have a DTLS session with each other over the same addresses and
-//! ports: on a network that loses, repeats and reorders, with an attacker that sends what it recorded from any address and
-//! garbage, and with a member that restarts. Over thousands of seeds.
+//! Nodes that are members of two groups. Two of them also have a DTLS session with each other over the same addresses
+//! and ports. The network loses, repeats and reorders datagrams. An attacker sends garbage, and sends recorded
+//! datagrams from any address. One member restarts. The test runs over thousands of seeds.
 
 use crate::group::{Group, address, hear_request};
 use crate::recorder::{Recorder, Spent};
@@ -45,7 +45,7 @@ impl Dice {
     }
 }
 
-/// The group with this number in an epoch.
+/// Returns the group with this number in an epoch.
 fn group(number: usize, group_id: u8, epoch: u16) -> Group {
     let mut group = Group::new(if number == 0 { Suite::Ccm } else { Suite::Ccm8 });
     group.group_id = group_id;
@@ -65,12 +65,12 @@ fn principal(group: usize) -> Principal {
     Principal(100 + group as u32)
 }
 
-/// The address of a node on the port of a group.
+/// Returns the address of a node with the port of a group.
 fn node_address(node: usize, group: usize) -> Address {
     Address { port: port(group), ..address(node as u8) }
 }
 
-/// Lets `use_it` use the association of a node in a group.
+/// Calls `use_it` with the association of a node in a group.
 fn with_association<T>(
     (node, number): (usize, usize),
     (group_id, epoch): (u8, u16),
@@ -82,13 +82,13 @@ fn with_association<T>(
     use_it(&association)
 }
 
-/// A member in the epoch of what was kept, which is 1 at first.
+/// Creates a member in the epoch of its durable values `kept`; at first this is epoch 1.
 fn member(crypto: &mut Recorder, node: usize, number: usize, (group_id, kept): (u8, &Kept)) -> Member<4, 4> {
     let make = |association: &Association<'_>| Member::new(crypto, association, kept).unwrap();
     with_association((node, number), (group_id, kept.epoch.max(1)), make)
 }
 
-/// A request: who asked, and the group, or the node that it went to over a session.
+/// A request: the node that asked, and the group that it asked. Over a session, there is no group.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Asked {
     number: u32,
@@ -110,28 +110,29 @@ impl Asked {
     }
 }
 
-/// The application of a node. It checks each request and each response as it comes, and outlives a restart.
+/// The application of a node. It checks each request and each response when it arrives. It survives a restart of the
+/// node.
 struct App {
     number: usize,
     served: HashSet<Asked>,
     by_group: HashMap<RequestId, Asked>,
     by_peer: HashMap<RequestId, Asked>,
     answered: HashSet<(Asked, usize)>,
-    /// Challenges of members: the group, and the value.
+    /// The challenges that members sent: the group, and the Echo value.
     challenges: Vec<(usize, Vec<u8>)>,
     deferred: Vec<(Deferred, Asked)>,
     spent: HashSet<usize>,
     undecided: Vec<(Deferred, Vec<u8>)>,
-    /// The peers whose requests came, by the group.
+    /// The table entry of the last sender of a request, for each group.
     entries: HashMap<usize, PeerId>,
     clashes: usize,
     sessions_answered: usize,
 }
 
-/// The policy looks at the identity as it comes: the group, and the SenderID that its sender claims.
+/// A policy that checks the identity of each request: the group, and the SenderID that the sender claims.
 struct Rights;
 
-/// The decision on a request that comes at once or later: one in eight is denied, which a group does not answer.
+/// Decides about a request, at once or later. One of eight requests is denied; a group gives no response to it.
 fn allows(asked: Asked) -> bool {
     !asked.number.is_multiple_of(8)
 }
@@ -243,12 +244,12 @@ struct End {
     environment: Environment<Recorder>,
     app: App,
     ids: GroupIds,
-    /// The leases, on disk.
+    /// The durable ends of the leases in each group.
     kept: [Kept; GROUPS],
     session: Option<PeerId>,
 }
 
-/// The GroupIDs of a world. The port of the first group is also that of the session.
+/// The GroupIDs of the groups in a world. The port of the first group is also the port of the session.
 type GroupIds = [u8; GROUPS];
 
 fn node(
@@ -308,7 +309,7 @@ impl End {
         end
     }
 
-    /// Keeps a new reservation, and extends the leases by it.
+    /// Makes a new reservation durable, and extends the leases by it.
     fn lease(&mut self, group: usize) {
         let member = self.node.features.groups.member(&group_address(group)).unwrap();
         self.kept[group] = member.reserve(LEASE, LEASE);
@@ -341,10 +342,10 @@ struct World {
     dice: Dice,
     loss: u64,
     attacks: bool,
-    /// The epoch of each group, at the controller.
+    /// The epoch of each group at the controller.
     rekeying: [u16; GROUPS],
     ends: Vec<End>,
-    /// Datagrams on their way: when, order, source, destination.
+    /// The datagrams on the network: time of arrival, number, source, destination, bytes.
     flying: Vec<(Instant, usize, Address, Address, Vec<u8>)>,
     recorded: Vec<(Address, Address, Vec<u8>)>,
     order: usize,
@@ -391,7 +392,7 @@ impl World {
         });
     }
 
-    /// Asks a group, with options behind the path.
+    /// Sends a request to a group. `options` adds options after the path.
     fn ask_with(
         &mut self,
         asker: usize,
@@ -503,7 +504,7 @@ impl World {
         }
     }
 
-    /// Answers what was deferred.
+    /// Sends the responses that were deferred.
     fn respond(&mut self, number: usize) {
         for (deferred, asked) in std::mem::take(&mut self.ends[number].app.deferred) {
             let (mut out, end) = ([0; 160], &mut self.ends[number]);
@@ -526,7 +527,7 @@ impl World {
         }
     }
 
-    /// Takes the decisions of the policy that are due.
+    /// Passes the decisions of the policy that are due to the node.
     fn decide(&mut self, number: usize) {
         for (deferred, message) in std::mem::take(&mut self.ends[number].app.undecided) {
             let (mut out, end) = ([0; 160], &mut self.ends[number]);
@@ -545,7 +546,7 @@ impl World {
         }
     }
 
-    /// Sends what was recorded, from and to any address, or with a bit that was changed.
+    /// Sends a recorded datagram from any address to any address, perhaps with a changed bit.
     fn attack(&mut self) {
         let len = self.recorded.len() as u64;
         if len == 0 {
@@ -662,7 +663,7 @@ fn nodes_serve_and_ask_in_groups_and_over_a_session_at_once() {
     );
 }
 
-/// Three nodes on a network without loss, which know the numbers of each other.
+/// Creates three nodes on a network without loss. They know the TSNs of each other.
 fn quiet(ids: GroupIds) -> World {
     let mut world = World::new(0, ids);
     for end in &mut world.ends {
@@ -675,7 +676,7 @@ fn quiet(ids: GroupIds) -> World {
 }
 
 impl World {
-    /// Asks a group with a number that is neither denied nor deferred, and waits.
+    /// Sends a request to a group that is neither denied nor deferred, and waits for the responses.
     fn ask_now(&mut self, asker: usize, group: usize, echo: Option<&[u8]>) -> Asked {
         self.asked = (self.asked..).find(|number| number % 8 != 0 && number % 5 != 1 && number % 7 != 3).unwrap();
         let asked = Asked { number: self.asked, asker, group: Some(group) };
@@ -692,7 +693,7 @@ impl World {
         self.ends[asked.asker].app.answered.contains(&(asked, from))
     }
 
-    /// The last datagram to a group.
+    /// Returns the last datagram that was sent to a group.
     fn last_to(&self, group: usize) -> Vec<u8> {
         let to = group_address(group);
         self.recorded.iter().rev().find(|(_, receiver, _)| *receiver == to).unwrap().2.clone()

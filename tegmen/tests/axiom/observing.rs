@@ -1,5 +1,5 @@
-//! A client that observes a group of servers, in clear and protected by Axiom: on a network that loses what a test wants, with members
-//! that join late, leave, and are evicted, and with an attacker that sends again what it recorded.
+//! A client that observes a group of servers, in plaintext and with Axiom. The network loses the datagrams that a test
+//! determines. Members join late, leave, and are evicted. An attacker sends recorded datagrams again.
 
 use crate::group::{Group, PORT, address};
 use crate::recorder::{Recorder, Spent};
@@ -23,7 +23,7 @@ use tegmen::node::{
 };
 use tegmen::time::{Duration, Instant};
 
-/// Node 0 observes; the others are servers.
+/// Number of nodes. Node 0 is the client that observes; the others are servers.
 const NODES: usize = 4;
 const CLIENT: usize = 0;
 const SERVERS: std::ops::Range<usize> = 1..NODES;
@@ -45,7 +45,7 @@ fn group_address(is_protected: bool) -> Address {
     }
 }
 
-/// A response, as it came to the client.
+/// A response that the client received.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Heard {
     from: usize,
@@ -54,7 +54,7 @@ struct Heard {
     value: u32,
 }
 
-/// The application of a node: one value that can be observed.
+/// The application of a node. It has one value, which can be observed.
 #[derive(Default)]
 struct App {
     gate: Gate,
@@ -67,7 +67,7 @@ struct App {
 #[derive(Default)]
 struct Gate {
     denies: bool,
-    /// The identities that it was asked about.
+    /// The identities about which the policy was asked.
     asked: RefCell<Vec<Identity>>,
 }
 
@@ -126,7 +126,7 @@ struct End {
     node: One,
     environment: Environment<Recorder>,
     app: App,
-    /// Nothing reaches it.
+    /// True if no datagram reaches the node.
     is_off: bool,
 }
 
@@ -139,9 +139,9 @@ struct World {
     ends: Vec<End>,
     flying: Vec<(Instant, Datagram)>,
     recorded: Vec<Datagram>,
-    /// The request of the client.
+    /// The open request of the client; `None` if there is none.
     request: Option<RequestId>,
-    /// Of 100 datagrams, these are lost.
+    /// The percentage of datagrams that are lost.
     loss: u64,
     dice: Dice,
 }
@@ -158,13 +158,13 @@ impl Dice {
     }
 }
 
-/// The group in an epoch.
+/// Returns the group in an epoch.
 fn epoch(epoch: u16) -> Group {
     (1..epoch).fold(Group::new(Suite::Ccm), |group, _| group.next())
 }
 
 impl World {
-    /// A world whose servers notify `unconfirmed` times in a row without asking for an acknowledgement.
+    /// Creates a world. A server sends at most `unconfirmed` notifications in a row that need no acknowledgement.
     fn new(is_protected: bool, unconfirmed: u8) -> Self {
         let (now, spent) = (Instant::from_micros(5_000_000), Spent::default());
         let ends = (0..NODES).map(|number| {
@@ -205,7 +205,7 @@ impl World {
         }
     }
 
-    /// Sends the request of the client with this value of its Observe option.
+    /// Sends a request of the client with this value of the Observe option.
     fn ask_with(
         &mut self,
         token: &[u8],
@@ -234,7 +234,7 @@ impl World {
         self.ask_with(TOKEN, observe, |_| Ok(()));
     }
 
-    /// Registers at all servers that are on, and waits for their responses.
+    /// Registers the client at all servers that datagrams reach, and waits for the responses.
     fn register(&mut self) {
         self.ask(REGISTER);
         self.advance(1000);
@@ -244,7 +244,7 @@ impl World {
         self.ends[CLIENT].node.features.group_requests.close(self.request.take().unwrap());
     }
 
-    /// Changes the value of a server, and waits until its observers had time to learn it.
+    /// Changes the value of a server, and waits until its observers could receive it.
     fn change(&mut self, server: usize, value: u32) {
         self.ends[server].app.resource.value = value;
         self.ends[server].node.notify("v");
@@ -327,21 +327,22 @@ impl World {
         (0..NODES).for_each(|number| self.poll(number));
     }
 
-    /// Takes what the client heard.
+    /// Returns the responses that the client has received since the last call.
     fn heard(&mut self) -> Vec<Heard> {
         let mut heard = std::mem::take(&mut self.ends[CLIENT].app.heard);
         heard.sort_by_key(|one| one.from);
         heard
     }
 
-    /// Takes the values that the client heard, each with its server, of which each is a notification.
+    /// Returns the values that the client has received since the last call, each with its server. Each must be a
+    /// notification.
     fn values(&mut self) -> Vec<(usize, u32)> {
         let heard = self.heard();
         assert!(heard.iter().all(|one| one.code == Code::CONTENT && one.number.is_some()), "{heard:?}");
         heard.iter().map(|one| (one.from, one.value)).collect()
     }
 
-    /// The datagrams of a server since the place `since` in the record.
+    /// Returns the datagrams that a server has sent since the index `since` of the recorded datagrams.
     fn sent_by(&self, server: usize, since: usize) -> Vec<Vec<u8>> {
         let own = self.recorded[since..].iter().filter(|(from, ..)| *from == address(server as u8));
         own.map(|(.., datagram)| datagram.clone()).collect()
@@ -700,8 +701,8 @@ fn a_notification_that_could_not_be_protected_is_made_again() {
     assert_eq!(world.sent_by(1, before).len(), 1);
 }
 
-/// Nothing that is lost, in any order, lets the client take an old value for the newest one of a member, and a request that is sent again
-/// repairs what was lost.
+/// Asserts two properties for any loss and order of datagrams. The client never treats an old value of a member as the
+/// newest value. And a request that is sent again repairs all losses.
 fn run(seed: u64, is_protected: bool) -> usize {
     let mut world = World::new(is_protected, (seed % 3) as u8);
     world.dice = Dice(seed);

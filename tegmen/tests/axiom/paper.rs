@@ -1,9 +1,10 @@
-//! A member as the paper describes it, where ours differs. The attacks succeed against it first.
+//! A member that follows the paper where our member differs. Tests show that an attack succeeds against this member,
+//! and fails against ours.
 //!
-//! It takes the first record of a sender as the reference (section 6.2), and each record with its own SenderID for that of another
-//! sender (section 7.5). It looks up the state of a response by the address and port of the sender (section 5.6), and does
-//! not look at the port of a listener. Its numbers have 40 bits and no other limit (section 6.3). Where a suite has no cipher, it
-//! derives individual keys from an empty secret (section 5.5). Mutants lack one more check each.
+//! This member accepts the first record of a sender as the reference (section 6.2). It treats each record with its own
+//! SenderID as that of another sender (section 7.5). It finds the state for a response by the address and port of the
+//! sender (section 5.6), and ignores the port of a listener. Its TSNs have 40 bits and no other limit (section 6.3). If
+//! a suite has no cipher, it derives individual keys from an empty secret (section 5.5). A mutant lacks one more check.
 
 use crate::group::{Group, address, tsn_of};
 use std::collections::HashMap;
@@ -12,13 +13,13 @@ use tegmen::axiom::Suite;
 use tegmen::crypto::hash::HmacKey;
 use tegmen::crypto::{Crypto, RustCrypto, hmac};
 
-/// The result of a record at a member that follows the paper.
+/// The result of a record that arrives at a member that follows the paper.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// The content goes to the application.
+    /// The member delivers the content to the application.
     Delivered(Vec<u8>),
     Dropped,
-    /// The member reports to the controller that two senders, or two listeners, are one.
+    /// The member reports a clash to the controller: two senders or two listeners are the same.
     Clash,
 }
 
@@ -27,25 +28,26 @@ pub struct Paper {
     group: Group,
     number: u8,
     request: Key,
-    /// Individual keys are derived from it.
+    /// The key from which individual keys are derived.
     response: Key,
     /// The TSN of the next request.
     pub next: u64,
     /// The TSNs of the next responses.
     written: HashMap<Address, u64>,
-    /// The highest number of each sender, and of each listener.
+    /// The highest TSN of each sender and of each listener.
     newest: HashMap<[u8; 16], u64>,
-    /// It was a member when each sender began with 0.
+    /// True if the member was in the group when each sender began with TSN 0.
     pub was_here: bool,
-    /// It derives individual keys from a secret that is never empty, as ours does.
+    /// True if the member derives individual keys from a secret that is never empty, as our member does.
     pub has_secret: bool,
-    /// Mutant: it remembers no numbers.
+    /// Mutant: the member stores no TSNs.
     pub forgets_numbers: bool,
-    /// Mutant: it has one key towards all senders.
+    /// Mutant: the member has one key for the responses to all senders.
     pub has_one_key: bool,
-    /// Mutant: it finds two listeners behind one address, and does not look at the port.
+    /// Mutant: the member reports two listeners at one address as a clash, and ignores the port.
     pub finds_twins: bool,
-    /// Mutant: the number of records that may fail to open, as in a session with 8-byte tags. Then it opens none.
+    /// Mutant: the number of records that may still fail to open, as in a session with 8-byte tags. With 0, the member
+    /// opens no more records. `None` means no limit.
     pub tries: Option<u32>,
 }
 
@@ -82,14 +84,14 @@ impl Paper {
         }
     }
 
-    /// A member that lacks one more check.
+    /// Creates a member that lacks one more check, which `lacks` turns off.
     pub fn mutant(group: &Group, number: u8, lacks: impl FnOnce(&mut Self)) -> Self {
         let mut made = Self::new(group, number);
         lacks(&mut made);
         made
     }
 
-    /// The key of the listener at `listener` towards a sender.
+    /// Returns the key of the listener at `listener` for responses to a sender.
     fn individual(&self, listener: &[u8; 16], sender: u8) -> Key {
         let secret = [&self.response.key[..], &self.request.key].concat();
         let secret = if self.has_secret { &secret[..] } else { &[] };
@@ -106,7 +108,7 @@ impl Paper {
         self.seal(&key, number, content)
     }
 
-    /// A response to the sender `to`, whose request came from `at`.
+    /// Returns a response to the sender `to`, whose request came from the address `at`.
     pub fn response(&mut self, (to, at): (u8, Address), content: &[u8]) -> Vec<u8> {
         let tsn = self.written.entry(at).or_default();
         *tsn += 1;
@@ -138,7 +140,8 @@ impl Paper {
         self.take(from.ip, (tsn, true), content)
     }
 
-    /// Takes a number if it is higher than all before. Without any before, it depends on whether the first one is delivered.
+    /// Accepts a TSN if it is higher than all earlier TSNs of this state. If there is no earlier TSN, `takes_first`
+    /// decides.
     fn take(&mut self, state: [u8; 16], (tsn, takes_first): (u64, bool), content: Vec<u8>) -> Outcome {
         let before = self.newest.get(&state).copied();
         self.newest.insert(state, before.map_or(tsn, |before| before.max(tsn)));
@@ -153,7 +156,7 @@ impl Paper {
         (u64::from(self.group.epoch) << 48 | u64::from(id) << 40 | tsn & TSN).to_be_bytes()
     }
 
-    /// Bytes before the content, and those behind it.
+    /// Returns the number of bytes before the content, and the number of bytes after it.
     fn around(&self) -> (usize, usize) {
         match self.group.suite {
             Suite::MacOnly => (13, 32),
@@ -200,10 +203,10 @@ impl Paper {
 }
 
 const TSN: u64 = (1 << 40) - 1;
-/// Application data of DTLS 1.2.
+/// The content type and version of application data in DTLS 1.2.
 const KIND: [u8; 3] = [23, 0xfe, 0xfd];
 
-/// Two records under one key and one nonce reveal to anybody the difference of their contents.
+/// Two records with the same key and nonce reveal the difference of their contents. Returns true if these records do.
 pub fn reveal(records: [&[u8]; 2], contents: [&[u8]; 2]) -> bool {
     let xor = |[one, other]: [&[u8]; 2]| one.iter().zip(other).map(|(one, other)| one ^ other).collect::<Vec<_>>();
     let bodies = records.map(|record| &record[21..record.len() - 16]);

@@ -1,4 +1,4 @@
-//! Keys and records: the bytes of another implementation, and what no bytes may do.
+//! Keys and records: a comparison with the bytes of another implementation, and the effect of changed bytes.
 
 use crate::group::{
     self, Group, PORT, address, hear_request, hear_response, request, response, try_request, try_response, tsn_of,
@@ -40,7 +40,7 @@ impl Case {
         SUITES.into_iter().find(|suite| format!("{suite:?}") == name).unwrap()
     }
 
-    /// The sender and the listener of the case.
+    /// Checks the sender and the listener of the case.
     fn check<const KEY: usize>(&self) {
         let group = Group {
             suite: self.suite(),
@@ -151,7 +151,7 @@ fn a_member_of_no_group_refuses_everything_and_begins_as_a_new_one() {
     assert_eq!(hear_request(&mut empty, crypto, &next).unwrap().1.unverified().0, b"off");
 }
 
-/// A request and a response of a group, and whether a change of their bytes is found.
+/// Seals a request and a response of a group, and checks that a change of their bytes is detected.
 fn survives<const KEY: usize>(suite: Suite, content: &[u8], change: impl Fn(&mut Vec<u8>)) {
     let (crypto, group) = (&mut crypto(), Group::new(suite));
     let (mut sender, mut listener) = (group.member::<KEY>(crypto, 1), group.member::<KEY>(crypto, 2));

@@ -1,4 +1,5 @@
-//! A member of a tree of four leaves, and rekey messages to it: of its controller, of another member, and garbage.
+//! A member of a tree of four leaves. Rekey messages to it come from its controller or from another member, or are
+//! garbage.
 
 use proptest::prelude::*;
 use tegmen::axiom::rekey::{MAX_MESSAGE, Place, link, master_secret, parent_of, seal_epoch, seal_node};
@@ -10,7 +11,7 @@ use tegmen::secret::Secret;
 
 const GROUP: [u8; 16] = [7; 16];
 const CONTROLLER: [u8; 32] = [9; 32];
-/// Secrets of the leaf 4, of the node 2 and of the root.
+/// The secrets of the leaf 4, of the node 2 and of the root.
 const PATH: [[u8; 16]; 3] = [[4; 16], [2; 16], [1; 16]];
 const LEAF: u32 = 4;
 
@@ -22,12 +23,12 @@ fn public_key() -> [u8; 91] {
     curves::public_key_of(&CONTROLLER).unwrap()
 }
 
-/// The secret of an epoch.
+/// Returns the secret of an epoch.
 fn secret(epoch: u16) -> Secret<32> {
     Secret::new([epoch as u8; 32])
 }
 
-/// The element of the hash chain of an epoch, up to 5.
+/// Returns the element of the hash chain for an epoch up to 5.
 fn chain(epoch: u16) -> [u8; 32] {
     if epoch == 5 {
         return [5; 32];
@@ -44,7 +45,7 @@ fn try_member(epoch: u16, leaf: u32, path: &[[u8; 16]]) -> Result<KeyPath<4>, Ba
     KeyPath::new(&Admission { group: &GROUP, epoch, chain: &chain, secret: secret.expose(), leaf, path })
 }
 
-/// A node message, signed with the private key `by`.
+/// Returns a node message. It is signed with the private key `by`, if `by` is `Some`.
 fn node(by: Option<&[u8; 32]>, place: Place, under: [u8; 16], new: [u8; 16]) -> Vec<u8> {
     let mut bytes = [0; MAX_MESSAGE];
     let mut writer = Writer::new(&mut bytes);

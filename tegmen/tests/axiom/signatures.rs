@@ -1,4 +1,5 @@
-//! Source authenticity (paper, section 7.4): a record of a group with signatures proves its member to all others.
+//! Source authenticity (paper, section 7.4): a record of a group with signatures proves to all members which member
+//! sent it.
 
 use crate::group::{
     Group, Heard, address, hear_request, hear_response, request, response, try_request, try_response, tsn_of,
@@ -14,7 +15,7 @@ type Signing<const KEY: usize> = Member<4, 4, KEY, Keys>;
 /// Bytes of a signature.
 const SIGNATURE: usize = 64;
 
-/// A member with this association and signatures, to which the senders 1 and 2 begin with 0.
+/// Creates a member with this association and these signatures. It knows that the senders 1 and 2 begin with TSN 0.
 fn member<const KEY: usize, S: Signatures>(
     crypto: &mut RustCrypto,
     association: &Association<'_>,
@@ -29,12 +30,13 @@ fn member<const KEY: usize, S: Signatures>(
     member
 }
 
-/// The member `number` of a group with signatures.
+/// Creates the member `number` of a group with signatures.
 fn signing(crypto: &mut RustCrypto, group: &Group, number: u8) -> Signing<16> {
     member(crypto, &group.association(number), Keys::new(number))
 }
 
-/// A member with all keys of the group and the private key of the member `own` that speaks as the member `as_other`.
+/// Creates a member with all keys of the group, which claims to be the member `as_other`. `signatures` has the private
+/// key of another member.
 fn impostor<S: Signatures>(crypto: &mut RustCrypto, group: &Group, as_other: u8, signatures: S) -> Member<4, 4, 16, S> {
     member(crypto, &group.association(as_other), signatures)
 }
@@ -43,12 +45,12 @@ fn scene() -> (RustCrypto, Group) {
     (RustCrypto::new([7; 32]), Group::new(Suite::Ccm))
 }
 
-/// A request with this token.
+/// Returns a request with this token.
 fn asking(token: u64, text: &[u8]) -> Vec<u8> {
     [&token.to_be_bytes()[..], text].concat()
 }
 
-/// A response to the request with this token.
+/// Returns a response to the request with this token.
 fn answering(token: u64, text: &[u8]) -> Vec<u8> {
     [&[0; 8][..], &token.to_be_bytes(), text].concat()
 }
@@ -252,7 +254,7 @@ fn a_record_of_a_member_without_a_known_key_is_refused() {
     fresh(hear_request(&mut listener, crypto, &sent));
 }
 
-/// A request and its response in a group with signatures.
+/// Exchanges a request and its response in a group with signatures.
 fn round<const KEY: usize>(suite: Suite) {
     let (crypto, group) = (&mut scene().0, Group::new(suite));
     let mut sender: Signing<KEY> = member(crypto, &group.association(1), Keys::new(1));
@@ -290,7 +292,7 @@ mod p256_order {
         0xa7, 0x17, 0x9e, 0x84, 0xf3, 0xb9, 0xca, 0xc2, 0xfc, 0x63, 0x25, 0x51,
     ];
 
-    /// The order less the number, as big-endian bytes.
+    /// Returns the order minus the number, as big-endian bytes.
     pub fn negated(number: &[u8; 32]) -> [u8; 32] {
         let (mut result, mut borrow) = ([0; 32], 0_i16);
         for at in (0..32).rev() {

@@ -1,5 +1,6 @@
-//! Members of a group on a network that loses, repeats, reorders and spoils, with restarts and new epochs, over thousands of
-//! seeds. Each member is compared with a model that remembers all numbers, and the provider fails if a nonce comes twice.
+//! Members of a group on a network that loses, repeats, reorders and damages records, with restarts and new epochs,
+//! over thousands of seeds. Each member is compared with a model that stores all numbers. The crypto provider fails if
+//! a nonce is used twice.
 
 use crate::group::{Group, address, hear_request, hear_response, try_request, try_response, tsn_of};
 use crate::keys::Keys;
@@ -8,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use tegmen::axiom::{Association, Kept, Member, Proof, SealRefused, SenderId, Signatures as _, Suite, Unverified};
 use tegmen::cx::Discard;
 
-/// Members of the group: each sends requests and answers those of the others.
+/// Number of members of the group. Each sends requests, and answers those of the other members.
 const MEMBERS: usize = 3;
 /// Bytes of a challenge.
 const CHALLENGE: usize = 8;
@@ -25,10 +26,10 @@ impl Dice {
     }
 }
 
-/// The numbers of another member, as a member must know them.
+/// The TSNs of another member, as a correct member must know them.
 #[derive(Default)]
 struct Model {
-    /// Lower ones were before the first that was accepted.
+    /// All lower TSNs count as used, because they precede the first accepted TSN.
     floor: u64,
     accepted: BTreeSet<u64>,
     used: bool,
@@ -39,14 +40,14 @@ impl Model {
         Self { floor, accepted: BTreeSet::new(), used: true }
     }
 
-    /// True if a record with this number is to be delivered.
+    /// True if a record with this TSN must be delivered.
     fn takes(&self, tsn: u64) -> bool {
         let newest = self.accepted.last().copied().unwrap_or(0);
         tsn >= self.floor && tsn + 64 > newest && !self.accepted.contains(&tsn)
     }
 }
 
-/// The decision of a model on a record.
+/// The decision of a model about a record.
 #[derive(PartialEq, Eq, Debug)]
 enum Verdict {
     Fresh,
@@ -77,18 +78,19 @@ fn forget(models: &mut Models) {
 struct Node<const KEY: usize> {
     member: Member<4, 4, KEY, Keys>,
     epoch: u16,
-    /// The ends of leases that are durable.
+    /// The durable ends of the leases.
     kept: Kept,
-    /// Something of the epoch is durable, so that requests are opened.
+    /// True if a value of this epoch is durable, so that the member opens requests.
     is_kept: bool,
     senders: Models,
     listeners: Models,
-    /// Requests of this run, their TSNs, and who answered them.
+    /// The open requests of this run by their number: the TSN of each, and the members that answered it.
     open: HashMap<u64, (u64, HashSet<usize>)>,
-    /// The TSN of the next request at least, and the first one that proves that a listener is fresh.
+    /// The lowest TSN that the next request can have. The next field is the lowest TSN that proves that a listener is
+    /// fresh.
     next: u64,
     proving: u64,
-    /// The challenges of others.
+    /// The challenges of the other members.
     challenges: [[u8; CHALLENGE]; MEMBERS],
 }
 
@@ -100,7 +102,7 @@ struct Sent {
     epoch: u16,
     tsn: u64,
     from: usize,
-    /// The sender that it answers, if it is a response.
+    /// The sender whose request this record answers; `None` if the record is a request.
     to: Option<usize>,
 }
 
@@ -108,13 +110,13 @@ struct World<const KEY: usize> {
     dice: Dice,
     crypto: Recorder,
     is_signed: bool,
-    /// The group in each epoch, from 1 on.
+    /// The group in each epoch. The first element is epoch 1.
     epochs: Vec<Group>,
     nodes: Vec<Node<KEY>>,
     sent: Vec<Sent>,
-    /// The next number of a content.
+    /// The number of the next content.
     next: u64,
-    /// The members, each with the content that it accepted.
+    /// Each member with the number of each content that it accepted.
     taken: HashSet<(usize, u64)>,
     counts: Counts,
 }
@@ -217,7 +219,7 @@ impl<const KEY: usize> World<KEY> {
         self.sent.push(Sent { bytes, content, epoch, tsn, from, to });
     }
 
-    /// Makes the end of a lease durable and, unless the power goes before, extends by it.
+    /// Makes a new reservation durable, and extends the leases by it. Sometimes the power fails in between.
     fn lease(&mut self, who: usize) {
         let more = self.dice.roll(5) as u64 + 1;
         let node = &mut self.nodes[who];
@@ -229,7 +231,7 @@ impl<const KEY: usize> World<KEY> {
         node.is_kept = true;
     }
 
-    /// A request to the group, with the challenges of all.
+    /// Sends a request to the group. It contains the challenges of all members.
     fn ask(&mut self, who: usize) {
         let number = self.number();
         let node = &mut self.nodes[who];
@@ -245,7 +247,7 @@ impl<const KEY: usize> World<KEY> {
         }
     }
 
-    /// Lets a record, mostly a late one, arrive somewhere.
+    /// Delivers one of the sent records, often a late one, to a member.
     fn deliver(&mut self) {
         let Some(sent) = self.choose() else { return };
         match sent.to {
@@ -302,7 +304,8 @@ impl<const KEY: usize> World<KEY> {
         }
     }
 
-    /// A request that may be a replay: it repeats our challenge, or is answered with it.
+    /// Processes a request that may be a replay. If it repeats our challenge, it is accepted; otherwise it gets a
+    /// response with our challenge.
     fn verify(&mut self, who: usize, sender: SenderId, sent: &Sent, record: Unverified) {
         let node = &mut self.nodes[who];
         let echo = &sent.content[8 + CHALLENGE * who..][..CHALLENGE];
@@ -328,7 +331,7 @@ impl<const KEY: usize> World<KEY> {
         }
     }
 
-    /// A response, with our challenge.
+    /// Sends a response that contains our challenge.
     fn answer(&mut self, who: usize, sender: SenderId, sent: &Sent) {
         let number = self.number();
         let node = &mut self.nodes[who];
@@ -388,7 +391,7 @@ impl<const KEY: usize> World<KEY> {
         self.counts.responses += 1;
     }
 
-    /// A response at another sender than its own, or from another address.
+    /// Delivers a response to another sender than the one it answers, or from another address.
     fn on_strange_response(&mut self, who: usize, from: usize, sent: &Sent) {
         let heard = hear_response(&mut self.nodes[who].member, &mut self.crypto, &address(from as u8), &sent.bytes);
         assert!(heard.is_err(), "{heard:?}");
@@ -412,7 +415,7 @@ impl<const KEY: usize> World<KEY> {
         }
     }
 
-    /// A power cut: only durable values are left.
+    /// Restarts a member after a power cut: it keeps only its durable values.
     fn restart(&mut self, who: usize) {
         let group = &self.epochs[usize::from(self.nodes[who].epoch) - 1];
         let node = &mut self.nodes[who];
@@ -432,7 +435,7 @@ impl<const KEY: usize> World<KEY> {
         self.counts.restarts += 1;
     }
 
-    /// Takes the next epoch from the controller or, if it missed one, the newest.
+    /// Lets a member begin the next epoch. If it has missed an epoch, it begins the newest one.
     fn follow(&mut self, who: usize) {
         let group = self.epochs.last().unwrap();
         let node = &mut self.nodes[who];
@@ -456,7 +459,8 @@ impl<const KEY: usize> World<KEY> {
         self.counts.rekeyed += 1;
     }
 
-    /// Once all have the epoch, a request is new to each member, after a challenge at most.
+    /// Asserts that each member hears each other member again, after all have begun the newest epoch. A challenge may
+    /// be necessary.
     fn ends_well(&mut self) {
         for who in 0..MEMBERS {
             self.follow(who);
@@ -472,7 +476,7 @@ impl<const KEY: usize> World<KEY> {
         }
     }
 
-    /// A request from one to another, and the response.
+    /// Sends a request from one member to another, and delivers the response.
     fn pass(&mut self, from: usize, to: usize) {
         for who in [from, to] {
             let node = &mut self.nodes[who];

@@ -1,4 +1,5 @@
-//! The message layer over the storage of a mote. Its modules run over the storage of a host, too.
+//! Tests of the message layer with the storage of a mote. The crate for hosts runs the same modules with its own
+//! storage.
 
 mod messages;
 mod network;

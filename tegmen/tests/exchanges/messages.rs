@@ -1,4 +1,4 @@
-//! One end of exchanges and what it makes of each datagram. The module above names the storage.
+//! The exchanges of one peer, and their reaction to each datagram. The parent module selects the storage.
 
 use super::{Storage, storage};
 use proptest::collection::vec;
@@ -11,11 +11,11 @@ use tegmen::time::{Duration, Instant};
 struct Peer {
     storage: Storage,
     exchanges: Exchanges<Storage>,
-    /// Of the last request.
+    /// The key of the last received request.
     key: Option<<Storage as ExchangeStorage>::Key>,
 }
 
-/// The time that a request waits for its response.
+/// The time for which a request waits for its response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(247);
 const START: Instant = Instant::from_micros(1_000_000);
 
@@ -58,7 +58,7 @@ impl Peer {
         self.exchanges.next_deadline(&self.storage)
     }
 
-    /// The work that is due, with the message that is sent again.
+    /// Returns the work that is due, and the message that must be sent again.
     fn poll(&mut self, now: Instant) -> Option<(Due, Vec<u8>)> {
         let mut bytes = [0; 64];
         let mut frame = Frame::new(&mut bytes, 0);
@@ -66,7 +66,7 @@ impl Peer {
         Some((due, frame.bytes().to_vec()))
     }
 
-    /// Keeps the reply to the last request.
+    /// Stores the reply to the last request.
     fn keep_reply(&mut self, now: Instant, reply: &[u8]) {
         let key = self.key.take().expect("a request");
         assert!(self.exchanges.has_room(&mut self.storage, now, Repeat::Never));
@@ -74,7 +74,7 @@ impl Peer {
     }
 }
 
-/// The result of a datagram, without borrows.
+/// Returns the result of processing a datagram, without borrows.
 fn received(peer: &mut Peer, now: Instant, datagram: &[u8]) -> Seen {
     match peer.exchanges.receive(&mut peer.storage, now, datagram) {
         Received::Request(message, key) => {
@@ -103,7 +103,7 @@ enum Seen {
     Nothing,
 }
 
-/// A registration with token 5, or a notification for it with this number.
+/// Returns a registration with the token 5, or a notification for it with this number.
 fn observing(kind: u8, code: Code, id: u16, number: u8) -> [u8; 7] {
     let [header @ .., token] = message(kind, code, id, 5);
     let [a, b, c, d] = header;

@@ -1,5 +1,5 @@
-//! Two CoAP peers against each other with a fake clock and a network that loses, repeats, delays and so reorders. The
-//! module above names the storage of their exchanges.
+//! Two CoAP peers with a fake clock. The network loses, repeats, delays and therefore reorders messages. The parent
+//! module selects the storage of their exchanges.
 
 use super::{Storage, storage};
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use tegmen::coap::{
 use tegmen::identity::{Identity, Principal, Protection};
 use tegmen::time::{Duration, Instant};
 
-/// Exchanges open at the same time, at most.
+/// Maximum number of exchanges that are open at the same time.
 const NSTART: usize = 2;
 
 /// The exchanges of one peer, and their storage.
@@ -42,7 +42,7 @@ impl Peer {
         self.exchanges.next_deadline(&self.storage)
     }
 
-    /// The work that is due, with the message that is sent again.
+    /// Returns the work that is due, and the message that must be sent again.
     fn poll(&mut self, now: Instant) -> Option<(Due, Vec<u8>)> {
         let mut bytes = [0; 64];
         let mut frame = Frame::new(&mut bytes, 0);
@@ -73,7 +73,7 @@ enum Outcome {
     TimedOut,
 }
 
-/// Counts how often each request is executed, which must not be twice: none of them is idempotent.
+/// Counts the executions of each request. No request is idempotent, so none must be executed twice.
 #[derive(Default)]
 struct Counter {
     executed: HashMap<u32, u32>,
@@ -111,12 +111,12 @@ struct World {
     client: Peer,
     server: Peer,
     counter: Counter,
-    /// Arrival, order, whether it goes to the server, bytes.
+    /// The datagrams on the network: time of arrival, number, true if the server receives it, bytes.
     flying: Vec<(Instant, usize, bool, Vec<u8>)>,
     order: usize,
-    /// When the server answers what it deferred: token, number, whether confirmable.
+    /// The deferred responses of the server: time, token, number of the request, true if the response is confirmable.
     deferred: Vec<(Instant, Token, u32, bool)>,
-    /// All messages of the server under one Message ID, which must be the same bytes.
+    /// The message that the server sent under each Message ID. All transmissions must have the same bytes.
     said: HashMap<u16, Vec<u8>>,
     outcomes: HashMap<RequestId, Outcome>,
     sent_by_client: usize,
@@ -245,7 +245,7 @@ impl World {
         }
     }
 
-    /// Sends deferred responses that are due, and polls both.
+    /// Sends the deferred responses that are due, and polls both peers.
     fn poll(&mut self) {
         while let Some(at) = self.deferred.iter().position(|(at, ..)| *at <= self.now) {
             if self.server.open() == NSTART {
@@ -288,7 +288,7 @@ impl World {
         }
     }
 
-    /// Lets time pass until `done`, or until nothing can happen any more.
+    /// Advances the clock until `done` returns true, or until nothing more can happen.
     fn run(&mut self, mut done: impl FnMut(&Self) -> bool) {
         loop {
             self.poll();
@@ -309,7 +309,7 @@ impl World {
     }
 }
 
-/// Thousands of seeds; `TEGMEN_SEEDS` sets how many.
+/// Runs thousands of seeds. `TEGMEN_SEEDS` sets their number.
 #[test]
 fn every_request_has_one_outcome_and_is_executed_at_most_once() {
     let seeds = std::env::var("TEGMEN_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(2000);

@@ -14,12 +14,12 @@ use tegmen::time::{Duration, Instant};
 type Memory<const UNPROTECTED: usize> = BodyArray<4, 300, UNPROTECTED>;
 type Features<const UNPROTECTED: usize> = Parts<(), (), (), (), Memory<UNPROTECTED>>;
 
-/// A resource that keeps what it is sent. POST returns the body, and GET the body that PUT left.
+/// A resource that stores a body. PUT stores its body, GET returns the stored body, and POST returns its own body.
 #[derive(Default)]
 struct Store {
     body: Vec<u8>,
     executed: Vec<(Code, Vec<u8>)>,
-    /// It acts upon each block by itself.
+    /// True if the handler acts upon each block separately.
     acts_on_blocks: bool,
 }
 
@@ -56,7 +56,7 @@ impl Application for Store {
     }
 }
 
-/// A server in clear.
+/// A server without protection.
 struct Server<const UNPROTECTED: usize> {
     node: Node<Table, Extended<Both>, Features<UNPROTECTED>>,
     environment: Environment<RustCrypto>,

@@ -1,4 +1,4 @@
-//! A policy that answers later.
+//! Tests with a policy that decides later.
 
 use super::serving::{GET, POST, Scene, Seen};
 use super::{World, both_ask_and_serve};
@@ -10,7 +10,7 @@ use tegmen::time::Duration;
 
 const REGISTER: &[(OptionNumber, &[u8])] = &[(OptionNumber::OBSERVE, b"")];
 
-/// A server to which the client has shown its address, and whose policy answers later.
+/// Creates a server whose policy decides later. The client has proved its address to the server.
 fn undecided() -> Scene {
     let mut scene = Scene::shown();
     scene.app.policy.is_later = true;

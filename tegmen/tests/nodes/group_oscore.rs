@@ -1,5 +1,6 @@
-//! Nodes of a group with Group OSCORE (RFC 10021): one asks all members with one request, and each answers, on a network that loses,
-//! repeats and delays, with an attacker that records, repeats, moves and changes messages. Members restart without their replay windows.
+//! Nodes of a group with Group OSCORE (RFC 10021). One node sends each request to all members, and each member
+//! responds. The network loses, repeats and delays messages. An attacker records, repeats, redirects and changes
+//! messages. Members restart without their replay windows.
 
 use super::Random;
 use std::collections::{HashMap, HashSet};
@@ -26,14 +27,14 @@ use tegmen::oscore::{Id, OscoreOption, ProtectError, ReplayWindow, UnprotectErro
 use tegmen::secret::Secret;
 use tegmen::time::{Duration, Instant};
 
-/// The node that asks is member 0.
+/// The member that sends the requests.
 const ASKER: u8 = 0;
 const MEMBERS: u8 = 3;
 const GROUP_MANAGER: u8 = 9;
 const LEISURE: Duration = Duration::from_secs(5);
-/// Requests to the group in a run.
+/// Number of requests to the group in a run.
 const REQUESTS: u32 = 8;
-/// Bytes of a datagram.
+/// Maximum number of bytes of a datagram.
 const DATAGRAM: usize = 300;
 
 type Context = GroupContext<Vec<u8>, 320>;
@@ -53,13 +54,13 @@ fn id(number: u8) -> Id {
     Id::new(&[number]).unwrap()
 }
 
-/// One member's end of the context, with a provider of its own.
+/// The security context of one member, with a separate crypto provider.
 struct Member {
     context: Context,
     others: Vec<Recipient<Vec<u8>>>,
     crypto: RustCrypto,
     asked: Vec<(RequestId, GroupPending<Vec<Replies>>)>,
-    /// The member that the next request is for; `None` for all.
+    /// The member that the next request is for; `None` if it is for all members.
     to: Option<u8>,
 }
 
@@ -84,7 +85,7 @@ impl Member {
     }
 }
 
-/// The principal of a member.
+/// Returns the principal of a member.
 fn principal_of(id: &Id) -> Principal {
     Principal(100 + u32::from(id.as_bytes()[0]))
 }
@@ -189,7 +190,7 @@ fn address(number: u8) -> Address {
     Address { ip: [10 + number; 16], port: 5683, scope: 0 }
 }
 
-/// Allows what the node asks with protection, and nothing else.
+/// Allows the protected requests of the asking node, and no other request.
 struct MembersOnly;
 
 impl Policy for MembersOnly {
@@ -198,7 +199,7 @@ impl Policy for MembersOnly {
     }
 }
 
-/// A lamp that answers with the payload of the request and its own number, and counts what it executes.
+/// A lamp. It responds with the payload of the request and its own number, and counts the requests that it executes.
 struct Lamp {
     number: u8,
     executed: HashMap<u32, u32>,
@@ -251,16 +252,17 @@ fn lamp(number: u8, seed: u64, now: Instant) -> End<Answers, Lamp> {
     End::new(number, seed, now, features, Lamp { number, executed: HashMap::new() })
 }
 
-/// The application of the node that asks.
+/// The application of the node that sends the requests.
 #[derive(Default)]
 struct Asking {
-    /// The number in the payload of each request, that of the request that it repeats, and the member that it is for, if it is for one.
+    /// For each request: the number in its payload, the number of the request that it repeats, and the member that it
+    /// is for (`None` for all members).
     asked: HashMap<RequestId, (u32, u32, Option<u8>)>,
-    /// By the number in the payload.
+    /// The members that responded to each request, by the number in its payload.
     reported: HashSet<(u32, u8)>,
-    /// By the number of the first request.
+    /// The members that responded, by the number of the first request.
     answered: HashSet<(u32, u8)>,
-    /// Members that asked for an Echo, with its value and the number of the first request.
+    /// The members that sent a challenge, with the Echo value and the number of the first request.
     challenges: Vec<(u8, Vec<u8>, u32)>,
 }
 
@@ -281,7 +283,7 @@ impl Application<GroupRequest> for Asking {
     }
 }
 
-/// A message on its way: arrival, order, receiver, sender, true if it was sent to the group, bytes.
+/// A message on the network: time of arrival, number, receiver, sender, true if it was sent to the group, bytes.
 type Flying = (Instant, usize, u8, u8, bool, Vec<u8>);
 
 struct Field {
@@ -295,9 +297,9 @@ struct Field {
     order: usize,
     seed: u64,
     restarts: u32,
-    /// Errors in clear.
+    /// Number of unprotected error responses.
     refused: u32,
-    /// Requests to the group.
+    /// Number of requests to the group.
     numbers: u32,
     asks: u32,
 }
@@ -347,7 +349,7 @@ impl Field {
         }
     }
 
-    /// Asks all members, or one in the pairwise mode with the Echo value that it asked for.
+    /// Sends a request to all members, or in the pairwise mode to one member with the Echo value of its challenge.
     fn ask(&mut self, first: u32, to: Option<(u8, &[u8])>) {
         self.asks += 1;
         let number = if to.is_none() { first } else { 1000 + self.asks };
@@ -372,7 +374,7 @@ impl Field {
         }
     }
 
-    /// The attacker repeats, moves or changes a message, or answers in clear.
+    /// Lets the attacker repeat, redirect or change a message, or respond in plaintext.
     fn attack(&mut self) {
         let at = self.random.below(1 + self.recorded.len() as u64) as usize;
         let Some((mut to, mut from, mut to_group, mut datagram)) = self.recorded.get(at).cloned() else { return };
@@ -421,7 +423,7 @@ impl Field {
         }
     }
 
-    /// Asks the group now and then, and lets time pass until nothing can happen any more.
+    /// Sends requests to the group at intervals, and advances the clock until nothing more can happen.
     fn run(&mut self) {
         let mut next = self.now;
         loop {
@@ -455,7 +457,7 @@ impl Field {
         }
     }
 
-    /// A power cut takes the replay windows of a member.
+    /// Simulates a power cut, after which a member has lost its replay windows.
     fn restart(&mut self) {
         let number = 1 + self.random.below(MEMBERS.into()) as u8;
         let lamp = &mut self.lamps[usize::from(number) - 1];
@@ -476,7 +478,7 @@ impl Field {
     }
 }
 
-/// A hundredth of `TEGMEN_SEEDS`, because each message of the group mode is signed.
+/// Runs a hundredth of `TEGMEN_SEEDS` seeds, because each message of the group mode is signed.
 #[test]
 fn each_member_answers_a_protected_request_to_its_group_once() {
     let seeds = std::env::var("TEGMEN_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(2000) / 100;
@@ -512,7 +514,7 @@ fn a_member_without_its_window_challenges_the_sender_of_a_request_to_its_group()
     assert_eq!(field.asker.app.asked.len(), 2);
 }
 
-/// A request to a group is dropped without a response, if it does not open: all members would send one.
+/// If a request to a group does not decrypt, the node drops it without a response. Otherwise all members would respond.
 #[test]
 fn a_request_to_a_group_that_does_not_open_has_no_response() {
     let mut field = Field::new(0);

@@ -1,5 +1,5 @@
-//! A node that asks groups: members that answer late, twice, or confirmably, while it also asks single members, and an attacker
-//! that forges responses.
+//! A node that sends requests to groups. Members respond late, twice, or in confirmable messages. At the same time, the
+//! node sends requests to single members, and an attacker forges responses.
 
 use super::{End, Random, World};
 use std::collections::{HashMap, HashSet};
@@ -20,11 +20,11 @@ use tegmen::node::{
 };
 use tegmen::time::{Duration, Instant};
 
-/// Places of the node that asks: open requests to groups, and members of each.
+/// The memory of the asking node: open requests to groups, and members for each request.
 const REQUESTS: usize = 2;
 const MEMBERS: usize = 4;
 const LEISURE: Duration = Duration::from_secs(5);
-/// A lifetime that no response outlasts: leisure, and twice the longest delay.
+/// A lifetime that is longer than any response needs: the leisure, and twice the maximum delay.
 const LONG: u64 = 8500;
 
 type Asks = Parts<(), (), (), (), (), (), GroupRequestArray<REQUESTS, MEMBERS>>;
@@ -46,7 +46,7 @@ fn to_asker(from: u8) -> Path {
 
 const ASKER: u8 = 100;
 
-/// A member: it answers with the payload of the request, and its own number behind.
+/// A member. It responds with the payload of the request, followed by its own number.
 struct Member {
     node: One<Answers>,
     environment: Environment<RustCrypto>,
@@ -90,7 +90,7 @@ impl Member {
         Path { local: address(self.app.0), remote: address(ASKER) }
     }
 
-    /// Takes a datagram of the node that asks.
+    /// Processes a datagram of the asking node.
     fn receive(&mut self, now: Instant, to_group: bool, datagram: &mut [u8]) -> Option<Vec<u8>> {
         let (path, mut out) = (self.path(), [0; 100]);
         let cx = &mut self.environment.at(now);
@@ -120,11 +120,11 @@ fn sent(event: Option<Event>, out: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// The application of the node that asks. It checks each response as it comes.
+/// The application of the asking node. It checks each response when it arrives.
 #[derive(Default)]
 struct Asking {
     now: Instant,
-    /// The payload of each request to the group, its end, and true if no response is late.
+    /// For each request to the group: its payload, the time at which it ends, and true if no response can be late.
     to_group: HashMap<RequestId, (u32, Instant, bool)>,
     reported: HashSet<(RequestId, Address)>,
     to_one: HashMap<(PeerId, RequestId), (u32, u8)>,
@@ -166,7 +166,7 @@ fn expected(number: u32, member: u8) -> Vec<u8> {
     payload
 }
 
-/// The receiver of a datagram, and what it takes it for.
+/// The receiver of a datagram, and the kind of message as which the receiver processes it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum To {
     Asker { from: u8 },
@@ -183,7 +183,7 @@ struct Field {
     members: Vec<Member>,
     flying: Vec<(Instant, usize, To, Vec<u8>)>,
     order: usize,
-    /// Messages to the node that asks, which an attacker recorded.
+    /// The messages to the asking node that an attacker has recorded.
     recorded: Vec<(u8, Vec<u8>)>,
     asked: u32,
     acknowledged: usize,
@@ -274,7 +274,7 @@ impl Field {
         }
     }
 
-    /// Sends a message of a member to the node that asks; some members answer confirmably, or twice.
+    /// Sends a message of a member to the asking node. Some members respond in a confirmable message, or twice.
     fn answer(&mut self, from: u8, mut datagram: Vec<u8>) {
         let is_to_group = datagram[0] & 0x30 == 0x10;
         if is_to_group && self.random.below(3) == 0 {
@@ -288,7 +288,8 @@ impl Field {
         }
     }
 
-    /// Forges a message to the node that asks. The attacker uses no open token of a group from an address that has not sent it.
+    /// Forges a message to the asking node. The attacker uses an open token of a group only from an address that has
+    /// sent it.
     fn forge(&mut self) {
         let from = 1 + self.random.below(self.members.len() as u64) as u8;
         let at = self.random.below(1 + self.recorded.len() as u64) as usize;
@@ -349,7 +350,7 @@ impl Field {
         }
     }
 
-    /// Lets time pass, and asks a group or a member now and then, until nothing can happen any more.
+    /// Advances the clock, and sends requests to a group or a member at intervals, until nothing more can happen.
     fn run(&mut self) {
         let mut next_ask = self.now;
         loop {
@@ -393,7 +394,7 @@ impl Field {
     }
 }
 
-/// Thousands of seeds; `TEGMEN_SEEDS` sets how many.
+/// Runs thousands of seeds. `TEGMEN_SEEDS` sets their number.
 #[test]
 fn each_member_is_reported_at_most_once_and_never_for_another_request() {
     let seeds = std::env::var("TEGMEN_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(2000);
@@ -427,7 +428,7 @@ fn each_member_is_reported_at_most_once_and_never_for_another_request() {
     assert!(acknowledged > seeds * 2 && full > seeds / 8, "{acknowledged} acknowledgements, {full} without a place");
 }
 
-/// A group was asked until 10 seconds from now. Returns the request.
+/// Sends a request to a group that is open for 10 seconds. Returns the request.
 fn asked(field: &mut Field) -> (RequestId, Vec<u8>) {
     let until = field.now.after(Duration::from_secs(10));
     let (cx, mut out) = (&mut field.environment.at(field.now), [0; 100]);
@@ -568,7 +569,7 @@ fn nothing_in_clear_is_attributed_to_a_session_and_nothing_in_a_session_to_a_gro
     assert!(!asker.app.outcomes.contains_key(&asked));
 }
 
-/// Returns a message of a session's end, protected.
+/// Returns a message that one endpoint of a session has protected.
 fn sealed(end: &mut End<Asks>, now: Instant, message: &[u8]) -> Vec<u8> {
     let (peer, mut out) = (end.peer.unwrap(), [0; 400]);
     let mut cx = Cx { now, crypto: &mut end.crypto, counters: &mut end.counters };

@@ -1,4 +1,4 @@
-//! Observe at both ends (RFC 7641).
+//! Observation between two nodes (RFC 7641).
 
 use super::{Outcome, World};
 use tegmen::coap::{Code, MessageRef, MessageType, OptionNumber, Token};
@@ -13,7 +13,8 @@ use tegmen::time::Duration;
 
 type Observes = Parts<QueueArray<24, 64>, PacingArray<2>, (), ObserverArray<1, 48>>;
 
-/// A world in which end 0 observes the temperature at end 1; `unconfirmed` notifications in a row are not confirmable.
+/// Creates a world in which node 0 observes the temperature of node 1. At most `unconfirmed` notifications in a row are
+/// not confirmable.
 fn observed(seed: u64, secure: bool, unconfirmed: u8) -> World<Observes> {
     let observers = ObserverArray::with_unconfirmed(unconfirmed);
     let mut world = World::with_features(seed, secure, || Observes { observers, ..Observes::default() });
@@ -22,7 +23,7 @@ fn observed(seed: u64, secure: bool, unconfirmed: u8) -> World<Observes> {
     world
 }
 
-/// Lets `seconds` pass.
+/// Advances the clock by `seconds`.
 fn pass(world: &mut World<Observes>, seconds: u64) {
     let until = world.now.after(Duration::from_secs(seconds));
     world.run_until(until);
@@ -37,14 +38,14 @@ fn change(world: &mut World<Observes>) -> u32 {
     temperature
 }
 
-/// The notifications that were sent, lost ones and copies among them.
+/// Returns the notifications that were sent, including lost notifications and copies.
 fn notifications(world: &World<Observes>) -> Vec<(MessageType, u32)> {
     let sent = world.launched.iter().filter(|(to, _)| *to == 0).map(|(_, bytes)| MessageRef::parse(bytes).unwrap());
     let notifications = sent.filter(|message| message.message_type() != MessageType::Acknowledgement);
     notifications.filter_map(|it| Some((it.message_type(), it.uint(OptionNumber::OBSERVE)?))).collect()
 }
 
-/// The policy of the server allows everything, or decides on each request and each notification later.
+/// The policy of the server allows every request and notification, or decides on each later.
 fn the_client_sees_the_last_state(secure: bool, is_later: bool) {
     let seeds = std::env::var("TEGMEN_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(500);
     let mut all = 0;

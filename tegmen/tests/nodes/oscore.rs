@@ -1,5 +1,5 @@
-//! Two nodes that ask each other with OSCORE, in clear and over DTLS, on a network that loses, repeats and reorders. Each
-//! provider knows every nonce that it has seen.
+//! Two nodes that send requests to each other with OSCORE, in plaintext and over DTLS. The network loses, repeats and
+//! reorders messages. Each crypto provider stores every nonce that it has used.
 
 use super::{Counter, Random, Table, copy_of, decision_on, number_of};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -62,7 +62,7 @@ impl Crypto for Recorder {
     }
 }
 
-/// Allows what the other end of the context asks, and nothing else.
+/// Allows the requests of the other endpoint of the context, and no other request.
 #[derive(Default)]
 struct OtherEnd {
     is_later: bool,
@@ -94,11 +94,11 @@ struct App {
     policy: OtherEnd,
     counter: Counter,
     deferred: VecDeque<(Deferred<RequestBinding>, u32)>,
-    /// Requests to be decided on later, with a copy of each.
+    /// The requests on which the policy will decide later, with a copy of each.
     undecided: VecDeque<(Deferred<RequestBinding>, Vec<u8>)>,
     outcomes: HashMap<RequestId, Outcome>,
     observation: Option<Observation>,
-    /// The states that were taken for the newest.
+    /// The states that the client treated as the newest.
     seen: Vec<u32>,
 }
 
@@ -140,7 +140,7 @@ impl Application<RequestBinding> for App {
     }
 }
 
-/// OSCORE, and one observer.
+/// The features: OSCORE, and memory for one observer.
 type Protects = Parts<(), (), OneContext<3>, ObserverArray<1, 64, RequestBinding>>;
 
 struct End {
@@ -149,12 +149,12 @@ struct End {
     last: u8,
     app: App,
     peer: Option<PeerId>,
-    /// Numbers to ask with, and the Echo value to repeat.
+    /// The numbers of the requests to send, each with the Echo value of a challenge if there was one.
     to_ask: VecDeque<(u32, Option<Vec<u8>>)>,
     asked: HashMap<RequestId, u32>,
 }
 
-/// The context of the end `last`, whose numbers begin at `kept` if it was used before.
+/// Returns the context of the node `last`. If the context was used before, its numbers begin with `kept`.
 fn context(last: u8, kept: Option<u64>) -> OneContext<3> {
     let (sender_id, recipient_id): (&[u8], &[u8]) = (&[last], &[3 - last]);
     let aead = Aead::AesCcm16_64_128;
@@ -250,7 +250,8 @@ impl End {
         Ok(out[..len].to_vec())
     }
 
-    /// Sends what waits, asks again with the Echo value of each challenge, and sends a deferred response.
+    /// Sends the waiting requests, repeats requests with the Echo value of each challenge, and sends a deferred
+    /// response.
     fn speak(&mut self, now: Instant, answer: bool) -> Vec<Vec<u8>> {
         let (mut sent, mut out) = (Vec::new(), [0; 400]);
         let Some(peer) = self.peer else { return sent };
@@ -286,8 +287,8 @@ impl End {
         sent
     }
 
-    /// Takes the decision of [`decision_on`] on the oldest request that waits for it. One
-    /// without a number is allowed.
+    /// Passes the decision of [`decision_on`] on the oldest undecided request to the node. A request without a number
+    /// is allowed.
     fn decide(&mut self, now: Instant) -> Option<Vec<u8>> {
         let (undecided, copy) = self.app.undecided.pop_front()?;
         let decision = number_of(&MessageRef::parse(&copy).unwrap()).map_or(Some(true), decision_on);
@@ -306,7 +307,7 @@ impl End {
         }
     }
 
-    /// The replay window is lost in a power cut. The numbers continue behind the lease.
+    /// Simulates a power cut: the replay window is lost, and the numbers continue after the lease.
     fn lose_window(&mut self) {
         let end = self.node.features.oscore.context.lease().end();
         self.node.features.oscore.context = context(self.last, Some(end)).context;
@@ -322,7 +323,7 @@ struct World {
     flying: Vec<(Instant, usize, usize, Vec<u8>)>,
     order: usize,
     next_answer: Instant,
-    /// When an end loses its window.
+    /// The time at which a node loses its replay window, and the node.
     power_cut: Option<(Instant, usize)>,
 }
 
@@ -343,7 +344,7 @@ impl World {
         Self { now, random, loss, secure, ends, flying: Vec::new(), order: 0, next_answer: now, power_cut: None }
     }
 
-    /// A network without faults in clear.
+    /// Returns a network without faults and without DTLS.
     fn calm() -> Self {
         Self { loss: 0, ..Self::new(1, false) }
     }
@@ -362,7 +363,7 @@ impl World {
         }
     }
 
-    /// Lets time pass until nothing can happen any more.
+    /// Advances the clock until nothing more can happen.
     fn run(&mut self) {
         loop {
             let answer = self.now >= self.next_answer;
@@ -393,14 +394,14 @@ impl World {
         }
     }
 
-    /// Gives a request of the first end to the second. Returns the answer.
+    /// Delivers a request of the first node to the second. Returns the answer.
     fn answer(&mut self, mut request: Vec<u8>) -> Vec<u8> {
         let mut sent = self.ends[1].receive(self.now, false, &mut request);
         assert_eq!(sent.len(), 1);
         sent.remove(0)
     }
 
-    /// Gives a response to the first end. Returns the outcome of its only request.
+    /// Delivers a response to the first node. Returns the outcome of its only request.
     fn outcome(&mut self, mut response: Vec<u8>) -> Outcome {
         assert_eq!(self.ends[0].receive(self.now, false, &mut response), Vec::<Vec<u8>>::new());
         let outcomes: Vec<_> = self.ends[0].app.outcomes.drain().collect();
@@ -409,8 +410,8 @@ impl World {
     }
 }
 
-/// Thousands of seeds; `TEGMEN_SEEDS` sets how many. In every second world an end loses its replay window. The policy of each
-/// end allows everything, or answers later.
+/// Runs thousands of seeds. `TEGMEN_SEEDS` sets their number. In every second world, a node loses its replay window.
+/// The policy of each node allows every request, or decides later.
 fn both_ask_with_oscore(secure: bool, is_later: bool) {
     let seeds = std::env::var("TEGMEN_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(500);
     let (mut answered, mut asked) = (0, 0);
@@ -615,5 +616,5 @@ fn a_request_that_was_given_up_leaves_its_place_in_the_context() {
 #[path = "oscore_observe.rs"]
 mod observe;
 
-/// The other end of the context.
+/// The principal of the other endpoint of the context.
 const OTHER_END: Principal = Principal(9);

@@ -4,7 +4,7 @@ use super::{Code, MessageRef, MessageType, Observation, OptionNumber, World};
 use tegmen::node::{Observer, Observers as _};
 use tegmen::oscore::{ProtectError, RequestBinding};
 
-/// Writes the registration of end 0 for the temperature of end 1.
+/// Writes the registration of node 0 for the temperature of node 1.
 fn registration(world: &mut World) -> Vec<u8> {
     let (end, mut out) = (&mut world.ends[0], [0; 400]);
     let (peer, cx) = (end.peer.unwrap(), &mut end.environment.at(world.now));
@@ -14,7 +14,7 @@ fn registration(world: &mut World) -> Vec<u8> {
     out[..len.unwrap()].to_vec()
 }
 
-/// Changes the temperature at end 1, and marks its observers.
+/// Changes the temperature of node 1, and marks its observers.
 fn change(world: &mut World) -> u32 {
     let server = &mut world.ends[1];
     let temperature = server.app.counter.temperature.unwrap() + 1;
@@ -23,7 +23,7 @@ fn change(world: &mut World) -> u32 {
     temperature
 }
 
-/// Delivers a datagram to an end, and returns what it sends.
+/// Delivers a datagram to a node, and returns the datagrams that it sends.
 fn deliver(world: &mut World, to: usize, datagram: &[u8]) -> Vec<Vec<u8>> {
     world.ends[to].receive(world.now, false, &mut datagram.to_vec())
 }
@@ -48,7 +48,7 @@ fn observers(world: &mut World) -> usize {
     count
 }
 
-/// A world in clear, without faults, in which end 0 observes. Returns the registration, too.
+/// Creates a world in plaintext without faults, in which node 0 observes node 1. Also returns the registration.
 fn observed() -> (World, Vec<u8>) {
     let mut world = World::calm();
     let registration = registration(&mut world);

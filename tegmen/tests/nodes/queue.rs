@@ -1,4 +1,4 @@
-//! Messages that wait for NSTART and PROBING_RATE, and requests that want no response.
+//! Messages that wait for NSTART and PROBING_RATE, and requests that suppress all responses.
 
 use super::{End, Outcome, World, both_ask_and_serve};
 use std::collections::HashMap;
@@ -21,7 +21,8 @@ fn requests_in_a_session_that_wait_are_answered_like_others() {
     both_ask_and_serve::<Waits>(true, false);
 }
 
-/// Asks with POST; `write` adds options behind the path. Returns the request, and the datagram if it is sent at once.
+/// Sends a POST request; `write` adds options after the path. Returns the request, and the datagram if it is sent at
+/// once.
 fn post(
     end: &mut End<Waits>,
     now: Instant,

@@ -1,5 +1,5 @@
-//! A node that serves: deferred responses in blocks and to observers, requests to a group, and addresses that have to be
-//! shown.
+//! A node that serves: deferred responses in blocks and to observers, requests to a group, and clients that must prove
+//! their address.
 
 use super::{Gate, copy_of};
 use tegmen::address::{Address, Path};
@@ -20,7 +20,7 @@ use tegmen::time::{Duration, Instant};
 
 type Storage = Fixed<3, 128, 32, 1024>;
 
-/// A peer that has to show its address.
+/// A peer that must prove its address.
 pub(super) struct Entry {
     exchanges: Exchanges<Storage>,
     freshness: Freshness,
@@ -51,8 +51,9 @@ impl PeerExchanges for Entry {
 type Features = Parts<(), (), (), ObserverArray<2, 64>, BodyArray<4, 300, 4>, LeisureArray<2, 100>>;
 type Server = Node<PeerArray<Entry, 2, 1>, Extended<Both>, Features>;
 
-/// Resources: `later` defers each response, `long` is longer than three requests, `body` returns the length of the body,
-/// `changing` can be observed, `too long` is longer than the storage allows, and any other one counts.
+/// Resources. `later` defers each response. `long` needs more than three messages. `body` returns the length of the
+/// request body. `changing` can be observed. `too long` is longer than the storage allows. Every other resource counts
+/// its requests.
 #[derive(Default)]
 pub(super) struct Resources {
     pub(super) counted: u8,
@@ -63,7 +64,7 @@ pub(super) struct App {
     pub(super) policy: Gate,
     pub(super) resources: Resources,
     pub(super) deferred: Vec<Deferred>,
-    /// Requests on which the policy has not decided, with a copy of each.
+    /// The requests on which the policy has not decided, with a copy of each.
     pub(super) undecided: Vec<(Deferred, Vec<u8>)>,
 }
 
@@ -103,14 +104,14 @@ impl Application for App {
     }
 }
 
-/// A server in clear with one client.
+/// A server without protection, and one client.
 pub(super) struct Scene {
     pub(super) node: Server,
     environment: Environment<RustCrypto>,
     pub(super) app: App,
     pub(super) now: Instant,
     message_id: u16,
-    /// The payload of the requests.
+    /// The payload of the client's requests.
     pub(super) body: Vec<u8>,
 }
 
@@ -142,7 +143,7 @@ impl Scene {
         Self { node, environment, app: App::default(), now, message_id: 0, body: Vec::new() }
     }
 
-    /// A server that the client has shown its address to.
+    /// Creates a server to which the client has proved its address.
     pub(super) fn shown() -> Self {
         let mut scene = Self::new();
         assert_eq!(scene.ask(POST, "n", &[(OptionNumber::ECHO, b"repeat i")]).map(|it| it.code), Some(Code::CONTENT));
@@ -188,7 +189,7 @@ impl Scene {
         self.receive(&mut message)
     }
 
-    /// Asks the group that the server is a member of.
+    /// Sends a request to the group of which the server is a member.
     pub(super) fn ask_group(&mut self, head: (MessageType, Code), path: &str) {
         let mut message = self.message(head, path, &[]);
         let (cx, mut out) = (&mut self.environment.at(self.now), [0; 100]);
@@ -201,7 +202,7 @@ impl Scene {
         seen(self.node.poll(cx, &mut self.app, &mut out), &out)
     }
 
-    /// Answers the oldest request that was deferred.
+    /// Sends the response to the oldest deferred request.
     pub(super) fn respond(&mut self, code: Code, payload: &[u8]) -> Option<Seen> {
         let deferred = self.app.deferred.remove(0);
         let (cx, mut out) = (&mut self.environment.at(self.now), [0; 100]);
@@ -213,7 +214,7 @@ impl Scene {
         (len > 0).then(|| seen_in(&out[..len]))
     }
 
-    /// Takes the decision on the oldest request that the policy has not decided on.
+    /// Passes the decision on the oldest undecided request to the node.
     pub(super) fn decide(&mut self, allows: bool) -> Option<Seen> {
         let (undecided, copy) = self.app.undecided.remove(0);
         let (cx, mut out) = (&mut self.environment.at(self.now), [0; 300]);
@@ -227,7 +228,7 @@ impl Scene {
         }
     }
 
-    /// Answers the oldest request that the policy has not decided on, with 5.03.
+    /// Responds to the oldest undecided request with 5.03.
     pub(super) fn give_up(&mut self) -> Option<Seen> {
         let (undecided, _) = self.app.undecided.remove(0);
         self.app.deferred.insert(0, undecided);

@@ -6,7 +6,7 @@ use tegmen::coap::{Code, Exchanges, Freshness, MessageRef, PeerExchanges};
 use tegmen::cx::Cx;
 use tegmen::node::RequestHead;
 
-/// Sends requests in clear, one in each of `seeds` worlds. Returns their tokens and Message IDs.
+/// Sends a plaintext request in each of `seeds` worlds. Returns the tokens and Message IDs of the requests.
 fn drawn(seeds: u64) -> Vec<(Vec<u8>, u16)> {
     let request = |seed| {
         let mut world = World::<()>::new(seed, false);
@@ -41,7 +41,7 @@ fn a_node_that_only_serves_in_clear_draws_its_first_message_id() {
     assert!(HashSet::<u16>::from_iter(ids).len() > 18);
 }
 
-/// Datagrams with application data that were sent to an end.
+/// Returns the datagrams with application data that were sent to a node.
 fn recorded<E: Entry>(world: &WorldOf<(), E>, end: usize) -> Vec<Vec<u8>> {
     let sent = world.launched.iter().filter(|(to, datagram)| *to == end && datagram[0] == APPLICATION_DATA);
     sent.map(|(_, datagram)| datagram.clone()).collect()

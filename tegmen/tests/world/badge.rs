@@ -9,31 +9,31 @@ use tegmen::dtls::{
 use tegmen::secret::Secret;
 use tegmen_x509::{Anchor, KeyPurpose, Name, PublicKey, Rules};
 
-/// A private key, shown as a raw public key or in a list of "certificates": the key itself, followed by chaff that
-/// makes the message as long as wanted.
+/// The credentials of a node: a private key, and its raw public key or a list of "certificates". A "certificate" is the
+/// key itself, followed by bytes without meaning that make the message as long as the test needs.
 #[derive(Clone, Default)]
 pub struct Badge {
     pub suites: Suites,
     pub private: Option<[u8; SCALAR_LEN]>,
-    /// The content in the place of a chain. A trusted key is searched for in it.
+    /// The content that replaces a certificate chain. The node searches it for a trusted key.
     pub content: Vec<u8>,
     pub raw: bool,
     pub client_authentication: ClientAuthentication,
     pub peer_types: Vec<CertificateType>,
     pub trusted: Vec<Vec<u8>>,
-    /// Trusts peers with a certificate of this anchor, as a mote does, instead of the trusted keys. The anchor is a
-    /// Name and its key.
+    /// A trust anchor (a Name and its key), as a mote has it. If it is `Some`, the node trusts peers with a certificate
+    /// of this anchor, and not those with the trusted keys.
     pub anchor: Option<(Vec<u8>, PublicKey)>,
-    /// Signs with another key than it shows.
+    /// True if the node signs with another key than the one that it sends.
     pub impostor: bool,
-    /// Announces its key as an RSA key. The substitute for RSA adds a keyed stream, which anyone could remove; a block
-    /// under it has the padding of real RSA.
+    /// True if the node announces its key as an RSA key. The substitute for RSA adds a keyed stream to a block, which
+    /// anyone could remove. The block has the padding of real RSA.
     pub rsa: bool,
-    /// The name of the server that a client asks for.
+    /// The name of the server that a client requests.
     pub server_name: Vec<u8>,
-    /// Servers with names of their own, whose numbers begin with 1.
+    /// The servers with names, whose numbers begin with 1.
     pub named: Vec<(Vec<u8>, Badge)>,
-    /// Clients that ask for another name are refused.
+    /// True if the server refuses clients that request another name.
     pub refuses_names: bool,
 }
 
@@ -57,7 +57,8 @@ impl Badge {
         Self { private, content, peer_types, ..Self::default() }
     }
 
-    /// The device of the image `dtls_x509`, with its certificate. It trusts the CA that issued the certificate.
+    /// Returns the credentials of the device in the image `dtls_x509`, with its certificate. It trusts the CA that
+    /// issued the certificate.
     pub fn certified() -> Self {
         let path = include_bytes!("../../../firmware/x509/path.bin");
         let [device, ca] = certificates(path).collect::<Vec<_>>()[..] else { panic!("a device and its CA") };
@@ -67,7 +68,7 @@ impl Badge {
         Self { anchor, content: path[..3 + device.len()].to_vec(), ..Self::chain(1, 0) }
     }
 
-    /// Has no key of its own.
+    /// Returns credentials without a key.
     pub fn blank(peer_type: CertificateType) -> Self {
         Self { peer_types: vec![peer_type], ..Self::default() }
     }
@@ -82,7 +83,7 @@ impl Badge {
         self
     }
 
-    /// The badge of a named server.
+    /// Returns the credentials of a named server.
     pub fn of(&self, server: u32) -> &Self {
         let named = (server as usize).checked_sub(1).map(|index| &self.named[index].1);
         named.unwrap_or(self)
@@ -126,7 +127,7 @@ impl Badge {
     }
 }
 
-/// Bytes of what stands for a modulus.
+/// Number of bytes of the substitute for an RSA modulus.
 pub const MODULUS_LEN: usize = 256;
 
 fn add_stream(key: &[u8], block: &mut [u8]) {
@@ -136,7 +137,7 @@ fn add_stream(key: &[u8], block: &mut [u8]) {
     }
 }
 
-/// The badge of an endpoint.
+/// The credentials of an endpoint, as a type that implements [`Keys`].
 pub struct Worn<const IN_PARTS: bool>(pub Badge);
 
 impl<const IN_PARTS: bool> Keys for Worn<IN_PARTS> {

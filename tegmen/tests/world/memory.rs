@@ -1,4 +1,4 @@
-//! The sessions that a node of the world keeps to resume them.
+//! The memory in which a node of the world stores sessions for resumption.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use tegmen_tickets::TicketKeys;
 
 type Known = (CipherSuite, [u8; MASTER_LEN], Principal);
 
-/// The same for all copies.
+/// A store of sessions. All copies of a value share the same memory.
 #[derive(Clone, Default)]
 pub struct SessionStore(Rc<Inner>);
 
@@ -26,7 +26,7 @@ pub struct Inner {
     /// True if no session may be resumed.
     pub revoked: Cell<bool>,
     known: RefCell<HashMap<(u32, Vec<u8>), Known>>,
-    /// Times that a ticket was sealed, and opened.
+    /// Number of tickets that were sealed. The next field is the number of tickets that were opened.
     pub sealed: Cell<u32>,
     pub opened: Cell<u32>,
 }
@@ -101,7 +101,7 @@ impl Resumption for SessionStore {
     }
 }
 
-/// The data that a client keeps to resume a session.
+/// The data with which a client can later resume a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
     pub suite: CipherSuite,
@@ -112,7 +112,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Returns the new data; `None` if the client keeps what it has.
+    /// Returns the new data; `None` if the client keeps its present data.
     pub fn of(resumable: Option<Resumable<'_>>) -> Option<Option<Self>> {
         let Some(resumable) = resumable else { return Some(None) };
         let Resumable::With { session, handle, .. } = resumable else { return None };

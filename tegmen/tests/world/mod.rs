@@ -1,5 +1,5 @@
 #![allow(unreachable_pub, dead_code, reason = "a module of several test binaries, none of which uses all of it")]
-//! A world of two endpoints for tests, with a clock that only the test moves and a network that the test controls.
+//! A test world of two endpoints. Only the test moves its clock, and the test controls its network.
 
 use std::collections::BTreeMap;
 use tegmen::address::{Address, Path};
@@ -29,7 +29,7 @@ use recorder::{Recorder, Spent};
 pub type Table = PeerArray<(), 4, 3, 900, 512, 4>;
 pub type Role<const IN_PARTS: bool> = PublicKeys<Extended<Resuming<Both, SessionStore>>, Worn<IN_PARTS>>;
 
-/// The damage to the bytes of a datagram on its way. Positions are modulo its length.
+/// The damage to the bytes of a datagram on the network. A position is taken modulo the length of the datagram.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Damage {
     Intact,
@@ -37,7 +37,8 @@ pub enum Damage {
     CutTo(usize),
 }
 
-/// The delivery of a datagram by the network: each entry is one copy that arrives after a delay, perhaps damaged.
+/// The delivery of a datagram by the network. Each element is one copy: its delay, and its damage. Without elements,
+/// the datagram is lost.
 pub struct Fate(pub Vec<(Duration, Damage)>);
 
 impl Fate {
@@ -52,48 +53,50 @@ impl Fate {
     }
 }
 
-/// One of the two.
+/// One of the two endpoints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
     Client,
     Server,
 }
 
-/// One side, which verifies whole lists of certificates, or each certificate as it arrives.
+/// One endpoint with its socket address, credentials and results. It verifies whole lists of certificates, or with
+/// `IN_PARTS` each certificate as it arrives.
 pub struct Node<const IN_PARTS: bool = false> {
     pub endpoint: Endpoint<Table, Role<IN_PARTS>>,
     pub crypto: Recorder,
     pub counters: Counters,
     pub local: Address,
-    /// Where the network sees it: behind a NAT, elsewhere than it sees itself.
+    /// The address at which the network sees this node. Behind a NAT, it differs from the node's own address.
     pub seen_at: Address,
     pub identity: Vec<u8>,
     pub key: Vec<u8>,
-    /// Another key that it accepts of a client of this identity, which is then `Principal(8)`.
+    /// A second key that a server accepts for the identity of a client. A client with this key becomes `Principal(8)`.
     pub previous_key: Option<Vec<u8>>,
     pub peer: Option<PeerId>,
     pub established: bool,
     pub closed: Option<Fatal>,
-    /// All that ended, and for which reason.
+    /// The associations that have ended, each with the reason.
     pub ended: Vec<(PeerId, Fatal)>,
     pub heard: Vec<Vec<u8>>,
-    /// The time until the store of keys answers.
+    /// The time after which the store of keys answers a question; `None` if it answers at once.
     pub store_delay: Option<Duration>,
-    /// Bytes of the buffer that datagrams are written to.
+    /// Number of bytes of the buffer for datagrams that this node writes.
     pub buffer: usize,
     waiting: Option<(Instant, PeerId)>,
     to_say: Vec<Vec<u8>>,
     config: Config,
     badge: Badge,
     pub memory: SessionStore,
-    /// The data to resume its last session; `resumed` is true if that session was itself resumed.
+    /// The data to resume the last session of this node. The next field, `resumed`, is true if that session was itself
+    /// resumed.
     pub kept: Option<Kept>,
     pub resumed: bool,
-    /// Number of questions of its endpoint.
+    /// Number of questions that the endpoint of this node has asked.
     pub needs: usize,
-    /// The list of certificates that it verified as they arrived.
+    /// The list of certificates that this node verified as they arrived.
     pub list: Vec<u8>,
-    /// The version with which its premaster secrets begin, in place of the version that is asked for.
+    /// The first two bytes of this client's premaster secrets; `None` for the version that the handshake demands.
     pub premaster_version: Option<[u8; 2]>,
 }
 
@@ -146,19 +149,19 @@ impl<const IN_PARTS: bool> Node<IN_PARTS> {
         self.configure();
     }
 
-    /// Makes a new endpoint with these settings.
+    /// Replaces the endpoint by a new one with this configuration.
     pub fn configure_as(&mut self, config: Config) {
         self.config = config;
         self.configure();
     }
 
-    /// The cipher suites that it offers and accepts.
+    /// Sets the cipher suites that this node offers and accepts.
     pub fn offer(&mut self, suites: Suites) {
         self.config.suites = suites;
         self.configure();
     }
 
-    /// Sets the longest content of a record that it accepts; 0 if it announces no limit.
+    /// Sets the maximum number of bytes of content in a record that this node accepts; 0 if it announces no limit.
     pub fn limit_records(&mut self, limit: u16) {
         self.config.record_size_limit = limit;
         self.configure();
@@ -191,7 +194,7 @@ impl<const IN_PARTS: bool> Node<IN_PARTS> {
         self.to_say.push(bytes.to_vec());
     }
 
-    /// Seals `len` bytes for the peer, which are never sent.
+    /// Seals a content of `len` bytes for the peer. The record is never sent.
     pub fn try_to_seal(&mut self, now: Instant, len: usize) -> Result<(), Misuse> {
         let mut storage = vec![0; len + 100];
         let mut frame = Frame::new(&mut storage, MAX_HEADROOM);
@@ -200,7 +203,7 @@ impl<const IN_PARTS: bool> Node<IN_PARTS> {
         self.endpoint.seal(&mut cx, self.peer.unwrap(), &mut frame)
     }
 
-    /// Maximum number of bytes that its peer accepts in a record.
+    /// Returns the maximum number of bytes of content that the peer of this node accepts in a record.
     pub fn max_content(&mut self) -> usize {
         self.endpoint.peers.peer(self.peer.unwrap()).unwrap().max_content()
     }
@@ -213,7 +216,7 @@ impl<const IN_PARTS: bool> Node<IN_PARTS> {
         Path { local: self.local, remote }
     }
 
-    /// Answers a need; `true` if the answer has to wait.
+    /// Answers the question that a handshake asks its owner. Returns the event that follows, if there is one.
     fn answer(&mut self, now: Instant, id: PeerId) -> Option<Event> {
         self.needs += 1;
         let (identity, key) = (self.identity.clone(), self.key.clone());
@@ -355,10 +358,11 @@ impl<const IN_PARTS: bool> Node<IN_PARTS> {
     }
 }
 
-/// Decides what happens to the n-th datagram.
+/// Decides about the delivery of a datagram. The first argument is the number of the datagram.
 pub type Network = Box<dyn FnMut(usize, &[u8]) -> Fate>;
 
-/// When a datagram arrives, in which order it was sent, from where and to where, and its bytes.
+/// A datagram on the network: its time of arrival, its number in the order of sending, its source, its destination, and
+/// its bytes.
 type Flying = (Instant, usize, Address, Address, Vec<u8>);
 
 pub struct World<const IN_PARTS: bool = false> {
@@ -366,9 +370,10 @@ pub struct World<const IN_PARTS: bool = false> {
     pub client: Node<IN_PARTS>,
     pub server: Node<IN_PARTS>,
     pub network: Network,
-    /// All datagrams that were sent, each with true if the client sent it.
+    /// All datagrams that were sent. The first value is true if the client sent the datagram.
     pub sent: Vec<(bool, Vec<u8>)>,
-    /// Bytes that the server received from an address, and sent there.
+    /// The server's traffic with each address: the number of bytes that it received from the address, and the number of
+    /// bytes that it sent there.
     pub at_server: BTreeMap<Address, (usize, usize)>,
     flying: Vec<Flying>,
     config: Config,
@@ -385,7 +390,7 @@ impl World {
 }
 
 impl World<true> {
-    /// Both verify certificates as they arrive.
+    /// Creates a world in which both endpoints verify certificates as they arrive.
     pub fn in_parts(seed: u64, config: Config) -> Self {
         Self::begin(seed, config)
     }
@@ -415,7 +420,7 @@ impl<const IN_PARTS: bool> World<IN_PARTS> {
         self.client.peer = Some(self.client.endpoint.connect(&mut cx, &path).unwrap());
     }
 
-    /// Sends a message each way over a network that loses nothing from now on.
+    /// Makes the network lose nothing from now on. Then sends a message in each direction.
     pub fn speak(&mut self) {
         self.network = Box::new(|_, _| Fate::arrives());
         self.client.say(b"ping");
@@ -426,14 +431,14 @@ impl<const IN_PARTS: bool> World<IN_PARTS> {
         assert_eq!(self.client.heard, [b"pong"]);
     }
 
-    /// The server opens a session with the client.
+    /// Begins a session that the server opens with the client.
     pub fn connect_from_server(&mut self) {
         let path = self.server.path(self.client.local);
         let mut cx = Cx { now: self.now, crypto: &mut self.server.crypto, counters: &mut self.server.counters };
         self.server.peer = Some(self.server.endpoint.connect(&mut cx, &path).unwrap());
     }
 
-    /// The client opens a session from what it kept of the last one.
+    /// Begins a session in which the client offers to resume its last session.
     pub fn connect_again(&mut self) {
         let path = self.client.path(self.server.local);
         let kept = self.client.kept.clone().expect("something to resume");
@@ -451,17 +456,18 @@ impl<const IN_PARTS: bool> World<IN_PARTS> {
         (self.client.buffer, self.server.buffer) = (len, len);
     }
 
-    /// A client at the same address that remembers nothing.
+    /// Returns a client at the same address that has lost its state.
     pub fn restarted_client(&self, seed: u64) -> Node<IN_PARTS> {
         Node::new(seed, 1, self.now, self.config, &self.spent)
     }
 
-    /// A server at the same address that remembers nothing.
+    /// Returns a server at the same address that has lost its state.
     pub fn restarted_server(&self, seed: u64) -> Node<IN_PARTS> {
         Node::new(seed, 2, self.now, self.config, &self.spent)
     }
 
-    /// Gives the server a datagram from any address, out of turn. Returns the datagrams that it sends back at once.
+    /// Passes a datagram with any source address to the server at once. Returns the datagrams that the server sends
+    /// back at once.
     pub fn tell_server(&mut self, from: Address, datagram: &[u8]) -> Vec<Vec<u8>> {
         let mut out = Vec::new();
         self.server.receive(self.now, from, datagram.to_vec(), &mut out);
@@ -469,8 +475,8 @@ impl<const IN_PARTS: bool> World<IN_PARTS> {
         out.into_iter().filter(|(to, _)| *to == from).map(|(_, datagram)| datagram).collect()
     }
 
-    /// Gives one side a datagram from any address, out of turn. Returns the datagrams that it sends there at once,
-    /// which do not arrive.
+    /// Passes a datagram with any source address to one endpoint at once. Returns the datagrams that this endpoint
+    /// sends at once. They do not arrive.
     pub fn spoof(&mut self, to: Side, from: Address, datagram: &[u8]) -> Vec<Vec<u8>> {
         let node = match to {
             Side::Client => &mut self.client,
@@ -481,7 +487,8 @@ impl<const IN_PARTS: bool> World<IN_PARTS> {
         out.into_iter().map(|(_, datagram)| datagram).collect()
     }
 
-    /// Gives the client a datagram from the server's address, out of turn. Returns the datagrams that it sends at once.
+    /// Passes a datagram with the server's address to the client at once. Returns the datagrams that the client sends
+    /// at once.
     pub fn tell_client(&mut self, datagram: &[u8]) -> Vec<Vec<u8>> {
         let mut out = Vec::new();
         self.client.receive(self.now, self.server.local, datagram.to_vec(), &mut out);
@@ -489,7 +496,7 @@ impl<const IN_PARTS: bool> World<IN_PARTS> {
         out.into_iter().map(|(_, datagram)| datagram).collect()
     }
 
-    /// Loss, repetition, delay and damage, from the seed.
+    /// Makes the network lose, repeat, delay and damage datagrams, as the seed of the world determines.
     pub fn random_faults(&mut self) {
         let mut state = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut draw = move |below: u64| {
@@ -520,7 +527,7 @@ impl<const IN_PARTS: bool> World<IN_PARTS> {
         });
     }
 
-    /// The network sees the client at another port from now on, and the client does not know it.
+    /// Changes the port at which the network sees the client. The client does not know it.
     pub fn rebind(&mut self, port: u16) {
         self.client.seen_at.port = port;
     }

@@ -1,4 +1,4 @@
-//! A DTLS client whose every byte the test decides, and the small builders that it is made of.
+//! A DTLS client whose every byte the test decides, and the functions that make its messages.
 
 use super::{Fate, World};
 use tegmen::address::Address;
@@ -26,7 +26,7 @@ pub const CERTIFICATE_VERIFY: u8 = 15;
 pub const CCM_8: [u8; 2] = [0xc0, 0xa8];
 pub const ECDSA_CCM_8: [u8; 2] = [0xc0, 0xae];
 
-/// A record as it stands on the wire.
+/// Returns a record as it is sent on the network.
 pub fn record(content_type: u8, epoch: u16, sequence: u64, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![content_type, 254, 253];
     bytes.extend(number(epoch, sequence));
@@ -39,7 +39,7 @@ pub fn number(epoch: u16, sequence: u64) -> [u8; 8] {
     (u64::from(epoch) << 48 | sequence).to_be_bytes()
 }
 
-/// A fragment of a handshake message, with nothing checked.
+/// Returns a fragment of a handshake message. The function checks nothing.
 pub fn fragment(kind: u8, total: u32, seq: u16, offset: u32, piece: &[u8]) -> Vec<u8> {
     let mut bytes = vec![kind];
     bytes.extend(&total.to_be_bytes()[1..]);
@@ -50,7 +50,7 @@ pub fn fragment(kind: u8, total: u32, seq: u16, offset: u32, piece: &[u8]) -> Ve
     bytes
 }
 
-/// A whole handshake message.
+/// Returns a whole handshake message.
 pub fn message(kind: u8, seq: u16, body: &[u8]) -> Vec<u8> {
     fragment(kind, body.len() as u32, seq, 0, body)
 }
@@ -80,7 +80,7 @@ pub fn server_hello(version: [u8; 2], suite: [u8; 2], compression: u8, tail: &[u
     body
 }
 
-/// The records of a datagram: type, number, body.
+/// Returns the records of a datagram. Each has its content type, its number and its body.
 pub fn records(mut datagram: &[u8]) -> Vec<(u8, u64, Vec<u8>)> {
     let mut found = Vec::new();
     while !datagram.is_empty() {
@@ -92,7 +92,7 @@ pub fn records(mut datagram: &[u8]) -> Vec<(u8, u64, Vec<u8>)> {
     found
 }
 
-/// The alert in clear that `datagrams` end with: level and description.
+/// If the last record in `datagrams` is a plaintext alert, returns its level and its description.
 pub fn last_alert(datagrams: &[Vec<u8>]) -> Option<(u8, u8)> {
     let (kind, number, body) = records(datagrams.last()?).pop()?;
     (kind == ALERT && number >> 48 == 0).then(|| (body[0], body[1]))
@@ -115,18 +115,18 @@ fn prf(key: &[&[u8]], seed: &[&[u8]], out: &mut [u8]) {
     }
 }
 
-/// A client by hand.
+/// A DTLS client. The test calls it for each of its messages.
 pub struct Puppet {
     pub address: Address,
     pub random: [u8; 32],
     pub cookie: Vec<u8>,
-    /// The part of its ClientHello after the compression methods: extensions.
+    /// The part of its ClientHello after the compression methods: the extensions.
     pub tail: Vec<u8>,
-    /// The one suite that it offers.
+    /// The only cipher suite that it offers.
     pub suite: [u8; 2],
-    /// The server's share of an agreement on secp256r1.
+    /// The server's share of the key agreement on secp256r1.
     server_share: Vec<u8>,
-    /// Number of the next plaintext record, and of the next protected one.
+    /// The number of its next plaintext record. The next field is the number of its next protected record.
     pub plain_sequence: u64,
     pub sequence: u64,
     pub message_seq: u16,
@@ -156,7 +156,7 @@ impl Puppet {
         }
     }
 
-    /// Through the whole handshake with the right key.
+    /// Creates a client, and completes a handshake with the right key.
     pub fn established(world: &mut World, port: u16) -> Self {
         let mut puppet = Self::new(port);
         puppet.reach_server_hello_done(world);
@@ -168,7 +168,7 @@ impl Puppet {
         world.tell_server(self.address, datagram)
     }
 
-    /// A plaintext record under the next number.
+    /// Returns a plaintext record with the next number.
     pub fn plain(&mut self, content_type: u8, body: &[u8]) -> Vec<u8> {
         self.plain_sequence += 1;
         record(content_type, 0, self.plain_sequence - 1, body)
@@ -181,7 +181,7 @@ impl Puppet {
         self.plain(HANDSHAKE, &message)
     }
 
-    /// Gets a cookie. Returns the ClientHello that shows it.
+    /// Gets a cookie from the server. Returns the ClientHello with this cookie.
     pub fn hello_with_cookie<const P: bool>(&mut self, world: &mut World<P>) -> Vec<u8> {
         let hello = self.hello();
         let answer = self.send(world, &hello);
@@ -193,8 +193,8 @@ impl Puppet {
         self.hello()
     }
 
-    /// Returns a ClientHello with the current cookie in two fragments, of which the first has `cut` bytes of the body:
-    /// two datagrams.
+    /// Returns a ClientHello with the current cookie in two fragments, each in a datagram. The first fragment has `cut`
+    /// bytes of the body.
     pub fn hello_in_fragments(&mut self, cut: usize) -> [Vec<u8>; 2] {
         let body = client_hello(&self.random, &self.cookie, &self.suite, &self.tail);
         let (len, seq) = (body.len() as u32, self.message_seq);
@@ -203,20 +203,20 @@ impl Puppet {
         pieces.map(|(offset, piece)| self.plain(HANDSHAKE, &fragment(CLIENT_HELLO, len, seq, offset, piece)))
     }
 
-    /// Both hellos.
+    /// Sends both ClientHellos, and processes the server's flight.
     pub fn reach_server_hello_done<const P: bool>(&mut self, world: &mut World<P>) {
         let hello = self.hello_with_cookie(world);
         self.take_server_flight(world, &hello);
     }
 
-    /// Sends the second ClientHello, and takes the answer to it.
+    /// Sends the second ClientHello, and processes the server's flight that answers it.
     pub fn take_server_flight<const P: bool>(&mut self, world: &mut World<P>, hello: &[u8]) {
         self.hash(&records(hello)[0].2);
         let flight = self.send(world, hello);
         self.take_flight(&flight);
     }
 
-    /// Takes the server's answer to its second ClientHello, which is in the transcript.
+    /// Processes the server's flight after the second ClientHello, and adds it to the transcript.
     pub fn take_flight(&mut self, flight: &[Vec<u8>]) {
         for (kind, _, body) in flight.iter().flat_map(|datagram| records(datagram)) {
             assert_eq!(kind, HANDSHAKE);
@@ -236,18 +236,19 @@ impl Puppet {
         self.transcript.extend_from_slice(message);
     }
 
-    /// The body of a ClientKeyExchange.
+    /// Returns the body of a ClientKeyExchange with this PSK identity.
     pub fn identity(identity: &[u8]) -> Vec<u8> {
         [&(identity.len() as u16).to_be_bytes()[..], identity].concat()
     }
 
-    /// ClientKeyExchange with this identity, hashed, and the keys from `psk`.
+    /// Returns the ClientKeyExchange with this identity in a record. Adds the message to the transcript, and derives
+    /// the keys from `psk`.
     pub fn key_exchange(&mut self, identity: &[u8], psk: &[u8]) -> Vec<u8> {
         let message = self.key_exchange_message(identity, psk);
         self.plain(HANDSHAKE, &message)
     }
 
-    /// The same, its message not yet in a record, for tests that take it to pieces.
+    /// Does the same as [`Self::key_exchange`], but returns the message without a record, for tests that divide it.
     pub fn key_exchange_message(&mut self, identity: &[u8], psk: &[u8]) -> Vec<u8> {
         let message = message(CLIENT_KEY_EXCHANGE, self.message_seq, &Self::identity(identity));
         self.hash(&message);
@@ -256,7 +257,7 @@ impl Puppet {
         message
     }
 
-    /// A message of the client's flight in its record, hashed.
+    /// Returns a message of the client's flight in a record, and adds it to the transcript.
     pub fn next_message(&mut self, kind: u8, body: &[u8]) -> Vec<u8> {
         let message = message(kind, self.message_seq, body);
         self.hash(&message);
@@ -264,7 +265,8 @@ impl Puppet {
         self.plain(HANDSHAKE, &message)
     }
 
-    /// ClientKeyExchange with a share on secp256r1, hashed, and the keys from what was agreed on.
+    /// Returns the ClientKeyExchange with a share on secp256r1 in a record. Adds the message to the transcript, and
+    /// derives the keys from the agreed secret.
     pub fn share(&mut self) -> Vec<u8> {
         let (mut private, mut share, mut secret) = ([0; SCALAR_LEN], [0; MAX_SHARE], [0; SCALAR_LEN]);
         self.crypto.key_pair(NamedGroup::SECP256R1, &mut private, &mut share).unwrap();
@@ -274,7 +276,7 @@ impl Puppet {
         record
     }
 
-    /// CertificateVerify, signed with this private key over what was hashed.
+    /// Returns the CertificateVerify in a record. Its signature by `private` covers the transcript.
     pub fn certificate_verify(&mut self, private: &[u8; SCALAR_LEN]) -> Vec<u8> {
         let digest = digest::<RustCrypto, 32>(&[&self.transcript]);
         let mut signature = [0; MAX_SIGNATURE];
@@ -304,7 +306,7 @@ impl Puppet {
         self.plain(CHANGE_CIPHER_SPEC, &[1])
     }
 
-    /// The Finished message, not yet in a record.
+    /// Returns the Finished message without a record.
     pub fn finished_message(&mut self) -> Vec<u8> {
         let digest = digest::<RustCrypto, 32>(&[&self.transcript]);
         let mut verify_data = [0; 12];
@@ -313,20 +315,20 @@ impl Puppet {
         message(FINISHED, self.message_seq, &verify_data)
     }
 
-    /// The sealed Finished.
+    /// Returns the Finished message in a protected record.
     pub fn finished(&mut self) -> Vec<u8> {
         let message = self.finished_message();
         self.seal(HANDSHAKE, &message)
     }
 
-    /// From ServerHelloDone to the end.
+    /// Completes the handshake after the ServerHelloDone.
     pub fn finish(&mut self, world: &mut World) {
         let key_exchange = self.key_exchange(b"Client_identity", b"0123456789abcdef");
         self.send(world, &key_exchange);
         self.change_and_finish(world);
     }
 
-    /// From the ChangeCipherSpec to the end.
+    /// Completes the handshake, beginning with the ChangeCipherSpec.
     pub fn change_and_finish<const P: bool>(&mut self, world: &mut World<P>) {
         let change = self.change_cipher_spec();
         self.send(world, &change);
@@ -338,13 +340,13 @@ impl Puppet {
         assert_eq!(self.open(HANDSHAKE, &sealed).map(|message| message[0]), Some(FINISHED));
     }
 
-    /// Seals under the next number.
+    /// Seals a record with the next number.
     pub fn seal(&mut self, content_type: u8, content: &[u8]) -> Vec<u8> {
         self.sequence += 1;
         self.seal_as(content_type, self.sequence - 1, content)
     }
 
-    /// Seals under any number.
+    /// Seals a record with any number.
     pub fn seal_as(&mut self, content_type: u8, sequence: u64, content: &[u8]) -> Vec<u8> {
         let (key, salt) = self.keys.as_ref().unwrap().write;
         seal_with(&mut self.crypto, &key, &salt, content_type, sequence, content)
@@ -366,7 +368,7 @@ fn associated_data(content_type: u8, number: &[u8], len: usize) -> Vec<u8> {
     [number, &[content_type, 254, 253], &(len as u16).to_be_bytes()].concat()
 }
 
-/// A protected record of epoch 1 under any key.
+/// Seals a record of epoch 1 with any key.
 pub fn seal_with(
     crypto: &mut RustCrypto,
     key: &[u8; 16],
@@ -384,7 +386,7 @@ pub fn seal_with(
     record(content_type, 1, sequence, &[&explicit[..], &sealed, &tag].concat())
 }
 
-/// The server's session with this puppet takes application data.
+/// Asserts that the server's session with this puppet receives application data.
 pub fn assert_alive(world: &mut World, puppet: &mut Puppet) {
     let before = world.server.heard.len();
     let sealed = puppet.seal(APPLICATION_DATA, b"alive?");
@@ -404,7 +406,7 @@ pub fn server_phase(world: &World, puppet: &Puppet) -> Option<Phase> {
     phases.into_iter().find(|phase| world.server.endpoint.peers.find(&path, *phase).is_some())
 }
 
-/// A world whose client waits for the answer to its second hello, and the number of that answer.
+/// Returns a world whose client waits for the answer to its second ClientHello.
 pub fn client_awaits_server_hello() -> World {
     let mut world = World::new(11, Config::default());
     world.network = Box::new(|n, _| if n < 3 { Fate::arrives() } else { Fate::LOST });

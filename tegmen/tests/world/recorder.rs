@@ -1,4 +1,4 @@
-//! A crypto provider that sees every nonce.
+//! A crypto provider that records every nonce.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -8,11 +8,11 @@ use tegmen::crypto::{
     Unsupported, hmac,
 };
 
-/// Every key and nonce that sealed something, in all of a world.
+/// Every key and nonce that was used to seal something in a world.
 pub type Spent = Rc<RefCell<HashSet<(Vec<u8>, Vec<u8>)>>>;
 
 thread_local! {
-    /// Blocks that the compression function of SHA-256 took on this thread.
+    /// Number of blocks that the compression function of SHA-256 processed on this thread.
     pub static COMPRESSED: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -33,7 +33,8 @@ impl Recorder {
     }
 }
 
-/// The signature of a world, which costs next to nothing, in the place of Ed25519: the public key is the private one.
+/// Returns a signature that needs almost no computation, and replaces Ed25519 in a world. The public key is the private
+/// key.
 pub fn stand_in(key: &[u8], digest: &[u8; DIGEST_LEN]) -> [u8; 64] {
     let code = hmac::<RustCrypto, DIGEST_LEN>(&[key], &[digest]);
     let mut signature = [0; 64];
