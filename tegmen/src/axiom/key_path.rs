@@ -131,8 +131,8 @@ impl<const NODES: usize> KeyPath<NODES> {
     }
 
     /// Processes a rekey message. `controller` is the SubjectPublicKeyInfo of the controller, on secp256r1. If it is
-    /// `None`, the member accepts epoch messages, but only the node messages without a signature. The secret of the
-    /// member's own leaf encrypts these messages.
+    /// `None`, the member accepts epoch messages, but no node messages with a signature. A node message without a
+    /// signature is encrypted under the secret of the member's own leaf.
     ///
     /// # Errors
     /// The reason why the message is dropped; the secrets are then unchanged.

@@ -274,8 +274,8 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
 
     /// Forgets the states of members that have sent no record since the last call. The next record of such a member
     /// is [`Opened::Unverified`], so that no record is delivered twice. Draws a new [challenge](Self::challenge).
-    /// Call this function regularly, at the longest interval for which a member may be silent. Also call it after
-    /// [`Discard::NoRoom`].
+    /// Call this function at regular intervals. The interval is the time for which a member may be silent. Also call it
+    /// after [`Discard::NoRoom`].
     pub fn forget_idle<C: Crypto>(&mut self, crypto: &mut C) {
         // With the old challenge, a request that repeated it could prove twice that it is new.
         crypto.random(&mut self.challenge);

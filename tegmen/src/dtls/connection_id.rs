@@ -101,7 +101,7 @@ impl ConnectionIds {
         self.forgeries.lately < Forgeries::RATE && self.forgeries.count < Forgeries::LIMIT
     }
 
-    /// Counts a record that does not authenticate.
+    /// Counts a forged record.
     pub(crate) const fn count_forgery(&mut self) {
         self.forgeries.lately = self.forgeries.lately.saturating_add(1);
         self.forgeries.count = self.forgeries.count.saturating_add(1);

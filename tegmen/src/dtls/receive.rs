@@ -278,8 +278,9 @@ impl Handshake<'_> {
         outcome
     }
 
-    /// Decides what to do with a fragment of a message. A fragment of an earlier message is ignored, or our flight is
-    /// sent again. A fragment of the next message is processed. A fragment of a later message is stored.
+    /// Decides what to do with a fragment of a message. If the peer repeats the last message before our flight, sends
+    /// our flight again. Ignores the fragments of all other earlier messages. Processes a fragment of the next message,
+    /// and stores a fragment of a later message.
     fn on_fragment<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,

@@ -64,7 +64,8 @@ impl ContentType {
     /// The type of a record with a connection id. The real content type is encrypted together with the content (RFC
     /// 9146, section 4).
     pub const TLS12_CID: Self = Self(25);
-    /// A message of the check that the peer receives records at a new address (RFC 9853, section 4).
+    /// A message of a return routability check: the peer must prove that it receives records at a new address (RFC
+    /// 9853, section 4).
     pub const RETURN_ROUTABILITY_CHECK: Self = Self(27);
 }
 

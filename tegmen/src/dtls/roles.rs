@@ -50,8 +50,8 @@ pub trait Roles {
     const RESUMED: Suites = Suites(&[]);
     /// True if the endpoint answers as several named servers: see [`Keys::server`].
     const NAMES: bool = false;
-    /// True if handshakes store items in their outgoing buffer (see `scratch`), and if not every handshake has the same
-    /// messages in its flights.
+    /// True if handshakes store items in their outgoing buffer (see `scratch`), and if the messages of a flight depend
+    /// on the handshake.
     const KEEPS: bool = Self::PUBLIC_KEYS || Self::RESUMPTION;
 
     /// Returns the maximum number of bytes of content in a record that this endpoint accepts; 0 if the endpoint

@@ -56,7 +56,7 @@ pub struct NewPeer<'p> {
 }
 
 impl<'p> NewPeer<'p> {
-    /// Returns the values of a peer with which a DTLS handshake begins.
+    /// Returns the initial values for a peer with which we begin a DTLS handshake.
     pub(crate) const fn handshaking(path: &'p Path, rank: Rank) -> Self {
         Self { path, rank, phase: Phase::Handshaking, is_session: true, with_handshake: true }
     }

@@ -30,13 +30,13 @@ pub trait Features {
     /// The type of the memory for our requests to groups that still wait for responses (RFC 7252, section 8). A node
     /// without this part sends no requests to groups.
     type GroupRequests: GroupRequests;
-    /// The type of the groups of which the node is a member, and which Axiom protects.
+    /// The type of the memory for the Axiom groups of which the node is a member.
     type Groups: Groups;
 
     /// Returns the messages that wait until NSTART or PROBING_RATE allows them.
     fn queue(&mut self) -> &mut Self::Queue;
 
-    /// Returns the memory of the times at which the node may send messages without acknowledgement.
+    /// Returns the memory that stores when the node may send messages without acknowledgement.
     fn pacing(&mut self) -> &mut Self::Pacing;
 
     /// Returns the OSCORE contexts, and the messages that wait until NSTART or PROBING_RATE allows them.
@@ -54,7 +54,7 @@ pub trait Features {
     /// Returns our requests to groups that still wait for responses.
     fn group_requests(&mut self) -> &mut Self::GroupRequests;
 
-    /// Returns the groups of which the node is a member, and which Axiom protects.
+    /// Returns the Axiom groups of which the node is a member.
     fn groups(&mut self) -> &mut Self::Groups;
 }
 
@@ -127,7 +127,7 @@ pub struct Parts<Q = (), P = (), S = (), O = (), B = (), L = (), G = (), A = ()>
     pub leisure: L,
     /// Our requests to groups that still wait for responses: see [`GroupRequestArray`](super::GroupRequestArray).
     pub group_requests: G,
-    /// The groups of which the node is a member, and which Axiom protects: see [`GroupArray`](super::GroupArray).
+    /// The Axiom groups of which the node is a member: see [`GroupArray`](super::GroupArray).
     pub groups: A,
 }
 

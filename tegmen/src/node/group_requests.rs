@@ -116,7 +116,8 @@ struct Place<const MEMBERS: usize, const ORDERS: usize> {
     sealed: Option<(Address, u16, u64)>,
     /// The members whose responses arrived.
     members: [Option<Address>; MEMBERS],
-    /// The order of the notifications of each member, if the request registers the node as observer; otherwise `None`.
+    /// For each member, the state that shows whether a notification is newer than the earlier ones. `None` if the
+    /// request does not register the node as observer.
     orders: Option<[Option<Order>; ORDERS]>,
 }
 

@@ -1,4 +1,4 @@
-//! The groups of a node that Axiom protects: the trait that the owner of the node implements, and an implementation
+//! The Axiom groups of which a node is a member: the trait that the owner of the node implements, and an implementation
 //! with an array of groups.
 
 use super::registration::MemberRegistration;

@@ -28,7 +28,8 @@ pub struct Observation {
     token: Option<(PeerId, Token)>,
     /// The server, and the id of the registration request that was sent to it; `None` if no registration is active.
     registration: Option<(PeerId, RequestId)>,
-    /// The order of the notifications; `None` until the server answers the registration.
+    /// The state that shows whether a notification is newer than the earlier ones; `None` until the server answers the
+    /// registration.
     order: Option<Order>,
     refresh: Instant,
     /// True if OSCORE protects the registration and its notifications.

@@ -71,9 +71,8 @@ pub trait Observers<X = Infallible, G = Infallible> {
     /// Returns the first Observe number for a registration that was sent to a group. A client drops a notification
     /// whose number is below that of an earlier notification (RFC 7641, section 4.4). The earlier notification may
     /// belong to a registration that has already ended in this node. So the first number increases with the clock, in
-    /// steps of 2^14 microseconds. If the node sent more than 61 notifications a second to an observer, the numbers of
-    /// notifications would overtake the first number. If the owner's clock begins again after a restart, the owner must
-    /// return a number of another clock.
+    /// steps of 2^14 microseconds. This suffices if the node sends at most 61 notifications a second to an observer. If
+    /// the owner's clock begins again after a restart, the owner must return a number of another clock.
     fn first_number(&self, now: Instant) -> u32 {
         (now.as_micros() >> 14) as u32
     }

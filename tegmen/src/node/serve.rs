@@ -245,7 +245,7 @@ type Memory<'a, A, F> = (&'a mut A, &'a mut <A as PeerExchanges>::Storage, &'a m
 /// The type of the memory that contains a protected request after it was reassembled from blocks.
 type WholeOf<F> = <<F as Features>::Oscore as Oscore>::Whole;
 
-/// The type of the key with which an exchange finds a received message in its memory.
+/// The type of the key with which the exchanges of a peer find a received message in their memory.
 type KeyOf<A> = <<A as PeerExchanges>::Storage as ExchangeStorage>::Key;
 
 /// Writes the response to a request into `frame`, and stores the response for a repetition of the request. If the

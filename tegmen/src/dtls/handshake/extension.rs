@@ -51,8 +51,9 @@ impl MaxFragmentLength {
         }
     }
 
-    /// Returns the content for the largest length that is at most `limit` bytes; `None` if no length is. A client
-    /// offers this extension in addition to record_size_limit, for servers that do not support record_size_limit.
+    /// Returns the content for the largest length that is at most `limit` bytes. Returns `None` if `limit` is below
+    /// 512, or if it is 2^14 or more, which limits nothing. A client offers this extension in addition to
+    /// record_size_limit, for servers that do not support record_size_limit.
     pub(crate) const fn within(limit: u16) -> Option<Self> {
         match limit {
             512..1024 => Some(Self(1)),
