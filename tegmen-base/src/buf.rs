@@ -19,8 +19,9 @@ pub fn copy(to: &mut [u8], from: &[u8]) -> Result<(), Full> {
     Ok(())
 }
 
-/// Moves the bytes from position `from` on to position `to`, which is at most `from`. Returns their number. Moves
-/// them one by one, because `copy_within` would add a place that can panic to a mote's image.
+/// Moves all bytes that begin at position `from` to position `to`, which is at most `from`. Returns the number of moved
+/// bytes. Moves the bytes one by one, because `copy_within` can panic, and would add the code of a panic to the image
+/// of a mote.
 #[inline(never)]
 pub fn shift_left(bytes: &mut [u8], from: usize, to: usize) -> usize {
     let len = bytes.len().saturating_sub(from);
@@ -148,7 +149,7 @@ impl<'t> Writer<'t> {
         self.storage.get(..self.len).unwrap_or(&[])
     }
 
-    /// Returns the bytes written, to be changed in place.
+    /// Returns the bytes written. The caller can change these bytes in place.
     pub fn written_mut(&mut self) -> &mut [u8] {
         self.storage.get_mut(..self.len).unwrap_or(&mut [])
     }
@@ -265,7 +266,8 @@ impl<'t> Headroom<'t> {
         }
     }
 
-    /// Puts bytes in front, one by one. This is for short fields, where a call that copies them would cost more.
+    /// Puts bytes in front, one by one. Use it for short fields: for a few bytes, this loop costs less than a call of a
+    /// function that copies memory.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn put(&mut self, bytes: &[u8]) {
@@ -295,7 +297,7 @@ impl<'t> Headroom<'t> {
     }
 }
 
-/// The place of some bytes in a datagram.
+/// The position and the length of some bytes in a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
     start: u16,
@@ -303,20 +305,21 @@ pub struct Span {
 }
 
 impl Span {
-    /// Returns the place of `part` in the datagram that begins at address `datagram`.
+    /// Returns the position and the length of `part` in the datagram that begins at address `datagram` of the memory.
     #[inline]
     pub fn within(datagram: usize, part: &[u8]) -> Self {
         Self { start: part.as_ptr().addr().wrapping_sub(datagram) as u16, len: part.len() as u16 }
     }
 
-    /// Returns the bytes of `datagram` at this place, or no bytes if the datagram is shorter.
+    /// Returns these bytes of `datagram`, or no bytes if the datagram is shorter.
     #[inline]
     pub fn of(self, datagram: &[u8]) -> &[u8] {
         let (start, len) = (usize::from(self.start), usize::from(self.len));
         datagram.get(start..start.wrapping_add(len)).unwrap_or(&[])
     }
 
-    /// Returns the bytes of `datagram` at this place, to be changed in place, or no bytes if the datagram is shorter.
+    /// Returns these bytes of `datagram`, or no bytes if the datagram is shorter. The caller can change the bytes in
+    /// place.
     #[inline]
     pub fn of_mut(self, datagram: &mut [u8]) -> &mut [u8] {
         let (start, len) = (usize::from(self.start), usize::from(self.len));
@@ -360,7 +363,7 @@ impl<'t> Frame<'t> {
         self.storage.len().wrapping_sub(self.end)
     }
 
-    /// Returns the positions in the storage of the first byte and of the end.
+    /// Returns two positions in the storage: that of the first byte of the frame, and that after the last byte.
     pub const fn place(&self) -> (usize, usize) {
         (self.start, self.end)
     }
@@ -371,7 +374,7 @@ impl<'t> Frame<'t> {
         self.storage.get_mut(..self.end)?.split_at_mut_checked(self.start.checked_add(at)?)
     }
 
-    /// Extends the frame by the next `len` bytes of the storage, without a change of them, and returns these bytes.
+    /// Extends the frame by the next `len` bytes of the storage, and returns these bytes. Does not change the bytes.
     ///
     /// # Errors
     /// [`Full`] if the storage ends.
@@ -394,11 +397,11 @@ impl<'t> Frame<'t> {
         Ok(())
     }
 
-    /// Extends the frame by `before` bytes in front and `behind` bytes at its end, without a change of these bytes.
-    /// Returns all bytes of the frame.
+    /// Extends the frame by `before` bytes in front and `behind` bytes at its end. Does not change these bytes. Returns
+    /// all bytes of the frame.
     ///
     /// # Errors
-    /// [`Full`] if the storage does not have as many bytes. The frame then does not change.
+    /// [`Full`] if the storage has fewer free bytes in front or at the end. The frame then does not change.
     #[inline]
     pub fn widen(&mut self, before: usize, behind: usize) -> Result<&mut [u8], Full> {
         let start = self.start.checked_sub(before).ok_or(Full)?;
@@ -451,8 +454,8 @@ impl<'t> Frame<'t> {
         Ok(())
     }
 
-    /// Returns the frame without the last `len` bytes of its free space. Pass the end of the returned frame to
-    /// [`Self::end_at`].
+    /// Lends the frame with less free space: a writer cannot use the last `len` bytes of the storage. After writing,
+    /// pass the end of the lent frame to [`Self::end_at`], so that this frame gets the written bytes.
     pub fn reserving(&mut self, len: usize) -> Frame<'_> {
         let limit = self.storage.len().saturating_sub(len).max(self.end);
         Frame::around(self.storage.get_mut(..limit).unwrap_or(&mut []), self.start, self.end)
@@ -500,7 +503,7 @@ impl<'t> Frame<'t> {
         self.storage.get(self.start..self.end).unwrap_or(&[])
     }
 
-    /// Returns the bytes of the frame, to be changed in place.
+    /// Returns the bytes of the frame. The caller can change these bytes in place.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn bytes_mut(&mut self) -> &mut [u8] {

@@ -61,7 +61,7 @@ pub fn read_bytes<'m>(reader: &mut Reader<'m>) -> Option<&'m [u8]> {
     reader.take(len).ok()
 }
 
-/// Skips a value with at most `depth` levels.
+/// Skips a value with at most `depth` levels of nesting. Returns `None` if it has more levels, or cannot be read.
 pub fn skip(reader: &mut Reader<'_>, depth: u8) -> Option<()> {
     let depth = depth.checked_sub(1)?;
     let (major, number) = read_head(reader)?;

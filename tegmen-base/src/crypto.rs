@@ -1,9 +1,11 @@
 //! The trait through which the protocols use ciphers, hashes and randomness.
 //!
-//! A provider is a type parameter, never `dyn`, so that an image with only pre-shared keys contains no other code.
-//! There are three providers: [`RustCrypto`] (constant time, the default), [`Compact`] (small, for motes whose memory
-//! has no cache) and the hardware provider of the `tegmen-host` crate. Constructions that need only the compression
-//! function (running hash, HMAC, HKDF, the PRF of TLS 1.2) are written once for all providers: [`digest`], [`hmac`].
+//! A provider is a type parameter, never `dyn`. So the compiler leaves out the code of algorithms that an image does
+//! not use: an image with only pre-shared keys contains no code for public keys. There are three providers:
+//! [`RustCrypto`] (constant time, the default), [`Compact`] (small, for motes whose memory has no cache) and
+//! `HostCrypto` of the crate `tegmen-trust` (hardware instructions). The running hash, HMAC, HKDF and the PRF of TLS
+//! 1.2 need only the compression function of a hash. So they are written once for all providers: see [`digest`] and
+//! [`hmac`].
 
 mod compact;
 #[cfg(feature = "curves")]
@@ -36,8 +38,8 @@ pub const MAX_SHARE: usize = 65;
 /// Length of the longest signature of ECDSA on secp256r1 in bytes.
 pub const MAX_SIGNATURE: usize = 72;
 
-/// The bytes before the point in the SubjectPublicKeyInfo of a key on secp256r1 (RFC 5480, section 2). DER allows no
-/// other bytes.
+/// The bytes before the point in the SubjectPublicKeyInfo of a key on secp256r1 (RFC 5480, section 2). They are the
+/// same for each key, because DER allows only one encoding.
 pub const P256_PREFIX: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
     0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
@@ -74,8 +76,9 @@ pub struct Ccm;
 
 /// The primitives that every provider has.
 ///
-/// Keys are passed raw at each call, because a session stores 16 bytes. A provider that is faster with expanded key
-/// schedules keeps a bounded cache of them (a schedule has 176 bytes, more than a whole session may use).
+/// Each call takes the raw key of 16 bytes, so a session stores only these bytes. A provider that is faster with
+/// expanded keys has its own cache of key schedules, with a limited size. A session does not store its schedule,
+/// because a schedule has 176 bytes, more than a whole session may use.
 pub trait Crypto {
     /// An AEAD algorithm of the provider (RFC 5116). A provider with only one algorithm uses [`Ccm`], which has size
     /// zero.
@@ -89,8 +92,8 @@ pub trait Crypto {
     const AES_128_GCM: Option<Self::Aead> = None;
 
     /// ChaCha20-Poly1305 (RFC 8439, section 2.8): a nonce of 12 bytes, a tag of 16 bytes. `None` if the provider does
-    /// not have it. Records use it only with the feature `alloc`, because its keys do not fit into the place of
-    /// AES-128 keys.
+    /// not have it. DTLS records use it only with the feature `alloc`. Without `alloc`, the keys of a session have
+    /// space only for AES-128 keys, and the keys of ChaCha20 are longer.
     const CHACHA20_POLY1305: Option<Self::Aead> = None;
 
     /// Encrypts `body` in place and writes the authentication tag.

@@ -4,7 +4,8 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
 
-/// Opens a file with `options`. From then on only its owner can read it, also if the file existed.
+/// Opens a file with `options`. After this, only the owner of the file can read it. This also holds for a file that
+/// existed before.
 pub fn open(options: &mut OpenOptions, file: &Path) -> io::Result<File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);

@@ -20,8 +20,8 @@ impl ReplayWindow {
         Self { next: number.saturating_add(1), seen: u64::MAX }
     }
 
-    /// Creates a window whose content was lost, for example after a power cut. It does not know which numbers the peer
-    /// has used, and [`Self::mark`] reports this. `mark` is any number that the caller wants back.
+    /// Creates a window whose content was lost, for example after a power cut. The window does not know which numbers
+    /// the peer has used. [`Self::mark`] then returns `mark`, which is any number that the caller needs again later.
     pub const fn lost(mark: u64) -> Self {
         // The highest number that was accepted always has its bit, so this state is that of no other window.
         Self { next: mark.saturating_add(1), seen: 0 }
@@ -37,8 +37,8 @@ impl ReplayWindow {
         Self { next, seen }
     }
 
-    /// Returns the mark of a window whose content was lost, or `None` for any other window. A window whose content
-    /// was lost does not distinguish a replay from a new message.
+    /// Returns the number that was given to [`Self::lost`], or `None` for a window whose content was not lost. A window
+    /// whose content was lost cannot distinguish a replay from a new message.
     pub const fn mark(&self) -> Option<u64> {
         match (self.next, self.seen) {
             (1.., 0) => Some(self.next.wrapping_sub(1)),
@@ -51,7 +51,7 @@ impl ReplayWindow {
         self.next
     }
 
-    /// Proves that `sequence` was not accepted before.
+    /// Checks that `sequence` was not accepted before. The result can accept it.
     ///
     /// # Errors
     /// [`Replayed`] if it was accepted before, or is too old for the window.
@@ -65,7 +65,8 @@ impl ReplayWindow {
         Ok(Fresh { window: self, sequence })
     }
 
-    /// Returns the distance below the highest accepted number, which is the position of the number's bit.
+    /// Returns the difference between the highest accepted number and `sequence`. It is also the position of the bit of
+    /// `sequence` in `seen`.
     const fn age(&self, sequence: u64) -> u64 {
         self.next.wrapping_sub(sequence).wrapping_sub(1)
     }

@@ -97,7 +97,8 @@ impl MessageRef<'_> {
     }
 }
 
-/// The hash FNV-1a. A peer that finds two transfers with the same fingerprint confuses only its own transfers.
+/// The hash FNV-1a. It is not collision-resistant, but a peer that constructs two transfers with the same fingerprint
+/// harms only its own transfers.
 #[derive(Clone, Copy, Debug)]
 pub struct Fnv(u64);
 

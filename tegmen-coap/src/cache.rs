@@ -1,11 +1,11 @@
 //! The rules of a response cache (RFC 7252, section 5.6) and of a caching proxy (section 5.7).
 //!
-//! The rules are functions on messages. [`in_request`] and [`in_response`] return the treatment of an option by a
-//! proxy (RFC 7252, sections 5.4.2 and 5.7.1). [`write_resource`] and [`write_variant`] write the cache key of a
-//! request (section 5.4.6). [`lifetime`] returns the time for which a response is fresh (sections 5.6.1, 5.9 and
-//! 5.10.5). [`changes`] is true for a request that makes stored responses invalid (section 5.9.1). [`merge`] updates
-//! a stored response (section 5.6.2). [`Cache`] applies these rules to stored responses. The owner supplies the
-//! memory for them as [`CacheStorage`]: [`FixedCache`] is an array for devices.
+//! [`in_request`] and [`in_response`] return the treatment of an option by a proxy (RFC 7252, sections 5.4.2 and
+//! 5.7.1). [`write_resource`] and [`write_variant`] write the cache key of a request (section 5.4.6). [`lifetime`]
+//! returns the time for which a response is fresh (sections 5.6.1, 5.9 and 5.10.5). [`changes`] is true for a request
+//! that makes stored responses invalid (section 5.9.1). [`merge`] updates a stored response (section 5.6.2). [`Cache`]
+//! applies these rules to stored responses. The owner of the [`Cache`] supplies the memory for stored responses as a
+//! [`CacheStorage`]. [`FixedCache`] is such a memory for devices: an array of a fixed size.
 
 mod fixed;
 
@@ -39,9 +39,9 @@ pub enum Treatment {
 
 /// Returns the treatment of an option of a request (RFC 7252, sections 5.4.2 and 5.7.1).
 ///
-/// ETag, Observe and block-wise transfers, with their size options (RFC 7959, section 4), are between a proxy and
-/// each of its neighbours. The same holds for No-Response, Echo, Request-Tag and Hop-Limit (RFC 8768), which counts
-/// proxies and does not choose a response.
+/// Some options concern only a proxy and its direct neighbour, so the proxy processes them itself: ETag, Observe, the
+/// Block options and their size options (RFC 7959, section 4), No-Response, Echo and Request-Tag. The same holds for
+/// Hop-Limit (RFC 8768), because its value counts proxies and has no influence on the choice of the response.
 pub const fn in_request(number: OptionNumber) -> Treatment {
     match number {
         OptionNumber::URI_HOST | OptionNumber::URI_PORT | OptionNumber::PROXY_URI | OptionNumber::PROXY_SCHEME => {
@@ -81,9 +81,10 @@ pub const fn in_response(number: OptionNumber) -> Treatment {
     }
 }
 
-/// Returns true if a stored response may answer the request, and the response to the request may be stored. This
-/// holds for GET, and for FETCH with its payload in the key (RFC 8132, section 2). Each request with OSCORE has
-/// another number, so it is not cacheable. The exception is a deterministic request: FETCH with Request-Hash
+/// Returns true if a stored response may answer the request, and if the response to the request may be stored. This
+/// holds for GET. It also holds for FETCH, because the cache key of a FETCH contains the payload (RFC 8132, section 2).
+/// It does not hold for a request with OSCORE: each protected request has another number, so no second request is equal
+/// to it. The exception is a deterministic request: FETCH with Request-Hash and without Observe
 /// (draft-ietf-core-cacheable-oscore-02, section 3.4.2).
 pub fn is_cacheable(request: &MessageRef<'_>) -> bool {
     let has = |number| request.option(number).is_some();
@@ -92,8 +93,9 @@ pub fn is_cacheable(request: &MessageRef<'_>) -> bool {
     request.code().is_safe() && (is_deterministic || !has(OptionNumber::OSCORE))
 }
 
-/// Writes the resource that a request names: `authority`, and its path without the first `skipped` segments. With the
-/// same authority, the bytes of one resource are never the beginning of the bytes of another resource.
+/// Writes the identity of the resource that a request names: `authority`, and the path of the request without its first
+/// `skipped` segments. If two resources have the same authority, the written bytes of one resource are never a prefix
+/// of the written bytes of the other resource.
 pub fn write_resource(authority: &[u8], request: &MessageRef<'_>, skipped: usize, mut put: impl FnMut(&[u8])) {
     put(authority);
     for segment in request.values(OptionNumber::URI_PATH).skip(skipped) {
@@ -127,9 +129,9 @@ fn write_value(number: OptionNumber, value: &[u8], put: &mut impl FnMut(&[u8])) 
 /// Returns the time for which a response may answer equal requests, or `None` if it must not be stored (RFC 7252,
 /// sections 5.6.1, 5.9 and 5.10.5). The request must be [cacheable](is_cacheable).
 ///
-/// Responses that concern only one client are not stored: 4.01, which may contain a challenge (RFC 9175, section
-/// 2.3), 4.29 (RFC 8516), and 5.08, which depends on the Hop-Limit of its request (RFC 8768). Responses about the
-/// blocks of one transfer are not stored either.
+/// A response that concerns only one client is not stored: 4.01, which may contain a challenge (RFC 9175, section 2.3),
+/// 4.29 (RFC 8516), and 5.08, which depends on the Hop-Limit of its request (RFC 8768). A response about the blocks of
+/// one block-wise transfer is not stored either.
 pub fn lifetime(response: &MessageRef<'_>) -> Option<Duration> {
     let of_one_client = matches!(
         response.code(),
@@ -167,15 +169,16 @@ pub fn hops(request: &MessageRef<'_>, default: u8) -> Result<Option<u8>, Code> {
     }
 }
 
-/// Returns true if stored responses for the resource of a request are no longer fresh after a response with this
-/// code, because the resource was created, changed or deleted (RFC 7252, section 5.9.1). An error may occur after a
-/// part of the change. So each response to a method that is not safe counts, except a refusal (4.xx).
+/// Returns true if stored responses for the resource of a request are no longer fresh after a response with this code,
+/// because the resource was created, changed or deleted (RFC 7252, section 5.9.1). For a method that is not safe, this
+/// holds after 2.xx and after 5.xx: a server may fail after it has made a part of the change. It does not hold after
+/// 4.xx, because the server then refused the request.
 pub const fn changes(method: Code, response: Code) -> bool {
     !method.is_safe() && response.class() != 4
 }
 
-/// Writes a response in the form that a cache stores: a message without token, with the options that are forwarded,
-/// and the payload.
+/// Writes a response in the form that a cache stores: a message without token, with the payload and only the options
+/// that a proxy forwards.
 ///
 /// # Errors
 /// [`BuildError::Full`].
@@ -313,9 +316,10 @@ impl<S: CacheStorage> Cache<S> {
         }
     }
 
-    /// Stores the response to a request that [`is_cacheable`], if it may be stored. `stored` is the response in the
-    /// form of [`write_stored`], and `response` has all options. A response that must not be stored removes an
-    /// earlier response.
+    /// Stores the response to a [cacheable](is_cacheable) request, if the response may be stored. The first `resource`
+    /// bytes of `key` are the bytes that [`write_resource`] wrote. `response` has all options, and `stored` is the same
+    /// response in the form of [`write_stored`]. If the response must not be stored, the earlier response with this key
+    /// is removed.
     pub fn take(
         &mut self,
         now: Instant,
@@ -331,9 +335,10 @@ impl<S: CacheStorage> Cache<S> {
         if self.storage.put(key, resource, owner, stored) { Taken::Stored } else { Taken::NotStored }
     }
 
-    /// Handles a 2.03 to a request with this key and ETag: writes the stored response with its new options into
-    /// `frame`, and stores it. Returns false if there is no stored response with the ETag, or if the 2.03 has another
-    /// ETag. The 2.03 then has no effect.
+    /// Handles a 2.03 (Valid) to a request with this key and ETag. Updates the stored response with the options of the
+    /// 2.03: writes it into `frame`, and stores it. Returns false if there is no stored response with the ETag, or if
+    /// the 2.03 has another ETag. The 2.03 then has no effect. The first `resource` bytes of `key` are the bytes that
+    /// [`write_resource`] wrote.
     pub fn revalidate(
         &mut self,
         now: Instant,

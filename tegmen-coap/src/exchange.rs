@@ -11,9 +11,9 @@ use tegmen_base::buf::Frame;
 use tegmen_base::crypto::Crypto;
 use tegmen_base::time::{Duration, Instant};
 
-/// ACK_TIMEOUT (RFC 7252, section 4.8).
+/// ACK_TIMEOUT (RFC 7252, section 4.8): the shortest time before the first retransmission.
 pub(crate) const ACK_TIMEOUT: Duration = Duration::from_secs(2);
-/// MAX_RETRANSMIT.
+/// MAX_RETRANSMIT: the maximum number of retransmissions of a message.
 pub(crate) const MAX_RETRANSMIT: u8 = 4;
 /// The time for which a request waits for its response. It begins with the acknowledgement, or with the request if
 /// the request is not confirmable.
@@ -53,7 +53,8 @@ pub enum Received<'m, 'x, K> {
 /// An event of the clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Due {
-    /// Retransmit the message that is now in the frame. The frame is empty if the message did not fit.
+    /// Retransmit the message that [`Exchanges::poll`] has written into its frame. The frame is empty if the message
+    /// did not fit.
     Retransmit,
     /// The peer did not answer. The exchange has ended.
     TimedOut(RequestId),
@@ -61,9 +62,9 @@ pub enum Due {
 
 /// The exchanges of one peer.
 ///
-/// The storage `S` keeps the messages of this end until they are answered, and the replies to messages of the peer.
-/// Every method takes the storage as an argument, which must always be the same storage for a peer. If the peer
-/// repeats a message, its reply is sent again.
+/// The storage `S` keeps the messages of this end until they are answered, and the replies to messages of the peer. If
+/// the peer repeats a message, the kept reply is sent again. The methods take the storage as an argument. All calls for
+/// one peer must pass the same storage.
 pub struct Exchanges<S: ExchangeStorage> {
     kept: S::Peer,
     next_message_id: u16,
@@ -72,13 +73,14 @@ pub struct Exchanges<S: ExchangeStorage> {
     next_request: u32,
 }
 
-/// The entry of a peer, which has [`Exchanges`] from the start or from its first message on.
+/// The entry of a peer in the table of a node. Some types of entry always contain [`Exchanges`]; others contain them
+/// only after the first message of the peer.
 pub trait PeerExchanges {
     /// The storage of the exchanges.
     type Storage: ExchangeStorage;
     /// The state of the peer that an application keeps with the exchanges, or `()` if there is none.
     type State;
-    /// True if there is a [`Self::freshness`]. Otherwise a node sends no challenges.
+    /// True if [`Self::freshness`] returns the proof of a peer. If this is false, a node sends no challenges.
     const VERIFIES: bool = false;
 
     /// Returns the exchanges of this peer, if it has any.
@@ -90,14 +92,15 @@ pub trait PeerExchanges {
         None
     }
 
-    /// Returns the proof that the peer receives at its address now, if it has exchanges and [`Self::VERIFIES`] is
-    /// true.
+    /// Returns the state of the proof that the peer receives at its address now. Returns `None` if the peer has no
+    /// exchanges, or if [`Self::VERIFIES`] is false.
     #[inline]
     fn freshness(&mut self) -> Option<&mut Freshness> {
         None
     }
 
-    /// Begins the exchanges of a peer that has none. `random` fills a slice with random bytes. Returns true if they begin.
+    /// Begins the exchanges of a peer that has none. `random` fills a slice with random bytes. Returns true if the peer
+    /// has exchanges after this call.
     #[inline]
     fn begin(&mut self, now: Instant, random: impl FnOnce(&mut [u8])) -> bool {
         let _ = (now, random);
@@ -110,8 +113,8 @@ pub trait PeerExchanges {
         let _ = now;
     }
 
-    /// Removes old state when an alarm of the peer has arrived. `is_observer` is true if the peer observes a
-    /// resource. Returns the time of the next call, if one is needed.
+    /// Removes old state. A node calls this when an alarm of the peer has arrived. `is_observer` is true if the peer
+    /// observes a resource. Returns the time of the next call, or `None` if no further call is needed.
     #[inline]
     fn on_alarm(&mut self, storage: &Self::Storage, now: Instant, is_observer: bool) -> Option<Instant> {
         let _ = (storage, now, is_observer);
@@ -136,13 +139,14 @@ impl<S: ExchangeStorage> Default for Exchanges<S> {
 }
 
 impl<S: ExchangeStorage> Exchanges<S> {
-    /// Makes a value without exchanges. The first message has this Message ID, which should be random. For the
-    /// exchanges of [`Self::default`], a node draws the Message ID.
+    /// Makes a value without open exchanges. The first message that this end sends has this Message ID, which should be
+    /// random. If [`Self::default`] makes the value, a node draws the first Message ID with [`Self::draw_message_id`].
     pub fn new(first_message_id: u16) -> Self {
         Self { next_message_id: first_message_id, is_drawn: true, ..Self::default() }
     }
 
-    /// Draws the first Message ID unless there is one (RFC 7252, section 4.4).
+    /// Draws the first Message ID at random (RFC 7252, section 4.4). Does nothing if the first Message ID is already
+    /// chosen.
     #[inline]
     pub fn draw_message_id<C: Crypto>(&mut self, crypto: &mut C) {
         if !self.is_drawn {
@@ -268,21 +272,21 @@ impl<S: ExchangeStorage> Exchanges<S> {
         storage.has_room(now, &mut self.kept, repeat)
     }
 
-    /// Keeps the reply to the message of this key, in case the peer repeats the message. The reply is empty if none
-    /// was sent.
+    /// Keeps the reply to the received message that has this key. If the peer repeats the message, the reply is sent
+    /// again. The reply is empty if none was sent.
     pub fn keep_reply(&mut self, storage: &mut S, now: Instant, key: S::Key, repeat: Repeat, reply: &[u8]) {
         storage.keep(now, &mut self.kept, key, repeat, reply);
     }
 
-    /// Keeps the reply to a message for which [`Self::keep_reply`] kept no reply: its acknowledgement, with or
-    /// without the response.
+    /// Keeps the reply to a message whose reply was empty in [`Self::keep_reply`]. The reply is the acknowledgement,
+    /// with or without the response.
     #[inline]
     pub fn keep_late_reply(&mut self, storage: &mut S, now: Instant, late: Late, reply: &[u8]) {
         storage.keep_late(now, &mut self.kept, late, reply);
     }
 
-    /// Returns the last reply while it is kept, or no bytes. The endpoint sends it again to a peer whose new address
-    /// is proved.
+    /// Returns the newest reply to this peer. Returns no bytes if the reply is no longer kept. The endpoint sends this
+    /// reply again when the peer has proved its new address.
     pub fn last_reply<'x>(&'x self, storage: &'x S, now: Instant) -> &'x [u8] {
         storage.last_reply(now, &self.kept)
     }

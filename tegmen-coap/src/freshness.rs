@@ -23,13 +23,13 @@ impl Freshness {
         Self { echo, is_shown: false, verifies_address: false }
     }
 
-    /// Sets whether an unprotected peer must prove its address. It must then do so before a request changes a
-    /// resource, and before a response has more than 3 bytes for each byte of its request.
+    /// Sets whether an unprotected peer must prove its address. If so, the peer must give the proof before a request
+    /// changes a resource, and before a response has more than 3 bytes for each byte of its request.
     pub const fn verify_address(&mut self, verifies_address: bool) {
         self.verifies_address = verifies_address;
     }
 
-    /// Returns true after the peer has repeated the value.
+    /// Returns true after the peer has repeated the value of the Echo option.
     pub const fn is_shown(&self) -> bool {
         self.is_shown
     }

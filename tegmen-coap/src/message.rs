@@ -69,8 +69,9 @@ impl Token {
 pub enum Malformed {
     /// The datagram has fewer than four bytes, or another version. It is ignored without an answer.
     NotCoap,
-    /// The type and the Message ID are known, so the message can be answered with Reset. The token, the options or the
-    /// payload of the message, or of its decrypted plaintext, are not valid.
+    /// The type and the Message ID are known, so the message can be answered with Reset. The error is in the token, in
+    /// the options or in the payload. It may also be in the options or the payload of the plaintext that OSCORE
+    /// decrypted.
     Message {
         /// The type in the header.
         message_type: MessageType,
@@ -94,8 +95,8 @@ pub struct MessageRef<'a> {
     payload: &'a [u8],
     /// True if the payload is the whole body of a block-wise transfer.
     assembled: bool,
-    /// A set with one bit for each option of the message: the bit of its number modulo 32. It answers most searches
-    /// for missing options without a search.
+    /// A set with one bit for each option of the message: the bit of its number modulo 32. If the bit of a number is
+    /// not set, the message has no option with this number, so no search is necessary.
     present: u32,
 }
 
@@ -103,7 +104,8 @@ impl<'a> MessageRef<'a> {
     /// Reads a datagram.
     ///
     /// # Errors
-    /// [`Malformed`], which shows whether a Reset must be sent.
+    /// [`Malformed::NotCoap`] if the datagram must be ignored. [`Malformed::Message`] if it can be answered
+    /// with Reset.
     pub fn parse(datagram: &'a [u8]) -> Result<Self, Malformed> {
         let (&[first, code, id0, id1], rest) = datagram.split_first_chunk::<HEADER_LEN>().ok_or(Malformed::NotCoap)?;
         if first >> 6 != VERSION {
@@ -134,7 +136,7 @@ impl<'a> MessageRef<'a> {
         self.enclose(plaintext).map(|()| self)
     }
 
-    /// Does the same as [`Self::with_plaintext`], in place.
+    /// Adds the decrypted `plaintext` to this message, with the same result as [`Self::with_plaintext`].
     #[inline]
     pub fn enclose(&mut self, plaintext: &'a [u8]) -> Result<(), Malformed> {
         let malformed = Malformed::Message { message_type: self.message_type, message_id: self.message_id };
@@ -145,10 +147,10 @@ impl<'a> MessageRef<'a> {
         Ok(())
     }
 
-    /// Writes the message again. If OSCORE protected it, it is written without protection.
+    /// Writes the message again. If OSCORE protected the message, the written message has no protection.
     ///
     /// # Errors
-    /// [`BuildError::Full`].
+    /// [`BuildError::Full`] if the message does not fit into `frame`.
     pub fn write(&self, frame: &mut Frame<'_>) -> Result<(), BuildError> {
         let mut builder = Builder::new(frame, self.message_type, self.code, self.message_id, self.token)?;
         for (number, value) in self.options().filter(|(number, _)| *number != OptionNumber::OSCORE) {
@@ -157,7 +159,8 @@ impl<'a> MessageRef<'a> {
         builder.payload(self.payload)
     }
 
-    /// Returns the last message of a block-wise transfer, with the whole body instead of its own block.
+    /// Returns the last message of a block-wise transfer with another payload: `body`, the whole body of the transfer,
+    /// replaces the last block.
     pub const fn with_body(self, body: &'a [u8]) -> Self {
         Self { payload: body, assembled: true, ..self }
     }
@@ -261,8 +264,9 @@ const UNPROTECTED: u32 = bit(OptionNumber::URI_HOST.0)
     | bit(OptionNumber::PROXY_URI.0)
     | bit(OptionNumber::PROXY_SCHEME.0);
 
-/// Walks the options. Returns the bytes of the options, the payload after them, and the set of bits of the options. A
-/// marker without payload is an error.
+/// Walks the options. Returns the bytes of the options, the payload after the options, and a set with one bit for each
+/// option (the number of the option modulo 32). Returns `None` for a payload marker without payload, or for options
+/// that cannot be parsed.
 fn split_payload(bytes: &[u8]) -> Option<(&[u8], &[u8], u32)> {
     let mut reader = Reader::new(bytes);
     let (mut number, mut present) = (0, 0);
@@ -307,7 +311,8 @@ impl From<Full> for BuildError {
     }
 }
 
-/// Length of the longest option that can be inserted, with its header and the header of the next option.
+/// Length of the longest insertion in bytes: the header and the value of the inserted option, and the header of the
+/// option after it.
 const MAX_INSERTED: usize = 24;
 
 /// A builder that writes a message into a frame, in the order of the wire: options by rising number, then the
@@ -471,7 +476,8 @@ impl<'f, 't> Builder<'f, 't> {
         self.frame.room()
     }
 
-    /// Removes options and payload, so that another response can be written.
+    /// Removes options and payload, so that another response can be written. The header and the token, which has
+    /// `token_len` bytes, remain.
     pub fn restart(&mut self, token_len: usize) {
         self.frame.truncate(self.start.wrapping_add(HEADER_LEN).wrapping_add(token_len));
         (self.last, self.has_payload) = (0, false);

@@ -37,8 +37,9 @@ impl Order {
     }
 
     /// Returns true if a response is not older than the last response of this server. `last` is the state of the last
-    /// response, or `None` if that response had no Observe option. `number` is the Observe option of this response,
-    /// or `None`. A server that allows no observation responds once, so a later response is a repetition.
+    /// response, or `None` if that response had no Observe option. `number` is the Observe option of this response, or
+    /// `None` if it has no such option. If both responses have none, returns false: a server that does not accept the
+    /// observation sends only one response, so this response is a repetition.
     pub fn follows(last: &mut Option<Self>, number: Option<u32>, now: Instant) -> bool {
         match (last.as_mut(), number) {
             (Some(order), Some(number)) => order.is_newer(number, now),

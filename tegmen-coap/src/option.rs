@@ -87,7 +87,8 @@ impl OptionNumber {
         self.0 & 0x1e != 0x1c
     }
 
-    /// Returns the class of an option that has only one class (RFC 8613, figure 5).
+    /// Returns the class of an option (RFC 8613, figure 5). For an option that can be in the outer and in the inner
+    /// message, such as Observe, returns [`Class::Encrypted`].
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub const fn class(self) -> Class {
         match self {
@@ -122,8 +123,8 @@ pub fn find(run: &[u8], wanted: OptionNumber) -> Option<&[u8]> {
     }
 }
 
-/// Reads a delta or a length that does not fit into four bits: 13 means that one byte follows, 14 that two bytes
-/// follow.
+/// Returns the value of a delta or a length, whose four bits are `nibble`. 13 means that the rest of the value is in
+/// the next byte, and 14 that it is in the next two bytes.
 fn read_extended(reader: &mut Reader<'_>, nibble: u8) -> Result<u16, Truncated> {
     match nibble {
         13 => Ok(u16::from(reader.u8()?).wrapping_add(13)),
@@ -162,7 +163,8 @@ impl Header {
         header
     }
 
-    /// Returns the four bits for a number, and appends bytes for the part that does not fit into them.
+    /// Returns the four bits of the header for a delta or a length. Appends one or two bytes to the header if the value
+    /// does not fit into four bits.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn nibble(&mut self, value: usize) -> u8 {
         if value < 13 {
@@ -245,7 +247,8 @@ pub struct Options<'a> {
     inner: Run<'a>,
 }
 
-/// Encoded options. The next option is already read.
+/// A sequence of encoded options. `next` is the option that the iterator returns next, and `rest` has the bytes after
+/// this option.
 #[derive(Clone, Debug)]
 struct Run<'a> {
     rest: Reader<'a>,
@@ -272,7 +275,7 @@ impl<'a> Run<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// Makes the sequence of both kinds of options. A parser must have checked both.
+    /// Makes the sequence from encoded outer and inner options. A parser must have checked both.
     pub fn new(outer: &'a [u8], inner: &'a [u8]) -> Self {
         Self { outer: Run::new(outer), inner: Run::new(inner) }
     }

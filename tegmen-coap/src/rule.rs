@@ -79,7 +79,7 @@ impl fmt::Display for Methods {
     }
 }
 
-/// A rule on requests: methods, and a path or the beginning of paths.
+/// A rule on requests: methods, and one path or all paths with the same beginning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rule<'a> {
     /// The methods.
@@ -90,7 +90,7 @@ pub struct Rule<'a> {
 }
 
 impl<'a> Rule<'a> {
-    /// A description of the syntax of a rule, for an error message.
+    /// A description of the syntax of a rule. Error messages contain it.
     pub const EXPECTED: &'static str = "a method (GET, POST, PUT, DELETE, FETCH, PATCH, iPATCH, read, write, read-write or *) and a path, as \
          \"GET /sensors/*\"";
 

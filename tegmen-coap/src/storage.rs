@@ -36,7 +36,8 @@ impl From<Full> for Busy {
 /// The effect of a request that is executed a second time (RFC 7252, sections 4.5 and 5.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Repeat {
-    /// No effect: GET and FETCH. The same holds for an acknowledgement that was sent for a response.
+    /// No effect. This is the case for GET and FETCH, and for a received response, whose reply is only an
+    /// acknowledgement.
     Safe,
     /// The state is the same as after the first time: PUT, DELETE and iPATCH. The same holds for a request that its
     /// OSCORE context would refuse the second time.
@@ -81,7 +82,7 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// An empty place for an exchange.
+    /// An element of the storage that has no exchange.
     pub const NONE: Self = Self {
         id: RequestId(0),
         waiting: Waiting::Nothing,
@@ -100,7 +101,7 @@ impl Outgoing {
         self.waiting != Waiting::Nothing
     }
 
-    /// Returns true if the exchange ends at its deadline.
+    /// Returns true if something happens at the deadline of the exchange: a retransmission, or the end of the exchange.
     pub(super) const fn has_deadline(&self) -> bool {
         matches!(self.waiting, Waiting::Acknowledgement | Waiting::Response | Waiting::SeparateResponse)
     }
@@ -124,7 +125,7 @@ impl Outgoing {
 pub struct Late {
     /// The Message ID of the message.
     pub message_id: u16,
-    /// A number that distinguishes the message from other messages of the peer with this Message ID.
+    /// A fingerprint that distinguishes the message from other messages of the peer with this Message ID.
     pub print: u32,
     /// The effect of executing the message a second time.
     pub repeat: Repeat,
@@ -194,8 +195,8 @@ pub trait ExchangeStorage {
     /// Returns the newest reply to this peer. It is empty if it is no longer kept.
     fn last_reply<'s>(&'s self, now: Instant, peer: &'s Self::Peer) -> &'s [u8];
 
-    /// Returns a place for an exchange that this end begins. The caller fills the place. `message` is kept for
-    /// retransmission, and is empty if the message is never retransmitted.
+    /// Allocates the state of an exchange that this end begins. The caller fills the returned state. `message` is kept
+    /// for retransmission, and is empty if the message is never retransmitted.
     ///
     /// # Errors
     /// [`Busy`]. Nothing is then kept.
@@ -204,8 +205,8 @@ pub trait ExchangeStorage {
     /// Returns the exchanges with this peer, including exchanges that have ended.
     fn exchanges<'s>(&'s self, peer: &'s Self::Peer) -> impl Iterator<Item = &'s Outgoing>;
 
-    /// Returns an open exchange for which `is_it` returns true. If the caller changes the event that it waits for,
-    /// the caller must then call [`Self::settle`].
+    /// Returns an open exchange for which `is_it` returns true. If the caller changes the field
+    /// [`waiting`](Outgoing::waiting) of the exchange, the caller must then call [`Self::settle`].
     fn find<'s>(
         &'s mut self,
         peer: &'s mut Self::Peer,

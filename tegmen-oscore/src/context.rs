@@ -51,8 +51,8 @@ pub type Context = SecurityContext<AsItIs>;
 /// identify the ID Context.
 ///
 /// Its numbers come from a [`Lease`]. A [`ReplayWindow`] records the numbers that the other end has used. A power cut
-/// loses the window. Requests are then answered with a challenge until a request repeats it (RFC 8613, appendix
-/// B.1.2).
+/// loses the window. After this, each request is answered with a challenge, which contains an Echo value. The first
+/// request that repeats this value shows a number that is not a replay (RFC 8613, appendix B.1.2).
 #[repr(C)]
 pub struct SecurityContext<N: Naming> {
     /// The lease of numbers for messages of this end.
@@ -237,5 +237,6 @@ impl<N: Naming> core::fmt::Debug for SecurityContext<N> {
     }
 }
 
-/// The mark of a lost window for which no challenge was drawn yet.
+/// The `mark` in [`ReplayWindow::lost`] as long as no Echo value was drawn. After the first challenge, the `mark` is
+/// the Echo value.
 pub(super) const NO_CHALLENGE: u64 = 0;

@@ -67,7 +67,7 @@ impl Aead {
         }
     }
 
-    /// Returns the algorithm of a provider that has it.
+    /// Returns this algorithm in the form that the crypto provider `C` takes. The provider must have the algorithm.
     pub(super) const fn of<C: Crypto>(self) -> C::Aead {
         match C::AES_128_GCM {
             Some(gcm) if matches!(self, Self::A128Gcm) => gcm,
@@ -126,8 +126,8 @@ impl Inputs {
     const AAD: Cbor<AAD_LEN> = Cbor::beginning_with(*b"\x83\x68Encrypt0\x40\x40\x85\x01\x81");
     const EXTERNAL_AT: usize = 12;
 
-    /// Makes the inputs for a request with this kid and number, or for a response to it. The nonce comes from the
-    /// endpoint and the number in `of`.
+    /// Makes the inputs for the request that the endpoint with this kid sent with this number, or for a response to
+    /// this request. The nonce comes from the endpoint and the number in `of`.
     pub(super) fn new(
         aead: Aead,
         common_iv: &[u8; MAX_NONCE],
@@ -203,7 +203,8 @@ impl<const MAX_LEN: usize> Cbor<MAX_LEN> {
         self.put(value);
     }
 
-    /// Does the same as [`Self::string`], for up to seven bytes. On a host the bytes and their head share one word.
+    /// Does the same as [`Self::string`], for up to seven bytes. A host writes the head and the bytes as one word of 64
+    /// bits.
     #[inline]
     pub(super) fn padded(&mut self, value: &Padded) {
         if cfg!(not(target_pointer_width = "64")) {

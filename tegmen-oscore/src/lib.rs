@@ -7,9 +7,10 @@
 //! needs no cryptography.
 //!
 //! No number is used twice: each number comes from a [lease](Lease) whose end was stored durably before. A power cut
-//! loses the window of the other end's numbers. A request is then delivered only after a challenge was repeated
-//! ([`Context::write_challenge`]; appendix B.1.2). If the stored data cannot be trusted, both ends derive new keys,
-//! if they agreed on this before (`RederivableContext`, `Offers`; appendix B.2, feature `rederivation`).
+//! loses the window of the other end's numbers. After this, the server answers a request with a challenge
+//! ([`Context::write_challenge`]; appendix B.1.2), and delivers a request only if it repeats the challenge. If the
+//! stored data cannot be trusted, both ends can derive new keys (appendix B.2). Both ends must have agreed on this
+//! before, with `RederivableContext` and `Offers` (feature `rederivation`).
 //!
 //! The module [`group`] protects messages to groups, and messages between members of a group (RFC 10021).
 //!

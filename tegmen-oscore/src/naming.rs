@@ -1,5 +1,5 @@
-//! The way in which messages identify the ID Context of a security context. It is a type parameter, so that a mote
-//! needs neither code nor memory for the derivation of new keys (RFC 8613, appendix B.2).
+//! The way in which messages identify the ID Context of a security context. This way is a type parameter of the
+//! context, so that a mote needs neither code nor memory for the derivation of new keys (RFC 8613, appendix B.2).
 
 use super::cose::Aead;
 use super::derivation;
@@ -10,7 +10,7 @@ use tegmen_base::crypto::hkdf::Hkdf;
 /// The way in which messages identify the ID Context of a security context, and the memory for it. There are two
 /// implementations: [`AsItIs`], and `Rederivable` with the feature `rederivation`.
 pub trait Naming: Copy + Default {
-    /// An array with the bytes of an ID Context at its front.
+    /// An array that begins with the bytes of an ID Context.
     type IdContext: AsRef<[u8]> + AsMut<[u8]>;
     /// The array without an ID Context: only zeros.
     const NO_ID_CONTEXT: Self::IdContext;
@@ -19,7 +19,8 @@ pub trait Naming: Copy + Default {
     /// Maximum number of bytes of a kid context.
     const MAX_KID_CONTEXT: usize;
 
-    /// Returns the kid context of a message of this end.
+    /// Returns the kid context of a message that this end sends, or `None` if the message has none. `wrapped` is memory
+    /// for a kid context that differs from the ID Context.
     fn kid_context<'a>(self, id_context: Option<&'a [u8]>, wrapped: &'a mut Self::Wrapped) -> Option<&'a [u8]>;
 
     /// Returns true if responses also have a kid context.

@@ -18,9 +18,9 @@ use tegmen_coap::{Code, Token};
 pub const OVERHEAD: usize = Context::OVERHEAD;
 
 impl<N: Naming> SecurityContext<N> {
-    /// Maximum number of bytes that protection adds to a message: the option with its header, a second Observe, the
-    /// payload marker, the code and the tag. The frame must have free bytes after the message for the tag, and in
-    /// front of it for the others.
+    /// Maximum number of bytes that protection adds to a message. The frame must have free bytes in front of the
+    /// message for the option with its header, a second Observe, the payload marker and the code. It must have free
+    /// bytes after the message for the tag.
     pub const OVERHEAD: usize = 2 + max_len(N::MAX_KID_CONTEXT) + 5 + 2 + MAX_TAG;
 
     /// Protects the request in `frame`. Send the same bytes for a retransmission, because a second call would use a
@@ -42,8 +42,8 @@ impl<N: Naming> SecurityContext<N> {
     }
 
     /// Protects the response in `frame` to a request. With the nonce of the request, which can be used once, the
-    /// response contains no number. Without this nonce, the response takes a number of this end, as every
-    /// notification after the first does.
+    /// response contains no number. Without this nonce, the response takes a number of this end. Each notification
+    /// after the first takes such a number.
     ///
     /// # Errors
     /// The errors of [`Self::protect_request`].
@@ -63,9 +63,10 @@ impl<N: Naming> SecurityContext<N> {
         self.seal(crypto, plain, number.as_ref(), (&self.recipient_id, request), frame)
     }
 
-    /// Writes the answer to a request that may be a replay because the window was lost. The answer is 4.01 with an
-    /// Echo option, which the client must repeat (RFC 8613, appendix B.1.2). Its eight random bytes are drawn for the
-    /// first challenge after the loss of the window (RFC 9175, appendix A).
+    /// Writes the answer to a request that may be a replay because the window was lost. The answer is 4.01 with an Echo
+    /// option, which the client must repeat (RFC 8613, appendix B.1.2). The Echo value is eight bytes, drawn at random
+    /// for the first challenge after the loss of the window (RFC 9175, appendix A). Later challenges have the same
+    /// value.
     ///
     /// # Errors
     /// The errors of [`Self::protect_request`], and [`ProtectError::Malformed`] if the window is known.
@@ -108,7 +109,8 @@ impl<N: Naming> SecurityContext<N> {
     }
 }
 
-/// Builds the challenge for a sender whose window was lost, and draws its Echo value if there is none.
+/// Builds the challenge for a peer whose window was lost. Draws the Echo value if this is the first challenge after the
+/// loss.
 #[inline]
 pub(super) fn build_challenge<C: Crypto>(
     crypto: &mut C,

@@ -8,13 +8,15 @@
 //!                                    <-  under R2 || R3         response #2
 //! ```
 //!
-//! A kid context of these messages is a CBOR byte string that contains the bytes. Later messages have no kid context.
-//! Response #1 has the nonce of request #1, with the same common IV, and the keys of R2 || ID1. A response #1 with
-//! its own number is also accepted. A client that has lost its numbers generates ID1
-//! ([`RederivableContext::rederive`]). A server that has lost its numbers uses the client's previous ID Context as
-//! ID1, so that any request becomes request #1. R2 consists of 8 random bytes, and of their HMAC under a secret key
-//! that is generated again for each new context ([`Offers`]). So a server stores no state for clients that ask, and
-//! an old request #2 is never accepted again.
+//! A kid context of these messages is a CBOR byte string that contains the bytes in the figure. Later messages have no
+//! kid context. A client that has lost its numbers generates ID1 ([`RederivableContext::rederive`]). A server that has
+//! lost its numbers uses the client's previous ID Context as ID1, so that any request becomes request #1.
+//!
+//! Response #1 is encrypted under the keys of R2 || ID1. It has no number, but the nonce of request #1, which is made
+//! with the common IV of ID1. A response #1 with its own number is also accepted. R2 consists of 8 random bytes, and of
+//! the first 8 bytes of their HMAC under a secret key ([`Offers`]). The server generates this key again after each
+//! derivation. So a server stores no state for a client that has not yet sent request #2, and an old request #2 is
+//! never accepted again.
 
 use super::context::{BadParameters, Parameters, SecurityContext};
 use super::cose::{Aead, MAX_NONCE};
@@ -45,9 +47,9 @@ pub enum Rederivable {
     /// Requests contain the ID Context unchanged.
     #[default]
     AsItIs,
-    /// Messages contain the ID Context as a CBOR byte string, while keys are derived.
+    /// Requests and responses contain the ID Context as a CBOR byte string, until a message arrives under the new keys.
     Wrapped,
-    /// Messages do not contain the ID Context, after the derivation.
+    /// Messages do not contain the ID Context, because both ends have the new keys.
     Omitted,
 }
 
@@ -117,9 +119,10 @@ impl RederivableContext {
         Self::fresh::<C>(parameters, &id1)
     }
 
-    /// Restores a context of [`Self::rederived`] or [`Rederived::Second`] after a restart. `parameters` contain its
-    /// [ID Context](Self::id_context). `kept` is the end of the lease that was stored last. `window` is known only
-    /// after an orderly end. `settled` is true if the context was [settled](Self::settle).
+    /// Restores a context of [`Self::rederived`] or [`Rederived::Second`] after a restart. `parameters` contain its [ID
+    /// Context](Self::id_context). `kept` is the end of the lease that was stored last. `window` is the window that was
+    /// stored at an orderly end, or `None` if there was no orderly end. `settled` is true if the context was
+    /// [settled](Self::settle).
     ///
     /// # Errors
     /// [`BadParameters`].
@@ -142,7 +145,8 @@ impl RederivableContext {
         Self::named::<C>(parameters, id_context, id_context)
     }
 
-    /// Does the same as [`Self::fresh`], for a name in messages that differs from the bytes for the derivation.
+    /// Makes a context that derives its keys from `id_context`, but whose messages contain `name` as ID Context. Its ID
+    /// Context was never used before.
     fn named<C: Crypto>(parameters: &Parameters<'_>, id_context: &[u8], name: &[u8]) -> Result<Self, BadParameters> {
         let parameters = &Parameters { id_context: Some(id_context), ..*parameters };
         let mut context = Self::derive_named::<C>(parameters, Some(name), Lease::resume(0), ReplayWindow::new())?;
@@ -150,9 +154,10 @@ impl RederivableContext {
         Ok(context)
     }
 
-    /// Decrypts response #1, which has a kid context. Returns the inner message, and the context for request #2 and
-    /// all later messages. Store its [ID Context](Self::id_context) and the end of a lease before you send a message
-    /// under it. [Settle](Self::settle) the context when a message under it arrives.
+    /// Decrypts response #1, which has a kid context. Returns the inner message, and a new context, which protects
+    /// request #2 and all later messages. Before you send a message under the new context, store its [ID
+    /// Context](Self::id_context) and the end of a lease. When a message arrives under the new context,
+    /// [settle](Self::settle) it.
     ///
     /// # Errors
     /// [`UnprotectError`]. `pending` is then unchanged, and the true response may still come.
@@ -200,8 +205,8 @@ impl RederivableContext {
         }
     }
 
-    /// Returns false from a derivation until a message arrives under the context. Until then requests and response #1
-    /// have a kid context.
+    /// Returns false if the keys were derived again and no message has arrived under the new keys yet. As long as this
+    /// is false, requests and response #1 have a kid context.
     pub fn is_settled(&self) -> bool {
         self.naming != Rederivable::Wrapped
     }
@@ -227,8 +232,9 @@ fn unwrap(kid_context: &[u8]) -> Option<&[u8]> {
     (bytes.len() == usize::from(len)).then_some(bytes)
 }
 
-/// The key with which a server recognizes its R2. The server generates it at the start, and again for each context
-/// that is derived with it. This invalidates earlier offers.
+/// The key with which a server recognizes an R2 that it has sent in a response #1. An offer is such an R2. The server
+/// draws the key at the start, and again after each context that it has derived from an offer. A new key makes all
+/// earlier offers invalid.
 pub struct Offers(Secret<DIGEST_LEN>);
 
 /// The purpose of a request with another ID Context.
@@ -259,7 +265,8 @@ impl core::fmt::Debug for FirstRequest {
 }
 
 impl FirstRequest {
-    /// Makes the request of a client under `context`, whose numbers the server has lost.
+    /// Treats a request of a client as request #1. The request came under `context`, for which the server has lost the
+    /// numbers. ID1 is the ID Context of `context`.
     pub fn under(context: &RederivableContext, request: RequestBinding) -> Self {
         let id1 = context.id_context().unwrap_or(&[]);
         let common_iv = context.common_iv;
@@ -284,14 +291,14 @@ impl FirstRequest {
 }
 
 impl Offers {
-    /// Draws a new key. Earlier offers are then invalid.
+    /// Draws a new key, so that no earlier offer is valid.
     pub fn draw<C: Crypto>(crypto: &mut C) -> Self {
         let mut key = Secret::zeroed();
         crypto.random(key.expose_mut());
         Self(key)
     }
 
-    /// Decrypts a request in place, if its kid context belongs to this procedure.
+    /// Decrypts request #1 or request #2 in place. The kid context of the request contains the ID Context of its keys.
     ///
     /// # Errors
     /// [`UnprotectError`].

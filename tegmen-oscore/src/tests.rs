@@ -174,7 +174,7 @@ fn appendix_c_of_rfc_8613_derives_these_contexts() {
     assert_eq!(checked, ["C.1.1", "C.1.2", "C.2.1", "C.2.2", "C.3.1", "C.3.2"]);
 }
 
-/// Makes the contexts of both ends of section C.1, C.2 or C.3. The next number of each is `at`.
+/// Makes the context of appendix C.1, C.2 or C.3 that has this section number. Its next number is `at`.
 fn contexts(section: &str, at: u64) -> Context {
     let cases = appendix_c();
     let case = cases.iter().find(|case| case["section"] == section).unwrap();

@@ -26,7 +26,7 @@ impl OpenedRequest for RequestBinding {
     type Nonce = RequestNonce;
 }
 
-/// A request together with a value that its owner attaches to it.
+/// The request that a message answers, together with a value that the owner of the node attaches to the request.
 impl<T: Copy, R: OpenedRequest> OpenedRequest for (T, R) {
     type Nonce = R::Nonce;
 }
@@ -61,8 +61,8 @@ impl RequestNonce {
     }
 }
 
-/// A decrypted request. `N` is the right to answer it under its nonce, and `B` is the identity of the request for its
-/// response.
+/// A decrypted request. `N` is the right to answer it once under its nonce. `B` is the identity of the request, to
+/// which a response is bound.
 #[derive(Debug)]
 pub enum Unprotected<'r, N = RequestNonce, B = RequestBinding> {
     /// The message is authentic and new.
@@ -89,7 +89,8 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// Refuses a response that was accepted before, or that is older than an accepted response.
+    /// Refuses a response that was accepted before, or that is older than an accepted response. `number` is `None` for
+    /// a response under the nonce of the request.
     #[inline]
     pub(super) fn check(&self, number: Option<&PartialIv>) -> Result<(), UnprotectError> {
         match number {
@@ -99,7 +100,8 @@ impl Taken {
         }
     }
 
-    /// Accepts an authentic response. After a notification with a number, a response without a number is older.
+    /// Records that an authentic response is accepted. Refuses a notification without a number if a notification with a
+    /// number was accepted before, because the notification without a number is then older.
     #[inline]
     pub(super) fn take(&mut self, number: Option<&PartialIv>, message: &MessageRef<'_>) -> Result<(), UnprotectError> {
         match number {
@@ -225,10 +227,11 @@ impl<N: Naming> SecurityContext<N> {
         Ok(Unprotected::Fresh(*message, RequestNonce(binding)))
     }
 
-    /// Decrypts the response to `pending` in place. A response under the nonce of the request is accepted once.
-    /// Notifications are accepted by rising number (RFC 8613, sections 7.4.1 and 8.4). After a notification with a
-    /// number, a notification without a number is older (section 4.1.3.5.2). It is accepted only if it ends the
-    /// observation: an error, or a response without Observe.
+    /// Decrypts the response to `pending` in place. Accepts one response under the nonce of the request. Accepts a
+    /// notification with a number only if the number is higher than that of each accepted notification (RFC 8613,
+    /// sections 7.4.1 and 8.4). After a notification with a number, a notification without a number is older, and is
+    /// refused (section 4.1.3.5.2). A response without a number that ends the observation is still accepted: an error,
+    /// or a response without Observe.
     ///
     /// # Errors
     /// [`UnprotectError`]. `pending` is then unchanged, and the true response may still come.

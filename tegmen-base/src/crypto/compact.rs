@@ -1,9 +1,9 @@
 //! Small ciphers for motes whose memory has no cache, such as a Cortex-M3: AES-128-CCM and SHA-256 in 4 KB.
 //!
-//! **This AES looks up a table by secret bytes.** The look-up takes constant time only if every load from memory
-//! does, as on a microcontroller without a data cache. On a processor with a data cache, above all on a server, use
-//! [`rustcrypto`](super::rustcrypto) or the provider of the `tegmen-host` crate. SHA-256, the comparison of tags, and
-//! all other operations take constant time on every processor.
+//! **This AES reads a table at an index that is a secret byte.** Such a read takes constant time only if every load
+//! from memory takes the same time, as on a microcontroller without a data cache. On a processor with a data cache,
+//! above all on a server, use [`rustcrypto`](super::rustcrypto) or `HostCrypto` of the crate `tegmen-trust`. SHA-256,
+//! the comparison of tags, and all other operations take constant time on every processor.
 
 use super::hash::{DIGEST_LEN, Sha256};
 use super::{Ccm, Crypto, KEY_LEN, NotAuthentic, Unsupported};
@@ -169,7 +169,8 @@ enum Direction {
     Open,
 }
 
-/// CCM (RFC 3610, section 2). The first `tag_len` bytes of `mac` are the tag afterwards.
+/// Encrypts or decrypts `body` in place with CCM (RFC 3610, section 2). Writes the tag to the first `tag_len` bytes of
+/// `mac`.
 fn ccm(
     direction: Direction,
     key: &[u8],
@@ -349,10 +350,10 @@ fn substitute(a: u32, b: u32, c: u32, d: u32) -> u32 {
     column(a) & 0xff | (column(b >> 8) & 0xff) << 8 | (column(c >> 16) & 0xff) << 16 | column(d >> 24) << 24
 }
 
-/// The result of SubBytes and MixColumns for each byte of the last row. The results of the other rows are rotations
-/// of it.
+/// The result of SubBytes and MixColumns for each value of a byte in the last row of a column. The results for the
+/// other rows are the same words, rotated.
 ///
-/// The low byte is the S-box, which is computed from its definition (FIPS 197, section 5.1.1).
+/// The low byte of each word is the S-box, which is computed from its definition (FIPS 197, section 5.1.1).
 #[expect(clippy::indexing_slicing, reason = "the compiler computes it, and refuses an index that is too large")]
 static TABLE: [u32; 256] = {
     let mut table = [0; 256];
@@ -393,7 +394,8 @@ const fn multiply(mut a: u32, mut b: u32) -> u32 {
     product
 }
 
-/// One compression of SHA-256 (FIPS 180-4, section 6.2.2), sixteen words of the message schedule at a time.
+/// Computes one compression of SHA-256 (FIPS 180-4, section 6.2.2). Computes the message schedule in steps of sixteen
+/// words.
 fn compress(state: &mut [u32; 8], block: &[u8; 64]) {
     let mut words = [[0; 4]; 4];
     for (word, bytes) in words.as_flattened_mut().iter_mut().zip(block.as_chunks().0) {
@@ -409,8 +411,9 @@ fn compress(state: &mut [u32; 8], block: &[u8; 64]) {
     state.iter_mut().zip(&before).for_each(|(to, with)| *to = to.wrapping_add(*with));
 }
 
-/// Computes sixteen rounds. After four rounds each variable has moved by four places, so that no register has to
-/// move.
+/// Computes sixteen rounds of SHA-256. In each round, the standard moves the eight variables by one position. This code
+/// passes the variables in a rotated order instead, so that no register is copied. After four rounds the order is that
+/// of the beginning, with the two halves exchanged.
 #[inline(never)]
 fn rounds(state: &mut [u32; 8], words: &[[u32; 4]; 4], constants: &[u32; 16]) {
     let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = *state;
@@ -453,7 +456,8 @@ fn advance(words: &mut [[u32; 4]; 4]) {
     }
 }
 
-/// Returns the word of the message schedule that follows 16, 15, 7 and 2 places after the given words.
+/// Returns the next word of the message schedule. The four arguments are the words that are 16, 15, 7 and 2 places
+/// before it.
 #[inline(always)]
 fn later(w16: u32, w15: u32, w7: u32, w2: u32) -> u32 {
     let sigma0 = w15.rotate_right(7) ^ w15.rotate_right(18) ^ (w15 >> 3);

@@ -1,5 +1,5 @@
-//! Key agreement on secp256r1 and ECDSA signatures on the crate `p256`, and key agreement on x25519 on the crate
-//! `x25519-dalek`, for [`RustCrypto`](super::RustCrypto): constant time, no heap.
+//! Elliptic curves for [`RustCrypto`](super::RustCrypto), in constant time and without a heap. Key agreement on
+//! secp256r1 and ECDSA use the crate `p256`. Key agreement on x25519 uses the crate `x25519-dalek`.
 
 use super::hash::DIGEST_LEN;
 use super::{

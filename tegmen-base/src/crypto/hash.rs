@@ -3,8 +3,8 @@
 //! Hash and HMAC are written once for SHA-256 and SHA-1 (FIPS 180-4). The length of the digest selects the hash. Only
 //! the records of one old cipher suite use SHA-1.
 //!
-//! This crate does not use a library for them, for two reasons: a mote keeps pad states of 32 bytes each, and a
-//! provider has to implement only its compression function.
+//! The crate does not use a library for hash and HMAC, for two reasons. A mote keeps a key of HMAC as two states of 32
+//! bytes, and a provider has to implement only its compression function.
 
 use super::Crypto;
 use crate::buf::{Writer, copy};
@@ -71,7 +71,7 @@ impl<const LEN: usize> Running<LEN> {
         Self { state: const { initial::<LEN>() }, block: [0; 64], len: 0 }
     }
 
-    /// Makes an empty place for a hash. Call [`Self::restart`] before the first input.
+    /// Makes a value without a hash. Call [`Self::restart`] before the first input.
     pub const fn none() -> Self {
         Self { state: [0; 8], block: [0; 64], len: 0 }
     }
@@ -125,7 +125,7 @@ impl<const LEN: usize> Running<LEN> {
         put(out, &self.state);
     }
 
-    /// Pads and compresses the waiting bytes, so that the state is the digest (FIPS 180-4, section 5.1.1).
+    /// Pads and compresses the bytes in `block`, so that the state is the digest (FIPS 180-4, section 5.1.1).
     #[inline(never)]
     fn complete<C: Crypto>(&mut self) {
         let filled = (self.len % 64) as usize;
@@ -202,7 +202,7 @@ pub struct Hmac<const LEN: usize> {
 }
 
 impl<const LEN: usize> Hmac<LEN> {
-    /// Makes an empty place for a key.
+    /// Makes a value without a key. Call [`Self::set`] before the first message.
     pub const fn none() -> Self {
         Self { inner: [0; 8], outer: [0; 8] }
     }
@@ -280,13 +280,14 @@ impl<const LEN: usize> Hmac<LEN> {
         hash.complete::<C>();
     }
 
-    /// Returns the state before a message, for code that hashes the message itself because its length must stay
-    /// secret.
+    /// Returns the state of the inner hash before the first byte of a message. It is for code that hashes the message
+    /// itself, because the length of the message must stay secret.
     pub const fn begun(&self) -> [u32; 8] {
         self.inner
     }
 
-    /// Returns the authentication code of a message. `state` is the state after the last block of the message.
+    /// Returns the authentication code of a message. `state` is the state of the inner hash after the last block of the
+    /// message, which includes the padding.
     pub fn end<C: Crypto>(&self, state: [u32; 8]) -> [u8; LEN] {
         let mut hash = Running { state, ..Running::none() };
         self.run_outer::<C>(&mut hash);
@@ -297,8 +298,8 @@ impl<const LEN: usize> Hmac<LEN> {
 }
 
 impl HmacKey {
-    /// Fills `out` with `PRF(key, label, seed)` of TLS 1.2. The parts of `seed` are the label and the seed, and are
-    /// concatenated.
+    /// Fills `out` with `PRF(key, label, seed)` of TLS 1.2. The argument `seed` has several parts, which are
+    /// concatenated: the first part is the label of the PRF, and the other parts are the seed of the PRF.
     #[inline(never)]
     pub fn prf<C: Crypto>(&self, seed: &[&[u8]], out: &mut [u8]) {
         // P_hash of RFC 5246, section 5: A(i) = HMAC(A(i-1)), output HMAC(A(i) + label + seed); A(0) is label + seed.

@@ -26,7 +26,8 @@ impl Number {
         Self([0; 8])
     }
 
-    /// Draws an unpredictable number that is not 0 and is below 2^255, and so below both primes.
+    /// Draws an unpredictable number that is not 0 and is below 2^255. So the number is below the prime of the field
+    /// and below the order of the curve.
     #[inline(never)]
     fn draw<C: Crypto>(&mut self, crypto: &mut C) {
         let mut bytes = Secret::zeroed();

@@ -9,7 +9,8 @@ use tegmen_base::time::Instant;
 #[derive(Debug)]
 pub struct FixedCache<const N: usize, const LEN: usize> {
     places: [Option<Place<LEN>>; N],
-    /// The number of times that a response was used.
+    /// The number of times that [`find`](CacheStorage::find) was called. It serves as a clock for the last use of a
+    /// response.
     uses: u32,
 }
 

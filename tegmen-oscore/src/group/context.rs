@@ -70,9 +70,10 @@ pub enum BadGroup {
 
 /// The security context of a group at one member: the Common Context and the Sender Context.
 ///
-/// `B` contains the bytes of an authentication credential. A message and its credentials are authenticated together.
-/// For this, the stack needs a buffer of `AAD` bytes: 136, plus the bytes of the longest credential and of the Group
-/// Manager's credential.
+/// `B` is the type of the bytes of an authentication credential. The additional authenticated data of a message contain
+/// the credentials of its sender and of the Group Manager. `AAD` is the length of the buffer for these data on the
+/// stack: 136 bytes, plus the length of the longest credential of a member, plus the length of the Group Manager's
+/// credential.
 pub struct GroupContext<B, const AAD: usize> {
     pub(super) lease: Lease,
     pub(super) gid: Gid,
@@ -246,8 +247,8 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         pairwise.as_ref().map(|keys| (aead, keys)).ok_or(NotAuthentic)
     }
 
-    /// Derives the key with which the member `id` sends, from its Sender Key and from `secret`, which is given in
-    /// parts (section 2.5.1).
+    /// Derives the pairwise key under which the member `id` sends (section 2.5.1). The inputs are the Sender Key of
+    /// this member, and `secret`, whose parts are concatenated: both credentials and the shared secret.
     pub(super) fn pairwise_key<C: Crypto>(
         &self,
         aead: Aead,
@@ -321,7 +322,8 @@ impl<B, const AAD: usize> core::fmt::Debug for GroupContext<B, AAD> {
     }
 }
 
-/// Derives bytes of the type `kind`, a text of CBOR, for `id` (RFC 8613, section 3.2.1).
+/// Derives bytes for `id` (RFC 8613, section 3.2.1). `kind` is the type of the bytes, such as "Key" or "IV", as an
+/// encoded text of CBOR.
 fn expand<C: Crypto>(hkdf: &Hkdf, (gid, aead): (&Gid, Aead), id: &Id, kind: &[u8], out: &mut [u8]) {
     let mut info = Cbor::<INFO_LEN>::beginning_with([0x85]);
     write_info_of(&mut info, Some(gid.as_bytes()), aead, id, (kind, out.len() as u8));

@@ -88,13 +88,13 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         Ok(DeterministicClient { id, key: self.key_of::<C>(&id) })
     }
 
-    /// Protects the request in `frame` as the Deterministic Client (section 3.4.2). At each member, the same request
-    /// has the same bytes after its token. Only the member `to` may answer, or any members without `to`. This
-    /// consumes no number.
+    /// Protects the request in `frame` as the Deterministic Client (section 3.4.2). If another member protects the same
+    /// request, the result has the same bytes after its token. If `to` names a member, only this member may answer. If
+    /// `to` is `None`, each member may answer. The call consumes no number.
     ///
     /// # Errors
-    /// [`ProtectError`]. It is [`ProtectError::Malformed`] also if the method is neither GET nor FETCH, or the
-    /// request has Observe. The frame is then unchanged.
+    /// The [`ProtectError`]s of each request. [`ProtectError::Malformed`] also if the method is neither GET nor FETCH,
+    /// or the request has Observe. The frame is then unchanged.
     pub fn protect_deterministic_request<C: GroupCrypto, R: AsMut<[Replies]>>(
         &self,
         crypto: &mut C,

@@ -59,22 +59,22 @@ impl GroupNonce {
     }
 }
 
-/// The responses of one member to one request that were accepted: a place in [`GroupPending`]. The default is a free
-/// place.
+/// The record of the responses of one member that were accepted for one request. [`GroupPending`] has several of these
+/// records. The default is a record that is free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Replies {
-    /// The member. The place is in use if `taken` is not the default.
+    /// The member. The record is in use if `taken` is not the default.
     member: Id,
     taken: Taken,
 }
 
-/// A request of this member that waits for responses, with a place for each member that may answer. `R` is an array
-/// or a vector of [`Replies`].
+/// A request of this member that waits for responses. `R` is an array or a vector with one record ([`Replies`]) for
+/// each member that may answer.
 #[derive(Debug)]
 pub struct GroupPending<R> {
     pub(super) request: GroupRequest,
-    /// The only member that may answer, if the request was protected in the pairwise mode, or if a deterministic
-    /// request names a member.
+    /// The only member that may answer: a request in the pairwise mode has such a member, and a deterministic request
+    /// may have one. `None` if each member may answer.
     pub(super) to: Option<Id>,
     /// The Group Identifier of the responses.
     pub(super) gid: Gid,
@@ -98,7 +98,7 @@ impl<R: AsMut<[Replies]>> GroupPending<R> {
     /// Returns the record of accepted responses of a member.
     ///
     /// # Errors
-    /// [`UnprotectError::TooManyMembers`] if the member has no place, and no place is free.
+    /// [`UnprotectError::TooManyMembers`] if the member has no record, and no record is free.
     pub(super) fn taken(&mut self, member: &Id) -> Result<Taken, UnprotectError> {
         self.place(member).map(|place| place.taken)
     }

@@ -25,17 +25,17 @@ pub enum Mode<'m, B> {
 }
 
 impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
-    /// Maximum number of bytes that protection adds to a message: the option with its header, a second Observe or
-    /// Request-Hash, the payload marker, the code, the tag and the signature. The frame must have free bytes after
-    /// the message for the tag and the signature, and in front of it for the others.
+    /// Maximum number of bytes that protection adds to a message. The frame must have free bytes in front of the
+    /// message for the option with its header, a second Observe or Request-Hash, the payload marker and the code. It
+    /// must have free bytes after the message for the tag and the signature.
     pub const OVERHEAD: usize = 2 + max_len(MAX_ID_CONTEXT) + REQUEST_HASH_LEN + 2 + MAX_TAG + SIGNATURE_LEN;
 
-    /// Protects the request in `frame`. `replies` has a place for each member that may answer. Send the same bytes
-    /// for a retransmission, because a second call would use a second number.
+    /// Protects the request in `frame`. `replies` is an array with one element for each member that may answer. Send
+    /// the same bytes for a retransmission, because a second call would use a second number.
     ///
     /// # Errors
-    /// [`ProtectError`]. It is [`ProtectError::Unsupported`] also if the group does not use the mode, or the key of
-    /// the member is not valid. After [`ProtectError::LeaseSpent`], [`ProtectError::Exhausted`] and
+    /// The [`ProtectError`]s of each message. [`ProtectError::Unsupported`] also if the group does not use the mode, or
+    /// if the key of the member is not valid. After [`ProtectError::LeaseSpent`], [`ProtectError::Exhausted`] and
     /// [`ProtectError::Malformed`] the frame is unchanged.
     pub fn protect_request<C: GroupCrypto, R: AsMut<[Replies]>>(
         &mut self,
@@ -58,16 +58,16 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     }
 
     /// Protects the response in `frame` to a request. With the nonce of the request, which can be used once, the
-    /// response contains no number. Without this nonce, the response takes a number of this member. It also takes a
-    /// number if the request came under another Group Identifier than that of this context. Every response after the
-    /// first takes a number (section 7.3).
+    /// response contains no number. In all other cases, the response takes a number of this member: without the nonce,
+    /// after the first response to the request, and if the request came under another Group Identifier than that of
+    /// this context (section 7.3).
     ///
     /// The response to a deterministic request is signed and has its own number. Its Max-Age is repeated as an outer
     /// option, so that caches store the response for that time (draft-ietf-core-cacheable-oscore-02, section 3.4.4).
     ///
     /// # Errors
-    /// The errors of [`Self::protect_request`]. For a deterministic request, [`ProtectError::Malformed`] also if the
-    /// group does not use the mode, or the response has Observe.
+    /// The errors of [`Self::protect_request`]. For a deterministic request also [`ProtectError::Malformed`], if the
+    /// group does not use the group mode, or if the response has Observe.
     pub fn protect_response<C: GroupCrypto>(
         &mut self,
         crypto: &mut C,

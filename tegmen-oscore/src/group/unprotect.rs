@@ -69,9 +69,9 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         Ok(Unprotected::Fresh(message, GroupNonce(request)))
     }
 
-    /// Verifies and decrypts a response to `pending` in place. Returns it with the ID of the member that sent it. For
-    /// each member, one response under the nonce of the request is accepted, and further responses are accepted by
-    /// rising number (section 5.3.1).
+    /// Verifies and decrypts a response to `pending` in place. Returns the response, and the ID of the member that sent
+    /// it. Accepts for each member one response under the nonce of the request. Accepts a further response of the
+    /// member only if its number is higher than each accepted number of the member (section 5.3.1).
     ///
     /// # Errors
     /// [`UnprotectError`]. `pending` is then unchanged, and the true response may still come.
@@ -138,8 +138,9 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         if has_mode { Ok((option, value)) } else { Err(UnprotectError::BadOption) }
     }
 
-    /// Reads the data that the decryption of a message needs. The nonce of the message has the number in `of`. The
-    /// message is the request `request`, or answers it. Writes the additional authenticated data into `room`.
+    /// Reads the data that the decryption of a message needs. The nonce of the message is made from the member and the
+    /// number in `of`. `request` is the message itself if the message is a request, and otherwise the request that the
+    /// message answers. Writes the additional authenticated data into `room`.
     pub(super) fn read<'a>(
         &self,
         (message, datagram, room): (&MessageRef<'_>, &[u8], &'a mut [u8; AAD]),

@@ -6,7 +6,8 @@ use tegmen_base::crypto::Curve;
 use tegmen_coap::{MessageRef, OptionNumber};
 use tegmen_oscore::UnprotectError;
 
-/// The request, the response and their bits, in both modes.
+/// Lets a client send a request to the lamp, and the lamp answer it. Returns the client, the lamp, the request that
+/// waits, the bytes of the request, and the bytes of the response.
 fn exchange(curve: Curve, pairwise: bool) -> (Member, Member, crate::world::Pending, Vec<u8>, Vec<u8>) {
     let group = Group::of(curve);
     let [mut client, mut lamp] = ["client", "lamp"].map(|name| group.member(name));
@@ -17,7 +18,7 @@ fn exchange(curve: Curve, pairwise: bool) -> (Member, Member, crate::world::Pend
     (client, lamp, pending, datagram, answer)
 }
 
-/// The first byte of what protection covers: the value of the OSCORE option, and the payload.
+/// Returns the positions of all bytes that the protection covers: the value of the OSCORE option, and the payload.
 fn covered(datagram: &[u8]) -> Vec<usize> {
     let message = MessageRef::parse(datagram).unwrap();
     let within = |part: &[u8]| {
@@ -68,7 +69,8 @@ fn a_response_answers_its_own_request() {
     }
 }
 
-/// The attacker is a member: it knows the keys of the group, and signs with its own key under the ID of another.
+/// The attacker is a member, so it knows the keys of the group. It sends under the ID of another member, and signs with
+/// its own key.
 #[test]
 fn a_member_cannot_speak_as_another() {
     for curve in [Curve::Ed25519, Curve::P256] {
@@ -97,7 +99,8 @@ fn a_member_cannot_speak_as_another() {
     }
 }
 
-/// RFC 10021, section 14.8: a clone of the group under another Group Manager; and groups with other keys, or another name.
+/// RFC 10021, section 14.8: the other group is a clone of this group under another Group Manager. Two more groups have
+/// another secret or another Group Identifier.
 #[test]
 fn a_message_of_another_group_is_refused() {
     let group = Group::of(Curve::Ed25519);
@@ -120,7 +123,8 @@ fn a_message_of_ours_that_comes_back_is_refused() {
     assert_eq!(client.hear(&datagram).unwrap_err(), UnprotectError::UnknownMember);
 }
 
-/// RFC 8613, section 8.2: the code outside is not trusted; a response is no request.
+/// RFC 8613, section 8.2: the code of the outer message is not trusted, so a receiver does not take a response for a
+/// request, or a request for a response.
 #[test]
 fn a_response_is_no_request() {
     let group = Group::of(Curve::Ed25519);

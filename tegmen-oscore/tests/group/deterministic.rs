@@ -44,7 +44,7 @@ fn ask(member: &mut Member, plain: &[u8], to: Option<&str>) -> Result<(Pending, 
     Ok((pending, made.bytes().to_vec()))
 }
 
-/// Opens a request; `None` if its method has effects.
+/// Decrypts a request. Returns `None` for the message if its method can change a resource.
 fn hear(member: &mut Member, datagram: &[u8]) -> Result<(Option<Said>, GroupRequest), UnprotectError> {
     let client = client_of(member);
     let mut datagram = datagram.to_vec();
@@ -63,7 +63,8 @@ fn members(curve: Curve) -> [Member; 3] {
     ["client", "bell", "lamp"].map(|name| Group::of(curve).member(name))
 }
 
-/// In the signature alone the draft differs from RFC 9338: it covers an empty sign_protected, which section 3.3 omits.
+/// The test compares everything but the signature, because the draft signs other bytes than RFC 9338: the signature of
+/// the draft also covers an empty sign_protected, which section 3.3 of RFC 9338 leaves out.
 #[test]
 fn the_messages_of_the_draft_are_ours_without_the_signature() {
     let text = include_str!("../../../vectors/group-oscore/cacheable_draft.json");
@@ -220,7 +221,8 @@ fn a_message_with_any_bit_flipped_is_refused() {
     assert!(client.learn(&mut pending, &answer).is_ok());
 }
 
-/// All requests have the same kid and the same number. A response belongs to a request by the hash alone.
+/// All deterministic requests have the same kid and the same number. So only the hash shows which request a response
+/// answers.
 #[test]
 fn a_response_answers_its_own_request() {
     let [mut client, mut bell, mut lamp] = members(Curve::Ed25519);
@@ -247,7 +249,7 @@ fn request_hash(request: &[u8]) -> Vec<u8> {
     MessageRef::parse(request).unwrap().option(OptionNumber::REQUEST_HASH).unwrap().to_vec()
 }
 
-/// A message with other options.
+/// Builds the message again, after `change` has changed its options.
 fn again(datagram: &[u8], change: impl FnOnce(&mut Vec<(OptionNumber, Vec<u8>)>)) -> Vec<u8> {
     let (code, mut options, payload) = said_in(datagram);
     change(&mut options);
@@ -297,7 +299,8 @@ fn a_request_of_another_group_or_client_or_without_a_hash_is_refused() {
     assert_eq!(lamp.hear(&datagram).unwrap_err(), UnprotectError::UnknownMember);
 }
 
-/// A member that makes requests of the Deterministic Client itself, by the text of the draft.
+/// A member that makes requests of the Deterministic Client with its own code, which follows the text of the draft. So
+/// it can make requests that violate the draft.
 struct Forger {
     sender_key: [u8; 16],
     aad: Vec<u8>,
@@ -308,7 +311,8 @@ impl Forger {
     const GROUP: Group =
         Group { gid: b"floor 7", secret: [7; 16], manager: "manager", algorithms: Algorithms::both(Curve::Ed25519) };
 
-    /// Takes over what does not depend on the request from one that is right.
+    /// Copies the nonce and the additional authenticated data from a valid request. These are the same for each
+    /// request.
     fn new() -> Self {
         let mut member = Self::GROUP.member("bell");
         ask(&mut member, &get("light"), None).unwrap();
@@ -325,7 +329,8 @@ impl Forger {
         digest::<RustCrypto, 32>(&[&self.sender_key, &self.aad[13..], plaintext])
     }
 
-    /// A request with this plaintext, under the key of this hash.
+    /// Makes a request with this plaintext. Derives its key from `hash`, and writes `hash` into its Request-Hash
+    /// option.
     fn request(&self, plaintext: &[u8], hash: &[u8; 32]) -> Vec<u8> {
         let mut hkdf = Hkdf::none();
         hkdf.extract::<RustCrypto>(&self.sender_key, &[hash]);
@@ -366,7 +371,8 @@ fn requests() -> impl Strategy<Value = Vec<Plain>> {
     proptest::collection::vec(plain, 2..12)
 }
 
-/// Protects different requests. [`Recorder`] fails if two of them have one nonce and one key.
+/// Protects requests that differ from each other. [`Recorder`] fails if two of them have the same nonce and the same
+/// key.
 fn protects_each(plains: Vec<Plain>, mut protect: impl FnMut(&mut Recorder, &[u8]) -> Vec<u8>) {
     let crypto = &mut Recorder::new();
     let mut made: HashMap<Said, Vec<u8>> = HashMap::new();
@@ -414,7 +420,8 @@ proptest! {
     }
 }
 
-/// The mutant: a client that begins at number 0 for each request, with the key that it always has.
+/// Tests that [`protects_each`] detects an error. The faulty client begins at number 0 for each request, but always has
+/// the same key.
 #[test]
 #[should_panic(expected = "a nonce was used twice")]
 fn two_requests_of_a_mutant_have_one_key() {

@@ -7,7 +7,7 @@ use tegmen_coap::{Code, MessageRef, MessageType, OptionNumber, Token};
 use tegmen_oscore::group::GroupRequest;
 use tegmen_oscore::{ProtectError, UnprotectError};
 
-/// A member after a power cut: it has the end of its lease, and no window.
+/// Makes the member that exists after a power cut of `old`. It knows the end of the lease, but has lost all windows.
 fn restarted(group: &Group, name: &str, old: Member) -> Member {
     let mut context = group.context(name, old.context.lease().end());
     context.lease_mut().extend(old.context.lease().end() + 100);
@@ -140,7 +140,8 @@ fn a_request_under_old_keys_is_answered_under_the_new_ones_with_a_number() {
     lamp.hear_fresh(&datagram);
 }
 
-/// Power cuts at any message: no nonce twice under a key (the cipher of the test fails at one), and no request delivered twice.
+/// Cuts the power of the client and of the server before random requests. The cipher of the test fails if a nonce is
+/// used twice under one key, and no request may be delivered twice.
 #[test]
 fn after_any_number_of_crashes_no_nonce_comes_twice_and_no_replay_is_delivered() {
     let group = Group::of(Curve::Ed25519);

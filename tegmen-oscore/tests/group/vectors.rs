@@ -32,7 +32,7 @@ fn curve(group: &Value) -> Curve {
     if group["curve"] == "Ed25519" { Curve::Ed25519 } else { Curve::P256 }
 }
 
-/// The context of one member of the group, and the other member.
+/// Makes the context of the member `us`, and its Recipient Context of the member `them`.
 pub(crate) fn end(group: &Value, us: &str, them: &str) -> (Context, [Recipient<Vec<u8>>; 1]) {
     let curve = curve(group);
     let (secret, salt, gid) = (bytes(&group["master_secret"]), bytes(&group["master_salt"]), bytes(&group["gid"]));
@@ -68,7 +68,8 @@ pub(crate) fn frame<'s>(storage: &'s mut [u8], plain: &[u8]) -> Frame<'s> {
     frame
 }
 
-/// Without Observe, whose value inside is not that of the application.
+/// Returns code, options and payload of a message without Observe. Observe is left out, because OSCORE changes its
+/// value in the inner message.
 pub(crate) fn plain(message: &[u8]) -> Said {
     let mut said = said(&MessageRef::parse(message).unwrap());
     said.1.retain(|(number, _)| *number != OptionNumber::OBSERVE);
@@ -111,8 +112,9 @@ fn what_aiocoap_protected_is_opened() {
     }
 }
 
-/// A signature of ECDSA has a random number. In a response to a request in the pairwise mode aiocoap has its ID, which we leave out; and in
-/// a notification it has no Observe outside.
+/// The messages must have the same bytes, with three exceptions. A signature of ECDSA contains a random number. aiocoap
+/// writes the sender's ID into a response to a pairwise request, and Tegmen leaves it out. aiocoap writes no outer
+/// Observe into a notification.
 #[test]
 fn we_protect_as_aiocoap_does() {
     for group in all() {

@@ -18,7 +18,7 @@ use tegmen_oscore::{Id, ProtectError, ReplayWindow, UnprotectError, Unprotected}
 pub(crate) type Context = GroupContext<Vec<u8>, 512>;
 pub(crate) type Pending = GroupPending<Vec<Replies>>;
 
-/// Fails if any nonce comes twice under a key.
+/// A provider that fails if a nonce is used twice under one key.
 pub(crate) struct Recorder {
     crypto: RustCrypto,
     seen: HashSet<(Vec<u8>, Vec<u8>)>,
@@ -225,14 +225,14 @@ impl Member {
         Ok((made, frame.bytes().to_vec()))
     }
 
-    /// Protects a request to all, or to one member.
+    /// Protects a request to all members (`to` is `None`), or to one member.
     pub(crate) fn ask(&mut self, plain: &[u8], to: Option<&str>) -> Result<(Pending, Vec<u8>), ProtectError> {
         self.protect(plain, to, |context, crypto, mode, frame| {
             context.protect_request(crypto, mode, vec![Replies::default(); 2], frame)
         })
     }
 
-    /// Protects a response in the group mode, or to one member in the pairwise mode.
+    /// Protects a response: in the group mode if `to` is `None`, and otherwise in the pairwise mode for one member.
     pub(crate) fn answer(
         &mut self,
         plain: &[u8],
@@ -246,7 +246,8 @@ impl Member {
         done.map(|((), bytes)| bytes)
     }
 
-    /// Opens a request: the message inside, and the right to answer it. `Err(None)` if it may be a replay.
+    /// Decrypts a request. Returns the decrypted message. Returns the right to answer it if the request is new, and
+    /// only the identity of the request if it may be a replay.
     pub(crate) fn hear(&mut self, datagram: &[u8]) -> Result<(Said, Heard), UnprotectError> {
         let mut datagram = datagram.to_vec();
         let Self { context, others, crypto } = self;
@@ -256,7 +257,7 @@ impl Member {
         }
     }
 
-    /// Opens a request that is authentic and new.
+    /// Decrypts a request that must be authentic and new.
     pub(crate) fn hear_fresh(&mut self, datagram: &[u8]) -> (Said, GroupNonce) {
         match self.hear(datagram).unwrap() {
             (said, Heard::Fresh(nonce)) => (said, nonce),
@@ -264,7 +265,7 @@ impl Member {
         }
     }
 
-    /// Opens a response.
+    /// Decrypts a response. Returns the decrypted message, and the ID of the member that sent it.
     pub(crate) fn learn(&mut self, pending: &mut Pending, datagram: &[u8]) -> Result<(Said, Id), UnprotectError> {
         let mut datagram = datagram.to_vec();
         let Self { context, others, crypto } = self;

@@ -17,7 +17,7 @@ impl Wide {
     /// A space of zeros.
     pub(super) const ZERO: Self = Self { product: [[0; 8]; 2], difference: [0; 8] };
 
-    /// Returns eight words of the product, from word `i` on, and the words above them.
+    /// Returns eight words of the product, beginning with word `i`, and all words that are higher than these eight.
     #[inline(always)]
     fn eight_from(&mut self, i: usize) -> Option<(&mut Words, &mut [u32])> {
         self.product.as_flattened_mut().get_mut(i..)?.split_first_chunk_mut()
@@ -36,7 +36,7 @@ pub(super) struct Modulus {
     pub(super) words: Words,
     /// 2^512 modulo the prime. A product with this number multiplies the other factor by 2^256.
     pub(super) square: Words,
-    /// -1 divided by the prime, modulo 2^32.
+    /// The number -1 divided by the prime, modulo 2^32.
     inverse: u32,
 }
 
@@ -57,7 +57,8 @@ pub(super) static N: Modulus = Modulus {
 /// The number 1.
 pub(super) static ONE: Words = [1, 0, 0, 0, 0, 0, 0, 0];
 
-/// An exponent: a number minus `less`, which is at most the lowest word of the number.
+/// A public exponent: the number in `words` minus `less`. `less` is at most the lowest word of the number, so the
+/// subtraction has no borrow.
 pub(super) struct Exponent<'a> {
     pub(super) words: &'a Words,
     pub(super) less: u32,
@@ -103,8 +104,8 @@ impl Modulus {
         }
     }
 
-    /// Writes `a · b / 2^256` to the upper half of the space for a product. The result is too large by the modulus at
-    /// most once. Returns the word above.
+    /// Writes `a · b / 2^256` to the upper half of the space for a product. The result may be too large by one modulus,
+    /// so it may have a ninth word, 0 or 1. Returns this ninth word.
     #[inline(never)]
     pub(super) fn product(&self, wide: &mut Wide, a: &Words, b: &Words) -> u32 {
         for (i, b) in (0_usize..8).step_by(2).zip(b.as_chunks().0) {
@@ -132,7 +133,8 @@ impl Modulus {
         carry.into()
     }
 
-    /// Returns the two factors with which a multiple of the modulus makes the two lowest words zero.
+    /// Returns two factors of 32 bits. If the modulus, multiplied by the number of 64 bits that both factors make, is
+    /// added to the given number, the two lowest words of the sum are zero.
     #[inline(always)]
     fn factors(&self, [s0, s1, ..]: &Words) -> [u32; 2] {
         let [n0, n1, ..] = &self.words;
@@ -142,8 +144,8 @@ impl Modulus {
         [m0, m1]
     }
 
-    /// Writes to `to` the upper half of `wide` with the word `above`. Subtracts the modulus if the number is not
-    /// below it.
+    /// Takes the number in the upper half of `wide`, whose ninth word is `above`. Subtracts the modulus if the number
+    /// is not below the modulus. Writes the result to `to`.
     #[inline(never)]
     pub(super) fn finish(&self, wide: &mut Wide, above: u32, to: &mut Words) {
         let Wide { product: [_, high], difference: low } = wide;
@@ -151,8 +153,8 @@ impl Modulus {
         self.fix(low, is_positive | above, to);
     }
 
-    /// Writes to `to` the difference `from`. Adds the modulus if `is_positive` is 0. Otherwise `is_positive` must be
-    /// 1.
+    /// Corrects the result of a [`difference`]. Writes `from` to `to` if `is_positive` is 1, and `from` plus the
+    /// modulus if `is_positive` is 0.
     #[inline(never)]
     pub(super) fn fix(&self, from: &Words, is_positive: u32, to: &mut Words) {
         let mask = is_positive.wrapping_sub(1);
@@ -167,7 +169,8 @@ const fn two_words(number: u64) -> [u32; 2] {
     [number as u32, (number >> 32) as u32]
 }
 
-/// Adds `a · b` to `sum`. Returns the two words above.
+/// Adds `a · b` to `sum`. `sum` keeps the eight lowest words of the result. Returns the other two words, the ninth and
+/// the tenth, as one number.
 #[inline(never)]
 fn rows(sum: &mut Words, a: &Words, [b0, b1]: &[u32; 2]) -> u64 {
     let [s0, s1, s2, s3, s4, s5, s6, s7] = sum;
@@ -211,7 +214,7 @@ fn row_of_p(sum: &mut Words) -> u32 {
     (top >> 32) as u32
 }
 
-/// Writes `a + b` to the upper half of `wide`. Returns the word above.
+/// Writes `a + b` to the upper half of `wide`. Returns the ninth word of the sum, 0 or 1.
 #[inline(never)]
 pub(super) fn sum(Wide { product: [_, high], .. }: &mut Wide, a: &Words, b: &Words) -> u32 {
     add(high, a, b, |word| word, u32::overflowing_add)
@@ -224,8 +227,9 @@ pub(super) fn difference(to: &mut Words, a: &Words, b: &Words) -> u32 {
     add(to, a, b, |word| !word, |a, b| (a.wrapping_sub(b), a >= b))
 }
 
-/// Adds `a`, a carry, and each word of `b` after `change`. `first` adds the lowest words and returns the first carry.
-/// Returns the word above.
+/// Writes the sum of `a`, `b` and a carry to `to`. `first` adds the lowest words of `a` and `b`, and returns the first
+/// carry. Each other word of `b` is replaced by the result of `change` before the addition. Returns the ninth word of
+/// the sum, 0 or 1.
 #[inline(always)]
 fn add(
     to: &mut Words,

@@ -16,7 +16,7 @@ pub(super) struct Machine {
     pub(super) wide: Wide,
 }
 
-/// A place for an element of the field.
+/// The name of a register of the [`Machine`]. A register holds an element of the field.
 #[derive(Clone, Copy)]
 enum Register {
     /// The current sum: the point `X1 / Z1` and `Y1 / Z1`.
@@ -147,8 +147,8 @@ static DOUBLING: [Step; 34] = [
 /// The exponent of a square root in the field: a quarter of (the prime + 1).
 static ROOT: Words = [0, 0, 0x4000_0000, 0, 0, 0x4000_0000, 0xc000_0000, 0x3fff_ffff];
 
-/// Computes the difference of both sides of the equation of the curve, `y² = x³ - 3x + b`, for the second point with
-/// `Z2` = 1. The right side is afterwards in `T1`.
+/// Inserts the second point, with `Z2` = 1, into the equation of the curve, `y² = x³ - 3x + b`. Writes the right side
+/// to `T1`, and the left side minus the right side to `T0`. `T0` is zero if the point is on the curve.
 static EQUATION: [Step; 8] = [
     mul(T0, Y2, Y2),
     mul(T1, X2, X2),
@@ -214,8 +214,8 @@ impl Machine {
 
     /// Computes the sum of a multiple of the base point and a multiple of the second point. Both factors are given by
     /// their [digits](to_digits).
-    ///
-    /// `blind` is a number of the field that is not 0. It selects the projective coordinates with which the
+    /// `blind` is a random element of the field that is not 0. The computation begins with the point at infinity as
+    /// `(0, blind, 0)`, so the projective coordinates of all sums differ from call to call.
     /// computation works.
     pub(super) fn multiply(&mut self, blind: &Words, base: Option<&Words>, second: Option<&Words>) {
         let mut multiples = const { [[[0; 8]; 3]; 8] };
@@ -301,8 +301,8 @@ impl Machine {
         self.run(&ADDITION);
     }
 
-    /// Divides the current sum by its `Z1`. Returns both coordinates as normal numbers. The sum must not be the point
-    /// at infinity.
+    /// Divides `X1` and `Y1` of the current sum by `Z1`. Returns both coordinates as normal numbers, not in Montgomery
+    /// form. The sum must not be the point at infinity.
     #[inline(never)]
     pub(super) fn affine(&mut self) -> (&Words, &Words) {
         let Self { registers: [[x, y, z], _, [inverse, ..], _], wide } = self;
@@ -366,11 +366,12 @@ impl Drop for Machine {
     }
 }
 
-/// Replaces a number below the order by 256 signs, each for a power of two: a set bit `i` means that 2^i is added,
-/// and a clear bit that 2^i is subtracted. Four signs are an odd digit, so no digit is zero.
+/// Replaces a number below the order by 256 signs. Sign `i` is bit `i` of the result. If the bit is set, 2^i is added;
+/// if the bit is clear, 2^i is subtracted. The number is the sum of all these terms. Four signs together make a
+/// [`digit`], which is always odd. So no digit is zero.
 ///
-/// The signs of an odd number `k` are the bits of `(k - 1) / 2 + 2^255`. For an even number `k`, the signs of the
-/// order minus `k` are computed and inverted.
+/// The signs of an odd number `k` are the bits of `(k - 1) / 2 + 2^255`. For an even number `k`, the function computes
+/// the signs of the order minus `k`, which is odd, and inverts each sign.
 #[inline(never)]
 pub(super) fn to_digits(number: &mut Words, wide: &mut Wide) {
     let (negated, _) = wide.difference(&N.words, number);
@@ -384,7 +385,8 @@ pub(super) fn to_digits(number: &mut Words, wide: &mut Wide) {
     }
 }
 
-/// Returns the digit of four signs, from position `at` in steps of `step`.
+/// Returns four of the signs of [`to_digits`] as four bits. The lowest bit is the sign at position `at`, and each
+/// further sign is `step` positions higher.
 #[inline(never)]
 fn digit(digits: &Words, at: usize, step: usize) -> u32 {
     let mut digit = 0;
@@ -400,16 +402,16 @@ fn digit(digits: &Words, at: usize, step: usize) -> u32 {
 /// The number 1 in Montgomery form: 2^256 modulo the prime of the field.
 pub(super) const ONE_OF_P: Words = [1, 0, 0, 0xffff_ffff, 0xffff_ffff, 0xffff_ffff, 0xffff_fffe, 0];
 
-/// The prime of the field minus the order of the curve. A number below this difference is the remainder of two
-/// elements of the field.
+/// The prime of the field minus the order of the curve. If `x` is below this difference, two elements of the field have
+/// the remainder `x` modulo the order: `x`, and `x` plus the order.
 const P_LESS_N: Words = [0x039c_daae, 0x0c46_353d, 0x58e8_617b, 0x4319_0553, 0, 0, 0, 0];
 
 /// The constant `b` of the curve (NIST SP 800-186, section 3.2.1.3), multiplied by 2^256.
 const CONSTANT: Words =
     [0x29c4_bddf, 0xd89c_df62, 0x7884_3090, 0xacf0_05cd, 0xf721_2ed6, 0xe5a2_20ab, 0x0487_4834, 0xdc30_061d];
 
-/// The multiples `2^192 ± 2^128 ± 2^64 ± 1` of the base point. Coordinates are multiplied by 2^256. A set bit of the
-/// index means a plus sign.
+/// The multiples `2^192 ± 2^128 ± 2^64 ± 1` of the base point. Bits 0, 1 and 2 of the index are the signs of 1, 2^64
+/// and 2^128, and a set bit is a plus sign. The coordinates are in Montgomery form: multiplied by 2^256.
 static BASE: [[Words; 2]; 8] = [
     [
         [0x6708_44e0, 0x52d8_a7c9, 0xef68_a29d, 0x00e3_3bdc, 0x4bdb_7361, 0x0f3d_2848, 0x91c5_304d, 0x5222_c821],

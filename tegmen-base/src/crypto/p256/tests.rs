@@ -40,7 +40,8 @@ const fn small(number: u32) -> Words {
     [number, 0, 0, 0, 0, 0, 0, 0]
 }
 
-/// Draws numbers below the modulus. Some are next to 0 or to the modulus, and some have words next to their limits.
+/// Draws numbers below the modulus. Some numbers are next to 0 or next to the modulus. Some have words that are next to
+/// the lowest or the highest value of a word.
 fn numbers(modulus: &'static Modulus) -> BoxedStrategy<Words> {
     let word = prop_oneof![Just(0_u32), Just(1), Just(u32::MAX), Just(u32::MAX - 1), Just(1 << 31), any::<u32>()];
     let any = prop::array::uniform8(word).prop_map(|mut number| {
@@ -159,7 +160,8 @@ proptest! {
 }
 
 proptest! {
-    /// Half of all numbers are no coordinate.
+    /// Compares `agree_by_x` of both providers, with random x-coordinates. About half of all numbers are no
+    /// x-coordinate of a point, so about half of the calls must fail.
     #[test]
     fn secrets_with_any_coordinate_agree_with_the_crate_p256(private in numbers(&N), x: [u8; 32]) {
         let private = bytes_of(&private);
@@ -216,7 +218,8 @@ fn expected_sum(base: &Words, second: &Words, point: &Words) -> Vec<u8> {
     sum.to_affine().to_sec1_point(false).as_bytes().to_vec()
 }
 
-/// Checks multiples of the base point that are equal, opposite, at infinity, or next to these.
+/// Checks sums of two multiples of the base point. The two multiples are equal, opposite, at infinity, or next to one
+/// of these.
 #[test]
 fn complete_formulas_have_no_special_case() {
     let edges: Vec<Words> = (0..4).map(small).chain((1..4).map(|less| below(&N, less))).collect();
