@@ -16,14 +16,14 @@ use tegmen_base::crypto::{Crypto, GroupCrypto, MAX_SHARE, MAX_SIGNATURE, NotAuth
 /// The component of a name in front of the identifier of a key.
 pub const KEY: Component<'static> = Component::generic(b"KEY");
 
-/// The bytes in front of the key in the SubjectPublicKeyInfo of an Ed25519 key (RFC 8410, section 4). DER allows no
-/// other bytes.
+/// The bytes in front of the key in the SubjectPublicKeyInfo of an Ed25519 key (RFC 8410, section 4). They are the same
+/// for each key, because DER allows only one encoding.
 pub const ED25519_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 /// The milliseconds for which caches consider a certificate fresh.
 const FRESHNESS: u64 = 3_600_000;
 
-/// A public key. The content of a certificate is its SubjectPublicKeyInfo.
+/// A public key. A certificate contains the SubjectPublicKeyInfo of this key as its content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PublicKey<'k> {
     /// A key on secp256r1 for ECDSA (RFC 5480, section 2).

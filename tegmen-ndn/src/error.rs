@@ -18,12 +18,12 @@ pub enum Error {
     Type,
     /// A critical element is unknown, repeated or out of order.
     Critical(Type),
-    /// An element is missing, or another element is in its place.
+    /// An element of this type is missing, or has another type.
     Missing(Type),
     /// The value of an element has a length that its type does not allow.
     Length(Type),
-    /// The name of an Interest has no component, or its digest of parameters is wrong in number: there must be one
-    /// with parameters, and none without parameters.
+    /// The name of an Interest has no component, or a wrong number of digests of parameters: an Interest with
+    /// parameters must have one digest, and an Interest without parameters must have none.
     Name,
     /// A compressed packet has a reserved bit, an unknown context or HopID, or a length that is out of range.
     Compression,

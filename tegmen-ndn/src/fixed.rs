@@ -19,7 +19,7 @@ pub trait Record: Copy {
     /// A free record.
     const FREE: Self;
 
-    /// Returns the face. For a free record, this is no real face.
+    /// Returns the face, or `NO_FACE` for a free record.
     fn face(&self) -> FaceId;
 }
 
@@ -74,8 +74,8 @@ impl<T: Record, const N: usize> List<T> for FixedList<T, N> {
     }
 }
 
-/// The next hops of prefixes, in a slice in any order. The strategy for a name is multicast if a prefix in
-/// `multicast` is a prefix of the name. Otherwise it is best route.
+/// The next hops of prefixes, in a slice in any order. The strategy for a name is multicast if the name begins with one
+/// of the prefixes in `multicast`. Otherwise the strategy is best route.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Routes<'r> {
     /// The prefixes, with their next hops.
@@ -97,7 +97,7 @@ impl Fib for Routes<'_> {
 #[derive(Debug)]
 struct Place<const NAME: usize, const ASKED: usize, const SENT: usize> {
     entry: Entry<FixedList<InRecord<()>, ASKED>, FixedList<OutRecord, SENT>>,
-    /// The time from the timer to the end of the entry, in units of [`Tick`].
+    /// The time of the timer, as the number of units of [`Tick`] before the end of the entry.
     timer: u16,
     matches: Matches,
     len: u8,
@@ -132,11 +132,13 @@ impl Matches {
     }
 }
 
-/// A table of `N` Interests with names of at most `NAME` bytes. `NAME` must not be above 255. At most `ASKED` faces
-/// wait for an Interest, and it is sent to at most `SENT` next hops. `DEAD` nonces of removed Interests are stored.
+/// A table of `N` Interests with names of at most `NAME` bytes. `NAME` must not be above 255. Each Interest has at most
+/// `ASKED` faces that wait for it, and is sent to at most `SENT` next hops. After the removal of an Interest, the table
+/// remembers its nonces, at most `DEAD` in total.
 ///
-/// Interests with parameters or with a ForwardingHint are not accepted. An Interest with more than 67 seconds until
-/// its end is not retransmitted before its last 67 seconds. A face can use at most three quarters of the places.
+/// Interests with parameters or with a ForwardingHint are not accepted. An entry stores its timer as a time before its
+/// end, at most 67 seconds. So an Interest with a longer lifetime is retransmitted only in its last 67 seconds. The
+/// Interests of one face can use at most three quarters of the table.
 #[derive(Debug)]
 pub struct FixedPit<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, const DEAD: usize> {
     places: [Option<Place<NAME, ASKED, SENT>>; N],
@@ -280,8 +282,8 @@ impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, c
 }
 
 /// Computes a hash of a name and a nonce (FNV-1a). If two Interests have the same hash, the second counts as a
-/// duplicate, and its consumer has to retransmit it with another nonce. The hash is never 0, which marks an empty
-/// place.
+/// duplicate, and its consumer has to retransmit it with another nonce. The hash is never 0, because 0 marks an element
+/// of `dead` that is empty.
 fn hash(name: &Name<'_>, nonce: [u8; 4]) -> u32 {
     let bytes = name.as_bytes().iter().chain(&nonce);
     let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
@@ -292,7 +294,7 @@ fn hash(name: &Name<'_>, nonce: [u8; 4]) -> u32 {
 #[derive(Debug)]
 pub struct FixedStore<const N: usize, const LEN: usize> {
     places: [Option<Stored<LEN>>; N],
-    /// The number of times that a packet was used.
+    /// The number of calls that found or stored a packet. It serves as a clock for the last use of a packet.
     uses: u32,
 }
 
@@ -325,7 +327,7 @@ impl<const N: usize, const LEN: usize> Default for FixedStore<N, LEN> {
 }
 
 impl<const N: usize, const LEN: usize> Store for FixedStore<N, LEN> {
-    /// Finds a packet. Does not find packets by their full names.
+    /// Finds a packet. Does not find a packet by a full name, which ends with the digest of the packet.
     fn find(&mut self, now: Instant, interest: &Interest<'_>) -> Option<&[u8]> {
         let is_fresh = |stored: &Stored<LEN>| !interest.must_be_fresh || Tick::of(now).is_before(stored.stale);
         let is_it = |stored: &&mut Stored<LEN>| {

@@ -33,9 +33,9 @@ pub trait Faces<K> {
 pub enum Outgoing<'p, K> {
     /// An Interest.
     Interest(&'p [u8]),
-    /// A Data packet, with the PitToken of the Interest that it answers.
+    /// A Data packet, and the PitToken of the Interest that the packet answers.
     Data(&'p [u8], K),
-    /// An Interest that is not answered, the reason, and the PitToken of the Interest.
+    /// A Nack: an Interest that is not answered, the reason, and the PitToken of the Interest.
     Nack(&'p [u8], NackReason, K),
 }
 
@@ -48,7 +48,7 @@ pub enum Dropped {
     HopLimit,
     /// A name under `/localhost` arrived on a face that is not local.
     Scope,
-    /// No Interest that was sent to this face requests the Data packet.
+    /// A Data packet arrived from a face to which no pending Interest for this packet was sent.
     Unsolicited,
     /// The owner refused the signature of a Data packet.
     NotAuthentic,
@@ -58,7 +58,7 @@ pub enum Dropped {
     NoRoute,
     /// The table of Interests is full. The forwarder sends a Nack to the face.
     Full,
-    /// A Nack belongs to no Interest that was sent to this face.
+    /// A Nack arrived from a face to which no pending Interest with this name and Nonce was sent.
     UnknownNack,
 }
 
@@ -67,7 +67,8 @@ pub enum Dropped {
 pub enum Outcome {
     /// An Interest was sent to next hops.
     Forwarded,
-    /// An Interest waits for the answer to an equal Interest, or a Nack waits for other next hops.
+    /// Nothing was sent. An Interest waits, because the same name was requested before and is not answered yet. A Nack
+    /// waits, because another next hop may still answer.
     Waits,
     /// An Interest was answered from the content store.
     Stored,
@@ -80,7 +81,8 @@ pub enum Outcome {
 pub struct Times {
     /// The longest time for which an Interest is stored.
     pub longest_lifetime: Duration,
-    /// The time in which an equal Interest with another Nonce is not forwarded again.
+    /// The time after an Interest was sent, in which an Interest with the same name and another Nonce is not sent
+    /// again.
     pub suppression: Duration,
     /// The time after which an Interest is retransmitted to the same next hop, on links that lose frames.
     pub retransmission: Duration,
@@ -110,7 +112,7 @@ pub struct Forwarder<F, P, S> {
     pub store: S,
     /// The times.
     pub times: Times,
-    /// The state from which the nonces of retransmissions come: a random number at the start of each forwarder.
+    /// The state of the generator for the nonces of retransmissions. The owner sets it to a random number at the start.
     pub random: u32,
 }
 
@@ -187,7 +189,7 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
         Ok(if is_sent { Outcome::Forwarded } else { Outcome::Waits })
     }
 
-    /// Sends an Interest to the next hops that the strategy chooses. Returns false if it chooses no next hop.
+    /// Sends an Interest to the next hops that the strategy chooses. Returns false if nothing was sent.
     fn forward(&mut self, now: Instant, id: PitId, passing: &Passing<'_>, faces: &mut impl Faces<P::Token>) -> bool {
         let now = Tick::of(now);
         let Some(name) = self.pit.name(id) else { return false };
@@ -314,7 +316,7 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
         Ok(Outcome::Returned)
     }
 
-    /// Sets the timer of an entry to its next retransmission, or to its end.
+    /// Sets the timer of an entry: to its next retransmission, or to its end if no retransmission remains.
     fn set_timer(&mut self, now: Tick, id: PitId) {
         let times = self.times;
         let Some(entry) = self.pit.entry(id) else { return };
@@ -365,7 +367,8 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
 }
 
 impl Times {
-    /// Returns the time of the next retransmission to a next hop.
+    /// Returns the time of the next retransmission to a next hop. Returns `None` if no retransmission remains, or if
+    /// the next hop has sent a Nack.
     fn again(&self, sent: &OutRecord, now: Tick) -> Option<Tick> {
         let is_repeated = sent.retries() < self.retransmissions && sent.nack().is_none();
         is_repeated.then(|| sent.at(now).after(self.retransmission))

@@ -14,20 +14,20 @@ pub const DEFAULT_LIFETIME: u64 = 4000;
 /// An Interest, without its signature.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Interest<'p> {
-    /// Name. In a received Interest with parameters it contains the digest of the parameters. In an Interest to be
-    /// written it does not.
+    /// Name. In a received Interest with parameters, the name contains the digest of the parameters. For an Interest
+    /// that is written, pass the name without this digest.
     pub name: Name<'p>,
-    /// CanBePrefix: true if the name of the Data packet may be longer.
+    /// CanBePrefix: true if the name of the Data packet may have more components than this name.
     pub can_be_prefix: bool,
     /// MustBeFresh: true if a Data packet from a cache must be fresh.
     pub must_be_fresh: bool,
-    /// ForwardingHint.
+    /// ForwardingHint: names of networks in which the Data packet can be found.
     pub hint: Option<Names<'p>>,
-    /// Nonce.
+    /// Nonce: four random bytes, with which forwarders detect a loop.
     pub nonce: Option<[u8; 4]>,
-    /// InterestLifetime, in milliseconds.
+    /// InterestLifetime, in milliseconds. `None` means [`DEFAULT_LIFETIME`].
     pub lifetime: Option<u64>,
-    /// HopLimit.
+    /// HopLimit: the number of hops that remain. `None` means no limit.
     pub hop_limit: Option<u8>,
     /// ApplicationParameters.
     pub parameters: Option<&'p [u8]>,
@@ -113,8 +113,9 @@ impl<'p> ReceivedInterest<'p> {
         Ok(Self { interest, signed, wire, digested })
     }
 
-    /// Returns true if the name contains the digest of the parameters, or if there are no parameters. Other Interests
-    /// must be dropped (packet format, section "Interest Parameters Digest Component").
+    /// Returns true if the name contains the digest of the parameters, or if the Interest has no parameters. An
+    /// Interest for which this is false must be dropped (packet format, section "Interest Parameters Digest
+    /// Component").
     pub fn has_valid_digest<C: Crypto>(&self) -> bool {
         let Some(digested) = self.digested else { return true };
         let expected = digest::<C, DIGEST_LEN>(&[digested]);
@@ -140,8 +141,8 @@ impl DigestPlace {
     }
 }
 
-/// Writes an Interest that has no Nonce, with this Nonce, into an empty frame with [`MAX_HEAD`](crate::MAX_HEAD) free
-/// bytes in front. A forwarder does not forward an Interest without a Nonce.
+/// Writes an Interest that has no Nonce again, and adds this Nonce, because a forwarder does not forward an Interest
+/// without a Nonce. `frame` must be empty, with [`MAX_HEAD`](crate::MAX_HEAD) free bytes in front.
 ///
 /// # Errors
 /// [`WriteError::Full`], and [`WriteError::Name`] for bytes that are not an Interest. The frame is then empty.
@@ -190,9 +191,9 @@ impl Interest<'_> {
         self.finish::<C>(frame, |_, _, _| Ok(()))
     }
 
-    /// Does the same as [`Self::write`], and signs the Interest. `info` is the description that `signer` gives, with
-    /// a nonce, a time or a sequence number that makes the signature unique. An Interest without parameters gets
-    /// empty parameters.
+    /// Does the same as [`Self::write`], and signs the Interest. `info` is the description of the signature from
+    /// `signer`, to which the caller has added a nonce, a time or a sequence number, so that the signature is unique.
+    /// An Interest without parameters gets empty parameters.
     ///
     /// # Errors
     /// [`WriteError`]. The frame is then empty.

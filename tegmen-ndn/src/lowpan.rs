@@ -1,11 +1,12 @@
 //! ICN LoWPAN (RFC 9139): Interests and Data packets, compressed for links of IEEE 802.15.4.
 //!
 //! [`compress`] converts a packet to the payload of frames, and [`decompress`] restores the packet. A Data packet is
-//! restored exactly, so that its signature stays valid. A packet that the rules do not cover is sent uncompressed,
-//! after two bytes.
+//! restored exactly, so that its signature stays valid. If the rules do not cover a packet, the payload is the packet
+//! itself after two bytes.
 //!
-//! Names are replaced by shorter ones, with state that the nodes of a link share. A [`Context`] represents a prefix
-//! that all nodes know. A [`HopId`] represents the name of one Interest until its Data packet returns.
+//! Both ends of a link share state with which they replace names by shorter names. A [`Context`] is a number for a
+//! prefix that all nodes of the link know. A [`HopId`] is a number for the name of one Interest, until its Data packet
+//! returns.
 
 mod bytes;
 mod name;
@@ -56,7 +57,7 @@ impl HopId {
 }
 
 const MAX_ID: u8 = 127;
-/// The flag in a CID that means that another CID follows.
+/// The flag in a CID (context identifier) that means that another CID follows.
 const CHAINED: u8 = 0x80;
 
 // The first byte of a dispatch (section 5).
@@ -73,8 +74,8 @@ const KEY_DIGEST: u8 = 2;
 const DIGEST: u8 = 0x80;
 const CIDS: u8 = 2;
 
-/// The two bytes of a dispatch, and the CIDs after them: the HopID, the context of the packet's name, and the context
-/// of the KeyLocator.
+/// The two bytes of a dispatch, and up to three context identifiers (CIDs) after them, 0 if absent: the HopID, the
+/// context of the packet's name, and the context of the KeyLocator.
 #[derive(Default)]
 struct Dispatch {
     bytes: [u8; 2],
@@ -83,8 +84,8 @@ struct Dispatch {
 
 /// Compresses a packet into an empty frame with [`HEADROOM`] free bytes in front.
 ///
-/// For an Interest, `hop` contains the number under which this node waits for the answer. For a Data packet, `hop`
-/// contains the number that the neighbour gave its Interest. The name in `hop` is the name of that Interest.
+/// `hop` is a HopID and the name of an Interest. For an Interest, this node has chosen the HopID, and expects it in the
+/// Data packet. For a Data packet, the neighbour has chosen the HopID in its Interest. `None` if there is no HopID.
 ///
 /// # Errors
 /// [`Full`], also for bytes that are neither an Interest nor a Data packet. The frame is then empty.
@@ -128,7 +129,7 @@ pub fn compress(
 }
 
 impl Dispatch {
-    /// Writes all bytes in front of a body of `len` bytes.
+    /// Writes the page, the dispatch, the CIDs, and the length `len` of the body that follows.
     fn write(&self, len: usize, out: &mut Out<'_, '_>) {
         let [first, second] = self.bytes;
         let chain = self.cids.iter().rposition(|cid| *cid != 0).map_or(0, |last| last.saturating_add(1));
@@ -145,7 +146,7 @@ const fn flag(is_set: bool, flag: u8) -> u8 {
     if is_set { flag } else { 0 }
 }
 
-/// The state that replaces names.
+/// The state by which a name is replaced with a shorter name: the contexts of the link, and the HopID of an Interest.
 struct Shared<'s> {
     contexts: &'s [Context<'s>],
     hop: Option<(HopId, Name<'s>)>,

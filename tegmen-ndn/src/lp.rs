@@ -47,7 +47,7 @@ impl NackReason {
     pub const NO_ROUTE: Self = Self(150);
 }
 
-/// The place of a fragment in its packet. A packet that is sent whole is its only fragment.
+/// The position of a fragment in its packet. A packet that is sent whole is its only fragment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
     /// Sequence of the fragment. The fragments of one packet have consecutive numbers.
@@ -63,16 +63,16 @@ pub struct Part {
 pub struct LpPacket<'p> {
     /// A packet, or a fragment of a packet. `None` if the LpPacket has only fields.
     pub fragment: Option<&'p [u8]>,
-    /// The place of the fragment, if the LpPacket has a Sequence.
+    /// The position of the fragment in its packet. `None` if the LpPacket has no Sequence.
     pub part: Option<Part>,
     /// PitToken, of at most [`MAX_TOKEN`] bytes. A node returns the PitToken of an Interest with its Data packet or
     /// Nack.
     pub token: Option<&'p [u8]>,
     /// The reason of a Nack, if the fragment is an Interest that is not answered.
     pub nack: Option<NackReason>,
-    /// IncomingFaceId, for applications.
+    /// IncomingFaceId: the face on which the packet arrived. A forwarder reports this number to an application.
     pub incoming_face: Option<u64>,
-    /// NextHopFaceId, which applications set.
+    /// NextHopFaceId: the face on which an application wants its Interest to be sent.
     pub next_hop_face: Option<u64>,
     /// CongestionMark.
     pub congestion_mark: Option<u64>,
@@ -130,9 +130,9 @@ impl<'p> LpPacket<'p> {
         Ok(packet)
     }
 
-    /// Puts the fields in front of the fragment in the frame. The frame is empty if there is no fragment, and must
-    /// have [`MAX_FIELDS`] free bytes in front. Without fields, the frame does not change. Ignores
-    /// [`Self::fragment`].
+    /// Puts the fields in front of the fragment, which is in the frame. The frame must have [`MAX_FIELDS`] free bytes
+    /// in front, and is empty if there is no fragment. If the LpPacket has no fields, the frame does not change.
+    /// [`Self::fragment`] is ignored.
     ///
     /// # Errors
     /// [`Full`].

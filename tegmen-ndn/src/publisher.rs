@@ -1,9 +1,9 @@
 //! Encrypts content with AES-128-CCM. The nonce comes from the name, so one name must never have two contents.
 //!
-//! A producer has one key. The nonce is the beginning of the SHA-256 digest of the whole name, and the tag follows
-//! the content. Two contents with one name would have the same nonce. Therefore a [`Publisher`] appends a version to
-//! each name. It takes the version from a [`Lease`], whose end is stored before its numbers are used. So no version
-//! is used twice, even after a power cut.
+//! A producer has one key. The nonce is the beginning of the SHA-256 digest of the whole name, and the tag follows the
+//! content. So two contents with the same name would have the same nonce. Therefore a [`Publisher`] appends a version
+//! to each name. Versions come from a [`Lease`], whose end is stored before the first version of the lease is used. So
+//! no version is used twice, even after a power cut.
 
 use crate::error::WriteError;
 use crate::name::{Component, Name};
@@ -129,8 +129,8 @@ impl Publisher {
         self.versions.left()
     }
 
-    /// Gives a content a name, and encrypts it. `name` is empty before the call, and then contains `prefix` and a
-    /// version. `content` contains the content, after which the tag is written. Returns the version.
+    /// Encrypts a content, and makes a name for it. Replaces the bytes in `name` with `prefix` and a version. `content`
+    /// contains the content before the call, and afterwards the encrypted content and the tag. Returns the version.
     ///
     /// # Errors
     /// [`PublishError`]. The version is then lost, except after [`PublishError::NoVersion`].

@@ -66,8 +66,8 @@ pub struct SignatureInfo<'p> {
     pub time: Option<u64>,
     /// SignatureSeqNum, only in an Interest.
     pub sequence: Option<u64>,
-    /// ValidityPeriod, only in a certificate. [`Validity`](crate::certificate::Validity) reads this value of the
-    /// element.
+    /// ValidityPeriod, only in a certificate. These are the bytes of the element's value, which
+    /// [`Validity`](crate::certificate::Validity) reads.
     pub validity: Option<&'p [u8]>,
 }
 
@@ -155,8 +155,8 @@ pub struct Signed<'p> {
     pub info: SignatureInfo<'p>,
     /// The signature.
     pub value: &'p [u8],
-    /// The signed bytes, in parts that are concatenated. For an Interest these are the bytes before and after the
-    /// digest of its parameters, and the parameters.
+    /// The signed bytes, in parts that are concatenated. For an Interest the signature does not cover the digest of the
+    /// parameters, so the parts are the bytes before this digest, the bytes after it, and the parameters.
     pub portion: [&'p [u8]; 3],
 }
 

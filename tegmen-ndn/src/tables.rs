@@ -75,7 +75,8 @@ impl Tick {
     }
 }
 
-/// Converts units of 1,024 microseconds to the same number of milliseconds, or a few less.
+/// Converts a duration from units of 1,024 microseconds to milliseconds. The result is never too large, but may be too
+/// small by 0.02 percent and one millisecond. This needs no division by a large number.
 pub const fn millis_of(units: u32) -> u32 {
     units.saturating_add(units / 42)
 }
@@ -86,7 +87,7 @@ pub trait List<T>: Default {
     fn push(&mut self, record: T) -> bool;
     /// Returns the records.
     fn as_slice(&self) -> &[T];
-    /// Returns the records, to be changed.
+    /// Returns the records. The caller can change these records in place.
     fn as_mut_slice(&mut self) -> &mut [T];
 }
 
@@ -110,7 +111,8 @@ pub struct OutRecord {
     pub nonce: [u8; 4],
     /// The low three bytes of the time of the last Interest.
     at: [u8; 3],
-    /// The number of retransmissions, at most 63, and in the two high bits the answer.
+    /// The low six bits are the number of retransmissions, at most 63. The two high bits are the Nack of this next hop,
+    /// or 0 if it sent none.
     tries: u8,
 }
 
@@ -142,7 +144,7 @@ impl OutRecord {
         self.tries & TRIES
     }
 
-    /// Returns the answer, if it was a Nack.
+    /// Returns the reason of the Nack that this next hop sent, or `None` if it sent no Nack.
     pub const fn nack(&self) -> Option<Refused> {
         match self.tries >> 6 {
             0 => None,
@@ -207,8 +209,8 @@ pub struct Entry<I, O> {
     pub sent: O,
     /// The time at which the entry ends.
     pub expires: Tick,
-    /// The remaining HopLimit. 255 means that the Interest has no HopLimit, because a HopLimit is below 255 after the
-    /// first node.
+    /// The remaining HopLimit, or 255 if the Interest has no HopLimit. A real HopLimit is never 255 here, because the
+    /// node has already decremented it.
     hops: u8,
 }
 
@@ -226,7 +228,8 @@ impl<I, O: List<OutRecord>> Entry<I, O> {
         Some(self.hops).filter(|hops| *hops != u8::MAX)
     }
 
-    /// Returns true if an Interest with this nonce came from another face, or was sent by this node.
+    /// Returns true if the Interest with this nonce is in a loop: an Interest with the nonce came from another face, or
+    /// this node has sent it.
     pub fn loops<K>(&self, from: FaceId, nonce: [u8; 4]) -> bool
     where
         I: List<InRecord<K>>,
@@ -287,7 +290,7 @@ pub trait Pit {
     /// Adds an entry that ends at `expires`. Returns `None` if the table has no space for an Interest of this face.
     fn insert(&mut self, from: FaceId, interest: &ReceivedInterest<'_>, expires: Tick) -> Option<PitId>;
 
-    /// Returns an entry, to be changed.
+    /// Returns an entry. The caller can change this entry in place.
     fn entry(&mut self, id: PitId) -> Option<&mut Entry<Self::Asked, Self::Sent>>;
 
     /// Returns the name of an entry.
@@ -306,7 +309,8 @@ pub trait Pit {
     /// Returns true if the name of an entry contains the digest of a Data packet.
     fn has_digests(&self) -> bool;
 
-    /// Finds an entry whose Interest was sent to `from`, and which a Data packet with this name and digest answers.
+    /// Finds an entry that a Data packet with this name and digest answers. The Interest of the entry must have been
+    /// sent to the face `from`.
     fn matching(&self, name: &Name<'_>, digest: Option<&[u8; DIGEST_LEN]>, from: FaceId) -> Option<PitId>;
 
     /// Sets the time at which [`Self::due`] returns the entry.
@@ -342,10 +346,11 @@ pub struct NextHop {
 /// The strategy that chooses next hops.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Strategy {
-    /// The next hop with the lowest cost. After a Nack, or for a repeated Interest, another next hop.
+    /// Sends an Interest to the next hop with the lowest cost. After a Nack, and for an Interest that the consumer
+    /// repeats, takes another next hop.
     #[default]
     BestRoute,
-    /// All next hops.
+    /// Sends an Interest to all next hops.
     Multicast,
 }
 

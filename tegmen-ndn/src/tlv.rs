@@ -75,8 +75,9 @@ pub fn only(bytes: &[u8], kind: Type) -> Result<&[u8], Error> {
     if elements.rest().is_empty() { Ok(element.value) } else { Err(Error::Trailing) }
 }
 
-/// Finds the elements of these types in `value`. They must be in this order, and each may occur at most once. Skips
-/// other elements that are not critical, and elements of these types that are not critical and out of order.
+/// Finds the elements of these types in `value`. The result has an element for each type, in the order of `kinds`, or
+/// `None` if the type is missing. The elements must be in this order, and each may occur at most once. An element that
+/// is unknown, repeated or out of order is skipped if it is not critical.
 ///
 /// # Errors
 /// [`Error::Critical`] for a critical element that is unknown, repeated or out of order. [`Error::Truncated`],
@@ -119,10 +120,10 @@ fn read_number(reader: &mut Reader<'_>) -> Result<u64, Error> {
     if value < least { Err(Error::NotShortest) } else { Ok(value) }
 }
 
-/// Reads a NonNegativeInteger: 1, 2, 4 or 8 bytes.
+/// Reads a NonNegativeInteger: 1, 2, 4 or 8 bytes. `kind` is the type of the element with this value.
 ///
 /// # Errors
-/// [`Error::Length`] with `kind` for any other length.
+/// [`Error::Length`] for any other length.
 pub fn integer(value: &[u8], kind: Type) -> Result<u64, Error> {
     if !matches!(value.len(), 1 | 2 | 4 | 8) {
         return Err(Error::Length(kind));

@@ -6,11 +6,11 @@ use core::fmt::{self, Display, Formatter};
 use tegmen_base::buf::{Full, Writer};
 use tegmen_base::crypto::DIGEST_LEN;
 
-/// The text before the value of a component, for each type whose value is written in hexadecimal digits.
+/// For each type whose value is written in hexadecimal digits, the text before the value.
 const DIGESTS: [(Type, &str); 2] =
     [(Type::IMPLICIT_DIGEST, "sha256digest"), (Type::PARAMETERS_DIGEST, "params-sha256")];
 
-/// The text before the value of a component, for each type whose value is written as a number.
+/// For each type whose value is written as a number, the text before the value.
 const NUMBERS: [(Type, &str); 5] = [
     (Type::SEGMENT, "seg"),
     (Type::BYTE_OFFSET, "off"),

@@ -4,7 +4,8 @@ use crate::error::Error;
 use crate::tlv::{self, Type};
 use tegmen_base::buf::{Reader, Writer};
 
-/// The period in which a certificate is valid, in seconds since 1970. Both ends belong to it.
+/// The period in which a certificate is valid, in seconds since 1970. The certificate is valid at both times and
+/// between them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Validity {
     /// NotBefore.
@@ -31,7 +32,7 @@ impl Validity {
     /// Reads the value of the element.
     ///
     /// # Errors
-    /// [`Error`]. It is [`Error::Time`] if a time is not valid.
+    /// [`Error::Time`] if a time is not valid. The other [`Error`]s if the value does not have the right elements.
     pub fn parse(value: &[u8]) -> Result<Self, Error> {
         let [before, after] = tlv::fields(value, &[Type::NOT_BEFORE, Type::NOT_AFTER])?;
         let before = before.ok_or(Error::Missing(Type::NOT_BEFORE))?;
@@ -131,7 +132,7 @@ const fn days_of(year: u64, month: u64) -> u64 {
     }
 }
 
-/// Returns the number of days from 1970 to the begin of a year. The year must not be before 1970.
+/// Returns the number of days from the beginning of 1970 to the beginning of a year. The year must not be before 1970.
 const fn days_before(year: u64) -> u64 {
     let past = year.saturating_sub(1);
     let leaps = (past / 4).saturating_sub(past / 100).saturating_add(past / 400);

@@ -45,14 +45,14 @@ fn packet_bytes(data: &Data<'_>, signer: &impl Signer<RustCrypto>) -> Vec<u8> {
     frame.bytes().to_vec()
 }
 
-/// A certificate of Ed25519 that `/house/KEY/1` signs.
+/// Makes a certificate with this name for an Ed25519 key. The same key, `/house/KEY/1`, signs the certificate.
 fn house(text: &str) -> Vec<u8> {
     let (key, locator) = (Secret::new(SECRET), name("/house/KEY/1"));
     let signer = Ed25519 { key: &key, locator: KeyLocator::Name(Name::of_checked(&locator)) };
     certificate_bytes(text, &ed25519_info(&SECRET), &signer).unwrap()
 }
 
-/// A packet that the key of [`house`] signs, with this KeyLocator.
+/// Makes a Data packet with this KeyLocator, signed by the key of [`house`].
 fn signed(locator: &str) -> Vec<u8> {
     let (key, locator, name) = (Secret::new(SECRET), name(locator), name("/house/temp"));
     let signer = Ed25519 { key: &key, locator: KeyLocator::Name(Name::of_checked(&locator)) };

@@ -337,7 +337,8 @@ fn malformed_packets_are_dropped() {
     assert_eq!(outcome, Err(Dropped::Malformed));
 }
 
-/// Asks for a name of 8 kilobytes, which its producer has. Returns true if the consumer gets an answer, and the table keeps nothing.
+/// Sends an Interest for a name of 8 kilobytes, for which a producer has data. Returns true if the consumer gets an
+/// answer: a Nack of a forwarder that stores nothing, or the Data packet.
 fn answers_a_long_name(cuts: bool) -> bool {
     let mut one = One::new(&[("/", &[hop(9, 0)])], &[]);
     one.forwarder.pit.1.cuts = cuts;
@@ -357,7 +358,7 @@ fn a_pit_that_cuts_a_name_of_8_kilobytes_leaves_its_consumer_without_an_answer()
     assert!(!answers_a_long_name(true));
 }
 
-/// Two consumers draw the same nonce, for other names and for the same name later. Returns true if each gets its answer.
+/// Lets two consumers request different names with the same nonce. Returns true if each consumer gets its answer.
 fn survives_colliding_nonces(nonces_alone: bool) -> bool {
     let mut one = One::new(&[("/", &[hop(9, 0)])], &[]);
     one.forwarder.pit.1.nonces_alone = nonces_alone;
@@ -382,7 +383,7 @@ fn a_pit_that_compares_nonces_alone_does_not_survive_colliding_ones() {
     assert!(!survives_colliding_nonces(true));
 }
 
-/// Floods a forwarder with Interests for names that do not exist. Returns true if another face still gets its answer.
+/// Lets one face send many Interests for names that do not exist. Returns true if another face still gets its answer.
 fn survives_a_flood(every_place: bool) -> bool {
     let mut one = One::new(&[("/", &[hop(9, 0)])], &[]);
     one.forwarder.pit.1.every_place = every_place;
@@ -459,7 +460,7 @@ fn a_line_of_forwarders_that_retransmit_delivers_where_others_fail() {
     assert!(with > 3 * without, "{with}");
 }
 
-/// Two faces that asked, one next hop, and the timer.
+/// An entry has two faces that wait, one next hop, and the timer.
 #[test]
 fn an_entry_takes_32_bytes_and_its_name() {
     type Entries<const N: usize> = FixedPit<N, 40, 2, 1, 0>;

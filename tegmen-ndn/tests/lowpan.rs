@@ -1,4 +1,4 @@
-//! Compressed packets: each is restored, and bytes that are no compressed packet are refused.
+//! Tests of compressed packets. Each packet is restored, and bytes that are not a compressed packet are refused.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -69,7 +69,7 @@ fn is_compressed(payload: &[u8]) -> bool {
     payload[1] & 0x10 != 0
 }
 
-/// The example of section 5.2.
+/// The name and its compressed form are the example of RFC 9139, section 5.2.
 #[test]
 fn the_name_of_the_rfc_is_compressed_as_there() {
     let name = name("/HAW/Room/481/Humid/99");
@@ -91,7 +91,7 @@ fn an_even_number_of_components_ends_with_a_zero() {
     assert_eq!(payload, [&[PAGE, 0x10, 0, 8, 0x31][..], b"HAWA", &[0, 255, 0x28]].concat());
 }
 
-/// The ranges of section 7.
+/// RFC 9139, section 7, gives the ranges of the times.
 #[test]
 fn times_are_those_of_the_rfc() {
     assert_eq!((time_value(0), time_value(1), time_value(7)), (0, 7, 54));
@@ -164,7 +164,8 @@ fn an_unknown_context_or_hop_id_is_refused() {
     assert_eq!((HopId::new(0), HopId::new(128)), (None, None));
 }
 
-/// A node that gave the HopID to another name restores a packet whose signature is wrong.
+/// The node that receives the Data packet uses the HopID for another name than the sender. So it restores a packet with
+/// another name, whose signature is wrong.
 #[test]
 fn a_stale_hop_id_spoils_the_signature() {
     let (asked, other) = (name("/house/temp"), name("/house/door"));
@@ -179,7 +180,7 @@ fn a_stale_hop_id_spoils_the_signature() {
     assert!(received.signed.verify(&mut crypto(), &secret).is_err());
 }
 
-/// The rules do not cover these packets.
+/// The rules of RFC 9139 do not cover the packets of this test.
 #[test]
 fn other_packets_are_sent_uncompressed() {
     let secret = secret();
@@ -246,7 +247,7 @@ fn some_name() -> impl Strategy<Value = Vec<u8>> {
     vec(component(), 1..6).prop_map(|components| components.concat())
 }
 
-/// Times, half of which have a code.
+/// Generates times. Some of them have a code of one byte that means exactly this time.
 fn some_time() -> impl Strategy<Value = u64> {
     prop_oneof![(0u8..=200).prop_map(time_value), 0..100_000u64, any::<u64>()]
 }

@@ -237,7 +237,7 @@ fn names_have_the_canonical_order() {
     }
 }
 
-/// An Interest with these elements behind the name `/a`.
+/// Parses an Interest that has the name `/a` and then these elements.
 fn interest_with(elements: &[Vec<u8>]) -> Result<(), Error> {
     let value = [element(7, &name("/a")), elements.concat()].concat();
     ReceivedInterest::parse(&element(5, &value)).map(|_| ())
@@ -327,7 +327,8 @@ fn the_name_of_an_interest_fits_its_parameters() {
     assert!(frame.is_empty());
 }
 
-/// Signs a Data packet and an Interest, and verifies both. Each of `others` refuses them.
+/// Signs a Data packet and an Interest with `signer`. `verifier` must accept both signatures, and `other` must refuse
+/// both.
 fn sign_and_verify(
     signer: &impl Signer<RustCrypto>,
     verifier: &impl Verifier<RustCrypto>,

@@ -1,4 +1,4 @@
-//! A publisher never gives one nonce to two contents, whenever its power is cut.
+//! Tests that a publisher never uses a nonce for two contents, at whatever moment its power is cut.
 
 use std::collections::HashMap;
 use tegmen_base::buf::Writer;
@@ -63,7 +63,8 @@ fn a_name_or_a_content_that_does_not_fit_takes_a_version_all_the_same() {
     assert_eq!(publisher.left(), CHUNK - 3);
 }
 
-/// A producer whose power is cut at any step. `keeps` is false for one that uses a lease before it is stored.
+/// A producer whose power can be cut at any step. If `keeps` is false, it has a fault: it uses a lease before it has
+/// stored the end of the lease.
 struct Producer {
     publisher: Publisher,
     /// The end of the lease that survives the power cut.
@@ -76,7 +77,7 @@ impl Producer {
         self.publisher = Publisher::resume(key(), self.stored);
     }
 
-    /// `cut` is true if the power fails before the end is stored.
+    /// Extends the lease. `cut` is true if the power fails before the end of the lease is stored.
     fn extend(&mut self, cut: bool) {
         let end = self.stored + CHUNK;
         if !self.keeps {
@@ -90,7 +91,7 @@ impl Producer {
     }
 }
 
-/// Returns the number of names, and of those that have two contents, after 100 steps.
+/// Runs 100 random steps. Returns the number of names, and how often a name got a second content.
 fn run(seed: u64, keeps: bool) -> (usize, usize) {
     let mut random = seed.wrapping_mul(2).wrapping_add(1);
     let mut draw = |below: u64| {

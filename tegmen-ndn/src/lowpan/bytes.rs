@@ -40,7 +40,7 @@ impl<'w, 't> Out<'w, 't> {
         Self { writer, is_valid: true }
     }
 
-    /// Stores that the rules do not cover the packet, unless `is_valid` is true.
+    /// Stores an error if `is_valid` is false: the rules do not cover the packet.
     pub(super) const fn require(&mut self, is_valid: bool) {
         self.is_valid &= is_valid;
     }
@@ -116,7 +116,7 @@ impl<'f> In<'f> {
         self.rest
     }
 
-    /// Stores that the frame is invalid, unless `is_valid` is true.
+    /// Stores an error if `is_valid` is false: the frame is invalid.
     pub(super) const fn require(&mut self, is_valid: bool) {
         self.is_valid &= is_valid;
     }

@@ -57,7 +57,7 @@ pub(crate) struct Sent {
     pub(crate) packet: Vec<u8>,
 }
 
-/// Keeps what a forwarder sends.
+/// The faces of a forwarder under test: an outbox that keeps the packets that the forwarder sends.
 pub(crate) struct Outbox<'o> {
     pub(crate) local: &'o [FaceId],
     pub(crate) sent: Vec<Sent>,
@@ -78,22 +78,22 @@ impl Faces<()> for Outbox<'_> {
     }
 }
 
-/// Faults of a table, which tests must notice.
+/// Faults that a test can switch on in a table. The tests must notice each fault.
 #[derive(Default)]
 pub(crate) struct Faults {
-    /// A Data packet of any face answers.
+    /// A Data packet counts as an answer even if the Interest was not sent to the face of the packet.
     pub(crate) any_face: bool,
-    /// One face may have all places.
+    /// The Interests of one face may fill the whole table.
     pub(crate) every_place: bool,
-    /// Neither entries nor the nonces of former ones are found.
+    /// The table finds no pending entry, and no nonce of a removed entry.
     pub(crate) forgets: bool,
-    /// Nonces are compared without the names that they belong to.
+    /// An Interest counts as a duplicate if its nonce was used before, even for another name.
     pub(crate) nonces_alone: bool,
-    /// A name that is too long is cut.
+    /// A name that is too long is cut to ten components.
     pub(crate) cuts: bool,
-    /// The nonces of all Interests that were added, for `nonces_alone`.
+    /// The nonces of all Interests that were added. Only the fault `nonces_alone` reads them.
     nonces: Vec<[u8; 4]>,
-    /// Numbers the faces that a flood seems to come from.
+    /// A counter for the fault `every_place`, which gives each Interest another face.
     faces: Cell<u16>,
 }
 
@@ -179,28 +179,28 @@ type Node = Forwarder<Routes<'static>, TestPit, FixedStore<2, 300>>;
 
 /// The face of a node to its consumer.
 const CONSUMER: FaceId = FaceId(0);
-/// The face of a node to the one before it.
+/// The face of a node to the previous node.
 const BACK: FaceId = FaceId(1);
-/// The face of a node to the next one.
+/// The face of a node to the next node.
 const NEXT: FaceId = FaceId(2);
 /// The face of the last node of a line to its producer.
 const PRODUCER: FaceId = FaceId(3);
 
-/// A time in microseconds, and a number that tells packets of one time apart.
+/// A time in microseconds, and a number that distinguishes packets with the same time.
 type Moment = (u64, u64);
 
-/// Nodes in a ring or a line, each linked to the next one.
+/// Nodes in a ring or a line. A link connects each node with the next node.
 pub(crate) struct Network {
     nodes: Vec<Node>,
     is_ring: bool,
-    /// The frames of 100 that a link loses.
+    /// The percentage of frames that a link loses.
     loss: u64,
     random: u64,
     now: Instant,
-    /// Packets on their way: the node and the face that receive them.
+    /// Packets on their way, ordered by the time of arrival. Each has the node and the face that receive it.
     on_links: BTreeMap<Moment, (usize, FaceId, Kind, Vec<u8>)>,
     count: u64,
-    /// Interests that were sent over links.
+    /// The number of Interests that were sent over links.
     pub(crate) interests: usize,
     pub(crate) delivered: usize,
     pub(crate) nacks_to_consumers: usize,
@@ -259,7 +259,7 @@ impl Network {
         (mixed ^ (mixed >> 31)) % below
     }
 
-    /// The consumer of a node asks.
+    /// Lets the consumer of a node send an Interest for a name.
     pub(crate) fn ask(&mut self, node: usize, text: &str, nonce: u8) {
         let name = name(text);
         let asked = Interest { name: Name::of_checked(&name), nonce: Some([nonce; 4]), ..Interest::default() };
@@ -305,7 +305,7 @@ impl Network {
         self.carry(node, faces.sent);
     }
 
-    /// Carries what a node sends over its links, of which each loses some.
+    /// Carries the packets that a node sends to the other ends of its links. Each link loses some packets.
     fn carry(&mut self, node: usize, sent: Vec<Sent>) {
         let size = self.nodes.len();
         for Sent { to, kind, packet } in sent {
