@@ -42,8 +42,9 @@ impl<'k> Controller<'k> {
         self.keys = Keys(keys);
     }
 
-    /// Processes a datagram of the member. Returns the length of the answer in `back`. Without an answer, writes the
-    /// first datagram that is due and returns its length, which may be 0. Returns `None` if the session has ended.
+    /// Processes a datagram of the member, and writes the answer into `back`. If there is no answer, writes the first
+    /// datagram that is due. Returns the number of written bytes, which may be 0. Returns `None` if the session has
+    /// ended.
     #[inline(never)]
     pub fn receive(&mut self, now: Instant, datagram: &mut [u8], back: &mut [u8; LONGEST]) -> Option<usize> {
         let mut records = Records::new(datagram);

@@ -137,7 +137,7 @@ const FALSE: u8 = 0xf4;
 /// Maximum nesting depth of a value that is skipped.
 const MAX_DEPTH: u8 = 4;
 
-/// Labels of RFC 9594. `OF_AXIOM` is the CBOR argument of Axiom's private label -65537.
+/// Labels of RFC 9594. `OF_AXIOM` stands for the label -65537, which is for private use: CBOR encodes it as 65,536.
 const SCOPE: usize = 3;
 const GKTY: usize = 7;
 const KEY: usize = 8;
@@ -147,8 +147,8 @@ const MGT_KEY_MATERIAL: usize = 27;
 const OF_AXIOM: usize = 65_536;
 /// Length of `coap://[`, an address of 39 characters, and `]`, in bytes.
 const URI_LEN: usize = 48;
-/// Suites with the DTLS cipher suites that define their protection. Images with short keys do not support the suite
-/// with HMAC.
+/// The suites of Axiom, each with the number of the DTLS cipher suite that defines its protection. Images with short
+/// keys do not support the suite with HMAC.
 const SUITES: [(Suite, usize); 2] = [(Suite::Ccm, 0xc0a4), (Suite::Ccm8, 0xc0a8)];
 
 const NO_ADMISSION: Admission<'static> =

@@ -112,9 +112,9 @@ impl<F: Flash, R: Responses> Listener<F, R> {
         self.lamp.is_on
     }
 
-    /// Opens a request, and makes its response (RFC 7252, section 8.2), which waits for a random time. Errors and empty
-    /// messages are not sent. The only exception is the challenge for a request that may be a replay (RFC 9175).
-    /// Returns `None` if there is no response.
+    /// Opens a request, and makes a response, which then waits for a random time (RFC 7252, section 8.2). A response
+    /// with an error code is not sent. The only exception is the challenge for a request that may be a replay (RFC
+    /// 9175). Returns `None` if there is no response.
     #[inline(never)]
     fn answer(&mut self, now: Instant, from: &Address, datagram: &mut [u8]) -> Option<()> {
         let mut records = Records::new(datagram);
@@ -165,8 +165,8 @@ impl<F: Flash, R: Responses> Listener<F, R> {
         Some(())
     }
 
-    /// Processes a request that repeats the challenge. Returns true if the request is new, and `None` if it must not be
-    /// delivered.
+    /// Processes a request that contains an Echo value. Returns true if the value is that of the challenge, so that the
+    /// request is new. Returns false if the value is another one, and `None` if the request must not be delivered.
     #[inline(never)]
     fn accept(&mut self, record: Unverified, echo: &[u8]) -> Option<bool> {
         match self.group.member.accept::<Provider>(record, Proof::Echo(echo)) {

@@ -40,7 +40,7 @@ enum Session {
 
 /// The keys of the member.
 struct Keys<F> {
-    /// The parts of the listener; `None` when the listener has its keys.
+    /// The parts from which the listener is made. `None` after the listener was made with its keys.
     parts: Option<Parts<F>>,
     listener: Option<Listener<F>>,
     are_current: bool,

@@ -28,9 +28,9 @@ pub struct Provisioned<F, const SENDERS: usize, const LISTENERS: usize> {
 
 impl<F: Flash, const SENDERS: usize, const LISTENERS: usize> Provisioned<F, SENDERS, LISTENERS> {
     /// Creates a member in the epoch of its provisioning. Its record numbers continue after the numbers in flash
-    /// memory. Returns `None` if the flash memory contains a later epoch, or does not work. Nothing else may use the
-    /// admission of the provisioning, because the numbers begin at 0 in each epoch that is not in the flash memory.
-    /// After a restart a member joins again, or is provisioned with the same keys.
+    /// memory. Returns `None` if the flash memory contains a later epoch, or does not work. In an epoch that is not in
+    /// the flash memory, the numbers begin at 0. So no other device may use the admission in `provisioning`. After a
+    /// restart a member joins again, or is provisioned with the same keys.
     pub fn new(
         member: &'static mut Member<SENDERS, LISTENERS>,
         crypto: Provider,
@@ -44,10 +44,10 @@ impl<F: Flash, const SENDERS: usize, const LISTENERS: usize> Provisioned<F, SEND
         Some(made)
     }
 
-    /// Takes the parameters that the controller sent because a message was missed. Returns `None` if the parameters are
-    /// those of another group, of an earlier epoch, or of another admission of this member. Another admission means
-    /// that another device with the same credentials uses the same keys and the same numbers. Parameters of the current
-    /// epoch change nothing.
+    /// Takes the parameters that the controller sent because this member has missed a message. Returns `None` if the
+    /// parameters are those of another group, of an earlier epoch, or of another admission of this member. Another
+    /// admission means that another device with the same credentials uses the same keys and the same numbers.
+    /// Parameters of the current epoch change nothing.
     pub fn catch_up(&mut self, provisioning: &Provisioning<'_>) -> Option<()> {
         if provisioning.admission.epoch == self.path.epoch() {
             return Some(());

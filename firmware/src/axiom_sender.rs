@@ -14,8 +14,8 @@ use tegmen_flash::Flash;
 /// The sender, with space for the states of `LISTENERS` listeners.
 pub struct Sender<F, const LISTENERS: usize> {
     group: Provisioned<F, 0, LISTENERS>,
-    /// The number of the last request, if it belongs to this epoch. It is also the token of the request. No other
-    /// request has the same number.
+    /// The number of the last request. `None` if there is no request, or if the request belongs to an earlier epoch.
+    /// The token of the request is made from this number.
     asked: Option<u64>,
     /// The Echo value that the next request must repeat.
     challenge: Option<Challenge>,

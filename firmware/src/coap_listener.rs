@@ -19,7 +19,7 @@ pub struct CoapListener {
     waiting: Waiting,
 }
 
-/// A sender. The listener serves none of its requests twice.
+/// A sender, with the Message IDs of its last requests. So the listener serves no request of this sender twice.
 struct Sender {
     address: Address,
     exchanges: Exchanges<Storage>,

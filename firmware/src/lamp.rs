@@ -67,7 +67,7 @@ pub struct Waiting {
 struct Waits {
     until: Instant,
     to: Address,
-    /// The offset of the first byte of the response, and the offset after its last byte.
+    /// The position of the response in the buffer: the offset of its first byte, and the offset after its last byte.
     place: (usize, usize),
 }
 
@@ -80,7 +80,8 @@ impl Waiting {
         self.waits.is_none()
     }
 
-    /// Stores the place of a response, its receiver, and the time until which it waits.
+    /// Stores the position of a response in the buffer, the receiver of the response, and the time until which it
+    /// waits.
     #[inline(always)]
     pub const fn put(&mut self, until: Instant, to: &Address, place: (usize, usize)) {
         self.waits = Some(Waits { until, to: *to, place });

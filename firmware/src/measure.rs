@@ -17,14 +17,14 @@ pub fn mark_end(id: u32) {
     Region::new(id).end();
 }
 
-/// Counts `work` as the region `id`.
+/// Runs `work`, and counts it as the region `id`.
 #[inline(always)]
 pub fn measured<T>(id: u32, work: impl FnOnce() -> T) -> T {
     Region::new(id).measured(work)
 }
 
-/// A region that is chosen at run time. It contains the address of its marks, so it costs no more than a region that is
-/// known at compile time.
+/// A measured region that is chosen at run time. The value contains the address of the region's marks, so it costs no
+/// more than a region that is known at compile time.
 #[derive(Clone, Copy)]
 pub struct Region(usize);
 
@@ -40,7 +40,7 @@ impl Region {
         ((self.0 - MARKS) / 8) as u32
     }
 
-    /// Counts `work` as this region.
+    /// Runs `work`, and counts it as this region.
     #[inline(always)]
     pub fn measured<T>(self, work: impl FnOnce() -> T) -> T {
         self.begin();
@@ -60,7 +60,7 @@ impl Region {
     }
 }
 
-/// Writes a mark at the address `word`. Its value has no meaning.
+/// Writes a mark at the address `word`. The written value has no meaning.
 #[inline(always)]
 fn mark(word: usize) {
     compiler_fence(Ordering::SeqCst);

@@ -16,8 +16,9 @@ use tegmen::time::Instant;
 use tegmen_lowpan::ip::{self, Datagram};
 use tegmen_lowpan::slip::{Start, encode};
 
-/// The memory of a mote's node. The memory `()` is for a node that serves and sends requests, and has no other part. It
-/// has space for one open message of the node, four remembered messages of the peer, and 64 bytes of replies.
+/// The memory of a mote's node. The type `()` implements it for a node that sends and serves requests, and has no
+/// optional parts. Such a node has space for one open message of its own, four remembered messages of the peer, and 64
+/// bytes of replies.
 pub trait Memory {
     /// The exchanges with a peer.
     type Storage: ExchangeStorage + Default;
@@ -30,7 +31,7 @@ impl Memory for () {
     type Features = ();
 }
 
-/// The request that a node with this memory has opened with OSCORE.
+/// The identity of a request that a node with this memory has decrypted with OSCORE.
 pub type ExchangeOf<M> = <<<M as Memory>::Features as Features>::Oscore as Oscore>::Exchange;
 
 /// The application of an image on its mote.
@@ -38,8 +39,8 @@ pub trait Application<M: Memory = ()>: node::Application<ExchangeOf<M>> + Sized 
     /// The DTLS roles of the application.
     type Roles: Configured;
 
-    /// Creates the application from the bridge's answer. Returns `None` if the answer is incomplete. The mote then
-    /// requests it again.
+    /// Creates the application from the [`Start`], which the bridge has sent over the serial line. Returns `None` if a
+    /// value is missing in it. The mote then requests it again.
     fn start(start: &Start) -> Option<Self>;
 
     /// Returns the key that a handshake needs.
@@ -70,7 +71,7 @@ pub struct Mote<R: Configured, M: Memory = ()> {
 pub type Table<S> = PeerArray<Exchanges<S>, 3, 1, 32, 96>;
 
 impl<R: Configured, M: Memory> Mote<R, M> {
-    /// Creates a mote without sessions, with the seed and the address of the bridge's answer.
+    /// Creates a mote without sessions. `start` contains the seed and the address that the bridge has sent.
     pub fn new(now: Instant, start: Start, features: M::Features) -> Self {
         let mut environment = Environment::new(Provider::new(*start.seed.expose()));
         let config = Config { mtu: DATAGRAM_LEN as u16, ..Config::default() };
@@ -122,7 +123,8 @@ impl<R: Configured, M: Memory> Mote<R, M> {
         Ok(())
     }
 
-    /// Sends the first `len` bytes to `peer`. `len` is 0 if the message waits in the queue of the node.
+    /// Sends the first `len` bytes of `datagram` to `peer`. If the node has a queue, a `len` of 0 means that the
+    /// message waits in the queue, and nothing is sent.
     fn send_unless_queued(&mut self, peer: PeerId, datagram: &[u8], len: usize) {
         let is_queued = <M::Features as Features>::Queue::PLACES > 0 && len == 0;
         if !is_queued {
@@ -137,7 +139,8 @@ impl<R: Configured, M: Memory> Mote<R, M> {
         }
     }
 
-    /// Calls the application's `look` at a new time, and sends datagrams that are due.
+    /// Calls [`Application::look`], and sends datagrams that are due. The board calls this after each tenth of a
+    /// second.
     pub fn on_time<A: Application<M, Roles = R>>(&mut self, application: &mut A, now: Instant) {
         application.look(self, now);
         self.send_what_is_due(application, now);

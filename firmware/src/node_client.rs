@@ -11,8 +11,8 @@ use tegmen::oscore::OpenedRequest;
 use tegmen::time::Instant;
 use tegmen_lowpan::slip::Start;
 
-/// The memory of its node. Three own messages can be under way: the registration occupies one place, and one place is
-/// left free for responses. The node has no other part.
+/// The memory of the client's node. Three messages of the client can be open at the same time. One is the registration
+/// of the observation, and one is kept free for responses. The node has no optional parts.
 pub struct Small;
 
 impl Memory for Small {

@@ -31,8 +31,8 @@ pub struct Pair<C: Memory + 'static, S: Memory + 'static> {
 }
 
 impl<C: Memory, S: Memory> Pair<C, S> {
-    /// Makes the motes in these places, with the parts of their nodes. `with_oscore` protects the observation and the
-    /// bodies, but not the blinks.
+    /// Makes both motes, and stores them in `client` and `server`. `client_parts` and `server_parts` make the optional
+    /// parts of the nodes. `with_oscore` protects the observation and the bodies, but not the PUTs of Blink.
     pub fn new(
         (client, client_parts): (&'static Place<Mote<ClientOnly, C>>, impl FnOnce() -> C::Features),
         (server, server_parts): (&'static Place<Mote<ServerOnly, S>>, impl FnOnce() -> S::Features),
@@ -72,8 +72,8 @@ impl<C: Memory, S: Memory> Pair<C, S> {
         self.download(Code::POST, 1, POST)
     }
 
-    /// Lets the client send the messages that are due, and lets both motes answer each other until neither has a
-    /// message to send.
+    /// Lets the client send the messages that are due: a PUT of Blink. Then lets both motes answer each other until
+    /// neither has a message to send.
     fn blink(&mut self, sending: u32, in_session: u32) {
         measured(sending, || self.client.on_time(&mut self.asking, self.now));
         self.converse(in_session);
@@ -111,7 +111,7 @@ impl<C: Memory, S: Memory> Pair<C, S> {
         Some(())
     }
 
-    /// Sends a request for the text, and processes the response.
+    /// Sends a request for the text with these Block options, and processes the response.
     fn ask(
         &mut self,
         method: Code,
@@ -136,7 +136,7 @@ impl<C: Memory, S: Memory> Pair<C, S> {
     }
 }
 
-/// The client, and the last response to it.
+/// The application of the client, and the last response that arrived.
 struct Asking {
     client: Client,
     heard: Heard,
@@ -225,7 +225,7 @@ pub const fn notes<C: Memory, S: Memory>() -> [Note; 15] {
     ]
 }
 
-/// Regions of the client. [`SERVER`] gives the regions of the server.
+/// The regions that count the work of the client. The region of the server is [`SERVER`] higher.
 const FIRST: u32 = 2;
 const NOTIFY: u32 = 4;
 const PUT: u32 = 6;

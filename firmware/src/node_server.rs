@@ -13,7 +13,7 @@ use tegmen::oscore::OpenedRequest;
 use tegmen::time::Instant;
 use tegmen_lowpan::slip::Start;
 
-/// The memory of its node: two observers, and space for three bodies or long responses.
+/// The memory of the server's node: two observers, and space for three bodies or long responses.
 pub struct Serving;
 
 impl Memory for Serving {

@@ -18,8 +18,8 @@ use tegmen::identity::{PeerId, Principal};
 use tegmen::time::Instant;
 use tegmen_x509::PublicKey;
 
-/// The roles of an end that can be client or server. The two ends never connect to each other at the same time, so the
-/// image does not contain the rule for that case, which needs about 530 bytes.
+/// The roles of an end that can be client or server. The two ends of an image never connect to each other at the same
+/// time. So the image leaves out the code that decides between two handshakes that cross, about 530 bytes.
 pub struct Either;
 
 impl Roles for Either {
@@ -38,11 +38,11 @@ impl Configured for Either {
 pub struct Node<T: Peers + 'static, R: Answers + 'static> {
     /// The endpoint.
     pub endpoint: Endpoint<&'static mut T, R>,
-    /// The region and the path of this end.
+    /// The [region](Region) that counts the work of this end, and the path to the other end.
     pub end: &'static End,
     /// The session; `None` before it is established.
     pub session: Option<PeerId>,
-    /// The state between two answers.
+    /// The state that [`Answers::answer`] keeps from one call to the next.
     kept: R::Kept,
 }
 
@@ -60,17 +60,17 @@ struct Memory<T: Peers + 'static, R: Answers + 'static, const LEN: usize> {
 
 /// The two ends after their start.
 pub struct Running<T: Peers + 'static, R: Answers + 'static, const LEN: usize> {
-    /// The context of every call.
+    /// The context that every call takes.
     pub cx: Cx<'static, Provider>,
     /// The end that opens sessions.
     pub client: &'static mut Node<T, R>,
     /// The end that answers the client.
     pub server: &'static mut Node<T, R>,
-    /// The buffers between them.
+    /// The buffers for datagrams between the two ends.
     pub wire: &'static mut Wire<LEN>,
 }
 
-/// Buffers for a datagram in each direction, and the content of the record after the handshake.
+/// Buffers for a datagram in each direction, and the content of the record that follows the handshake.
 pub struct Wire<const LEN: usize> {
     there: [u8; LEN],
     back: [u8; LEN],
@@ -107,8 +107,8 @@ impl<T: Peers, R: Answers, const LEN: usize> Pair<T, R, LEN> {
 }
 
 impl<T: Peers, R: Answers, const LEN: usize> Running<T, R, LEN> {
-    /// Exchanges flights until both ends have a session. Calls `each_time` after each exchange. Returns `None` if
-    /// neither end sends a datagram any more.
+    /// Exchanges flights until both ends have a session. Calls `each_time` with the client after each exchange of
+    /// flights. Returns `None` if neither end sends a datagram any more, or if `each_time` returns `None`.
     #[inline]
     pub fn meet(&mut self, mut each_time: impl FnMut(&mut Node<T, R>) -> Option<()>) -> Option<()> {
         let Self { cx, client, server, wire: Wire { there, back, .. } } = self;
@@ -122,7 +122,8 @@ impl<T: Peers, R: Answers, const LEN: usize> Running<T, R, LEN> {
         Some(())
     }
 
-    /// Sends the record after the handshake to the server. Returns `None` if the server does not receive its content.
+    /// Sends the record that follows the handshake to the server. Returns `None` if the server does not receive its
+    /// content.
     #[inline]
     pub fn speak(&mut self) -> Option<()> {
         let Self { cx, client, server, wire: Wire { there, text, .. } } = self;
@@ -138,17 +139,17 @@ impl<T: Peers, R: Answers, const LEN: usize> Running<T, R, LEN> {
     }
 }
 
-/// The region and the path of the client.
+/// The region that counts the work of the client, and the path from the client to the server.
 pub static CLIENT: End = End { region: Region::new(0), path: THERE };
-/// The region and the path of the server.
+/// The region that counts the work of the server, and the path from the server to the client.
 pub static SERVER: End = End { region: Region::new(1), path: BACK };
 /// The path from the client to the server.
 pub const THERE: Path = Path { local: address(1), remote: address(2) };
 /// The path from the server to the client.
 pub const BACK: Path = Path { local: address(2), remote: address(1) };
 
-/// Notes on the operations of a handshake that the images with public keys measure. The work on flight 1 sends flight
-/// 2.
+/// Notes for the measured operations of a handshake with public keys: the work of each end, in total and for each
+/// flight. The work on a flight includes the work to send the next flight.
 pub const HANDSHAKE_NOTES: [Note; 13] = [
     Note::operation(CLIENT.region.id(), "handshake client"),
     Note::operation(SERVER.region.id(), "handshake server"),
@@ -169,20 +170,21 @@ pub const HANDSHAKE_NOTES: [Note; 13] = [
 pub struct End {
     /// The region that counts the work of the end.
     pub region: Region,
-    /// The path from this end to the other.
+    /// The path from this end to the other end.
     pub path: Path,
 }
 
-/// The answers of an end with these roles to the needs of a handshake.
+/// Gives a handshake what it needs at an end with these roles: a key, a signature or a decision ([`Need`]).
 pub trait Answers: Roles {
-    /// True if the answer depends on the need. Otherwise the answer is always the pre-shared key.
+    /// True if [`Self::answer`] gives the answer, which depends on the need. If false, the answer to every need is the
+    /// pre-shared key.
     const LOOKS: bool = false;
     /// True if the work on each flight is measured separately, in addition to the whole work.
     const BY_FLIGHT: bool = false;
-    /// The state between two answers.
+    /// The state that [`Self::answer`] keeps from one call to the next.
     type Kept: Default;
 
-    /// Returns the answer. `room` is a buffer for the signature or the public key in the answer.
+    /// Returns the answer to `need`. `room` is a buffer for a signature or a public key in the answer.
     fn answer<'a>(
         crypto: &mut Provider,
         need: Need<'_>,
@@ -194,7 +196,7 @@ pub trait Answers: Roles {
     }
 }
 
-/// The answers of an end with public keys.
+/// Gives a handshake with public keys what it needs. The keys of an end implement this trait.
 pub trait Proves {
     /// See [`Answers::Kept`].
     type Kept: Default + 'static;
@@ -249,8 +251,8 @@ impl<T: Peers, R: Answers> Node<T, R> {
         worked::<R, _>(self.end, || self.endpoint.connect(cx, &self.end.path)).ok().map(|_| ())
     }
 
-    /// Sends the datagrams that are due to the other end. Receives its immediate answer, which is a cookie. Returns
-    /// false if no datagram was due.
+    /// Sends all datagrams that are due to the other end. The other end answers a datagram immediately only with a
+    /// cookie, and this function delivers that answer. Returns false if no datagram was due.
     pub fn send_flight<const LEN: usize>(
         &mut self,
         cx: &mut Cx<'_, Provider>,
@@ -305,8 +307,8 @@ impl<T: Peers, R: Answers> Node<T, R> {
         }
     }
 
-    /// Answers a need of the handshake. Returns true if another need follows. The function is not inlined, so that its
-    /// variables are not on the stack while records are handled.
+    /// Gives a handshake what it needs. Returns true if the handshake needs another answer. The function is not
+    /// inlined, so that its variables are not on the stack while records are handled.
     #[inline(never)]
     fn give_key(&mut self, cx: &mut Cx<'_, Provider>, id: PeerId) -> bool {
         let Self { endpoint, end, kept, .. } = self;
@@ -344,7 +346,8 @@ impl<T: Peers, R: Answers> Node<T, R> {
     }
 }
 
-/// Runs and measures the work of an end on a flight: its sending, or its receipt and the work that follows.
+/// Runs `work`, and counts it as the work of an end on the current flight. The work on a flight is to send it, or to
+/// receive it and process its content.
 #[inline(always)]
 fn worked<R: Answers, T>(end: &End, work: impl FnOnce() -> T) -> T {
     if R::BY_FLIGHT {

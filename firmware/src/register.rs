@@ -6,7 +6,8 @@ pub(crate) struct Register(usize);
 
 impl Register {
     /// # Safety
-    /// `address` must be that of a 32-bit device register of the LM3S6965 whose reads and writes do not access memory.
+    /// `address` must be the address of a 32-bit device register of the LM3S6965. A read or a write of this register
+    /// must not access memory.
     pub(crate) const unsafe fn at(address: usize) -> Self {
         Self(address)
     }

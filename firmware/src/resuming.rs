@@ -168,7 +168,7 @@ pub fn speak<S: Resumption, A: Resumes, T: Resumption, B: Resumes>(
     }
 }
 
-/// Delivers a datagram of `len` bytes, its answer, and the answer to that answer.
+/// Delivers a datagram of `len` bytes from `from` to `to`. Delivers the answer too, and the answer to that answer.
 pub fn deliver<S: Resumption, A: Resumes, T: Resumption, B: Resumes>(
     from: &mut Side<S, A>,
     to: &mut Side<T, B>,

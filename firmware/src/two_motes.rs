@@ -23,15 +23,15 @@ pub fn make<R: Configured, M: Memory>(
     place.fill(|| Mote::new(now, start(node), features()))
 }
 
-/// Returns the bridge's answer to the mote with this number. Mote 1 is the client of mote 2.
+/// Returns the [`Start`] that a bridge would send to the mote with this number. Mote 1 is the client of mote 2.
 pub fn start(node: u8) -> Start {
     let ip = |last| [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last];
     let peer = (node == 1).then_some(Address { ip: ip(2), port: 5684, scope: 0 });
     Start { seed: Secret::new([node; 32]), ip: ip(node), peer }
 }
 
-/// Lets the two motes answer each other until neither has a packet to send. The messages of a session count as the
-/// region `in_session` for the client, and as the next region for the server.
+/// Lets the two motes answer each other until neither has a packet to send. Counts the messages of a session as the
+/// region `in_session` for the client, and as the region `in_session + SERVER` for the server.
 pub fn converse<A: Application<M>, M: Memory, B: Application<N>, N: Memory>(
     (client, asking): (&mut Mote<A::Roles, M>, &mut A),
     (server, serving): (&mut Mote<B::Roles, N>, &mut B),
@@ -68,7 +68,7 @@ fn deliver<A: Application<M>, M: Memory>(
     }
 }
 
-/// The region of handshakes. The regions of the client have even numbers. The next region belongs to the server.
+/// The region that counts handshakes. The regions of the client have even numbers, and the next region is the server's.
 pub const HANDSHAKE: u32 = 0;
 /// The difference between a region of the client and the corresponding region of the server.
 pub const SERVER: u32 = 1;

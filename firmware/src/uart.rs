@@ -86,8 +86,8 @@ extern "C" fn UART0() {
     }
 }
 
-/// A ring of received bytes. One interrupt handler puts bytes into it, and one thread takes them. Both counters only
-/// increase, and the remainder is the position.
+/// A ring of received bytes. One interrupt handler puts bytes into the ring, and one thread takes them. The counters
+/// `put` and `taken` only increase. The position of a byte is the remainder of its counter modulo [`RING_LEN`].
 struct Ring {
     bytes: [AtomicU8; RING_LEN],
     put: AtomicUsize,

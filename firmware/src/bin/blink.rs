@@ -45,8 +45,8 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// Runs a handshake with the PUT that follows it, and another PUT a second later. Returns `None` if the server does not
-/// answer them.
+/// Runs a handshake and a PUT in the new session. A second later runs another PUT. Returns `None` if the server does
+/// not answer the PUTs.
 fn run() -> Option<()> {
     let now = Instant::from_micros(1);
     let mut blinker: Client = Application::<()>::start(&start(1))?;
@@ -65,7 +65,7 @@ fn run() -> Option<()> {
     (leds::SHOWN.load(Ordering::Relaxed) == 6).then_some(())
 }
 
-/// Regions of the client. [`SERVER`] gives the regions of the server.
+/// The regions that count the work of the client. The region of the server is [`SERVER`] higher.
 const REQUEST: u32 = 2;
 const FIRST: u32 = 4;
 const SEND: u32 = 6;

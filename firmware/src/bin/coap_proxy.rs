@@ -205,8 +205,8 @@ const LONGEST: usize = 128;
 /// The exchanges with a peer: one request under way, four remembered requests of the peer, and 64 bytes of replies.
 type Storage = Fixed<1, LONGEST, 4, 64>;
 type ProxyNode = Node<PeerArray<Exchanges<Storage>, 3, 1>, ServerOnly>;
-/// The proxy with space for eight stored responses of at most 64 bytes with their cache keys, and for two waiting
-/// requests.
+/// The memory of the proxy. It has space for eight stored responses, of at most 64 bytes each with the cache key, and
+/// for two requests that wait.
 type Forwarding = Proxy<Infallible, 8, 64, 2, LONGEST>;
 
 static NODE: Place<ProxyNode> = Place::empty();

@@ -1,6 +1,6 @@
-//! A device that resumes sessions which a delegation server opened in its name. The other end is in the same image. It
-//! is first the delegation server, which sets the time, hands a session over and revokes a connection, and also the
-//! peer that resumes sessions. The messages of the server are constants. The image contains no public-key cryptography.
+//! A device that resumes sessions which a delegation server opened in its name. The other end is in the same image, and
+//! has two tasks. As the delegation server it sets the time, hands a session over and revokes a connection. As a peer
+//! it resumes sessions. The messages of the server are constants. The image contains no public-key cryptography.
 //! `dtls_resume_coap` is the same image without delegation.
 #![no_std]
 #![no_main]
@@ -158,7 +158,7 @@ fn exchange(from: &mut Node, to: &mut Node, path: &str, payload: &[u8], buffers:
     from.application.reply.0
 }
 
-/// Makes the session of the connection with this number, as its peer has it.
+/// Makes the session of the connection with this number. It is the state of the peer, which resumes this session.
 fn session(number: u32) -> SessionState {
     let principal = Connection { number, scope: 0 }.principal();
     let (cipher_suite, master) = (CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8, Secret::new([number as u8; MASTER_LEN]));
@@ -215,7 +215,8 @@ impl Handler for Sensor {
     }
 }
 
-/// The beginning of each flash page, so that the image contains only the records that the device uses.
+/// Flash memory with shorter pages: only the first [`USED`] bytes of each page of the chip. So the image contains only
+/// the records that the device uses.
 struct FirstOfPages(Pages);
 
 impl Flash for FirstOfPages {
@@ -247,7 +248,7 @@ static OTHER: Place<OfMain<Node>> = Place::empty();
 static DEVICE_STATE: Kept<UnreadState> = Kept::new(Unread::new(FlashMemory::new(FirstOfPages(Pages))));
 static OTHER_STATE: Kept<UnreadState> = Kept::new(Unread::new(FlashMemory::new(FirstOfPages(Pages))));
 
-/// A request to begin epoch 2, with the check of epoch 1.
+/// A request to begin epoch 2 whose check was computed for epoch 1. The device must refuse it.
 const NEXT_EPOCH: [u8; SET_TIME.len()] = {
     let mut request = SET_TIME;
     request[1] += 1;

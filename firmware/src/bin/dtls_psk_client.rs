@@ -1,4 +1,4 @@
-//! A DTLS client without a server. The size of this image is the size of a client.
+//! A DTLS client without a server in the image. So the size of this image is the size of a client.
 #![no_std]
 #![no_main]
 

@@ -89,8 +89,8 @@ struct Memory {
 }
 
 const TICKET_LEN: usize = OVERHEAD + SessionState::LEN;
-/// Lifetime of a ticket in seconds. A mote that generates its ticket keys when it starts needs no clock to end their
-/// validity.
+/// Lifetime of a ticket in seconds. The mote has no clock that ends this time: its tickets become invalid when it
+/// restarts, because it generates its ticket keys at the start.
 const LIFETIME: u32 = 86400;
 
 impl Resumption for Memory {
@@ -125,9 +125,9 @@ impl Resumption for Memory {
 type Role = Resuming<Either, Memory>;
 type Node = pair::Node<Table, Role>;
 
-/// A table for two peers, because the second session replaces the first one. It has 400 bytes for two tickets with the
-/// secrets of their sessions, the ticket that the client sends and the ticket that it receives, and 160 bytes for
-/// fragments and early records.
+/// A table for two peers, because the second session replaces the first one. It has 160 bytes for fragments and early
+/// records, and 400 bytes for tickets. These hold two tickets with the secrets of their sessions: the ticket that the
+/// client sends, and the ticket that the client receives.
 type Table = PeerArray<(), 2, 1, 400, 160>;
 
 static PAIR: Pair<Table, Role, DATAGRAM_LEN> = Pair::new(Table::new(), Table::new());

@@ -46,7 +46,7 @@ fn endpoint(cx: &mut Cx<'_, Provider>, table: &'static mut Table) -> Endpoint<&'
     Endpoint::with_roles(cx, table, Config::default(), PublicKeys { role: Either, keys: Certified })
 }
 
-/// The certificate of an end, and the trust anchor.
+/// The certificate and the private key of an end, and the trust anchor.
 struct Certified;
 
 impl Keys for Certified {
@@ -104,7 +104,8 @@ type Table = PeerArray<(), 1, 1, 400, 432>;
 
 static PAIR: Pair<Table, Role, DATAGRAM_LEN> = Pair::new(Table::new(), Table::new());
 
-/// The rules for a valid path: it ends with the device that has this EUI-64. The device is client or server.
+/// The rules for a valid path. A valid path ends with the certificate of the device that has this EUI-64. The device
+/// may be client or server.
 static RULES: Rules<'_> = Rules {
     anchors: &[Anchor {
         name: include_bytes!("../../x509/anchor-name.der"),
@@ -114,7 +115,8 @@ static RULES: Rules<'_> = Rules {
     name: Name::Eui64([1, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef]),
     now: None,
 };
-/// The private key of the device, which is only for this measurement. The script `x509/make.sh` makes the certificates.
+/// The private key of the device, which is only for this measurement. The script `x509/make.sh` makes the certificates
+/// of this key.
 const PRIVATE: [u8; SCALAR_LEN] = [1; SCALAR_LEN];
 static PATH: &[u8] = include_bytes!("../../x509/path.bin");
 

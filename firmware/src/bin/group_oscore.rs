@@ -61,7 +61,7 @@ fn run() -> Option<()> {
     Some(())
 }
 
-/// A member of the group, and its state of the other member.
+/// A member of the group: its context, and its Recipient Context of the other member.
 struct Member {
     context: &'static mut Context,
     other: &'static mut [Other; 1],

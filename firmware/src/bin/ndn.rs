@@ -78,7 +78,7 @@ fn run() -> Option<()> {
     Some(())
 }
 
-/// The mote and the link.
+/// The mote, with its forwarder and its side of the link.
 struct Mote {
     forwarder: Tables,
     reassembly: Reassembly<2, PACKET>,
@@ -87,7 +87,8 @@ struct Mote {
     packet: [u8; PACKET],
 }
 
-/// The frames of the current packet, and the Interest that waits for the application.
+/// The link of the mote: the frames of the current packet. Also the Interest that waits for the application of the
+/// mote.
 struct Radio {
     packet: [u8; PACKET],
     len: usize,
@@ -230,7 +231,7 @@ impl Mote {
         (outcome == Ok(Outcome::Returned) && self.radio.to == FIRST).then_some(())
     }
 
-    /// Lets the time of an Interest pass.
+    /// Lets an Interest reach its end without an answer. The mote must retransmit it once, and then remove it.
     #[inline(never)]
     fn end(&mut self) -> Option<()> {
         let Self { forwarder, radio, packet, .. } = self;
@@ -257,7 +258,7 @@ impl Mote {
         Some(())
     }
 
-    /// Names and encrypts a content as the producer.
+    /// Acts as the producer: makes a name for a content, and encrypts the content.
     #[inline(never)]
     fn encrypt(&mut self, crypto: &mut Provider) -> Option<()> {
         let mut publisher = Publisher::resume(ContentKey::new(Secret::new([black_box(7); 16])), 0);

@@ -89,7 +89,7 @@ fn parts(context: Context) -> AllParts {
     }
 }
 
-/// The owner of the context at the other end.
+/// The principal of the other end, which owns the OSCORE context at this end.
 const THE_OTHER: Principal = Principal(1);
 static CLIENT: Place<Mote<ClientOnly, Full>> = Place::empty();
 static SERVER: Place<Mote<ServerOnly, Full>> = Place::empty();
