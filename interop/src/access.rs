@@ -1,7 +1,8 @@
 //! Access control. The peers are publishers and subscribers, whose keys a Tegmen server derives. A subscriber gets its
 //! keys from `tegmen agent`.
 //!
-//! Only OpenSSL computes the key of a publisher: HMAC-SHA-256 under the protokey.
+//! The key of a publisher is HMAC-SHA-256 under its protokey. Only OpenSSL computes this key, so no code of Tegmen is
+//! involved.
 
 mod coapcore;
 
@@ -51,7 +52,7 @@ allow = ["read /*", "PUT /*", "write /temp"]
 "#;
 const SUBSCRIBER: &str = "access control: subscriber with keys of the agent";
 
-/// Returns the cells, and the programs that must be built for them.
+/// Returns the [rows](Cell) of this module, and the programs that must be built for these rows.
 pub(crate) fn all(images: &Arc<Images>, places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let mut cells = Vec::new();
     let header = ("/usr/include/openssl/ssl.h", "libssl-dev");
@@ -83,7 +84,7 @@ pub(crate) fn all(images: &Arc<Images>, places: &Places) -> (Vec<Cell>, Vec<Arc<
     (cells, vec![c, java, coapcore])
 }
 
-/// Makes a cell for a program of `examples/agent`, which is a server.
+/// Makes a row for a program of `examples/agent` that is a server.
 fn example(peer: &str, version: &str, program: &Arc<Built>, play: fn(&Scene, &Built) -> Check) -> Cell {
     let program = program.clone();
     Cell::new(peer, version, Role::Server, SUBSCRIBER, move |scene| {
@@ -166,7 +167,7 @@ fn add_devices(scene: &Scene) -> Result<(), String> {
     })
 }
 
-/// Computes the key of a session with a subscriber, as a publisher with OpenSSL does.
+/// Computes the key of a session between the publisher and a subscriber with the command line of OpenSSL.
 fn derived(scene: &Scene, identity: &str, subscriber: &str) -> Result<Psk, String> {
     scene.file("mac.in", format!("{identity}\0{subscriber}"))?;
     let mut command = Command::new(openssl::PROGRAM);
@@ -188,7 +189,7 @@ fn ask_agent(scene: &Scene, words: &[&str]) -> Result<Psk, String> {
     Ok(Psk { identity, key })
 }
 
-/// Returns true if the key has no zero byte, where the command line of libcoap would end the key.
+/// Returns true if the key has no zero byte. The command line of libcoap would take a zero byte for the end of the key.
 fn fits_libcoap(psk: &Psk) -> bool {
     !psk.key.contains(&0)
 }

@@ -23,7 +23,7 @@ const SHORT: u32 = 24;
 /// The interval at which a state is polled.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Returns the cells, and the programs that must be built for them.
+/// Returns the [rows](Cell) of this module, and the programs that must be built for these rows.
 pub(crate) fn all(places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let pebble = places.go_program("pebble", "pebble", "github.com/letsencrypt/pebble/v2/cmd/pebble");
     let names = "github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv";
@@ -54,7 +54,7 @@ struct Programs {
     names: Arc<Built>,
 }
 
-/// The settings in which the ACME authorities of the cells differ.
+/// The properties in which the ACME authorities of the scenarios differ.
 #[derive(Clone, Copy)]
 struct Wanted {
     /// Validity of a certificate, in seconds.

@@ -28,8 +28,8 @@ const GROUP_ID: u8 = 7;
 const IDENTITY: [u8; 16] = *b"a group of three";
 /// The beginning of the content of a response. The content of its request follows.
 const ANSWER: &[u8] = b"response to ";
-/// Number of members, with the addresses 127.0.0.2, 127.0.0.3 and so on. Each member sends requests, and answers the
-/// requests of the others.
+/// Number of members. Their addresses are 127.0.0.2, 127.0.0.3 and so on. Each member sends requests, and answers the
+/// requests of the other members.
 const MEMBERS: u8 = 3;
 /// Number of requests of each member in each epoch.
 const REQUESTS: u8 = 4;
@@ -37,7 +37,7 @@ const EPOCHS: u16 = 3;
 /// Free bytes before and after a content, for the header and the end of its record.
 const ROOM: usize = 128;
 
-/// Returns the cells of this reader, and the programs that must be built for them.
+/// Returns the [rows](Cell) of the Python program, and the programs that must be built for these rows.
 pub(crate) fn all(places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let reader = places.python_peer("axiom_reader.py", "cryptography==50.0.2");
     let cell = |suite: Suite, signature: Option<SignatureScheme>, play: fn(&Scene, &Built, Protection) -> Check| {
@@ -68,7 +68,7 @@ pub(crate) fn all(places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
 /// The suite of a group, and the signature scheme of its members.
 type Protection = (Suite, Option<SignatureScheme>);
 
-/// Runs a session of three epochs. The reader must find each content that a member sent, and no other content.
+/// Runs a session of three epochs. The Python program must find each content that a member sent, and no other content.
 fn opened<const KEY: usize>(scene: &Scene, reader: &Built, (suite, signature): Protection) -> Check {
     let mut crypto = HostCrypto::from_os().map_err(|error| error.to_string())?;
     let drawn: Result<Vec<_>, _> =
@@ -249,7 +249,7 @@ impl<const KEY: usize> Device<KEY> {
 /// A capture of a session, and the contents of its records.
 struct Session {
     capture: Vec<u8>,
-    /// The kind, the content, and the other end of each record that was sent.
+    /// A description of each record that was sent: its kind, its content, and the other end.
     sent: Vec<Value>,
     group: SocketAddrV4,
 }
@@ -294,7 +294,7 @@ impl Session {
         self.sent.push(sent);
     }
 
-    /// Runs the reader, and compares its lines with the messages that were sent.
+    /// Runs the Python program, and compares the lines that it prints with the messages that were sent.
     fn compare(&self, reader: &Built, keys: &Path, capture: &Path) -> Check {
         let output = reader.command()?.args([keys, capture]).output().map_err(|error| error.to_string())?;
         let text = String::from_utf8_lossy(&output.stdout);

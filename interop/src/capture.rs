@@ -30,8 +30,8 @@ struct Shared {
     network: Network,
     /// Number of datagrams that the network delayed, repeated or lost.
     harmed: AtomicUsize,
-    /// Number of rebinds. The relay ignores sockets to the server that it opened before the last one, like a NAT that
-    /// lost its mappings.
+    /// Number of calls of [`Capture::rebind`]. The relay opens new sockets to the server after each call, and ignores
+    /// the older sockets, like a NAT that lost its mappings.
     rebound: AtomicUsize,
 }
 
@@ -83,7 +83,7 @@ impl Capture {
         self.shared.rebound.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Fails if the network changed no datagram, because a passing row then proves nothing.
+    /// Fails if the network changed no datagram, because the scenario then tests nothing.
     pub(crate) fn did_harm(&self) -> Check {
         match self.shared.harmed.load(Ordering::Relaxed) {
             0 => Err("the network did nothing to any datagram".into()),
@@ -154,8 +154,8 @@ impl Drop for Capture {
 }
 
 impl Shared {
-    /// Relays datagrams until the relay ends. Every client gets its own socket to the server, because it has its own
-    /// port without a relay.
+    /// Relays datagrams until the relay ends. Each client gets its own socket to the server, so that the server sees
+    /// another port for each client, as it does without a relay.
     fn relay(&self, socket: &UdpSocket) {
         let mut clients: HashMap<(SocketAddr, usize), Arc<UdpSocket>> = HashMap::new();
         thread::scope(|scope| {

@@ -1,4 +1,5 @@
-//! One cell of the table: a peer in a role, a scenario, and the place where the scenario runs.
+//! One row of the result table. A row (called a cell in this program) is a scenario with a peer in one role. The module
+//! also has the directory and the time limit with which a scenario runs.
 
 use crate::process::Process;
 use std::fs;
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 pub(crate) enum Role {
     Server,
     Client,
-    /// The peer decodes the traffic between others.
+    /// The peer decodes the traffic between two other ends.
     Reader,
 }
 
@@ -61,7 +62,7 @@ pub(crate) fn holds(text: &str, wanted: &[&str]) -> Check {
 /// The function that plays a scenario.
 type Play = Box<dyn Fn(&Scene) -> Check + Send + Sync>;
 
-/// A cell of the table.
+/// A row of the result table: a peer, its version, its role, a scenario, and the function that plays the scenario.
 pub(crate) struct Cell {
     pub(crate) peer: String,
     pub(crate) version: String,
@@ -107,7 +108,7 @@ impl Cell {
     }
 }
 
-/// The environment of a scenario: its own directory, and the time when it must end.
+/// The surroundings of one run of a scenario: its own directory, and the time when it must end.
 pub(crate) struct Scene {
     tegmen: PathBuf,
     directory: PathBuf,
@@ -116,7 +117,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Returns the same scene with a new deadline, for a cell that begins after a long build.
+    /// Returns the same surroundings with a new deadline, for a row that begins after a long build.
     pub(crate) fn with_new_deadline(&self) -> Self {
         Self {
             tegmen: self.tegmen.clone(),
@@ -145,8 +146,8 @@ impl Scene {
         self.start_command(command)
     }
 
-    /// Starts a program from a command, which can have more than arguments. The program runs in the directory of the
-    /// scene unless the command names another directory.
+    /// Starts a program from `command`, which may also set the environment and the directory of the program. If the
+    /// command names no directory, the program runs in the directory of the scenario.
     pub(crate) fn start_command(&self, mut command: Command) -> Result<Process, String> {
         let number = self.started.fetch_add(1, Ordering::Relaxed);
         let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();

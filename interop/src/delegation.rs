@@ -1,8 +1,9 @@
 //! Delegation: a Tegmen server opens sessions with peers in the name of a device, and the peers resume these sessions
 //! at the device.
 //!
-//! The device is a separate process, which has neither a certificate nor a private key. Its memory and its files are
-//! searched for both. The same search must find both at the server, which shows that the search works.
+//! The device is a separate process, which has neither a certificate nor a private key. To prove this, each test
+//! searches the memory and the files of the device for certificates and private keys, and must find none. The same
+//! search must find both at the server, which shows that the search works.
 
 mod keys;
 
@@ -64,8 +65,8 @@ const SERVER_NAME: u16 = 0;
 const NOT_READ: &str =
     "it does not read a ServerHello with an empty server_name (RFC 6066, section 3): it repeats its ClientHello";
 
-/// Returns the scenario of a peer that resumes a session at the device, or of a peer at which the device resumes a
-/// session.
+/// Returns the name of the scenario in which a session is resumed by `by`. The name is the same if the peer resumes the
+/// session at the device, and if the device resumes the session at the peer.
 pub(crate) fn row(by: By) -> &'static str {
     match by {
         By::Ticket => "delegation, resumed with a ticket",
@@ -73,7 +74,7 @@ pub(crate) fn row(by: By) -> &'static str {
     }
 }
 
-/// A delegation server, and a device in its first epoch.
+/// A delegation server, and its device `lamp`, which is in its first epoch.
 pub(crate) struct World<'s> {
     operator: Operator<'s>,
     server: Process,
@@ -103,7 +104,7 @@ impl<'s> World<'s> {
         Ok(Self { operator, server, server_address: (LOOPBACK, port).into(), lamp })
     }
 
-    /// Starts another device, and waits for its first epoch.
+    /// Starts the device `door`, and waits until it is in its first epoch.
     pub(crate) fn door(&self) -> Result<Device, Trouble> {
         self.operator.imprint(DOOR)
     }
@@ -135,7 +136,8 @@ impl<'s> World<'s> {
         self.operator.run(&["delegation", "connect", LAMP, &server.to_string(), "--server-name", "localhost"]).map(drop)
     }
 
-    /// Waits until the server has given the lamp the session of the last peer, which resumes without a ticket.
+    /// Waits until the server has sent the session of the last peer to the lamp. A peer that resumes by session id
+    /// needs this: it has no ticket, so the lamp must know the session beforehand.
     pub(crate) fn await_hand_over(&self) -> Result<(), String> {
         self.lamp.process.await_output("POST /dlg/ctx: 2.04", 0).map(drop)
     }
@@ -146,7 +148,7 @@ impl<'s> World<'s> {
         self.holds_no_keys(&self.lamp)
     }
 
-    /// Checks that the lamp answered a request of a delegated peer, and has no keys.
+    /// Checks that the lamp answered a request of a peer in a delegated session, and that the lamp has no keys.
     pub(crate) fn was_asked(&self) -> Check {
         let peer = self.lamp.process.await_output("(connection ", 0)?;
         self.lamp.process.await_output(") GET /v: 2.05", peer)?;
@@ -206,7 +208,7 @@ impl Operator<'_> {
         serde_json::from_str(&text).map_err(|_| format!("tegmen {} printed {text:?}", words.join(" ")))
     }
 
-    /// Imprints a device with this name, starts it, and waits for its first epoch.
+    /// Creates a device with this name at the server (imprint), starts it, and waits until it is in its first epoch.
     fn imprint(&self, name: &'static str) -> Result<Device, Trouble> {
         let address = address(LOOPBACK)?;
         let directory = self.scene.directory().join(name);
@@ -250,8 +252,8 @@ impl Operator<'_> {
     }
 }
 
-/// The path of a peer to the server and to the device, through relays. The server and the device have one address, or
-/// two.
+/// The relays between a peer, the server and the device. There are two relays if the server and the device have
+/// different addresses. There is one relay if both have the address of a gateway.
 pub(crate) struct Way {
     to_server: Capture,
     to_device: Option<Capture>,
@@ -264,7 +266,7 @@ impl Way {
         Ok(Self { to_server: Capture::start(world.server_address)?, to_device, _gateway: None })
     }
 
-    /// Makes a path through `tegmen steer`, which has one address for both.
+    /// Makes the relay to a gateway (`tegmen steer`), which has one address for the server and the device.
     pub(crate) fn steered(world: &World<'_>) -> Result<Self, String> {
         let listen = address(LOOPBACK)?.to_string();
         let [server, device] = [world.server_address, world.lamp.address].map(|address| format!("coaps://{address}"));
@@ -283,7 +285,8 @@ impl Way {
         (LOOPBACK, self.to_device.as_ref().unwrap_or(&self.to_server).port).into()
     }
 
-    /// Waits until a hello has passed between the peer and the server. Returns its index among the datagrams.
+    /// Waits until a hello of this kind has passed between the peer and the server. Returns the index of the datagram
+    /// among all datagrams of the relay.
     pub(crate) fn await_hello(&self, scene: &Scene, wanted: Hello) -> Result<usize, String> {
         let is_it = |datagram: &Datagram| hello::read(&datagram.bytes, wanted).is_some();
         self.to_server.await_count(scene.deadline, 1, is_it)
@@ -306,13 +309,14 @@ impl Way {
         }
     }
 
-    /// Reports the same as [`Capture::lacks`], for a hello on the path to the server.
+    /// Reports that the peer does not support an extension, with the last hello of this kind on the path to the server.
+    /// See [`Capture::lacks`].
     pub(crate) fn lacks(&self, hello: Hello, extension: (&str, u16)) -> Check {
         self.to_server.lacks(hello, extension)
     }
 
-    /// Checks that the session at the device was resumed without a key exchange, and that the session at the server had
-    /// one.
+    /// Checks that the first session, at the server, had a key exchange. Checks that the second session, at the device,
+    /// was resumed by `by` and had no key exchange.
     pub(crate) fn resumed(&self, by: By) -> Check {
         let mut datagrams = self.to_server.datagrams();
         datagrams.extend(self.to_device.iter().flat_map(Capture::datagrams));

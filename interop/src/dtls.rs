@@ -1,5 +1,5 @@
-//! The rows of every DTLS peer. Such a peer does not support CoAP, so the rows write and read CoAP messages byte by
-//! byte.
+//! The scenarios that each DTLS peer has. Such a peer does not support CoAP, so the scenarios write and read CoAP
+//! messages byte by byte.
 
 use crate::capture::Capture;
 use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, Trouble, address};
@@ -10,7 +10,7 @@ use crate::session::{DtlsClient, DtlsServer, Plaintext, answer};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
-/// Returns the cells of a client.
+/// Returns the [rows](Cell) of a client.
 pub(crate) fn client_cells(peer: &str, version: &str, client: impl DtlsClient) -> Vec<Cell> {
     type Scenario = (&'static str, fn(&Scene, &dyn DtlsClient) -> Check);
     let client = Arc::new(client);
@@ -37,7 +37,7 @@ pub(crate) fn client_cells(peer: &str, version: &str, client: impl DtlsClient) -
     scenarios.map(cell).collect()
 }
 
-/// Returns the cells of a server.
+/// Returns the [rows](Cell) of a server.
 pub(crate) fn server_cells(peer: &str, version: &str, server: impl DtlsServer) -> Vec<Cell> {
     type Scenario = (&'static str, fn(&Scene, &dyn DtlsServer) -> Check);
     let server = Arc::new(server);
@@ -218,7 +218,7 @@ fn server_minimal(scene: &Scene, server: &dyn DtlsServer) -> Check {
     Err(Trouble::Lacks(evidence.to_owned()))
 }
 
-/// Checks three requests of the library's client. The peer answers each request while the client waits.
+/// Checks three requests of the client of Tegmen's library. The peer answers each request while the client waits.
 fn server_several(scene: &Scene, server: &dyn DtlsServer) -> Check {
     let address = address(LOOPBACK)?;
     let mut session = server.listen(scene, address, &Psk::usual())?;
@@ -246,7 +246,8 @@ fn server_knows_not(scene: &Scene, server: &dyn DtlsServer) -> Check {
     if failure.contains(alert) { Ok(()) } else { Err(format!("tegmen reports: {}", failure.trim()).into()) }
 }
 
-/// Checks a server with the usual identity and key, and a client with `psk`, which differs from them.
+/// Checks that a server refuses a client. The server has the usual identity and key, and the client has others, in
+/// `psk`.
 fn server_refuses(scene: &Scene, server: &dyn DtlsServer, psk: &Psk) -> Check {
     let address = address(LOOPBACK)?;
     let _session = server.listen(scene, address, &Psk::usual())?;

@@ -10,7 +10,8 @@ use crate::process::Process;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// The form in which both ends send their credentials, and the message that carries message_3.
+/// The first text is the form in which both ends send their credentials: by the key's id, or by value. The second text
+/// is the kind of message that carries message_3: combined with the first request, or separate.
 type Form = (&'static str, &'static str);
 
 const FORMS: [Form; 4] =

@@ -27,7 +27,7 @@ pub(crate) fn version() -> Option<String> {
     text.lines().next()?.split_whitespace().last().map(str::to_owned)
 }
 
-/// Returns the cells of this peer.
+/// Returns the [rows](Cell) of this peer.
 pub(crate) fn cells(version: &str) -> Vec<Cell> {
     let client = |scenario: &str, play: fn(&Scene) -> Check| Cell::new(PEER, version, Role::Client, scenario, play);
     let server = |scenario: &str, play: fn(&Scene) -> Check| Cell::new(PEER, version, Role::Server, scenario, play);
@@ -78,9 +78,10 @@ fn serve_with(scene: &Scene, psk: &Psk, suite: &str, more: &[&str]) -> Result<(P
     Ok((process, port))
 }
 
-/// Checks that GnuTLS returns a request unchanged. Tegmen's client does not accept a request, and sends a Reset. The
-/// server returns this Reset too, and the client takes it as the response to its request. A client that reports the
-/// Reset therefore opened a record of the server.
+/// Checks a session with GnuTLS's server, which returns each message unchanged (an echo). Tegmen's client sends a
+/// request, and gets its own request back. It does not accept a request, so it sends a Reset. The server returns the
+/// Reset too, and the client takes it as the response to its request. If the client reports this Reset, it has
+/// decrypted a record of the server.
 fn server_echo(scene: &Scene, host: IpAddr, psk: &Psk, more: &[&str]) -> Check {
     let (server, port) = serve(scene, psk, &[])?;
     let uri = format!("coaps://{}/question", SocketAddr::new(host, port));

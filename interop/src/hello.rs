@@ -7,7 +7,7 @@ pub(crate) enum Hello {
     Server = 2,
 }
 
-/// The fields of a hello that rows examine.
+/// The fields of a hello that the scenarios examine.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Read {
     pub(crate) random: Vec<u8>,

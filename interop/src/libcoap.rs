@@ -60,7 +60,7 @@ pub(crate) fn version() -> Option<String> {
 /// A scenario: its name, and the function that plays it with one build of the peer.
 type Scenario = (&'static str, fn(&Scene, Build) -> Check);
 
-/// Returns the cells of these peers.
+/// Returns the [rows](Cell) of these peers.
 pub(crate) fn cells(version: &str) -> Vec<Cell> {
     let mut cells = Vec::new();
     for build in Build::ALL {
@@ -318,7 +318,8 @@ fn server_long_key(scene: &Scene, build: Build) -> Check {
 
 // --- coap-client ---
 
-/// The client, with a Tegmen server. Its exit code is always 0, so rows check its output.
+/// The client of libcoap, which sends requests to a Tegmen server. Its exit code is always 0, so the scenarios check
+/// its output.
 pub(crate) struct Client<'s> {
     scene: &'s Scene,
     build: Build,

@@ -79,8 +79,8 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
     Ok(options)
 }
 
-/// Plays the cells. Returns true if no cell failed. A cell whose peer does not support the feature does not count as
-/// failed.
+/// Plays all [rows](cell::Cell). Returns true if no row failed. A row whose peer does not support the feature does not
+/// count as failed.
 fn run(options: &Options) -> Result<bool, String> {
     let started = Instant::now();
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
@@ -134,7 +134,7 @@ fn run(options: &Options) -> Result<bool, String> {
     Ok(failed == 0)
 }
 
-/// Builds the `tegmen` binary with the profile of this program, so that rows never test an old binary.
+/// Builds the `tegmen` binary with the profile of this program, so that no scenario tests an old binary.
 fn build_tegmen(built: &Path, target: &Path) -> Result<PathBuf, String> {
     let tegmen = built.join("tegmen");
     let Ok(cargo) = std::env::var("CARGO") else {
@@ -153,7 +153,7 @@ fn build_tegmen(built: &Path, target: &Path) -> Result<PathBuf, String> {
     if status.success() { Ok(tegmen) } else { Err("tegmen does not build".to_owned()) }
 }
 
-/// Returns all cells, and the programs that must be built for them.
+/// Returns all [rows](Cell), and the programs that must be built for these rows.
 fn all_cells(images: &Arc<mote::Images>, places: &peers::Places) -> (Vec<Cell>, Vec<Arc<peers::Built>>) {
     let (mut cells, mut built) = (Vec::new(), Vec::new());
     match openssl::version() {
@@ -226,7 +226,7 @@ fn missing(peer: &str, program: &str, package: &str) -> Cell {
     Cell::new(peer, "?", Role::Server, "is there", move |_| Err(Trouble::Failed(why.clone())))
 }
 
-/// Plays all cells, at most `jobs` at the same time. Returns the results in the order of the cells.
+/// Plays all rows, at most `jobs` at the same time. Returns the results in the order of the rows.
 fn play(cells: &[Cell], jobs: usize, tegmen: &Path, logs: &Path) -> Vec<Check> {
     let next = AtomicUsize::new(0);
     let results: Vec<Mutex<Check>> = cells.iter().map(|_| Mutex::new(Ok(()))).collect();
@@ -248,9 +248,9 @@ fn play(cells: &[Cell], jobs: usize, tegmen: &Path, logs: &Path) -> Vec<Check> {
     results.into_iter().map(unpoisoned).collect()
 }
 
-/// Plays each failed cell again, while no other cell runs, because on a busy machine a peer may exceed one of its own
-/// time limits. Returns a line for each cell that passes then, with the first failure. These lines show intermittent
-/// faults of Tegmen.
+/// Plays each failed row again, while no other row runs: on a busy machine a peer may exceed one of its own time
+/// limits. Replaces the result of the row. Returns a line for each row that passes the second time, with the first
+/// failure, because such a row may show an intermittent fault of Tegmen.
 fn repeat_failed(cells: &[Cell], results: &mut [Check], tegmen: &Path, logs: &Path) -> Vec<String> {
     let mut lines = Vec::new();
     for (cell, result) in cells.iter().zip(results) {

@@ -21,7 +21,7 @@ pub(crate) fn missing_tool() -> Option<(&'static str, &'static str)> {
     tools.into_iter().find(|(file, _)| !Path::new(file).exists())
 }
 
-/// Returns the cells of all peers of a mote.
+/// Returns the [rows](Cell) of all peers of a mote.
 pub(crate) fn cells(images: &Arc<Images>) -> Vec<Cell> {
     let openssl = openssl::version().unwrap_or_default();
     let libcoap = libcoap::version().unwrap_or_default();
@@ -74,7 +74,7 @@ impl Images {
         Arc::new(Self { target: target.join("interop-firmware"), built: OnceLock::new() })
     }
 
-    /// Builds the images in a thread while other rows run, so that no row waits long for them.
+    /// Builds the images in a thread while scenarios without motes run, so that no scenario waits long for the images.
     pub(crate) fn build_ahead(self: Arc<Self>) {
         std::thread::spawn(move || self.image(""));
     }
@@ -102,7 +102,8 @@ impl Images {
     }
 }
 
-/// Environment variables of the caller's builds that would change the images.
+/// Environment variables that may be set for the build of this program. They would change the images, so they are
+/// removed.
 const CALLER: [&str; 6] = [
     "RUSTFLAGS",
     "CARGO_ENCODED_RUSTFLAGS",
@@ -214,8 +215,8 @@ fn mote_refuses(scene: &Scene, image: &Path) -> Check {
     Ok(blink(&mut client, 1, 1)?)
 }
 
-/// Checks two peers of one mote. One session stays open while the other peer has a session. The mote counts the blinks
-/// of both.
+/// Checks one mote with two peers. The session of the first peer stays open while the second peer opens a session. The
+/// mote counts the PUTs of both peers.
 fn two_ask(scene: &Scene, image: &Path) -> Check {
     let bridge = Bridge::to_server(scene, image)?;
     let mut first = openssl::Client::start(scene, "127.0.0.1", bridge.port, &Psk::usual(), &[])?;

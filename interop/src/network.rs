@@ -26,7 +26,7 @@ const SERVER_HELLO_DONE: u8 = 14;
 /// A delay that is longer than the first timeout of a client, which is a second (RFC 6347, section 4.2.4.1).
 const LATE: Duration = Duration::from_millis(1_300);
 
-/// The rows of a handshake with a pre-shared key over a faulty network. On a slow network a client sends its first
+/// The scenarios of a handshake with a pre-shared key over a faulty network. On a slow network a client sends its first
 /// ClientHello twice, and the server answers both with a cookie.
 pub(crate) const BAD: [(&str, Network); 4] = [
     ("answers take 1.3 s", Network::Slow(LATE)),
@@ -35,7 +35,8 @@ pub(crate) const BAD: [(&str, Network); 4] = [
     ("ServerHelloDone lost", Network::Lost(SERVER_HELLO_DONE)),
 ];
 
-/// The rows of a handshake with certificates at both ends, and the maximum size of a datagram on the path in bytes.
+/// The scenarios of a handshake with certificates at both ends. Each has the maximum size of a datagram on the path, in
+/// bytes.
 pub(crate) const SMALL: [(&str, usize); 2] =
     [("mutual ECDSA, path of 512 bytes", 512), ("mutual ECDSA, path of 256 bytes", 256)];
 

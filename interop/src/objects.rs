@@ -1,9 +1,10 @@
 //! OSCORE (RFC 8613) between Tegmen and peers. Each peer is a library with a program of this project around it.
 //!
 //! `oscore-server CONTEXT HOST PORT` and `oscore-client CONTEXT METHOD URI [PAYLOAD]` do the same as `coap-server` and
-//! `coap-client` (`plain.rs`), but protect the messages with the context that was exported for them. METHOD `observe`
-//! takes a number of representations. In every row a relay records the traffic: each request and each successful
-//! response must be protected, and no end may use a sequence number twice.
+//! `coap-client` (`plain.rs`), but protect the messages. CONTEXT is a file with an OSCORE context, which `tegmen oscore
+//! export` writes in the format of the peer. METHOD `observe` takes a number of representations. In each scenario a
+//! relay records the traffic: each request and each successful response must be protected, and no end may use a
+//! sequence number twice.
 
 pub(crate) mod group;
 mod liboscore;
@@ -31,19 +32,19 @@ struct Peer {
     program: Arc<Built>,
     /// Format of the peer's contexts, for `tegmen oscore export --to`.
     format: &'static str,
-    /// True if the peer requests an Echo after the loss of its replay window, and its client answers a request for an
-    /// Echo.
+    /// True if the peer requests an Echo after the loss of its replay window. The client of the peer must also answer a
+    /// request for an Echo.
     echo: bool,
     /// True if the peer's client accepts notifications with an empty inner Observe, which RFC 8613 requires.
     observes: bool,
     /// True if the peer's client can cancel an observation at the server.
     cancels: bool,
-    /// True if the peer derives new keys (appendix B.2).
+    /// True if the peer supports the derivation of new keys (appendix B.2).
     rederives: bool,
 }
 
-/// Returns the cells of all these peers and of the rows in which both ends are Tegmen's, and the programs that must be
-/// built for them.
+/// Returns the [rows](Cell) of all these peers and the rows in which both ends are Tegmen's. Also returns the programs
+/// that must be built for these rows.
 pub(crate) fn all(places: &Places, aiocoap: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let californium = places.java_peer("californium-oscore");
     let peers = [
@@ -124,7 +125,8 @@ fn cells(peer: Arc<Peer>) -> Vec<Cell> {
     cells
 }
 
-/// Contexts that differ from the usual one, with the options of `tegmen oscore new` that create them.
+/// The names of contexts that differ from the usual context, each with the options of `tegmen oscore new` that create
+/// it.
 const CONTEXTS: [(&str, &[&str]); 5] = [
     ("an ID Context", &["--id-context", "0a0b0c"]),
     ("AES-CCM-16-128-128", &["--algorithm", "AES-CCM-16-128-128"]),
@@ -219,14 +221,14 @@ impl Peer {
     }
 }
 
-/// Checks the code and the payload that Tegmen's client receives, with the context of this scene.
+/// Runs Tegmen's client with the context of this scenario. Checks the code and the payload that the client receives.
 fn brings(scene: &Scene, words: &[&str], code: &str, payload: &str) -> Check {
     is(scene, &[words, &["--oscore", OURS]].concat(), code, payload)
 }
 
-/// Checks block-wise transfers through a proxy. Both ends are Tegmen's. The proxy supports CoAP but not OSCORE, and
-/// splits messages of more than 256 bytes into blocks. These are the protected blocks of 1024 bytes (RFC 8613, section
-/// 4.1.3.4.2).
+/// Checks block-wise transfers through a proxy between two ends of Tegmen. The proxy supports CoAP but not OSCORE, and
+/// splits messages of more than 256 bytes into blocks (RFC 8613, section 4.1.3.4.2). Tegmen's own blocks have 1024
+/// bytes, so the proxy splits each of these protected messages.
 fn through_a_proxy(scene: &Scene, proxy: &Built) -> Check {
     make(scene, &["new", OURS, "unused", "--sender-id", "01", "--recipient-id", "02"])?;
     make(scene, &["new", "client", "contexts/server", "--sender-id", "05", "--recipient-id", "06"])?;

@@ -26,7 +26,7 @@ pub(crate) const PEER: &str = "OpenSSL";
 /// bytes.
 const SUITE: &str = "PSK-AES128-CCM8:@SECLEVEL=0";
 
-/// Returns the cells of this peer.
+/// Returns the [rows](Cell) of this peer.
 pub(crate) fn cells(version: &str) -> Vec<Cell> {
     let server = |scenario: &str, play: fn(&Scene) -> Check| Cell::new(PEER, version, Role::Server, scenario, play);
     let client = |scenario: &str, play: fn(&Scene) -> Check| Cell::new(PEER, version, Role::Client, scenario, play);
@@ -242,7 +242,7 @@ fn server_ipv6(scene: &Scene) -> Check {
     server.exchange(scene, &psk, &[])
 }
 
-/// Checks three requests of the library's client. `s_server` answers each request while the client waits.
+/// Checks three requests of the client of Tegmen's library. `s_server` answers each request while the client waits.
 fn server_several(scene: &Scene) -> Check {
     let psk = Psk::usual();
     let mut server = Server::start(scene, &psk, &["-listen"])?;

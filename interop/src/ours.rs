@@ -1,5 +1,5 @@
-//! Tegmen's side of a scenario: the server and the client of the command line. The library's client is used if one
-//! session must carry several requests.
+//! Tegmen's end of a scenario. Most scenarios use the server and the client of the command line. If one session must
+//! carry several requests, a scenario uses the client of Tegmen's library ([`Library`]).
 
 use crate::cell::{Check, Scene, free_port};
 use crate::process::Process;
@@ -211,7 +211,7 @@ pub(crate) fn observe_counting(scene: &Scene, uri: &str, more: &[&str]) -> Check
     }
 }
 
-/// Checks that `tegmen probe` finds nothing that the server lacks, and that its resources contain `link`.
+/// Checks that `tegmen probe` finds no missing feature of the server, and that the list of resources contains `link`.
 pub(crate) fn probe(scene: &Scene, server: SocketAddr, psk: &Psk, link: &str) -> Check {
     let uri = format!("coaps://{server}");
     let mut process = scene.tegmen(&["probe", &uri, "--identity", &psk.identity, "--key", &psk.hex(), "--json"])?;
@@ -233,7 +233,7 @@ pub(crate) fn probe(scene: &Scene, server: SocketAddr, psk: &Psk, link: &str) ->
     }
 }
 
-/// A finding of `tegmen probe` that the rows ignore.
+/// A finding of `tegmen probe` that is not counted as a missing feature of the server.
 const NOT_RESUMED: &str = "it gave something to resume the session with, and did not take it";
 
 /// Checks the answer of the server to a record size limit that `tegmen probe` offers. The server's extension `name`
@@ -259,7 +259,7 @@ pub(crate) fn names_identity_and_key(failure: &str) -> Check {
     if both { Ok(()) } else { Err(format!("the error does not name both possibilities: {}", failure.trim()).into()) }
 }
 
-/// The library's client with its own event loop.
+/// A client of Tegmen's library, with its own event loop.
 pub(crate) struct Library {
     runtime: tokio::runtime::Runtime,
     session: Session,
@@ -301,7 +301,8 @@ impl Library {
         self.runtime.block_on(self.session.request(method, path).payload(payload).into_future())
     }
 
-    /// Sends PUTs of 0, 1 and 2 to `/question`, which must answer with A, B and C. Calls `before` before each request.
+    /// Sends PUTs with the payloads 0, 1 and 2 to `/question`. The answers must be A, B and C. Calls `before` before
+    /// each request.
     pub(crate) fn ask_thrice(&self, before: impl Fn(u8)) -> Check {
         for number in 0..3u8 {
             before(number);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// A program that is built before the first row that needs it.
+/// A program that is built before the first scenario that needs it.
 pub(crate) struct Built {
     build: Box<dyn Fn() -> Result<Vec<OsString>, String> + Send + Sync>,
     /// The command line that starts the program.
@@ -254,7 +254,7 @@ pub(crate) fn tools(needs: &[(&str, &str)]) -> Result<(), String> {
     }
 }
 
-/// The name that [`tools`] takes for a library that reads C headers during a build.
+/// The name that stands for libclang in the pairs of [`tools`]. It is a library that reads C headers during a build.
 pub(crate) const LIBCLANG: &str = "libclang";
 
 fn has_libclang() -> bool {
@@ -274,8 +274,8 @@ pub(crate) fn installed(program: &str) -> bool {
     std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }
 
-/// Runs one step of a build. The error contains the line to type and the first error that the step printed, or
-/// otherwise its last line.
+/// Runs one step of a build. The error contains the command that the user can type, and the first line with "error"
+/// that the step printed. If there is no such line, the error contains the last line.
 pub(crate) fn step(command: &mut Command) -> Result<(), String> {
     let line = || {
         let words = std::iter::once(command.get_program()).chain(command.get_args());

@@ -23,7 +23,7 @@ struct Peer {
     secure: bool,
 }
 
-/// Returns the cells of all these peers, and the programs that must be built for them.
+/// Returns the [rows](Cell) of all these peers, and the programs that must be built for these rows.
 pub(crate) fn all(aiocoap: &Arc<Built>, java: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let peers = [
         Peer { name: "aiocoap", version: "0.4.17", program: aiocoap.clone(), secure: false },

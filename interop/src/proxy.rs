@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tegmen::coap::OptionNumber;
 
-/// Returns the rows, and the program that must be built for these rows alone.
+/// Returns the [rows](Cell) of this module, and the program that must be built only for these rows.
 pub(crate) fn all(places: &Places, aiocoap: &Arc<Built>, java: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let theirs = places.java_example("californium-proxy", peers::source("californium-proxy/Proxy.java"));
     let mut cells = cells(aiocoap, java);
@@ -80,7 +80,7 @@ pub(crate) struct Proxied {
 }
 
 impl Proxied {
-    /// Starts a proxy for the origin at `address`.
+    /// Starts a proxy in front of the origin at `address`.
     fn before(scene: &Scene, address: SocketAddr) -> Result<Self, String> {
         Self::with(scene, address, &[])
     }
@@ -329,8 +329,8 @@ fn oscore_through_ours(scene: &Scene, peer: &Built) -> Check {
     is_protected(&proxied.origin)
 }
 
-/// Checks requests of Tegmen's client through the forward proxy of aiocoap. No row observes through this proxy, because
-/// it then fails with the assertion "Remote has no netloc set".
+/// Checks requests of Tegmen's client through the forward proxy of aiocoap. No scenario observes through this proxy,
+/// because it then fails with the assertion "Remote has no netloc set".
 fn through_that_of_aiocoap(scene: &Scene, peer: &Built) -> Check {
     let address = SocketAddr::new(LOOPBACK, free_port()?);
     let mut command = peer.command()?;

@@ -1,4 +1,4 @@
-//! Tegmen's side of rows with public keys: certificates of a CA that `tegmen ca` creates, or raw public keys.
+//! Tegmen's end of scenarios with public keys: certificates of a CA that `tegmen ca` creates, or raw public keys.
 
 use crate::capture::{Capture, Datagram};
 use crate::cell::{Check, LOOPBACK, Scene, Trouble, holds};
@@ -34,7 +34,7 @@ pub(crate) const RAW: &str = "raw public keys";
 pub(crate) struct EcdhePsk {
     pub(crate) scenario: &'static str,
     pub(crate) suite: Suite,
-    /// Two spellings of the cipher in the names of suites.
+    /// The text by which the cipher is recognized in the name of a suite. Peers use one of these two spellings.
     marks: [&'static str; 2],
 }
 
@@ -79,7 +79,7 @@ impl Cbc {
         }
     }
 
-    /// Checks that the two ends agreed on this order.
+    /// Checks in the ServerHello that passed the relay that both ends agreed on this order.
     pub(crate) fn was_agreed(self, relay: &Capture) -> Check {
         relay.agreed(("encrypt_then_mac", 22), matches!(self, Self::EncryptThenMac))
     }

@@ -21,7 +21,7 @@ pub(crate) enum By {
 impl By {
     pub(crate) const ALL: [Self; 2] = [Self::Ticket, Self::Id];
 
-    /// Returns the scenario.
+    /// Returns the name of the scenario.
     pub(crate) fn row(self) -> &'static str {
         match self {
             Self::Ticket => "resumption with a ticket",
@@ -29,12 +29,13 @@ impl By {
         }
     }
 
-    /// Returns the scenario for a peer that plays it with several key exchanges.
+    /// Returns the name of the scenario for a peer that has one such scenario for each key exchange. `exchange` is the
+    /// name of the key exchange.
     pub(crate) fn row_of(self, exchange: &str) -> String {
         format!("{}, {exchange}", self.row())
     }
 
-    /// Returns the argument for the programs of the peers.
+    /// Returns the word for this means, which the programs of the peers take as an argument.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Ticket => "ticket",
@@ -46,8 +47,8 @@ impl By {
 /// The extension in which clients send and request tickets.
 pub(crate) const SESSION_TICKET: (&str, u16) = ("session_ticket", 35);
 
-/// Runs `tegmen put` of `a blink` to the server at `address` twice, with the credentials of `words` and `psk`. `part`
-/// plays the server in each session. The argument of `part` is the number of the session, 0 or 1.
+/// Runs `tegmen put` with the payload `a blink` twice, for the server at `address`. `words` and `psk` are its
+/// credentials. `part` acts as the server in each session. The argument of `part` is the number of the session, 0 or 1.
 pub(crate) fn server(
     scene: &Scene,
     by: By,
@@ -139,8 +140,8 @@ pub(crate) fn resumed_in(datagrams: &[Datagram], by: By) -> Check {
 /// The type of a ClientKeyExchange in [`hello::messages`].
 const CLIENT_KEY_EXCHANGE: u8 = 16;
 
-/// Reports that a client cannot resume a session. `part` opens a session and gets a value in it. `source` is evidence
-/// from the source code of the client that it does not use the session id of the server.
+/// Reports that a client cannot resume a session. `part` opens a session with the client, and gets a value in it.
+/// `source` is evidence from the source code of the client that it does not use the session id of the server.
 pub(crate) fn client_lacks(
     scene: &Scene,
     by: By,
@@ -161,7 +162,7 @@ pub(crate) fn client_lacks(
     }
 }
 
-/// Reports that Tegmen's client cannot resume a session with a server. `part` plays the server, and answers the
+/// Reports that Tegmen's client cannot resume a session with a server. `part` acts as the server, and answers the
 /// request. Tegmen's client requests a ticket, and accepts a session id.
 pub(crate) fn server_lacks(
     scene: &Scene,

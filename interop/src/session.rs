@@ -1,4 +1,4 @@
-//! The interface of a DTLS peer in either role, and of its end of a session.
+//! The interface of a DTLS peer in the role of a client or of a server, and of its open session.
 
 use crate::cell::{Check, Scene};
 use crate::ours::Psk;

@@ -30,7 +30,8 @@ struct Peer {
     name: &'static str,
     version: String,
     program: Arc<Built>,
-    /// Maximum length of a key and of an identity in bytes, and the evidence for these limits.
+    /// Maximum length of a key and of an identity in bytes, and the evidence for these limits. `None` if the peer has
+    /// no limit that matters.
     room: Option<(usize, usize, &'static str)>,
     /// The evidence that the peer refuses a ClientHello without extensions, if it does.
     refuses_minimal: Option<&'static str>,
@@ -44,7 +45,8 @@ struct Peer {
     /// True if the peer supports connection ids (RFC 9146).
     connection_id: bool,
     knows: Knows,
-    /// True if rows test the peer over faulty networks. Its program then takes the size of its datagrams after the key.
+    /// True if there are scenarios with this peer over faulty networks. The program of the peer then takes the maximum
+    /// size of its datagrams as an argument after the key.
     over_networks: bool,
     /// The means by which the peer resumes sessions.
     resumes: &'static [By],
@@ -66,7 +68,7 @@ enum Reaches {
     Nowhere,
 }
 
-/// Returns the cells of all these peers, and the programs that must be built for them.
+/// Returns the [rows](Cell) of all these peers, and the programs that must be built for these rows.
 pub(crate) fn all(places: &Places, java: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let peers = [tinydtls(places), wolfssl(places), mbedtls(places), pion(places), scandium(java)];
     let built = peers.iter().map(|peer| peer.program.clone()).collect();

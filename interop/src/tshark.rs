@@ -19,7 +19,7 @@ pub(crate) fn version() -> Option<String> {
     Some(version.to_owned())
 }
 
-/// Returns the cells of this reader.
+/// Returns the [rows](Cell) of tshark.
 pub(crate) fn cells(version: &str) -> Vec<Cell> {
     let cell = |scenario: &str, play: fn(&Scene) -> Check| Cell::new(PROGRAM, version, Role::Reader, scenario, play);
     vec![
@@ -147,8 +147,8 @@ fn opened(scene: &Scene, key: impl FnOnce(&Scene) -> String) -> Check {
     Err(format!("it decodes the handshake messages {:?}", decoded.handshake).into())
 }
 
-/// Checks that tshark decodes no message with a wrong key. So the other rows decode messages only because they have the
-/// key.
+/// Checks that tshark decodes no message with a wrong key. This shows that the other scenarios decode messages only
+/// because they have the key.
 fn closed_to_others(scene: &Scene) -> Check {
     let (file, port) = session(scene)?;
     is(&decode(&file, port, true, &format!("dtls.psk:{}", Psk::with_key("wrongPSK").hex()))?, &[])

@@ -65,8 +65,8 @@ fn serve(scene: &Scene, priority: &str, more: &[&str]) -> Result<(Process, u16),
     Ok((process, port))
 }
 
-/// Sends a request to the echo, which returns the request. The client rejects it with a Reset, which the echo also
-/// returns.
+/// Sends a request to the echo server, which returns the request unchanged. Tegmen's client rejects a request with a
+/// Reset. The server returns this Reset too.
 fn echoes(scene: &Scene, port: u16, words: &[&str]) -> Check {
     let uri = format!("coaps://{}/question", SocketAddr::new(LOOPBACK, port));
     let failure = start_ask_within(scene, &[&["put", &uri, "a blink"], words].concat(), None, "20")?.failure()?;

@@ -21,8 +21,9 @@ pub(super) fn cells(version: &str) -> Vec<Cell> {
     cells
 }
 
-/// Checks resumption at the server, which is an echo. The client rejects its own request with a Reset. The echo returns
-/// the Reset, which is then the response. The server accepts the next session after the previous one is closed.
+/// Checks resumption at the server, which returns each message unchanged (an echo). Tegmen's client rejects its own
+/// request with a Reset. The server returns the Reset, and the client takes it as the response. The server accepts the
+/// next session only after the previous session is closed.
 fn server(scene: &Scene, by: By) -> Check {
     let more: &[&str] = if by == By::Id { &["--noticket"] } else { &[] };
     let (server, port) = serve(scene, &Psk::usual(), more)?;

@@ -1,4 +1,5 @@
-//! A forwarder of each project, with consumers and producers of the other projects.
+//! Tests of the forwarder of Tegmen and of the forwarder of ndnd. The consumers and producers come from the other
+//! projects.
 
 use super::packets::{KINDS, Keys};
 use crate::cell::{Check, Role, Scene, holds};
@@ -17,7 +18,7 @@ use tegmen_ndn_host::uri::FaceUri;
 
 type Row = (Role, &'static str, fn(&Scene, &Built) -> Check);
 
-/// The rows of ndnd's program.
+/// The scenarios of ndnd's program.
 pub(super) const NDND: &[Row] = &[
     (Role::Client, "NDN: a megabyte at our forwarder", ndnd_cat),
     (Role::Server, "NDN: a megabyte at our forwarder", ndnd_put),
@@ -28,7 +29,7 @@ pub(super) const NDND: &[Row] = &[
     (Role::Reader, "NDN: a megabyte through its forwarder and ours", ndnd_forwards_to_ours),
 ];
 
-/// The rows of programs that use python-ndn.
+/// The scenarios of programs that use python-ndn.
 pub(super) const PYTHON: &[Row] = &[
     (Role::Client, "NDN: each kind of signature at our forwarder", python_consumes),
     (Role::Server, "NDN: each kind of signature at our forwarder", python_produces),
@@ -75,7 +76,8 @@ fn their_forwarder(scene: &Scene, program: &Built) -> Result<(Process, PathBuf),
     Ok((process, socket))
 }
 
-/// Adds the arguments to a command, which connects to the forwarder at this socket.
+/// Adds `arguments` to `command`, and sets the environment variable with which the program finds the forwarder at
+/// `socket`.
 fn at(socket: &Path, mut command: Command, arguments: &[&str]) -> Command {
     command.args(arguments).env("NDN_CLIENT_TRANSPORT", format!("unix://{}", socket.display()));
     command

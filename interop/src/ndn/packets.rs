@@ -30,7 +30,7 @@ type Parts = Vec<(u32, Vec<u8>)>;
 /// A random packet.
 struct Drawn {
     name: Parts,
-    /// The kind of the signature; `None` for an Interest without one.
+    /// The kind of the signature; `None` for an Interest without a signature.
     signature: Option<SignatureType>,
     body: Body,
 }
@@ -242,7 +242,7 @@ impl Drawn {
         Ok(frame.bytes().to_vec())
     }
 
-    /// Sets the elements of an Interest that need no memory of their own.
+    /// Sets the elements of an Interest that can borrow from this packet: all but the name, the hint and the nonce.
     fn fill<'p>(&'p self, interest: &mut Interest<'p>) {
         if let Body::Interest { can_be_prefix, must_be_fresh, lifetime, hop_limit, parameters, .. } = &self.body {
             interest.can_be_prefix = *can_be_prefix;

@@ -42,7 +42,8 @@ impl Draw {
         values[self.below(values.len())]
     }
 
-    /// Makes a rule. It may contain rules with smaller numbers, and some of these rules sign its packets.
+    /// Makes the rule with the number `before`. Its name may refer to rules with lower numbers, and some of these rules
+    /// may sign the packets of this rule.
     fn rule(&mut self, before: usize) -> Rule {
         let mut name = Vec::new();
         for _ in 0..=self.below(3) {

@@ -1,4 +1,4 @@
-//! Keys, certificates and trust schemas of each project, which the other projects use.
+//! Keys, certificates and trust schemas. One project makes them, and another project uses them.
 
 use super::forwarding::{forwarder, ours, python};
 use super::schemas::{Drawn, PAIRS, SCHEMAS};
@@ -14,16 +14,16 @@ use tegmen_ndn_host::schema::{Schema, SchemaError, compile};
 
 type Row = (Role, &'static str, fn(&Scene, &Built) -> Check);
 
-/// The rows of programs that use python-ndn.
+/// The scenarios of programs that use python-ndn.
 pub(super) const PYTHON: &[Row] = &[
     (Role::Server, "NDN: its chain of certificates, verified by our consumer", python_chain),
     (Role::Client, "NDN: our chain of certificates, verified by its LVS validator", python_validates),
 ];
 
-/// The rows of ndnd's program.
+/// The scenarios of ndnd's program.
 pub(super) const NDND: &[Row] = &[(Role::Reader, "NDN: keys and certificates in files of each other", ndnd_files)];
 
-/// The rows of a program that uses the library of ndnd.
+/// The scenarios of a program that uses the library of ndnd.
 pub(super) const LIBRARY: &[Row] =
     &[(Role::Reader, "NDN: certificates verify signatures of each other", ndnd_verifies)];
 
@@ -32,7 +32,7 @@ pub(super) fn scenario() -> String {
     format!("NDN: {SCHEMAS} trust schemas decide equally about {} pairs of names", SCHEMAS * PAIRS)
 }
 
-/// Runs `tegmen ndn` to its end. Returns true if it succeeded, and the text of both outputs.
+/// Runs `tegmen ndn` until it ends. Returns true if it succeeded, and the text of both outputs.
 fn run(scene: &Scene, arguments: &[&str]) -> Result<(bool, String), String> {
     let mut process = scene.start_command(scene.tegmen_command(&[&["ndn"], arguments].concat()))?;
     let is_success = process.await_end()?.success();

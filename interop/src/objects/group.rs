@@ -220,8 +220,9 @@ impl Member {
         Ok(frame.bytes().to_vec())
     }
 
-    /// Opens a request. Returns its code and payload, the request for the response, and the nonce of a response. The
-    /// nonce is missing if the request may be a replay.
+    /// Decrypts a request. Returns three values: its code and its payload, the identity of the request, to which a
+    /// response is bound, and the right to answer once under the nonce of the request. The last value is `None` if the
+    /// request may be a replay.
     fn hear(&mut self, datagram: &[u8]) -> Result<(Said, GroupRequest, Option<GroupNonce>), String> {
         let mut datagram = datagram.to_vec();
         let others = self.others.as_mut_slice();

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use tegmen::coap::{Code, MessageRef, MessageType, OptionNumber};
 use tegmen::oscore::OscoreOption;
 
-/// Parts of the requests and responses of these rows. No message may contain them unencrypted.
+/// Parts of the requests and responses of these scenarios. No message may contain them unencrypted.
 const CLEAR: [&[u8]; 7] = [b"hello", b"value", b"slow", b"count", b"files", b"unseen", b"0123456789abcdef"];
 
 /// Options that may be in an outer message: options of class U, the outer Observe, and OSCORE itself (RFC 8613, section
@@ -139,7 +139,7 @@ mod tests {
         Datagram { to_server: true, bytes: bytes.to_vec() }
     }
 
-    /// A POST with the sequence number 7 of the sender with the empty ID. The response to it follows.
+    /// A POST with an empty kid and the sequence number 7. A response follows it in each test.
     const REQUEST: [u8; 9] = [0x40, 2, 0, 1, 0x92, 0x09, 7, 0xff, 0xab];
 
     fn after(more: Datagram) -> Check {

@@ -28,7 +28,7 @@ pub(super) fn cells(version: &str) -> Vec<Cell> {
     ]
 }
 
-/// Makes the row in which a library changes the clock of the device.
+/// Makes the row of an expired session. A library changes the clock of the device.
 pub(crate) fn expired_cell(version: &str, places: &Places) -> (Cell, Arc<Built>) {
     let library = places.c_program(
         "later",
@@ -137,7 +137,7 @@ fn reset(scene: &Scene) -> Check {
     world.was_asked()
 }
 
-/// Checks an expired session. The device is started with a clock that is ahead, and then with a clock that is right.
+/// Checks an expired session. The device is started with a clock that is two days ahead, and then with the right clock.
 fn expired(scene: &Scene, later: &Built) -> Check {
     let mut world = World::start(scene)?;
     authenticate(scene, world.server_address, &[])?;

@@ -204,7 +204,8 @@ fn client_without(scene: &Scene) -> Check {
     Ok(())
 }
 
-/// Checks a server that requests no certificate. A client may do what `--anonymous` allows.
+/// Checks a server that requests no certificate of its client. The client may send the requests that `--anonymous`
+/// allows.
 fn client_anonymous(scene: &Scene) -> Check {
     certificates(scene, false)?;
     let words = [&AS_SERVER[..4], &["--suites", ECDSA_GCM.ours, "--anonymous", "GET /v"]].concat();

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tegmen::coap::{Code, MessageRef, OptionNumber};
 
-/// Returns the rows, and the program that must be built for them.
+/// Returns the [rows](Cell) of this module, and the program that must be built for these rows.
 pub(super) fn all(places: &Places) -> (Vec<Cell>, Arc<Built>) {
     let aiocoap = group::aiocoap(places);
     let cells = USUAL.map(|protection| {
@@ -24,8 +24,8 @@ pub(super) fn all(places: &Places) -> (Vec<Cell>, Arc<Built>) {
     (cells.into(), aiocoap)
 }
 
-/// Checks that two members, which are processes of aiocoap, receive the same response of a third member. The second one
-/// receives it from the cache of Tegmen's proxy.
+/// Checks that two members, which are processes of aiocoap, receive the same response of a third member. The second
+/// process receives the response from the cache of Tegmen's proxy.
 fn share(scene: &Scene, peer: &Built, protection: Protection) -> Check {
     let address = SocketAddr::new(LOOPBACK, free_port()?);
     let words = [&address.ip().to_string(), &address.port().to_string(), "pairwise"];

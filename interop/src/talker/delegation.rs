@@ -1,7 +1,8 @@
 //! DTLS libraries with sessions that were delegated to a device.
 //!
-//! Their programs take `resume ticket NAME` or `resume id NAME` after an X.509 key. NAME is the name of the server. A
-//! client opens the next session when it reads the line `again ADDRESS`.
+//! Their programs take `resume ticket NAME` or `resume id NAME` after an X.509 key. NAME is the name of the server: a
+//! client requests the server by this name. A client opens the next session when it reads the line
+//! `again ADDRESS`.
 
 use super::public_keys::{THEIR_DEVICE, THEIR_SERVER};
 use super::resumption::{NO_ID, RESUMED};
@@ -81,8 +82,8 @@ fn client(scene: &Scene, peer: &Peer, by: By) -> Check {
     world.was_asked()
 }
 
-/// Checks a return in the next epoch of the device. The server gives another ticket for the ticket of the previous
-/// epoch. Only the first session has a key exchange.
+/// Checks a peer that returns after the device has begun its next epoch. The server gives the peer another ticket for
+/// the ticket of the previous epoch. Only the first session has a key exchange.
 fn returns(scene: &Scene, peer: &Peer) -> Check {
     let world = World::start(scene)?;
     let way = Way::direct(&world)?;

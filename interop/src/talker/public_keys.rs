@@ -118,7 +118,7 @@ impl Session {
     }
 }
 
-/// The CA, the certificate and the key of a peer's program that is the server. Those of a client follow.
+/// The CA, the certificate and the key of a peer's program that is the server. [`THEIR_DEVICE`] has those of a client.
 pub(super) const THEIR_SERVER: [&str; 3] = ["ca/ca.pem", "ca/server.pem", "ca/server.key"];
 pub(super) const THEIR_DEVICE: [&str; 3] = ["ca/ca.pem", "ca/device1.pem", "ca/device1.key"];
 const RAW_SERVER: [&str; 5] = ["raw", ECDSA_CCM_8.name, "server.key.der", "server.pub.der", "device1.pub.der"];

@@ -5,8 +5,8 @@
 //! version
 //! ```
 //!
-//! KEY is that of the access control server in hexadecimal, 32 bytes for AES-CCM-16-128-256. GET and PUT of `/temp` read and write a
-//! value. Clients in clear may do nothing but post tokens.
+//! KEY is the key of the access control server in hexadecimal, 32 bytes for AES-CCM-16-128-256. GET and PUT of `/temp`
+//! read and write a value. A client without protection may only post tokens.
 
 use coap_handler::Handler;
 use coap_message::error::RenderableOnMinimal as _;
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The version that was built in.
+/// Returns the version of coapcore that was built into this program.
 fn version() -> &'static str {
     let lock = include_str!("../Cargo.lock");
     let entry = lock.split("[[package]]").find(|entry| entry.contains("name = \"coapcore\"\n"));
@@ -67,7 +67,8 @@ fn serve(address: &str, key: &str) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// The response to a request; `None` for any other message. A confirmable one is acknowledged by its response.
+/// Returns the response to a request, or `None` for any other message. The response to a confirmable request also
+/// acknowledges it.
 fn answer(handler: &mut impl Handler, datagram: &[u8]) -> Option<Vec<u8>> {
     let (head, rest) = datagram.split_at_checked(4)?;
     let (token, rest) = rest.split_at_checked(usize::from(head[0] & 15))?;

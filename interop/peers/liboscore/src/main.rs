@@ -1,11 +1,12 @@
-//! A client around libOSCORE, which protects messages and leaves their sending to others.
+//! A client with libOSCORE. libOSCORE protects the messages, and this program sends and receives them.
 //!
 //! ```text
 //! oscore-client CONTEXT ADDRESS PATH get "put=a new value" ...     prints one line for each response, `CODE PAYLOAD`
 //! version
 //! ```
 //!
-//! CONTEXT is a file as libcoap reads it. libOSCORE's simplest context begins at number 0, so a file serves one run.
+//! CONTEXT is a file in the format of libcoap. The simplest context of libOSCORE begins at number 0, so a file must not
+//! be used for a second run.
 
 use coap_message::{MessageOption as _, MinimalWritableMessage as _, ReadableMessage as _};
 use coap_message_implementations::inmemory_write::Message;
@@ -38,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The version that was built in.
+/// Returns the version of libOSCORE that was built into this program.
 fn version() -> &'static str {
     let lock = include_str!("../Cargo.lock");
     let entry = lock.split("[[package]]").find(|entry| entry.contains("name = \"liboscore\"\n"));
