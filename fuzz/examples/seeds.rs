@@ -1,6 +1,6 @@
-//! Writes the corpus that fuzzing begins with: messages, scripts and the records of real handshakes.
+//! Writes the first inputs of the corpus (seeds): messages, scripts and the records of real handshakes.
 //!
-//! `cargo run --example seeds` in `fuzz/` makes `corpus/` again; the files are named after their content.
+//! `cargo run --example seeds` in `fuzz/` writes these files of `corpus/` again. Each file has a name for its content.
 
 use std::path::Path;
 use std::{fs, io};
@@ -42,7 +42,7 @@ fn main() -> io::Result<()> {
     resumptions()
 }
 
-/// Packets of NDN, each after the byte of its reader, and a script for the forwarder.
+/// Writes packets of NDN, each after the byte that selects the parser, and scripts for the forwarder.
 fn ndn() -> io::Result<()> {
     let (interest, data) = (tegmen_fuzz::ndn::interest_seed(), tegmen_fuzz::ndn::data_seed());
     write("ndn", "interest", &[&[1][..], &interest].concat())?;
@@ -66,7 +66,7 @@ fn ndn() -> io::Result<()> {
     write("ndn", "refused", &script)
 }
 
-/// Messages of EDHOC, each after the byte of its reader.
+/// Writes messages of EDHOC, each after the byte that selects the case.
 fn edhoc() -> io::Result<()> {
     let message_1 = [&[3, 2, 0x58, 0x20][..], &[5; 32], &[0x0e]].concat();
     write("edhoc", "message-1", &[&[0][..], &message_1].concat())?;
@@ -90,7 +90,7 @@ fn edhoc() -> io::Result<()> {
     write("edhoc", "credential", &[&[4], credential.expect("short")].concat())
 }
 
-/// Messages of ACE, each after the byte of its kind, and a policy.
+/// Writes messages of ACE, each after the byte that selects the kind of message, and a policy.
 fn access() -> io::Result<()> {
     let cnf = Some(Confirmation::Key(CoseKey { kid: Some(vec![1]), ..CoseKey::symmetric(&[7; 16]) }));
     let rights = Aif(vec![Right { path: "/temp".to_owned(), permissions: 17 }]);
@@ -137,7 +137,7 @@ fn access() -> io::Result<()> {
     write("policy", "kitchen", POLICY.as_bytes())
 }
 
-/// A request to join a group, and the keys of a member.
+/// Makes a request to join a group, and the keys of a member.
 fn groupcomm() -> (JoinRequest, GroupKeys) {
     let uri = Some("coap://[fd00::1]/ace-group/lamps/node".to_owned());
     let join = JoinRequest {
@@ -169,7 +169,7 @@ fn groupcomm() -> (JoinRequest, GroupKeys) {
     (join, keys)
 }
 
-/// A policy, and a request for it in the first line.
+/// A policy. The first line is a comment with a request, for which the fuzz target asks the policy.
 const POLICY: &str = r##"#GET /a/b,d-1 tag:d,oven tag:k
 [[rule]]
 name = "n"
@@ -197,7 +197,7 @@ fn write(target: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
     fs::write(folder.join(name), bytes)
 }
 
-/// Scripts of the two ends of an OSCORE context, and options.
+/// Writes scripts for the two ends of an OSCORE context, and options.
 fn oscore() -> io::Result<()> {
     // Requests of both ends, delivered in turn, again, damaged; a restart, and the challenge after it.
     write(
@@ -210,7 +210,7 @@ fn oscore() -> io::Result<()> {
     Ok(())
 }
 
-/// Scripts of three members of a group with Group OSCORE, options, and a credential.
+/// Writes scripts for three members of a group with Group OSCORE, options, and a credential.
 fn group_oscore() -> io::Result<()> {
     // Requests to all and to one member, delivered, again and damaged, with their responses; a restart, and the
     // challenge after it.
@@ -233,7 +233,7 @@ fn group_oscore() -> io::Result<()> {
     write("group_oscore", "credential", &credential)
 }
 
-/// Scripts of two members of a group.
+/// Writes scripts for two members of a group.
 fn axiom() -> io::Result<()> {
     // Requests of both, each delivered, again and damaged; a response; a restart, an idle time, and the next epoch of both.
     let exchange = [
@@ -270,7 +270,7 @@ fn axiom() -> io::Result<()> {
     )
 }
 
-/// Scripts of a device with delegated sessions and its server.
+/// Writes scripts for a device with delegated sessions and its server.
 fn delegated_device() -> io::Result<()> {
     // A session with the server, the first epoch and its time, and a ticket of the connection 5 that the device opens. A restart leaves
     // a device without the time and without a session.
@@ -314,7 +314,7 @@ fn delegated_device() -> io::Result<()> {
     write("delegated_device", "last-epochs", &[&[1][..], &begin, &begin, &ticket, &begin, &opens, &[6]].concat())
 }
 
-/// Records of CBC suites with paddings of many lengths, and a premaster secret.
+/// Writes records of CBC suites with paddings of many lengths, and a premaster secret.
 fn cbc() -> io::Result<()> {
     for padding in [0, 16, 64, 240] {
         let text = [&[1][..], &[b'c'; 31], &[0; 32], &vec![padding; usize::from(padding) + 1]].concat();
@@ -327,7 +327,7 @@ fn cbc() -> io::Result<()> {
     Ok(())
 }
 
-/// CoAP messages, alone, in packets on a serial line and in frames, and a script of exchanges.
+/// Writes CoAP messages, the same messages in packets on a serial line, frames of 6LoWPAN, and a script of exchanges.
 fn coap() -> io::Result<()> {
     for (name, bytes) in messages() {
         write("coap_message", name, &bytes)?;
@@ -342,7 +342,7 @@ fn coap() -> io::Result<()> {
     Ok(())
 }
 
-/// Responses that fit or are cut, and payloads of each format.
+/// Writes responses that fit into one message or need several blocks, and payloads of each format.
 fn responses_and_formats() -> io::Result<()> {
     for (name, bytes) in
         [("whole", &[0, 200, 50, 0, 7][..]), ("asked", &[4, 0, 9, 30, 2]), ("small", &[0, 20, 3, 63, 0])]
@@ -368,7 +368,7 @@ fn responses_and_formats() -> io::Result<()> {
     Ok(())
 }
 
-/// Certificates, requests, keys and lists of revoked certificates.
+/// Writes certificates, certificate requests, keys and revocation lists.
 fn certificates() -> io::Result<()> {
     let listed = |der: &[u8]| [&(der.len() as u32).to_be_bytes()[1..], der].concat();
     let certificate = tegmen_host::x509::CertificateInfo::parse(DEVICE).expect("our own");
@@ -401,7 +401,7 @@ fn certificates() -> io::Result<()> {
     write("x509_motes", "pieces", &pieces(&listed(&[7; 40]), 20))
 }
 
-/// The fragments of a Certificate message with this list, each after its length.
+/// Splits a Certificate message with this list into fragments. Writes each fragment after its length.
 fn pieces(list: &[u8], size: usize) -> Vec<u8> {
     let body = [&[0, 0, list.len() as u8][..], list].concat();
     let piece = |(n, piece): (usize, &[u8])| {
@@ -412,7 +412,7 @@ fn pieces(list: &[u8], size: usize) -> Vec<u8> {
     [0xf1].into_iter().chain(pieces).collect()
 }
 
-/// Records and scripts of handshakes.
+/// Writes the records of handshakes, and scripts for handshakes.
 fn handshakes() -> io::Result<()> {
     // The last with connection ids of six bytes.
     for (profile, flags) in [("default", 0), ("minimal", 1), ("with-id", 32 | 3 << 6)] {
@@ -432,7 +432,7 @@ fn handshakes() -> io::Result<()> {
     Ok(())
 }
 
-/// Scripts of handshakes that resume a session.
+/// Writes scripts for handshakes that resume a session.
 fn resumptions() -> io::Result<()> {
     // After the flags, the byte of a resumption: the end under test, resumption by id, an earlier close, lost keys,
     // changed bytes.
@@ -444,7 +444,7 @@ fn resumptions() -> io::Result<()> {
     Ok(())
 }
 
-/// A certificate of `vectors/x509`.
+/// Reads the certificate with this name from `vectors/x509`.
 fn vector(name: &str) -> Vec<u8> {
     let lines = include_str!("../../vectors/x509/certificates.txt").lines();
     let mut digits = lines.filter_map(|line| line.split_once(' ')).filter(|(known, _)| *known == name);
@@ -508,7 +508,8 @@ fn packet(payload: &[u8]) -> Vec<u8> {
     encode(headers.iter().chain(payload)).collect()
 }
 
-/// Requests that are answered, deferred and refused, their repetitions, and own requests with their answers.
+/// Makes a script of requests that are answered, deferred and refused, repetitions of these requests, and own requests
+/// with their answers.
 fn exchange_script() -> Vec<u8> {
     let mut script = vec![0, 0];
     let mut step = |operation: u8, datagram: &[u8]| {
@@ -534,7 +535,8 @@ fn exchange_script() -> Vec<u8> {
     script
 }
 
-/// Frames as [`tegmen_fuzz::lowpan`] reads them: a packet in one frame, one in fragments, one for another node, a flood.
+/// Makes sequences of frames in the form that [`tegmen_fuzz::lowpan`] reads: a packet in one frame, a packet in
+/// fragments, a packet for another node, and a flood.
 fn frames() -> Vec<(&'static str, Vec<u8>)> {
     let (own, neighbour, link) = (ip_of(1), ip_of(9), LinkAddress::Short);
     let hop = Hop { source: link(9), destination: link(1) };

@@ -1,4 +1,4 @@
-//! Two controllers of a group on one database, and the devices of the group.
+//! Fuzzes two controllers of a group that have one database, and the devices of the group.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| tegmen_fuzz::controllers::script(data));

@@ -1,4 +1,4 @@
-//! The content and the MAC of a record with CBC, and the secret in a block that RSA decrypted.
+//! Fuzzes the decryption of records with CBC, and the reading of a premaster secret that RSA decrypted.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| tegmen_fuzz::parsers::cbc(data));

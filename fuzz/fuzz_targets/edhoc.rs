@@ -1,4 +1,4 @@
-//! EDHOC in both roles.
+//! Fuzzes both roles of EDHOC.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| tegmen_fuzz::edhoc::edhoc(data));

@@ -1,4 +1,4 @@
-//! Representations as people read them.
+//! Fuzzes the formats in which hosts show and read representations.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| tegmen_fuzz::parsers::formats(data));

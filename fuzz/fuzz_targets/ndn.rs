@@ -1,4 +1,4 @@
-//! Packets of Named Data Networking, compressed ones, and a forwarder.
+//! Fuzzes packets of Named Data Networking, compressed packets, and a forwarder.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

@@ -1,4 +1,4 @@
-//! Policy files.
+//! Fuzzes policy files.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| tegmen_fuzz::access::policy(data));

@@ -58,8 +58,9 @@ fn again<T: PartialEq + Debug, E: Debug>(
     }
 }
 
-/// Reads a policy file, whose first line has a request, a subject and a publisher, separated by commas. The index of
-/// the policy must decide the same as the explanation, which examines each rule.
+/// Reads a policy file. Its first line has a request, a subject and a publisher, separated by commas. The policy has an
+/// index that finds the rules for a request, and an explanation that examines each rule. Both must give the same
+/// decision.
 pub fn policy(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let first = text.lines().next().unwrap_or("").trim_start_matches('#');

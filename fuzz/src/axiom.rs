@@ -1,4 +1,4 @@
-//! Two members of a group, and a script of the events between them.
+//! Executes scripts of events for two members of a group.
 
 mod rekeying;
 
@@ -10,7 +10,7 @@ use tegmen::buf::Frame;
 use tegmen::crypto::{Compact, digest};
 use tegmen::dtls::Records;
 
-/// Number of members. A key of 32 bytes belongs to the suite without encryption.
+/// Number of members in a script.
 const MEMBERS: usize = 2;
 
 struct End<const KEY: usize> {
@@ -24,7 +24,7 @@ struct End<const KEY: usize> {
     answers: u64,
 }
 
-/// A record, with its sender, and true if it is a request.
+/// A record that was sent, its content, the index of its sender, and true if it is a request.
 #[derive(Clone)]
 struct Sent {
     bytes: Vec<u8>,
@@ -48,7 +48,7 @@ fn address(which: usize) -> Address {
     Address { ip: [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, which as u8], port: 5684, scope: 0 }
 }
 
-/// Makes a value from the association of an epoch.
+/// Calls `make` with the association of an epoch at the member `which`. Returns its result.
 fn with_association<T>(
     (suite, seed): (Suite, &[u8; 32]),
     epoch: u16,
@@ -72,9 +72,9 @@ fn with_association<T>(
     })
 }
 
-/// Reads the bytes as a script: requests, responses, replays, damage, restarts, new epochs and bytes of an outsider.
-/// Each delivered record must have been sent, and must be delivered only once. The honest ends never report a clash. A
-/// first byte with the bit 4 begins a script of rekey messages.
+/// Reads the bytes as a script: requests, responses, replays, damaged records, restarts, new epochs and records of an
+/// outsider. A member must deliver only records that were sent, and each of them once. The members must never report a
+/// clash, because none of them misbehaves. If the bit 4 of the first byte is set, the script is one of rekey messages.
 pub fn script(data: &[u8]) {
     let mut input = Input::new(data);
     // Each script has keys of its own. Otherwise the fuzzer learns a record in one script, and it is no forgery in another.

@@ -108,7 +108,7 @@ impl Handler for Whole<'_> {
     }
 }
 
-/// A handler that lists links, and answers every other request as the payload of the request demands.
+/// A handler that lists links at `/.well-known/core`. The payload of any other request selects the answer.
 #[derive(Default)]
 struct Application {
     executed: HashMap<u16, u32>,
@@ -138,7 +138,7 @@ impl Handler for Application {
     }
 }
 
-/// Reads the bytes as a script of datagrams, own messages and passing time.
+/// Reads the bytes as a script of datagrams from the peer, own messages, and passing time.
 pub fn exchange(data: &[u8]) {
     let mut input = Input::new(data);
     let mut now = Instant::from_micros(0);

@@ -1,4 +1,4 @@
-//! Two controllers of groups on one database, the devices of a group, and a script of their events.
+//! Executes scripts of events for two controllers of groups, which have one database, and for the devices of a group.
 
 use crate::Input;
 use std::cell::Cell;
@@ -78,7 +78,7 @@ impl Bench {
 struct Device {
     keys: KeyPath<{ LEVELS as usize + 1 }>,
     checks_signatures: bool,
-    /// For an evicted device, the last epoch in which it was a member.
+    /// For an evicted device, the last epoch in which it was a member. `None` for a member.
     until: Option<u16>,
 }
 
@@ -96,9 +96,9 @@ struct Script<'b> {
 }
 
 /// Reads the bytes as a script for a group. Members are admitted, join again, leave or are evicted at one of two
-/// controllers. Controllers start again or get a SenderID. Devices receive rekey messages late, again or never. Each
-/// change begins the next epoch and no other, no SenderID and no address is given twice, and all members have the same
-/// secrets. An evicted device gets no keys, and no message takes it beyond its last epoch.
+/// controllers. Controllers start again or get a SenderID. Devices receive rekey messages late, several times or never.
+/// Each change must begin exactly the next epoch. No SenderID and no address is given twice, and all members have the
+/// same secrets. An evicted device gets no keys, and no message brings it into an epoch after its last epoch.
 pub fn script(data: &[u8]) {
     BENCH.with(|bench| {
         let mut input = Input::new(data);
@@ -178,7 +178,8 @@ impl Script<'_> {
         }
     }
 
-    /// Stores the messages of a change. Returns false if the group does not change, for a reason that is allowed.
+    /// Processes the result of a change. Stores its rekey messages, and returns true. Returns false if the controller
+    /// refused the change for a reason that is allowed, so that the group is unchanged.
     async fn changed(&mut self, outcome: Result<Rekeying, GroupError>) -> bool {
         match outcome {
             Ok(rekeying) => {
@@ -197,7 +198,7 @@ impl Script<'_> {
         }
     }
 
-    /// Delivers a message to a device. The message may be old, or from the time before the device was admitted.
+    /// Delivers a message to a device. The message may be old, or from a time before the device was admitted.
     fn hear(&mut self, which: usize, message: u8) {
         let at = usize::from(message) % self.sent.len().max(1);
         let (Some(device), Some(message)) = (self.devices.get_mut(&which), self.sent.get(at)) else { return };
@@ -208,7 +209,7 @@ impl Script<'_> {
         assert!(device.until.is_none_or(|until| device.keys.epoch() <= until), "it got beyond its eviction");
     }
 
-    /// Gives a SenderID to a controller, or takes it back.
+    /// Gives a SenderID to a replica of the controller. If the replica already has a SenderID, removes this SenderID.
     async fn replicate(&mut self, at: usize, which: usize) {
         let replica = format!("replica-{}", which % 2);
         if self.replicas.contains(&replica) {

@@ -1,4 +1,4 @@
-//! A device with delegated sessions, its delegation server, and a script of their events.
+//! Executes scripts of events for a device with delegated sessions and its delegation server.
 
 use crate::Input;
 use std::cell::RefCell;
@@ -74,7 +74,7 @@ struct Sealed {
 /// The index of the device under test. The other device has another device key.
 const OURS: usize = 0;
 
-/// A session that was handed over to the device.
+/// A session that the device has received from its server (a session that was handed over).
 struct Kept {
     state: [u8; STATE_LEN],
     opens: bool,
@@ -85,31 +85,35 @@ struct Kept {
 /// The state that the device must have after the events of the script.
 struct Expected {
     epoch: Epoch,
-    /// The epochs in which the device may be after a restart, because its memory failed when they began.
+    /// The epochs whose beginning failed, because the memory of the device failed. After a restart the device may be in
+    /// one of these epochs.
     perhaps: Vec<Epoch>,
     /// The connections whose revocation was acknowledged by the device.
     revoked: BTreeSet<u32>,
-    /// The connections that the device refuses, but may forget in a restart, because its memory failed.
+    /// The connections that the device refuses now, but may accept after a restart, because its memory failed when they
+    /// were revoked.
     unkept: BTreeSet<u32>,
-    /// True if the memory failed in this epoch. Its pages may then be full before the list is full.
+    /// True if the memory failed in this epoch. The pages of the memory may then be full although the list of refused
+    /// connections is not full.
     has_failed: bool,
     sessions: [Option<Kept>; SESSIONS],
     refusals: Refusals,
 }
 
-/// A script, with the device, its server, and the events of both.
+/// The state of a running script: the device, the model of the device, and the data of the server.
 struct Script {
     pages: Pages,
     device: RefCell<Tested>,
     expected: Expected,
-    /// The epoch of the other device. Its number is the same at first.
+    /// The epoch of the other device. It has the same number as the first epoch of the device under test.
     other: Epoch,
     /// The seed of all keys. Each script has its own keys. Otherwise the fuzzer learns a ticket in one script and uses
     /// it in another, where the ticket is then no forgery.
     seed: [u8; 32],
     crypto: Compact,
     now: Instant,
-    /// The keying material of the session with the server. The next field is the number of these sessions.
+    /// The keying material of the newest session between the server and the device under test. `None` if there is no
+    /// such session. `sessions` is the number of these sessions.
     exported: Option<[u8; 32]>,
     sessions: u32,
     tickets: Vec<Sealed>,
@@ -117,7 +121,7 @@ struct Script {
     requests: Vec<Vec<u8>>,
 }
 
-/// The resources of the device, as the application of its node.
+/// The application of the device's node, with the resources that the server writes.
 struct OfDevice<'d> {
     resources: Resources<'d, FlashMemory<Pages>, REFUSED, SESSIONS, HANDLE>,
     is_called: bool,
@@ -140,7 +144,8 @@ fn copy(epoch: &Epoch) -> Epoch {
     }
 }
 
-/// Returns the connection's principal, the `since` time and the end of a state.
+/// Returns three values of a session state: the principal of the connection, the time `since`, and the time at which
+/// the session ends.
 fn terms(state: &[u8; STATE_LEN]) -> (Principal, u32, u32) {
     let word = |at: usize| u32::from_be_bytes(*state[at..].first_chunk().expect("it is in the state"));
     (Principal(word(STATE_LEN - 12)), word(STATE_LEN - 8), word(STATE_LEN - 4))
@@ -154,9 +159,10 @@ const fn number_of(state: &[u8; STATE_LEN]) -> u32 {
 /// Reads the bytes as a script: requests of the server and of other peers, tickets of this and of other epochs and
 /// devices, forgeries, restarts and power cuts.
 ///
-/// The script compares the device with a model. The device must open no ticket of a revoked connection in the same
-/// epoch, of another epoch, of another device or from no issuer. It must forget no revocation that it acknowledged, and
-/// its epoch must never decrease. A first byte with the bit 1 begins shortly before the last epoch.
+/// The script compares the device with a model. The device must refuse four kinds of tickets: tickets of a connection
+/// that was revoked in the same epoch, tickets of another epoch, tickets of another device, and forged tickets. It must
+/// not forget a revocation that it acknowledged, and its epoch must never decrease. If the bit 1 of the first byte is
+/// set, the script begins shortly before the last epoch.
 pub fn script(data: &[u8]) {
     let mut input = Input::new(data);
     let seed = digest::<Compact, 32>(&[data]);
@@ -194,7 +200,8 @@ impl Expected {
         }
     }
 
-    /// Returns the decision on a session with this state, at a time that the device knows. Counts a refusal.
+    /// Decides whether the device must accept a session with this state. `time` is the time that the device knows, or
+    /// `None`. `state` is an error if the ticket is not authentic. Counts a refusal.
     fn admit(&mut self, time: Option<u32>, state: Result<&[u8; STATE_LEN], Refused>) -> Result<(), Refused> {
         let decided = state.and_then(|state| {
             let (_, since, expires) = terms(state);
@@ -227,7 +234,7 @@ impl Expected {
     }
 
     /// Processes a request of the server in the model. Returns the code that the response of the device must have, and
-    /// the work that the request must leave. `fails` is true if the memory of the device failed.
+    /// the work that the device must have to do after the request. `fails` is true if the memory of the device failed.
     fn take(&mut self, request: &ServerRequest<'_>, exported: Option<&[u8; 32]>, fails: bool) -> (Code, Option<Due>) {
         match request {
             ServerRequest::Status => (Code::CONTENT, None),
@@ -392,7 +399,7 @@ impl Script {
         }
     }
 
-    /// Lets the server open a session with each device. Each session has other keying material.
+    /// Lets the server open a session with each device. The keying material differs from that of each other session.
     fn open_session(&mut self) {
         self.sessions += 1;
         self.exported = Some(self.exported_to(OURS));
@@ -402,8 +409,8 @@ impl Script {
         digest::<Compact, 32>(&[&self.seed, b"session", &self.sessions.to_be_bytes(), &[device as u8]])
     }
 
-    /// Makes a request for the next epoch, or for the current epoch with the time. `flags` select another check or
-    /// another number.
+    /// Sends a request to begin the next epoch, or a request of the current epoch that sets the time. Bits of `flags`
+    /// select a wrong check or a wrong number.
     fn begin_epoch(&mut self, flags: u8, input: &mut Input<'_>) {
         let exported = self.exported.unwrap_or(self.seed);
         let next = match flags & 1 {
@@ -426,7 +433,8 @@ impl Script {
         self.request(&ServerRequest::Epoch { number: next.number, time, check });
     }
 
-    /// Makes the state of a session that the server opened. Its master secret follows from its number in the script.
+    /// Makes the state of a session that the server opened. The master secret contains the number of tickets so far, so
+    /// it is another one for each session.
     fn state(&mut self, input: &mut Input<'_>) -> [u8; STATE_LEN] {
         let connection = Connection::new(u32::from(input.byte() & 7), input.byte()).expect("a low number");
         let mut master = [7; MASTER_LEN];
@@ -537,7 +545,7 @@ impl Script {
         self.device.borrow().time(self.now)
     }
 
-    /// Lets the device open a session that was handed over.
+    /// Lets the device open a session that was handed over. The session must be that of the model.
     fn open_elsewhere(&mut self, number: u32) {
         let time = self.time();
         let kept = self.expected.sessions.iter().flatten().find(|kept| kept.opens && number_of(&kept.state) == number);
@@ -555,7 +563,7 @@ impl Script {
         assert_eq!(opened, kept);
     }
 
-    /// Lets a peer send a session id to the device.
+    /// Lets a peer send a session id to the device. The device must find the same session as the model.
     fn find(&mut self, id: &[u8]) {
         let time = self.time();
         let is_it = |kept: &&Kept| !kept.opens && !kept.is_ticket && kept.handle == id;
@@ -565,7 +573,7 @@ impl Script {
         assert_eq!(found, kept.map(|state| session_bytes(&delegation(&state).session)));
     }
 
-    /// Lets a peer send a sealed ticket to the device, which may be damaged.
+    /// Lets a peer send one of the sealed tickets to the device. A bit of `flags` damages the ticket.
     fn show(&mut self, flags: u8, input: &mut Input<'_>) {
         let at = usize::from(input.byte()) % self.tickets.len().max(1);
         let Some(Sealed { device, epoch, state, mut bytes }) = self.tickets.get(at).cloned() else { return };
@@ -578,8 +586,8 @@ impl Script {
         self.open(&bytes, is_authentic.then_some(state), flags);
     }
 
-    /// Lets a peer send a ticket with this state to the device. `state` is `None` if the server of this device did not
-    /// seal the ticket in this epoch.
+    /// Lets a peer send a ticket to the device. `state` is the session state in the ticket. It is `None` if the ticket
+    /// is not authentic for this device in this epoch: the device must then refuse the ticket.
     fn open(&mut self, ticket: &[u8], state: Option<[u8; STATE_LEN]>, flags: u8) {
         let is_of_epoch = Ticket(ticket).epoch() == Some(self.expected.epoch.number);
         let other = if self.expected.epoch.has_tickets() && is_of_epoch { Refused::Unknown } else { Refused::Epoch };
@@ -632,7 +640,7 @@ fn load(pages: &Pages) -> Tested {
     Device::load(FlashMemory::new(pages.clone())).expect("a power cut leaves one of two epochs")
 }
 
-/// Returns the delegation in a state.
+/// Returns the delegated session that has this state.
 fn delegation(state: &[u8; STATE_LEN]) -> Delegation {
     let &[high, low, ref master @ .., _, _, _, _, _, _, _, _, _, _, _, _] = state;
     let (principal, since, expires) = terms(state);
@@ -643,12 +651,12 @@ fn delegation(state: &[u8; STATE_LEN]) -> Delegation {
     }
 }
 
-/// Returns all parts of a session for a comparison.
+/// Returns all parts of a session, so that two sessions can be compared.
 fn session_bytes(session: &SessionState) -> (CipherSuite, [u8; MASTER_LEN], Principal, Option<u32>) {
     (session.cipher_suite, *session.master.expose(), session.principal, session.since)
 }
 
-/// Returns the sender of a request: the peer of connection 5, nobody, or the server.
+/// Returns the sender of a request: the peer of connection 5, an unauthenticated peer, or the server.
 fn of_sender(byte: u8) -> Principal {
     match byte & 3 {
         1 => Connection::new(5, 0).expect("a low number").principal(),

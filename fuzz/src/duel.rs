@@ -1,9 +1,9 @@
 //! Tests a DTLS client and a DTLS server, with the fuzzer between them.
 //!
-//! The script delivers, drops, repeats, changes and forges datagrams, and lets time pass. Four properties hold under
+//! The script delivers, drops, repeats, changes and forges datagrams, and lets time pass. Four properties must hold for
 //! every script. An end receives only messages that the other end sent, and no message twice. No nonce is used twice
-//! under one key. An address without a valid cookie gets no more bytes than it sent (three times as many with
-//! connection ids). Every exchange ends.
+//! under one key. An address without a valid cookie gets at most as many bytes as it sent, or three times as many if
+//! the ends have connection ids. Every exchange ends.
 
 mod ends;
 mod node;
@@ -27,8 +27,8 @@ pub fn client(data: &[u8]) {
 }
 
 /// Tests the resumption of a session. The client sends the ticket or session id of an earlier session, which the fuzzer
-/// can change. The second byte of the script selects ticket or id, and the end under test: the server if it is even, or
-/// the client if it is odd.
+/// can change. The second byte of the script selects a ticket or a session id. It also selects the end under test: the
+/// server if the byte is even, and the client if the byte is odd.
 pub fn resumed(data: &[u8]) {
     let how = data.get(1).copied().unwrap_or(0);
     let mut duel = Duel::<Resumed>::new(data, how & 1 == 0);
@@ -37,7 +37,7 @@ pub fn resumed(data: &[u8]) {
     duel.fight();
 }
 
-/// Returns the datagrams of both ends in a handshake without faults and in an exchange after it.
+/// Returns the datagrams that both ends send in a handshake without faults, and in an exchange of messages after it.
 pub fn recorded_handshake(flags: u8) -> Vec<Vec<u8>> {
     let flags = [flags];
     let mut duel = Duel::<Full>::new(&flags, true);
@@ -59,7 +59,7 @@ pub fn recorded_handshake(flags: u8) -> Vec<Vec<u8>> {
     all
 }
 
-/// The steps of a script, for scripts that a person writes.
+/// The numbers of the steps of a script. The seeds of the corpus use them.
 pub mod step {
     /// The next datagram to the end under test arrives.
     pub const DELIVER: u8 = 0;
@@ -81,7 +81,7 @@ pub mod step {
     pub const ACT: u8 = 7;
     /// A record of an earlier datagram arrives inside another record. Index, start and end follow.
     pub const EXCERPT: u8 = 8;
-    /// One datagram of the end under test is lost.
+    /// The next datagram that the end under test has sent is lost.
     pub const DROP_ANSWER: u8 = 9;
     /// Number of steps.
     pub const COUNT: u8 = 10;
@@ -97,16 +97,17 @@ struct Duel<'a, E: Ends> {
     to_honest: VecDeque<Vec<u8>>,
     /// The datagrams that were sent to the end under test.
     seen: Vec<Vec<u8>>,
-    /// Number of bytes from the unauthenticated peer, and number of bytes to it.
+    /// Number of bytes that an unauthenticated peer sent, and number of bytes that were sent to this peer.
     stranger: [usize; 2],
-    /// Maximum number of bytes to the unauthenticated peer for each byte from it.
+    /// Maximum number of bytes that may be sent to the unauthenticated peer for each byte from this peer.
     amplification: usize,
     to_say: u32,
 }
 
 impl<'a> Duel<'a, Resumed> {
-    /// Runs a handshake without faults. Then the client resumes its session. The bits of `how` select a close before
-    /// the resumption, changes of the handle, and a server that lost its keys and sessions.
+    /// Runs a handshake without faults. Then the client resumes its session. Bits of `how` select three faults: a close
+    /// of the session before the resumption, changes of the ticket or session id, and the loss of all keys and sessions
+    /// at the server.
     fn come_again(&mut self, how: u8) {
         for node in [&mut self.target, &mut self.honest] {
             node.endpoint.roles.sessions.by_id.set(how & 2 != 0);

@@ -1,4 +1,4 @@
-//! Three members of a group with Group OSCORE, and a script of the events between them.
+//! Executes scripts of events for three members of a group with Group OSCORE.
 
 use crate::Input;
 use std::collections::HashSet;
@@ -49,7 +49,8 @@ struct Member {
 }
 
 impl Member {
-    /// Makes a member that knows the replay windows of the others, or has lost them.
+    /// Makes a member. `window` is the replay window of each other member, or `None` if the member has lost the
+    /// windows.
     fn new(crypto: &mut HostCrypto, number: usize, kept: u64, window: Option<ReplayWindow>) -> Self {
         let ourselves = Ourselves {
             id: id(number),
@@ -93,7 +94,8 @@ fn frame<'s>(storage: &'s mut [u8], code: Code, input: &mut Input<'_>, number: u
 }
 
 /// Reads the bytes as a script: requests in both modes with any options, responses, restarts that lose the replay
-/// windows, replays, damage, forgeries. A member must deliver only requests that were sent, and no request twice.
+/// windows, replays, damaged messages, and forgeries. A member must deliver only requests that were sent, and no
+/// request twice.
 pub fn script(data: &[u8]) {
     let _ = key_of_ccs(data);
     let _ = OscoreOption::parse_in_group(data);
@@ -225,8 +227,8 @@ fn hear(
     Some(frame.bytes().to_vec())
 }
 
-/// Opens a datagram as a request of the Deterministic Client. Returns the response. Such a request is delivered each
-/// time that it arrives.
+/// Decrypts a datagram as a request of the Deterministic Client. Returns the response. Unlike other requests, such a
+/// request may be delivered several times.
 fn hear_shared(
     member: &mut Member,
     shared: &DeterministicClient,

@@ -1,11 +1,12 @@
 //! The functions of the fuzz targets. They check properties that must hold for any bytes.
 //!
-//! [`parsers`], [`coap`], [`lowpan`] and [`ndn`] process the bytes like bytes from the network. [`duel`] reads them as
-//! a script of events between the two ends of a DTLS handshake. [`oscore`], [`group_oscore`] and [`axiom`] read scripts
-//! for the ends of a context and the members of a group. A script reaches states that single messages do not reach.
-//! [`controllers`] tests two controllers of a group, [`delegation`] a device with delegated sessions, and [`edhoc`]
-//! both roles of EDHOC. [`access`] reads messages and policies of access control. [`x509`] and [`x509_motes`] read
-//! certificates and keys.
+//! [`parsers`], [`coap`], [`lowpan`] and [`ndn`] process the bytes of the fuzzer like bytes from the network. Other
+//! targets read the bytes as a script: a list of events that the target executes one after the other. A script reaches
+//! states that single messages do not reach. [`duel`] has scripts for the two ends of a DTLS handshake. [`oscore`],
+//! [`group_oscore`] and [`axiom`] have scripts for the ends of a context and the members of a group. [`controllers`]
+//! tests two controllers of a group, [`delegation`] a device with delegated sessions, and [`edhoc`] both roles of
+//! EDHOC. [`access`] reads messages and policies of access control. [`x509`] and [`x509_motes`] read certificates and
+//! keys.
 
 pub mod access;
 pub mod axiom;

@@ -9,8 +9,9 @@ use tegmen_lowpan::{Arrived, Interface, Network};
 const OWN: [[u8; 16]; 1] = [[0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, 1]];
 const CONTEXTS: [Context; 1] = [Context { id: 0, prefix: OWN[0], len: 64 }];
 
-/// Reads a sequence of frames. A step of the clock and the length precede each frame. Corrects the checksums of the
-/// frames. A frame or packet that the node accepts must be the same after it is written and read again.
+/// Reads a sequence of frames. Two values precede each frame: a step of the clock, and the length of the frame.
+/// Corrects the checksums of the frames. If the node accepts a frame or a packet, it must be the same after it is
+/// written and read again.
 pub fn frames(data: &[u8]) {
     let routes = [Route::default(LinkAddress::Short(2))];
     let link = LinkAddress::Short(1);
@@ -37,7 +38,8 @@ pub fn frames(data: &[u8]) {
     }
 }
 
-/// Checks that compressed headers of a packet are the headers of the packet after decompression, for any hop.
+/// Checks that the headers of a packet are the same after they are compressed and decompressed, with two pairs of link
+/// addresses.
 fn same_again(packet: &[u8], hop: &Hop) {
     for hop in [*hop, Hop::default()] {
         let Ok(compressed) = Compressed::of(packet, &hop, &CONTEXTS) else { continue };

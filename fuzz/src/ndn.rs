@@ -54,8 +54,8 @@ fn certificate(received: ReceivedData<'_>) {
     assert!(certificate.verify(&mut crypto, &received, validity.not_after.saturating_add(1)).is_err());
 }
 
-/// Reads the bytes as a packet to compress, as frames, and as a compressed packet. A compressed Data packet must be
-/// restored to the last byte.
+/// Reads the bytes in three ways: as a packet to compress, as frames, and as a compressed packet. A Data packet must
+/// have the same bytes after it is compressed and restored.
 pub fn compressed(data: &[u8]) {
     let contexts = [Context { id: 1, prefix: Name::of_checked(&SEED) }];
     let hop = HopId::new(9).map(|id| (id, Name::of_checked(&SEED)));
@@ -88,7 +88,7 @@ fn restored(payload: &[u8], contexts: &[Context<'_>]) -> Option<Vec<u8>> {
     Some(frame.bytes().to_vec())
 }
 
-/// Checks that the text of a name is read as the same name.
+/// Checks that parsing the text of a name gives the same name.
 fn names(name: &Name<'_>) {
     let text = name.to_string();
     let mut bytes = vec![0; name.as_bytes().len()];

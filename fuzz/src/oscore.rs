@@ -1,4 +1,4 @@
-//! Two ends of an OSCORE context, and a script of the events between them.
+//! Executes scripts of events for the two ends of an OSCORE context.
 
 use crate::Input;
 use std::collections::HashSet;
@@ -56,8 +56,8 @@ fn parameters(which: usize) -> Parameters<'static> {
     }
 }
 
-/// Reads the bytes as a script: requests with any options, answers, restarts that lose the replay window, replays,
-/// damage. An end must deliver only requests that were sent, and no request twice.
+/// Reads the bytes as a script: requests with any options, answers, restarts that lose the replay window, replays, and
+/// damaged messages. An end must deliver only requests that were sent, and no request twice.
 pub fn script(data: &[u8]) {
     option(data);
     let mut input = Input::new(data);

@@ -95,8 +95,8 @@ fn premaster(block: &[u8]) {
     assert_eq!(premaster_secret(block, block.len() + 1, version, &random).expose(), random.expose());
 }
 
-/// The parts of the key block, in this order: MAC key of the client, MAC key of the server, key of the client, key of
-/// the server.
+/// The key block. It contains, in this order, the MAC key of the client, the MAC key of the server, the key of the
+/// client and the key of the server.
 const KEY_BLOCK: [u8; 96] = {
     let mut block = [0; 96];
     let mut i = 0;
@@ -107,7 +107,7 @@ const KEY_BLOCK: [u8; 96] = {
     block
 };
 
-/// Reads the type of a handshake message, and a body for it.
+/// Reads a byte with the type of a handshake message, and the other bytes as the body of this message.
 pub fn hello(data: &[u8]) {
     if let Some((&kind, body)) = data.split_first() {
         bodies(kind, body);

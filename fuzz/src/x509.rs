@@ -7,8 +7,8 @@ use tegmen_host::x509::{
     CertificateInfo, PeerVerifier as _, PublicKey, Purpose, RawKeys, Request, Settings, Trust, Verifier,
 };
 
-/// The certificate of a CA. The device has a certificate of this CA. Both are made for this target and valid for a
-/// hundred years.
+/// The certificate of a CA, which also issued the certificate of the device. Both certificates are made only for this
+/// target, and are valid for a hundred years.
 pub const CA: &[u8] = include_bytes!("../x509/ca.der");
 /// The certificate of the device, which [`CA`] issued.
 pub const DEVICE: &[u8] = include_bytes!("../x509/device.der");
@@ -23,8 +23,8 @@ static VERIFIER: LazyLock<Verifier> = LazyLock::new(|| {
     Verifier::new(trust, Settings::default())
 });
 
-/// Reads a byte that selects the format, and then the input in this format. The only certificate that is accepted is
-/// that of the device.
+/// Reads a byte that selects the format, and then the input in this format. Only the certificate of the device may be
+/// accepted.
 pub fn x509(data: &[u8]) {
     let Some((&form, bytes)) = data.split_first() else { return };
     let now = UNIX_EPOCH + Duration::from_secs(1_800_000_000);

@@ -10,10 +10,11 @@ use tegmen::identity::{PeerId, Principal};
 use tegmen::time::Instant;
 use tegmen_x509::{Anchor, KeyPurpose, MAX_CERTIFICATES, Name, PublicKey, Rules, UnixTime};
 
-/// Reads a byte that selects the rules, and then a list of certificates. The list is read as a whole, and also in the
-/// parts in which it arrives. A list without a valid signature is refused. A second provider accepts each signature, so
-/// that readers reach the end of a path. They must then verify at most as many signatures as a path can have, and the
-/// key in the result must be a key of the list.
+/// Reads a byte that selects the rules, and then a list of certificates. Verifies the whole list, and also the same
+/// list in the parts in which it arrives. A list without a valid signature must be refused.
+///
+/// A second provider accepts each signature, so that the verification reaches the end of a path. The verification must
+/// then check at most as many signatures as a path can have, and the key in the result must be a key of the list.
 pub fn x509_motes(data: &[u8]) {
     let Some((&form, list)) = data.split_first() else { return };
     // The subject and the key of the CA, in place in its certificate.

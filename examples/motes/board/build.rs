@@ -1,4 +1,4 @@
-//! Places `memory.x` where the linker finds it.
+//! Copies `memory.x` to the directory in which the linker looks for it.
 
 use std::path::PathBuf;
 use std::{env, fs};

@@ -1,4 +1,4 @@
-//! The key tree of a controller, current and evicted members, and a script of the events between them.
+//! Executes scripts of events for the key tree of a controller, and for current and evicted members.
 
 use crate::Input;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ struct Member {
     keys: KeyPath<{ LEVELS as usize + 1 }>,
     leaf: u32,
     checks_signatures: bool,
-    /// For an evicted member, the last epoch in which it was a member.
+    /// For an evicted member, the last epoch in which it was a member. `None` for a current member.
     until: Option<u16>,
 }
 
@@ -32,8 +32,9 @@ struct Script {
 }
 
 /// Reads the bytes as a script: joins, evictions, new epochs, and rekey messages. Messages are delivered late,
-/// delivered again, damaged or made by an outsider. No member accepts a message that the controller did not send, an
-/// epoch never decreases, and no member gets beyond the epoch of its eviction. The keys follow from `seed`.
+/// delivered several times, damaged, or made by an outsider. No member may accept a message that the controller did not
+/// send. The epoch of a member never decreases, and an evicted member never reaches an epoch after its last epoch. All
+/// keys are derived from `seed`.
 pub(super) fn script(seed: [u8; 32], mut input: Input<'_>) {
     let mut crypto = HostCrypto::new(seed, 0);
     let members = u32::from(input.byte() % 5);
@@ -135,7 +136,7 @@ impl Script {
         assert_eq!(self.masters[&epoch], *member.keys.master_secret::<HostCrypto>().expose());
     }
 
-    /// Lets all members catch up with the controller.
+    /// Lets all members get the current keys from the controller.
     fn finish(mut self) {
         for member in self.members.iter_mut().filter(|member| member.until.is_none()) {
             let admitted = self.tree.admit::<HostCrypto>(member.leaf).expect("it is a member");

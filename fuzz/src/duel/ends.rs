@@ -1,4 +1,4 @@
-//! The two kinds of ends: with an earlier session, and without one.
+//! The two kinds of ends: ends that resume an earlier session, and ends without one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use tegmen::secret::Secret;
 use tegmen::time::Instant;
 use tegmen_tickets::TicketKeys;
 
-/// A kind of ends.
+/// A kind of ends: their roles, their tables of peers, and the limits for datagrams to an unauthenticated peer.
 pub(super) trait Ends {
     type Role: Roles;
     type Table: Peers;
@@ -23,14 +23,14 @@ pub(super) trait Ends {
     fn keep(_: &mut Endpoint<Self::Table, Self::Role>, _: PeerId) -> Option<Kept> {
         None
     }
-    /// Maximum number of bytes to an unauthenticated peer for each byte from this peer.
+    /// Maximum number of bytes that may be sent to an unauthenticated peer for each byte from this peer.
     const AMPLIFICATION: usize = 1;
-    /// True if an unauthenticated peer can also get datagrams that do not answer one of its datagrams.
+    /// True if an end may also send datagrams to an unauthenticated peer that do not answer a datagram of this peer.
     const LATER: bool = false;
 }
 
-/// The data with which a client resumes a session: the state, true for a ticket or false for a session id, and the
-/// ticket or session id.
+/// The data with which a client resumes a session. The first value is the state of the session. The second value is
+/// true if the client has a ticket, and false if it has a session id. The third value is the ticket or the session id.
 pub(super) type Kept = (SessionState, bool, Vec<u8>);
 
 /// Ends without an earlier session.

@@ -1,4 +1,5 @@
-//! An end: its endpoint, the messages that it sent and received, and a cryptographic provider that records every nonce.
+//! One end of a test: its endpoint, the messages that it sent and received, and a crypto provider that records each
+//! nonce.
 
 use super::ends::{Ends, Kept};
 use std::collections::HashSet;

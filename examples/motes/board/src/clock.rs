@@ -1,6 +1,6 @@
-//! The clock: milliseconds since the start, counted by the SysTick interrupt.
+//! The clock: it counts the milliseconds since the start.
 //!
-//! The image defines the interrupt handler, which calls [`tick`].
+//! Each interrupt of SysTick is a millisecond. The image defines the handler of this interrupt, which calls [`tick`].
 
 use crate::register::Register;
 use core::cell::Cell;
@@ -15,7 +15,7 @@ const RUN_CLOCK: Register = unsafe { Register::at(0x400f_e060) };
 
 static MILLIS: Mutex<Cell<u64>> = Mutex::new(Cell::new(0));
 
-/// Brings the processor to 50 MHz and starts the clock at zero.
+/// Sets the processor to 50 MHz, and starts the clock at zero.
 pub fn start(mut systick: SYST) {
     use_crystal();
     systick.set_clock_source(SystClkSource::Core);
@@ -38,7 +38,8 @@ pub fn tick() {
     });
 }
 
-/// Clocks the processor by the crystal of 8 MHz and the PLL, whose 200 MHz are divided by 4 (chapter 5.3, initialization).
+/// Selects the clock of the processor: the PLL, which multiplies the 8 MHz of the crystal to 200 MHz, divided by 4
+/// (chapter 5.3, initialization).
 fn use_crystal() {
     const CRYSTAL: u32 = 0xe << 6;
     const DIVIDER: u32 = 3 << 23 | 1 << 22;

@@ -1,4 +1,4 @@
-//! The Ethernet controller of the LM3S6965 (data sheet, chapter 17): whole frames in, whole frames out.
+//! The driver of the Ethernet controller of the LM3S6965 (data sheet, chapter 17). It receives and sends whole frames.
 
 use crate::register::Register;
 use core::cell::Cell;
@@ -27,14 +27,14 @@ const WAITING: Register = unsafe { Register::at(0x4004_8034) };
 // SAFETY: as above.
 const REQUEST: Register = unsafe { Register::at(0x4004_8038) };
 
-/// The longest frame without its checksum, in bytes: 14 of the header and 1500 of the packet.
+/// Length of the longest frame without its checksum, in bytes: a header of 14 bytes, and a packet of 1500 bytes.
 pub const FRAME_LEN: usize = 1514;
 
 /// The controller.
 pub struct Ethernet(());
 
 impl Ethernet {
-    /// Starts the controller with this hardware address. Call it once.
+    /// Starts the controller with this hardware address. Call this function only once.
     pub fn start(address: [u8; 6]) -> Self {
         CLOCK_GATES.write(CLOCK_GATES.read() | 1 << 30 | 1 << 28);
         let [a, b, c, d, e, f] = address;
@@ -47,7 +47,7 @@ impl Ethernet {
         Self(())
     }
 
-    /// Calls `on_frame` in an interrupt handler after a frame was received.
+    /// Enables the interrupt of the controller. After each received frame the interrupt handler calls `on_frame`.
     pub fn enable_interrupt(&mut self, on_frame: fn()) {
         free(|cs| ON_FRAME.borrow(cs).set(Some(on_frame)));
         INTERRUPTS.write(RECEIVED);
@@ -56,12 +56,13 @@ impl Ethernet {
         unsafe { NVIC::unmask(Interrupt) };
     }
 
-    /// Returns true if a frame waits.
+    /// Returns true if the controller has a received frame.
     pub fn has_frame(&self) -> bool {
         WAITING.read() & 0x3f != 0
     }
 
-    /// Takes the frame that waits, without its checksum. Returns its length; bytes beyond the end of `frame` are dropped.
+    /// Takes a received frame from the controller, and writes it to `frame` without its checksum. Returns its length in
+    /// bytes. If `frame` is shorter than the received frame, the other bytes are lost.
     pub fn receive(&mut self, frame: &mut [u8]) -> usize {
         // Two bytes of length, then the frame, then four bytes of checksum: the length counts all of them.
         let [low, high, first, second] = DATA.read().to_le_bytes();
@@ -81,12 +82,13 @@ impl Ethernet {
         len
     }
 
-    /// Returns true if the frame before is sent, so that [`Self::send`] does not wait.
+    /// Returns true if the previous frame is sent, so that [`Self::send`] does not have to wait.
     pub fn can_send(&self) -> bool {
         REQUEST.read() & 1 == 0
     }
 
-    /// Sends a frame, which begins with its header of 14 bytes. The controller adds padding and checksum.
+    /// Sends a frame, which begins with its header of 14 bytes. Waits until the previous frame is sent. The controller
+    /// adds the padding and the checksum.
     pub fn send(&mut self, frame: &[u8]) {
         while !self.can_send() {}
         let Some(([first, second], rest)) = frame.split_first_chunk() else { return };
@@ -104,10 +106,10 @@ impl Ethernet {
 
 static ON_FRAME: Mutex<Cell<Option<fn()>>> = Mutex::new(Cell::new(None));
 
-/// The interrupt of a received frame, in the registers of the controller.
+/// The bit of the event "a frame was received" in the interrupt registers of the controller.
 const RECEIVED: u32 = 1;
 
-/// The interrupt of the controller.
+/// The number of the controller's interrupt.
 #[derive(Clone, Copy)]
 struct Interrupt;
 
@@ -118,7 +120,7 @@ unsafe impl InterruptNumber for Interrupt {
     }
 }
 
-/// The handler of all interrupts of devices: the examples use one.
+/// Handles all interrupts of devices. The examples use only the interrupt of the Ethernet controller.
 #[exception]
 unsafe fn DefaultHandler(_number: i16) {
     INTERRUPTS.write(RECEIVED);

@@ -1,7 +1,8 @@
-//! The board of the examples: an LM3S6965 (Cortex-M3) with its Ethernet controller, as QEMU's machine `lm3s6965evb` emulates it.
+//! The board of the examples: an LM3S6965 (Cortex-M3) with its Ethernet controller. QEMU emulates it as the machine
+//! `lm3s6965evb`.
 //!
-//! For a board of your own, replace this package: by the clock, the network driver and the panic handler of its HAL, by a logger such
-//! as `defmt-rtt`, and by your source of keys and of randomness.
+//! For your own board, replace this package. You need the clock, the network driver and the panic handler of the
+//! board's HAL, a logger such as `defmt-rtt`, and your own source of keys and of random numbers.
 #![no_std]
 
 pub mod clock;
@@ -16,7 +17,7 @@ use defmt::{Display2Format, error};
 use defmt_semihosting as _;
 use semihosting::process;
 
-/// Ends the run of QEMU.
+/// Ends QEMU, with the exit code 0 if `is_success` is true, and 1 otherwise.
 pub fn exit(is_success: bool) -> ! {
     process::exit(i32::from(!is_success))
 }

@@ -6,7 +6,8 @@ pub(crate) struct Register(usize);
 
 impl Register {
     /// # Safety
-    /// The address is that of a 32-bit register of the LM3S6965 whose reads and writes do not change memory.
+    /// `address` must be the address of a 32-bit register of the LM3S6965. A read or a write of this register must not
+    /// change memory.
     pub(crate) const unsafe fn at(address: usize) -> Self {
         Self(address)
     }

@@ -1,6 +1,6 @@
-//! The settings of a run, which the host passes as arguments: `SERVER IDENTITY KEY SEED`.
+//! The settings of a run. QEMU passes them from the host as the arguments `SERVER IDENTITY KEY SEED`.
 //!
-//! A product reads the server and the key from its flash memory, and the seed from its generator of random numbers.
+//! A product reads the server and the key from its flash memory instead. Its random number generator makes the seed.
 
 use core::net::SocketAddrV4;
 use heapless::Vec;
@@ -8,24 +8,25 @@ use mote_client::{Credentials, bytes_of_hex};
 use semihosting::experimental::env::{Args, args};
 use static_cell::StaticCell;
 
-/// The settings.
+/// The settings of a run.
 pub struct Settings {
-    /// The address and port of the server.
+    /// The address and the port of the server.
     pub server: SocketAddrV4,
-    /// The key of this mote, and its identity.
+    /// The pre-shared key of this mote, and the PSK identity of the mote.
     pub credentials: Credentials<'static>,
     /// Random bytes for [`mote_client::Client::new`].
     ///
-    /// QEMU emulates no generator of random numbers on this board, so they come from the host. **Never build an image with a fixed
-    /// seed**: an attacker who knows the seed can decrypt the session. A product uses the generator of its chip.
+    /// QEMU emulates no random number generator on this board, so the host makes these bytes. **Never build an image
+    /// with a fixed seed**: an attacker who knows the seed can decrypt the session. A product uses the random number
+    /// generator of its chip.
     pub seed: [u8; 32],
 }
 
 impl Settings {
-    /// Reads the arguments, once. Returns an error message if they are missing or malformed.
+    /// Reads the arguments. Call this function only once.
     ///
     /// # Errors
-    /// The name of the argument.
+    /// A message that names the first argument that is missing or malformed.
     pub fn of_host() -> Result<Self, &'static str> {
         static ARGUMENTS: StaticCell<Args<256>> = StaticCell::new();
         static KEY: StaticCell<Vec<u8, 32>> = StaticCell::new();

@@ -1,6 +1,8 @@
-//! Runs each example as its reader does: images under QEMU and a program on this host ask `tegmen serve`.
+//! Runs each example in the way that `README.md` describes. The examples are images under QEMU, and a program on this
+//! host. Each of them sends requests to `tegmen serve`.
 //!
-//! `TEGMEN` is the path of the program `tegmen`. Without it, the test takes the one in `target/release` of the project.
+//! The environment variable `TEGMEN` is the path of the program `tegmen`. Without this variable, the test uses the
+//! program in `target/release` of the project.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, UdpSocket};
@@ -17,7 +19,8 @@ const PROGRAM: &str = "mote-nal";
 const IDENTITY: &str = "sensor-17";
 const KEY: &str = "000102030405060708090a0b0c0d0e0f";
 const WRONG_KEY: &str = "ff0102030405060708090a0b0c0d0e0f";
-/// The longest time of one run, also on a machine that does much else. A run waits for seconds if datagrams are lost.
+/// Time limit of one run. It is long enough for a busy machine, and for a run that waits for seconds because datagrams
+/// are lost.
 const LIMIT: Duration = Duration::from_secs(600);
 
 #[test]
@@ -64,7 +67,8 @@ fn the_size_of_an_image_is_printed() {
     }
 }
 
-/// Returns the examples that can be built and run here, and prints why the others cannot. Builds them.
+/// Builds the examples that can be built and run on this machine, and returns their names. Prints the reason why the
+/// other examples cannot run.
 fn examples() -> impl Iterator<Item = &'static str> {
     let has_images = match missing() {
         Some(missing) => {
@@ -82,7 +86,8 @@ fn examples() -> impl Iterator<Item = &'static str> {
     IMAGES.into_iter().filter(move |_| has_images).chain([PROGRAM])
 }
 
-/// Returns the line to type for a tool that the images need and that is not installed.
+/// Returns the command that installs the first missing tool. Returns `None` if all tools that the images need are
+/// installed.
 fn missing() -> Option<String> {
     let runs = |program| Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
     if !runs("qemu-system-arm") {
@@ -100,12 +105,13 @@ fn motes() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-/// The directory of what cargo builds, this test among it.
+/// Returns the target directory of cargo. It also contains the program of this test.
 fn target() -> PathBuf {
     std::env::current_exe().unwrap().ancestors().nth(3).unwrap().to_owned()
 }
 
-/// A command of cargo as a reader types it, without the settings of the command that runs this test.
+/// Makes a command of cargo. Removes the environment variables that the run of this test has set, so that the command
+/// does the same as on the command line of a user.
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new("cargo");
     command.args(arguments).current_dir(motes()).env("CARGO_TARGET_DIR", target());
@@ -120,7 +126,8 @@ fn cargo(arguments: &[&str]) {
     assert!(output.status.success(), "cargo {arguments:?}:\n{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Runs an example against the server at a port of this host. Returns whether it succeeded, and its log.
+/// Runs an example with the server at this port of the host. Returns true if the example succeeded, and the log of the
+/// example.
 fn run(example: &str, port: u16, key: &str) -> (bool, String) {
     // QEMU's user network has this host at 10.0.2.2.
     let (host, target) = if example == PROGRAM { ("127.0.0.1", None) } else { ("10.0.2.2", Some(TARGET)) };
@@ -144,7 +151,7 @@ fn run(example: &str, port: u16, key: &str) -> (bool, String) {
     (status.success(), readers.map(|reader| reader.join().unwrap()).concat())
 }
 
-/// Reads a stream to its end.
+/// Reads a stream to its end, in another thread.
 fn read(stream: Option<impl std::io::Read + Send + 'static>) -> std::thread::JoinHandle<String> {
     std::thread::spawn(move || {
         let mut text = Vec::new();
@@ -161,7 +168,7 @@ fn in_order(log: &str, parts: &[&str]) {
     }
 }
 
-/// Returns the bytes of an ELF file that are loaded: code, constants, and the initial values of variables.
+/// Returns the number of bytes of an ELF file that are loaded: code, constants, and the initial values of variables.
 fn flash(elf: &[u8]) -> usize {
     let half = |at: usize| usize::from(u16::from_le_bytes([elf[at], elf[at + 1]]));
     let word = |at: usize| u32::from_le_bytes(elf[at..at + 4].try_into().unwrap()) as usize;
@@ -170,14 +177,14 @@ fn flash(elf: &[u8]) -> usize {
     (0..entries).map(|number| table + number * entry_len).filter(loaded).map(|entry| word(entry + 16)).sum()
 }
 
-/// The program `tegmen`.
+/// Makes a command that starts the program `tegmen`.
 fn tegmen() -> Command {
     let program = std::env::var_os("TEGMEN").map_or_else(|| motes().join("../../target/release/tegmen"), PathBuf::from);
     assert!(program.is_file(), "{} is missing; type: cargo build --release -p tegmen-cli", program.display());
     Command::new(program)
 }
 
-/// A directory that is removed at the end.
+/// A temporary directory. It is removed when this value is dropped.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -196,7 +203,7 @@ impl Drop for Directory {
     }
 }
 
-/// `tegmen serve` with the values `/temp` and `/led`.
+/// A running `tegmen serve` with the values `/temp` and `/led`.
 struct Server {
     process: Child,
     address: SocketAddr,
@@ -226,7 +233,7 @@ impl Server {
         Self { process, address, directory }
     }
 
-    /// The value as another client reads it.
+    /// Returns the value at `path`, which another client reads from the server.
     fn value(&self, path: &str) -> String {
         let mut command = tegmen();
         command.current_dir(&self.directory.0).args(["get", "--credentials", "credentials.toml"]);
@@ -243,12 +250,12 @@ impl Drop for Server {
     }
 }
 
-/// The content types of records (RFC 5246, section 6.2.1).
+/// The content types of DTLS records that the relay distinguishes (RFC 5246, section 6.2.1).
 const HANDSHAKE: u8 = 22;
 const APPLICATION_DATA: u8 = 23;
 
-/// Forwards the datagrams between one client and the server. Of the client's, it loses the first one of the handshake, and the first
-/// one with a request.
+/// A relay between one client and the server. It drops two datagrams of the client: the first one of the handshake, and
+/// the first one with a request.
 struct Relay {
     address: SocketAddr,
     lost: Arc<AtomicUsize>,

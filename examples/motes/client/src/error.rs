@@ -5,10 +5,10 @@ use tegmen::dtls::Fatal;
 use tegmen::endpoint::TableFull;
 use tegmen::node::SendError;
 
-/// The reason why there is no session or no response.
+/// The reason why a session cannot be opened, or why a request has no response.
 #[derive(Debug)]
 pub enum Error {
-    /// There is no space for the session.
+    /// The memory has no space for the session.
     Full(TableFull),
     /// The handshake failed, or the session ended.
     Closed(Fatal),

@@ -1,11 +1,14 @@
-//! A CoAPs client for one server, without input and output: DTLS 1.2 with a pre-shared key, no heap.
+//! A CoAPs client for one server, with DTLS 1.2 and a pre-shared key. It needs no heap, and it does no input and output
+//! itself.
 //!
-//! The owner has the socket and the clock. It calls [`Client::connect`] once, and then [`Client::poll`]
+//! The owner of the client has the socket and the clock. It calls [`Client::connect`] once. Then it calls
+//! [`Client::poll`]
 //!
-//! * for each datagram from the server, and
-//! * at the time of [`Client::next_alarm`], to send again what was not answered,
+//! * for each datagram that arrives from the server, and
+//! * at the time of [`Client::next_alarm`], so that the client sends unanswered datagrams again.
 //!
-//! each time until it returns `None`. [`Client::request`] writes a request. The client keeps no buffer for datagrams.
+//! In both cases it repeats the call until [`Client::poll`] returns `None`. [`Client::request`] writes a request. The
+//! owner also has the buffers for datagrams, and passes them to each call.
 #![no_std]
 
 mod error;
@@ -27,9 +30,10 @@ use tegmen::identity::{PeerId, Principal};
 use tegmen::node::{Application, Node, Reply};
 use tegmen::oscore::OpenedRequest;
 
-/// The longest DTLS datagram, in bytes: the buffer for a received one, and the buffer for one to send.
+/// Length of the longest DTLS datagram in bytes. The buffer for a received datagram and the buffer for a datagram to
+/// send both have this length.
 pub const DATAGRAM_LEN: usize = 256;
-/// The longest payload of a response, in bytes.
+/// Length of the longest payload of a response in bytes.
 pub const PAYLOAD_LEN: usize = 64;
 
 /// A pre-shared key and its identity (RFC 4279).
@@ -41,7 +45,8 @@ pub struct Credentials<'k> {
     pub key: &'k [u8],
 }
 
-/// Reads bytes in hex, as a credentials file of Tegmen has keys. Returns `None` if the text is anything else, or too long.
+/// Converts hexadecimal digits, the form of keys in a credentials file of Tegmen, to bytes. Returns `None` if the text
+/// has other characters or an odd length, or if there are more than `N` bytes.
 pub fn bytes_of_hex<const N: usize>(hex: &str) -> Option<Vec<u8, N>> {
     let (pairs, []) = hex.as_bytes().as_chunks::<2>() else { return None };
     let mut bytes = Vec::new();
@@ -61,16 +66,16 @@ pub struct Response {
     pub payload: Vec<u8, PAYLOAD_LEN>,
 }
 
-/// The result of [`Client::poll`]. `'o` is the life of the buffer for output.
+/// The result of [`Client::poll`]. `'o` is the lifetime of the buffer for a datagram to send.
 #[derive(Debug)]
 pub enum Event<'o> {
-    /// Send this datagram to the server.
+    /// The owner must send this datagram to the server.
     Send(&'o [u8]),
-    /// The handshake is complete: both ends proved that they have the key.
+    /// The handshake is complete. Both ends have proved that they have the key.
     Connected,
     /// The response to the request.
     Response(Response),
-    /// The session is over, or the request has no response.
+    /// The session has ended, or there is no response to the request.
     Failed(Error),
 }
 
@@ -84,14 +89,14 @@ pub struct Client<'k> {
     inbox: Inbox,
 }
 
-/// The memory of the exchanges: one message of the client that is not acknowledged, of 64 bytes at most, and the last four messages of
-/// the server.
+/// The memory for CoAP exchanges. It has space for one message of the client, of at most 64 bytes, that is not
+/// acknowledged yet. It also remembers the last four messages of the server.
 type Kept = Fixed<1, 64, 4, 64>;
 
 impl<'k> Client<'k> {
-    /// Makes a client. `path` has the address of this mote and that of the server.
+    /// Makes a client. `path` has the address of this mote and the address of the server.
     ///
-    /// `seed` must be unpredictable and different in each run: take it from the generator of random numbers of the chip.
+    /// `seed` must be unpredictable, and different in each run. Take it from the random number generator of the chip.
     pub fn new(path: Path, credentials: Credentials<'k>, seed: [u8; 32]) -> Self {
         let mut environment = Environment::new(Compact::new(seed));
         let config = Config { mtu: DATAGRAM_LEN as u16, ..Config::default() };
@@ -100,10 +105,11 @@ impl<'k> Client<'k> {
         Self { node, environment, credentials, path, session: None, inbox: Inbox(None) }
     }
 
-    /// Begins the handshake, in place of an earlier session.
+    /// Begins a handshake. An earlier session of this client is discarded.
     ///
     /// # Errors
-    /// [`Error::Full`] after [`Self::close`], until [`Self::poll`] has sent close_notify.
+    /// [`Error::Full`] after a call of [`Self::close`], until [`Self::poll`] has sent the close_notify of the old
+    /// session.
     pub fn connect(&mut self, now: Instant) -> Result<(), Error> {
         if let Some(earlier) = self.session.take() {
             self.node.endpoint.peers.remove(earlier);
@@ -113,10 +119,11 @@ impl<'k> Client<'k> {
         Ok(())
     }
 
-    /// Writes a confirmable request into `out`. Returns the datagram to send.
+    /// Writes a confirmable request into `out`. Returns the datagram, which the caller must send.
     ///
     /// # Errors
-    /// [`Error::NotSent`] before [`Event::Connected`], while another request has no response, or if the request is too long.
+    /// [`Error::NotSent`] in three cases: before [`Event::Connected`], as long as another request has no response, and
+    /// if the request is too long.
     pub fn request<'o>(
         &mut self,
         now: Instant,
@@ -141,8 +148,9 @@ impl<'k> Client<'k> {
         Ok(out.get(..len).unwrap_or(&[]))
     }
 
-    /// Takes the next record of `received`, the datagram that came from the server, or does what is due at the time `now`. Without a
-    /// datagram `received` is empty: `Records::new(&mut [])`. Call this until it returns `None`.
+    /// Processes the next record of `received`, a datagram from the server. If no record is left, does the next work
+    /// that is due at the time `now`. If no datagram has arrived, pass `Records::new(&mut [])`. Call this function
+    /// until it returns `None`.
     pub fn poll<'o>(&mut self, now: Instant, received: &mut Records<'_>, out: &'o mut [u8]) -> Option<Event<'o>> {
         let len = loop {
             let cx = &mut self.environment.at(now);
@@ -169,12 +177,13 @@ impl<'k> Client<'k> {
         Some(Event::Send(out.get(..len.into()).unwrap_or(&[])))
     }
 
-    /// Returns the time of the next call of [`Self::poll`] if no datagram arrives before. `None`: nothing is due.
+    /// Returns the time at which [`Self::poll`] must be called, if no datagram arrives earlier. Returns `None` if no
+    /// work is planned.
     pub fn next_alarm(&self) -> Option<Instant> {
         self.node.endpoint.next_alarm()
     }
 
-    /// Ends the session: the next [`Self::poll`] sends close_notify.
+    /// Ends the session. The next call of [`Self::poll`] sends close_notify.
     pub fn close(&mut self) {
         if let Some(peer) = self.session.take() {
             self.node.endpoint.close(peer);
@@ -182,7 +191,7 @@ impl<'k> Client<'k> {
     }
 }
 
-/// The reply to the request, until [`Client::poll`] returns it.
+/// The response to the request, or an error. It is stored until [`Client::poll`] returns it.
 struct Inbox(Option<Result<Response, Error>>);
 
 impl<X: OpenedRequest> Application<X> for Inbox {
@@ -201,5 +210,5 @@ impl<X: OpenedRequest> Application<X> for Inbox {
     }
 }
 
-/// The name of the server in the table of peers.
+/// The principal of the server, which identifies it in the table of peers.
 const THE_SERVER: Principal = Principal(1);

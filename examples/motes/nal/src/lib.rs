@@ -1,7 +1,8 @@
-//! A CoAPs session over any network stack that has the traits of `embedded-nal-async`, with any executor.
+//! A CoAPs session over any network stack that implements the traits of `embedded-nal-async`. It runs on any async
+//! executor.
 //!
-//! The stack gives a [`ConnectedUdp`], which sends to one server and receives from it alone. The traits have no clock: the caller gives
-//! the time and a [`DelayNs`].
+//! The stack supplies a [`ConnectedUdp`]: a socket that exchanges datagrams with only one server. The traits of the
+//! stack have no clock. So the caller supplies the time and a [`DelayNs`].
 #![no_std]
 
 use core::fmt::{self, Display, Formatter};
@@ -19,10 +20,11 @@ pub struct Session<'k, S, D> {
 }
 
 impl<'k, S: ConnectedUdp, D: DelayNs> Session<'k, S, D> {
-    /// Opens the session over `socket`, whose ends are those of the client's path. `now` is a clock that never goes back.
+    /// Opens a session over `socket`. The socket must have the same two addresses as the path of `client`. `now`
+    /// returns the time, which must never decrease.
     ///
     /// # Errors
-    /// The reason why there is no session.
+    /// The reason why the session cannot be opened.
     pub async fn connect(
         socket: S,
         delay: D,
@@ -50,10 +52,10 @@ impl<'k, S: ConnectedUdp, D: DelayNs> Session<'k, S, D> {
         }
     }
 
-    /// Ends the session in order.
+    /// Sends close_notify, and ends the session.
     ///
     /// # Errors
-    /// [`Error::Socket`]; the session is over nevertheless.
+    /// [`Error::Socket`] if close_notify cannot be sent. The session has then ended too.
     pub async fn close(mut self) -> Result<(), Error<S::Error>> {
         self.client.close();
         let mut out = [0; DATAGRAM_LEN];
@@ -65,7 +67,7 @@ impl<'k, S: ConnectedUdp, D: DelayNs> Session<'k, S, D> {
         Ok(())
     }
 
-    /// Sends and receives until the client reports an event other than [`Event::Send`].
+    /// Sends and receives datagrams until the client reports an event other than [`Event::Send`]. Returns this event.
     async fn next(&mut self) -> Result<Event<'static>, Error<S::Error>> {
         let (mut received, mut out) = ([0; DATAGRAM_LEN], [0; DATAGRAM_LEN]);
         let mut len = 0;
@@ -101,10 +103,10 @@ impl<'k, S: ConnectedUdp, D: DelayNs> Session<'k, S, D> {
     }
 }
 
-/// The reason why there is no session or no response.
+/// The reason why a session cannot be opened, or why a request has no response.
 #[derive(Debug)]
 pub enum Error<E> {
-    /// A reason of the protocols.
+    /// An error of the CoAPs client.
     Client(mote_client::Error),
     /// An error of the socket.
     Socket(E),

@@ -1,6 +1,7 @@
-//! The session over a UDP socket of the standard library: `cargo run --release -p mote-nal -- SERVER IDENTITY KEY`, with the key in hex.
+//! Opens a session over a UDP socket of the standard library: `cargo run --release -p mote-nal -- SERVER IDENTITY KEY`.
+//! The key is in hexadecimal digits.
 //!
-//! It asks the server for `/temp`, writes `on` to `/led`, and ends the session.
+//! The program reads `/temp` from the server, writes `on` to `/led`, and ends the session.
 
 use embassy_futures::{block_on, yield_now};
 use embedded_hal_async::delay::DelayNs;
@@ -13,7 +14,8 @@ use std::process::ExitCode;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-/// A socket with the trait. It never blocks: a future that waits looks again after a millisecond.
+/// A UDP socket that implements the trait of `embedded-nal-async`. It never blocks: if no datagram has arrived, its
+/// future tries again after a millisecond.
 struct Socket(UdpSocket);
 
 impl ConnectedUdp for Socket {
@@ -33,7 +35,7 @@ impl ConnectedUdp for Socket {
     }
 }
 
-/// A timer with the trait.
+/// A timer that implements the trait of `embedded-hal-async`.
 struct Delay;
 
 impl DelayNs for Delay {
@@ -45,13 +47,13 @@ impl DelayNs for Delay {
     }
 }
 
-/// Lets other futures work.
+/// Sleeps for a millisecond, and then lets other futures run.
 async fn pause() {
     std::thread::sleep(Duration::from_millis(1));
     yield_now().await;
 }
 
-/// The time since the first call.
+/// Returns the time since the first call of this function.
 fn now() -> mote_client::Instant {
     static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
     mote_client::Instant::default().after(BEGIN.elapsed())

@@ -1,10 +1,10 @@
-//! The Ethernet controller as a device of smoltcp.
+//! The Ethernet controller in the form of a network device of smoltcp.
 
 use mote_board::ethernet::{Ethernet, FRAME_LEN};
 use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::time::Instant;
 
-/// The device.
+/// The controller, and a buffer for a frame in each direction.
 pub(crate) struct Controller {
     ethernet: Ethernet,
     received: [u8; FRAME_LEN],

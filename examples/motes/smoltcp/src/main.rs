@@ -1,6 +1,6 @@
-//! A CoAPs client on a Cortex-M3 over smoltcp: one loop, no heap, no async.
+//! A CoAPs client on a Cortex-M3 with the network stack smoltcp. It has one loop, no heap and no async code.
 //!
-//! It asks the server for `/temp`, writes `on` to `/led`, and ends the session.
+//! The client reads `/temp` from the server, writes `on` to `/led`, and ends the session.
 #![no_std]
 #![no_main]
 
@@ -18,12 +18,12 @@ use smoltcp::iface::{Config, Interface, SocketSet, SocketStorage};
 use smoltcp::socket::udp::{self, PacketBuffer, PacketMetadata};
 use smoltcp::wire::{EthernetAddress, IpCidr, IpEndpoint, Ipv4Address};
 
-/// The address in the user network of QEMU, whose router is 10.0.2.2.
+/// The address of the mote in the user network of QEMU. The router of this network is 10.0.2.2.
 const ADDRESS: Ipv4Address = Ipv4Address::new(10, 0, 2, 15);
 const ROUTER: Ipv4Address = Ipv4Address::new(10, 0, 2, 2);
 const PREFIX_LEN: u8 = 24;
 const PORT: u16 = 49152;
-/// A locally administered hardware address. A product has one of its own.
+/// A locally administered hardware address. Each product has its own hardware address.
 const HARDWARE_ADDRESS: [u8; 6] = [0x02, 0, 0, 0, 0, 1];
 
 #[entry]
@@ -35,7 +35,7 @@ fn main() -> ! {
     mote_board::exit(result.is_ok())
 }
 
-/// The interrupt of the clock. It also ends each wait of [`run`].
+/// Handles the interrupt of the clock. This interrupt also ends each wait in [`run`].
 #[exception]
 fn SysTick() {
     clock::tick();
@@ -116,7 +116,8 @@ fn run() -> Result<(), Error> {
     }
 }
 
-/// Sends a datagram. One that does not fit the buffer is lost, as on the network, and the client sends it again.
+/// Sends a datagram. If the buffer of the socket has no space for it, the datagram is lost. This is like a loss in the
+/// network: the client sends the datagram again.
 fn send(socket: &mut udp::Socket<'_>, datagram: &[u8], server: IpEndpoint) {
     if socket.send_slice(datagram, server).is_err() {
         warn!("a datagram does not fit the buffer of the socket");
@@ -127,12 +128,12 @@ fn print(request: &str, response: &Response) {
     info!("{}: {} {}", request, Display2Format(&response.code), from_utf8(&response.payload).unwrap_or("(no text)"));
 }
 
-/// The time for the client.
+/// Returns the time in the form that the client takes.
 fn now() -> Instant {
     Instant::from_micros(clock::millis().saturating_mul(1000))
 }
 
-/// The time for smoltcp.
+/// Returns the time in the form that smoltcp takes.
 fn network_now() -> smoltcp::time::Instant {
     smoltcp::time::Instant::from_millis(clock::millis() as i64)
 }
