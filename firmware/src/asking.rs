@@ -1,4 +1,5 @@
-//! The requests of a sender that switches the lamps of a group, and the responses to them. All schemes share this code.
+//! The requests of a sender that switches the lamps of a group, and the responses to them. The images of all schemes of
+//! protection (see README.md) share this code.
 
 use tegmen::address::Address;
 use tegmen::buf::Frame;

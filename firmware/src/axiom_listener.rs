@@ -113,8 +113,8 @@ impl<F: Flash, R: Responses> Listener<F, R> {
     }
 
     /// Opens a request, and makes a response, which then waits for a random time (RFC 7252, section 8.2). A response
-    /// with an error code is not sent. The only exception is the challenge for a request that may be a replay (RFC
-    /// 9175). Returns `None` if there is no response.
+    /// with an error code is not sent, except the challenge for a request that may be a replay (RFC 9175). Returns
+    /// `None` if there is no response.
     #[inline(never)]
     fn answer(&mut self, now: Instant, from: &Address, datagram: &mut [u8]) -> Option<()> {
         let mut records = Records::new(datagram);

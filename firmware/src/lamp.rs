@@ -1,5 +1,5 @@
-//! A listener of a group of lamps: its resource, the response to a request, and the delay of the response. All schemes
-//! share this code.
+//! A listener of a group of lamps: its resource, the response to a request, and the delay of the response. The images
+//! of all schemes of protection (see README.md) share this code.
 
 use tegmen::address::Address;
 use tegmen::buf::Frame;

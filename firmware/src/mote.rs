@@ -39,8 +39,8 @@ pub trait Application<M: Memory = ()>: node::Application<ExchangeOf<M>> + Sized 
     /// The DTLS roles of the application.
     type Roles: Configured;
 
-    /// Creates the application from the [`Start`], which the bridge has sent over the serial line. Returns `None` if a
-    /// value is missing in it. The mote then requests it again.
+    /// Creates the application from the [`Start`], which the bridge has sent over the serial line. Returns `None` if
+    /// the [`Start`] lacks a value that the application needs. The mote then requests another [`Start`].
     fn start(start: &Start) -> Option<Self>;
 
     /// Returns the key that a handshake needs.

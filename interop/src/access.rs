@@ -95,7 +95,7 @@ fn example(peer: &str, version: &str, program: &Arc<Built>, play: fn(&Scene, &Bu
 
 // --- the server and the agent ---
 
-/// An access control server of Tegmen, which runs in the directory of a scene.
+/// An access control server of Tegmen, which runs in the directory of a scenario.
 struct Access {
     address: SocketAddr,
     _process: Process,

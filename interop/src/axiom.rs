@@ -372,7 +372,7 @@ const fn ip(number: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 0, number.saturating_add(1))
 }
 
-/// Returns a port that no member of another cell uses.
+/// Returns a port that no member in another scenario uses.
 fn free_group_port() -> Result<u16, String> {
     let socket = UdpSocket::bind((ip(1), 0)).map_err(|error| error.to_string())?;
     socket.local_addr().map(|address| address.port()).map_err(|error| error.to_string())

@@ -123,8 +123,8 @@ impl Capture {
         }
     }
 
-    /// Reports that the peer does not support an extension, which `name` and `number` identify. The last hello of this
-    /// kind must not have the extension; otherwise the function fails.
+    /// Reports that the peer does not support an extension, which `name` and `number` identify. If the last hello of
+    /// this kind has the extension, the function fails instead.
     pub(crate) fn lacks(&self, hello: Hello, (name, number): (&str, u16)) -> Check {
         let datagrams = self.datagrams();
         let read = datagrams.iter().rev().find_map(|datagram| hello::read(&datagram.bytes, hello));

@@ -88,7 +88,7 @@ impl Cell {
         format!("{} {} {}", self.peer, self.role.name(), self.scenario)
     }
 
-    /// Plays the cell. If the cell does not pass, its logs remain in `logs`.
+    /// Plays the scenario of this row. If the scenario does not pass, its logs remain in `logs`.
     pub(crate) fn run(&self, tegmen: &Path, logs: &Path) -> Check {
         let name: String = self.name().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         let directory = logs.join(name);
@@ -139,7 +139,7 @@ impl Scene {
         Ok(path)
     }
 
-    /// Starts a program in the directory of the scene.
+    /// Starts a program in the directory of the scenario.
     pub(crate) fn start(&self, program: &str, arguments: &[&str]) -> Result<Process, String> {
         let mut command = Command::new(program);
         command.args(arguments);

@@ -12,7 +12,7 @@ use tegmen::dtls::{Config, ConnectionIdConfig};
 pub(crate) const ROW: &str = "connection id";
 pub(crate) const ROW_REBOUND: &str = "connection id, another port in mid-session";
 
-/// Length of the ids of Tegmen's client in bytes, in rows whose peer is the server.
+/// Length in bytes of the ids of Tegmen's client, in the scenarios in which the peer is the server.
 const OURS: u8 = 4;
 /// Length of the ids of `tegmen serve` in bytes.
 const SERVED: usize = 8;

@@ -187,7 +187,7 @@ fn admin_url(server: &Process) -> Result<String, String> {
     Ok(format!("https://localhost:{port}"))
 }
 
-/// An operator of the server, who runs commands.
+/// An operator of the server. It runs commands of `tegmen`.
 struct Operator<'s> {
     scene: &'s Scene,
     url: String,

@@ -37,12 +37,14 @@ impl Process {
         Ok(Self { name, child, stdin, out, err, log, deadline })
     }
 
-    /// Waits until standard output has `text` at or after `from`. Returns the place where the text begins.
+    /// Waits until standard output has `text` at or after the position `from`. Returns the position where the text
+    /// begins.
     pub(crate) fn await_output(&self, text: impl AsRef<[u8]>, from: usize) -> Result<usize, String> {
         self.await_printed(&self.out, text.as_ref(), from)
     }
 
-    /// Waits until standard error has `text` at or after `from`. Returns the place where the text begins.
+    /// Waits until standard error has `text` at or after the position `from`. Returns the position where the text
+    /// begins.
     pub(crate) fn await_error(&self, text: impl AsRef<[u8]>, from: usize) -> Result<usize, String> {
         self.await_printed(&self.err, text.as_ref(), from)
     }
@@ -147,7 +149,8 @@ impl Printed {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for `text` at or after `from`. Returns the place where the text begins, or `None` if it did not arrive.
+    /// Waits for `text` at or after the position `from`. Returns the position where the text begins, or `None` if it
+    /// did not arrive.
     fn find(&self, text: &[u8], from: usize, deadline: Instant) -> Option<usize> {
         let mut state = self.lock();
         loop {

@@ -47,8 +47,9 @@ impl By {
 /// The extension in which clients send and request tickets.
 pub(crate) const SESSION_TICKET: (&str, u16) = ("session_ticket", 35);
 
-/// Runs `tegmen put` with the payload `a blink` twice, for the server at `address`. `words` and `psk` are its
-/// credentials. `part` acts as the server in each session. The argument of `part` is the number of the session, 0 or 1.
+/// Runs `tegmen put` with the payload `a blink` twice, for the server at `address`. `words` and `psk` are the
+/// credentials of the client. `part` acts as the server in each session. The argument of `part` is the number of the
+/// session, 0 or 1.
 pub(crate) fn server(
     scene: &Scene,
     by: By,

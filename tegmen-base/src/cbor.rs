@@ -18,7 +18,8 @@ pub const MAP: u8 = 5;
 /// The major type of a tag for the value that follows.
 pub const TAG: u8 = 6;
 
-/// Writes the head of a value of this major type in its shortest form, but a number above 255 takes 32 bits.
+/// Writes the head of a value of this major type. A number up to 255 takes as few bytes as possible. A greater number
+/// always takes 32 bits.
 ///
 /// # Errors
 /// [`Full`] if the head does not fit.
@@ -36,8 +37,8 @@ pub fn write_head(major: u8, value: usize, out: &mut Writer<'_>) -> Result<(), F
     }
 }
 
-/// Reads the head of a value: its major type and its number. Returns `None` for a value of indefinite length, a number of 64 bits,
-/// and a head that is cut short.
+/// Reads the head of a value: its major type and its number. Returns `None` for a value of indefinite length, for a
+/// number of 64 bits, and for a head that is cut short.
 pub fn read_head(reader: &mut Reader<'_>) -> Option<(u8, usize)> {
     let first = reader.u8().ok()?;
     let number = match first & 31 {

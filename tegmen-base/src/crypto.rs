@@ -76,9 +76,9 @@ pub struct Ccm;
 
 /// The primitives that every provider has.
 ///
-/// Each call takes the raw key of 16 bytes, so a session stores only these bytes. A provider that is faster with
-/// expanded keys has its own cache of key schedules, with a limited size. A session does not store its schedule,
-/// because a schedule has 176 bytes, more than a whole session may use.
+/// Each call takes the raw key, so a session stores only this key (16 bytes for AES-128). A provider that is faster
+/// with expanded keys has its own cache of key schedules, with a limited size. A session does not store its key
+/// schedule, because a schedule has 176 bytes, more than a whole session may use.
 pub trait Crypto {
     /// An AEAD algorithm of the provider (RFC 5116). A provider with only one algorithm uses [`Ccm`], which has size
     /// zero.
@@ -87,8 +87,8 @@ pub trait Crypto {
     /// AES-128-CCM (RFC 3610): a nonce of 7 to 13 bytes, and a tag of an even number of bytes from 4 to 16.
     const AES_128_CCM: Self::Aead;
 
-    /// AES-128-GCM (NIST SP 800-38D): a nonce of 12 bytes, a tag of 16 bytes. `None` if the provider does not have
-    /// it. It is a constant, so that an image without it contains no code that uses it.
+    /// AES-128-GCM (NIST SP 800-38D): a nonce of 12 bytes, a tag of 16 bytes. `None` if the provider does not have it.
+    /// This value is a constant, so that an image of a provider without AES-128-GCM contains no code that uses it.
     const AES_128_GCM: Option<Self::Aead> = None;
 
     /// ChaCha20-Poly1305 (RFC 8439, section 2.8): a nonce of 12 bytes, a tag of 16 bytes. `None` if the provider does
@@ -130,8 +130,8 @@ pub trait Crypto {
         tag: &[u8],
     ) -> Result<(), NotAuthentic>;
 
-    /// True if the provider has AES-128-CBC. Cipher suites of DTLS that need it are off by default. It is a constant
-    /// for the same reason as [`Self::AES_128_GCM`].
+    /// True if the provider has AES-128-CBC. Cipher suites of DTLS that need AES-128-CBC are off by default. This value
+    /// is a constant for the same reason as [`Self::AES_128_GCM`].
     const CBC: bool = false;
 
     /// Encrypts `body`, which consists of blocks of 16 bytes, in place with AES-128-CBC (NIST SP 800-38A). This does
@@ -154,22 +154,22 @@ pub trait Crypto {
         Err(Unsupported)
     }
 
-    /// True if the provider has SHA-1, for the records of one cipher suite of DTLS that is off by default. It is a
-    /// constant for the same reason as [`Self::AES_128_GCM`].
+    /// True if the provider has SHA-1. Only one cipher suite of DTLS needs SHA-1, and it is off by default. This value
+    /// is a constant for the same reason as [`Self::AES_128_GCM`].
     const SHA1: bool = false;
 
-    /// The compression function of SHA-1 (FIPS 180-4, section 6.1.2), applied to `blocks` in order, in a time that
-    /// depends only on their number. It is not called if [`Self::SHA1`] is false.
+    /// Applies the compression function of SHA-1 (FIPS 180-4, section 6.1.2) to `blocks` in order. The time depends
+    /// only on the number of blocks. This function is not called if [`Self::SHA1`] is false.
     fn sha1_compress(state: &mut [u32; 5], blocks: &[[u8; 64]]) {
         let _ = (state, blocks);
     }
 
-    /// The groups of the provider, in order of preference. It is a constant, so that an image without groups contains
-    /// no code for them.
+    /// The groups of the provider, in order of preference. This value is a constant, so that an image without groups
+    /// contains no code for groups.
     const GROUPS: &'static [NamedGroup] = &[];
 
-    /// Draws a key pair for one key agreement: the private key to `private`, and the share for the peer to `share`.
-    /// Returns the length of the share: 65 bytes for secp256r1, 32 bytes for x25519.
+    /// Draws a key pair for one key agreement. Writes the private key to `private`, and the share for the peer to
+    /// `share`. Returns the length of the share: 65 bytes for secp256r1, 32 bytes for x25519.
     ///
     /// # Errors
     /// [`Unsupported`] if the provider does not have the group.
@@ -244,7 +244,7 @@ pub trait Crypto {
         Err(Unsupported)
     }
 
-    /// The compression function of SHA-256 (FIPS 180-4, section 6.2.2), applied to `blocks` in order.
+    /// Applies the compression function of SHA-256 (FIPS 180-4, section 6.2.2) to `blocks` in order.
     fn sha256_compress(state: &mut [u32; 8], blocks: &[[u8; 64]]);
 
     /// Fills `out` with unpredictable bytes from the provider's seeded generator.

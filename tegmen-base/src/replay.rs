@@ -51,7 +51,8 @@ impl ReplayWindow {
         self.next
     }
 
-    /// Checks that `sequence` was not accepted before. The result can accept it.
+    /// Checks that `sequence` was not accepted before. Call [`Fresh::accept`] to record that `sequence` is accepted
+    /// now.
     ///
     /// # Errors
     /// [`Replayed`] if it was accepted before, or is too old for the window.

@@ -65,8 +65,8 @@ pub const fn in_request(number: OptionNumber) -> Treatment {
     }
 }
 
-/// Returns the treatment of an option of a response (RFC 7252, section 5.7.1): [`Treatment::Taken`], [`Treatment::Passed`] or
-/// [`Treatment::Refused`].
+/// Returns the treatment of an option of a response (RFC 7252, section 5.7.1): [`Treatment::Taken`],
+/// [`Treatment::Passed`] or [`Treatment::Refused`].
 pub const fn in_response(number: OptionNumber) -> Treatment {
     match number {
         OptionNumber::OBSERVE

@@ -80,7 +80,7 @@ pub trait PeerExchanges {
     type Storage: ExchangeStorage;
     /// The state of the peer that an application keeps with the exchanges, or `()` if there is none.
     type State;
-    /// True if [`Self::freshness`] returns the proof of a peer. If this is false, a node sends no challenges.
+    /// True if [`Self::freshness`] returns the state of the proof. If this is false, a node sends no challenges.
     const VERIFIES: bool = false;
 
     /// Returns the exchanges of this peer, if it has any.
@@ -266,8 +266,8 @@ impl<S: ExchangeStorage> Exchanges<S> {
         }
     }
 
-    /// Returns false for a request that must not be executed twice, if the storage has no space to remember it for
-    /// EXCHANGE_LIFETIME. The request must then be answered with 5.03, which is not kept, and must not be executed.
+    /// Returns false if the request must not be executed twice (`repeat`) and the storage has no space to remember it
+    /// for EXCHANGE_LIFETIME. The request must then not be executed. The answer must be 5.03, and is not kept.
     pub fn has_room(&mut self, storage: &mut S, now: Instant, repeat: Repeat) -> bool {
         storage.has_room(now, &mut self.kept, repeat)
     }

@@ -141,8 +141,8 @@ impl DigestPlace {
     }
 }
 
-/// Writes an Interest that has no Nonce again, and adds this Nonce, because a forwarder does not forward an Interest
-/// without a Nonce. `frame` must be empty, with [`MAX_HEAD`](crate::MAX_HEAD) free bytes in front.
+/// Adds this Nonce to an Interest that has none, because a forwarder does not forward an Interest without a Nonce.
+/// Writes the result into `frame`, which must be empty, with [`MAX_HEAD`](crate::MAX_HEAD) free bytes in front.
 ///
 /// # Errors
 /// [`WriteError::Full`], and [`WriteError::Name`] for bytes that are not an Interest. The frame is then empty.

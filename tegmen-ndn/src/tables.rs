@@ -75,8 +75,8 @@ impl Tick {
     }
 }
 
-/// Converts a duration from units of 1,024 microseconds to milliseconds. The result is never too large, but may be too
-/// small by 0.02 percent and one millisecond. This needs no division by a large number.
+/// Converts a duration from units of 1,024 microseconds to milliseconds. The result is never too large. It may be too
+/// small by up to 0.02 percent, because the conversion multiplies by 43/42 in place of 1.024.
 pub const fn millis_of(units: u32) -> u32 {
     units.saturating_add(units / 42)
 }

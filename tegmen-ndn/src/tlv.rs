@@ -64,8 +64,8 @@ impl<'p> Iterator for Elements<'p> {
 /// Reads the element in `bytes`. `bytes` must contain exactly one element, of this type. Returns its value.
 ///
 /// # Errors
-/// [`Error::Truncated`] if the element is longer than `bytes`, [`Error::Trailing`] if it is shorter, [`Error::Missing`] if it has
-/// another type.
+/// [`Error::Truncated`] if the element is longer than `bytes`, [`Error::Trailing`] if it is shorter, and
+/// [`Error::Missing`] if it has another type.
 pub fn only(bytes: &[u8], kind: Type) -> Result<&[u8], Error> {
     let mut elements = Elements::of(bytes);
     let element = elements.next().ok_or(Error::Truncated)??;

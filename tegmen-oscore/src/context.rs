@@ -44,15 +44,16 @@ pub enum BadParameters {
     Unsupported,
 }
 
-/// One end of a security context: 112 bytes.
+/// One end of a security context. Such a value has 112 bytes.
 pub type Context = SecurityContext<AsItIs>;
 
 /// One end of a security context: a [`Context`], or a `RederivableContext`. `N` is the way in which its messages
 /// identify the ID Context.
 ///
 /// Its numbers come from a [`Lease`]. A [`ReplayWindow`] records the numbers that the other end has used. A power cut
-/// loses the window. After this, each request is answered with a challenge, which contains an Echo value. The first
-/// request that repeats this value shows a number that is not a replay (RFC 8613, appendix B.1.2).
+/// loses the window. After this, each request is answered with a challenge, which contains an Echo value. A request
+/// that repeats this value is certainly not a replay, so the window begins again with its number (RFC 8613, appendix
+/// B.1.2).
 #[repr(C)]
 pub struct SecurityContext<N: Naming> {
     /// The lease of numbers for messages of this end.

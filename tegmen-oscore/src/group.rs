@@ -1,9 +1,10 @@
 //! Group OSCORE (RFC 10021): messages to all members of a group, and messages between two members.
 //!
 //! A [`GroupContext`] is the security context at one member: the data that all members share, and the data with which
-//! this member sends. For each other member its owner stores a [`Recipient`], and finds it by the ID in a message
-//! ([`Recipients`]). In the group mode all members can read a message, and a signature proves which member sent it.
-//! In the pairwise mode only two members have the keys of a message, and there is no signature.
+//! this member sends. The owner of the context also stores a [`Recipient`] for each other member. It finds the
+//! [`Recipient`] of a message by the ID in the message ([`Recipients`]). In the group mode all members can read a
+//! message, and a signature proves which member sent it. In the pairwise mode only two members have the keys of a
+//! message, and there is no signature.
 //!
 //! ```text
 //! client                                                    server

@@ -37,7 +37,7 @@ use tegmen_coap::option::OptionNumber;
 use tegmen_coap::{Builder, MessageRef, MessageType};
 use tegmen_coap::{Code, Token};
 
-/// One end of a security context whose keys both ends can derive again: 136 bytes.
+/// One end of a security context for which both ends can derive new keys. Such a value has 136 bytes.
 pub type RederivableContext = SecurityContext<Rederivable>;
 
 /// The form of the ID Context in the messages of a [`RederivableContext`].
@@ -232,9 +232,9 @@ fn unwrap(kid_context: &[u8]) -> Option<&[u8]> {
     (bytes.len() == usize::from(len)).then_some(bytes)
 }
 
-/// The key with which a server recognizes an R2 that it has sent in a response #1. An offer is such an R2. The server
-/// draws the key at the start, and again after each context that it has derived from an offer. A new key makes all
-/// earlier offers invalid.
+/// The key with which a server recognizes an R2 that it has sent in a response #1. The server draws the key at the
+/// start. It draws the key again after each new context that a client has made with such an R2. Each new key makes all
+/// earlier values of R2 invalid.
 pub struct Offers(Secret<DIGEST_LEN>);
 
 /// The purpose of a request with another ID Context.
@@ -291,7 +291,7 @@ impl FirstRequest {
 }
 
 impl Offers {
-    /// Draws a new key, so that no earlier offer is valid.
+    /// Draws a new key, so that the server recognizes no earlier R2.
     pub fn draw<C: Crypto>(crypto: &mut C) -> Self {
         let mut key = Secret::zeroed();
         crypto.random(key.expose_mut());

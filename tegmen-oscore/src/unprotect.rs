@@ -153,7 +153,7 @@ pub enum UnprotectError {
     /// Only in Group OSCORE: the member that sent the message is not known. Ask the Group Manager for its
     /// authentication credential.
     UnknownMember,
-    /// Only in Group OSCORE: there is no free place to record the accepted responses of this member.
+    /// Only in Group OSCORE: no record is free for the accepted responses of this member.
     TooManyMembers,
 }
 

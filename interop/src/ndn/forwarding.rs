@@ -37,8 +37,8 @@ pub(super) const PYTHON: &[Row] = &[
     (Role::Client, "NDN: two consumers, one Interest at the producer", python_is_aggregated),
 ];
 
-/// Returns a new path for a socket. Paths in the directories of scenes are longer than the 107 bytes that Unix sockets
-/// allow.
+/// Returns a new path for a socket. A path in the directory of a scenario would be longer than the 107 bytes that Unix
+/// sockets allow.
 fn new_socket() -> PathBuf {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -24,8 +24,8 @@ pub(super) fn cells(version: &str) -> Vec<Cell> {
     cells
 }
 
-/// Returns the options of OpenSSL for `by`. `s_server` and `s_client` use tickets by default, and share the option that
-/// disables tickets.
+/// Returns the options of OpenSSL for resumption by `by`. `s_server` and `s_client` use tickets by default. Both have
+/// the same option that disables tickets.
 pub(super) fn words(by: By) -> &'static [&'static str] {
     if by == By::Id { &["-no_ticket"] } else { &[] }
 }

@@ -1,12 +1,13 @@
-//! Converts between the two forms of an ECDSA signature on secp256r1: two numbers of 32 bytes, for COSE, Axiom and
-//! JOSE, and DER, for certificates and TLS.
+//! Converts between two forms of an ECDSA signature on secp256r1. COSE, Axiom and JOSE use two numbers of 32 bytes.
+//! Certificates and TLS use DER.
 
 use crate::buf::{Full, Reader, Truncated, Writer};
 
 /// Length in bytes of an ECDSA signature as two numbers, and of an Ed25519 signature.
 pub const SIGNATURE_LEN: usize = 64;
 
-/// Writes a signature as ECDSA-Sig-Value (RFC 3279, section 2.2.3): at most [`MAX_SIGNATURE`](super::MAX_SIGNATURE) bytes.
+/// Writes a signature as ECDSA-Sig-Value (RFC 3279, section 2.2.3). It has at most
+/// [`MAX_SIGNATURE`](super::MAX_SIGNATURE) bytes.
 ///
 /// # Errors
 /// [`Full`] if the signature does not fit.

@@ -25,8 +25,8 @@ pub fn public_key_of(private: &[u8; SCALAR_LEN]) -> [u8; 32] {
     SigningKey::from_bytes(private).verifying_key().to_bytes()
 }
 
-/// Returns the private key of x25519 that belongs to a private key of Ed25519: the first half of its SHA-512 digest (RFC 8032,
-/// section 5.1.5), which x25519 clamps as Ed25519 does.
+/// Returns the private key of x25519 that belongs to a private key of Ed25519: the first half of the SHA-512 digest of
+/// the Ed25519 key (RFC 8032, section 5.1.5). x25519 clamps this key in the same way as Ed25519.
 pub fn private_to_x25519(private: &[u8; SCALAR_LEN]) -> Secret<SCALAR_LEN> {
     Secret::new(SigningKey::from_bytes(private).to_scalar_bytes())
 }

@@ -47,7 +47,7 @@ pub fn digest<C: Crypto, const LEN: usize>(message: &[&[u8]]) -> [u8; LEN] {
     hash.finish::<C>()
 }
 
-/// Computes HMAC (RFC 2104) with SHA-256 or SHA-1, as in [`digest`]. The parts of the key and of the message are
+/// Computes HMAC (RFC 2104). `LEN` selects the hash, as in [`digest`]. The parts of the key and of the message are
 /// concatenated.
 pub fn hmac<C: Crypto, const LEN: usize>(key: &[&[u8]], message: &[&[u8]]) -> [u8; LEN] {
     Hmac::new::<C>(key).mac::<C>(message)

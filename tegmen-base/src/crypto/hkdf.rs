@@ -8,7 +8,7 @@ use crate::secret::Secret;
 pub struct Hkdf(HmacKey);
 
 impl Hkdf {
-    /// Makes an empty place for a key.
+    /// Makes a value without a key. Call [`Self::extract`] before the first use.
     pub const fn none() -> Self {
         Self(HmacKey::none())
     }
@@ -21,12 +21,13 @@ impl Hkdf {
         self.0.set::<C>(&[prk.expose()]);
     }
 
-    /// HKDF-Expand for the purpose `info`, up to the length of one digest. Does not change further bytes of `out`.
+    /// HKDF-Expand for the purpose `info`. Writes one digest at most: if `out` is longer, its further bytes do not
+    /// change.
     pub fn expand<C: Crypto>(&self, info: &[u8], out: &mut [u8]) {
         self.0.mac_into::<C>(&[info, &[1]], out);
     }
 
-    /// HKDF-Expand for the purpose `info`, for the length of two digests.
+    /// HKDF-Expand for the purpose `info`. Writes two digests.
     pub fn expand_twice<C: Crypto>(&self, info: &[u8], out: &mut [u8; 2 * DIGEST_LEN]) {
         let (first, second) = out.split_at_mut(DIGEST_LEN);
         self.0.mac_into::<C>(&[info, &[1]], first);

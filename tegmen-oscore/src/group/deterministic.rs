@@ -179,7 +179,8 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     }
 }
 
-/// The value of Max-Age in a response to a deterministic request. It is repeated in an outer option, for caches.
+/// The value of Max-Age in a response to a deterministic request. It is repeated in an outer option, which caches can
+/// read.
 pub(super) struct MaxAge {
     bytes: [u8; 4],
     len: usize,

@@ -5,8 +5,8 @@ use tegmen_base::crypto::{KEY_LEN, MemberKey};
 use tegmen_base::replay::ReplayWindow;
 use tegmen_base::secret::Secret;
 
-/// Another member of the group. `B` contains the bytes of its authentication credential: a `Vec` on a host, an array
-/// or a `&'static [u8]` on a mote.
+/// Another member of the group. `B` is the type of the bytes of its authentication credential: a `Vec` on a host, an
+/// array or a `&'static [u8]` on a mote.
 pub struct Recipient<B> {
     pub(super) id: Id,
     pub(super) key: Secret<KEY_LEN>,

@@ -54,8 +54,8 @@ fn a_recipient_that_has_no_valid_credential_or_our_id_is_refused() {
     assert_eq!(refused("lamp", long), Some(BadGroup::CredentialTooLong));
 }
 
-/// RFC 10021, section 2.5.2.1: a key that is a point of small order is refused, for example a point with y = 1 or y =
-/// -1. A key that is no point of the curve is refused too.
+/// RFC 10021, section 2.5.2.1: a key that is a point of small order is refused. Points with y = 1 and with y = -1 are
+/// examples. A key that is no point of the curve is refused too.
 #[test]
 fn a_member_whose_key_is_not_valid_is_refused() {
     let context = Group::of(Curve::Ed25519).context("client", 0);

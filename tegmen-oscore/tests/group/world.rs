@@ -120,12 +120,12 @@ impl GroupCrypto for Recorder {
     }
 }
 
-/// The private key of a member.
+/// Returns the private key of a member.
 pub(crate) fn private_key(name: &str) -> [u8; 32] {
     core::array::from_fn(|at| name.as_bytes()[at % name.len()].wrapping_add(at as u8))
 }
 
-/// The credential of a member: a CWT Claims Set with its name and its key.
+/// Returns the credential of a member: a CWT Claims Set with the name and the key of the member.
 pub(crate) fn credential(curve: Curve, name: &str) -> Vec<u8> {
     let private = private_key(name);
     let mut ccs = vec![0xa2, 0x02, 0x60 | name.len() as u8];
@@ -201,7 +201,7 @@ impl Group {
     }
 }
 
-/// The ID of a member: the first letter of its name.
+/// Returns the ID of a member: the first letter of its name.
 pub(crate) fn id_of(name: &str) -> Id {
     Id::new(&name.as_bytes()[..1]).unwrap()
 }

@@ -89,8 +89,8 @@ impl Modulus {
         self.power(wide, base, &Exponent { words: &self.words, less: 2, top: 255 }, a);
     }
 
-    /// Writes to `a` the number `x^exponent · 2^256` for `base = x · 2^256`. The exponent is public, so the branch on its bits does not
-    /// depend on a secret.
+    /// Writes to `a` the number `x^exponent · 2^256` for `base = x · 2^256`. The exponent is public, so a branch on its
+    /// bits does not depend on a secret.
     pub(super) fn power(&self, wide: &mut Wide, base: &Words, exponent: &Exponent<'_>, a: &mut Words) {
         *a = *base;
         for i in (0..exponent.top).rev() {
@@ -195,8 +195,8 @@ fn rows(sum: &mut Words, a: &Words, [b0, b1]: &[u32; 2]) -> u64 {
 }
 
 /// Multiplies the prime of the field by the lowest word of `sum`, and adds the product to `sum`. Needs no
-/// multiplication instruction. The lowest word of `sum` becomes zero. Returns the ninth word of the result: `sum` has
-/// space for eight.
+/// multiplication instruction. The lowest word of `sum` becomes zero. Returns the ninth word of the result, because
+/// `sum` has space only for eight words.
 #[inline(always)]
 fn row_of_p(sum: &mut Words) -> u32 {
     // The first three words of the prime move the lowest word to the fourth place.

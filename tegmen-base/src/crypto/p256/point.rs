@@ -214,9 +214,9 @@ impl Machine {
 
     /// Computes the sum of a multiple of the base point and a multiple of the second point. Both factors are given by
     /// their [digits](to_digits).
+    ///
     /// `blind` is a random element of the field that is not 0. The computation begins with the point at infinity as
     /// `(0, blind, 0)`, so the projective coordinates of all sums differ from call to call.
-    /// computation works.
     pub(super) fn multiply(&mut self, blind: &Words, base: Option<&Words>, second: Option<&Words>) {
         let mut multiples = const { [[[0; 8]; 3]; 8] };
         if second.is_some() {
