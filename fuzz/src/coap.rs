@@ -138,7 +138,7 @@ impl Handler for Application {
     }
 }
 
-/// Reads the bytes as a script of datagrams from the peer, own messages, and passing time.
+/// Reads the bytes as a script for one end: datagrams of the peer, messages that this end sends, and passing time.
 pub fn exchange(data: &[u8]) {
     let mut input = Input::new(data);
     let mut now = Instant::from_micros(0);

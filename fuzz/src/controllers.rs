@@ -259,7 +259,7 @@ impl Script<'_> {
         assert!(ids.len() <= usize::from(SENDERS) && first.members.len() <= 1 << LEVELS);
     }
 
-    /// Lets all members catch up at a controller that starts again, and deletes the group.
+    /// Starts both controllers again. Lets all members request the current keys, and deletes the group.
     async fn finish(mut self) {
         self.controllers = [self.bench.controller(self.signs), self.bench.controller(self.signs)];
         self.examine().await;

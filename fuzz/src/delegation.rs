@@ -161,8 +161,8 @@ const fn number_of(state: &[u8; STATE_LEN]) -> u32 {
 ///
 /// The script compares the device with a model. The device must refuse four kinds of tickets: tickets of a connection
 /// that was revoked in the same epoch, tickets of another epoch, tickets of another device, and forged tickets. It must
-/// not forget a revocation that it acknowledged, and its epoch must never decrease. If the bit 1 of the first byte is
-/// set, the script begins shortly before the last epoch.
+/// not forget a revocation that it acknowledged, and its epoch must never decrease. If the lowest bit of the first byte
+/// is set, the script begins shortly before the last epoch.
 pub fn script(data: &[u8]) {
     let mut input = Input::new(data);
     let seed = digest::<Compact, 32>(&[data]);

@@ -14,7 +14,8 @@ use tegmen_edhoc::{
 /// * 1: the input is the plaintext of message_2, which the case encrypts.
 /// * 2: the input is the plaintext of message_3. The provider does not decrypt it, and accepts any tag.
 /// * 3: the input is the whole message_2, and also the whole message_3.
-/// * 4: the parsers of credentials, error messages, transfers and combined requests read the input.
+/// * 4: the input is read as a credential, as an error message, as a message in the body of a CoAP request, and as a
+///   combined request.
 ///
 /// The sender has no private key of a known credential, so no session may end with success.
 pub fn edhoc(data: &[u8]) {

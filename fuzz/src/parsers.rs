@@ -33,10 +33,10 @@ pub fn records(data: &[u8]) {
     assert_eq!(at, data.len());
 }
 
-/// Opens the plaintext of a CBC record. A byte of choices precedes it. The lowest bit puts a valid MAC at the place
-/// that the padding of the plaintext selects. The second bit selects SHA-1 for this MAC. The third bit makes the
-/// plaintext a result of RSA decryption. The core must accept the same plaintexts as a simple implementation that does
-/// not run in constant time.
+/// Opens a CBC record from its plaintext. A byte of choices precedes the plaintext. The lowest bit puts a valid MAC at
+/// the position that the padding of the plaintext selects. The second bit selects SHA-1 for this MAC. The third bit
+/// makes the plaintext a result of RSA decryption. The core must accept the same plaintexts as a simple implementation
+/// that does not run in constant time.
 pub fn cbc(data: &[u8]) {
     let Some((&choice, text)) = data.split_first() else { return };
     match choice & 6 {
@@ -147,8 +147,8 @@ fn packet(bytes: &mut [u8]) {
     assert_eq!(Datagram::parse(&mut [&headers[..], datagram.payload].concat()), Ok(datagram));
 }
 
-/// Reads formats that hosts use: representations to show, URIs, packs and problems. A value that was read must be the
-/// same after it is written and read again.
+/// Reads formats that hosts use: representations that are shown to a user, SenML packs, problem details and URIs. A
+/// SenML pack and the details of a problem must be the same after they are written and read again.
 pub fn formats(data: &[u8]) {
     let Some((&format, bytes)) = data.split_first() else { return };
     for number in [u32::from(format), 40, 50, 60, 110, 112, 257] {

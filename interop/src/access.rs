@@ -84,7 +84,7 @@ pub(crate) fn all(images: &Arc<Images>, places: &Places) -> (Vec<Cell>, Vec<Arc<
     (cells, vec![c, java, coapcore])
 }
 
-/// Makes a row for a program of `examples/agent` that is a server.
+/// Makes the row of a peer that is a program of `examples/agent`, in the role of a server.
 fn example(peer: &str, version: &str, program: &Arc<Built>, play: fn(&Scene, &Built) -> Check) -> Cell {
     let program = program.clone();
     Cell::new(peer, version, Role::Server, SUBSCRIBER, move |scene| {

@@ -1,4 +1,4 @@
-//! A resource server of ACE around coapcore, which has the OSCORE profile (RFC 9203).
+//! A resource server of ACE that uses coapcore. coapcore implements the OSCORE profile of ACE (RFC 9203).
 //!
 //! ```text
 //! resource-server ADDRESS KEY     prints `listening ADDRESS`, and a line for each response: `CODE`

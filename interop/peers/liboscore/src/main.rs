@@ -73,7 +73,7 @@ fn read(file: &str) -> Result<PrimitiveImmutables, Box<dyn Error>> {
     .map_err(|error| format!("{file}: {error:?}").into())
 }
 
-/// One confirmable request with an empty token, and the piggybacked response to it.
+/// Sends one confirmable request with an empty token. Returns the piggybacked response.
 fn ask(
     context: &mut PrimitiveContext,
     socket: &UdpSocket,
