@@ -191,5 +191,6 @@ pub const OUT_LEN: usize = 256;
 /// Maximum length of a join request, in bytes.
 pub const JOIN_LEN: usize = 96;
 const THE_CONTROLLER: Principal = Principal(2);
-/// Minimum time between two requests for keys, because an unauthenticated peer can cause one.
+/// Minimum time between two requests for keys. A peer without a valid key can cause such requests, and this time limits
+/// their number.
 const INTERVAL: Duration = Duration::from_secs(60);

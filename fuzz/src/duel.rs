@@ -70,10 +70,11 @@ pub mod step {
     pub const DROP: u8 = 2;
     /// An earlier datagram arrives again with changes. Its index follows, and then the changes as for [`CHANGE`].
     pub const REPEAT: u8 = 3;
-    /// Any bytes arrive from the other end's address. Their length (2 bytes) and the bytes follow.
+    /// Bytes that the script contains arrive from the address of the other end. Their length (2 bytes) and the bytes
+    /// follow.
     pub const MAKE_UP: u8 = 4;
-    /// Any bytes arrive from an unauthenticated peer, or an earlier datagram if there are none. The index of the
-    /// datagram, the length (2 bytes) and the bytes follow.
+    /// Bytes that the script contains arrive from an unauthenticated peer. If the script contains no bytes, an earlier
+    /// datagram arrives from this peer. The index of the earlier datagram, the length (2 bytes) and the bytes follow.
     pub const STRANGER: u8 = 5;
     /// Time passes. The number of tens of milliseconds (2 bytes) follows.
     pub const WAIT: u8 = 6;

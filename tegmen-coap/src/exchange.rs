@@ -1,5 +1,5 @@
 //! The message layer of one peer (RFC 7252, section 4): retransmission, deduplication, and the match of responses to
-//! requests. All state is bounded and independent of the protection of datagrams.
+//! requests. The size of all state is bounded. The state does not depend on whether DTLS protects the datagrams.
 
 use super::code::Code;
 use super::freshness::Freshness;

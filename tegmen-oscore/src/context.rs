@@ -206,8 +206,9 @@ impl<N: Naming> SecurityContext<N> {
         self.naming.is_meant_by(self.id_context(), kid_context)
     }
 
-    /// Returns the inputs to the encryption of a message that is the request `request`, or answers it. The nonce is
-    /// made from the number `own` of the end `id` or, without `own`, from the number of the request.
+    /// Returns the inputs to the encryption of a message. The message is a request, or the response to a request:
+    /// `request` is the sender and the number of this request. The nonce is made from the sender `id` and its number
+    /// `own` or, without `own`, from `request`.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(super) fn inputs(&self, id: &Id, own: Option<&PartialIv>, request: (&Id, &PartialIv)) -> Inputs {

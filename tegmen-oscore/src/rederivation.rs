@@ -12,11 +12,12 @@
 //! kid context. A client that has lost its numbers generates ID1 ([`RederivableContext::rederive`]). A server that has
 //! lost its numbers uses the client's previous ID Context as ID1, so that any request becomes request #1.
 //!
-//! Response #1 is encrypted under the keys of R2 || ID1. It has no number, but the nonce of request #1, which is made
-//! with the common IV of ID1. A response #1 with its own number is also accepted. R2 consists of 8 random bytes, and of
-//! the first 8 bytes of their HMAC under a secret key ([`Offers`]). The server generates this key again after each
-//! derivation. So a server stores no state for a client that has not yet sent request #2, and an old request #2 is
-//! never accepted again.
+//! Response #1 is encrypted under the keys of R2 || ID1. It needs no number, because it uses the nonce of request #1,
+//! which is made with the common IV of ID1. A response #1 with its own number is also accepted.
+//!
+//! R2 consists of 8 random bytes, and of the first 8 bytes of their HMAC under a secret key ([`Offers`]). So a server
+//! recognizes its own R2, and stores no state for a client that has not yet sent request #2. The server generates the
+//! secret key again after each derivation, so it never accepts an old request #2 again.
 
 use super::context::{BadParameters, Parameters, SecurityContext};
 use super::cose::{Aead, MAX_NONCE};

@@ -158,7 +158,7 @@ fn exchange(from: &mut Node, to: &mut Node, path: &str, payload: &[u8], buffers:
     from.application.reply.0
 }
 
-/// Makes the session of the connection with this number. It is the state of the peer, which resumes this session.
+/// Makes the session of the connection with this number. The peer has this session, and resumes it at the device.
 fn session(number: u32) -> SessionState {
     let principal = Connection { number, scope: 0 }.principal();
     let (cipher_suite, master) = (CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8, Secret::new([number as u8; MASTER_LEN]));
