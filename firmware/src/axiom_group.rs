@@ -97,8 +97,9 @@ const CHAIN: [u8; 32] = [
     0xa1, 0x81, 0x5b, 0x22, 0x58, 0xe3, 0x46, 0x77, 0x5f, 0x69, 0xdd, 0xaf, 0x2d,
 ];
 
-/// Returns a reservation as one number that only increases. It contains the epoch in 16 bits, and the ends of requests
-/// and of responses in 24 bits each, because a key seals at most 2^23 records.
+/// Returns a reservation of record numbers as one number that only increases. It contains three fields: the epoch (16
+/// bits), the end of the reserved numbers of requests (24 bits), and the end of the reserved numbers of responses (24
+/// bits). A field of 24 bits suffices, because a key seals at most 2^23 records.
 pub const fn packed(kept: &Kept) -> u64 {
     let Kept { epoch, requests, responses } = kept;
     (*epoch as u64) << 48 | limited(*requests) << 24 | limited(*responses)

@@ -26,7 +26,7 @@ pub mod uart {
     }
 }
 
-/// The LEDs, which add the values that the motes show.
+/// A replacement for the LEDs of a board: it adds the values that the motes show.
 pub mod leds {
     use core::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,4 +1,5 @@
-//! A client of Blink that also observes the count. It shows the low three bits of each notification.
+//! A client of Blink that also observes the resource `blink`, the count of the server. It shows the low three bits of
+//! the count in each notification.
 
 use super::blink_client;
 use super::leds;

@@ -640,7 +640,7 @@ fn load(pages: &Pages) -> Tested {
     Device::load(FlashMemory::new(pages.clone())).expect("a power cut leaves one of two epochs")
 }
 
-/// Returns the delegated session that has this state.
+/// Makes the delegated session whose cipher suite, master secret and times are in the bytes `state`.
 fn delegation(state: &[u8; STATE_LEN]) -> Delegation {
     let &[high, low, ref master @ .., _, _, _, _, _, _, _, _, _, _, _, _] = state;
     let (principal, since, expires) = terms(state);

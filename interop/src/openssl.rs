@@ -572,8 +572,9 @@ fn client_sees_no_difference(scene: &Scene) -> Check {
     }
 }
 
-/// Checks fragmented ClientHellos. A long server name makes a ClientHello that needs two datagrams of this size. Both
-/// ClientHellos arrive in fragments, with the cookie in the first fragment.
+/// Checks fragmented ClientHellos. The client sends datagrams of at most 256 bytes. A ClientHello with a long server
+/// name needs two of these datagrams. Both ClientHellos arrive in fragments. The cookie of the second ClientHello is in
+/// its first fragment.
 fn client_fragments(scene: &Scene) -> Check {
     let served = Served::start(scene, &Psk::usual())?;
     let name = ["n", "a", "m", "e"].map(|letter| letter.repeat(60)).join(".");

@@ -56,7 +56,8 @@ pub(crate) trait DtlsClient: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Returns true if the peer supports connection ids (RFC 9146), which adds rows for them.
+    /// Returns true if the peer supports connection ids (RFC 9146). The table of results then has rows for
+    /// connection ids.
     fn knows_connection_id(&self) -> bool {
         false
     }
@@ -85,7 +86,8 @@ pub(crate) trait DtlsServer: Send + Sync + 'static {
         None
     }
 
-    /// Returns true if the peer supports connection ids (RFC 9146), which adds rows for them.
+    /// Returns true if the peer supports connection ids (RFC 9146). The table of results then has rows for
+    /// connection ids.
     fn knows_connection_id(&self) -> bool {
         false
     }

@@ -18,7 +18,7 @@ pub const EXCHANGE_LIFETIME: Duration = Duration::from_secs(247);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RequestId(pub u32);
 
-/// All space for outgoing messages is taken.
+/// The reason why an outgoing message cannot be stored for retransmission.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Busy {
     /// The maximum number of exchanges is open. Wait until one of them ends.

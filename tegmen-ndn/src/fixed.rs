@@ -104,7 +104,7 @@ struct Place<const NAME: usize, const ASKED: usize, const SENT: usize> {
     name: [u8; NAME],
 }
 
-/// The elements of an Interest that decide which Data packets answer it.
+/// The combination of CanBePrefix and MustBeFresh in an Interest. It decides which Data packets answer the Interest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Matches {
     Name,

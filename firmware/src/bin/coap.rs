@@ -107,7 +107,8 @@ impl Handler for Thermometer {
     }
 }
 
-/// The exchanges of an end: one own request under way, four remembered requests of the peer, and 64 bytes of replies.
+/// The exchanges of the client or of the server. They keep one own request of at most 64 bytes until its response
+/// arrives, and the replies to the last four messages of the peer, at most 64 bytes in total.
 type OneExchange = Exchanges<Fixed<1, 64, 4, 64>>;
 
 static CLIENT: Place<OneExchange> = Place::empty();

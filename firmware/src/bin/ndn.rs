@@ -87,8 +87,8 @@ struct Mote {
     packet: [u8; PACKET],
 }
 
-/// The link of the mote: the frames of the current packet. Also the Interest that waits for the application of the
-/// mote.
+/// The link of the mote. It stores the frames of the current packet, and the Interest that waits for the application
+/// of the mote.
 struct Radio {
     packet: [u8; PACKET],
     len: usize,

@@ -85,7 +85,7 @@ pub(crate) struct Faults {
     pub(crate) any_face: bool,
     /// The Interests of one face may fill the whole table.
     pub(crate) every_place: bool,
-    /// The table finds no pending entry, and no nonce of a removed entry.
+    /// A search in the table finds no pending entry, and no nonce of a removed entry.
     pub(crate) forgets: bool,
     /// An Interest counts as a duplicate if its nonce was used before, even for another name.
     pub(crate) nonces_alone: bool,

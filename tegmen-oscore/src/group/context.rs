@@ -40,7 +40,7 @@ pub struct Ourselves<B> {
     pub private_key: Secret<SCALAR_LEN>,
     /// The authentication credential of this member: a CWT Claims Set.
     pub credential: B,
-    /// The end of this member's lease of numbers that was stored last, or 0 for an ID that was never used.
+    /// The last stored end of the [lease](Lease) of numbers of this member, or 0 if this ID was never used.
     pub kept: u64,
 }
 

@@ -34,7 +34,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     /// the same bytes for a retransmission, because a second call would use a second number.
     ///
     /// # Errors
-    /// The [`ProtectError`]s of each message. [`ProtectError::Unsupported`] also if the group does not use the mode, or
+    /// Each [`ProtectError`] can occur. It is [`ProtectError::Unsupported`] also if the group does not use the mode, or
     /// if the key of the member is not valid. After [`ProtectError::LeaseSpent`], [`ProtectError::Exhausted`] and
     /// [`ProtectError::Malformed`] the frame is unchanged.
     pub fn protect_request<C: GroupCrypto, R: AsMut<[Replies]>>(

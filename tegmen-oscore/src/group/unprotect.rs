@@ -1,4 +1,5 @@
-//! Verifies and decrypts a message in place, in the group mode or the pairwise mode (RFC 10021, sections 6, 7.2, 7.4, 8.4, 8.6 and 9).
+//! Verifies and decrypts a message in place, in the group mode or the pairwise mode (RFC 10021, sections 6, 7.2, 7.4,
+//! 8.4, 8.6 and 9).
 
 use super::aad::{self, Aad};
 use super::context::GroupContext;
@@ -21,9 +22,9 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     /// to the window of the sender only after both have succeeded.
     ///
     /// # Errors
-    /// [`UnprotectError`]. Nothing has then changed, unless the message was authentic, but its content is not a valid
-    /// message. A server that received the request together with other members should not answer an error (section
-    /// 7).
+    /// [`UnprotectError`]. After an error the replay window is unchanged, with one exception: the message was
+    /// authentic, but its content is not a valid message. If the request was sent to the whole group, the server
+    /// should not answer with an error (section 7).
     pub fn unprotect_request<'r, C: GroupCrypto>(
         &self,
         crypto: &mut C,
