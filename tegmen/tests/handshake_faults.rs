@@ -57,6 +57,27 @@ fn a_finished_in_clear_is_dropped() {
     }
 }
 
+/// The record is protected with the right keys, so only the comparison of the verify data refuses the Finished.
+#[test]
+fn a_finished_with_any_bit_changed_ends_the_handshake() {
+    for bit in 0..96 {
+        let mut world = world();
+        let mut puppet = Puppet::new(1000);
+        puppet.reach_server_hello_done(&mut world);
+        let key_exchange = puppet.key_exchange(IDENTITY, b"0123456789abcdef");
+        puppet.send(&mut world, &key_exchange);
+        let change = puppet.change_cipher_spec();
+        puppet.send(&mut world, &change);
+        let mut finished = puppet.finished_message();
+        finished[12 + bit / 8] ^= 1 << (bit % 8);
+        let finished = puppet.seal(HANDSHAKE, &finished);
+        let answer = puppet.send(&mut world, &finished);
+        assert_eq!((world.server.established, world.server.closed), (false, Some(Fatal::BadFinished)), "bit {bit}");
+        assert_eq!(last_alert(&answer), Some((2, AlertDescription::DECRYPT_ERROR.0)), "bit {bit}");
+        assert!(world.server.endpoint.peers.is_empty());
+    }
+}
+
 #[test]
 fn a_finished_in_clear_that_came_early_is_not_taken_later() {
     let mut world = world();

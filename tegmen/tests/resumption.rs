@@ -93,6 +93,35 @@ fn falls_back(world: &mut World) {
     world.speak();
 }
 
+/// The NewSessionTicket is not protected. The Finished of the server is computed from the NewSessionTicket as the server sent it.
+#[test]
+fn a_client_refuses_a_finished_that_does_not_match_the_messages_it_received() {
+    for bit in 0..32 {
+        let mut world = with_tickets(1, CCM_8);
+        world.network = Box::new(move |_, datagram| {
+            let Some(lifetime) = lifetime_of_ticket(datagram) else { return Fate::arrives() };
+            Fate(vec![(Duration::from_millis(5), Damage::Flipped { at: lifetime + bit / 8, bit: bit as u8 % 8 })])
+        });
+        world.connect();
+        world.run(Duration::from_secs(60));
+        assert_eq!((world.client.established, world.client.closed), (false, Some(Fatal::BadFinished)), "bit {bit}");
+        assert!(world.client.kept.is_none());
+    }
+}
+
+/// Returns the position of the lifetime in a datagram with a NewSessionTicket.
+fn lifetime_of_ticket(datagram: &[u8]) -> Option<usize> {
+    const NEW_SESSION_TICKET: u8 = 4;
+    let mut at = 0;
+    while let Some(header) = datagram.get(at..at + 13) {
+        if header[0] == HANDSHAKE && header[3..5] == [0, 0] && datagram[at + 13] == NEW_SESSION_TICKET {
+            return Some(at + 13 + 12);
+        }
+        at += 13 + usize::from(u16::from_be_bytes([header[11], header[12]]));
+    }
+    None
+}
+
 #[test]
 fn tickets_of_every_kind_of_session() {
     for suites in [CCM_8, Suites::GCM, ECDHE_PSK, CHACHA20, CBC] {
