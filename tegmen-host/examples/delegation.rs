@@ -60,8 +60,8 @@ impl Delegate for DelegationServer {
         Some(Arc::clone(&self.0))
     }
 
-    /// Seals the ticket of a client. A real server decides here about the rights of the client, and stores them as the
-    /// second number of the connection.
+    /// Seals the ticket of a client. A real server decides here about the rights of the client. It stores these rights
+    /// as the scope, the second argument of [`Connection::new`].
     fn seal(&self, _: u32, _: Option<Proved<'_>>, session: &SessionState, ticket: &mut Writer<'_>) -> Option<u32> {
         let (issuer, crypto) = &mut *self.1.lock().unwrap_or_else(PoisonError::into_inner);
         let principal = Connection::new(0, 0)?.principal();

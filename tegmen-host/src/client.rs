@@ -4,9 +4,9 @@
 //! any number of sessions. A [`Session`] can be cloned and sent to other threads, and any number of requests and
 //! observations use it at the same time. One lock of the endpoint protects the whole state. No task holds this lock
 //! while it waits. Each waiting request has an entry, which is called its place (`places`) and which stores the waker
-//! of the future. One task of the endpoint (`driver`) receives datagrams and handles timeouts. `connection` is one
-//! session under the lock, `exchange` makes one exchange, `transfer` assembles bodies from blocks, and `observation`
-//! follows a resource.
+//! of the future. One task of the endpoint (`driver`) receives datagrams and handles timeouts. `connection` has the
+//! methods of one session, which run under the lock. `exchange` makes one exchange, `transfer` assembles bodies from
+//! blocks, and `observation` follows a resource.
 
 mod arrivals;
 mod config;
@@ -312,9 +312,9 @@ impl Session {
         self.with(|connection| connection.entry.resumption.as_ref()?.by())
     }
 
-    /// Takes the ticket or session id, for another client that will resume the session. Returns `None` if
-    /// [`ClientState::hand_over`] is false, if the server gave neither a ticket nor a session id, or if an earlier call
-    /// has already taken it.
+    /// Removes the ticket or session id from this session and returns it, for another client that will resume the
+    /// session. Returns `None` if [`ClientState::hand_over`] is false, if the server gave neither a ticket nor a
+    /// session id, or if an earlier call has already taken it.
     pub fn take_resumable(&self) -> Option<ResumableSession> {
         self.with(|connection| connection.entry.resumable.take())
     }
@@ -381,9 +381,10 @@ impl Session {
         String::from_utf8(hint).unwrap_or_else(|error| to_hex(error.as_bytes()))
     }
 
-    /// Ends the session in order. If the settings store the session in a file, the session is stored instead, so that
-    /// the next client can continue it. The next sequence number of an OSCORE context is stored. Requests that wait for
-    /// a response, and later requests of other clones, end with [`ClientError::Closed`].
+    /// Ends the session. A DTLS server receives a close_notify alert. If the settings store the session in a file, the
+    /// server receives no alert, and the next client can continue the stored session. The next sequence number of an
+    /// OSCORE context is stored. Requests that wait for a response, and later requests of other clones, end with
+    /// [`ClientError::Closed`].
     pub fn close(&self) {
         self.with(|connection| connection.close());
         self.with(|connection| connection.shut());
@@ -401,7 +402,7 @@ impl Session {
         self.0.shared.lock().with(self.0.key, work)
     }
 
-    /// Takes a free index in the table of waiting requests.
+    /// Reserves a free index in the table of waiting requests.
     fn place(&self) -> TakenPlace {
         let at = self.with(|connection| connection.entry.places.take());
         TakenPlace { session: self.clone(), at }

@@ -6,10 +6,10 @@
 //! alice/numbers.toml    the numbers that may have been used: written before they are used
 //! ```
 //!
-//! A context can be open in only one process at a time. Before a context uses sequence numbers, it writes on disk that
-//! it may use them: it leases the numbers. A directory that was copied, restored from a backup or truncated is refused,
-//! because its sequence numbers would repeat nonces. [`recover`] then raises the next sequence number above every
-//! number that may have been used. If rederivation is set at both endpoints, such a directory is not refused: the
+//! A context can be open in only one process at a time. Before a context uses sequence numbers, it leases a range of
+//! them: it writes the end of this range to disk. A directory that was copied, restored from a backup or truncated is
+//! refused, because its sequence numbers would repeat nonces. [`recover`] then raises the next sequence number above
+//! every number that may have been used. If rederivation is set at both endpoints, such a directory is not refused: the
 //! endpoints derive new keys (RFC 8613, appendix B.2).
 
 mod agreed;
@@ -46,7 +46,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tegmen::identity::Principal;
 use tegmen::oscore::{OscoreOption, RederivableContext, discovery_address};
 
-/// Maximum number of bytes that a context of a server or client adds to a message.
+/// Maximum number of bytes that a context between two endpoints adds to a message.
 pub(crate) const OVERHEAD: usize = RederivableContext::OVERHEAD;
 
 /// Maximum number of bytes of a protected message that a proxy has cut into blocks (MAX_UNFRAGMENTED_SIZE; RFC 8613,
@@ -63,7 +63,8 @@ fn next_step(refusal: &std::io::Error) -> &'static str {
     }
 }
 
-/// Describes why a request cannot be sent to the group member with this name.
+/// Describes why a request cannot be sent to the group member with this name. `None` means that the request names no
+/// member.
 fn no_member(name: Option<&str>) -> String {
     match name {
         Some(name) => format!("the group has no member {name}"),
@@ -115,7 +116,7 @@ pub enum ContextError {
         /// The error, and the correct form.
         message: String,
     },
-    /// A group cannot be created.
+    /// A group cannot be created. The text is the reason.
     #[error("{0}")]
     Group(String),
     /// Another process uses the context.
@@ -131,7 +132,7 @@ pub enum ContextError {
     Numbers {
         /// The directory.
         dir: String,
-        /// The error of the numbers.
+        /// The reason why the numbers cannot be trusted.
         why: String,
     },
     /// The context is past the expiry date in its file.
@@ -184,7 +185,7 @@ pub enum ContextError {
         /// The other directory.
         other: String,
     },
-    /// All 2^40 numbers are used up.
+    /// The context has used all its 2^40 sequence numbers.
     #[error(
         "{dir}: all numbers of the context are used up; make a new one with `tegmen oscore new`, or a new group with `tegmen oscore new-group`"
     )]
@@ -340,9 +341,10 @@ impl Contexts {
         in_file.or_else(|| self.agreed.as_ref()?.at(place).map(Cow::Owned))
     }
 
-    /// Returns the context that the OSCORE option of a request names by its kid and its ID Context (RFC 8613, section
-    /// 8.2, step 2). If the option has no ID Context, returns the context that has the kid of the option and no ID
-    /// Context. If there is no such context, returns the context with this kid, provided that only one context has it.
+    /// Returns the context that the OSCORE option of a request names (RFC 8613, section 8.2, step 2): the context with
+    /// the same kid and the same ID Context. An option without an ID Context first names the context that also has no
+    /// ID Context. If there is none, it names the context with this kid, provided that only one context has this kid.
+    /// If only one context has the kid and this context can derive new keys, it is returned for each ID Context.
     pub fn find(&self, option: &OscoreOption<'_>) -> Option<Cow<'_, SharedContext>> {
         let kid = option.kid?;
         match self.by_kid.get(kid) {
@@ -351,7 +353,8 @@ impl Contexts {
         }
     }
 
-    /// Returns the group context that a message names, and its index for [`Self::member_at`].
+    /// Returns the group context whose Group Identifier is the ID Context in the OSCORE option of a message. The first
+    /// value is the index of the context for [`Self::member_at`].
     pub(crate) fn find_member(&self, option: &OscoreOption<'_>) -> Option<(u32, &SharedMember)> {
         let gid = option.kid_context?;
         (0..).zip(&*self.members).find(|(_, member)| member.gid() == gid)
@@ -408,8 +411,8 @@ impl Contexts {
         self.len() == 0
     }
 
-    /// Stores the next free sequence number of each context when the server ends in order. After the next start, the
-    /// server then need not send its clients a challenge (an Echo option).
+    /// Stores the next free sequence number of each context. Call this before the server ends. After the next start,
+    /// the server then need not send its clients a challenge (an Echo option).
     pub fn close(&self) {
         for context in &*self.all {
             // If the write fails, the next start continues after the lease, as after a power cut.

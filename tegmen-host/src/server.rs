@@ -1,4 +1,4 @@
-//! A CoAP server, sharded by core: each shard is one task that owns its endpoint and its sockets.
+//! A CoAP server, which is divided into shards. Each shard is one thread with its own endpoint and its own sockets.
 //!
 //! * `sockets` binds the sockets, or takes the sockets that a parent process passes.
 //! * `shard` moves datagrams, begins and ends sessions, and executes commands from other threads.
@@ -108,8 +108,8 @@ pub trait Application: Clone + Send + 'static {
     /// The response code of an error response.
     fn handle(&mut self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code>;
 
-    /// Returns the critical options that the application supports. The server refuses a request with another critical
-    /// option with 4.02.
+    /// Returns the critical options that the application supports. If a request has another critical option, the server
+    /// responds with 4.02.
     fn critical_options(&self) -> &[OptionNumber] {
         USUAL_OPTIONS
     }
@@ -130,9 +130,9 @@ pub trait Application: Clone + Send + 'static {
     }
 
     /// Returns the hosts whose resources are at other servers, for an application that is a reverse proxy. An
-    /// application that passes requests to a proxy returns the hosts of this proxy, because the proxy otherwise refuses
-    /// the requests. The server calls this once for each shard. The policy, the observers and the log use the path
-    /// `/proxy/host/NAME/a` for the resource `/a` of the host NAME.
+    /// application that passes its requests to such a proxy must return the hosts of the proxy, because the proxy
+    /// refuses requests for other hosts. The server calls this method once for each shard. The policy, the observers
+    /// and the log use the path `/proxy/host/NAME/a` for the resource `/a` of the host NAME.
     fn virtual_hosts(&self) -> VirtualHosts {
         VirtualHosts::default()
     }
@@ -383,9 +383,8 @@ impl Server {
         self.session_list().sessions()
     }
 
-    /// Ends a session in order: the client of the session receives close_notify, and may connect again. Returns false
-    /// if the session has already ended. The call waits for the shard: do not call it from a handler or an event
-    /// function.
+    /// Ends a session: the client of the session receives a close_notify alert, and may connect again. Returns false if
+    /// the session has already ended. The call waits for the shard: do not call it from a handler or an event function.
     pub fn close(&self, id: SessionId) -> bool {
         self.session_list().close(id)
     }
@@ -415,8 +414,8 @@ impl Server {
         self.counters.clone()
     }
 
-    /// Ends the server. Sessions that the database keeps are stored, the others are closed in order, and the threads
-    /// end. Returns the final counts of all shards together.
+    /// Ends the server and its threads. Sessions that the database keeps are stored. The other sessions are closed with
+    /// a close_notify alert. Returns the final counts of all shards together.
     pub fn stop(mut self) -> Totals {
         self.end(Ending::Now);
         self.totals()

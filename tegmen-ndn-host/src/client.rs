@@ -30,9 +30,9 @@ pub enum ClientError {
     TimedOut,
     /// The forwarder refused the Interest.
     Nack(NackReason),
-    /// The packet cannot be written.
+    /// The packet cannot be encoded.
     Write(WriteError),
-    /// The forwarder refused to register a prefix.
+    /// The forwarder refused to register a prefix. The values are the status code and the text of its answer.
     Refused(u64, String),
     /// The answer of the forwarder cannot be parsed.
     NotUnderstood,
@@ -91,7 +91,8 @@ pub enum Received {
 pub struct Client {
     connection: Connection,
     crypto: RustCrypto,
-    /// The time of the last command, in milliseconds since 1970. Each command has a different time.
+    /// The time of the last command, in milliseconds since 1970. The time of each command is later than that of the
+    /// previous command.
     last_command: u64,
     reassembly: Reassembly,
     begun: Instant,

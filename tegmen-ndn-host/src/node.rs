@@ -223,7 +223,7 @@ fn unix_millis() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
-/// Opens the face of a route, and adds the route.
+/// Adds a route. Opens the face of the route, unless the node already has this face.
 async fn open_route(shared: &Rc<RefCell<Shared>>, udp: &[Rc<UdpSocket>], prefix: Vec<u8>, to: FaceUri, cost: u16) {
     let now = shared.borrow().now();
     let known = shared.borrow().faces.iter().find(|(_, face)| face.remote == to).map(|(id, _)| id);

@@ -26,8 +26,8 @@ pub(crate) struct Reliability {
     /// The LpPackets that wait for their acknowledgement, in the order in which they were sent.
     waiting: VecDeque<Waiting>,
     acks: VecDeque<u64>,
-    /// The Sequences of the last received fragments. If the acknowledgement of a fragment was lost, the neighbour sends
-    /// the fragment again.
+    /// The Sequences of the last received fragments, by which the face recognizes a repeated fragment. The neighbour
+    /// repeats a fragment if its acknowledgement was lost.
     fragments: VecDeque<u64>,
     /// The smoothed round-trip time and its deviation, in microseconds; `None` before the first measurement.
     times: Option<(u64, u64)>,

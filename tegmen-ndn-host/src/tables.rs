@@ -34,7 +34,8 @@ impl Token {
     }
 }
 
-/// A list of records in a vector.
+/// A list of records, which grows in a vector. The records of a pending Interest describe the faces that sent it or
+/// received it.
 #[derive(Debug)]
 pub struct Records<T>(Vec<T>);
 
@@ -74,8 +75,8 @@ pub struct HostFib {
     lengths: Lengths,
 }
 
-/// Counts names by their number of components. A length that no name has then needs no lookup. The last count includes
-/// all names with more components.
+/// Counts names by their number of components, so that a search skips the numbers of components that no name has. The
+/// last count is the number of all names with 31 or more components.
 #[derive(Debug, Default)]
 struct Lengths([u32; 32]);
 

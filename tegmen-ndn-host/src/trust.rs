@@ -47,9 +47,9 @@ pub enum TrustError {
     Loop(String),
     /// The chain has more than [`MAX_CHAIN`] certificates.
     TooLong(String),
-    /// The certificate did not arrive.
+    /// The certificate with this name could not be fetched.
     NotFetched(String, ClientError),
-    /// The certificate is not known.
+    /// The verification needs this certificate, but the program has no certificate with this name.
     NotKnown(String),
 }
 
@@ -103,8 +103,8 @@ impl std::error::Error for TrustError {}
 pub enum Verdict {
     /// The chain ends at an anchor.
     Authentic,
-    /// The verification needs the certificate with this name, or with a longer name. The value is that of a Name
-    /// element.
+    /// The verification needs a certificate whose name is equal to this name, or begins with it. The bytes are the
+    /// value of a Name element.
     Needs(Vec<u8>),
 }
 

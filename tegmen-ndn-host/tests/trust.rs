@@ -55,7 +55,7 @@ fn trust(anchor: Vec<u8>) -> Trust {
     Trust::new(&mut crypto(), vec![anchor], None, NOW).unwrap()
 }
 
-/// Verifies a packet, and offers those of these certificates that the verification needs.
+/// Verifies a packet. When the verification needs a certificate, takes it from `certificates`.
 fn verify_at(trust: &mut Trust, packet: &[u8], certificates: &[Vec<u8>], now: u64) -> Result<(), TrustError> {
     let received = ReceivedData::parse(packet).unwrap();
     loop {

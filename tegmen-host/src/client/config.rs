@@ -107,7 +107,8 @@ pub struct ClientCoap {
     /// requests wait in a queue. A request that was acknowledged no longer counts, even if its separate response has
     /// not come yet.
     pub nstart: usize,
-    /// Maximum number of requests in the queue behind [`Self::nstart`]. Further requests fail at once.
+    /// Maximum number of requests in the queue, in which requests wait because of [`Self::nstart`]. Further requests
+    /// fail at once.
     pub max_queued: usize,
     /// Maximum block size that the client requests and sends, in bytes (RFC 7959). It is a power of two from 16 to
     /// 1024.

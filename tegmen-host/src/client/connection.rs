@@ -42,11 +42,12 @@ const TOO_LONG: i32 = 90;
 const UDP_HEADER: u32 = 8;
 const IPV4_HEADER: u32 = 20;
 const IPV6_HEADER: u32 = 40;
-/// Minimum length of a datagram, in bytes, when the path has a small MTU.
+/// Minimum length of datagrams, in bytes. The client does not reduce the length below this value, even if the MTU of
+/// the path is smaller.
 const LEAST_MTU: u16 = 128;
-/// Minimum time between two retransmissions that show the silence of a server: the first one since the last datagram
-/// from the server, and a later one. If no datagram comes within [`LAST_WAIT`] after the later one, the server counts
-/// as silent. This takes 8 to 11 seconds from the first transmission.
+/// After each datagram from the server, the client notes the time of its first retransmission. When this time has
+/// passed since that retransmission, the next retransmission begins a last wait of [`LAST_WAIT`]. If no datagram comes
+/// in the last wait, the server counts as silent, 8 to 11 seconds after the first transmission.
 const BETWEEN_REPEATS: Duration = Duration::from_secs(4);
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
@@ -89,7 +90,7 @@ pub(super) struct SessionEntry {
     pub(super) resumable: Option<ResumableSession>,
     pub(super) resumed: bool,
     pub(super) cipher_suite: Option<CipherSuite>,
-    /// Keying material of the session.
+    /// The keying material that the session exported; `None` if it exported nothing.
     pub(super) exported: Option<Exported>,
     pub(super) places: Places,
     /// Maximum length of a DTLS datagram that this client sends, in bytes.
@@ -279,8 +280,8 @@ impl Connection<'_> {
         Some(ClientError::Ended { remote: self.entry.remote, detail: reason.to_string() })
     }
 
-    /// Returns the next response to the request with the index `at` in [`Places`]. Returns `Ok(None)` if the server does
-    /// not answer the request. Returns `None` while a response may still come.
+    /// Returns the next response to the request with the index `at` in [`Places`]. Returns `Some(Ok(None))` if the
+    /// server does not answer the request, and `None` while a response may still come.
     pub(super) fn arrived(&mut self, at: usize) -> Option<Result<Option<super::Response>, ClientError>> {
         let is_silent = self.entry.is_silent();
         let place = self.entry.places.get(at)?;
@@ -329,7 +330,8 @@ impl Connection<'_> {
         self.entry.places.end_all(|| ClientError::Ended { remote, detail: reason.to_string() });
     }
 
-    /// Ends the session in order. If the settings store sessions, stores the session for the next client instead.
+    /// Ends the session with a message to the server. If the settings store sessions, sends no message, and stores the
+    /// session for the next client.
     pub(super) fn close(&mut self) {
         if !self.entry.is_shut && !self.park() {
             self.io.node.endpoint.close(self.entry.peer);

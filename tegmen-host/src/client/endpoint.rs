@@ -27,7 +27,7 @@ use tegmen::identity::{PeerId, Principal, Protection};
 ///
 /// One task receives the datagrams of all sessions. It runs in the Tokio runtime in which the endpoint was opened.
 /// Dropping the last clone ends the sessions without a message to the servers, and all waiting requests end with
-/// [`ClientError::Closed`]. [`Self::close`] ends the sessions in order.
+/// [`ClientError::Closed`]. [`Self::close`] ends the sessions and informs the servers.
 #[derive(Clone)]
 pub struct Endpoint(Arc<Owner>);
 
@@ -230,8 +230,8 @@ impl Endpoint {
     }
 
     /// Does the same as [`Self::connect`], with separate settings for the session, for example with another key. The
-    /// endpoint still uses its own DTLS settings, certificates, key log and tap, and its own decision if it accepts
-    /// tickets.
+    /// endpoint still uses its own DTLS settings, certificates, key log and tap. Its own settings also decide if it
+    /// accepts tickets.
     ///
     /// # Errors
     /// [`ClientError`], whose text names the next step.
@@ -286,7 +286,7 @@ impl Endpoint {
         self.lock().io.environment.counters
     }
 
-    /// Ends all sessions in order, as [`Session::close`] does, and closes the sockets.
+    /// Ends each session as [`Session::close`] does, and closes the sockets.
     pub fn close(&self) {
         self.lock().close();
     }
@@ -332,7 +332,8 @@ impl Endpoint {
     }
 
     /// Returns the principal of the server in a session with these settings. If the server sends requests to this
-    /// endpoint, the requests have this principal. The server proves it by the pre-shared key of the settings.
+    /// endpoint, the requests have this principal. The principal belongs to the pre-shared key in the settings. Without
+    /// a pre-shared key, the server has no rights: [`Principal::NOBODY`].
     fn principal_of(&self, config: &ClientConfig) -> Principal {
         let engine = self.lock();
         match (&engine.io.arrivals.serving, &config.trust.key) {

@@ -129,7 +129,8 @@ impl Engine {
         self.with(key, |connection| connection.move_to(path));
     }
 
-    /// Ends all sessions in order, stores the sessions that the settings keep, and closes the sockets.
+    /// Ends each session with a message to its server, or stores the session if the settings require this. Then closes
+    /// the sockets.
     pub(super) fn close(&mut self) {
         for key in 0..self.sessions.all.len() {
             self.with(key, |connection| connection.close());

@@ -58,7 +58,7 @@ pub enum ClientError {
     Refused {
         /// The address of the server.
         remote: SocketAddr,
-        /// The usual meaning of the port.
+        /// The default port of the scheme, as a text for the message.
         other: &'static str,
     },
     /// The server did not answer at all.

@@ -32,8 +32,8 @@ use tokio::net::UdpSocket;
 const MAX_MESSAGE: usize = 1152;
 /// Maximum number of members whose responses are accepted.
 const MAX_MEMBERS: usize = 65_536;
-/// Maximum number of repetitions of a request to a protected group. The client repeats the request for each member that
-/// demands an Echo option, with the option of this member.
+/// Maximum number of repetitions of a request to a protected group. For each member that demands an Echo option, the
+/// client repeats the request with the value that this member sent.
 const MAX_AGAIN: usize = 32;
 
 /// Sends a non-confirmable request without protection to a group. Calls `on_reply` with each response until `wait` has
@@ -72,7 +72,8 @@ pub struct AskedMembers {
     pub responded: Vec<IpAddr>,
     /// Members that responded to a recent request, but not to this one.
     pub missing: Vec<IpAddr>,
-    /// Members that demanded an Echo option, which proves that the request is new, and that did not respond afterwards.
+    /// Members that demanded an Echo option and did not respond afterwards. The Echo option proves to a member that the
+    /// request is new.
     pub challenged: Vec<IpAddr>,
 }
 
@@ -265,8 +266,9 @@ impl<F: FnMut(Member, Response), G: Groups, S: Oscore> Asking<F, G, S> {
         }
     }
 
-    /// Sends the request with the protection of Axiom. If `part` contains a token, the request accepts responses
-    /// without a time limit, and replaces an earlier request with this token.
+    /// Sends the request with the protection of Axiom. `part` contains the values of the message that the request does
+    /// not contain. If `part` contains a token, the client accepts responses without a time limit, and the request
+    /// replaces an earlier request with this token.
     pub(super) async fn ask_protected(
         &mut self,
         membership: &Membership,
@@ -424,7 +426,7 @@ struct Requests {
     open: Vec<Open>,
     /// Maximum number of open requests.
     most: usize,
-    /// The number of the next request.
+    /// The number of the next request; `None` before the first request, which gets a number from the node.
     next: Option<u32>,
 }
 

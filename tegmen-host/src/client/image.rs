@@ -42,8 +42,8 @@ pub async fn ask_for_image(
     Ok(asked)
 }
 
-/// Sends to the group each block that at least one member has not received, and sends it once. Waits for `interval`
-/// between two blocks. Returns the number of blocks.
+/// Sends the missing blocks of an image to the group, each once. A block is missing if at least one member has not
+/// received it. Waits for `interval` between two blocks. Returns the number of blocks.
 ///
 /// # Errors
 /// [`ClientError`], whose text names the next step.

@@ -91,10 +91,11 @@ pub(super) struct Io {
     /// Datagrams that the system could not take yet.
     pub(super) unsent: VecDeque<(Path, Vec<u8>)>,
     forgotten: Forgotten,
-    /// Number of open sessions that the settings store in a file.
+    /// Number of open sessions that will be stored in files when they are closed.
     pub(super) kept: usize,
     nstart: usize,
-    /// The times at which sessions have to be handled next.
+    /// The times at which sessions have to be handled next, the earliest first. The second value is the index of the
+    /// session.
     pub(super) due: BinaryHeap<Reverse<(Instant, usize)>>,
     /// True if a datagram has to be sent at once.
     pub(super) is_due: bool,

@@ -107,7 +107,8 @@ impl Observation {
         }
     }
 
-    /// Ends the observation in order. Returns the response of the server, which contains the current representation.
+    /// Ends the observation with a deregistration. Returns the response of the server, which contains the current
+    /// representation.
     ///
     /// # Errors
     /// [`ClientError`], whose text names the next step.

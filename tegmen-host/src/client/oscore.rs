@@ -87,8 +87,9 @@ impl Oscore for EndpointOscore {
         !self.sessions.is_empty() && self.sessions.contains_key(&peer)
     }
 
-    /// Always returns true. The table entry of each request (`Place::is_forwarded`) records if another client protected
-    /// the request, so that OSCORE may protect the response.
+    /// Always returns true, so that the node passes a protected response to the application without opening it. The
+    /// client then refuses the response, unless another client protected the request. The table entry of the request
+    /// (`Place::is_forwarded`) records this.
     fn is_forwarded(&self, _: PeerId) -> bool {
         true
     }
@@ -110,13 +111,14 @@ pub(super) struct OscoreClient {
     asked: Vec<Asked>,
     /// Requests that have to be sent again under other keys, because the server did not execute them.
     again: Vec<RequestId>,
-    /// The reason why the context cannot be used. The session returns it as an error.
+    /// The reason why the context cannot be used, which the session returns as an error; `None` if the context can be
+    /// used.
     problem: Option<ContextError>,
     /// An unused buffer for the options of the next request.
     spare: Vec<u8>,
     /// message_3 of EDHOC, which is sent in front of the next request (RFC 9668); empty if there is none.
     message_3: Vec<u8>,
-    /// The text of the EDHOC error message in the last response.
+    /// The text of the EDHOC error message, if the last response contained such a message.
     peer_error: Option<String>,
 }
 
@@ -152,7 +154,7 @@ impl OscoreClient {
         self.stored.overhead() + in_front
     }
 
-    /// Takes the text of the EDHOC error message in the last response.
+    /// Removes and returns the text of the EDHOC error message in the last response; `None` if there is none.
     pub(super) const fn take_peer_error(&mut self) -> Option<String> {
         self.peer_error.take()
     }
@@ -223,7 +225,7 @@ impl OscoreClient {
         self.again.contains(&request)
     }
 
-    /// Takes the reason why the context could not be used; `None` if there is none.
+    /// Removes and returns the reason why the context could not be used; `None` if there is none.
     pub(super) const fn take_problem(&mut self) -> Option<ContextError> {
         self.problem.take()
     }

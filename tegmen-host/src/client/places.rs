@@ -1,5 +1,6 @@
-//! The table of the waiting requests of a session, and the queue of requests beyond NSTART. Each request has one entry
-//! in the table, which is called its place. The index of the entry identifies the place.
+//! The table of the waiting requests of a session, and the queue of the requests that are not sent yet, because the
+//! server has not answered NSTART earlier requests. Each request has one entry in the table, which is called its place.
+//! The index of the entry identifies the place.
 
 use super::{ClientError, Response};
 use std::collections::VecDeque;
@@ -14,7 +15,7 @@ const MAX_UNREAD: usize = 64;
 /// The result of a request.
 pub(super) enum Arrived {
     Response(Response),
-    /// The server sent no response, or no response that the client can accept.
+    /// The request failed with this error. For example, the session ended, or the client cannot accept the response.
     Refused(ClientError),
     /// The server did not acknowledge the request, or did not respond in time.
     Unanswered,

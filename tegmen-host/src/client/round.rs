@@ -11,7 +11,8 @@ use tegmen::time::Instant;
 
 /// The minimum time between two registrations. All members respond to each registration, so the client does not
 /// register more often even if the Max-Age of a response is short. But if
-/// [`ObserveMembers::alive`](super::ObserveMembers::alive) is shorter than this minimum, that time applies.
+/// [`ObserveMembers::alive`](super::ObserveMembers::alive) is shorter than this minimum, the client registers again
+/// after the time `alive`.
 const SHORTEST: Duration = Duration::from_secs(60);
 
 /// The state after a registration was sent to all members.
@@ -45,8 +46,8 @@ impl Round {
         Self { last: self.last, ..next }
     }
 
-    /// True if it is time for the next registration. If no member responded, the next registration is due [`SHORTEST`]
-    /// after the last one.
+    /// True if it is time for the next registration. If no member responded, the next registration is due at
+    /// `earliest`.
     pub(super) fn is_over(&self) -> bool {
         let stale = if self.stale == Instant::NEVER { self.earliest } else { self.stale.max(self.earliest) };
         clock::now() >= stale.min(self.latest)

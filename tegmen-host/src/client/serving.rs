@@ -58,7 +58,7 @@ pub(super) struct Built {
 }
 
 impl ServingBuilder {
-    /// Returns the parts of the endpoint.
+    /// Returns the values that the endpoint gets from these settings.
     pub(super) fn build(self) -> Built {
         let Self { router, credentials, policy, plain_allowed, coap, events } = self;
         let Some(router) = router else {
@@ -96,7 +96,8 @@ impl ServingBuilder {
     }
 }
 
-/// Returns the features of a node. `bodies` is the memory for the bodies of the requests that the node serves.
+/// Returns the optional parts of a node: the observers, the memory for request bodies, the OSCORE contexts and the
+/// pacing of messages.
 fn features(observers: Observers<Infallible>, bodies: ServerBodies) -> Features {
     Parts {
         queue: (),
@@ -140,7 +141,7 @@ impl Serving {
         self.coap_server.resources.notifier.clone()
     }
 
-    /// Takes the paths whose representations have changed since the last call.
+    /// Returns the paths whose representations have changed since the last call.
     pub(super) fn take_changes(&self) -> impl Iterator<Item = Arc<str>> {
         let changes = self.coap_server.resources.notifier.shards.first().map(Changes::take);
         changes.into_iter().flatten()

@@ -35,7 +35,7 @@ fn create_at(dir: &Path, context: &ContextFile, numbers: &Numbers) -> Result<(),
     ContextFile::read(dir).map(|_| ())
 }
 
-/// Returns the context, which continues with these sequence numbers.
+/// Makes the context from the content of its file. The context continues with these sequence numbers.
 fn numbers_to_context(file: &ContextFile, numbers: &Numbers) -> Result<RederivableContext, BadParameters> {
     let (parameters, window) =
         (file.parameters(), numbers.window.map(|window| ReplayWindow::from(<(u64, u64)>::from(window))));
@@ -59,7 +59,8 @@ pub struct StoredContext {
     /// The state of the rederivation of keys; `None` if the endpoints do not derive new keys after sequence numbers
     /// were lost.
     pub(super) rederivation: Option<Rederivation>,
-    /// True if the context was agreed by EDHOC or with a token, and the other endpoint no longer knows the context.
+    /// True if the two endpoints agreed on the context by EDHOC or with a token, and the other endpoint no longer knows
+    /// the context.
     pub(super) is_unknown: bool,
 }
 
@@ -79,9 +80,9 @@ impl StoredContext {
         })
     }
 
-    /// Opens the context in a directory. If the last use ended in order, the context continues at its next sequence
-    /// number. After any other end, the context skips all sequence numbers that were reserved on disk, and the replay
-    /// window for the requests of the other endpoint is lost.
+    /// Opens the context in a directory. If the last use ended with [`Self::close`], the context continues at its next
+    /// sequence number. After any other end, the context skips all sequence numbers that were reserved on disk, and the
+    /// replay window for the requests of the other endpoint is lost.
     ///
     /// # Errors
     /// [`ContextError`].
@@ -190,8 +191,8 @@ impl StoredContext {
         self.keeper.end();
     }
 
-    /// Stores the next sequence number and the replay window when the use ends in order. Afterwards the context
-    /// protects no message.
+    /// Ends the use of the context: stores the next sequence number and the replay window. Afterwards the context
+    /// protects no message. Dropping the context does the same.
     ///
     /// # Errors
     /// [`ContextError::File`]. The next start then continues as after a power cut.

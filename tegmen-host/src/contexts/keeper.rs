@@ -21,7 +21,7 @@ pub(super) struct Terms {
     pub(super) created: u64,
     /// The expiry time, in seconds since 1970, and its text in the file.
     pub(super) expires: Option<(u64, String)>,
-    /// The key of the row with the numbers in a database.
+    /// The key of the database row that stores the sequence numbers, if the context uses a database.
     pub(super) row: String,
     /// The number of other members of the group; `None` for a context between two endpoints.
     pub(super) others: Option<usize>,
@@ -34,7 +34,7 @@ pub(super) struct Keeper {
     created: u64,
     expires: Option<(u64, String)>,
     closed: bool,
-    /// True while the file with the sequence numbers does not record yet that a database has the valid numbers.
+    /// True if the sequence numbers are in a database, but the file of sequence numbers does not record this yet.
     is_moving: bool,
     /// The lock on the directory; `None` for a context in memory.
     _lock: Option<Locked>,
@@ -120,7 +120,7 @@ impl Keeper {
         &self.dir
     }
 
-    /// Returns the path of the file of numbers in the directory.
+    /// Returns the path of the file in the directory that contains the sequence numbers.
     pub(super) fn numbers_file(&self) -> PathBuf {
         self.dir.join(NUMBERS)
     }
@@ -146,8 +146,8 @@ impl Keeper {
     /// end with [`Self::keep`] before you extend `lease` to it.
     ///
     /// # Errors
-    /// [`ContextError::Exhausted`]; [`ContextError::Numbers`] if the clock allows no further numbers yet: a limit for
-    /// each millisecond since the creation of the context applies.
+    /// [`ContextError::Exhausted`]; [`ContextError::Numbers`] if the context has already used all numbers that it may
+    /// use at this time: see [`allowance`].
     pub(super) fn next_end(&self, lease: &Lease) -> Result<u64, ContextError> {
         let next = lease.next();
         if next > MAX_PARTIAL_IV {
@@ -296,17 +296,18 @@ pub(super) fn recover(dir: &Path, terms: &Terms) -> Result<u64, ContextError> {
     Ok(next)
 }
 
-/// Returns the number of sequence numbers that a context may have reserved since it was made: 4 for each millisecond,
-/// and those of one further day. `created` is the time of creation in seconds since 1970.
+/// Returns the number of sequence numbers that a context may have reserved until now: 4 for each millisecond since its
+/// creation, and 4 for each millisecond of one further day. `created` is the time of creation in seconds since 1970.
 pub(super) fn allowance(created: u64) -> u64 {
     clock::allowed(4 * clock::DAY, created.saturating_mul(1000), now_millis())
 }
 
-/// Returns the sequence numbers with which the next process begins. If the file of numbers contains no `place`, no
-/// process has used the context from this directory. But a copy of the directory may have been used elsewhere, or the
-/// directory may have been used before a backup replaced it. So the numbers in such a file are used only if [`create`]
-/// wrote the file and the context is younger than [`GRACE`]. Otherwise the numbers begin above every number that may
-/// have been used, and the replay window counts as lost.
+/// Returns the sequence numbers with which the next process begins. The first process that uses the context writes the
+/// entry `place` into the file of numbers. If the file contains no `place`, no process has used the context from this
+/// directory. But a copy of the directory may have been used elsewhere, or the directory may have been used before a
+/// backup replaced it. So the numbers in such a file are used only if [`create`] wrote the file and the context is
+/// younger than [`GRACE`]. Otherwise the numbers begin above every number that may have been used, and the replay
+/// window counts as lost.
 ///
 /// # Errors
 /// The reason why the numbers cannot be trusted.
@@ -392,5 +393,5 @@ const USED: &str = "used";
 /// An unused context begins with the sequence number 0 only within this number of seconds after its creation. After
 /// this time the directory may be an old copy of a context that was used.
 const GRACE: u64 = 600;
-/// Maximum time, in milliseconds, to wait until the clock allows more numbers.
+/// Maximum time, in milliseconds, for which the context waits until [`allowance`] permits further numbers.
 const PATIENCE: u32 = 1000;

@@ -44,10 +44,10 @@ pub struct StoredMember {
 }
 
 impl StoredMember {
-    /// Opens the context in a directory. If the last use ended in order, the context continues at its next sequence
-    /// number, with the replay windows of the other members. After any other end, the context skips all sequence
-    /// numbers that were reserved on disk, and all windows are lost: the next request of each other member is answered
-    /// with a challenge.
+    /// Opens the context in a directory. If the last use ended with [`Self::close`], the context continues at its next
+    /// sequence number, with the replay windows of the other members. After any other end, the context skips all
+    /// sequence numbers that were reserved on disk, and all windows are lost: the next request of each other member is
+    /// answered with a challenge.
     ///
     /// # Errors
     /// [`ContextError`].
@@ -160,7 +160,7 @@ impl StoredMember {
         self.keeper.end();
     }
 
-    /// Stores the next sequence number and the replay windows when the use ends in order. Afterwards the context
+    /// Ends the use of the context: stores the next sequence number and the replay windows. Afterwards the context
     /// protects and opens no message.
     ///
     /// # Errors

@@ -127,7 +127,7 @@ impl SharedMember {
         context.write_challenge(crypto, find(recipients, request.client())?, request, head, token, frame)
     }
 
-    /// Stores the next free sequence number and all replay windows when the server ends in order.
+    /// Stores the next free sequence number and all replay windows before the server ends.
     pub(super) fn close(&self) {
         // If it cannot be written, the next start continues after the lease, as after a power cut.
         let _ = self.lock().stored.close();

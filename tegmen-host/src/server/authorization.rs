@@ -118,8 +118,8 @@ impl Deciding {
         Self { policy, commands, hosts, last: Cell::new(FIRST), taken: Cell::new(None) }
     }
 
-    /// Takes the number of the authorization for an undecided request. If the policy took no authorization, returns a
-    /// new number that nobody uses: no decision comes, and the request is answered with 5.03 after its time limit.
+    /// Returns the number of the authorization for an undecided request. If the policy took no authorization, returns a
+    /// new number that nobody uses. Then no decision comes, and the request is answered with 5.03 after its time limit.
     pub(crate) fn take_number(&self) -> u64 {
         self.taken.take().unwrap_or_else(|| {
             self.last.set(self.last.get() + 1);

@@ -142,7 +142,8 @@ pub(crate) struct ServerBodies {
 }
 
 impl ServerBodies {
-    /// Returns a store for bodies of at most `limit` bytes, which take their shares from `ledger`.
+    /// Returns an empty store. Each body in the store has at most `limit` bytes, and takes its share of memory from
+    /// `ledger`.
     pub(crate) fn new(limit: usize, ledger: Arc<Ledger>) -> Self {
         Self { limit, ledger, by_peer: PerPeer::default(), space: Vec::new(), refused: Arc::default() }
     }
@@ -167,7 +168,8 @@ impl ServerBodies {
         });
     }
 
-    /// Returns an empty share of the ledger for a body, if `announced` bytes are free now. Otherwise returns `None`.
+    /// Returns an empty share of the ledger for a new body. `announced` is the number of bytes that the body is
+    /// expected to have. Returns `None` if fewer bytes are free now.
     fn share(&self, protection: Protection, announced: usize) -> Option<Share> {
         let share = self.ledger.share_of(protection, 0);
         let share = share.filter(|_| self.ledger.has_room_for(protection, announced));
@@ -177,8 +179,8 @@ impl ServerBodies {
         share
     }
 
-    /// Removes the uploads of an operation for which `is_it` returns true. Removes the entry of the peer if no transfer
-    /// is left.
+    /// Removes each upload that belongs to this operation and for which `is_it` returns true. Removes the entry of the
+    /// peer if no transfer is left.
     fn remove(&mut self, operation: &Operation, is_it: impl Fn(&Upload) -> bool) {
         let Some(transfers) = self.by_peer.get_mut(&operation.peer) else { return };
         transfers.uploads.retain(|upload| upload.operation != *operation || !is_it(upload));

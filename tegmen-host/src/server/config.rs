@@ -35,8 +35,8 @@ pub struct ServerConfig {
     pub shards: usize,
     /// The settings of requests, responses, transfers and observations.
     pub coap: ServerCoap,
-    /// The DTLS settings. The server chooses the part of the connection ids that names the shard. With more than 256
-    /// shards, its connection ids are empty.
+    /// The DTLS settings. The server itself sets the first byte of its connection ids, which is the number of the
+    /// shard. One byte can number only 256 shards, so with more shards the connection ids of the server are empty.
     pub dtls: Config,
     /// Limits of handshakes and sessions.
     pub sessions: ServerSessions,
@@ -45,7 +45,8 @@ pub struct ServerConfig {
     /// The devices in whose name the server opens or resumes sessions. The tickets and session ids of these devices do
     /// not depend on [`Self::resumption`].
     pub delegate: Option<Arc<dyn Delegate>>,
-    /// The receiver of keying material of each session; `None` if there is no receiver.
+    /// The label of the keying material that each session exports (RFC 5705), and the function that receives it. With
+    /// `None`, sessions export nothing.
     pub exporter: Option<Exporter>,
     /// The keys of the server, and the sources of the keys of clients.
     pub trust: ServerTrust,
@@ -172,11 +173,12 @@ pub struct ServerSessions {
     pub capacity: Capacity,
     /// Limits of the ClientHellos that the server answers.
     pub hellos: HelloLimits,
-    /// Number of signatures and decryptions in a second with RSA keys and keys in a TPM, for clients that have not
-    /// proved an identity yet; 0 sets no limit. Further handshakes wait for about half a second. If too many handshakes
-    /// then wait, the server gives up the oldest ones, and first those of network prefixes that have many handshakes.
-    /// Their clients begin again. Signatures with ECDSA keys in memory are not counted, because they take no longer
-    /// than the rest of a handshake.
+    /// Maximum number of signatures and decryptions in a second with RSA keys and keys in a TPM, for clients that have
+    /// not proved an identity yet; 0 sets no limit. Further handshakes wait for about half a second. If too many
+    /// handshakes wait, the server gives up one of them for each new handshake. It first gives up handshakes from
+    /// network prefixes with many waiting handshakes, and older handshakes before newer ones. The clients of these
+    /// handshakes begin again. Signatures with ECDSA keys in memory are not counted, because they take no longer than
+    /// the rest of a handshake.
     pub signatures_per_second: u32,
 }
 
@@ -197,9 +199,9 @@ pub struct ServerTrust {
     pub public_keys: Option<PublicKeys>,
     /// A source of pre-shared keys that the credentials do not have.
     pub key_store: Option<Arc<dyn KeyStore>>,
-    /// The interval in which the server uses the answers of the key store. The time between a question and the use of
-    /// its answer is always a multiple of this interval, so that the delay does not reveal if an identity exists.
-    /// Choose more than the usual delay of the key store.
+    /// The server uses an answer of the key store only when a multiple of this interval has passed since its question.
+    /// So the delay does not reveal if an identity exists. Choose an interval that is longer than the usual delay of
+    /// the key store.
     pub key_store_answers_every: Duration,
 }
 

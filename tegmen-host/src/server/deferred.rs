@@ -58,7 +58,7 @@ impl Deferrals {
         self.open.get_mut(&number)
     }
 
-    /// Takes the request of a responder. Returns `None` if the request already has a response.
+    /// Removes and returns the request of a responder. Returns `None` if the request already has a response.
     pub(crate) fn take(&mut self, number: u64) -> Option<DeferredRequest> {
         self.open.remove(&number)
     }
@@ -144,8 +144,8 @@ impl Deferrals {
         self.waiting.push((request, outcome));
     }
 
-    /// Takes the responses and decisions that waited. Drops the responses and decisions for requests that came at
-    /// `before` or earlier.
+    /// Removes all waiting responses and decisions, and returns those for requests that came after `before`. Drops the
+    /// others.
     pub(crate) fn take_waiting(&mut self, before: Instant) -> Vec<(DeferredRequest, Outcome)> {
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.retain(|(request, _)| request.at > before);

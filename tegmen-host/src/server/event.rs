@@ -102,8 +102,8 @@ pub enum Event {
         /// Address of the client.
         remote: SocketAddr,
     },
-    /// A session ended in order, or was idle for too long. No event is reported for a session that a new session from
-    /// the same address replaced.
+    /// The client or the server closed a session, or the session was idle for too long. No event is reported for a
+    /// session that a new session from the same address replaced.
     Closed {
         /// The address of the client.
         remote: SocketAddr,
@@ -186,8 +186,8 @@ pub struct Answered {
     /// The bytes of the response body. For a body in blocks, the sum of all blocks.
     #[serde(rename = "response_bytes")]
     pub sent: usize,
-    /// True for a single block of a transfer. Another event reports the whole transfer: for a request body, the event
-    /// of its last block, and for a response, the event of its first block.
+    /// True if this event reports only one block of a transfer. A separate event, in which this value is false, reports
+    /// the whole transfer. It is the event of the last block of a request body, or of the first block of a response.
     pub block: bool,
     /// The cause of a 5.xx response. The client does not receive this text.
     pub cause: Option<String>,

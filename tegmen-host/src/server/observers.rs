@@ -166,7 +166,8 @@ impl<G> node::Observers<OscoreExchange, G> for Observers<G> {
         (since.as_micros() >> 14) as u32
     }
 
-    /// Always returns false. The shard itself removes the observations of peers that no longer exist.
+    /// Always returns false, so that the node does not search for observations of removed peers. The shard itself
+    /// removes these observations.
     fn is_full(&self) -> bool {
         false
     }

@@ -107,19 +107,21 @@ pub(super) struct Report {
     pub(super) block: bool,
 }
 
-/// The features of the node of a shard.
+/// The optional parts of the node of a shard (see [`node::Features`]): observers, bodies, OSCORE, and requests to
+/// groups.
 pub(super) struct Features {
     pub(super) observers: Observers,
     pub(super) bodies: ServerBodies,
     pub(super) oscore: ServerOscore,
     pub(super) leisure: Leisure,
     pub(super) groups: Memberships,
-    /// The type of the features that a server does not use: requests that wait for a response, and requests to groups.
+    /// An empty value for the optional parts that a server does not use: its own requests that wait for a response, and
+    /// its own requests to groups.
     nothing: (),
 }
 
 impl Features {
-    /// Returns the features of the node of shard `number`.
+    /// Returns the optional parts of the node of shard `number`.
     pub(super) fn new<A: Application>(shared: &Shared<'_, A>, number: usize) -> Self {
         let hosts = shared.application.virtual_hosts();
         let (config, notifier) = (shared.config, &shared.notifier);
@@ -234,8 +236,8 @@ impl<A: Application> CoapServer<A> {
         }
     }
 
-    /// Completes the work for a datagram. For each peer that has just got memory for exchanges, sets the time at which
-    /// this memory is checked.
+    /// Completes the work for a datagram. For each peer that has just got memory for exchanges, sets an alarm after
+    /// EXCHANGE_LIFETIME. The node then frees this memory if the peer has sent nothing in the meantime.
     #[inline]
     pub(crate) fn on_handled<G>(
         &mut self,
@@ -286,8 +288,9 @@ impl<A: Application> CoapServer<A> {
         pool.tick(now);
     }
 
-    /// Takes the deferred request of the responder with this number, and reports `reply` as the response to it. Returns
-    /// `None` if the request already has a response, or if its peer no longer exists.
+    /// Removes and returns the deferred request of the responder with this number. Reports `reply` to the operator as
+    /// the response to this request. Returns `None` if the request already has a response, or if its peer no longer
+    /// exists.
     pub(crate) fn conclude(&mut self, number: u64, reply: &Reply, peers: &mut impl Peers) -> Option<DeferredRequest> {
         let request = self.deferrals.take(number)?;
         let deferred = &request.deferred;
@@ -315,8 +318,8 @@ impl<A: Application> CoapServer<A> {
         Some((copy, share))
     }
 
-    /// Reports an answered request, or a deferred response, to the operator. The report contains the path that was read
-    /// last.
+    /// Reports an answered request, or a deferred response, to the operator. The report contains the path that
+    /// [`Resources::begin`] has read last.
     pub(super) fn report_request(&mut self, remote: SocketAddr, principal: Principal, method: Code, code: Code) {
         let Report { received, sent, block } = self.report;
         let cause = self.resources.cause.take();
@@ -477,7 +480,7 @@ impl<A: Application> Resources<A> {
 
 impl<A> Resources<A> {
     /// Returns the number of the responder of a deferred response. If the application took no responder, returns a new
-    /// number that nobody uses: no response comes, and the request is answered with 5.03 after its time limit.
+    /// number that nobody uses. Then no response comes, and the request is answered with 5.03 after its time limit.
     pub(super) fn take_responder(&self) -> u64 {
         self.deferred.take().unwrap_or_else(|| self.next_responder())
     }

@@ -18,7 +18,7 @@ impl SessionList {
         sessions.iter().flatten().collect()
     }
 
-    /// Ends a session in order: see [`Server::close`](super::Server::close).
+    /// Ends a session with a close_notify alert: see [`Server::close`](super::Server::close).
     pub fn close(&self, id: SessionId) -> bool {
         let (sender, closed) = std::sync::mpsc::channel();
         if let Some(shard) = self.0.shards.get(id.shard) {

@@ -401,7 +401,8 @@ impl<A: Application> Shard<A> {
     }
 
     /// Completes the work for a datagram that came over `path`. For each peer that has just got memory for exchanges,
-    /// sets the time at which this memory is checked. Reports the OSCORE contexts that could not be used.
+    /// sets an alarm after EXCHANGE_LIFETIME. The node then frees this memory if the peer has sent nothing in the
+    /// meantime. Reports the OSCORE contexts that could not be used.
     #[inline]
     fn on_handled(&mut self, now: Instant, path: &Path) {
         let Node { endpoint, features, .. } = &mut self.node;

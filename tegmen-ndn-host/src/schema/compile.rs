@@ -16,7 +16,7 @@ use std::rc::Rc;
 use tegmen_base::hex::to_hex;
 use tegmen_ndn::tlv::{self, Type};
 
-/// Maximum number of components of a name. A rule in the name counts with the components of its own name.
+/// Maximum number of components of a name. If the name refers to a rule, the components of that rule's name count too.
 pub const MAX_COMPONENTS: usize = 128;
 
 /// A mistake in the text of a schema.

@@ -233,8 +233,9 @@ impl Engine {
         }
     }
 
-    /// Completes the work for a datagram. For each peer that has just got memory for exchanges, sets the time at which
-    /// this memory is checked. Handles responses and decisions that had to wait for space.
+    /// Completes the work for a datagram. For each peer that has just got memory for exchanges, sets an alarm after
+    /// EXCHANGE_LIFETIME. The node then frees this memory if the peer has sent nothing in the meantime. Also handles
+    /// responses and decisions that had to wait for space.
     pub(super) fn on_handled(&mut self) {
         let Io { node, arrivals, .. } = &mut self.io;
         let Some(serving) = &mut arrivals.serving else { return };

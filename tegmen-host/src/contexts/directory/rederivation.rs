@@ -111,8 +111,8 @@ impl StoredContext {
         self.rederivation.as_ref().map_or(0, |rederivation| rederivation.generation)
     }
 
-    /// Adds to sequence numbers the ID Context of the derived keys that use them. Returns the numbers unchanged if the
-    /// keys were not derived by rederivation.
+    /// Returns these sequence numbers together with the ID Context of the current keys. If the current keys were not
+    /// derived by rederivation, returns the numbers without an ID Context.
     pub(crate) fn named(&self, numbers: Numbers) -> Numbers {
         let theirs = self.rederivation.as_ref().and_then(|rederivation| rederivation.file.id_context.as_deref());
         match self.context.id_context().filter(|ours| self.rederives() && Some(*ours) != theirs) {
@@ -140,7 +140,8 @@ impl StoredContext {
     }
 
     /// Returns the decrypted message of a response. The second value is true if the response is response #1 of a
-    /// rederivation. A response #1 does not execute the request, so the request must be sent again under the new keys.
+    /// rederivation. A server that sends response #1 has not executed the request, so the client must send the request
+    /// again under the new keys.
     pub(crate) fn take_response<'r, C: Crypto>(
         &mut self,
         crypto: &mut C,

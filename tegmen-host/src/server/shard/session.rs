@@ -101,7 +101,7 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Ends the session of a peer in order. Returns false if the peer has no session.
+    /// Ends the session of a peer with a close_notify alert. Returns false if the peer has no session.
     pub(super) fn end_session(&mut self, peer: PeerId) -> bool {
         let Some(entry) = self.node.endpoint.peers.peer(peer).filter(|entry| is_session(entry)) else { return false };
         let (remote, reason) = (entry.path().remote.into(), Fatal::Closed);
@@ -252,8 +252,8 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Stores an answer of the key store. The server uses the answer when a multiple of the interval in the settings
-    /// has passed since the question.
+    /// Stores an answer of the key store. The server uses the answer later, at the next time at which a multiple of the
+    /// interval in the settings has passed since the question.
     pub(super) fn hold(&mut self, asked: Instant, peer: PeerId, found: Found) {
         let every = self.store_answers_every.as_micros().max(1) as u64;
         let took = clock::now().since(asked).as_micros() as u64;
