@@ -285,7 +285,7 @@ impl Session {
     }
 
     /// Returns the identity that the server proved with a public key: the subject of its certificate, or the name of
-    /// its raw public key.
+    /// its raw public key. Returns `None` if the server proved no identity in this way.
     pub fn server(&self) -> Option<String> {
         self.with(|connection| connection.entry.server.clone())
     }

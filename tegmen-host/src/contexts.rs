@@ -344,7 +344,8 @@ impl Contexts {
     /// Returns the context that the OSCORE option of a request names (RFC 8613, section 8.2, step 2): the context with
     /// the same kid and the same ID Context. An option without an ID Context first names the context that also has no
     /// ID Context. If there is none, it names the context with this kid, provided that only one context has this kid.
-    /// If only one context has the kid and this context can derive new keys, it is returned for each ID Context.
+    /// If only one context has the kid, and this context can derive new keys, the ID Context in the option does not
+    /// matter.
     pub fn find(&self, option: &OscoreOption<'_>) -> Option<Cow<'_, SharedContext>> {
         let kid = option.kid?;
         match self.by_kid.get(kid) {

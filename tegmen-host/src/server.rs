@@ -234,7 +234,8 @@ impl Counts {
     }
 }
 
-/// Counts of private-key operations in the separate thread: see [`ServerSessions::signatures_per_second`].
+/// Counts of the private-key operations that run outside the threads of the shards: see
+/// [`ServerSessions::signatures_per_second`].
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Signatures {
     /// The number of completed signatures and decryptions.
@@ -353,9 +354,10 @@ impl Server {
         Ok(())
     }
 
-    /// Changes the limits. Sessions and requests continue. A new limit on client addresses or on bodies applies only to
-    /// clients and transfers that begin after the change. The shards take the limits after this call returns;
-    /// [`Pulse::beats`] waits until all shards have taken them.
+    /// Changes the limits. Sessions and requests continue. A new value of `verify_addresses` applies only to clients
+    /// that send their first message after the change. A new value of `max_bodies` applies only to transfers that begin
+    /// after the change. The shards take the limits after this call returns; [`Pulse::beats`] waits until all shards
+    /// have taken them.
     pub fn set_limits(&self, limits: ServerLimits) {
         self.gate.set(limits.hellos);
         self.bodies.set_limit(limits.max_bodies);
@@ -424,7 +426,8 @@ impl Server {
     /// Ends the server as [`Self::stop`] does, but first answers the requests whose response is deferred. The call
     /// waits at most `patience` for these responses, and then waits for the threads. During the call the server
     /// receives nothing, so it begins no handshake and learns no new client. Datagrams that arrive wait in the sockets.
-    /// If a next server inherits the sockets, that server reads them. Returns the final counts of all shards together.
+    /// If another server then inherits the sockets, that server reads these datagrams. Returns the final counts of all
+    /// shards together.
     pub fn drain(mut self, patience: Duration) -> Totals {
         self.end(Ending::Drained { by: tokio::time::Instant::now() + patience });
         self.totals()

@@ -150,7 +150,7 @@ impl Client {
         nonce
     }
 
-    /// Returns the cryptography of the client.
+    /// Returns the crypto provider of the client.
     pub const fn crypto(&mut self) -> &mut RustCrypto {
         &mut self.crypto
     }

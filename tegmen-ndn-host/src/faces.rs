@@ -185,7 +185,7 @@ pub(crate) struct FaceTable {
     pub(crate) mtu: usize,
     most: usize,
     buffer: Box<[u8]>,
-    /// Interests for the management, and the faces that sent them.
+    /// The commands that still have to be executed: the face that sent the Interest, and the Interest.
     pub(crate) commands: VecDeque<(FaceId, Box<[u8]>)>,
     /// The face that received the packet which is being forwarded now.
     pub(crate) from: FaceId,

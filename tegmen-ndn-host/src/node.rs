@@ -52,7 +52,7 @@ pub struct Config {
     pub reliable: bool,
     /// True if neighbours may register prefixes.
     pub neighbours_register: bool,
-    /// A UDP face that a neighbour opened ends if no packet arrives at the face for this time.
+    /// The time after which the node removes a UDP face that a neighbour opened, if no packet arrives at the face.
     pub idle: Duration,
 }
 

@@ -35,17 +35,18 @@ pub enum SchemaError {
     Version(u64),
     /// The model has more than [`MAX_NODES`] nodes.
     TooLarge(usize),
-    /// The identifier of a node differs from its position.
+    /// The identifier of the node at this position is not equal to the position, or the start node is missing or has a
+    /// parent.
     Node(usize),
-    /// An edge leads to a node that does not exist, to a node with another parent, or to a node to which another edge
-    /// also leads.
+    /// An edge of the node with this number is incomplete, or leads to a node that does not exist, to a node with
+    /// another parent, or to a node to which another edge also leads.
     Edge(usize),
-    /// A node refers to a key node that does not exist.
+    /// The node with this number refers to a key node that does not exist.
     Key(usize),
     /// Keys sign each other in a loop.
     Loop,
-    /// An option of a constraint does not contain exactly one of a value, a tag and a function, or the value is not one
-    /// component of a name. The number is that of the node.
+    /// In the node with this number, an option of a constraint does not contain exactly one of a value, a tag and a
+    /// function, or a value is not one component of a name.
     Option(usize),
     /// The function of a constraint is not known.
     Function(String),
@@ -331,9 +332,9 @@ impl Schema {
         reached
     }
 
-    /// Follows an edge. If the tag of the edge is bound, the component must be equal to the bound one. If the tag is
-    /// not bound, the component must fulfil the constraints, and is then bound to the tag. Returns `None` if the edge
-    /// does not accept the component.
+    /// Follows an edge. If the tag of the edge is bound, the component must be equal to the bound component. If the tag
+    /// is not bound, the component must fulfil the constraints, and is then bound to the tag. Returns `None` if the
+    /// edge does not accept the component.
     fn follow<'n>(&self, pattern: &Pattern, component: &'n [u8], bound: &Bound<'n>) -> Option<Bound<'n>> {
         if let Some(known) = bound.get(&pattern.tag) {
             return (*known == component).then(|| bound.clone());

@@ -100,7 +100,7 @@ impl Lengths {
     }
 }
 
-/// Calls `visit` with the prefixes of a name, the longest first, and returns the first value that `visit` returns.
+/// Calls `visit` with the prefixes of a name, the longest first, until `visit` returns a value. Returns this value.
 /// Skips prefixes with a number of components that no name in `lengths` has.
 fn longest_first<'n, R>(
     name: &Name<'n>,

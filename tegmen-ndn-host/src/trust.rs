@@ -17,8 +17,8 @@ use tegmen_ndn::{Interest, Name, ReceivedData};
 /// Maximum number of certificates between a packet and an anchor.
 pub const MAX_CHAIN: usize = 8;
 
-/// Maximum number of certificates that are kept. If another one comes, all certificates are removed first. They are
-/// fetched again when a verification needs them.
+/// Maximum number of certificates that are kept. If a further certificate comes, all certificates are removed first.
+/// They are fetched again when a verification needs them.
 const MAX_KEPT: usize = 256;
 
 /// The reason why the origin of a packet is not proved.

@@ -135,19 +135,20 @@ impl Default for ClientCoap {
 #[derive(Clone, Default, Debug)]
 #[non_exhaustive]
 pub struct ClientState {
-    /// The path at which the client stores its DTLS session. The next client then continues the session without a
-    /// handshake. The path is a file, or a directory with a file for each server.
-    /// [`Session::close`](super::Session::close) then stores the session, and does not end it.
+    /// The path at which the client stores its DTLS session, so that the next client continues the session without a
+    /// handshake. The path is a file, or a directory with a file for each server. If this path is set,
+    /// [`Session::close`](super::Session::close) stores the session, and does not end it. `None` stores no session.
     pub session: Option<PathBuf>,
     /// The directory of sessions that the client can resume without a key exchange. The client uses the ticket (RFC
-    /// 5077) or the session id that the server gave, and makes the directory if it does not exist.
+    /// 5077) or the session id that the server gave, and makes the directory if it does not exist. With `None`, the
+    /// client does not resume sessions from files.
     pub resume: Option<PathBuf>,
     /// True to keep the ticket or session id of each new session in memory, for an application that hands the session
     /// over to another client: see [`Session::take_resumable`](super::Session::take_resumable).
     pub hand_over: bool,
     /// A session that another client opened and handed over. This client resumes the session, and needs no keys. If the
-    /// server sends requests to this client, they have the principal that is stored in the session. If the server does
-    /// not resume the session, the client opens no session.
+    /// server sends requests to this client, the requests have the principal that is stored in the session. If the
+    /// server does not resume the session, the client opens no session.
     pub handed_over: Option<Arc<ResumableSession>>,
 }
 
@@ -157,12 +158,12 @@ pub struct ClientState {
 pub struct ClientRecovery {
     /// True if the client begins a new session after a session has ended. A session also counts as ended if the server
     /// answers neither a confirmable message nor its first two retransmissions, for example because the server
-    /// restarted without its sessions. The client then repeats its requests, except POST and PATCH, and registers its
-    /// observations again.
+    /// restarted without its sessions. In the new session the client repeats its requests, except POST and PATCH, and
+    /// registers its observations again.
     pub reconnect: bool,
-    /// Maximum time for which an observed server may send nothing, whatever the Max-Age is. After this time the client
-    /// sends a request, which shows if the server still knows the observation. The client adds a random time of up to a
-    /// quarter of this time. `None` sets no maximum.
+    /// Maximum time for which a client with an observation waits for the next message of the server. It applies even if
+    /// the Max-Age of the last representation is longer. After this time, and a random time of up to a quarter of it,
+    /// the client sends a request, which shows if the server still knows the observation. `None` sets no maximum.
     pub alive: Option<Duration>,
 }
 

@@ -75,7 +75,8 @@ pub(super) struct SessionEntry {
     pub(super) handshake_timeout: Duration,
     pub(super) handshake_time: Duration,
     pub(super) closed: Option<Fatal>,
-    /// The error that occurred at this client in a handshake, or while it stored the session.
+    /// The error that occurred at this client in a handshake, or while the client stored the session; `None` without
+    /// such an error.
     pub(super) failure: Option<ClientError>,
     pub(super) hint: Vec<u8>,
     /// The reason why the client does not trust the public key or the certificate of the server.
@@ -372,8 +373,10 @@ impl Connection<'_> {
         self.io.arm((self.entry.key, &mut self.entry.armed), at);
     }
 
-    /// Handles an error that the system reported for a sent datagram. In an established DTLS session, the error that
-    /// nothing listens at the server's port is ignored, because an attacker can forge its ICMP message.
+    /// Handles an error that the system reported for a sent datagram. If the datagram was too long, reduces the length
+    /// of further datagrams. Otherwise returns the error for the requests of the session. But an established DTLS
+    /// session ignores the error that nothing listens at the server's port, because an attacker can forge the ICMP
+    /// message of this error.
     fn network_error(&mut self, source: &io::Error) -> Result<(), ClientError> {
         if source.raw_os_error() == Some(TOO_LONG) {
             self.follow_path_mtu();

@@ -11,8 +11,8 @@ use tegmen_edhoc::transfer::{Body, IDENTIFIED_FORMAT, PATH};
 use tegmen_edhoc::{ConnectionId, Failure, Initiator};
 
 impl Session {
-    /// Agrees on an OSCORE context. The caller must hold the lock for renewals, so that only one request at a time
-    /// agrees on a context.
+    /// Agrees on an OSCORE context. The caller must hold the lock `renewal` of the session, so that only one request at
+    /// a time agrees on a context.
     pub(super) async fn agree(&self, keys: &EdhocKeys) -> Result<(), ClientError> {
         let (initiator, message_1) = self
             .with(|connection| {

@@ -47,8 +47,8 @@ impl Session {
     }
 
     /// Derives new OSCORE keys, or agrees on new keys by EDHOC. The first message of a derivation, request #1, is a GET
-    /// without a payload. It changes nothing if the server passes it to its application. Only one request at a time
-    /// derives keys. Other requests wait until the derivation has ended.
+    /// without a payload. Such a request changes nothing, even if the server passes it to its application. Only one
+    /// request at a time derives keys. Other requests wait until the derivation has ended.
     pub(super) async fn rederive(&self) -> Result<(), ClientError> {
         let _one = self.0.renewal.lock().await;
         if let Some(keys) = &self.config().edhoc
@@ -78,8 +78,8 @@ impl Session {
         }
     }
 
-    /// Waits until the queue and NSTART permit a message, and then sends it. The server must respond to the message, so
-    /// it must not be an acknowledgement.
+    /// Waits until the queue and NSTART permit a message, and then sends it. Use this only for a message to which the
+    /// server responds.
     pub(super) async fn begin(&self, place: &TakenPlace, message: &Message<'_>) -> Result<Turn, ClientError> {
         let start = clock::now();
         // A message that nobody acknowledges waits for PROBING_RATE, however long that takes.

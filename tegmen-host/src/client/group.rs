@@ -28,7 +28,8 @@ use tegmen::oscore::{OpenedRequest, ProtectError};
 use tegmen::time::Instant;
 use tokio::net::UdpSocket;
 
-/// Maximum number of bytes of a message to a group. Every node can receive such a message (RFC 7252, section 4.6).
+/// Maximum number of bytes of a message to a group. Every node can receive a message of this length (RFC 7252, section
+/// 4.6).
 const MAX_MESSAGE: usize = 1152;
 /// Maximum number of members whose responses are accepted.
 const MAX_MEMBERS: usize = 65_536;
@@ -84,7 +85,7 @@ pub struct AskedMembers {
 /// A member that does not know the sequence numbers of this client, for example after a restart, responds first with an
 /// Echo option (RFC 9175), and does not execute the request. The client then sends the request with this option to the
 /// group again, and the other members execute it a second time. Therefore a request with POST or PATCH is not repeated,
-/// and a member that demands an Echo option does not execute it.
+/// and a member that demands an Echo option never executes such a request.
 ///
 /// # Errors
 /// [`ClientError`], whose text names the next step. A call to which no member responds succeeds.
@@ -147,9 +148,9 @@ pub(super) async fn tell_members<R>(
     Ok(count)
 }
 
-/// Makes the node and the socket of a client of a protected group. Each request accepts responses until `wait` has
-/// passed, and at most `most` requests are open at the same time. Returns the client, the address of the group, and the
-/// local address.
+/// Makes the node and the socket of a client of a protected group. The client accepts responses to a request until
+/// `wait` has passed. At most `most` requests are open at the same time. Returns the client, the address of the group,
+/// and the local address.
 pub(super) fn join<F: FnMut(Member, Response)>(
     membership: &Membership,
     (method, wait): (Code, Duration),

@@ -176,8 +176,8 @@ impl Connection<'_> {
         self.io.node.endpoint.resume(&mut cx, self.entry.peer, answer)
     }
 
-    /// Returns the principal of a server that proved this name. If the server sends requests to this client, they have
-    /// this principal.
+    /// Returns the principal of a server that proved this name. If the server sends requests to this client, the
+    /// requests have this principal.
     fn principal_of(&self, name: &str, kind: CertificateType, digest: Digest) -> Principal {
         let serving = self.io.arrivals.serving.as_ref();
         serving.map_or(self.entry.principal, |serving| serving.credentials().certified_as(name, kind, digest))
@@ -189,7 +189,8 @@ impl Connection<'_> {
     }
 }
 
-/// Returns the next step after an alert of the server. The text is printed after the name of the alert.
+/// Returns a text for the user: the next step after an alert of the server. The error message contains this text after
+/// the name of the alert.
 const fn next_step(alert: AlertDescription) -> &'static str {
     match alert.0 {
         20 | 51 => {

@@ -60,7 +60,8 @@ impl PeerExchanges for Attached {
 }
 
 impl Attached {
-    /// Reserves the number of a principal, so that no other principal gets this number until the peer leaves the table.
+    /// Stores the reservation of the number of the peer's principal. No other principal gets this number until the peer
+    /// leaves the peer table.
     pub(super) fn hold(&mut self, held: Option<Held>) {
         self.heard.hold(held);
     }

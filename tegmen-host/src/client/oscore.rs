@@ -125,7 +125,8 @@ pub(super) struct OscoreClient {
 struct Asked {
     request: RequestId,
     pending: PendingRequest,
-    /// The code and the encoded options outside the protection of OSCORE, which proxies can read.
+    /// The code and the encoded options of the request that are outside the protection of OSCORE. Proxies can read
+    /// them.
     outside: (Code, Vec<u8>),
 }
 

@@ -99,7 +99,8 @@ struct GroupClient {
     /// The member to which the next request is sent; `None` for all members.
     to: Option<Principal>,
     asked: Vec<(RequestId, GroupPending<Vec<Replies>>)>,
-    /// The reason why the context cannot be used. The call returns it as its error.
+    /// The reason why the context cannot be used, which [`ask_oscore_group`] returns as its error; `None` if the
+    /// context can be used.
     problem: Option<ContextError>,
 }
 

@@ -12,13 +12,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tegmen::identity::Principal;
 
-/// Maximum number of contexts by EDHOC of one peer. A further context replaces the oldest context of this peer.
+/// Maximum number of contexts on which the server and one peer agreed by EDHOC. A further context replaces the oldest
+/// context of this peer.
 const MOST_OF_A_PEER: usize = 8;
 /// Maximum number of contexts from tokens of one client that have not opened a request yet. A further context replaces
 /// the oldest of these contexts.
 const MOST_UNUSED: usize = 4;
-/// The lifetime of a context by EDHOC. Afterwards the server no longer knows the context, so that the peer agrees on
-/// new keys.
+/// The lifetime of a context on which a peer agreed by EDHOC. Afterwards the server no longer knows the context, so the
+/// peer has to agree on new keys.
 const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 /// The first index for an agreed context. Contexts in files have lower indices.
 const FIRST_PLACE: u32 = 1 << 31;
@@ -137,7 +138,7 @@ impl AgreedContexts {
         true
     }
 
-    /// Ends the other contexts of a client. Call this after `context` of this client opened its first request.
+    /// Ends all contexts of a client except `context`. Call this after `context` opened its first request.
     pub(crate) fn replace_others(&self, context: &SharedContext) {
         let recipient_id = context.lock().context.recipient_id().to_vec();
         let mut known = self.known();

@@ -206,7 +206,7 @@ pub const fn aead_name(aead: Aead) -> &'static str {
     }
 }
 
-/// Returns the key of the row for a context with these secrets and IDs.
+/// Returns the key of the database row for a context. `parts` are the secrets and the IDs of the context.
 pub(super) fn context_name(parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new_with_prefix(b"tegmen state of a context");
     for part in parts {

@@ -48,7 +48,8 @@ impl Source {
         &self.file
     }
 
-    /// True for the context of a group member, which has the key `group_id`. The rest of the text may be invalid.
+    /// True if the text has the TOML key `group_id`, and so describes the context of a group member. The rest of the
+    /// text may be invalid.
     pub(super) fn is_of_member(&self) -> bool {
         let key = |line: &str| line.split_once('=').is_some_and(|(key, _)| key.trim() == "group_id");
         self.text.lines().any(key)

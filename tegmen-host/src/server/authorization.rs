@@ -10,9 +10,9 @@ use tokio::sync::mpsc;
 
 /// The right to decide on one request, once, from any thread.
 ///
-/// A request never remains without a response. If the authorization is dropped, the client receives 5.03 at once. If
-/// there is no decision for [`ServerCoap::response_timeout`](super::ServerCoap::response_timeout), the client receives
-/// 5.03 then. If there is no decision on a notification, the observer also receives this error, which ends its
+/// A request never remains without a response. If the authorization is dropped, the client receives 5.03 at once. If no
+/// decision comes within [`ServerCoap::response_timeout`](super::ServerCoap::response_timeout), the client receives
+/// 5.03 after this time. If no decision on a notification comes, the observer also receives 5.03, which ends its
 /// observation.
 pub struct Authorization {
     number: u64,

@@ -45,8 +45,8 @@ impl CidRouting {
     }
 
     /// Stops passing datagrams to other shards, and closes this shard's end of the queues of the other shards. A queue
-    /// is closed after all other shards have called this. So the owner of a queue then knows that no further datagram
-    /// comes.
+    /// is closed when all other shards have called this function. The owner of the queue then knows that no further
+    /// datagram comes.
     pub(super) fn end(&mut self) {
         self.shards.clear();
     }

@@ -29,8 +29,8 @@ impl Forgotten {
 pub(crate) struct Attached {
     /// The CoAP state of the peer; `None` until the peer sends a message.
     heard: Option<Box<Heard>>,
-    /// The reservation of the number of the principal that the peer proved. No other principal gets this number until
-    /// the entry is dropped. `None` if there is no reservation.
+    /// The reservation of the number of the peer's principal. No other principal gets this number until the entry is
+    /// dropped. `None` if there is no reservation.
     held: Option<Held>,
 }
 
@@ -65,7 +65,8 @@ impl Forgettable for Attached {
 }
 
 impl Attached {
-    /// Reserves the number of a principal, so that no other principal gets this number until the peer leaves the table.
+    /// Stores the reservation of the number of the peer's principal. No other principal gets this number until the peer
+    /// leaves the peer table.
     pub(crate) fn hold(&mut self, held: Option<Held>) {
         self.held = held;
     }

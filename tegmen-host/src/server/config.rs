@@ -56,9 +56,9 @@ pub struct ServerConfig {
     /// The settings of EDHOC (RFC 9528), with the credentials of the clients. By EDHOC the server agrees on further
     /// OSCORE contexts with these clients. `None` turns EDHOC off.
     pub edhoc: Option<EdhocServer>,
-    /// The database that keeps sessions over an orderly restart and over a power cut. After a power cut the server
-    /// answers the first request of a client with 4.01 and an Echo option (RFC 9175), and executes the request when the
-    /// client sends it again with this option.
+    /// The database that keeps sessions over an orderly restart and over a power cut; `None` keeps no sessions. After a
+    /// power cut the server answers the first request of a client with 4.01 and an Echo option (RFC 9175), and executes
+    /// the request when the client sends it again with this option.
     pub state: Option<Database>,
     /// The settings of reports to the operator.
     pub log: ServerLog,
@@ -133,12 +133,12 @@ pub struct ServerCoap {
     /// peers and shards together. Bodies without DTLS and without OSCORE can take half of these bytes. If the value is
     /// less than four times [`Self::max_body`], a body of maximum length may find no space.
     pub max_bodies: usize,
-    /// Maximum number of bytes of the exchanges of all peers and shards together. Three quarters are for replies: for
-    /// EXCHANGE_LIFETIME (247 s; RFC 7252, section 4.8.2) a repeated request gets the same reply, and is not executed
-    /// again. One quarter is for messages that wait for an acknowledgement. An index takes up to 22 additional bytes
-    /// for each reply. The default is enough for 1,000,000 sessions that each make one request in 247 seconds, with
-    /// replies of up to 180 bytes. If replies to requests that must not be executed twice take all bytes, further
-    /// requests of this kind are answered with 5.03. Other requests are still served.
+    /// Maximum number of bytes in memory for the exchanges of all peers and shards together. Three quarters are for
+    /// replies: for EXCHANGE_LIFETIME (247 s; RFC 7252, section 4.8.2) a repeated request gets the same reply, and is
+    /// not executed again. One quarter is for messages that wait for an acknowledgement. An index takes up to 22
+    /// additional bytes for each reply. The default is enough for 1,000,000 sessions that each make one request in 247
+    /// seconds, with replies of up to 180 bytes. If replies to requests that must not be executed twice take all bytes,
+    /// further requests of this kind are answered with 5.03. Other requests are still served.
     pub max_exchange_bytes: usize,
     /// Number of peers without DTLS whose CoAP state (exchanges and observations) is kept, for all shards together.
     /// When there are twice this number of such peers, the server forgets half of them. It forgets the peers without
@@ -199,9 +199,9 @@ pub struct ServerTrust {
     pub public_keys: Option<PublicKeys>,
     /// A source of pre-shared keys that the credentials do not have.
     pub key_store: Option<Arc<dyn KeyStore>>,
-    /// The server uses an answer of the key store only when a multiple of this interval has passed since its question.
-    /// So the delay does not reveal if an identity exists. Choose an interval that is longer than the usual delay of
-    /// the key store.
+    /// The server uses an answer of the key store only when a multiple of this interval has passed since it asked the
+    /// key store. So the delay does not reveal if an identity exists. Choose an interval that is longer than the usual
+    /// delay of the key store.
     pub key_store_answers_every: Duration,
 }
 

@@ -12,8 +12,8 @@ use std::sync::Arc;
 pub struct Exporter {
     /// The label, which begins with `EXPORTER`.
     pub label: &'static [u8],
-    /// The function that receives the keying material. The thread of a shard calls it before it answers the first
-    /// request of the session, so the function must return quickly.
+    /// The function that receives the keying material. A shard calls this function before the shard answers the first
+    /// request of the session. The function must return quickly, because the thread of the shard waits for it.
     pub take: Arc<Take>,
 }
 

@@ -13,11 +13,11 @@ use tegmen::time::Instant;
 /// The rates of ClientHellos that all shards together answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HelloLimits {
-    /// Number of ClientHellos in a second from one /24 (IPv4) or /56 (IPv6) prefix; 0 sets no limit. A burst may
-    /// contain twice this number.
+    /// Maximum number of ClientHellos in a second from one /24 (IPv4) or /56 (IPv6) prefix; 0 sets no limit. A burst
+    /// may contain twice this number.
     pub per_prefix: u32,
-    /// Number of ClientHellos in a second from all prefixes together; 0 sets no limit. A burst may contain twice this
-    /// number.
+    /// Maximum number of ClientHellos in a second from all prefixes together; 0 sets no limit. A burst may contain
+    /// twice this number.
     pub total: u32,
 }
 

@@ -24,16 +24,17 @@ pub struct Router {
 
 #[derive(Clone)]
 struct Route {
-    /// The path or its beginning, without a leading slash.
+    /// The path of the route without a leading slash. If `below` is true, this is only the beginning of the matching
+    /// paths.
     path: String,
-    /// True if the route also has longer paths that begin with `path`.
+    /// True if the route also matches longer paths that begin with `path`.
     below: bool,
     handlers: Vec<(Code, Handler)>,
 }
 
 impl Route {
-    /// Returns the key by which routes are sorted. Routes with an exact path are first, in the order of their bytes.
-    /// Then the other routes follow, beginning with the longest path.
+    /// Returns the key by which routes are sorted. Routes with an exact path are first, in the byte order of their
+    /// paths. Then the other routes follow, beginning with the longest path.
     fn rank(&self) -> (bool, usize, &str) {
         (self.below, if self.below { usize::MAX - self.path.len() } else { 0 }, &self.path)
     }

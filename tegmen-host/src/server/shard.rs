@@ -329,8 +329,8 @@ impl<A: Application> Shard<A> {
         self.on_datagram(clock::now(), &path, &mut datagram, true);
     }
 
-    /// Handles a datagram to a multicast group. Each response waits for a random time. The server sends only responses
-    /// that help the sender (RFC 7252, section 8.1).
+    /// Handles a datagram to a multicast group. Each response waits for a random time. The server does not send
+    /// responses that are not useful to the sender, such as most errors (RFC 7252, section 8.1).
     fn on_group_request(&mut self, now: Instant, path: &Path, datagram: &mut [u8]) {
         if let Some(membership) = self.node.features.groups.find(&path.local).cloned() {
             return self.on_protected(now, &membership, path, datagram);

@@ -17,7 +17,8 @@ const AT_WORK: usize = 2;
 /// The minimum and the maximum of the limit of waiting handshakes. Between these two values, the limit is the number of
 /// operations in half a second, because a client repeats its ClientHello after a second.
 const WAITING: (usize, usize) = (16, 1024);
-/// The time for which a worker may exceed its rate after a pause without operations.
+/// After a pause without operations, the worker executes without delay the operations that its rate permits in this
+/// time.
 const CATCH_UP: Duration = Duration::from_millis(50);
 /// The nice value of the worker. If there are fewer cores than threads, the shards run first.
 #[cfg(target_os = "linux")]
@@ -88,7 +89,8 @@ impl Signing {
         given_up.map(|(peer, _)| peer)
     }
 
-    /// Returns the next handshake, if the worker can take another operation.
+    /// Removes the next handshake from the queue and returns its peer. Returns `None` if the worker cannot take another
+    /// operation, or if no handshake waits.
     pub(super) fn next(&mut self) -> Option<PeerId> {
         if self.at_work >= AT_WORK {
             return None;

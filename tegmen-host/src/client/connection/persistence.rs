@@ -7,8 +7,8 @@ use tegmen::dtls::record::{CHUNK, MAX_SEALED};
 use tegmen::endpoint::Peers as _;
 use tegmen::identity::PeerId;
 
-/// When this many reserved record numbers are left, the client reserves more on disk. A response and its
-/// retransmissions then need not wait for the disk.
+/// The client reserves further record numbers on disk when only this number of reserved numbers is left. The messages
+/// that are sent in the meantime use the numbers that are left, and do not wait for the disk.
 const AHEAD: u32 = 64;
 
 impl Connection<'_> {

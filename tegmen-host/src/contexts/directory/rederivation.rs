@@ -205,8 +205,8 @@ impl StoredContext {
         offers.answer(crypto, &rederivation.file.parameters(), first, head, token, frame)
     }
 
-    /// Stores new keys, and uses them from now on. The offers that this endpoint sent in its responses to requests #1
-    /// become invalid.
+    /// Stores new keys, and uses them from now on. The key material that this endpoint offered in earlier responses #1
+    /// becomes invalid.
     fn adopt(&mut self, context: RederivableContext) -> Result<(), ContextError> {
         let end = context.lease().next() + LEASE;
         let numbers = Numbers::from(end, None).under(context.id_context().unwrap_or(&[]), context.is_settled());

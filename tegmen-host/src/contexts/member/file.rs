@@ -206,8 +206,8 @@ impl MemberFile {
         context.map_err(|bad| self.wrong(self.at.1, bad))
     }
 
-    /// Returns the recipient context of another member. `window` is the replay window of this member; `None` if it is
-    /// not known.
+    /// Returns the recipient context of another member. `window` is the replay window of that other member; `None` if
+    /// the window is not known.
     pub(super) fn recipient(
         &self,
         context: &MemberContext,
