@@ -29,14 +29,14 @@ fn authority(name: &str) -> Result<Authority, Box<dyn Error>> {
     Ok(CertifiedIssuer::self_signed(params, KeyPair::generate()?)?)
 }
 
-/// The verifier that trusts this authority alone.
+/// Returns a verifier that trusts only this authority.
 fn trusting(authority: &Authority) -> Result<Arc<Verifier>, Box<dyn Error>> {
     let mut trust = Trust::default();
     trust.add_anchors(authority.pem().as_bytes())?;
     Ok(Arc::new(Verifier::new(trust, Settings::default())))
 }
 
-/// A new key with a certificate for a name.
+/// Makes a new key, and a certificate with this name. The authority issues the certificate.
 fn issue(authority: &Authority, name: &str, purpose: ExtendedKeyUsagePurpose) -> Result<PublicKeys, Box<dyn Error>> {
     let key = KeyPair::generate()?;
     let mut params = CertificateParams::new(vec![name.to_owned()])?;

@@ -15,7 +15,8 @@ use tegmen_host::uri::Scheme;
 const IDENTITY: &str = "sensor-17";
 const KEY: &[u8] = b"0123456789abcdef";
 
-/// The resource `/target`: GET reads the temperature that a heater has to reach, and PUT changes it.
+/// Returns a router with the resource `/target`: GET reads the temperature that a heater has to reach, and PUT changes
+/// this temperature.
 fn heater() -> Router {
     let target = Arc::new(Mutex::new(b"21.5".to_vec()));
     let read = Arc::clone(&target);

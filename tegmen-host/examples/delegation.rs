@@ -41,8 +41,8 @@ fn seconds() -> u32 {
     std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs() as u32)
 }
 
-/// Returns the epoch of the lamp and the server. Both derive it from the key of the lamp and from a session between
-/// them. In this example both inputs are constant.
+/// Returns the epoch of the lamp and the server. The lamp and the server derive the epoch from the key of the lamp and
+/// from a session between them. In this example both inputs are constant.
 fn epoch() -> Result<Epoch, &'static str> {
     let first = Epoch::first(DeviceKey(Secret::new([1; 32])));
     first.next::<HostCrypto>(&Secret::new([2; 32])).ok_or("there is no further epoch")
@@ -60,8 +60,8 @@ impl Delegate for DelegationServer {
         Some(Arc::clone(&self.0))
     }
 
-    /// Seals the ticket of a client. A real server decides here about the rights of the client. It stores these rights
-    /// as the scope, the second argument of [`Connection::new`].
+    /// Seals the ticket of a client. A real server decides here about the rights of the client. The server passes these
+    /// rights as the scope, which is the second argument of [`Connection::new`].
     fn seal(&self, _: u32, _: Option<Proved<'_>>, session: &SessionState, ticket: &mut Writer<'_>) -> Option<u32> {
         let (issuer, crypto) = &mut *self.1.lock().unwrap_or_else(PoisonError::into_inner);
         let principal = Connection::new(0, 0)?.principal();

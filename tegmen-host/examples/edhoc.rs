@@ -3,7 +3,7 @@
 //!
 //! `cargo run -p tegmen-host --example edhoc`
 //!
-//! `tegmen edhoc new` writes the same files of keys.
+//! `tegmen edhoc new` writes key files of the same format.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -18,8 +18,8 @@ use tegmen_host::provider::HostCrypto;
 use tegmen_host::server::{Router, Server};
 use tegmen_host::uri::Scheme;
 
-/// Writes a private key to a file. Returns the credential that belongs to the key, which the other end needs. In
-/// messages the credential is named by a short number, its kid.
+/// Writes a private key to a file. Returns the path of the file, and the credential that belongs to the key. The other
+/// end needs this credential. Messages name the credential by a short number, its kid.
 fn create(dir: &Path, name: &str, kid: u8) -> Result<(PathBuf, Credential), Box<dyn Error>> {
     let file = dir.join(name);
     let credential = create_key(&mut HostCrypto::from_os()?, &file, name, &[kid], Transfer::ByReference)?;

@@ -1,5 +1,5 @@
-//! A gateway: forwards the datagrams of clients to one server, and the answers of the server back to the clients. It
-//! has no key, so it cannot read the datagrams.
+//! A gateway: forwards the datagrams of clients to one server, and the answers of the server back to the clients. The
+//! gateway has no key, so it cannot read the datagrams.
 //!
 //! `cargo run -p tegmen-host --example gateway -- 0.0.0.0:5684 192.0.2.7:5684`
 //!

@@ -1,5 +1,5 @@
-//! Group OSCORE (RFC 10021): a switch sends one protected request to two lamps by multicast, and both respond. Then it sends a
-//! request to one lamp alone.
+//! Group OSCORE (RFC 10021): a switch sends one protected request to two lamps by multicast, and both lamps respond.
+//! Then the switch sends a request to one lamp alone.
 //!
 //! `cargo run -p tegmen-host --example group`
 //!
@@ -29,7 +29,7 @@ const WAIT: Duration = Duration::from_millis(1500);
 const NO_MULTICAST: &str = "multicast does not pass at the loopback interface. Check that the interface is up (on Linux: \
      sudo ip link set lo up) and that no firewall drops datagrams to 224.0.1.189 (on Linux: sudo iptables -L -v -n)";
 
-/// A lamp: a server that belongs to the group.
+/// Starts a lamp, which is a server that belongs to the group.
 fn lamp(context: &Path, name: &'static str, address: SocketAddr) -> Result<Server, Box<dyn Error>> {
     let credentials = Credentials::default();
     let contexts = Contexts::open(&[context.to_owned()], |name, allow| credentials.learn(name, allow))?;

@@ -22,7 +22,7 @@ use tegmen_host::server::{Router, Server, ServerBuilder};
 
 const USAGE: &str = "name the protections: plain, dtls, oscore=DIR, edhoc=KEY,CLIENTS or member=DIR";
 
-/// The resource of the light. GET reads its state, and PUT changes it.
+/// Returns a router with the resource of the light. GET reads the state of the light, and PUT changes the state.
 fn light() -> Router {
     let state = std::sync::Arc::new(Mutex::new(b"off".to_vec()));
     let read = state.clone();

@@ -1,5 +1,5 @@
-//! A proxy between clients and a sensor. It requests the value from the sensor over DTLS with its own key, and stores
-//! the response. So three clients get the value, but the sensor receives only one request.
+//! A proxy between clients and a sensor. The proxy requests the value from the sensor over DTLS with its own key, and
+//! stores the response. So three clients get the value, but the sensor receives only one request.
 //!
 //! `cargo run -p tegmen-host --example proxy`
 //!

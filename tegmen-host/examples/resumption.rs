@@ -1,5 +1,5 @@
 //! Resumption: a client resumes its session with a ticket (RFC 5077), without a key exchange. The server restarts after
-//! the first session. It stores no session, but only the keys that protect its tickets.
+//! the first session. The server stores no session. It stores only the keys that protect its tickets.
 //!
 //! `cargo run -p tegmen-host --example resumption`
 

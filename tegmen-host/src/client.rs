@@ -220,7 +220,7 @@ impl Session {
     /// many sessions over one socket, use [`Endpoint::connect`].
     ///
     /// # Errors
-    /// [`ClientError`], whose text names the next step.
+    /// [`ClientError`], whose text names the next step for the user.
     pub async fn connect(uri: &Uri, config: ClientConfig) -> Result<Self, ClientError> {
         let (remote, config) = resolve(uri, config).await?;
         Self::connect_to(remote, uri.scheme, config).await
@@ -229,7 +229,7 @@ impl Session {
     /// Opens a session with the server at an address, over a separate socket.
     ///
     /// # Errors
-    /// [`ClientError`], whose text names the next step.
+    /// [`ClientError`], whose text names the next step for the user.
     pub async fn connect_to(remote: SocketAddr, scheme: Scheme, config: ClientConfig) -> Result<Self, ClientError> {
         let stored = Stored::open(&config, remote, scheme)?;
         let port = Port::connected(remote, stored.port(), None).await;
@@ -279,7 +279,7 @@ impl Session {
     /// Observes a resource (RFC 7641), in the same way as [`Request::observe`] for a GET request.
     ///
     /// # Errors
-    /// [`ClientError`], whose text names the next step.
+    /// [`ClientError`], whose text names the next step for the user.
     pub async fn observe(&self, path: &str) -> Result<Observation, ClientError> {
         self.get(path).observe().await
     }

@@ -115,7 +115,8 @@ struct Kept {
     verified: Option<Validity>,
 }
 
-/// Verifies packets. It contains the anchors, the rule for the names that a key may sign, and the known certificates.
+/// A verifier of packets. It contains the anchors, the rule for the names that a key may sign, and the known
+/// certificates.
 pub struct Trust {
     anchors: Vec<Vec<u8>>,
     schema: Option<Schema>,

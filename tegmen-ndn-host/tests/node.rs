@@ -143,7 +143,8 @@ async fn an_object_of_a_megabyte_is_fetched_in_segments_by_its_prefix_and_by_its
     task.abort();
 }
 
-/// A key, and a certificate of it that `issuer` signs.
+/// Makes a key, and a certificate of the key. `issuer` signs the certificate. With `None`, the key itself signs the
+/// certificate.
 fn certified(identity: &str, issuer: Option<&Key>) -> (Key, Vec<u8>) {
     let mut crypto = RustCrypto::new([identity.len() as u8; 32]);
     let identity = name_bytes(identity).unwrap();

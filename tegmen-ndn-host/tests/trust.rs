@@ -16,7 +16,7 @@ fn crypto() -> RustCrypto {
     RustCrypto::new([5; 32])
 }
 
-/// A key whose identifier and secret depend on `seed`.
+/// Returns a key whose identifier and secret depend on `seed`.
 fn key(seed: u8, identity: &str, kind: KeyKind) -> Key {
     let identity = name_bytes(identity).unwrap();
     Key::generate(&mut RustCrypto::new([seed; 32]), &Name::of_checked(&identity), kind).unwrap()

@@ -398,7 +398,8 @@ impl Connection<'_> {
         }
     }
 
-    /// Stores an error that occurred at this client, and wakes the waiting requests. One of them returns the error.
+    /// Stores an error that occurred at this client, and wakes the waiting requests. One of these requests returns the
+    /// error.
     pub(super) fn fail_here(&mut self, error: ClientError) {
         self.entry.failure = Some(error);
         self.entry.places.wake_all();

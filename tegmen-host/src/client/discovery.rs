@@ -39,7 +39,7 @@ const TRANSMISSIONS: u32 = 3;
 /// server share.
 ///
 /// # Errors
-/// [`ClientError`], whose text names the next step.
+/// [`ClientError`], whose text names the next step for the user.
 pub async fn discover(
     context: &Path,
     group: &Group,

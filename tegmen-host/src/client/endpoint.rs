@@ -111,8 +111,8 @@ impl EndpointBuilder {
         self
     }
 
-    /// Changes the limits of the requests that the endpoint serves. The defaults are those of a server. An endpoint is
-    /// not a member of a group, so it does not use [`ServerCoap::leisure`].
+    /// Changes the limits of the requests that the endpoint serves. The default limits are the same as those of a
+    /// server. An endpoint is not a member of a group, so it does not use [`ServerCoap::leisure`].
     pub fn limits(mut self, change: impl FnOnce(&mut ServerCoap)) -> Self {
         change(&mut self.serving.coap);
         self
@@ -143,7 +143,7 @@ impl EndpointBuilder {
     /// `192.0.2.1:5684`. Port 0 takes any free port. A socket at `[::]` reaches IPv6 and IPv4.
     ///
     /// # Errors
-    /// [`ClientError`], whose text names the next step.
+    /// [`ClientError`], whose text names the next step for the user.
     #[expect(clippy::unused_async, reason = "the endpoint runs in the runtime of this future")]
     pub async fn bind(self, address: &str) -> Result<Endpoint, ClientError> {
         let Self { config, mut addresses, serving } = self;
@@ -156,7 +156,8 @@ impl EndpointBuilder {
     }
 }
 
-/// The files of a session. They contain its OSCORE context, its ticket or session id, and the session itself.
+/// The files of a session. The files contain the OSCORE context of the session, the ticket or session id, and the
+/// session itself.
 pub(super) struct Stored {
     oscore: Option<SessionContext>,
     resumption: Option<ResumptionStore>,
@@ -194,7 +195,7 @@ impl Endpoint {
         Self::with(ClientConfig::default())
     }
 
-    /// Returns a builder with these settings. They apply to each session of the endpoint.
+    /// Returns a builder with these settings. The settings apply to each session of the endpoint.
     pub fn with(config: ClientConfig) -> EndpointBuilder {
         EndpointBuilder { config, addresses: Vec::new(), serving: ServingBuilder::default() }
     }
@@ -223,7 +224,7 @@ impl Endpoint {
     /// comes.
     ///
     /// # Errors
-    /// [`ClientError`], whose text names the next step.
+    /// [`ClientError`], whose text names the next step for the user.
     pub async fn connect(&self, uri: &str) -> Result<Session, ClientError> {
         let config = self.config();
         self.connect_with(&Uri::parse(uri)?, ClientConfig::clone(&config)).await
@@ -234,7 +235,7 @@ impl Endpoint {
     /// accepts tickets.
     ///
     /// # Errors
-    /// [`ClientError`], whose text names the next step.
+    /// [`ClientError`], whose text names the next step for the user.
     pub async fn connect_with(&self, uri: &Uri, config: ClientConfig) -> Result<Session, ClientError> {
         let (remote, config) = super::resolve(uri, config).await?;
         self.session(remote, uri.scheme, config).await
@@ -243,15 +244,15 @@ impl Endpoint {
     /// Does the same as [`Self::connect`], for the server at an address.
     ///
     /// # Errors
-    /// [`ClientError`], whose text names the next step.
+    /// [`ClientError`], whose text names the next step for the user.
     pub async fn connect_to(&self, remote: SocketAddr, scheme: Scheme) -> Result<Session, ClientError> {
         let config = self.config();
         self.session(remote, scheme, ClientConfig::clone(&config)).await
     }
 
     /// Returns the session that the peer at an address opened with this endpoint; `None` if there is no such session.
-    /// The credentials of the endpoint admitted the peer, and [`Session::server`] returns its identity. The returned
-    /// session ends when the peer ends the session. The endpoint does not open it again.
+    /// The credentials of the endpoint admitted the peer, and [`Session::server`] returns the identity of the peer. The
+    /// returned session ends when the peer ends the session. The endpoint does not open it again.
     pub fn accepted(&self, remote: SocketAddr) -> Option<Session> {
         let path = self.path_to(remote).ok()?;
         if let Some(handle) = self.lock().find(&path).map(|entry| entry.handle.upgrade()) {

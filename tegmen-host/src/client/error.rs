@@ -1,4 +1,4 @@
-//! Errors of a client. Each error has a cause and a next step.
+//! Errors of a client. The message of each error names the cause and a next step for the user.
 
 use crate::contexts::ContextError;
 use crate::state::StateError;
@@ -7,7 +7,7 @@ use crate::uri::UriError;
 use std::io;
 use std::net::SocketAddr;
 
-/// The reason why a request has no response. Each message names the next step.
+/// The reason why a request has no response. The message of each variant names the next step for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The resolver found no address for the host name.
@@ -50,7 +50,7 @@ pub enum ClientError {
     Group {
         /// The name of the group.
         group: String,
-        /// The reason and the next step.
+        /// The reason, and the next step for the user.
         problem: String,
     },
     /// An ICMP message reported that no program listens at the port.
@@ -66,7 +66,7 @@ pub enum ClientError {
     Silence {
         /// The address.
         remote: SocketAddr,
-        /// The time waited.
+        /// The time for which the client waited, in seconds.
         seconds: u64,
     },
     /// The server reported that the Finished message of the client is wrong. So the server does not know the identity,
@@ -91,7 +91,7 @@ pub enum ClientError {
     Unfinished {
         /// The address.
         remote: SocketAddr,
-        /// The time waited.
+        /// The time for which the client waited, in seconds.
         seconds: u64,
     },
     /// The handshake failed for another reason.
@@ -99,7 +99,7 @@ pub enum ClientError {
     Handshake {
         /// The address.
         remote: SocketAddr,
-        /// The reason and a next step.
+        /// The reason, and a next step for the user.
         detail: String,
     },
     /// The server did not answer the request. The session continues.
@@ -110,7 +110,7 @@ pub enum ClientError {
     NoResponse {
         /// The address.
         remote: SocketAddr,
-        /// The time waited.
+        /// The time for which the client waited, in seconds.
         seconds: u64,
     },
     /// The session ended before the response came.
@@ -145,7 +145,7 @@ pub enum ClientError {
     NotSent {
         /// The address.
         remote: SocketAddr,
-        /// The time waited.
+        /// The time for which the client waited, in seconds.
         seconds: u64,
     },
     /// The endpoint already has another session between the same two addresses.
@@ -213,7 +213,7 @@ pub enum ClientError {
         len: usize,
         /// Bytes of a block.
         block_size: usize,
-        /// The next step.
+        /// The next step for the user.
         advice: String,
     },
     /// The directory of resumable sessions cannot be read or written.
@@ -244,7 +244,7 @@ pub enum ClientError {
     Edhoc {
         /// The address.
         remote: SocketAddr,
-        /// The reason and a next step.
+        /// The reason, and a next step for the user.
         detail: String,
     },
     /// The OSCORE sequence numbers of the client are lost, and the server does not derive new keys with the client.

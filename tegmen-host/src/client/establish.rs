@@ -19,7 +19,7 @@ use tegmen::endpoint::Endpoint;
 use tegmen::time::Instant;
 
 /// The time limit of one handshake when the client reconnects. If the server is not running yet, the client begins
-/// another handshake after this time, and the server may answer that one.
+/// another handshake after this time, and the server may answer the new handshake.
 const ATTEMPT: Duration = Duration::from_secs(7);
 /// The maximum numbers of peers and handshakes of an endpoint.
 const CAPACITY: Capacity = Capacity { peers: 1 << 20, handshakes: 4096 };
@@ -105,7 +105,8 @@ impl Connection<'_> {
         self.send_hello(offer)
     }
 
-    /// Begins a handshake with a ClientHello. If a handshake with the server is in progress, the new one replaces it.
+    /// Begins a handshake with a ClientHello. If a handshake with the server is in progress, the new handshake replaces
+    /// it.
     pub(super) fn send_hello(&mut self, offer: Option<&Offer>) -> Result<(), ClientError> {
         let Self { io, entry } = self;
         if io.is_shut() {

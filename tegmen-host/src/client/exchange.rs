@@ -94,7 +94,7 @@ impl Session {
     /// Returns the round-trip time.
     ///
     /// # Errors
-    /// [`ClientError`], whose text names the next step.
+    /// [`ClientError`], whose text names the next step for the user.
     pub async fn ping(&self) -> Result<Duration, ClientError> {
         let place = self.place();
         let Turn::Sent(start) = self.begin(&place, &Message::Ping).await? else { return Ok(Duration::ZERO) };

@@ -42,7 +42,7 @@ const MAX_AGAIN: usize = 32;
 /// only the first block. Returns the number of members that responded.
 ///
 /// # Errors
-/// [`ClientError`], whose text names the next step. A call to which no member responds succeeds.
+/// [`ClientError`], whose text names the next step for the user. A call to which no member responds succeeds.
 pub async fn ask_group(
     group: &Group,
     port: u16,
@@ -71,7 +71,7 @@ pub async fn ask_group(
 pub struct AskedMembers {
     /// The members that responded.
     pub responded: Vec<IpAddr>,
-    /// Members that responded to a recent request, but not to this one.
+    /// Members that responded to a recent request, but not to this request.
     pub missing: Vec<IpAddr>,
     /// Members that demanded an Echo option and did not respond afterwards. The Echo option proves to a member that the
     /// request is new.
@@ -84,11 +84,11 @@ pub struct AskedMembers {
 ///
 /// A member that does not know the sequence numbers of this client, for example after a restart, responds first with an
 /// Echo option (RFC 9175), and does not execute the request. The client then sends the request with this option to the
-/// group again, and the other members execute it a second time. Therefore a request with POST or PATCH is not repeated,
-/// and a member that demands an Echo option never executes such a request.
+/// group again, and the other members execute the request a second time. Therefore a request with POST or PATCH is not
+/// repeated, and a member that demands an Echo option never executes such a request.
 ///
 /// # Errors
-/// [`ClientError`], whose text names the next step. A call to which no member responds succeeds.
+/// [`ClientError`], whose text names the next step for the user. A call to which no member responds succeeds.
 pub async fn ask_members(
     membership: &Membership,
     request: &Request<'_>,
@@ -126,7 +126,7 @@ impl AskedMembers {
 /// requests. Ignores the responses. Returns the number of requests.
 ///
 /// # Errors
-/// [`ClientError`], whose text names the next step.
+/// [`ClientError`], whose text names the next step for the user.
 pub(super) async fn tell_members<R>(
     membership: &Membership,
     method: Code,

@@ -37,7 +37,7 @@ pub struct ObserveMembers {
 /// epoch.
 ///
 /// # Errors
-/// [`ClientError`], whose text names the next step. A call to which no member responds succeeds.
+/// [`ClientError`], whose text names the next step for the user. A call to which no member responds succeeds.
 pub async fn observe_members(
     membership: &Membership,
     request: &Request<'_>,

@@ -14,7 +14,7 @@ use tegmen::coap::{Code, NoResponse, OptionNumber, uint_bytes};
 /// member is not a report, the member is counted as missing.
 ///
 /// # Errors
-/// [`ClientError`], whose text names the next step. A call to which no member responds succeeds.
+/// [`ClientError`], whose text names the next step for the user. A call to which no member responds succeeds.
 pub async fn ask_for_image(
     membership: &Membership,
     uri: &Uri,
@@ -46,7 +46,7 @@ pub async fn ask_for_image(
 /// received it. Waits for `interval` between two blocks. Returns the number of blocks.
 ///
 /// # Errors
-/// [`ClientError`], whose text names the next step.
+/// [`ClientError`], whose text names the next step for the user.
 pub async fn send_image(
     membership: &Membership,
     uri: &Uri,

@@ -68,7 +68,7 @@ impl Observation {
     /// protected with OSCORE is never sent again, because the server would refuse it as a replay.
     ///
     /// # Errors
-    /// [`ClientError`], whose text names the next step.
+    /// [`ClientError`], whose text names the next step for the user.
     pub async fn next(&mut self) -> Result<Option<Response>, ClientError> {
         if let Some(first) = self.first.take() {
             return Ok(Some(first));
@@ -111,7 +111,7 @@ impl Observation {
     /// representation.
     ///
     /// # Errors
-    /// [`ClientError`], whose text names the next step.
+    /// [`ClientError`], whose text names the next step for the user.
     pub async fn cancel(mut self) -> Result<Response, ClientError> {
         let this = &mut self;
         this.session.with(|connection| connection.forget(this.place.at()));
@@ -128,9 +128,9 @@ impl Observation {
         self.whole(taken).await
     }
 
-    /// Registers again with the same token, so that the server keeps only one entry. If the session has ended,
-    /// registers in a new session. Returns the response, and true if the session is new or if the server demanded an
-    /// Echo option.
+    /// Registers again with the same token, so that the server keeps only one entry for the observation. If the session
+    /// has ended, registers in a new session. Returns the response, and true if the session is new or if the server
+    /// demanded an Echo option.
     async fn register_again(&mut self) -> Result<(Taken, bool), ClientError> {
         self.session.with(|connection| connection.forget(self.place.at()));
         let before = self.since;
@@ -186,7 +186,7 @@ impl<'a> Request<'a, &'a Session> {
     /// of the representation.
     ///
     /// # Errors
-    /// [`ClientError`], whose text names the next step.
+    /// [`ClientError`], whose text names the next step for the user.
     pub async fn observe(self) -> Result<Observation, ClientError> {
         self.check()?;
         Observation::begin(self.session, &self.without_session()).await

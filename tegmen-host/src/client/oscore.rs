@@ -67,7 +67,7 @@ impl EndpointOscore {
 impl Oscore for EndpointOscore {
     const OVERHEAD: usize = if MEMBER_OVERHEAD > OVERHEAD { MEMBER_OVERHEAD } else { OVERHEAD };
     const GATHERS: bool = true;
-    /// The type is not used: a client endpoint does not open protected requests, so it makes no such value.
+    /// A client endpoint does not open protected requests, so it makes no value of this type.
     type Exchange = OscoreExchange;
     type Whole = [u8; 0];
 

@@ -43,7 +43,7 @@ pub struct AskedByName {
 /// If the member has already responded, the client sends nothing.
 ///
 /// # Errors
-/// [`ClientError`], whose text names the next step. A call to which no member responds succeeds.
+/// [`ClientError`], whose text names the next step for the user. A call to which no member responds succeeds.
 pub async fn ask_oscore_group(
     context: &Path,
     (group, port): (&Group, u16),
@@ -140,7 +140,7 @@ impl GroupClient {
 impl Oscore for GroupClient {
     const OVERHEAD: usize = MEMBER_OVERHEAD;
     const GROUPS: bool = true;
-    /// The type is not used: a client does not open protected requests, so it makes no such value.
+    /// A client does not open protected requests, so it makes no value of this type.
     type Exchange = OscoreExchange;
     type Whole = [u8; 0];
 

@@ -231,7 +231,7 @@ pub(super) struct Part<'a> {
     pub(super) wants_nothing: bool,
 }
 
-/// A request that an observation can repeat.
+/// A copy of a request, which an observation owns and can send again.
 pub(super) struct OwnedRequest {
     method: Code,
     path: Vec<String>,

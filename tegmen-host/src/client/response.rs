@@ -72,7 +72,8 @@ impl Response {
     }
 }
 
-/// Bytes of options that need no separate memory: enough for the formats, an ETag, Max-Age, Observe and a block.
+/// Maximum number of bytes of options that are stored without separate memory: enough for the formats, an ETag,
+/// Max-Age, Observe and a block.
 const INLINE: usize = 46;
 /// Bytes of the number and length before each value.
 const OPTION_HEAD: usize = 4;

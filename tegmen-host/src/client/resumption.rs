@@ -135,8 +135,8 @@ impl ResumptionStore {
     }
 }
 
-/// Returns a digest, from which the name of the file is made. It depends on the address of the server, on the identity
-/// and key of the client, on the expected server name, and on the client's certificate.
+/// Returns a digest, from which the name of the file is made. The digest depends on the address of the server, on the
+/// identity and key of the client, on the expected server name, and on the client's certificate.
 fn name_of(config: &ClientConfig, remote: SocketAddr) -> [u8; 32] {
     let mut text = Zeroizing::new(remote.to_string().into_bytes());
     let mut put = |part: &[u8]| {

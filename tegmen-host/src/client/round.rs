@@ -1,4 +1,4 @@
-//! One round of an observation of a group: the time from one registration to the next one with the same token.
+//! One round of an observation of a group: the time from one registration to the next registration with the same token.
 
 use super::Response;
 use super::observation::digest;

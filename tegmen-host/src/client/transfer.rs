@@ -39,7 +39,7 @@ async fn exchange(session: &Session, request: &Request<'_>, transfer: &mut Trans
     session.exchange(request, Part { transfer: Some(transfer), token, ..Part::default() }).await
 }
 
-/// The state of a transfer after it processed a response, and this response.
+/// A received response, and the state of the transfer after this response.
 pub(super) struct Taken {
     pub(super) transfer: Transfer,
     pub(super) response: Response,

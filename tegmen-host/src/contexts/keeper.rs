@@ -55,8 +55,8 @@ impl Keeper {
         }
     }
 
-    /// Locks a directory. Returns the keeper, which holds the lock, and the sequence numbers. If the numbers cannot be
-    /// trusted, returns the reason as an error in place of the numbers.
+    /// Locks a directory. Returns the keeper and the sequence numbers. The keeper holds the lock. If the numbers cannot
+    /// be trusted, the second value is an error with the reason.
     ///
     /// # Errors
     /// [`ContextError::InUse`], [`ContextError::File`].
@@ -86,8 +86,8 @@ impl Keeper {
     }
 
     /// Records in the file of sequence numbers that a database has the valid numbers from now on. Does nothing if the
-    /// file already records this. `next` is the next sequence number. Call this after the context first reserved
-    /// numbers in the database.
+    /// file already records this. `next` is the next sequence number. Call this after the context reserved numbers in
+    /// the database for the first time.
     ///
     /// # Errors
     /// [`ContextError::File`].

@@ -6,8 +6,8 @@ use super::keeper::{self, Terms, Used};
 use super::member::{MemberFile, is_member};
 use std::path::Path;
 
-/// Reads the sequence numbers of a context without opening the context. The context may be one between two endpoints,
-/// or one of a group member.
+/// Reads the sequence numbers of a context without opening the context. The context may be a context between two
+/// endpoints, or the context of a group member.
 ///
 /// # Errors
 /// [`ContextError::Numbers`] if the sequence numbers cannot be trusted, and the errors of reading the file of the
@@ -18,7 +18,8 @@ pub fn used(dir: &Path) -> Result<Used, ContextError> {
 
 /// Raises the next sequence number of a context above every number that may have been used, and returns the new number.
 /// Use this for a context whose numbers cannot be trusted. The time since the creation of the context limits the
-/// numbers that may have been used. The context may be one between two endpoints, or one of a group member.
+/// numbers that may have been used. The context may be a context between two endpoints, or the context of a group
+/// member.
 ///
 /// # Errors
 /// [`ContextError`]; [`ContextError::InUse`] while another process has the context open.

@@ -20,8 +20,8 @@ pub struct Authorization {
 }
 
 impl Authorization {
-    /// Allows the request. The application then handles it. This has no effect after the session or the server has
-    /// ended, or after the time limit of the response has passed.
+    /// Allows the request. The application then handles it. The decision has no effect after the session or the server
+    /// has ended, or after the time limit of the response has passed.
     pub fn allow(mut self) {
         self.send(Command::Decide(self.number, true));
     }

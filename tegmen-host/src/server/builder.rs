@@ -173,7 +173,7 @@ impl ServerBuilder {
     /// Starts the server. One clone of the application runs in each shard.
     ///
     /// # Errors
-    /// [`StartError`], whose text has the cause and the next step.
+    /// [`StartError`], whose text has the cause and the next step for the operator.
     pub fn serve<A: Application>(self, application: A) -> Result<Server, StartError> {
         let Self { config, credentials, policy, events, wrong, inherited } = self;
         if let Some(wrong) = wrong {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tegmen::dtls::{Config, ConnectionIdConfig, Suites};
 
-/// DEFAULT_LEISURE (RFC 7252, section 4.8.2).
+/// The default maximum delay of a response to a request to a group (DEFAULT_LEISURE; RFC 7252, section 4.8.2).
 pub const DEFAULT_LEISURE: Duration = Duration::from_secs(5);
 
 /// The settings of a server. Take the defaults and change fields, or use [`Self::with`].

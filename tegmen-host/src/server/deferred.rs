@@ -89,7 +89,7 @@ impl Deferrals {
         self.open.is_empty() && self.waiting.is_empty()
     }
 
-    /// True if responses or decisions wait until there is space to handle them.
+    /// True if responses or decisions wait, because too many messages wait for an acknowledgement.
     pub(crate) const fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -139,7 +139,7 @@ impl Deferrals {
         self.waiting.retain(|(request, _)| is_there(request.deferred.peer));
     }
 
-    /// Stores a decision, because there is no space yet to handle it.
+    /// Stores a decision that cannot be handled yet, because too many messages wait for an acknowledgement.
     pub(crate) fn postpone(&mut self, request: DeferredRequest, outcome: Outcome) {
         self.waiting.push((request, outcome));
     }

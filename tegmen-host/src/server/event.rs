@@ -65,7 +65,7 @@ pub enum Event {
     Refused {
         /// The address of the client.
         remote: SocketAddr,
-        /// The reason and a next step.
+        /// The reason, and a next step for the operator.
         #[serde(rename = "reason", serialize_with = "displayed")]
         refusal: Refusal,
     },
@@ -138,7 +138,7 @@ pub enum Event {
     Member {
         /// The name of the group.
         group: String,
-        /// The change or the required action, and the next step of the operator.
+        /// The change or the required action, and the next step for the operator.
         #[serde(serialize_with = "displayed")]
         news: MembershipEvent,
     },
@@ -347,7 +347,7 @@ impl Display for Answered {
     }
 }
 
-/// Returns the reason why a ClientHello is refused with this alert, and the next step.
+/// Returns the reason why a ClientHello is refused with this alert, and the next step for the operator.
 const fn why_refused(alert: AlertDescription) -> &'static str {
     match alert {
         AlertDescription::HANDSHAKE_FAILURE => {

@@ -159,8 +159,9 @@ impl<G> node::Observers<OscoreExchange, G> for Observers<G> {
         self.unconfirmed
     }
 
-    /// Returns the Observe value of the first notification of an observation. It comes from the system time, because
-    /// the monotonic clock restarts with each process, but clients compare the values of two processes.
+    /// Returns the Observe value of the first notification of an observation. The value comes from the system time,
+    /// because clients compare the values from before and after a restart of the server, and the monotonic clock begins
+    /// again with each process.
     fn first_number(&self, _: Instant) -> u32 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         (since.as_micros() >> 14) as u32

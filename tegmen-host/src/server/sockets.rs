@@ -67,7 +67,7 @@ pub(super) fn shards(config: &ServerConfig, inherited: &[UdpSocket]) -> usize {
     }
 }
 
-/// The sockets of all shards, before each shard takes its own.
+/// The sockets of all shards, before each shard takes its own sockets.
 pub(super) struct Sockets<'a> {
     config: &'a ServerConfig,
     /// The addresses at which the server listens, with the actual port numbers.

@@ -201,7 +201,7 @@ impl Engine {
         }
     }
 
-    /// Handles a response or a decision that had to wait until there was space for it.
+    /// Handles a response or a decision that had to wait, because too many messages waited for an acknowledgement.
     fn act(&mut self, request: DeferredRequest, outcome: Outcome) {
         match outcome {
             Outcome::Response(reply) => self.send_deferred(request, reply),
@@ -235,7 +235,7 @@ impl Engine {
 
     /// Completes the work for a datagram. For each peer that has just got memory for exchanges, sets an alarm after
     /// EXCHANGE_LIFETIME. The node then frees this memory if the peer has sent nothing in the meantime. Also handles
-    /// responses and decisions that had to wait for space.
+    /// responses and decisions that had to wait, because too many messages waited for an acknowledgement.
     pub(super) fn on_handled(&mut self) {
         let Io { node, arrivals, .. } = &mut self.io;
         let Some(serving) = &mut arrivals.serving else { return };

@@ -35,7 +35,8 @@ impl Rederivation {
     }
 
     /// Returns the ID Context in a file of sequence numbers that cannot be trusted, and no other value of the file. The
-    /// other endpoint may still send messages under this ID Context. This endpoint sends no message under it.
+    /// other endpoint may still send messages under this ID Context. This endpoint sends no message under this ID
+    /// Context.
     pub(crate) fn of_lost(numbers: &Path) -> Numbers {
         let id_context =
             Numbers::id_context_in(numbers).filter(|id_context| id_context.len() <= MAX_DERIVED_ID_CONTEXT);

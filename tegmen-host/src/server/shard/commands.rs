@@ -69,7 +69,8 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Responds with 5.03 to overdue requests. Handles the responses and decisions that had to wait for space.
+    /// Responds with 5.03 to overdue requests. Handles the responses and decisions that had to wait, because too many
+    /// messages waited for an acknowledgement.
     pub(super) fn give_up_deferred(&mut self, now: Instant) {
         let (before, overdue) = self.coap_server.deferrals.overdue(now, self.coap_server.limits.response_timeout);
         for (number, reply) in overdue {
