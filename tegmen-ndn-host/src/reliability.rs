@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use tegmen_base::time::{Duration, Instant};
 
-/// Maximum number of LpPackets that wait for their acknowledgement. If there are more, the oldest is no longer
+/// Maximum number of LpPackets that wait for their acknowledgement. If there are more, the oldest LpPacket is no longer
 /// retransmitted.
 const MOST: usize = 1_024;
 

@@ -109,7 +109,7 @@ enum Choice {
 struct Pattern {
     to: usize,
     tag: u64,
-    /// The constraints. At least one option of each constraint must be fulfilled.
+    /// The constraints of the pattern. A component must fulfil at least one option of each constraint.
     constraints: Vec<Vec<Choice>>,
 }
 

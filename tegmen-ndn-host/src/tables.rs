@@ -266,7 +266,7 @@ pub struct HostPit {
     prefixes: Lengths,
     digests: usize,
     timers: BinaryHeap<Reverse<(u64, u32)>>,
-    /// The last time that the forwarder passed to the table. The times of timers are computed from this time.
+    /// The newest time that the table has received from the forwarder. The times of timers are computed from this time.
     clock: u64,
     dead: HashSet<u64>,
     buried: VecDeque<u64>,

@@ -29,9 +29,9 @@ pub struct ClientConfig {
     /// The name of the group member to which the client sends its requests, if [`Self::oscore`] contains the context of
     /// a group (RFC 10021). If the group has only two members, the name is not necessary.
     pub oscore_member: Option<String>,
-    /// The keys for EDHOC (RFC 9528). With these keys the client agrees on an OSCORE context with each server before
-    /// its first request. This context then protects every request. If [`Self::oscore`] is set, these keys have no
-    /// effect.
+    /// The keys for EDHOC (RFC 9528). With these keys the client agrees on an OSCORE context with each server, before
+    /// the first request to this server. This context then protects every request. If [`Self::oscore`] is set, these
+    /// keys have no effect.
     pub edhoc: Option<Arc<EdhocKeys>>,
     /// The files in which the client stores sessions for later clients.
     pub state: ClientState,

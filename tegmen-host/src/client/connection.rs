@@ -257,7 +257,7 @@ impl Connection<'_> {
     }
 
     /// Protects the requests of the session with an OSCORE context on which client and server agreed. If `message_3` of
-    /// EDHOC is not empty, the client sends it in front of its first request.
+    /// EDHOC is not empty, the client sends `message_3` in front of the first request.
     pub(super) fn protect_with_agreed(&mut self, oscore: SessionContext, message_3: Vec<u8>) {
         let Self { io, entry } = self;
         io.node.features.oscore.insert(entry.key, oscore);
@@ -405,8 +405,8 @@ impl Connection<'_> {
         self.entry.places.wake_all();
     }
 
-    /// Reduces the size of handshake datagrams and of blocks, after a datagram was too long for the path. The datagram
-    /// was not sent, so its message is sent again when its retransmission timer ends.
+    /// Reduces the size of handshake datagrams and of blocks, after a datagram was too long for the path. The system
+    /// did not send the datagram, so the client sends its message again when the retransmission timer ends.
     fn follow_path_mtu(&mut self) {
         let known = self.io.known_mtu(&self.entry.path);
         let headers = UDP_HEADER + if self.entry.remote.is_ipv4() { IPV4_HEADER } else { IPV6_HEADER };

@@ -66,7 +66,7 @@ pub async fn ask_group(
     Ok(asking.members.responded.len())
 }
 
-/// The members of a protected group that responded to a request, and those that did not.
+/// The members of a protected group, divided by their reaction to a request.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct AskedMembers {
     /// The members that responded.

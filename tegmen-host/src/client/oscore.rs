@@ -18,7 +18,7 @@ use tegmen::oscore::{ProtectError, UnprotectError};
 /// The contexts of the sessions of an endpoint.
 #[derive(Default)]
 pub(super) struct EndpointOscore {
-    /// The OSCORE state of each session, by the key of the session.
+    /// The OSCORE state of each session. The key is the index of the session in the endpoint.
     clients: HashMap<usize, OscoreClient>,
     /// The session of each peer.
     sessions: HashMap<PeerId, usize>,
@@ -125,8 +125,8 @@ pub(super) struct OscoreClient {
 struct Asked {
     request: RequestId,
     pending: PendingRequest,
-    /// The code and the encoded options of the request that are outside the protection of OSCORE. Proxies can read
-    /// them.
+    /// The part of the request outside the protection of OSCORE, which proxies can read: the code and the encoded
+    /// options.
     outside: (Code, Vec<u8>),
 }
 

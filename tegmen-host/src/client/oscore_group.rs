@@ -25,7 +25,7 @@ use tokio::net::UdpSocket;
 /// option.
 const MAX_REQUESTS: usize = 1024;
 
-/// The names of the other group members that responded to a request, and of those that did not.
+/// The names of the other group members, divided into those that responded to a request and those that did not respond.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct AskedByName {
     /// The members that responded.

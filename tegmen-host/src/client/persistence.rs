@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use tegmen::crypto::Crypto;
 use tegmen::dtls::Session;
 
-/// The session of a client that is stored in a file.
+/// A session of a client, with the file in which it is stored.
 pub(super) struct PersistentSession {
     pub(super) file: SessionFile,
     remote: SocketAddr,

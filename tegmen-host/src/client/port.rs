@@ -9,7 +9,7 @@ use tokio::net::UdpSocket;
 
 /// A socket of an endpoint.
 pub(super) enum Port {
-    /// A socket that is connected to one peer, so that the system reports the errors of its path.
+    /// A socket that is connected to one peer, so that the system reports the network errors on the path to this peer.
     Connected {
         socket: UdpSocket,
         path: Path,

@@ -223,7 +223,8 @@ pub(super) struct Part<'a> {
     /// The block-wise transfer that the message belongs to. With `None` the message contains the whole payload.
     pub(super) transfer: Option<&'a Transfer>,
     pub(super) observe: Option<u32>,
-    /// The token of an earlier request that has to be used again; `None` if the message has a new token.
+    /// The token of an earlier request, if the message has to use this token again; `None` if the message has a new
+    /// token.
     pub(super) token: Option<&'a [u8]>,
     /// The value of an Echo option (RFC 9175), if a member of a group demanded this option.
     pub(super) echo: Option<&'a [u8]>,

@@ -20,7 +20,7 @@ pub(super) struct Round {
     /// The digest of the last representation of each member.
     last: HashMap<IpAddr, [u8; 32]>,
     /// The time until which members respond to the registration. If a response before this time repeats the known
-    /// representation of its member, the application does not receive it.
+    /// representation of a member, the application does not receive the response.
     end: Instant,
     /// The earliest time of the next registration. `latest` is the latest time.
     earliest: Instant,
@@ -41,7 +41,7 @@ impl Round {
         Self { last: HashMap::new(), end: now.after(wait), earliest, latest, stale: Instant::NEVER, random }
     }
 
-    /// Returns the next round. Representations that members sent in earlier rounds are still known.
+    /// Returns the round `next`, which also knows the representations that members sent in earlier rounds.
     pub(super) fn followed_by(self, next: Self) -> Self {
         Self { last: self.last, ..next }
     }

@@ -24,7 +24,7 @@ pub(super) struct AskedMember {
     to: Id,
 }
 
-/// The data of a protected request with which its response will be opened.
+/// The data that is needed to open the response to a protected request.
 pub(super) enum PendingRequest {
     Pair(Pending),
     Member(GroupPending<[Replies; 1]>),

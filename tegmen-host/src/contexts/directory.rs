@@ -131,8 +131,8 @@ impl StoredContext {
         Ok(stored)
     }
 
-    /// True if both endpoints agreed on the context while they were running. They can then also agree on another
-    /// context.
+    /// True if both endpoints agreed on the context while they were running. If one endpoint no longer knows such a
+    /// context, both can agree on another context.
     const fn is_agreed(&self) -> bool {
         self.keeper.is_in_memory()
     }

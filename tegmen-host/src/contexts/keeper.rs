@@ -15,7 +15,7 @@ use tegmen_store::files::sync_directory;
 use tegmen_store::lock::Locked;
 use tegmen_store::{Database, LEASE, Numbers, Place};
 
-/// The values in the file of a context that are needed to load and check its sequence numbers.
+/// The values that a [`Keeper`] needs from the file of a context, to load and check the sequence numbers.
 pub(super) struct Terms {
     /// The time at which the context was made, in seconds since 1970.
     pub(super) created: u64,
@@ -120,7 +120,7 @@ impl Keeper {
         &self.dir
     }
 
-    /// Returns the path of the file in the directory that contains the sequence numbers.
+    /// Returns the path of the file with the sequence numbers.
     pub(super) fn numbers_file(&self) -> PathBuf {
         self.dir.join(NUMBERS)
     }
@@ -143,7 +143,7 @@ impl Keeper {
     }
 
     /// Returns the end of the next lease, which is the range of sequence numbers that the context may use. Store this
-    /// end with [`Self::keep`] before you extend `lease` to it.
+    /// end with [`Self::keep`] before you extend `lease` to this end.
     ///
     /// # Errors
     /// [`ContextError::Exhausted`]; [`ContextError::Numbers`] if the context has already used all numbers that it may

@@ -1,4 +1,4 @@
-//! The Group OSCORE contexts of a server (RFC 10021), which all its threads share.
+//! The Group OSCORE contexts of a server (RFC 10021), which all threads of the server share.
 
 use super::{ContextError, MemberContext, StoredMember};
 use crate::provider::HostCrypto;
@@ -26,7 +26,7 @@ struct OpenMember {
     crypto: HostCrypto,
 }
 
-/// A request to a group that the server decrypted, with the principal of the sender.
+/// A decrypted request to a group, with the principal of the sender.
 pub(crate) enum ReceivedInGroup<'r> {
     /// The request is authentic and new.
     Fresh(MessageRef<'r>, Principal, GroupNonce),

@@ -53,8 +53,8 @@ impl Ledger {
     }
 
     /// Returns a share of `amount` bytes for a peer with this protection. When the share is dropped, its bytes are free
-    /// again. All peers that use neither DTLS nor OSCORE can together take only half of the ledger's bytes, so that
-    /// they leave space for other peers. Returns `None` if too few bytes are free.
+    /// again. All peers that use neither DTLS nor OSCORE can together take only half of the ledger's bytes, so that the
+    /// other half remains for protected peers. Returns `None` if too few bytes are free.
     pub(super) fn share_of(self: &Arc<Self>, protection: Protection, amount: usize) -> Option<Share> {
         let mut share = Share { ledger: self.clone(), amount: 0, limit: self.limit_of(protection) };
         share.grow(amount).then_some(share)

@@ -164,8 +164,9 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets the function that takes the events of the server. The shards call this function, so it must return quickly.
-    /// Without a function, each event goes to the subscriber of the crate `tracing`: see [`Event::trace`].
+    /// Sets the function that takes the events of the server. The shards call this function, so the function must
+    /// return quickly. Without a function, each event goes to the subscriber of the crate `tracing`: see
+    /// [`Event::trace`].
     pub fn on_event(self, events: impl Fn(Event) + Send + Sync + 'static) -> Self {
         Self { events: Arc::new(events), ..self }
     }

@@ -235,7 +235,8 @@ impl Event {
     }
 
     /// Returns the name of the event and the address of the peer, if any peer can cause such events without limit
-    /// before it is authenticated. A log should limit the number of these events. Returns `None` for all other events.
+    /// before the peer is authenticated. A log should limit the number of these events. Returns `None` for all other
+    /// events.
     pub const fn unlimited(&self) -> Option<(&'static str, SocketAddr)> {
         match self {
             Self::Failed { remote, .. } => Some(("failed", *remote)),

@@ -59,9 +59,9 @@ impl Notifier {
     }
 
     /// Notifies the observers that the representation at `path` changed. `path` has no leading slash. For each
-    /// observer, the application gets the request of the registration again, and its new response is the notification.
-    /// If further changes occur before a client has acknowledged a notification, the client gets one notification for
-    /// all of them.
+    /// observer, the application gets the request of the registration again, and the new response of the application is
+    /// the notification. If further changes occur before a client has acknowledged a notification, the client gets one
+    /// notification for all of them.
     pub fn changed(&self, path: &str) {
         for shard in &*self.shards {
             shard.add(path);
@@ -69,8 +69,8 @@ impl Notifier {
     }
 
     /// Does the same as [`Self::changed`] for the observers that `whom` selects. Use it for a resource whose
-    /// representation depends on the client. The shards call `whom` once for each observation of the path, so it must
-    /// return quickly.
+    /// representation depends on the client. The shards call `whom` once for each observation of the path, so `whom`
+    /// must return quickly.
     pub fn changed_for(&self, path: &str, whom: impl Fn(&Identity) -> bool + Send + Sync + 'static) {
         let (path, whom): (Arc<str>, Arc<Whom>) = (path.into(), Arc::new(whom));
         for shard in &*self.shards {

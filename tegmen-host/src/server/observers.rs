@@ -274,7 +274,7 @@ impl<G> Pacing for Observers<G> {
     }
 }
 
-/// Returns a copy of an opened request as a message in clear. Each notification is a new response to this copy.
+/// Returns a copy of a decrypted request, as a message in clear. Each notification is a new response to this copy.
 fn in_clear(message: &MessageRef<'_>) -> Box<[u8]> {
     let options: usize = message.options().map(|(_, value)| value.len() + 5).sum();
     let mut storage = vec![0; 4 + 8 + options + 1 + message.payload().len()];

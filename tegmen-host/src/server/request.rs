@@ -98,7 +98,7 @@ impl Request<'_> {
         self.exchange.cause.set(Some(cause.into()));
     }
 
-    /// Notifies the clients that observe `path` that its representation changed: see [`Notifier::changed`].
+    /// Notifies the observers of `path` that the representation at this path changed: see [`Notifier::changed`].
     pub fn changed(&self, path: &str) {
         self.exchange.notifier.changed(path);
     }

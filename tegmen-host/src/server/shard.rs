@@ -347,7 +347,7 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Handles a protected request to a group, under a context that only this server has. A client sends such a request
+    /// Handles a protected request to a group, under a context that no other server has. A client sends such a request
     /// when it searches for the server. The response is sent at once, because no other member can respond. A request
     /// that cannot be opened gets no response (RFC 7252, section 8.2).
     fn on_discovery(&mut self, now: Instant, path: &Path, datagram: &mut [u8]) {
@@ -373,9 +373,9 @@ impl<A: Application> Shard<A> {
         self.on_handled(now, path);
     }
 
-    /// Takes a message that the controller of a group sent to one member alone. Returns true if the datagram is such a
-    /// message, or if its destination address is used only by memberships. No other part of the server may then handle
-    /// the datagram.
+    /// Handles a message that the controller of a group sent to one member alone. Returns true if the datagram is such
+    /// a message, or if its destination address is used only by memberships. No other part of the server may then
+    /// handle the datagram.
     fn is_for_member(&mut self, path: &Path, datagram: &[u8]) -> bool {
         if !is_rekey_message(datagram) {
             return self.own_addresses.contains(&path.local);

@@ -91,7 +91,8 @@ impl<A: Application> Shard<A> {
         Session { id: SessionId { shard: self.number, peer }, remote: path.remote.into(), identity, principal }
     }
 
-    /// Passes keying material of a session that has just been established to the exporter.
+    /// Exports keying material of a session that has just been established: passes the material to the function of the
+    /// [`Exporter`].
     fn export(&mut self, peer: PeerId) {
         let Some(Exporter { label, take }) = &self.exporter else { return };
         let exported = exporter::export::<HostCrypto, _, _>(&mut self.node.endpoint, peer, label);
