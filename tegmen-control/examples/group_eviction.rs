@@ -1,13 +1,14 @@
-//! Prints keys, bytes and time of one eviction from a group of 100,000 members, and of one from a group of 100 without signatures.
+//! Prints the number of new keys, the bytes of the messages and the mean time of an eviction, for two groups: one with
+//! a key tree, 100,000 members and signatures, and one with 100 members without signatures.
 //!
-//! Arguments: the number of members of the first group.
+//! The optional argument is the number of members of the first group.
 
 use std::time::Instant;
 use tegmen_control::group::{KeyTree, RekeyMessage};
 use tegmen_trust::provider::HostCrypto;
 use tegmen_trust::x509::signer::{Signer, SoftwareKey};
 
-/// Evictions of which the mean is printed.
+/// The number of evictions over which the mean time is computed.
 const ROUNDS: u32 = 50;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -2,7 +2,8 @@
 //!
 //! `cargo run -p tegmen-control --example subscriber -- coaps://access.example ca.pem display.pem display.key coaps://[::]`
 //!
-//! The example `publisher` of `tegmen-host` delivers to it. docs/access.md describes the access control server.
+//! The example `publisher` of `tegmen-host` delivers readings to this subscriber. docs/access.md describes the access
+//! control server.
 
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;

@@ -1,16 +1,17 @@
 //! The server of delegated sessions ([`tegmen_delegation`]).
 //!
 //! [`Delegations`] keeps the devices in a store: their keys, the epoch of each device, the numbers of connections, and
-//! the connections that were revoked. A handshake asks it for decisions, and receives them at once from memory:
-//! [`Delegations`] decides on the [rights](Rights) of a peer, seals tickets and opens tickets. [`Delegations::run`]
-//! makes the results of handshakes durable, and contacts the devices.
+//! the connections that were revoked. A handshake asks [`Delegations`] for decisions, and receives them at once,
+//! because they need only data in memory. The decisions are about the [rights](Rights) of a peer, and about the tickets
+//! that the server seals and opens. [`Delegations::run`] makes the results of handshakes durable, and contacts the
+//! devices.
 //!
 //! * The number of a connection is reserved in the store before it is used. So a server that is killed, or restored
 //!   from a backup, gives no number twice in an epoch.
 //! * A revocation is durable before it is acknowledged. The device receives it later. From the acknowledgement on, the
 //!   server opens no ticket of the connection.
-//! * A new epoch is durable before the server asks the device to begin it. So after a lost response both endpoints
-//!   still have the keys.
+//! * A new epoch is durable before the server asks the device to begin it. So the server and the device both have the
+//!   keys of the new epoch, even if the response of the device is lost.
 
 mod agenda;
 mod certificates;

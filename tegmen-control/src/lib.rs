@@ -8,8 +8,8 @@
 //! [`subscriber`] is a subscriber that gets keys and rights from the server by introspection. [`agent`] gets keys for
 //! programs with another DTLS stack. [`publisher`] is a publisher with a protokey that takes tokens from the server.
 //! [`resource_server`] is a publisher with OSCORE that takes tokens from clients, and [`token_client`] is a client that
-//! requests tokens and posts them there. [`group`] is the controller of Axiom groups. [`delegation`] is the server of
-//! devices with delegated sessions, and [`delegated`] is such a device on a host.
+//! requests tokens from the server and posts them to a resource server. [`group`] is the controller of Axiom groups.
+//! [`delegation`] is the server of devices with delegated sessions, and [`delegated`] is such a device on a host.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),

@@ -31,8 +31,8 @@ use zeroize::Zeroizing;
 
 /// The interval at which sessions with an expired token are ended.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Characters that are refused in a path. `*` would give the rule another meaning, and a path contains the others only
-/// in encoded form.
+/// Characters that are refused in a path. A `*` would give the rule another meaning. The other characters occur in a
+/// path only in encoded form.
 const NO_PATH: [char; 5] = ['*', '?', '#', '%', ' '];
 /// Maximum number of tokens whose identities are remembered until the tokens expire, including the tokens in use.
 const REMEMBERED: usize = 1 << 16;
@@ -121,7 +121,8 @@ struct Inner {
     taken: Mutex<BTreeMap<String, Taken>>,
 }
 
-/// A token that is not expired. It is remembered even after its session ended, so that it is not taken a second time.
+/// A token that is not expired. The publisher remembers the token even after its session ended, so that the token is
+/// not taken a second time.
 struct Taken {
     /// The token; `None` if its session ended.
     ticket: Option<Arc<Ticket>>,

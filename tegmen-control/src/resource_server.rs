@@ -14,7 +14,7 @@
 //! client then runs EDHOC with this key ([`Tokens::accept_edhoc`]).
 //!
 //! All state is in memory. After a restart a client posts its token again, and the new nonces give new keys. So no
-//! sequence number is used twice under one key, even if an endpoint has lost its state.
+//! sequence number is used twice under one key, even if the client or the resource server has lost its state.
 
 mod edhoc;
 mod revocation;
@@ -44,7 +44,7 @@ use tegmen_store::clock::now_millis;
 
 /// Length of N2 in bytes.
 const NONCE: usize = 8;
-/// Number of random bytes that are searched for a Recipient ID.
+/// Number of random bytes from which the server takes a Recipient ID that is not in use.
 const CANDIDATES: usize = 64;
 /// Seconds between the expiry of a token and the end of its Security Contexts. In this time observers are notified of
 /// the expiry.
@@ -196,7 +196,8 @@ struct Taken {
     hash: TokenHash,
     /// The public key of the client in the EDHOC profile, `None` in the OSCORE profile.
     key: Option<PublicKey>,
-    /// True if [`Tokens::expire`] has already returned this token, so that its observers were notified of the expiry.
+    /// True if [`Tokens::expire`] has already returned this token. The caller then notified the client's observations
+    /// of the expiry.
     is_over: bool,
 }
 

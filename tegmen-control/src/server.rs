@@ -56,7 +56,7 @@ struct Observed {
 type NameOf = dyn Fn(&Identity) -> Option<String> + Send + Sync;
 
 impl Revocations {
-    /// Takes an event of the state. Notifies the devices that observe the list if the event is a change of the list.
+    /// Handles an event of the state: if the revocation list has changed, notifies the devices that observe it.
     pub fn take(&self, event: &Event<'_>) {
         let observed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let (Event::Revocations(concerned), Some(Observed { notifier, name })) = (event, &*observed) {
@@ -91,8 +91,8 @@ impl<S: Store> AccessServer<S> {
         Self { service, credentials, revocations }
     }
 
-    /// Stores the notifier that is in a request for the revocation list, unless one is stored already. Before the first
-    /// such request no device observes the list, so no notifier is necessary.
+    /// Stores the notifier of a request for the revocation list, unless a notifier is stored already. Before the first
+    /// request for the list, no device observes the list, so no notifier is necessary.
     fn learn(&self, request: &Request<'_>) {
         let mut observed = self.revocations.0.lock().unwrap_or_else(PoisonError::into_inner);
         observed.get_or_insert_with(|| {

@@ -2,8 +2,8 @@
 //!
 //! A decision that gives rights passes these steps in order: check that the log accepts records, decide, commit the
 //! state, write the line of the log, and then answer. So the server never gives a key again after a restart, and never
-//! gives a key without a line in the log. An event that takes rights away is acknowledged after its commit. The log
-//! never delays it.
+//! gives a key without a line in the log. An event that takes rights away is acknowledged after its commit, and never
+//! waits for the log.
 
 mod grants;
 
@@ -46,7 +46,7 @@ pub enum ServiceError {
     UnknownSession(String),
 }
 
-/// The path of a request to [`Service::answer_then`].
+/// The path that a peer requests: see [`Service::answer_then`].
 #[derive(Clone, Copy)]
 pub(crate) enum Path {
     Introspect,
@@ -274,8 +274,8 @@ impl<S: Store> Service<S> {
         reply
     }
 
-    /// Records an outcome in the log. Returns the response that may be sent: that of the outcome, or a 5.03 response if
-    /// the log cannot be written.
+    /// Records an outcome in the log. Returns the response that may be sent: the response in the outcome, or a 5.03
+    /// response if the log cannot be written.
     async fn note(&self, who: &str, outcome: Outcome) -> Reply {
         let (promise, answer) = promise();
         self.note_then(who.to_owned(), outcome, |reply| reply, |reply| promise.answer(Ok(reply)));
@@ -462,7 +462,7 @@ impl<S: Store> Service<S> {
         Ok(())
     }
 
-    /// Returns the audit log, to record operators' changes that do not change the state.
+    /// Returns the audit log. A caller records in it the operators' changes that do not concern the state.
     pub const fn audit(&self) -> &AuditLog {
         &self.audit
     }
@@ -508,7 +508,7 @@ impl<S: Store> Service<S> {
     /// Returns true if the policy was applied. `file` is the name of the policy's file.
     ///
     /// # Errors
-    /// Those of [`Self::apply_policy`].
+    /// The errors of [`Self::apply_policy`].
     pub async fn configure_policy(&self, file: &str, text: &str) -> Result<bool, ServiceError> {
         if self.state.view().has_policy(text) {
             return Ok(false);

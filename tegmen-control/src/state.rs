@@ -1,8 +1,8 @@
 //! The state of an access control server, stored as rows of a [`Store`].
 //!
-//! Each change is one transaction. The call that makes a change returns when the change is durable and in force.
-//! Decisions read the [`View`]: all rows in memory, which are loaded at the start. The state watches the store, and
-//! applies each change of a row to the view. So no decision waits for the store.
+//! Each change is one transaction. The call that makes a change returns when the change is durable and in force. The
+//! [`View`] has all rows in memory. It is loaded at the start. The state watches the store, and applies each change of
+//! a row to the view. Decisions read only the view, so no decision waits for the store.
 //!
 //! The state has:
 //!
@@ -54,7 +54,7 @@ pub struct Bounds {
     pub sessions: AcceptedBounds,
     /// Limits of the revocation list.
     pub revoked: revocation::Bounds,
-    /// Seconds for which a subscriber may use the result of an introspection.
+    /// The number of seconds for which a subscriber may use the result of an introspection.
     pub lifetime: u64,
     /// The duration of the lease of the view, if several servers share the store. If the server could not confirm for
     /// this time that its view has all changes of the store, it grants nothing until it can.
@@ -123,7 +123,7 @@ impl fmt::Display for Event<'_> {
 /// [`Event::trace`] is such a function.
 pub type Watcher = Box<dyn Fn(Event<'_>) + Send + Sync>;
 
-/// A row whose content does not match its key.
+/// A row that cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the row {key} cannot be read: {why}: restore it from a backup, or use the version that wrote it")]
 pub struct StateFault {
@@ -148,19 +148,21 @@ pub enum StateError {
     /// There is no one-time key for a device of this name.
     #[error("there is no one-time key for {0}: it was used, or withdrawn, or has expired; or correct the name")]
     NoOneTimeKey(String),
-    /// A name or a tag is not valid. Also if the new credential in a change is for a device with another name.
+    /// A name or a tag is not valid, or the new credential in a change belongs to a device with another name. The value
+    /// is the reason.
     #[error("{0}")]
     Party(String),
     /// A policy has a mistake.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// The policy fails its own tests, which are listed.
+    /// The policy fails its own tests. The value has the tests that fail.
     #[error("the policy fails {} of its tests, the first is {}", .0.len(), .0.first().map_or_else(String::new, ToString::to_string))]
     Tests(Vec<FailedTest>),
     /// The policy is too long. The value is its length in bytes.
     #[error("a policy has at most {most} bytes, this has {0}: name parties by tags and patterns", most = MAX_POLICY)]
     PolicyTooLong(usize),
-    /// Another change has changed the row meanwhile. The value is the name of the device, or names the rows.
+    /// Another call or another server has changed a row meanwhile. The value is the name of the device, or a
+    /// description of the changed rows.
     #[error("{0} was changed by somebody else meanwhile: read it and try again")]
     Changed(String),
     /// The session identity was accepted before.
@@ -191,7 +193,7 @@ const PAGE: usize = 1000;
 /// Changes of a device. A field that is `None` does not change.
 #[derive(Debug, Default)]
 pub struct Change {
-    /// The device with a new credential. The name stays the same; the tags are replaced too.
+    /// The device with its new credential. Its tags replace the earlier tags. Its name must be the present name.
     pub proof: Option<NewDevice>,
     /// The new tags of the device.
     pub tags: Option<Vec<String>>,
@@ -380,7 +382,7 @@ impl<S: Store> State<S> {
     ///
     /// # Errors
     /// [`StateError::Policy`], [`StateError::Tests`], [`StateError::PolicyTooLong`], or [`StateError::Changed`] if the
-    /// policy in force is not `over`. The policy in force then stays.
+    /// policy in force does not have the revision `over`. After these errors the policy in force is unchanged.
     pub async fn apply_policy(
         &self,
         (file, text): (&str, &str),
@@ -512,7 +514,8 @@ fn not_added(error: StoreError, device: &Device) -> StateError {
     }
 }
 
-/// Converts the error of a transaction. A conflict becomes [`StateError::Changed`] for `what`.
+/// Converts the error of a transaction. A conflict becomes [`StateError::Changed`] with the value `what`, which names
+/// the changed rows.
 fn changed(error: StoreError, what: &str) -> StateError {
     match error {
         StoreError::Conflict { .. } => StateError::Changed(what.to_owned()),

@@ -1,4 +1,5 @@
-//! An access control server over real sockets: certificates, raw keys, tokens, and revocations that are pushed.
+//! Tests of an access control server over real sockets: certificates, raw public keys, tokens, and notifications of
+//! revocations.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod scene;
@@ -150,7 +151,7 @@ async fn the_operator_reads_why_a_request_is_answered_with_5_03() {
     }
 }
 
-/// The answer of an agent, which the program asks in a thread of its own.
+/// Asks an agent in a separate thread, and returns the answer of the agent.
 #[cfg(unix)]
 async fn ask_agent(path: &std::path::Path, question: tegmen_control::agent::Question) -> tegmen_control::agent::Answer {
     let path = path.to_owned();

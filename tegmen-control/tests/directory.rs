@@ -1,4 +1,4 @@
-//! A resource directory over real sockets: who may register what, and lookups that are observed.
+//! Tests of a resource directory over real sockets: the rights to register endpoints, and observed lookups.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod scene;
@@ -16,7 +16,7 @@ use tegmen_host::uri::{Scheme, Uri};
 
 const LINKS: &[u8] = b"</temp>;rt=\"temperature\"";
 
-/// A directory for the identities `a`, `b`, `tool` and `reader`, of which the last one may only look up.
+/// Starts a directory for the identities `a`, `b`, `tool` and `reader`. The identity `reader` may only look up.
 fn start(dir: &Dir) -> Server {
     let file = dir.0.join("keys.toml");
     let entry = |name: &str| {

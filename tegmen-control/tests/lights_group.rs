@@ -1,4 +1,4 @@
-//! The example `lights_group`.
+//! Runs the example `lights_group` as a test.
 #![cfg(target_os = "linux")]
 
 #[path = "../examples/lights_group.rs"]

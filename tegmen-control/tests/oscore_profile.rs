@@ -1,4 +1,5 @@
-//! Tokens of the OSCORE profile over real sockets: from the access control server to a client, and to a resource server.
+//! Tests of tokens of the OSCORE profile over real sockets. A client gets a token from the access control server, and
+//! posts it to a resource server.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod scene;
@@ -74,7 +75,8 @@ fn at(server: &Server) -> SocketAddr {
     server.addresses()[0].address
 }
 
-/// An access control server with the resource server `hob`, and a session of `display` with it.
+/// Starts an access control server that knows the resource server `hob`. Returns the server, and a session of the
+/// client `display` with the server.
 async fn access(dir: &Dir, lifetime: u64) -> (Access, Session) {
     let access = Access::start(dir, None, Bounds { lifetime, ..Bounds::default() }).await;
     add(&access.service, "hob tag:kitchen").await;
@@ -108,7 +110,8 @@ async fn in_clear(to: SocketAddr) -> Session {
     Session::connect_to(to, Scheme::Coap, ClientConfig::default()).await.expect("a session")
 }
 
-/// Posts a token, and opens a session in the context that both ends derive.
+/// Posts a token to the resource server, and opens a session that is protected by the Security Context that both
+/// endpoints derive.
 async fn agree(dir: &Dir, name: &str, to: SocketAddr, response: &TokenResponse) -> Session {
     let context = post_token(&in_clear(to).await, token(response), material(response)).await.expect("a context");
     let context_dir = dir.0.join(name);
@@ -125,7 +128,8 @@ async fn code(session: &Session, path: &str) -> Code {
     session.get(path).await.expect("a response").code
 }
 
-/// True if the resource server answers that it does not know the context.
+/// Returns true if the response to a request has no protection, because the resource server does not know the Security
+/// Context.
 async fn is_unknown(session: &Session) -> bool {
     matches!(session.get("/temp").await, Err(ClientError::NotProtected { .. }))
 }
@@ -278,7 +282,8 @@ async fn the_context_of_a_token_ends_with_it_and_its_observers_learn_so() {
     }
 }
 
-/// Lets a resource server read the list of revoked tokens. Returns the numbers of tokens that end, as it reads.
+/// Lets a resource server observe the list of revoked tokens. The returned channel receives, for each list, the number
+/// of tokens that end because of it.
 fn follow(tokens: &Tokens, access: &Access) -> mpsc::UnboundedReceiver<usize> {
     let uri = Uri::parse(&format!("coaps://{}", at(&access.server))).expect("a URI");
     let (ends, ended) = mpsc::unbounded_channel();

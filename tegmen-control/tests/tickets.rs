@@ -34,7 +34,8 @@ fn scope(path: &str) -> Scope {
     Scope::of(&Aif(vec![Right { path: path.to_owned(), permissions: 1 }]))
 }
 
-/// A publisher that takes `most` tokens, and the tickets that it took.
+/// Starts a publisher that takes at most `most` tokens. Returns its server, its tokens, and a channel that receives
+/// each token that the publisher takes.
 fn publisher(most: usize) -> (Arc<Server>, Tickets, UnboundedReceiver<Arc<Ticket>>) {
     let tickets = Tickets::new("oven", protokey(), most).expect("randomness");
     let (taken, tickets_taken) = tokio::sync::mpsc::unbounded_channel();
@@ -46,7 +47,7 @@ fn publisher(most: usize) -> (Arc<Server>, Tickets, UnboundedReceiver<Arc<Ticket
     (Arc::new(server.serve(router).expect("a server")), tickets, tickets_taken)
 }
 
-/// An access control server that grants rights for this number of seconds.
+/// Starts an access control server, which grants rights for `lifetime` seconds. `oven` is the address of the publisher.
 async fn access(dir: &Dir, oven: Option<SocketAddr>, lifetime: u64) -> (Server, Arc<Service<Database>>) {
     let Access { server, service, .. } = Access::start(dir, oven, Bounds { lifetime, ..Bounds::default() }).await;
     (server, service)
@@ -61,7 +62,8 @@ async fn connect(to: SocketAddr, identity: &str, key: &[u8]) -> Result<Session, 
     Session::connect_to(to, Scheme::Coaps, config).await
 }
 
-/// A subscriber that serves `/temp`, to which publishers write.
+/// Starts a subscriber, to whose path `/temp` publishers write. Returns its server, its key store, and the last value
+/// that was written.
 async fn subscriber(access: &Server) -> (Arc<Server>, Introspector, Arc<Mutex<Vec<u8>>>) {
     let session = connect(at(access), "display", &KEY).await.expect("a session");
     let keys = Introspector::new(session, Handle::current(), vec!["PUT /temp".to_owned()]);

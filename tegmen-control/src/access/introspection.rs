@@ -1,8 +1,8 @@
 //! Decides on a request to `/introspect`: whether a subscriber may have the key of a publisher's session.
 //!
-//! Before the call, the caller has authenticated the subscriber and read the request. After the call it sends
-//! [`Outcome::reply`] to the peer, and shows [`Outcome::message`] to the operator. The response to a refusal that
-//! depends on other devices is always `{active: false}`.
+//! Before the call, the caller has authenticated the subscriber and read the request. After the call, the caller sends
+//! [`Outcome::reply`] to the peer, and shows [`Outcome::message`] to the operator. If the reason of a refusal depends
+//! on other devices, the response is always `{active: false}`, so that it reveals nothing about these devices.
 
 use super::ace::cwt::LONG_KEY_LEN;
 use super::ace::trl::TokenHash;
@@ -29,7 +29,7 @@ const FULL_FOR: u32 = 60;
 
 /// The token hint of a request with a session identity.
 pub const HINT_PROTOKEY: &str = "protokey";
-/// The token hint of a request with a session identity whose key is derived as in the paper.
+/// The token hint of a request with a session identity whose key is derived as in the paper: see [`Mode::Paper`].
 pub const HINT_PAPER: &str = "protokey-paper";
 /// The token hint of a request with the SHA-256 of a certificate.
 pub const HINT_THUMBPRINT: &str = "x5t";
@@ -230,7 +230,7 @@ struct Granted {
     session: Option<String>,
 }
 
-/// The token that is the subject of a request. Its kind follows from the hint of the request.
+/// The token about which a subscriber asks. The hint of the request determines the kind of the token.
 #[derive(Clone, Copy)]
 enum Asked<'t> {
     Session(Mode, SessionIdentity<'t>),
@@ -419,8 +419,9 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Returns the outcome for a session identity that the store already has: another server accepted the identity, or this
-/// server accepted it before a restart. `of_another` is true if it was accepted for another subscriber.
+/// Returns the outcome for a session identity that the store already has, because another server accepted the identity,
+/// or because this server accepted it before a restart. `of_another` is true if the identity was accepted for another
+/// subscriber.
 pub fn used_before(subscriber: &str, identity: &str, of_another: bool) -> Outcome {
     let reason = Reason::Identity(if of_another { NotAccepted::OfAnother } else { NotAccepted::Used });
     refuse(reason, format!("{} asks for the session {identity}", subscriber.escape_debug()))

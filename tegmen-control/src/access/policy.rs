@@ -170,9 +170,9 @@ impl Policy {
         named && subject.tags.len() <= MAX_TAGS && publisher.tags.len() <= MAX_TAGS
     }
 
-    /// Returns true if this subject may make each request of `asked` at this publisher. Returns false also in one case
-    /// in which the subject may make each request: if no single rule allows a method on all the paths of `asked`, and
-    /// only several rules together allow it.
+    /// Returns true if this subject may make each request that `asked` describes at this publisher. In one case the
+    /// result is false although the policy allows each of these requests: if a method is allowed on all paths of
+    /// `asked` only by several rules together, and by no single rule.
     pub fn allows_all(&self, subject: &Party<'_>, publisher: &Party<'_>, asked: &coap::Rule<'_>) -> bool {
         let is_path = asked.path.ends_with('*') || is_request_path(asked.path);
         let both = |rule: &&Rule| rule.covers_subject(subject) && rule.covers_publisher(publisher);

@@ -134,7 +134,7 @@ impl RevocationList {
         self.devices.entry(device.to_owned()).or_insert_with(|| Updates { first, kept: VecDeque::new() });
     }
 
-    /// Registers the devices that tokens on the list concern, if `is_known` returns true for their name.
+    /// Registers each device that a token on the list concerns, if `is_known` returns true for the name of the device.
     pub fn register_concerned(&mut self, is_known: impl Fn(&str) -> bool) {
         let concerned: BTreeSet<&String> = self.revoked.values().flat_map(|revoked| &revoked.concerned).collect();
         let known: Vec<String> = concerned.into_iter().filter(|name| is_known(name)).cloned().collect();
@@ -278,8 +278,9 @@ impl RevocationList {
         diff(chosen, Cursor::At(cursor), more)
     }
 
-    /// Returns at most `most` hashes of the list in their order. The first one follows the hash `after`. Also returns
-    /// true if further hashes follow.
+    /// Returns two values: at most `most` hashes of the list in ascending order, and a flag that is true if further
+    /// hashes follow. The first returned hash is the next one after `after`, or the first of the list if `after` is
+    /// `None`.
     pub fn page(&self, after: Option<&[u8]>, most: usize) -> (Vec<TokenHash>, bool) {
         let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut behind = self.revoked.range::<[u8], _>((begin, Bound::Unbounded)).map(|(hash, _)| hash.clone());

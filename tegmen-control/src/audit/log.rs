@@ -32,7 +32,7 @@ pub struct AuditBounds {
 }
 
 impl Default for AuditBounds {
-    /// Returns 8192 records, 64 GiB, and a minute.
+    /// Returns the default limits: 8192 waiting records, a file of 64 GiB, and one minute between two heads.
     fn default() -> Self {
         Self { spool: 8192, file: 64 << 30, head_every: Duration::from_secs(60) }
     }
@@ -67,7 +67,7 @@ pub enum AuditError {
 /// The reason why an event that gives rights was not recorded. The rights are then not given.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotWritten {
-    /// The log cannot be written now, for the given reason.
+    /// The log cannot be written now. The value is the reason.
     #[error(
         "the audit log cannot be written ({0}): until it can, the server grants nothing and applies no policy; revocations continue"
     )]
@@ -98,7 +98,7 @@ struct Shared {
 #[derive(Default)]
 struct Spool {
     waiting: Records,
-    /// True if a batch of records has arrived completely, so that the writing thread does not wait for further records.
+    /// True if a caller has added all records of a batch, so that the writing thread does not wait for further records.
     is_whole: bool,
     /// True if a caller waits for the result of a waiting record.
     is_awaited: bool,
@@ -131,7 +131,8 @@ impl Records {
         self.each.push(Waiting { end: self.text.len(), then });
     }
 
-    /// Calls `last` when the last of these records has its result, after the function of this record.
+    /// Adds a function to the last record: `last` is called after the record has its result, and after the record's own
+    /// function. Does nothing if there is no record.
     pub(crate) fn after_last(&mut self, last: impl FnOnce() + Send + 'static) {
         if let Some(waiting) = self.each.last_mut() {
             let then = waiting.then.take();
@@ -400,15 +401,17 @@ struct Writer {
     head_file: PathBuf,
     signer: Arc<dyn Signer>,
     head_every: Duration,
-    /// The number of durable bytes. The next fields are the number of lines and the hash of the last durable line.
+    /// The number of durable bytes.
     len: u64,
+    /// The number of durable lines.
     lines: u64,
+    /// The hash of the last durable line.
     last: Digest,
     /// True if the file may contain a part of a failed write.
     has_rest: bool,
-    /// The number of lines that the last head signs. The next field is the time of the last attempt to sign a head, or
-    /// of the opening of the log.
+    /// The number of lines that the last head signs.
     signed: u64,
+    /// The time of the last attempt to sign a head; before the first attempt, the time at which the log was opened.
     signed_at: Instant,
 }
 

@@ -11,7 +11,7 @@ pub struct Verified {
     /// The number of lines of the log.
     pub lines: u64,
     /// The number of lines, from the first one, that the head covers; 0 without a head. If further lines follow, a
-    /// change of the last line of the log cannot be detected.
+    /// change of the last line of the log cannot be detected, because no head and no later line contains its hash.
     pub signed: u64,
 }
 

@@ -30,7 +30,7 @@ use tegmen_store::clock::now_millis;
 use tokio::sync::Notify;
 use zeroize::Zeroizing;
 
-/// Maximum number of sessions that the server has sent and that have not ended.
+/// Maximum number of sessions that the device's server has sent to the device and that have not ended.
 const SESSIONS: usize = 64;
 /// Maximum number of bytes of a ticket of another server that the device keeps.
 const HANDLE: usize = 1024;
@@ -82,8 +82,8 @@ pub(super) struct State {
     pub(super) device: RefCell<OnHost>,
     crypto: HostCrypto,
     pub(super) admitted: AdmittedConnections,
-    /// The last session with the server. Also the keying material that this session exported, until a request of the
-    /// server uses it.
+    /// The last session with the device's server, and the keying material that this session exported. The keying
+    /// material is `None` after a request of the server has used it.
     pub(super) server: Option<(SessionId, Option<Exported>)>,
     /// True if there may be sessions that must be closed.
     pub(super) has_ended: bool,
@@ -101,8 +101,8 @@ impl State {
         (id, ConnectionId { epoch: self.device.borrow().epoch(), number: connection.number })
     }
 
-    /// Admits the peer of a session. Returns the session with a new principal, the number of its connection at this
-    /// device. Also returns the name of the peer.
+    /// Admits the peer of a session. Returns two values: the session with a new principal, and the name of the peer.
+    /// The principal is the number that this device gives to the connection.
     fn delegated(&mut self, session: SessionState, expires: u32) -> Option<(SessionState, String)> {
         let (id, connection) = self.admit(Connection::of(session.principal)?, expires);
         Some((SessionState { principal: Principal(id), ..session }, format!("connection {connection}")))

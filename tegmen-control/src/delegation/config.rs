@@ -28,7 +28,7 @@ pub struct DeviceConfig {
     /// The scopes that the device knows, each a list of rules such as `GET /temp`. A ticket contains the index of a
     /// scope. A peer gets the first scope whose rules are all allowed by the policy.
     pub scopes: Vec<Vec<String>>,
-    /// The number of entries in the device's list of refused connections.
+    /// Maximum number of entries in the device's list of refused connections.
     pub places: u32,
     /// The lifetime of a delegation in seconds: the time for which a peer can use the device without authenticating
     /// itself again.

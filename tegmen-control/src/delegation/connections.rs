@@ -86,7 +86,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// given such numbers to peers. Each number can be [revoked](Self::revoke).
     ///
     /// # Errors
-    /// Those of [`Self::connections`].
+    /// The errors of [`Self::connections`].
     pub async fn unaccounted(&self, name: &str) -> Result<Vec<ConnectionId>, DelegationError> {
         let device = self.known(name)?;
         let (epoch, tag) = {

@@ -24,11 +24,11 @@ use tegmen_store::Store;
 pub(super) const LONGEST_HANDLE: usize = 2048;
 /// Maximum number of bytes of a request to a device.
 const LONGEST_REQUEST: usize = 1 + tegmen_delegation::STATE_LEN + LONGEST_HANDLE;
-/// Maximum number of epochs that begin in one conversation: one that is due, one because the device's list of refused
-/// connections is full, and one more.
+/// Maximum number of epochs that the server begins before it asks a device for its status. One epoch may be due at the
+/// beginning, and another one if the device's list of refused connections is full. The third one is a reserve.
 const MOST_EPOCHS: usize = 3;
 
-/// The reason for which a conversation failed.
+/// The reason why a conversation failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failed {
     /// The session could not be opened, or the device did not respond.
@@ -84,8 +84,9 @@ enum Proved {
 pub(super) struct Conversation {
     device: Arc<Device>,
     session: Session,
-    /// The device key that both endpoints use in this session. The next field is the address of the device.
+    /// The device key that both endpoints use in this session.
     key: DeviceKey,
+    /// The address of the device, to which the session was opened.
     address: SocketAddr,
     /// True if the device has received the time in this conversation.
     has_time: bool,
@@ -163,9 +164,9 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(())
     }
 
-    /// Sends all waiting requests to the device, and returns its status. If the device returned to an older copy of its
-    /// state, it refuses fewer connections than it acknowledged. Then the server sends all refused connections again,
-    /// but only once in a conversation.
+    /// Sends all waiting requests to the device, and returns the status of the device. If the device returned to an
+    /// older copy of its state, it refuses fewer connections than it acknowledged. The server then sends all refused
+    /// connections again, but only once in a conversation.
     pub(super) async fn bring(&self, conversation: &mut Conversation) -> Result<Status, Failed> {
         let device = Arc::clone(&conversation.device);
         let mut tells_again = false;

@@ -198,8 +198,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         self.give_as(device, session, decide, carry)
     }
 
-    /// Gives a peer a session with a device. The session replaces the earlier connection `standing`. `carry` does the
-    /// same as in [`Self::give`].
+    /// Gives a peer a session with a device. The connection of this session replaces the earlier connection `standing`.
+    /// `carry` does the same as in [`Self::give`].
     pub(super) fn give_standing(
         &self,
         device: &Arc<Device>,

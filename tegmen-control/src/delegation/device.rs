@@ -36,7 +36,7 @@ pub(super) struct Known {
     pub(super) changed: Revision,
 }
 
-/// The part of a row that is stored as text.
+/// The JSON text at the beginning of the row's value.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Record {
@@ -160,8 +160,8 @@ impl Known {
     }
 }
 
-/// Returns a copy of the epoch without its device key. The previous epoch needs no device key, because the server uses
-/// only that of the present epoch.
+/// Returns a copy of the epoch without its device key. The server keeps the previous epoch in this form, because it
+/// uses only the device key of the present epoch.
 pub(super) fn without_key(epoch: &Epoch) -> Epoch {
     Epoch { key: DeviceKey(Secret::zeroed()), ..copy(epoch) }
 }

@@ -27,7 +27,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// ticket of the device. Returns, for each device, the connections that the intruder could use.
     ///
     /// # Errors
-    /// Those of [`Self::imprint_again`] and [`Self::connections`]. The devices before the one that failed already have
+    /// The errors of [`Self::imprint_again`] and [`Self::connections`]. The devices before the one that failed already have
     /// new keys, and these keys are lost. So the procedure must be repeated.
     pub async fn server_compromised(&self, names: &[&str], by: &str) -> Result<Vec<Reachable>, DelegationError> {
         let devices = names.iter().map(|name| self.known(name)).collect::<Result<Vec<_>, _>>()?;

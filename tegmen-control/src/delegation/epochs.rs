@@ -40,8 +40,8 @@ pub struct ResetPreview {
 }
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// Requests the next epoch of a device, on behalf of the operator or for the reason `by`. The epoch begins when the
-    /// server next contacts the device. All sessions and tickets of the present epoch then end at the device.
+    /// Requests the next epoch of a device. `by` is the operator who requests it, or another reason. The epoch begins
+    /// when the server next contacts the device. All sessions and tickets of the present epoch then end at the device.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`], [`DelegationError::Changed`] or [`DelegationError::Store`].
@@ -58,7 +58,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// Returns the effects that the next epoch would have on the connections of a device.
     ///
     /// # Errors
-    /// Those of [`Self::connections`].
+    /// The errors of [`Self::connections`].
     pub async fn preview_reset(&self, name: &str) -> Result<ResetPreview, DelegationError> {
         let device = self.known(name)?;
         let connections = self.all_connections(&device).await?;
@@ -134,8 +134,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(next)
     }
 
-    /// Makes the pending epoch the present one. The caller knows that the device began it: the device acknowledged it,
-    /// or opened a session under its key.
+    /// Makes the pending epoch the present one. The caller knows that the device has begun the epoch: the device
+    /// acknowledged the epoch, or opened a session under the device key of the epoch.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`], [`DelegationError::NoPending`], [`DelegationError::Changed`] or

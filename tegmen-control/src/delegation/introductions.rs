@@ -17,7 +17,7 @@ use tegmen_base::secret::Secret;
 use tegmen_delegation::LONGEST_TICKET;
 use tegmen_store::Store;
 
-/// A session between two devices. Each of the two has a connection for it.
+/// A session between two devices of the server. Each of the two devices has a connection for this session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Introduced {
     /// The connection of the other device, at the device that opens the session.

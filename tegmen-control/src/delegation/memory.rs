@@ -37,7 +37,7 @@ pub struct DeviceReport {
     pub address: SocketAddr,
     /// The scopes that the device knows. Each scope is a list of rules.
     pub scopes: Vec<Vec<String>>,
-    /// The number of entries in the device's list of refused connections.
+    /// Maximum number of entries in the device's list of refused connections.
     pub places: u32,
     /// The lifetime of a delegation in seconds: the time for which a peer can use the device without authenticating
     /// itself again.
@@ -85,7 +85,7 @@ pub struct DelegationCounts {
     pub refused: u64,
     /// The number of revocations that devices acknowledged.
     pub acknowledged: u64,
-    /// The number of sessions that were sent to devices.
+    /// The number of sessions that the server sent to devices.
     pub handed_over: u64,
     /// The number of conversations in which a device received all waiting requests.
     pub conversations: u64,
@@ -93,7 +93,8 @@ pub struct DelegationCounts {
     pub failed_conversations: u64,
     /// The number of epochs that devices began.
     pub epochs: u64,
-    /// The number of conversations in which a device refused fewer connections than it had acknowledged.
+    /// The number of conversations in which a device refused fewer connections than it had acknowledged, because it had
+    /// returned to an older copy of its state.
     pub forgotten: u64,
 }
 
@@ -108,7 +109,7 @@ pub struct Entries {
     pub sessions: usize,
     /// The number of connections that are refused in the present and the previous epoch.
     pub refused: usize,
-    /// The number of devices for which rows of earlier epochs may still be in the store.
+    /// The number of devices that may still have rows of earlier epochs in the store.
     pub littered: usize,
 }
 
@@ -199,8 +200,8 @@ impl InMemory {
         }
     }
 
-    /// Replaces what is known of the device by a newer version of its row. If the present epoch has changed, forgets
-    /// the numbers of the earlier epoch, so they are never used again.
+    /// Replaces the row of the device in memory by a newer version of the row. If the present epoch has changed,
+    /// forgets the reserved numbers of the earlier epoch, so these numbers are never used.
     pub(super) fn adopt<C: Crypto>(&mut self, mut known: Known) {
         let [tag, ..] = known.tags::<C>();
         if tag == self.tag && self.restored {
@@ -222,8 +223,8 @@ impl InMemory {
         (self.known, self.tag, self.tag_before, self.is_stale) = (known, tag, tag_before, false);
     }
 
-    /// Records that a backup was restored in the present epoch, so that numbers of connections were skipped.
-    /// Revocations that were made after the backup are lost. So the next epoch is due, and no connection of the
+    /// Records that a backup was restored in the present epoch. The restore skips numbers of connections, and the
+    /// revocations that were made after the backup are lost. So the next epoch is due, and no connection of the
     /// previous epoch continues.
     pub(super) fn is_restored(&mut self) {
         self.restored = true;
@@ -374,7 +375,8 @@ impl Registry {
         self.by_id.get(&id).cloned()
     }
 
-    /// Returns the devices after the name `after`, in the order of their names.
+    /// Returns the devices whose names follow the name `after`, in the order of their names. With `None` returns all
+    /// devices.
     pub(super) fn after<'r>(&'r self, after: Option<&str>) -> impl Iterator<Item = &'r Arc<Device>> + use<'r> {
         let from = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
         self.by_name.range::<str, _>((from, std::ops::Bound::Unbounded)).map(|(_, device)| device)

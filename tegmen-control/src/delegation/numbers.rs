@@ -54,8 +54,9 @@ impl Purpose {
     }
 }
 
-/// The counter of a new epoch, for one purpose: no number is reserved yet. The pace is above [`EACH`], so the restore
-/// of a backup increases the counter above [`EACH`]. Reservations never increase it above [`EACH`].
+/// The counter of a new epoch, for one purpose: no number is reserved yet. The restore of a backup increases a counter
+/// by at least its pace. This pace is above [`EACH`], so a restored counter is above [`EACH`]. Reservations never
+/// increase the counter above [`EACH`].
 pub(super) const UNUSED: Number = Number { next: 0, pace: EACH as u64 + 1 };
 
 /// Returns true if the restore of a backup has increased the counter. Some numbers may then have been used that the

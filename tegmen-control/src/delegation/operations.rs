@@ -71,7 +71,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// in the next epoch. If `over` is given, the change is made only if `over` is the revision of the device.
     ///
     /// # Errors
-    /// [`DelegationError::Config`], [`DelegationError::Outdated`], and those of [`Self::imprint_again`].
+    /// [`DelegationError::Config`], [`DelegationError::Outdated`], and the errors of [`Self::imprint_again`].
     pub async fn configure(
         &self,
         name: &str,
@@ -101,7 +101,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// sessions of the device continue until [`Self::revoke`] ends them.
     ///
     /// # Errors
-    /// Those of [`Self::imprint_again`].
+    /// The errors of [`Self::imprint_again`].
     pub async fn set_disabled(&self, name: &str, disabled: bool, by: &str) -> Result<(), DelegationError> {
         let device = self.known(name)?;
         if !disabled {

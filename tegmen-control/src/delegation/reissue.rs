@@ -70,7 +70,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// present epoch.
     ///
     /// # Errors
-    /// Those of [`Self::connections`].
+    /// The errors of [`Self::connections`].
     pub async fn preview_reissue(&self, name: &str) -> Result<Vec<Reissue>, DelegationError> {
         let found = self.to_reissue(&self.known(name)?).await?;
         let shown = |Found { before, way, .. }| Reissue { before, way, given: None, failed: None };
@@ -83,7 +83,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// the server next contacts this device.
     ///
     /// # Errors
-    /// Those of [`Self::preview_reissue`], and [`DelegationError::Audit`].
+    /// The errors of [`Self::preview_reissue`], and [`DelegationError::Audit`].
     pub async fn reissue(&self, name: &str, by: &str) -> Result<Vec<Reissue>, DelegationError> {
         let device = self.known(name)?;
         self.audit.is_writable()?;

@@ -25,7 +25,8 @@ pub struct Revoked {
 /// The connections that one revocation concerns.
 struct Family {
     refused: BTreeSet<(u16, Tag, u32)>,
-    /// True if further connections may be concerned, which a server gave to a peer but never wrote to the store.
+    /// True if the revocation may have to cover further connections that the store does not show, because a server was
+    /// killed after it gave a connection to a peer and before it wrote the row.
     is_uncertain: bool,
 }
 
@@ -108,8 +109,9 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(Some(Revoked { connections: connections.collect(), by_reset }))
     }
 
-    /// Finds the connections that must be revoked together: one of the previous epoch, and those of the present epoch
-    /// that replace it. `id` is one of them.
+    /// Finds the connections that must be revoked together with the connection `id`: a connection of the previous
+    /// epoch, and the connections of the present epoch that replace it. The connection `id` is one of these
+    /// connections.
     async fn family(&self, device: &Device, id: ConnectionId) -> Result<Family, DelegationError> {
         let none = || DelegationError::NoConnection { name: device.name.clone(), id };
         let tag = device.state().tag_of(id).ok_or_else(none)?;

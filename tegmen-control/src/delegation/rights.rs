@@ -40,7 +40,8 @@ impl<S: Store> Rights for State<S> {
     }
 }
 
-/// Returns the index of the first scope whose rules are all allowed for the peer.
+/// Returns the index of the first scope of the device whose rules are all allowed for the peer; `None` if there is no
+/// such scope.
 pub(super) fn scope(rights: &dyn Rights, peer: &str, device: &Party<'_>, config: &DeviceConfig) -> Option<u8> {
     let is_allowed = |scope: &Vec<String>| allows(rights, peer, device, scope);
     config.scopes.iter().position(is_allowed).and_then(|index| u8::try_from(index).ok())

@@ -45,9 +45,9 @@ pub struct Delegations<S, C = HostCrypto> {
     pub(super) made: Mutex<VecDeque<Made>>,
     /// A lock that is held while rows of connections are written.
     pub(super) writing: tokio::sync::Mutex<()>,
-    /// The numbers of the devices for which [`Self::settle`] has work. The next field notifies the task that does the
-    /// work.
+    /// The numbers of the devices for which [`Self::settle`] has work.
     due: Mutex<BTreeSet<u32>>,
+    /// Notified when there is work for [`Self::settle`].
     pub(super) work: Notify,
     /// Notified when there is work that must begin at once, without waiting for further work.
     pub(super) urgent: Notify,
@@ -78,7 +78,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// returns seconds since 1970.
     ///
     /// # Errors
-    /// Those of [`Self::open`].
+    /// The errors of [`Self::open`].
     pub async fn with(
         store: S,
         rights: Arc<dyn Rights>,

@@ -22,7 +22,7 @@ const GATHERING: Duration = Duration::from_millis(50);
 /// The pause after a failure of the store.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Work for a device that the task has begun. If the work was not done when this value is dropped, it becomes due
+/// The work for one device, which the task has begun. If this value is dropped before the work is done, the work is due
 /// again.
 struct Taken<'s, S: Store, C: Crypto> {
     server: &'s Delegations<S, C>,
@@ -100,7 +100,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(())
     }
 
-    /// Writes the rows of connections that handshakes made.
+    /// Writes the rows of the connections that began with handshakes.
     pub(super) async fn write_made(&self) -> Result<(), DelegationError> {
         let _one = self.writing.lock().await;
         loop {

@@ -154,7 +154,7 @@ async fn find(session: &Session) -> Result<Vec<String>, NotRegistered> {
     Ok(path.split('/').map(str::to_owned).collect())
 }
 
-/// Writes the links of a server to its own paths.
+/// Returns links to the listed paths of the endpoint's server, in CoRE Link Format.
 fn link_format(listed: &[ListedPath]) -> String {
     let link = |path: &ListedPath| {
         let number = |format: u16| Attribute { name: "ct".to_owned(), value: Some(Value::Token(format.to_string())) };

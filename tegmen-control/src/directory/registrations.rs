@@ -26,7 +26,8 @@ pub struct DirectoryBounds {
     /// Maximum number of registrations in total, and maximum number of names whose owners are remembered. At most half
     /// of the registrations may be from requests without protection.
     pub registrations: usize,
-    /// Maximum number of registrations of one identity. Registrations without protection count for their IP address.
+    /// Maximum number of registrations of one identity. A sender without protection has no identity, so its
+    /// registrations count for its IP address.
     pub each: usize,
     /// Maximum number of bytes of the links of one registration.
     pub links: usize,

@@ -49,7 +49,7 @@ struct Shared {
     notified: AtomicU64,
 }
 
-/// The sender of a request, in a form that is valid after the request.
+/// A copy of the data about the sender of a request, which remains valid after the request has ended.
 struct Sender {
     name: Option<String>,
     address: SocketAddr,
@@ -130,7 +130,7 @@ impl Shared {
         Ok(Sender { name, address, is_secure: identity.protection == Protection::Dtls, is_tool })
     }
 
-    /// Notifies the observers of lookups if the directory has changed.
+    /// Notifies the observers of lookups if the directory has changed since the last notification.
     fn notify(&self, notifier: &Notifier) {
         let version = self.directory().version();
         if self.notified.swap(version, Ordering::Relaxed) != version {

@@ -128,7 +128,7 @@ pub enum GroupError {
     /// A group of this name exists already.
     #[error("there is a group {0}: choose another name")]
     NameTaken(String),
-    /// The name is not valid for a group or a member.
+    /// The name is not valid for a group or a member. The value is the reason.
     #[error("{0}")]
     Name(String),
     /// The configuration of a group cannot be used. The value is the reason.

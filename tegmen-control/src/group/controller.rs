@@ -5,7 +5,7 @@
 //! head, is the same as at the time of the plan. So if two controllers change a group at the same time, one change
 //! succeeds, and the other controller plans again. The messages of the last change are derived from the rows of the
 //! group in the store. So a controller that was killed at any point makes the same messages again
-//! ([`Controller::messages`]). So a key and a nonce never protect two different messages.
+//! ([`Controller::messages`]), and a key and a nonce never protect two different messages.
 
 mod admissions;
 
@@ -39,10 +39,10 @@ const PLANS: usize = 8;
 const PAGE: usize = 1000;
 /// Maximum number of members whose rows one transaction writes when a group is created.
 const BATCH: usize = 100;
-/// Maximum number of transactions of [`BATCH`] members that wait for the store at the same time. The store makes
-/// several of them durable at once.
+/// When a group is created: maximum number of transactions that wait for the store at the same time. Each transaction
+/// writes [`BATCH`] members. The store makes several transactions durable at once.
 const AT_ONCE: usize = 64;
-/// Maximum time for which the controller waits until the messages of a member's admission were sent.
+/// Maximum time for which [`Controller::first_sent`] waits.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum number of bytes of the name of a group.
 const MAX_NAME: usize = 64;
@@ -62,7 +62,7 @@ pub struct Report {
     pub epochs_reserved: usize,
     /// The number of all members, even if `members` contains only a part of them.
     pub size: usize,
-    /// Members with their names, in the order of the names.
+    /// The members with their names, in the order of the names. [`Controller::page`] returns only a part of them.
     pub members: Vec<(String, Member)>,
     /// The controllers that send requests to the group: the name and the SenderID of each.
     pub replicas: Vec<(String, u8)>,
@@ -73,8 +73,9 @@ pub struct Report {
 }
 
 impl Report {
-    /// Returns a text for each resource of which the group named `name` has few or none left: epochs, places for
-    /// members, and SenderIDs. Each text also names what the operator has to do next.
+    /// Returns a text for each resource that is exhausted or nearly exhausted in the group `name`: if few epochs are
+    /// left, if the group has the maximum number of members, and if all SenderIDs are in use. Each text also names what
+    /// the operator has to do next.
     pub fn lacks(&self, name: &str) -> Vec<String> {
         let space = 1_usize << self.config.levels.min(MAX_LEVELS);
         let full = || Refused::Full.to_string();
@@ -171,8 +172,9 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         self
     }
 
-    /// Waits until all messages of the change that began `epoch` were sent once. The other members then know the epoch
-    /// before the new member uses it. Returns after [`PATIENCE`] in any case.
+    /// Waits until all messages of the change that began `epoch` were sent once, but at most for [`PATIENCE`]. The
+    /// server waits before it gives a new member its keys, so the other members know the epoch before the new member
+    /// uses it.
     pub(super) async fn first_sent(&self, group: &str, epoch: u16) {
         if let Some(outbox) = &self.outbox {
             let _ = tokio::time::timeout(PATIENCE, outbox.first_sent(group, epoch)).await;
@@ -225,9 +227,10 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         Err(GroupError::Changed(name.to_owned()))
     }
 
-    /// Writes the rows of a new group. The last transaction writes the head, the main row of the group. If more than
-    /// one transaction is necessary, the first one writes the mark of a deleted group, and the last one removes this
-    /// mark. With this mark the rows of a failed attempt can be found and deleted.
+    /// Writes the rows of a new group. The last transaction writes the head, the main row of the group. If several
+    /// transactions are necessary, the first one writes a mark, which is a row for a group that is deleted or not
+    /// created yet. The last transaction removes the mark. With this mark the rows of a failed attempt can be found and
+    /// deleted.
     async fn write_new(
         &self,
         (name, config): (&str, &GroupConfig),
@@ -276,7 +279,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// Evicts a member. The next epoch begins. The evicted member cannot decrypt messages of the new epoch.
     ///
     /// # Errors
-    /// Those of [`Self::admit`].
+    /// The errors of [`Self::admit`].
     pub async fn evict(&self, group: &str, member: &str) -> Result<Rekeying, GroupError> {
         self.change(group, |group, crypto| {
             let change = group.tree.evict(crypto, group.member(member)?.leaf)?;
@@ -288,7 +291,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// Begins the next epoch with the same members.
     ///
     /// # Errors
-    /// Those of [`Self::admit`].
+    /// The errors of [`Self::admit`].
     pub async fn rekey(&self, group: &str) -> Result<Rekeying, GroupError> {
         self.change(group, |group, _| Ok(Step { change: Some(group.tree.rekey()?), ..Step::default() })).await
     }
@@ -297,7 +300,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// returns `None`.
     ///
     /// # Errors
-    /// Those of [`Self::admit`].
+    /// The errors of [`Self::admit`].
     pub async fn rekey_after(&self, group: &str, age: Duration) -> Result<Option<Rekeying>, GroupError> {
         let is_young = |since: u64| now().saturating_sub(since) < age.as_secs();
         if is_young(self.head(group).await?.begun.since) {
@@ -318,7 +321,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// has no messages.
     ///
     /// # Errors
-    /// [`GroupError::NotSigned`] if the key of the controller does not sign now, and those of [`Self::show`].
+    /// [`GroupError::NotSigned`] if the controller cannot sign at the moment, and the errors of [`Self::show`].
     pub async fn messages(&self, group: &str) -> Result<Rekeying, GroupError> {
         let place = self.place(group).await?;
         let mut place = place.group.lock().await;
@@ -331,7 +334,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     ///
     /// # Errors
     /// [`GroupError::NoSenderId`] if all SenderIDs are in use, [`GroupError::Name`] if the name is not valid for a
-    /// member, [`GroupError::Changed`] if other controllers changed the group during each attempt, and those of
+    /// member, [`GroupError::Changed`] if other controllers changed the group during each attempt, and the errors of
     /// [`Self::show`].
     pub async fn replica(&self, group: &str, replica: &str) -> Result<u8, GroupError> {
         check_member_name(replica)?;
@@ -355,7 +358,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// Removes the SenderID of a controller that has ended. The next epoch begins.
     ///
     /// # Errors
-    /// Those of [`Self::admit`].
+    /// The errors of [`Self::admit`].
     pub async fn retire(&self, group: &str, replica: &str) -> Result<Rekeying, GroupError> {
         self.change(group, |group, _| {
             let no_member = || GroupError::NoMember { group: group.name.clone(), member: replica.to_owned() };
@@ -444,7 +447,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         self.store.commit(Transaction::default().delete(mark)).await.map(drop)
     }
 
-    /// Returns at most `most` names of groups, in their order and after the name `after`.
+    /// Returns at most `most` names of groups, in the order of the names. The first name is the next one after `after`,
+    /// or the first of all if `after` is `None`.
     ///
     /// # Errors
     /// [`GroupError::Store`].
@@ -524,7 +528,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// the name `after`.
     ///
     /// # Errors
-    /// Those of [`Self::show`].
+    /// The errors of [`Self::show`].
     pub async fn page(&self, group: &str, after: Option<&str>, most: usize) -> Result<Report, GroupError> {
         let place = self.place(group).await?;
         let mut place = place.group.lock().await;
@@ -547,7 +551,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// Returns the number of the leaf of a member.
     ///
     /// # Errors
-    /// [`GroupError::NoMember`], and those of [`Self::show`].
+    /// [`GroupError::NoMember`], and the errors of [`Self::show`].
     pub async fn node(&self, group: &str, member: &str) -> Result<u32, GroupError> {
         let place = self.place(group).await?;
         let mut place = place.group.lock().await;
@@ -555,20 +559,20 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         Ok(group.member(member)?.leaf)
     }
 
-    /// Returns the parameters of a member. A member needs them after its admission, and after it missed an epoch. They
-    /// contain secrets of this member.
+    /// Returns the parameters of a member. A member needs its parameters after its admission, and after it missed an
+    /// epoch. The parameters contain secrets of this member.
     ///
     /// # Errors
-    /// [`GroupError::NoMember`], and those of [`Self::show`].
+    /// [`GroupError::NoMember`], and the errors of [`Self::show`].
     pub async fn parameters(&self, group: &str, member: &str) -> Result<GroupKeys, GroupError> {
         self.admitted(group, member, u16::MAX).await
     }
 
-    /// Returns the parameters of a member as [`Self::parameters`] does, for the answer to an admission that has begun
-    /// the epoch `since`.
+    /// Returns the parameters of a member as [`Self::parameters`] does, for the response to its request to join.
+    /// `since` is the epoch that began when this request admitted the member.
     ///
     /// # Errors
-    /// Those of [`Self::parameters`], and [`GroupError::AdmittedAgain`] if a later admission gave the same member other
+    /// The errors of [`Self::parameters`], and [`GroupError::AdmittedAgain`] if a later admission gave the same member other
     /// keys. Each admission has its own keys, because two devices with the same keys would use the same nonces.
     pub async fn admitted(&self, group: &str, member: &str, since: u16) -> Result<GroupKeys, GroupError> {
         let place = self.place(group).await?;
@@ -627,11 +631,11 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     }
 
     /// Returns the scheme of the signatures of a group; `None` if the group has no signatures. If the group is loaded,
-    /// the scheme comes from the memory of this controller. It is then wrong if another controller has meanwhile
-    /// replaced the group by one of the same name; an admission then fails.
+    /// the scheme comes from the memory of this controller. The scheme is wrong if another controller has meanwhile
+    /// replaced the group by another group of the same name. An admission then fails.
     ///
     /// # Errors
-    /// Those of [`Self::show`].
+    /// The errors of [`Self::show`].
     pub async fn signature(&self, group: &str) -> Result<Option<SignatureScheme>, GroupError> {
         let place = self.place(group).await?;
         let mut place = place.group.lock().await;
@@ -643,7 +647,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// that it missed.
     ///
     /// # Errors
-    /// Those of [`Self::admitted`].
+    /// The errors of [`Self::admitted`].
     pub async fn member_file(
         &self,
         group: &str,
@@ -942,7 +946,7 @@ fn set(transaction: Transaction, key: String, value: Option<Value>) -> Transacti
     }
 }
 
-/// Returns the first members of a new group, each with its leaf.
+/// Checks the first members of a new group, and gives each of them a leaf. Returns the members by their names.
 fn first_members(config: &GroupConfig, new: &[NewMember]) -> Result<Vec<(String, Member)>, GroupError> {
     let first = 1_u32 << config.levels;
     let mut members = Members::default();

@@ -76,8 +76,8 @@ fn head(change: &Changed) -> Option<(&str, Head)> {
     Some((prefix, Head::read(&change.entry.as_ref()?.value).ok()?))
 }
 
-/// Returns the name of a group and a flag, if the change wrote or deleted the row with this name. The flag is true if
-/// the row exists now.
+/// Returns the name of a group and a flag, if the change concerns the row with the name of a group; otherwise `None`.
+/// The flag is true if the change wrote the row, and false if it deleted the row.
 fn name(change: &Changed) -> Option<(&str, bool)> {
     let name = std::str::from_utf8(&change.key).ok()?.strip_prefix(NAMES)?;
     Some((name, change.entry.is_some()))

@@ -17,8 +17,8 @@ pub(super) struct Joins {
 
 #[derive(Default)]
 struct Members {
-    /// The time from which a member may again join [`AT_ONCE`] times in a row. The key is the names of the group and
-    /// the member.
+    /// The time from which a member may again join [`AT_ONCE`] times in a row. The key has the name of the group and
+    /// the name of the member.
     free: HashMap<(String, String), Instant>,
     /// The number of entries at which entries without recent joins are removed the next time.
     most: usize,

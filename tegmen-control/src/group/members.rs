@@ -83,7 +83,8 @@ impl Members {
         self.known.len()
     }
 
-    /// Returns the members after the name `after`, in the order of their names.
+    /// Returns the members whose names follow the name `after`, in the order of their names. With `None` returns all
+    /// members.
     pub(super) fn behind(&self, after: Option<&str>) -> impl Iterator<Item = (&str, &Member)> {
         let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
         let behind = self.known.range::<str, _>((begin, Bound::Unbounded));

@@ -180,8 +180,8 @@ impl Outbox {
         self.0.changed.notify_one();
     }
 
-    /// Demands that the task that sends makes the messages of the last change from the rows, at the time `at`, and
-    /// sends them.
+    /// Plans work for the time `at`: the sending task then makes the messages of the last change from the rows of the
+    /// group, and sends them.
     pub(super) fn resume(&self, group: &str, at: Instant) {
         let mut queue = self.queue();
         queue.groups.entry(group.to_owned()).or_default().from_rows = true;

@@ -89,7 +89,8 @@ pub(super) fn prefix(identity: &GroupIdentity) -> String {
     format!("group/{}/", to_hex(identity))
 }
 
-/// The number at which the guard begins. A restore increases it by at least a million.
+/// The value of the guard of a group. The guard is a number that the controller never changes. The restore of a backup
+/// increases it by at least a million, so another value shows that the store was restored.
 pub(super) const GUARD: Number = Number { next: 1, pace: 1_000_000 };
 
 /// The content of the head of a group.
@@ -110,7 +111,7 @@ pub(super) struct Begun {
     pub(super) changed: Vec<u32>,
 }
 
-/// The part of a head that is stored as text.
+/// The JSON text at the beginning of the head's value. The seed of the group follows.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HeadRecord {

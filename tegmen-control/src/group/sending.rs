@@ -53,7 +53,7 @@ pub async fn send<S: Store, C: Crypto>(controller: &Controller<S, C>, sending: &
     }
 }
 
-/// Demands the messages of the last change of each group in the store: see [`Outbox::resume`].
+/// Plans to make and send the messages of the last change of each group in the store again: see [`Outbox::resume`].
 async fn resume_all<S: Store, C: Crypto>(controller: &Controller<S, C>, outbox: &Outbox) {
     loop {
         match controller.names().await {
@@ -86,7 +86,7 @@ async fn make_again<S: Store, C: Crypto>(controller: &Controller<S, C>, outbox: 
 /// The sockets with which the task sends messages.
 struct Sockets<'a> {
     sending: &'a Sending,
-    /// The open sockets. The key is the interface, and true for IPv6.
+    /// The open sockets. The key has two values: the outgoing interface, and a flag that is true for IPv6.
     open: HashMap<(Option<String>, bool), UdpSocket>,
     /// Groups to whose address the system refused to send the last message.
     unreachable: BTreeSet<String>,

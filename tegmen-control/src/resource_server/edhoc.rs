@@ -8,8 +8,9 @@ use std::sync::atomic::Ordering;
 use tegmen_host::edhoc::{Credential, CredentialId, EdhocServer, TokenPeer};
 use tegmen_store::clock::now;
 
-/// Length of a coordinate on P-256 in bytes. The next constant is the number of the curve in the COSE registry.
+/// Length of a coordinate on P-256 in bytes.
 const COORDINATE: usize = 32;
+/// The number of P-256 in the COSE registry.
 const P_256: i64 = 1;
 /// Maximum number of bytes of a credential that is made from a public key.
 const MAX_CREDENTIAL: usize = 128;

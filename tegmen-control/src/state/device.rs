@@ -179,7 +179,7 @@ pub(super) struct Known {
     pub(super) changed: Revision,
 }
 
-/// The part of a row that is stored as text.
+/// The JSON text at the beginning of the value of a device's row.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Record<'r> {
@@ -200,7 +200,7 @@ impl Known {
         value(&self.device, self.secret.as_ref())
     }
 
-    /// Reads a device from the row of this name. Returns the fault as text if the row is not valid.
+    /// Reads the device `name` from its row. Returns the fault as text if the row is not valid.
     pub(super) fn read(name: &str, entry: &Entry) -> Result<Self, String> {
         let (text, secret) = match &entry.value {
             Value::Plain(text) => (text.as_slice(), None),
@@ -234,7 +234,7 @@ impl Known {
         self.device.disabled || self.created > since
     }
 
-    /// Returns the publisher, if the device has a protokey and is enabled.
+    /// Returns the device as a publisher, if it has a protokey and is enabled.
     pub(super) fn publisher(&self) -> Option<Publisher<'_>> {
         let Credential::Protokey(mode) = self.device.credential else { return None };
         let protokey = self.secret.as_ref()?;
@@ -244,7 +244,7 @@ impl Known {
 }
 
 impl Known {
-    /// Returns the resource server, if the device has a key for tokens and is enabled.
+    /// Returns the device as a resource server, if it has a key for tokens and is enabled.
     pub(super) fn resource_server(&self) -> Option<ResourceServer<'_>> {
         let Device { party, credential, disabled: false, .. } = &self.device else { return None };
         let profile = match credential {

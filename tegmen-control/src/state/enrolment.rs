@@ -110,7 +110,7 @@ pub(super) struct Pending {
     changed: Revision,
 }
 
-/// The part of a row that is stored as text.
+/// The JSON text at the beginning of the row's value.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Record {

@@ -12,9 +12,9 @@ use std::time::Duration;
 use tegmen_store::store::{LeaseId, MAX_VALUE};
 use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
 
-/// The time after which new rows of session identities get another lease. The next constant is the number of rows that
-/// one lease has before new rows get another lease.
+/// The time after which new rows of session identities get another lease.
 const LEASE_AGE: Duration = Duration::from_secs(600);
+/// Maximum number of rows with the same lease. Further rows get another lease.
 const LEASE_ROWS: u32 = 4096;
 
 /// The data that a server needs to write rows of session identities.
@@ -37,8 +37,8 @@ struct SessionLease {
 }
 
 impl SessionRows {
-    /// Makes the state for identities that are remembered for `lifetime`. `next` is the number of the next row with
-    /// many identities.
+    /// Makes the data for identities that are remembered for `lifetime`. `next` is the number of the next row with many
+    /// identities.
     pub(super) const fn new(lifetime: Duration, next: u64) -> Self {
         Self { lease: Mutex::new(None), ttl: lifetime.saturating_add(LEASE_AGE), next: AtomicU64::new(next) }
     }

@@ -38,15 +38,16 @@ pub struct View {
     devices: Registry,
     enrolments: BTreeMap<String, Pending>,
     in_force: InForce,
-    /// The row of the policy, as the store has it. The next field has the parts of the policy's text, by their numbers.
+    /// The main row of the policy, as the store has it; `None` if no policy was applied.
     head: Option<PolicyHead>,
+    /// The parts of the policy's text, by their numbers. Each part is a row in the store.
     parts: BTreeMap<u8, Vec<u8>>,
     accepted: Accepted,
     revoked: RevocationList,
     /// The devices whose part of the revocation list changed since the last call of [`Self::take_concerned`].
     concerned: BTreeSet<String>,
     lifetime: u64,
-    /// The number that the next row with many session identities gets.
+    /// The number for the key of the next row that contains many session identities.
     pub(super) next_sessions: u64,
 }
 

@@ -148,8 +148,10 @@ impl Introspector {
         Ok((ExpectedSession { identity, expires_in }, Invitation { key: Some(key), hash, until }))
     }
 
-    /// Handles a handshake whose session a publisher was perhaps asked to open. If this is so, answers `ticket`, or
-    /// stores it until the access control server answers. Otherwise returns `ticket`.
+    /// Handles the handshake of a publisher for the session `identity`. If the publisher was asked to open this
+    /// session, answers `ticket` with the key of the session, or without a key if the key was revoked or has expired.
+    /// If requests about this publisher wait for the access control server, stores `ticket` until they are answered.
+    /// Otherwise returns `ticket`, so that the caller handles the handshake.
     pub(super) fn of_invited(&self, identity: &str, ticket: KeyTicket) -> Option<KeyTicket> {
         let publisher = SessionIdentity::parse(identity.as_bytes()).map(|identity| identity.publisher().to_owned())?;
         let mut invited = self.invited();

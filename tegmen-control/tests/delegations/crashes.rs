@@ -1,4 +1,4 @@
-//! Power cuts at every transaction of a server.
+//! Cuts the power of a server at each of its transactions.
 
 use crate::recorder::Seals;
 use crate::world::{Counting, LAMP, Lamp, Moment, Scene, Server, config, imprinted, lamp, next_epoch};
@@ -9,15 +9,15 @@ use tegmen_base::secret::Secret;
 use tegmen_control::delegation::{ConnectionId, NextEpoch};
 use tegmen_trust::provider::HostCrypto;
 
-/// A device, and what it and its operator know, over the restarts of its server.
+/// A device, and the data that the device, its peers and its operator keep when the server restarts.
 struct World {
     device: Option<Lamp>,
-    /// The epoch and the number of each ticket, which must be one connection each.
+    /// The epoch and the number of the connection of each ticket. No two tickets may have the same connection.
     given: BTreeSet<(u16, u32)>,
-    /// Connections whose revocation the server acknowledged, with their tickets.
+    /// The connections whose revocation the server acknowledged, each with its ticket.
     revoked: Vec<(ConnectionId, Vec<u8>)>,
     tickets: Vec<Vec<u8>>,
-    /// The epoch that the device began, and the server has not heard of.
+    /// The epoch that the device has begun while the server does not know it yet; `None` if there is none.
     begun: Option<NextEpoch>,
     imprinted: bool,
     sessions: u8,
@@ -26,7 +26,9 @@ struct World {
 type Store = Server<Counting>;
 
 impl World {
-    /// Imprints the device, or reads that it is imprinted. If the key is lost with the answer, the operator imprints again.
+    /// Adds the device to the server, and gives the device its device key. Does nothing if the device already has its
+    /// key. If the server generated a key but its answer was lost, the operator lets the server generate another key.
+    /// Returns `None` if the power was cut.
     fn imprint(&mut self, server: &Store) -> Option<()> {
         let key = match server.show(LAMP) {
             Err(_) => wait(server.imprint(LAMP, config(), "root")).ok()?,
@@ -37,8 +39,9 @@ impl World {
         Some(())
     }
 
-    /// The next epoch begins. The device acknowledged it before if the server did not hear of it: then it opened a session under
-    /// the key of that epoch.
+    /// Begins the next epoch. If the device has begun an epoch and the server does not know it, begins no further
+    /// epoch: the server learns from a session under the key of that epoch that the device has begun it. Returns `None`
+    /// if the power was cut.
     fn reset(&mut self, server: &Store) -> Option<()> {
         let device = self.device.as_mut()?;
         if let Some(begun) = self.begun {
@@ -89,7 +92,8 @@ impl World {
         Some(())
     }
 
-    /// The server opens no ticket of a revoked connection. In its epoch the device still has to refuse it.
+    /// Checks that the server opens no ticket of a revoked connection. Also checks that the device has to refuse the
+    /// connection if its epoch is the present one.
     fn check(&self, server: &Store) {
         let epoch = server.show(LAMP).map_or(0, |report| report.epoch);
         for (id, ticket) in &self.revoked {

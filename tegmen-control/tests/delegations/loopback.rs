@@ -1,4 +1,5 @@
-//! A device at a socket: the crate of devices on an endpoint of the core, as a mote has it. Its memory survives a restart.
+//! A device at a UDP socket. It runs the crate `tegmen-delegation` on an endpoint of the core, in the same way as a
+//! mote. The durable memory of the device survives a restart.
 
 use std::cell::RefCell;
 use std::io::ErrorKind;
@@ -21,13 +22,14 @@ use tegmen_delegation::{Connection, Device, DeviceKey, Due, Epoch, Go, Lost, Mem
 use tegmen_host::provider::HostCrypto;
 use tegmen_tickets::TicketKey;
 
-/// Places of the list of refused connections, which are fewer than the server knows.
+/// The number of entries in the device's list of refused connections. In the configuration of the server the list is
+/// longer.
 pub(crate) const PLACES: usize = 4;
 
-/// Bytes of the longest ticket of another server that the device keeps.
+/// Maximum number of bytes of a ticket of another server that the device stores.
 const HANDLE: usize = 256;
 
-/// The memory of a device.
+/// The durable memory of a device.
 #[derive(Clone)]
 pub(crate) struct Disk(Arc<Mutex<Kept>>);
 
@@ -67,18 +69,20 @@ fn copy(epoch: &Epoch) -> Epoch {
 
 pub(crate) type Lamp = Device<Disk, PLACES, 2, HANDLE>;
 
-/// Faults of a device.
+/// Faults that a test causes in a device.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Trouble {
-    /// It hears nothing.
+    /// The device ignores all datagrams.
     pub(crate) asleep: bool,
-    /// It restarts, once.
+    /// The device restarts once.
     pub(crate) restarts: bool,
-    /// It executes the next request to this path, and loses its power before it answers.
+    /// The device executes the next request to this path, and loses its power before it responds. `None` for no such
+    /// fault.
     pub(crate) dies_after: Option<&'static str>,
-    /// It executes the next request to this path, and the first datagrams behind it are lost.
+    /// The device executes the next request to this path (the first value). The datagrams that the device sends next
+    /// are lost, and the second value is their number. `None` for no such fault.
     pub(crate) loses: Option<(&'static str, u8)>,
-    /// It acknowledges each revocation, and keeps none.
+    /// The device acknowledges each revocation, but stores none.
     pub(crate) keeps_nothing: bool,
 }
 
@@ -94,7 +98,7 @@ pub(crate) struct Seen {
 
 type Question = Box<dyn FnOnce(&mut Lamp) + Send>;
 
-/// A copy of the memory of a device.
+/// A copy of the durable memory of a device.
 pub(crate) struct Earlier(Kept);
 
 /// A device that runs in a thread.
@@ -107,7 +111,7 @@ pub(crate) struct LiveDevice {
 }
 
 impl LiveDevice {
-    /// Starts a device that has not got its device key yet.
+    /// Opens the socket of a device that does not have its device key yet.
     pub(crate) fn start() -> Unprovisioned {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
@@ -122,13 +126,14 @@ impl LiveDevice {
         self.seen.lock().unwrap().clone()
     }
 
-    /// Copies the memory.
+    /// Returns a copy of the device's durable memory.
     pub(crate) fn copy(&self) -> Earlier {
         let kept = self.disk.0.lock().unwrap();
         Earlier(Kept { epoch: copy(&kept.epoch), refused: kept.refused.clone() })
     }
 
-    /// Puts the memory back to a copy, with which the device restarts. It knows no time then.
+    /// Replaces the device's durable memory by an earlier copy, and restarts the device. After the restart the device
+    /// does not know the time.
     pub(crate) fn put_back(&self, copy: Earlier) {
         let starts = self.seen().starts;
         self.ask({
@@ -141,7 +146,7 @@ impl LiveDevice {
         }
     }
 
-    /// Asks the device, between two datagrams.
+    /// Calls a function with the device between two datagrams, and returns the result of the function.
     pub(crate) fn ask<T: Send + 'static>(&self, question: impl FnOnce(&mut Lamp) -> T + Send + 'static) -> T {
         let (sender, receiver) = channel();
         let question: Question = Box::new(move |lamp| sender.send(question(lamp)).unwrap());
@@ -163,12 +168,12 @@ impl Drop for LiveDevice {
 pub(crate) struct Unprovisioned(UdpSocket);
 
 impl Unprovisioned {
-    /// The address at which the device takes requests of its server.
+    /// Returns the address at which the device receives requests from its server.
     pub(crate) fn address(&self) -> SocketAddr {
         self.0.local_addr().unwrap()
     }
 
-    /// Gives the device its device key, as its operator does.
+    /// Gives the device its device key, in the place of its operator, and starts it.
     pub(crate) fn provision(self, key: &Secret<32>) -> LiveDevice {
         let epoch = Epoch::first(DeviceKey(Secret::new(*key.expose())));
         let disk = Disk(Arc::new(Mutex::new(Kept { epoch, refused: Vec::new() })));
@@ -189,7 +194,8 @@ struct Power {
 }
 
 impl Power {
-    /// Runs the device from its start until it loses its power. Returns false if it is not started again.
+    /// Runs the device from its start until it restarts or loses its power. Returns true if the device must be started
+    /// again, and false if the test has ended.
     fn run(&mut self, disk: &Disk) -> bool {
         let device = RefCell::new(Device::load(disk.clone()).unwrap());
         self.seen.lock().unwrap().starts += 1;
@@ -222,7 +228,7 @@ impl Power {
     }
 }
 
-/// Client and server.
+/// The roles of the device's endpoint: DTLS client and DTLS server.
 struct Either;
 
 impl Roles for Either {
@@ -239,7 +245,7 @@ struct Running<'d> {
     application: Sensor<'d>,
     start: std::time::Instant,
     local: Address,
-    /// The last session with the server.
+    /// The last session with the device's server; `None` if there was none.
     server: Option<PeerId>,
 }
 
@@ -299,7 +305,7 @@ impl<'d> Running<'d> {
         }
     }
 
-    /// Resumes a session at its peer.
+    /// Resumes a session with the peer in `go`.
     fn open(&mut self, go: Go) {
         let (now, path) = (self.now(), Path { local: self.local, remote: go.peer });
         let mut device = self.application.resources.device.borrow_mut();
@@ -364,7 +370,7 @@ struct Sensor<'d> {
     resources: Resources<'d, Disk, PLACES, 2, HANDLE>,
     trouble: Arc<Mutex<Trouble>>,
     seen: Arc<Mutex<Seen>>,
-    /// Datagrams that are lost next.
+    /// The number of datagrams of the device that are still to be lost.
     loses: u8,
     is_dead: bool,
 }
@@ -399,5 +405,5 @@ impl Handler for Sensor<'_> {
     }
 }
 
-/// The time that a test takes for a change of a device at most.
+/// Maximum time for which a test waits until a device has changed.
 pub(crate) const SOON: Duration = Duration::from_secs(30);

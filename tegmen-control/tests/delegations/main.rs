@@ -1,4 +1,4 @@
-//! The server of delegated sessions on a database, with devices that have neither a certificate nor a private key.
+//! Tests of the server of delegated sessions with a database. The devices have neither a certificate nor a private key.
 
 mod crashes;
 #[path = "../disk/mod.rs"]

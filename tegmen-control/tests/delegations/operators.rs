@@ -1,4 +1,4 @@
-//! The devices and connections, as operators see and change them.
+//! Tests of the calls with which operators list and change devices and connections.
 
 use crate::recorder::Seals;
 use crate::world::{LAMP, Scene, ask, config, imprinted, lamp, next_epoch, open, renew, server, settle, ticket, wait};
@@ -190,7 +190,8 @@ fn a_peer_that_returned_keeps_its_name() {
     assert_eq!(shown, [("writer", None), ("writer", Some("1-0".to_owned()))]);
 }
 
-/// Certificates in memory, of which one cannot be made.
+/// A source of certificates in memory. The value has the names of the devices with a certificate. The certificate of
+/// `other.example` cannot be made.
 #[derive(Default)]
 struct Made(Mutex<Vec<String>>);
 

@@ -1,4 +1,4 @@
-//! Sessions that an operator gives again after a reset.
+//! Tests of sessions between two devices that an operator opens again after a new epoch has begun.
 
 use crate::recorder::Seals;
 use crate::world::{
@@ -16,7 +16,7 @@ subject = ["reader-*", "writer"]
 publisher = "tag:lamp"
 allow = "read /*"
 "#;
-/// A policy that allows the lamp more than before.
+/// A policy that gives the lamp more rights at the door than the policy of the other tests.
 const MORE: &str = r#"
 [[rule]]
 subject = "lamp.example"
@@ -24,7 +24,7 @@ publisher = "door.example"
 allow = ["GET /light", "PUT /light"]
 "#;
 
-/// A lamp and a door, of which the lamp has a session with the door.
+/// Makes a lamp and a door. The lamp has a session with the door, which the server opened between the two devices.
 fn introduced(server: &Server<Database>) -> (Lamp, Lamp) {
     let device = imprinted(server);
     let config = DeviceConfig { tags: Vec::new(), ..config() };
@@ -34,7 +34,8 @@ fn introduced(server: &Server<Database>) -> (Lamp, Lamp) {
     (device, door)
 }
 
-/// The rights of the connection of the door in its present epoch: scope, since and expires.
+/// Returns the scope of the lamp's connection at the door, the time of authentication and the expiry time, in seconds
+/// since 1970. Returns `None` if there is no connection in the present epoch of the door.
 fn rights(server: &Server<Database>) -> Option<(u8, u32, u32)> {
     settle(server);
     let epoch = server.show(DOOR).unwrap().epoch;

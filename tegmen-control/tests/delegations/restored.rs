@@ -1,4 +1,4 @@
-//! Backups, and two servers on one store.
+//! Tests of restored backups, and of two servers that share one store.
 
 use crate::recorder::Seals;
 use crate::world::{LAMP, Scene, ask, imprinted, next_epoch, open, renew, server, settle, ticket, wait};
@@ -9,7 +9,7 @@ use tegmen_store::backup::restore;
 use tegmen_store::store::Scan;
 use tegmen_store::{Database, Store as _, Transaction};
 
-/// Loses a database, and makes one of its backup.
+/// Replaces a database that was lost by a database from its backup.
 fn restored(scene: &Scene, database: Database, backup: &Path) {
     database.abandon();
     drop(database);

@@ -1,4 +1,5 @@
-//! Revocations, with the connections that a connection was and became.
+//! Tests of revocations. A revocation also covers the connection that the revoked one replaced, and the connections
+//! that replaced it.
 
 use crate::recorder::Seals;
 use crate::world::{LAMP, Scene, Server, imprinted, next_epoch, open, renew, server, settle, ticket, wait};

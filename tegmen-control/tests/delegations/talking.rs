@@ -1,4 +1,5 @@
-//! The server speaks with devices at sockets, whose responses are lost, and which restart.
+//! Tests of the conversations between a server and devices at UDP sockets. Responses of the devices are lost, and the
+//! devices and the server restart.
 
 use crate::loopback::{LiveDevice, PLACES, SOON, Trouble};
 use crate::recorder::Seals;
@@ -22,7 +23,7 @@ use tegmen_host::uri::Scheme;
 use tegmen_store::{Database, Store};
 use tegmen_trust::provider::HostCrypto;
 
-/// Times for a device that is near.
+/// Returns short time limits and intervals, for a device on the same machine.
 fn pace() -> Pace {
     Pace {
         patience: Duration::from_secs(3),
@@ -37,7 +38,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Runs the server until a report of the device is as wanted.
+/// Runs the server until `is_wanted` returns true for a report of the device, and returns this report.
 fn until<S: Store>(server: &Arc<Server<S>>, pace: Pace, is_wanted: impl Fn(&DeviceReport) -> bool) -> DeviceReport {
     runtime().block_on(async {
         let wanted = async {
@@ -58,7 +59,7 @@ fn until<S: Store>(server: &Arc<Server<S>>, pace: Pace, is_wanted: impl Fn(&Devi
     })
 }
 
-/// True if the device got all that waits for it, in this epoch.
+/// Returns true if the device is in this epoch, and has received all requests that waited for it.
 fn is_settled(report: &DeviceReport, epoch: u16) -> bool {
     let is_known = report.contact.status.is_some_and(|status| status.epoch == epoch);
     report.epoch == epoch && is_known && report.pending.is_none() && report.reset.is_none() && report.untold == 0
@@ -72,7 +73,7 @@ struct World {
 }
 
 impl World {
-    /// A device that got its device key, and a server that has not spoken with it.
+    /// Makes a device that has its device key, and a server that has not contacted the device yet.
     fn new(name: &str) -> Self {
         let (scene, seals) = (Scene::new(name), Seals::default());
         let server = Arc::new(server(&scene, scene.database(), &seals));
@@ -83,7 +84,7 @@ impl World {
         Self { scene, seals, server, device: device.provision(&key) }
     }
 
-    /// A device in epoch 1 that knows the time.
+    /// Makes a device in epoch 1 that knows the time, and its server.
     fn in_first_epoch(name: &str) -> Self {
         let world = Self::new(name);
         world.until_settled(1);
@@ -94,7 +95,7 @@ impl World {
         until(&self.server, pace(), |report| is_settled(report, epoch))
     }
 
-    /// Runs the server until conversations that have nothing left have ended.
+    /// Runs the server until its open sessions with the device have ended, because no further request waits.
     fn rest(&self) {
         let (pace, time) = (Pace { linger: Duration::ZERO, ..pace() }, Duration::from_millis(400));
         let _ = runtime().block_on(async { tokio::time::timeout(time, self.server.run(pace)).await });
@@ -108,7 +109,7 @@ impl World {
         Self { scene, seals, server, device }
     }
 
-    /// A peer gets a ticket.
+    /// Returns a ticket of the peer `writer` for the device.
     fn ticket(&self) -> Vec<u8> {
         // A commit of a server that was cut off may come between a read and a commit of this one.
         let tried = (0..10).find_map(|_| {
@@ -118,7 +119,7 @@ impl World {
         tried.unwrap()
     }
 
-    /// Opens a ticket at the device.
+    /// Opens a ticket at the device, and returns the number of its connection.
     fn open(&self, ticket: &[u8]) -> Result<u32, Refused> {
         let ticket = ticket.to_vec();
         self.device.ask(move |lamp| {
@@ -377,7 +378,7 @@ fn a_session_of_an_earlier_device_key_begins_no_epoch() {
     assert_eq!(world.device.ask(|lamp| lamp.epoch()), 1);
 }
 
-/// The certificate of the device.
+/// The source of certificates of the server. It has one certificate, for the device of the tests.
 struct OfDevice(Arc<PublicKeys>);
 
 impl Certificates for OfDevice {

@@ -1,4 +1,4 @@
-//! Tickets, as handshakes take and give them.
+//! Tests of the tickets that a server opens and seals during handshakes.
 
 use crate::recorder::Seals;
 use crate::world::{
@@ -90,8 +90,8 @@ fn a_ticket_ends_with_the_certificate_of_its_peer() {
     assert_eq!(u64::from(open(&mut device, &second).unwrap().1.expires), TIME + 600);
 }
 
-/// A peer returns with this ticket shortly before its end. Returns the end of the ticket that a server gives it, in the clock of
-/// the device.
+/// Lets a peer return with a ticket 100 seconds before the ticket expires. `returns` makes the new ticket of the peer.
+/// Returns the time at which the new ticket expires, in the clock of the device.
 fn end_after_return(name: &str, returns: impl Fn(&Server<Database>, &[u8]) -> Option<Vec<u8>>) -> u64 {
     let scene = Scene::new(name);
     let server = server(&scene, scene.database(), &Seals::default());
@@ -104,7 +104,7 @@ fn end_after_return(name: &str, returns: impl Fn(&Server<Database>, &[u8]) -> Op
     open(&mut device, &second).unwrap().1.expires.into()
 }
 
-/// Calls a function with a clock of its own, which is at the beginning.
+/// Calls a function in a thread with a separate clock, which begins at the same time as the clock of each test.
 fn in_a_time_of_its_own(act: fn() -> u64) -> u64 {
     std::thread::spawn(act).join().unwrap()
 }

@@ -1,4 +1,4 @@
-//! A server of delegated sessions, a device of it, and peers.
+//! A server of delegated sessions with a device, and peers of this device.
 
 pub(crate) use crate::disk::{Counting, Moment, Scene, wait};
 use crate::recorder::{Recording, Seals};
@@ -21,7 +21,7 @@ use tegmen_store::Store;
 use tegmen_trust::provider::HostCrypto;
 use tegmen_trust::x509::signer::SoftwareKey;
 
-/// The device of the tests.
+/// The name of the device in the tests.
 pub(crate) const LAMP: &str = "lamp.example";
 const START: Instant = Instant::from_micros(1_000_000);
 /// The time at which each test begins, in seconds since 1970.
@@ -35,7 +35,7 @@ fn clock() -> u64 {
     NOW.get()
 }
 
-/// Lets time pass for the server.
+/// Moves the clock of the server forward.
 pub(crate) fn pass(seconds: u64) {
     NOW.set(NOW.get() + seconds);
 }
@@ -76,7 +76,8 @@ impl Rights for OnePolicy {
     }
 }
 
-/// A device that anybody may write gets the scope 0, one that anybody may read the scope 1.
+/// Returns the configuration of the device. A peer that may write the light gets the scope 0, and a peer that may only
+/// read it gets the scope 1.
 pub(crate) fn config() -> DeviceConfig {
     let scopes = [vec!["GET /light".to_owned(), "PUT /light".to_owned()], vec!["GET /light".to_owned()]];
     DeviceConfig {
@@ -117,7 +118,8 @@ fn secret() -> [u8; 32] {
     bytes
 }
 
-/// Memory that never fails, with the device key of epoch 0.
+/// The durable memory of a device that does not restart. It contains only the device key of epoch 0, and writing never
+/// fails.
 pub(crate) struct Ram(Secret<32>);
 
 impl Memory for Ram {
@@ -139,19 +141,20 @@ impl Memory for Ram {
 
 pub(crate) type Lamp = Device<Ram, 4, 2, 64>;
 
-/// A device with this device key.
+/// Makes a device with this device key, which knows the time.
 pub(crate) fn lamp(key: &Secret<32>) -> Lamp {
     let mut device = Device::load(Ram(Secret::new(*key.expose()))).unwrap();
     tell_time(&mut device);
     device
 }
 
-/// Informs a device of the time.
+/// Sets the clock of a device to the time of the server.
 pub(crate) fn tell_time(device: &mut Lamp) {
     device.set_time(START, u32::try_from(clock()).unwrap());
 }
 
-/// A session of server and device, in which the device is asked to begin the next epoch.
+/// Lets the server ask the device to begin the next epoch, and lets the device begin it. The server does not receive
+/// the response.
 pub(crate) fn ask<S: Store>(server: &Server<S>, device: &mut Lamp) -> NextEpoch {
     ask_named(server, LAMP, device)
 }
@@ -163,12 +166,12 @@ fn ask_named<S: Store>(server: &Server<S>, name: &str, device: &mut Lamp) -> Nex
     next
 }
 
-/// A whole reset, and the first numbers of the epoch.
+/// Begins the next epoch at the device and at the server. Also reserves the first numbers of this epoch.
 pub(crate) fn next_epoch<S: Store>(server: &Server<S>, device: &mut Lamp) {
     next_epoch_of(server, LAMP, device);
 }
 
-/// A whole reset of the device with this name, and the first numbers of the epoch.
+/// Begins the next epoch as [`next_epoch`] does, for the device with this name.
 pub(crate) fn next_epoch_of<S: Store>(server: &Server<S>, name: &str, device: &mut Lamp) {
     let next = ask_named(server, name, device);
     wait(server.epoch_begun(name, next)).unwrap();
@@ -179,14 +182,14 @@ pub(crate) fn settle<S: Store>(server: &Server<S>) {
     wait(server.settle()).unwrap();
 }
 
-/// An imprinted device in epoch 1.
+/// Adds the device to the server, and begins epoch 1. Returns the device.
 pub(crate) fn imprinted<S: Store>(server: &Server<S>) -> Lamp {
     let mut device = lamp(&wait(server.imprint(LAMP, config(), "root")).unwrap());
     next_epoch(server, &mut device);
     device
 }
 
-/// A session that a peer opened at the server with a certificate.
+/// Returns the state of a session that a peer opened at the server with a certificate.
 pub(crate) fn session() -> SessionState {
     let mut master = [0; MASTER_LEN];
     getrandom::fill(&mut master).unwrap();
@@ -194,7 +197,7 @@ pub(crate) fn session() -> SessionState {
     SessionState { cipher_suite, master: Secret::new(master), principal: Principal::NOBODY, since: None }
 }
 
-/// Seals a ticket for a session.
+/// Seals a ticket for a session, and returns it; `None` if the peer gets no ticket.
 pub(crate) fn seal<S: Store>(server: &Server<S>, peer: Option<Proved<'_>>, session: &SessionState) -> Option<Vec<u8>> {
     let device = server.device(LAMP.as_bytes())?;
     let mut room = [0; LONGEST_TICKET];
@@ -203,19 +206,20 @@ pub(crate) fn seal<S: Store>(server: &Server<S>, peer: Option<Proved<'_>>, sessi
     Some(ticket.written().to_vec())
 }
 
-/// A peer authenticates itself, and gets a ticket.
+/// Returns the ticket that a peer gets when it authenticates itself; `None` if it gets no ticket.
 pub(crate) fn ticket<S: Store>(server: &Server<S>, peer: &str) -> Option<Vec<u8>> {
     seal(server, Some(peer.into()), &session())
 }
 
-/// A peer returns with a ticket, and gets another one.
+/// Returns the new ticket that a peer gets when it returns with an earlier ticket; `None` if it gets no ticket.
 pub(crate) fn renew<S: Store>(server: &Server<S>, ticket: &[u8]) -> Option<Vec<u8>> {
     let found = server.open_ticket(server.device(LAMP.as_bytes())?, ticket)?;
     assert!(found.renew);
     seal(server, None, &found.session)
 }
 
-/// The ticket of a server that is a mutant: it takes a peer that returns with a ticket for one that authenticates itself now.
+/// Returns the new ticket that a faulty server gives: it treats a peer that returns with a ticket like a peer that
+/// authenticates itself now.
 pub(crate) fn authenticated_again<S: Store>(server: &Server<S>, peer: &str, ticket: &[u8]) -> Option<Vec<u8>> {
     let found = server.open_ticket(server.device(LAMP.as_bytes())?, ticket)?;
     let session = SessionState { principal: Principal::NOBODY, since: None, ..found.session };

@@ -1,4 +1,4 @@
-//! A database in a directory of a test, whose power may be cut.
+//! A database in a temporary directory, for tests that cut its power.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,32 +8,32 @@ use tegmen_store::store::answer::{Answer, Promise, promise};
 use tegmen_store::store::{Changes, Found, LeaseId, Page, Scan};
 use tegmen_store::{Database, Options, Revision, SealingKey, Store, StoreError, Transaction};
 
-/// The time of a power cut, relative to a transaction.
+/// The fault at a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Moment {
-    /// The disk does not have the transaction.
+    /// The power is cut before the disk has the transaction.
     BeforeCommit,
-    /// The disk has the transaction, and the controller has not heard of it.
+    /// The power is cut after the disk has the transaction, but before the caller has the answer.
     BeforeAnswer,
-    /// The power stays. The disk has the transaction, and the controller waits for the answer without an end.
+    /// The power is not cut. The disk has the transaction, but the caller never receives the answer.
     NoAnswer,
 }
 
-/// The number of a transaction, and an action before it.
+/// The number of a transaction, from 0, and a function that is called before this transaction.
 type Action = (usize, Arc<dyn Fn() + Send + Sync>);
 
-/// A database that counts changed rows, and whose power may be cut at a transaction.
+/// A database that counts the rows that are changed and read. Its power can be cut at a transaction.
 #[derive(Clone)]
 pub(crate) struct Counting {
     pub(crate) database: Database,
     transactions: Arc<AtomicUsize>,
-    /// Rows that the last transaction changed.
+    /// The number of rows that the last transaction changed.
     pub(crate) rows: Arc<AtomicUsize>,
-    /// Rows that were read, each alone.
+    /// The number of reads of a single row.
     pub(crate) reads: Arc<AtomicUsize>,
     cut: Option<(usize, Moment)>,
     before: Option<Action>,
-    /// Answers that never come.
+    /// The answers that callers wait for and never receive.
     promised: Arc<Mutex<Vec<Promise<Revision>>>>,
 }
 
@@ -50,13 +50,13 @@ impl Counting {
         }
     }
 
-    /// Takes an action before the transaction of this number. It runs in a thread of its own.
+    /// Adds a function that is called before the transaction with this number. The function runs in a separate thread.
     pub(crate) fn before(mut self, number: usize, action: impl Fn() + Send + Sync + 'static) -> Self {
         self.before = Some((number, Arc::new(action)));
         self
     }
 
-    /// True if a transaction is on the disk whose answer never comes.
+    /// Returns true if the disk has a transaction whose caller never receives the answer.
     pub(crate) fn has_promised(&self) -> bool {
         !self.promised.lock().unwrap().is_empty()
     }
@@ -118,7 +118,7 @@ impl Store for Counting {
     }
 }
 
-/// A directory that is gone at the end.
+/// A temporary directory, which is removed when the value is dropped.
 pub(crate) struct Scene(pub(crate) PathBuf);
 
 impl Scene {

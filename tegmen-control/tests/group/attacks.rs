@@ -1,4 +1,5 @@
-//! Attacks on the rekeying of a group, each by its name. Each one succeeds against a mutant, and fails against ours.
+//! Attacks on the rekeying of a group, one in each test. An attack succeeds against a mutant, which is an
+//! implementation with a fault, and fails against Tegmen.
 
 use crate::scene::{Action, Mutant, Scene, Violation};
 use crate::world::{Keys, World, software_key};
@@ -11,8 +12,9 @@ use tegmen::secret::Secret;
 use tegmen_trust::provider::HostCrypto;
 use tegmen_trust::x509::signer::{Signer, SoftwareKey};
 
-/// A member of a mutant: it takes each message of an epoch whose tag is right under the secret of the root, as the paper's members do
-/// where the key of the group alone protects a message.
+/// A member with a fault: it accepts each message that begins an epoch and whose tag is right under the secret of the
+/// tree's root. All members have this secret. In the paper a member also accepts messages that only a key of the whole
+/// group protects.
 struct Trusting {
     group: [u8; 16],
     root: [u8; 16],
@@ -39,12 +41,13 @@ impl Trusting {
     }
 }
 
-/// A member of the world as a mutant.
+/// Makes the faulty member at this leaf.
 fn trusting(world: &World, leaf: u32) -> Trusting {
     Trusting::new(&world.tree.admit::<HostCrypto>(leaf).unwrap().admission())
 }
 
-/// The message of an epoch with a secret of its own, which the member with this leaf makes.
+/// Forges the message that begins an epoch, with the keys of the member at this leaf. `secret` is a secret that the
+/// forger chose.
 fn forged_epoch(world: &mut World, leaf: u32, (epoch, secret): (u16, [u8; 32])) -> Vec<u8> {
     let admitted = world.tree.admit::<HostCrypto>(leaf).unwrap();
     let Admission { group, chain, path, .. } = admitted.admission();
@@ -55,7 +58,8 @@ fn forged_epoch(world: &mut World, leaf: u32, (epoch, secret): (u16, [u8; 32])) 
     writer.written().to_vec()
 }
 
-/// A node message that a member makes: with the key `by`, or without a signature.
+/// Forges a message with the new secret `new` for the parent of `node`, with the keys of the member at this leaf. The
+/// message is signed with the key `by`, or is not signed.
 fn forged(world: &mut World, (leaf, node): (u32, u32), new: &Secret<16>, by: Option<&SoftwareKey>) -> Vec<u8> {
     let admitted = world.tree.admit::<HostCrypto>(leaf).unwrap();
     let admission = admitted.admission();
@@ -75,7 +79,7 @@ fn forged(world: &mut World, (leaf, node): (u32, u32), new: &Secret<16>, by: Opt
     writer.written().to_vec()
 }
 
-/// Opens a message at the member with this leaf.
+/// Opens a message at the member at this leaf.
 fn open(world: &mut World, leaf: u32, message: &[u8]) -> Result<Rekeyed, Discard> {
     let (path, _) = world.members.get_mut(&leaf).unwrap();
     path.open(&mut world.crypto, Some(world.signer.public_key()), message)
@@ -251,8 +255,8 @@ fn an_epoch_rolled_back_by_an_old_admission_is_refused() {
     assert_eq!(keys.master_secret::<HostCrypto>().expose(), expected.expose());
 }
 
-/// An attacker with the credentials of a member joins, and the controller gives the member the keys of that admission. Each of
-/// the two numbers its records from 0.
+/// An attacker with the credentials of a member joins, so the controller gives both the keys of this new admission. If
+/// the member accepted these keys, both would number their records from 0 under the same key.
 #[test]
 fn keys_of_an_admission_by_an_attacker_are_refused() {
     let mut world = World::new(14, 16, 20);

@@ -1,18 +1,19 @@
-//! All that can happen to two members and a controller, to a depth: each order of requests, deliveries, restarts, evictions, joins
-//! and epochs. A message may arrive at any time, again and again, or never.
+//! Explores all sequences of actions of two members and a controller, up to a number of actions: requests, deliveries,
+//! restarts, evictions, joins and epochs in each order. A message may arrive at any time, any number of times, or
+//! never.
 
 use crate::scene::{Action, Mutant, Scene, Violation};
 use std::collections::HashSet;
 use tegmen::axiom::Suite;
 
-/// Actions from the beginning.
+/// The actions that lead from the first state to another state, in their order.
 type Path = Vec<Action>;
 
 /// The result of an exploration.
 struct Explored {
     states: usize,
     depth: usize,
-    /// The first violation, and a shortest way to it.
+    /// The first violation, with a shortest sequence of actions that leads to it; `None` if there is no violation.
     found: Option<(Path, Violation)>,
 }
 
@@ -20,7 +21,7 @@ fn scene(mutant: Mutant) -> Scene {
     Scene::new((1, Suite::Ccm, mutant), (1, 2, 8), None)
 }
 
-/// The state after a path, and how many messages there were before its last action.
+/// Executes the actions of a path. Returns the scene after the path, and the number of messages before the last action.
 fn reach(mutant: Mutant, path: &[Action]) -> (Scene, usize) {
     let (mut scene, mut before) = (scene(mutant), 0);
     for action in path {
@@ -30,7 +31,7 @@ fn reach(mutant: Mutant, path: &[Action]) -> (Scene, usize) {
     (scene, before)
 }
 
-/// The actions of a state.
+/// Returns the actions that can follow in this state.
 fn actions(scene: &Scene) -> Vec<Action> {
     let mut all = vec![Action::Rekey];
     for who in 0..scene.devices.len() {
@@ -46,7 +47,8 @@ fn actions(scene: &Scene) -> Vec<Action> {
     all
 }
 
-/// The end at which an action happens, which orders actions, and the ends whose states it reads or changes. The controller is 2.
+/// Returns two values: the party at which an action happens, and the parties whose states the action reads or changes.
+/// The devices are the parties 0 and 1, and the controller is the party 2.
 fn ends(action: Action) -> (usize, &'static [usize]) {
     const DEVICE: [[usize; 1]; 2] = [[0], [1]];
     const BOTH: [[usize; 2]; 2] = [[0, 2], [1, 2]];
@@ -58,21 +60,24 @@ fn ends(action: Action) -> (usize, &'static [usize]) {
     }
 }
 
-/// True if the actions lead to the same state in the other order, and that order is the one to explore. `before` is the number of
-/// messages before the first of them.
+/// Returns true if `action` after `last` need not be explored: the two actions lead to the same state in the other
+/// order, and the exploration tries that order. `before` is the number of messages before `last`.
 fn comes_first(action: Action, last: Action, before: usize) -> bool {
     let ((end, touched), (last_end, last_touched)) = (ends(action), ends(last));
     let needs_message = matches!(action, Action::Deliver(at, _) if at >= before);
     end < last_end && !needs_message && touched.iter().all(|end| !last_touched.contains(end))
 }
 
-/// Breadth-first. A state is reached once, and left by each action; states are equal if all ends have the same histories. Of two
-/// actions that lead to the same state in either order, one order is tried.
+/// Explores the states by a breadth-first search. From each state the search tries each action once. Two states are
+/// equal if all devices and the controller have the same histories. If two actions lead to the same state in both
+/// orders, the search tries only one order.
 fn explore(mutant: Mutant, depth: usize) -> Explored {
     explore_with(mutant, depth, comes_first)
 }
 
-/// `skip` is true of an action that need not be tried after the last one.
+/// Explores as [`explore`] does, with another rule for the actions that are left out. `skip` receives an action, the
+/// last action of the path, and the number of messages before this last action. It returns true if the search must not
+/// try the action.
 fn explore_with(mutant: Mutant, depth: usize, skip: impl Fn(Action, Action, usize) -> bool) -> Explored {
     let first = scene(mutant);
     let mut seen = HashSet::from([first.state()]);

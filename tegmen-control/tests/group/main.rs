@@ -1,5 +1,5 @@
-//! The key tree of a controller and its members: changes, attacks by name, all that can happen to a small group, and what happens to
-//! larger ones over thousands of seeds.
+//! Tests of the key tree of a controller with its members: changes, attacks, an exploration of all short sequences of
+//! actions in a small group, and simulations of larger groups with thousands of seeds.
 
 mod attacks;
 mod explore;

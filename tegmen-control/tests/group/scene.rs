@@ -1,8 +1,9 @@
-//! A controller, its devices, and a network that belongs to an attacker: it has each message that was ever sent, and delivers it
-//! to anybody, at any time, or never. All of it is the real core.
+//! A controller, its devices, and a network that an attacker controls. The attacker has each message that was ever
+//! sent. It can deliver a message to any device, at any time, any number of times, or never. The controller and the
+//! devices run the code of the real core.
 //!
-//! Each device keeps a history of what changed it. Two scenes with the same histories are in the same state, because each device draws
-//! its random bytes alone.
+//! Each device keeps a history of the events that changed it. Two scenes with the same histories are in the same state,
+//! because the random bytes of a device do not depend on other devices.
 
 use crate::recorder::{Recording, Seals};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -23,38 +24,43 @@ use tegmen_trust::x509::signer::{Signer, SoftwareKey};
 
 const PORT: u16 = 5684;
 const GROUP_ID: u8 = 9;
-/// Bytes of a challenge.
+/// Length of a challenge in bytes. A listener puts its challenge into a response, and the sender repeats it in its next
+/// request to prove that this request is fresh.
 const CHALLENGE: usize = 8;
-/// The origin of rekey messages, and of what an attacker made.
+/// The number that names the controller as the sender of a message. Rekey messages have it, including those that an
+/// attacker forged.
 const CONTROLLER: usize = 0xff;
 
-/// A change of the world that a careless implementation makes. The checks must find it.
+/// A fault that a careless implementation could have. A test with this fault must end with a [`Violation`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mutant {
     None,
-    /// A restart begins with number 0 again.
+    /// A device that restarts numbers its records from 0 again.
     NoStorage,
-    /// A record that may be a replay is delivered without a proof.
+    /// A device delivers a record that may be a replay, without a proof that the record is fresh.
     NoProof,
-    /// An eviction begins an epoch, and replaces no secret of a node.
+    /// An eviction begins an epoch, but replaces no secret in the key tree.
     KeepsNodes,
 }
 
-/// An action of an end, or of the attacker who delivers.
+/// An action of a device, of the controller, or of the attacker that delivers messages. A device is named by its index
+/// in [`Scene::devices`], a message by its index in [`Scene::sent`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Action {
     /// A device sends a request to the group.
     Ask(usize),
-    /// A message arrives at a device. A device answers a request.
+    /// A message (the first value) arrives at a device (the second value). If the message is a request, the device
+    /// responds.
     Deliver(usize, usize),
-    /// A device loses its memory, and not what is durable. It has its keys from the controller, if it is a member.
+    /// A device restarts: it loses its memory, but not its durable data. If the device is a member, it gets its keys
+    /// from the controller again.
     Restart(usize),
     /// A device that missed an epoch gets its keys from the controller.
     CatchUp(usize),
-    /// A device forgets those that were silent.
+    /// A device forgets the senders that were silent.
     Forget(usize),
     Evict(usize),
-    /// A device joins. One that is a member has lost what was durable.
+    /// A device joins the group. If the device is already a member, it has also lost its durable data.
     Join(usize),
     Rekey,
 }
@@ -63,28 +69,28 @@ pub(crate) enum Action {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Violation(pub(crate) String);
 
-/// True if the action has changed a device or the controller.
+/// The result of an action: true if the action has changed a device or the controller, or the check that failed.
 pub(crate) type Acted = Result<bool, Violation>;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Request,
-    /// To the device.
+    /// A response to the request of this device.
     Response(usize),
     Rekey,
 }
 
-/// A message that anybody may have recorded.
+/// A message on the network. The attacker has recorded it, and can deliver it at any time.
 #[derive(Clone)]
 pub(crate) struct Message {
     pub(crate) bytes: Vec<u8>,
     content: Vec<u8>,
     kind: Kind,
     from: usize,
-    /// Its number among those of its origin.
+    /// The number of the message among the messages of the same sender.
     number: u32,
     epoch: u16,
-    /// A member, or one that was evicted, made it, and nobody may take it.
+    /// True if the attacker, a member or an evicted device forged or changed the message. No device may accept it.
     is_forged: bool,
 }
 
@@ -92,18 +98,19 @@ pub(crate) struct Device {
     crypto: Recording,
     leaf: u32,
     sender_id: u8,
-    /// It checks signatures. Another device gets its messages alone.
+    /// True if the device checks the signatures of rekey messages. With false, the device gets separate rekey messages.
     checks: bool,
     keys: KeyPath<4>,
     pub(crate) member: Member<4, 4>,
     pub(crate) kept: Kept,
-    /// The last epoch in which it was a member, if it was evicted.
+    /// The last epoch in which the device was a member, if it was evicted; `None` for a member.
     pub(crate) until: Option<u16>,
-    /// Contents that it delivered.
+    /// The numbers of the contents that the device has delivered to its application.
     taken: HashSet<u32>,
-    /// The challenges of others, as it knows them.
+    /// The last challenge that the device has received from each other device; zeros if it has received none.
     challenges: Vec<[u8; CHALLENGE]>,
-    /// Requests of this run, their TSNs, and who answered.
+    /// The requests that the device sent since its last restart or change of the epoch, by their numbers. Each has its
+    /// TSN, and the devices that answered it.
     open: BTreeMap<u32, (u64, BTreeSet<usize>)>,
     sent: u32,
     pub(crate) history: Vec<u32>,
@@ -115,7 +122,7 @@ impl Device {
     }
 }
 
-/// Numbers of events.
+/// Counters of events in a scene.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Counts {
     pub(crate) requests: usize,
@@ -129,13 +136,14 @@ pub(crate) struct Scene {
     suite: Suite,
     mutant: Mutant,
     crypto: Recording,
-    /// Seals for the attacker. A nonce that an attacker repeats is no fault.
+    /// The provider with which the attacker and its accomplices seal messages. It does not record nonces, because a
+    /// nonce that an attacker repeats is no fault.
     attacker: HostCrypto,
     seals: Seals,
     signer: Option<Arc<SoftwareKey>>,
     pub(crate) tree: KeyTree,
     history: Vec<u32>,
-    /// Devices that are members, or were.
+    /// The devices that are members, and the devices that were evicted.
     pub(crate) devices: Vec<Device>,
     pub(crate) sent: Vec<Message>,
     masters: BTreeMap<u16, [u8; 48]>,
@@ -172,7 +180,7 @@ fn provider(seals: &Seals, seed: u64, which: usize) -> Recording {
     Recording::new(seals, HostCrypto::new(bytes, 16))
 }
 
-/// Code of an event in a history.
+/// Returns the code of an event in a history: its kind, the sender of the message, and the number of the message.
 fn event(kind: u8, from: usize, number: u32) -> u32 {
     u32::from(kind) << 24 | (from as u32 & 0xff) << 16 | number & 0xffff
 }
@@ -182,7 +190,8 @@ fn number_of(content: &[u8], at: usize) -> u32 {
 }
 
 impl Scene {
-    /// A group with space for 2^`levels` devices, of which the first `members` are members in the epoch 1.
+    /// Makes a group with space for 2^`levels` devices. In epoch 1 the group has `members` members. The group has the
+    /// epochs from 1 to `last`.
     pub(crate) fn new(
         (seed, suite, mutant): (u64, Suite, Mutant),
         (levels, members, last): (u8, usize, u16),
@@ -207,7 +216,7 @@ impl Scene {
         scene
     }
 
-    /// A device that was just admitted to this leaf.
+    /// Makes the device `which`, which was just admitted to this leaf of the key tree.
     fn device(&self, seed: u64, leaf: u32, which: usize) -> Device {
         let mut crypto = provider(&self.seals, seed, which);
         let keys = self.with_admission(leaf, |admission| KeyPath::new(admission).unwrap());
@@ -226,7 +235,8 @@ impl Scene {
         take(&self.tree.admit::<HostCrypto>(leaf).unwrap().admission())
     }
 
-    /// A device is in an epoch whose keys it has just got. In the epoch in which it was admitted, all begin with 0.
+    /// Begins an epoch at a device that has just got the keys of this epoch. With `is_new`, the device expects that the
+    /// record numbers of all other senders begin with 0.
     fn begin(&mut self, which: usize, is_new: bool) {
         let others: Vec<u8> = self.devices.iter().map(|other| other.sender_id).collect();
         let device = &mut self.devices[which];
@@ -239,20 +249,20 @@ impl Scene {
         device.member.extend(&kept);
     }
 
-    /// The histories of all: the state of the scene.
+    /// Returns the state of the scene: the histories of all devices and of the controller.
     pub(crate) fn state(&self) -> Box<[u32]> {
         let histories = self.devices.iter().map(|device| &device.history).chain([&self.history]);
         histories.flat_map(|history| history.iter().copied().chain([u32::MAX])).collect()
     }
 
-    /// The rekey messages that a device needs next, in their order.
+    /// Returns the indices of the rekey messages that a device needs next, in their order.
     pub(crate) fn rekeying(&self, who: usize) -> Vec<usize> {
         let next = self.devices[who].epoch() + 1;
         let is_next = |at: &usize| self.sent[*at].kind == Kind::Rekey && self.sent[*at].epoch == next;
         (0..self.sent.len()).filter(is_next).collect()
     }
 
-    /// Makes a step, and checks what must always hold.
+    /// Executes an action. Then checks that no key was used twice with the same nonce for different contents.
     pub(crate) fn act(&mut self, action: Action) -> Acted {
         let changed = match action {
             Action::Ask(who) => self.ask(who)?,
@@ -279,7 +289,8 @@ impl Scene {
         Ok(changed)
     }
 
-    /// Makes a change, and sends its messages.
+    /// Applies a change of the key tree, and sends its rekey messages. `code` is the event in the history of the
+    /// controller.
     fn change(&mut self, change: Change, code: u32) -> bool {
         self.tree.apply(change);
         let signer = self.signer.as_deref().map(|signer| signer as &dyn Signer);
@@ -309,7 +320,8 @@ impl Scene {
         self.change(change, event(b'e', who, 0))
     }
 
-    /// A device that was evicted joins again, or one that has lost its storage. The third one checks no signatures then.
+    /// Lets a device join again: a device that was evicted, or a member that has lost its durable data. From then on
+    /// the device with the index 2 checks no signatures, and the other devices check them.
     fn join(&mut self, who: usize) -> bool {
         let checks = who != 2;
         let device = &self.devices[who];
@@ -334,7 +346,7 @@ impl Scene {
         true
     }
 
-    /// Makes the member of a device again, from its keys and what is durable.
+    /// Makes the [`Member`] of a device again, from the keys of the device and its durable data.
     fn renew(&mut self, who: usize, is_new: bool) {
         let device = &mut self.devices[who];
         let master = device.keys.master_secret::<HostCrypto>();
@@ -402,7 +414,7 @@ impl Scene {
         Ok(tsn)
     }
 
-    /// A number that no other content has.
+    /// Returns a new number for a content of this device. No other content has this number.
     fn number(&mut self, who: usize) -> u32 {
         let device = &mut self.devices[who];
         device.sent += 1;
@@ -419,7 +431,7 @@ impl Scene {
         Ok(true)
     }
 
-    /// A response to a request, with the challenge of the listener.
+    /// Sends the response of the device `who` to the request `asked`. The response contains the challenge of `who`.
     fn answer(&mut self, who: usize, (sender, to): (SenderId, usize), asked: u32) -> Acted {
         let number = self.number(who);
         let challenge = self.devices[who].member.challenge();
@@ -464,7 +476,8 @@ impl Scene {
         Ok(true)
     }
 
-    /// Nobody takes what the sender did not send, and an evicted device opens nothing of a later epoch.
+    /// Checks that a message which a device opened is not forged, and that an evicted device opens no message of a
+    /// later epoch.
     fn check_opened(&self, who: usize, message: &Message) -> Result<(), Violation> {
         if message.is_forged {
             return Err(Violation(format!("device {who} has taken a forged message")));
@@ -560,7 +573,8 @@ impl Scene {
         Some((sender, heard))
     }
 
-    /// Checks that a record which was opened is that of its sender, and no clash.
+    /// Checks the result of opening a record: the content must be the content that the sender sealed, and the device
+    /// must report no clash. A clash means that two members use the same number for different records.
     fn check_heard(
         &self,
         who: usize,
@@ -576,7 +590,7 @@ impl Scene {
         Ok(record)
     }
 
-    /// An attacker changes bits of a message. Nobody takes it.
+    /// Changes bits of a message, and delivers it to all devices. No device may accept it.
     pub(crate) fn spoil(&mut self, at: usize, bits: &[usize]) -> Result<(), Violation> {
         let mut message = self.sent[at].clone();
         for bit in bits {
@@ -597,8 +611,9 @@ impl Scene {
         Ok(())
     }
 
-    /// A member, or a device that was evicted, poses in an epoch with all that it has: the secret of its last epoch. It opens nothing of
-    /// that epoch, and what it sends is on the network.
+    /// A device that does not have the keys of the present epoch tries to take part in it, with the secret of its last
+    /// epoch. Checks that the device opens no request of the present epoch. Then puts a request of the device on the
+    /// network, which no other device may accept.
     pub(crate) fn pose(&mut self, who: usize) -> Result<(), Violation> {
         let (epoch, device) = (self.tree.epoch(), &self.devices[who]);
         if device.epoch() == epoch {
@@ -627,7 +642,9 @@ impl Scene {
         Ok(())
     }
 
-    /// A member makes the message of the next epoch, and a node message for the members below the nodes above its leaf.
+    /// Forges rekey messages with all secrets that the member `who` has: the message that begins the next epoch, and
+    /// messages with new secrets of the nodes above its leaf. Each of the latter is once without a signature, and once
+    /// with an invalid one.
     pub(crate) fn forge_rekey(&mut self, who: usize) {
         let device = &self.devices[who];
         if device.until.is_some() {

@@ -1,17 +1,17 @@
-//! Devices that join, talk, restart and are evicted, over thousands of seeds, on a network that loses, repeats and reorders, with an
-//! attacker, and with members and evicted devices that forge.
+//! Simulates groups with thousands of seeds. The devices join, send requests, restart and are evicted. The network
+//! loses, repeats and reorders messages. An attacker changes messages, and members and evicted devices forge them.
 
 use crate::scene::{Action, Counts, Mutant, Scene, Violation};
 use std::sync::Arc;
 use tegmen::axiom::Suite;
 use tegmen_trust::x509::signer::SoftwareKey;
 
-/// Seeds, if the environment names no other number.
+/// The number of seeds, unless the environment variable TEGMEN_SEEDS contains another number.
 const SEEDS: u64 = 10_000;
 const STEPS: usize = 60;
 const LEVELS: u8 = 2;
 
-/// SplitMix64.
+/// A random number generator: SplitMix64.
 struct Dice(u64);
 
 impl Dice {
@@ -23,7 +23,8 @@ impl Dice {
     }
 }
 
-/// A step: mostly requests and deliveries of messages that are late, and sometimes old.
+/// Executes one random action. Most actions are requests, and deliveries of recent messages. Some deliveries are of
+/// messages from long ago.
 fn step(scene: &mut Scene, dice: &mut Dice) -> Result<(), Violation> {
     let who = dice.roll(scene.devices.len());
     let all = scene.sent.len();
@@ -60,7 +61,8 @@ fn step(scene: &mut Scene, dice: &mut Dice) -> Result<(), Violation> {
     scene.act(action).map(drop)
 }
 
-/// When all members have the epoch, each of them hears each other one, after a challenge at most.
+/// Gives all members the keys of the present epoch. Then checks that each member accepts a request of each other
+/// member, if necessary after a challenge.
 fn ends_well(scene: &mut Scene) -> Result<(), Violation> {
     let members: Vec<usize> = (0..scene.devices.len()).filter(|who| scene.devices[*who].until.is_none()).collect();
     for who in &members {

@@ -1,4 +1,4 @@
-//! Changes of a group, and their messages.
+//! Tests of changes of a group, and of their messages.
 
 use crate::world::{World, software_key};
 use std::collections::BTreeSet;
@@ -67,7 +67,8 @@ fn members_that_join_together_get_no_message() {
     world.deliver(&messages, false);
 }
 
-/// Bytes of the frame that takes a rekey message from `source` to the group, with its checksum.
+/// Returns the length in bytes of the frame that carries a rekey message from `source` to the group, including the
+/// checksum.
 fn frame_len(message: &[u8], source: LinkAddress, flood: bool) -> usize {
     let prefix = [0xfd, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
     let mut ip = prefix;

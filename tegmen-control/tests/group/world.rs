@@ -1,4 +1,4 @@
-//! A key tree and its members, over a network that loses, reorders and repeats.
+//! A key tree and its members, over a network that loses, reorders and repeats messages.
 
 use std::collections::BTreeMap;
 use tegmen::axiom::rekey::MAX_MESSAGE;
@@ -11,14 +11,14 @@ use tegmen_trust::x509::signer::{Signer, SoftwareKey};
 pub(crate) const LEVELS: u8 = 4;
 pub(crate) type Keys = KeyPath<5>;
 
-/// A group, its members, and those that were evicted, with the keys that they had then.
+/// A group, its members, and the evicted members with the keys that they had before their eviction.
 pub(crate) struct World {
     pub(crate) crypto: HostCrypto,
     pub(crate) signer: SoftwareKey,
     pub(crate) tree: KeyTree,
     pub(crate) members: BTreeMap<u32, (Keys, bool)>,
     pub(crate) evicted: Vec<Keys>,
-    /// All messages so far.
+    /// All messages that were delivered so far.
     pub(crate) history: Vec<RekeyMessage>,
     pub(crate) caught_up: usize,
 }
@@ -82,7 +82,9 @@ impl World {
         messages
     }
 
-    /// Gives the messages to all members. With `faults` one in five is lost, some are reordered, and old ones come again.
+    /// Delivers the messages to all members. With `faults`, each message is lost with a probability of one in five,
+    /// some messages arrive in another order, and old messages arrive again. Then checks that each member has the keys
+    /// of the controller, and that no evicted member opens a message.
     pub(crate) fn deliver(&mut self, messages: &[RekeyMessage], faults: bool) {
         for leaf in self.members.keys().copied().collect::<Vec<_>>() {
             let mut heard: Vec<_> = messages.iter().filter(|it| it.to.is_none_or(|to| to == leaf)).cloned().collect();
@@ -123,7 +125,7 @@ impl World {
         self.history.extend_from_slice(messages);
     }
 
-    /// Up to four members join at once, and one joins again.
+    /// Lets one to four new members join in one epoch, sometimes together with a member that joins again.
     fn join_some(&mut self, faults: bool) {
         let count = 1 + self.draw(4);
         let mut leaves: Vec<u32> = self.tree.free_leaves().take(count).collect();
@@ -143,7 +145,7 @@ impl World {
         joining.into_iter().for_each(|(leaf, checks)| self.admit(leaf, checks));
     }
 
-    /// One change of the group.
+    /// Makes a random change of the group, and delivers its messages.
     pub(crate) fn step(&mut self, faults: bool) {
         let messages = match self.draw(3) {
             0 => return self.join_some(faults),

@@ -1,4 +1,4 @@
-//! Members that join a group at once.
+//! Tests of members that join a group at the same time.
 
 use super::world::{Counting, Devices, LAMPS, Moment, Scene, config, member, wait};
 use crate::recorder::Recording;
@@ -9,7 +9,8 @@ use tokio::task::JoinSet;
 
 type Joined = [Result<Rekeying, GroupError>; 4];
 
-/// A group with two members, one of which checks no signatures.
+/// Creates a group with two members. One of them does not check signatures. `cut` is the transaction at which the
+/// database has a fault.
 fn group(name: &str, cut: Option<(usize, Moment)>) -> (Scene, Devices, Controller<Counting, Recording>) {
     let (scene, mut devices) = (Scene::new(name), Devices::new());
     let controller = devices.controller(Counting::new(scene.database(), cut));
@@ -19,7 +20,8 @@ fn group(name: &str, cut: Option<(usize, Moment)>) -> (Scene, Devices, Controlle
     (scene, devices, controller)
 }
 
-/// The messages of an epoch, and the results of four members that ask while the controller begins it.
+/// Begins an epoch, and admits four members at the same time. Returns the messages of this epoch, and the result for
+/// each member.
 fn join(controller: &Controller<Counting, Recording>, new: [NewMember; 4]) -> (Rekeying, Joined) {
     let [a, b, c, d] = &new;
     wait(async {
@@ -36,7 +38,7 @@ fn join(controller: &Controller<Counting, Recording>, new: [NewMember; 4]) -> (R
 
 const NAMES: [&str; 4] = ["attic", "cellar", "hall", "stairs"];
 
-/// Three members that join, and one that joins again.
+/// Returns four members to be admitted: three new ones, and `hall`, which joins again.
 fn new() -> [NewMember; 4] {
     let [attic, cellar, hall, stairs] = NAMES;
     [member(attic, 3, true), member(cellar, 4, true), member(hall, 1, false), member(stairs, 5, false)]

@@ -1,11 +1,11 @@
-//! Power cuts at every transaction of a controller.
+//! Cuts the power of a controller at each of its transactions.
 
 use super::world::{Counting, Devices, LAMPS, Moment, Scene, config, member, wait};
 use crate::recorder::Recording;
 use tegmen_control::group::{Controller, GroupError};
 use tegmen_store::StoreError;
 
-/// A step of an operator.
+/// A change that an operator makes.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Create,
@@ -36,7 +36,7 @@ const STEPS: [Step; 15] = [
 
 type At<'c> = (&'c Controller<Counting, Recording>, &'c mut Devices);
 
-/// Makes a step. Returns false if the store failed; the step may then be made or not.
+/// Makes a change. Returns false if the store failed; it is then unknown if the change was made.
 fn make(step: Step, (controller, devices): At<'_>) -> bool {
     let made = match step {
         Step::Create => return wait(controller.create(LAMPS, config(), &[])).is_ok(),
@@ -62,7 +62,8 @@ fn make(step: Step, (controller, devices): At<'_>) -> bool {
     true
 }
 
-/// Makes what is left of a step after a restart. Its messages were sent or not.
+/// Completes a change after a restart of the controller. It is unknown if the change was made, and if its messages were
+/// sent.
 fn repeat(step: Step, (controller, devices): At<'_>) {
     let is_made = match step {
         Step::Create => wait(controller.show(LAMPS)).is_ok(),

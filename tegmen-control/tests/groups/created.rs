@@ -1,11 +1,12 @@
-//! Groups that are created: with all rows, or with none.
+//! Tests that a created group has all its rows, and that a failed attempt leaves none.
 
 use super::world::{Counting, Devices, LAMPS, Moment, Scene, config, member, rows, wait};
 use tegmen_control::group::{GroupConfig, GroupError, NewMember};
 
-/// More members than one transaction writes.
+/// A number of members that does not fit into one transaction.
 const MEMBERS: usize = 250;
-/// The transactions of such a group: the mark, two of members, and that of the head.
+/// The number of transactions that create a group with [`MEMBERS`] members: one writes the mark of an unfinished group,
+/// two write members, and one writes the head.
 const TRANSACTIONS: usize = 4;
 
 fn many() -> (GroupConfig, Vec<NewMember>) {

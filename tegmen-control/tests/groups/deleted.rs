@@ -1,4 +1,4 @@
-//! Groups that are deleted, and the changes that an operator follows.
+//! Tests of deleted groups, and of the reports of changes for an operator.
 
 use super::world::{Counting, Devices, LAMPS, Moment, Scene, config, member, rows, wait};
 use tegmen_control::group::{GroupConfig, GroupError, GroupHappened};

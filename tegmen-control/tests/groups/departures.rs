@@ -1,4 +1,5 @@
-//! Members whose devices are disabled or removed at the access control server, and epochs that begin by the time.
+//! Tests of members whose devices are disabled or removed at the access control server, and of epochs that begin
+//! periodically.
 
 use super::server::{SHARED_KEY, open_service, party, service};
 use super::world::{LAMPS, Scene, config, software_key};

@@ -1,4 +1,4 @@
-//! The controller of groups on a database: power cuts at every transaction, two controllers, and bad input.
+//! Tests of the controller of groups with a database: power cuts at each transaction, two controllers, and bad input.
 
 mod at_once;
 mod crashes;

@@ -1,4 +1,4 @@
-//! Members on hosts: they join a controller over DTLS, and a switch and its lamps talk over real multicast.
+//! Tests of members on hosts. The members join a group over DTLS. A switch sends requests to lamps over real multicast.
 #![cfg(target_os = "linux")]
 
 use super::server::{SHARED_KEY, World};
@@ -21,10 +21,11 @@ use tegmen_host::provider::HostCrypto;
 use tegmen_host::server::{Event, Router, Server, ServerConfig};
 use tegmen_host::x509::signer::{Signer as _, SoftwareKey};
 
-/// A network of one machine: the controller, its group, and the members with their addresses.
+/// The controller of a group, and the addresses of the members, all on one machine.
 pub(super) struct Network {
     world: World,
-    /// The addresses of the members: the last byte or group of each is its number.
+    /// Returns the address of the member with this number. The number is the last byte of an IPv4 address, or the last
+    /// group of an IPv6 address.
     address: fn(u8) -> IpAddr,
     interface: Option<&'static str>,
     multicast: UdpSocket,
@@ -38,7 +39,7 @@ fn v6(member: u8) -> IpAddr {
     IpAddr::from([0xfd00, 0xa, 0, 0, 0, 0, 0, u16::from(member)])
 }
 
-/// A lamp: a server with the membership, the events of the lamp, and the task that follows the controller.
+/// A lamp: its CoAP server, its membership, the log of its events, and the task that follows the controller.
 struct Lamp {
     server: Server,
     membership: Membership,
@@ -59,7 +60,7 @@ impl Lamp {
         }
     }
 
-    /// Ends in order.
+    /// Ends the task, and then the server.
     async fn stop(self) {
         self.follower.abort();
         let _ = self.follower.await;
@@ -77,7 +78,7 @@ const LEISURE: Duration = Duration::from_millis(100);
 const WAIT: Duration = Duration::from_millis(1200);
 
 impl Network {
-    /// IPv4 multicast at the loopback interface.
+    /// Makes a network with IPv4 multicast on the loopback interface.
     pub(super) async fn over_v4(name: &str, group: &str, signature: Option<SignatureScheme>) -> Self {
         let group: SocketAddr = group.parse().unwrap();
         let multicast = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -114,7 +115,7 @@ impl Network {
         self.light(device, self.join(device, number, false).await)
     }
 
-    /// Starts the server of a lamp.
+    /// Starts the server of a lamp and the task that follows the controller.
     fn light(&self, device: &str, membership: Membership) -> Lamp {
         let log = Arc::<Mutex<Vec<String>>>::default();
         let config = ServerConfig::default().with(|config| (config.shards, config.coap.leisure) = (1, LEISURE));
@@ -133,7 +134,7 @@ impl Network {
         Lamp { server, membership, log, follower }
     }
 
-    /// Sends the messages of the controller, except those that `is_lost` takes.
+    /// Sends the messages of the controller to the members, except the messages for which `is_lost` returns true.
     fn send_all(&self, is_lost: impl Fn(&[u8]) -> bool) {
         for message in std::mem::take(&mut *self.world.sent.lock().unwrap()) {
             if !is_lost(&message.bytes) {
@@ -147,7 +148,7 @@ impl Network {
         self.send_all(|_| false);
     }
 
-    /// Lets the lamps hear all messages, and waits until they are in the epoch of the controller.
+    /// Sends all messages of the controller, and waits until the lamps are in the epoch of the controller.
     async fn rekeyed(&self, lamps: &[&Lamp]) {
         self.send_all(|_| false);
         let epoch = self.world.controller.show("lamps").await.unwrap().epoch;
@@ -158,7 +159,7 @@ impl Network {
     }
 }
 
-/// Switches the lamps. Returns the answer of each, by its address, and the summary.
+/// Sends a request to the lamps. Returns the response of each lamp by its address, and the summary of the request.
 async fn switch(membership: &Membership, value: &str) -> (BTreeMap<IpAddr, String>, AskedMembers) {
     let mut answers = BTreeMap::new();
     let request = Request::new(Code::PUT, "/light").payload(value.as_bytes());
@@ -171,7 +172,8 @@ async fn switch(membership: &Membership, value: &str) -> (BTreeMap<IpAddr, Strin
     (answers, asked)
 }
 
-/// Two lamps and a switch: all answer. One is evicted, and does not answer any more. The others still do.
+/// Checks that all lamps answer the switch. Then evicts one lamp, and checks that it no longer answers, and that the
+/// others still do.
 async fn lights(network: Network) {
     let hall = network.lamp("hall", 1).await;
     let porch = network.lamp("porch", 2).await;
@@ -227,7 +229,8 @@ async fn lamps_answer_a_switch_with_signatures() {
     lights(Network::over_v4("lights-ed25519", "239.255.77.6:20776", Some(SignatureScheme::ED25519)).await).await;
 }
 
-/// The signatures of a member that has drawn a key pair of its own.
+/// The signatures of a member with a private key that the controller does not know. The second field is the identity of
+/// the group.
 struct Forged<'k>(&'k SoftwareKey, [u8; 16]);
 
 impl Signatures for Forged<'_> {
@@ -260,7 +263,8 @@ impl Signatures for Forged<'_> {
     }
 }
 
-/// Turns on the lamps as the switch, with the keys that the controller gave to the porch. Returns the bytes of the answer of a lamp.
+/// Sends a request to the lamps under the SenderID of the switch, although the sender has only the keys of the member
+/// `porch`. Returns the length in bytes of a lamp's response; `None` if no lamp responds.
 async fn forge(network: &Network, switch: &Membership, signatures: impl Signatures) -> Option<usize> {
     let crypto = &mut HostCrypto::from_os().unwrap();
     let keys = network.world.controller.parameters("lamps", "porch").await.unwrap();
@@ -320,7 +324,8 @@ async fn a_member_cannot_speak_as_another_sender() {
     }
 }
 
-/// A member has another key after it joined again, and its SenderID is another member's afterwards: the others ask for the keys.
+/// A member that joins again has another public key. So the other members drop its first request, and ask the
+/// controller for its new key. A restart of the member loses no key.
 #[tokio::test]
 async fn members_follow_the_public_keys_of_the_others() {
     let network = Network::over_v4("keys", "239.255.77.9:20779", P256).await;
@@ -349,7 +354,7 @@ async fn members_follow_the_public_keys_of_the_others() {
     hall.stop().await;
 }
 
-/// A member that missed messages finds out by itself, and asks the controller.
+/// A member that missed the messages of an epoch notices this itself, and asks the controller for its keys.
 #[tokio::test]
 async fn a_member_that_missed_an_epoch_catches_up_by_itself() {
     let network = Network::over_v4("behind", "239.255.77.2:20772", None).await;
@@ -429,7 +434,8 @@ async fn a_controller_that_refuses_or_is_not_there_is_named_with_the_next_step()
     assert!(error.to_string().contains("is the server running"), "{error}");
 }
 
-/// Runs a test of this program again in a network namespace of its own, in which an interface has the addresses of the members.
+/// Runs one test of this program in another process, in a new network namespace. In this namespace an interface has the
+/// addresses of the members.
 fn in_namespace(test: &str) {
     const SCRIPT: &str = "ip link set lo up && ip link add d0 type veth peer name d1 && ip link set d0 up && ip link set d1 up \
         && for n in 1 2 9; do ip -6 addr add fd00:a::$n/64 dev d0 nodad || exit 1; done && exec \"$@\"";

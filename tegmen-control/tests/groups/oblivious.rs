@@ -1,4 +1,4 @@
-//! One handler under every protection: the settings of its server alone set the protection.
+//! A test that serves one handler with every kind of protection. Only the settings of the server differ.
 #![cfg(target_os = "linux")]
 
 use super::members::Network;
@@ -20,7 +20,8 @@ use tegmen_host::provider::HostCrypto;
 use tegmen_host::server::{Router, Server, ServerConfig};
 use tegmen_host::uri::Scheme;
 
-/// The handler. It reads the payload, and knows neither sender nor protection; the test notes both beside it.
+/// Makes the handler. Its response depends only on the payload. It also records the identity of each sender in `seen`,
+/// for the test.
 fn light(seen: &Arc<Mutex<Vec<Identity>>>) -> Router {
     let seen = seen.clone();
     Router::new().put("/light", move |request, response| {
@@ -48,7 +49,7 @@ fn context(client: &Path, server: &Path) {
 
 const KEY: &[u8] = b"0123456789abcdef";
 
-/// Asks in a session, and returns the payload.
+/// Sends a request in a new session, and returns the payload of the response.
 async fn ask(address: SocketAddr, scheme: Scheme, config: ClientConfig) -> Vec<u8> {
     let session = Session::connect_to(address, scheme, config).await.unwrap();
     let response = session.put("/light", b"on").await.unwrap();

@@ -1,4 +1,4 @@
-//! The file with which an operator provisions a member.
+//! Tests of the file with which an operator provisions a member.
 
 use super::world::{Counting, Devices, Keys, LAMPS, Scene, config, member, wait};
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,8 @@ use tegmen_host::group::member_file::{MemberFile, MemberFileError, NotAMemberFil
 use tegmen_trust::provider::HostCrypto;
 use tegmen_trust::x509::signer::Signer as _;
 
-/// The file of the member `switch` in epoch 2, the key of the controller, and the messages of epoch 3.
+/// Returns the file of the member `switch` in epoch 2, the public key of the controller, and the messages that begin
+/// epoch 3.
 fn file(scene: &Scene) -> (MemberFile, Vec<u8>, Vec<Vec<u8>>) {
     let devices = Devices::new();
     let controller = devices.controller(Counting::new(scene.database(), None));

@@ -1,4 +1,4 @@
-//! Bad input has a defined answer, and a message that names the next step.
+//! Tests that bad input gives a defined error, whose message names the next step.
 
 use super::world::{Counting, Devices, LAMPS, Scene, config, member, wait};
 use crate::recorder::Recording;
@@ -7,7 +7,7 @@ use tegmen_control::group::{Controller, GroupConfig, GroupError, NewMember, Refu
 use tegmen_trust::provider::HostCrypto;
 use tegmen_trust::x509::signer::{SignError, SignatureScheme, Signer};
 
-/// A key that is in use elsewhere.
+/// A signing key that cannot sign at the moment.
 struct Busy;
 
 impl Signer for Busy {

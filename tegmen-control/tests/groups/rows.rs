@@ -1,4 +1,4 @@
-//! The rows that a change writes, and a backup that is restored.
+//! Tests of the rows that a change writes, and of a restored backup.
 
 use super::world::{Counting, Devices, LAMPS, Scene, config, member, wait};
 use std::sync::atomic::Ordering;

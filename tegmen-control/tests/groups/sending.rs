@@ -1,4 +1,4 @@
-//! The messages of a controller over real multicast of this machine.
+//! Tests of sending the messages of a controller, over real multicast on this machine.
 
 use super::world::{Counting, Keys, LAMPS, Moment, Scene, config, software_key};
 use std::io::ErrorKind;
@@ -13,22 +13,22 @@ use tegmen_trust::provider::HostCrypto;
 use tegmen_trust::x509::signer::{Signer, SoftwareKey};
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 77, 1);
-/// A group that does not leave the machine, on whatever interface.
+/// A multicast address whose datagrams do not leave the machine, on any interface.
 const GROUP_V6: Ipv6Addr = Ipv6Addr::new(0xff11, 0, 0, 0, 0, 0, 0xa, 1);
 
-/// A socket that hears what is sent to a group.
+/// A socket that receives the datagrams to a multicast group.
 struct Listener(UdpSocket);
 
 impl Listener {
-    /// One of [`GROUP`] on the loopback interface.
+    /// Makes a listener of the group [`GROUP`] on the loopback interface.
     fn new() -> Self {
         let socket = UdpSocket::bind((GROUP, 0)).unwrap();
         socket.join_multicast_v4(&GROUP, &Ipv4Addr::LOCALHOST).unwrap();
         Self::of(socket)
     }
 
-    /// One of [`GROUP_V6`] on an interface with a multicast route, and the name of this interface. The loopback interface usually
-    /// has no such route.
+    /// Makes a listener of the group [`GROUP_V6`] on an interface with a multicast route. Returns the listener and the
+    /// name of this interface; `None` if no interface has such a route. The loopback interface usually has none.
     fn v6() -> Option<(Self, String)> {
         let names =
             std::fs::read_dir("/sys/class/net").ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -50,7 +50,7 @@ impl Listener {
         Self(socket)
     }
 
-    /// The address of a group at the port of the listener.
+    /// Returns the socket address of a group, with the port of the listener.
     fn at(&self, group: impl Into<IpAddr>) -> SocketAddr {
         SocketAddr::new(group.into(), self.0.local_addr().unwrap().port())
     }
@@ -61,7 +61,7 @@ impl Listener {
         buffer[..len].to_vec()
     }
 
-    /// True if nothing waits.
+    /// Returns true if no datagram waits.
     fn hears_nothing(&self) -> bool {
         self.0.set_nonblocking(true).unwrap();
         let error = self.0.recv(&mut [0; 256]).err();
@@ -70,7 +70,7 @@ impl Listener {
     }
 }
 
-/// A controller with its sender, which ends when this is dropped.
+/// A controller, and the task that sends its messages. The task ends when this value is dropped.
 struct Running<S = Database> {
     controller: Arc<Controller<S>>,
     outbox: Outbox,
@@ -78,7 +78,7 @@ struct Running<S = Database> {
 }
 
 impl Running {
-    /// Ends the sender wherever it is, and closes the database.
+    /// Ends the task that sends messages at any point of its work, and closes the database.
     async fn kill(mut self) {
         self.sender.abort();
         assert!((&mut self.sender).await.unwrap_err().is_cancelled());
@@ -122,7 +122,7 @@ fn member(name: &str, address: &str, checks_signatures: bool) -> NewMember {
     }
 }
 
-/// Three members of a group at this address.
+/// Returns three new members. Their addresses have the IP version of the group's address `at`.
 fn three(at: SocketAddr) -> [NewMember; 3] {
     let net = if at.is_ipv4() { "10.0.0." } else { "fd00::" };
     [("hall", 1), ("porch", 2), ("attic", 3)].map(|(name, host)| member(name, &format!("{net}{host}"), true))
@@ -132,7 +132,8 @@ async fn keys<S: Store>(controller: &Controller<S>, name: &str) -> Keys {
     Keys::new(&controller.parameters(LAMPS, name).await.unwrap().admission()).unwrap()
 }
 
-/// Gives a member what the listener hears, up to the message of this epoch, and returns these messages.
+/// Passes the messages that the listener receives to a member, up to the message that begins this epoch. Returns these
+/// messages.
 async fn hear(listener: &Arc<Listener>, keys: &mut Keys, signer: &SoftwareKey, epoch: u16) -> Vec<Vec<u8>> {
     let crypto = &mut HostCrypto::from_os().unwrap();
     let mut heard = Vec::new();
@@ -149,7 +150,7 @@ async fn hear(listener: &Arc<Listener>, keys: &mut Keys, signer: &SoftwareKey, e
     }
 }
 
-/// Hears a number of messages.
+/// Receives a number of messages, and discards them.
 async fn hear_again(listener: &Arc<Listener>, messages: usize) {
     let listener = Arc::clone(listener);
     tokio::task::spawn_blocking(move || (0..messages).for_each(|_| drop(listener.hear()))).await.unwrap();

@@ -1,4 +1,5 @@
-//! The interface of RFC 9594 over real sockets: joins by the policy and by a token, renewals, departures and refusals.
+//! Tests of the interface of RFC 9594 over real sockets: joins with rights from the policy and from a token, renewals
+//! of keys, departures and refusals.
 
 use super::world::{Scene, config, software_key};
 use std::sync::{Arc, Mutex};
@@ -39,7 +40,7 @@ allow = "POST /ace-group/lamps/requester"
 "#;
 pub(crate) const SHARED_KEY: [u8; 16] = [7; 16];
 
-/// A controller with its server, and all that it has sent and logged.
+/// A controller with its server, the messages that it has sent, and the lines that it has logged.
 pub(crate) struct World {
     pub(crate) server: Server,
     service: Arc<Service<Database>>,
@@ -47,7 +48,7 @@ pub(crate) struct World {
     signer: Arc<SoftwareKey>,
     pub(crate) sent: Arc<Mutex<Vec<Outgoing>>>,
     log: Arc<Mutex<Vec<String>>>,
-    /// The lines of the server about responses 5.xx.
+    /// The log lines of the server about responses with a code 5.xx.
     failures: Arc<Mutex<Vec<String>>>,
     tickets: Tickets,
     pub(crate) scene: Scene,
@@ -57,7 +58,7 @@ pub(crate) fn party(words: &str) -> OwnedParty {
     OwnedParty::from_words(words.split(' ')).unwrap()
 }
 
-/// The access control server as its database has it.
+/// Opens the access control server, with the state that its database has.
 pub(crate) async fn open_service(
     scene: &Scene,
     database: Database,
@@ -68,7 +69,7 @@ pub(crate) async fn open_service(
     Arc::new(Service::new(state, audit).unwrap())
 }
 
-/// An access control server with policy and devices.
+/// Opens an access control server, and adds a policy and devices to it.
 pub(crate) async fn service(scene: &Scene, database: Database, signer: &Arc<SoftwareKey>) -> Arc<Service<Database>> {
     let service = open_service(scene, database, signer).await;
     service.apply_policy("operator", ("policy.toml", POLICY), None).await.unwrap();
@@ -146,7 +147,7 @@ pub(crate) async fn post(session: &Session, path: &str, request: &JoinRequest) -
     session.post(path, &request.encode()).content_format(GROUPCOMM_CBOR).await.unwrap()
 }
 
-/// The parameters in a response, and the path of the member.
+/// Returns the parameters in a response to a request to join, and the path of the member.
 pub(crate) fn admitted(response: &Response) -> (GroupKeys, String) {
     assert_eq!(response.content_format(), Some(GROUPCOMM_CBOR.into()), "{:?}", response.code);
     let parts = response.options().filter(|(number, _)| *number == OptionNumber::LOCATION_PATH);
@@ -154,7 +155,7 @@ pub(crate) fn admitted(response: &Response) -> (GroupKeys, String) {
     (GroupKeys::parse(&response.payload).unwrap(), path)
 }
 
-/// A member that a controller has admitted, ready to send and to listen.
+/// Makes a member from its parameters, which can send and receive at once. Returns its keys and the member.
 fn member(crypto: &mut HostCrypto, keys: &GroupKeys) -> (KeyPath<8>, Member<4, 4>) {
     let path = KeyPath::new(&keys.admission()).unwrap();
     let master = path.master_secret::<HostCrypto>();
@@ -310,7 +311,7 @@ async fn a_member_that_joins_again_and_again_waits_and_no_other_one_does() {
     assert_eq!(post(&porch, "/ace-group/lamps", &join(3, false)).await.code, Code::CREATED);
 }
 
-/// A peer that is a device until it has asked.
+/// The rights of a device that is disabled after its first request was checked. The value is true until then.
 struct DisabledMeanwhile(std::sync::atomic::AtomicBool);
 
 impl Authority for DisabledMeanwhile {

@@ -1,4 +1,4 @@
-//! Two controllers on one store.
+//! Tests of two controllers that share one store.
 
 use super::world::{Counting, Devices, LAMPS, Scene, config, member, wait};
 use std::collections::BTreeSet;
@@ -61,7 +61,7 @@ fn a_group_that_is_created_again_is_not_the_one_that_another_controller_deleted(
     assert_eq!(file.keys.group, wait(other.show(LAMPS)).unwrap().identity);
 }
 
-/// The database after both controllers have ended.
+/// Ends both controllers, and opens the database again.
 fn one_database<A, B>(scene: &Scene, one: A, other: B) -> tegmen_store::Database {
     drop((one, other));
     scene.database()

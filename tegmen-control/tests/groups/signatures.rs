@@ -1,4 +1,5 @@
-//! Groups whose records have signatures: members prove that they have a private key, and get the public keys of the others.
+//! Tests of groups whose records have signatures. Members prove that they have a private key, and get the public keys
+//! of the other members.
 
 use super::server::{World, admitted, join, post};
 use super::world::{config, member};
@@ -19,7 +20,7 @@ fn signed(scheme: SignatureScheme) -> GroupConfig {
     GroupConfig { signature: Some(scheme), ..config() }
 }
 
-/// A request to join with the proof for a challenge.
+/// Returns a request to join that contains the proof for a challenge, signed with `key`.
 fn proving(request: &JoinRequest, challenge: &Challenge, key: &SoftwareKey) -> JoinRequest {
     let possession = Some(Possession::prove(request, challenge, [3; 8], key).unwrap());
     JoinRequest { possession, creds: Some(CredsFilter::default()), ..request.clone() }

@@ -1,4 +1,5 @@
-//! A controller on a database in a file, its members, those that it evicted, and a record of all that was sealed.
+//! The members and the evicted members of a group, whose controller has a database in a file. All messages that the
+//! controller seals are recorded.
 
 pub(crate) use crate::disk::{Counting, Moment, Scene, wait};
 use crate::recorder::{Recording, Seals};
@@ -12,7 +13,7 @@ use tegmen_store::{Database, Store};
 use tegmen_trust::provider::HostCrypto;
 use tegmen_trust::x509::signer::{Signer, SoftwareKey};
 
-/// The group of the tests.
+/// The name of the group in the tests.
 pub(crate) const LAMPS: &str = "lamps";
 pub(crate) type Keys = KeyPath<8>;
 pub(crate) fn software_key() -> Arc<SoftwareKey> {
@@ -20,31 +21,31 @@ pub(crate) fn software_key() -> Arc<SoftwareKey> {
     Arc::new(SoftwareKey::from_pem(pair.serialize_pem().as_bytes()).unwrap())
 }
 
-/// The keys of all rows of groups.
+/// Returns the keys of all rows of groups in the database.
 pub(crate) fn rows(database: &Database) -> Vec<String> {
     let page = database.scan(Scan::of("group/", 1000)).wait().unwrap();
     page.entries.iter().map(|entry| String::from_utf8(entry.key.clone()).unwrap()).collect()
 }
 
-/// A small group with a short chain.
+/// Returns the configuration of a group with 8 leaves, 100 epochs and 4 SenderIDs.
 pub(crate) fn config() -> GroupConfig {
     GroupConfig { levels: 3, last_epoch: 100, senders: 4, ..GroupConfig::at("[ff15::1]:5684".parse().unwrap()) }
 }
 
-/// A member that listens at fd00::`host`, and checks signatures unless `host` is even.
+/// Returns a new member with the address fd00::`host`. It checks signatures if `host` is odd.
 pub(crate) fn member(name: &str, host: u8, sends: bool) -> NewMember {
     let address = Some(IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, host.into())));
     NewMember { name: name.to_owned(), address, sends, checks_signatures: host % 2 == 1, public_key: None }
 }
 
-/// Members of a group, as devices that hear all messages, and devices that were members.
+/// The devices of a group: members that receive all messages, and evicted members.
 pub(crate) struct Devices {
     pub(crate) signer: Arc<SoftwareKey>,
     pub(crate) seals: Seals,
     members: BTreeMap<String, (Keys, bool)>,
     evicted: Vec<Keys>,
     history: Vec<Vec<u8>>,
-    /// The owner of each SenderID in each epoch.
+    /// The name of the owner of each SenderID in each epoch. The key is the epoch and the SenderID.
     sender_ids: BTreeMap<(u16, u8), String>,
 }
 
@@ -60,7 +61,7 @@ impl Devices {
         Controller::with(store, Some(signer), Recording::new(&self.seals, HostCrypto::from_os().unwrap()))
     }
 
-    /// A device gets its parameters.
+    /// Gives a device its parameters. It is a member from then on.
     pub(crate) fn admit<S: Store>(&mut self, controller: &Controller<S, Recording>, name: &str) {
         let parameters = wait(controller.parameters(LAMPS, name)).unwrap();
         let keys = Keys::new(&parameters.admission()).unwrap();
@@ -69,18 +70,20 @@ impl Devices {
         self.members.insert(name.to_owned(), (keys, checks));
     }
 
-    /// A device was evicted, and keeps its keys.
+    /// Moves a device to the evicted members. It keeps the keys that it has.
     pub(crate) fn evict(&mut self, name: &str) {
         self.evicted.extend(self.members.remove(name).map(|(keys, _)| keys));
     }
 
-    /// All hear the messages of a change, and have the keys of the controller. Devices that are no members open none, now or before.
+    /// Lets all devices open the messages of a change: see [`Self::open`]. Then checks that the members have the keys
+    /// of the controller.
     pub(crate) fn hear<S: Store>(&mut self, controller: &Controller<S, Recording>, rekeying: &Rekeying) {
         self.open(rekeying);
         self.check(controller, rekeying.epoch);
     }
 
-    /// All open the messages of a change.
+    /// Lets all devices open the messages of a change. Checks that each member is then in the new epoch, and that an
+    /// evicted member opens neither these messages nor earlier ones.
     pub(crate) fn open(&mut self, rekeying: &Rekeying) {
         let messages: Vec<Vec<u8>> = rekeying.messages.iter().map(|message| message.bytes.clone()).collect();
         let crypto = &mut HostCrypto::from_os().unwrap();
@@ -101,7 +104,8 @@ impl Devices {
         assert_eq!(self.seals.lock().unwrap().repeated, 0, "a key and a nonce have two contents");
     }
 
-    /// Compares the keys of all with those of the controller, in an epoch.
+    /// Checks that the controller is in this epoch, that each SenderID has one owner, and that each member has the keys
+    /// of the controller.
     fn check<S: Store>(&mut self, controller: &Controller<S, Recording>, epoch: u16) {
         let report = wait(controller.show(LAMPS)).unwrap();
         assert_eq!(report.epoch, epoch);

@@ -1,22 +1,24 @@
-//! A provider that sees every key and nonce.
+//! A cryptographic provider that records each key and nonce with which a message is sealed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use tegmen::crypto::{Crypto, NotAuthentic, SignatureScheme, Unsupported};
 use tegmen_trust::provider::HostCrypto;
 
-/// All that was sealed by the providers of a world.
+/// The messages that all recording providers of a test have sealed.
 #[derive(Default)]
 pub(crate) struct Sealed {
-    /// The content that each key and nonce has sealed.
+    /// The last content that was sealed under each key and nonce. The content is the additional data and the plaintext.
     contents: HashMap<(Vec<u8>, Vec<u8>), Vec<u8>>,
-    /// Times that a key and a nonce had another content. It must be 0 at the end.
+    /// The number of times that a key and a nonce were used again for another content. It must be 0 at the end of a
+    /// test.
     pub(crate) repeated: usize,
 }
 
 pub(crate) type Seals = Arc<Mutex<Sealed>>;
 
-/// A provider that counts where a key and a nonce have two contents. The same content again is a retransmission.
+/// A provider that counts how often a key and a nonce are used for different contents. The same content again is a
+/// retransmission, and is not counted.
 pub(crate) struct Recording {
     crypto: HostCrypto,
     seals: Seals,

@@ -22,7 +22,7 @@ publisher = "tag:kitchen"
 allow = "read /*"
 "#;
 
-/// A directory that is removed at the end.
+/// A temporary directory, which is removed when the value is dropped.
 pub(crate) struct Dir(pub(crate) PathBuf);
 
 impl Dir {
@@ -40,7 +40,7 @@ impl Drop for Dir {
     }
 }
 
-/// An access control server.
+/// An access control server with its database.
 pub(crate) struct Access {
     pub(crate) server: Server,
     pub(crate) service: Arc<Service<Database>>,
@@ -92,7 +92,7 @@ impl Access {
         Self { server, service, database, failures }
     }
 
-    /// The lines of the operator's log about responses 5.xx, each once.
+    /// Removes and returns the lines of the operator's log about responses with a code 5.xx.
     pub(crate) fn failures(&self) -> Vec<String> {
         std::mem::take(&mut self.failures.lock().expect("no panic"))
     }

@@ -17,7 +17,7 @@ pub struct Right {
     /// The path as the local part of a URI.
     pub path: String,
     /// The set of methods. Bit 0 is GET, and the following bits are in the order of [`Methods`]. Bits from 32 on are
-    /// rights on resources that the request creates.
+    /// the same methods on resources that a request to this path creates.
     pub permissions: u64,
 }
 

@@ -182,7 +182,7 @@ impl TokenResponse {
     /// Reads a response.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are no such response. Also if the response contains no token and does not state that
+    /// [`Malformed`] if the bytes are no such response, or if the response contains no token and does not state that
     /// the resource server has the token.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let mut response = Self::default();

@@ -1,6 +1,6 @@
 //! The upload of a token to a publisher by the access control server (draft-ietf-ace-workflow-and-params-04). Also the
-//! request of a subscriber that the publisher opens the session with it (T. Kothmayr and others, "A DTLS Based
-//! End-To-End Security Architecture for the Internet of Things with Two-Way Authentication", section IV).
+//! request of a subscriber to a publisher to open the session with this subscriber (T. Kothmayr and others, "A DTLS
+//! Based End-To-End Security Architecture for the Internet of Things with Two-Way Authentication", section IV).
 
 use minicbor::Decoder;
 use std::net::{IpAddr, SocketAddr};

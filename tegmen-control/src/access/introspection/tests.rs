@@ -50,7 +50,7 @@ fn protokey() -> Protokey {
     Protokey::new(&[7; 32]).expect("32 bytes")
 }
 
-/// A server for tests. Two such servers share only the devices and the policy.
+/// A server for tests. Two servers of this type have the same devices and the same policy, and share nothing else.
 struct Server {
     devices: Known,
     policy: TestedPolicy,

@@ -50,8 +50,9 @@ pub struct Explanation {
     /// Further rules that cover the request, in the order of the file. One of them would decide if the deciding rule
     /// did not exist.
     pub also: Vec<RuleId>,
-    /// The first rules that almost decided otherwise, in the order of the file. Each has the opposite effect, and
-    /// covers all parts of the request except one.
+    /// Rules that would allow the request if it was denied, or deny it if it was allowed, but do not cover one part of
+    /// it: the subject, the publisher, or the method and path. Contains only the first such rules, in the order of the
+    /// file.
     pub near: Vec<NearRule>,
 }
 

@@ -6,7 +6,7 @@ const WORDS: usize = 64;
 /// Number of rule numbers in a block.
 const NUMBERS: u32 = 4096;
 /// Maximum number of words in the list of a block. The list has only the words that are not zero. If a block has more
-/// such words, it stores all its 64 words instead.
+/// words that are not zero, the block stores all its 64 words instead.
 const LISTED: usize = 32;
 
 /// The index of a set in [`Sets`].
@@ -95,8 +95,9 @@ impl Sets {
         any
     }
 
-    /// Returns the lowest number that is in at least one set of each of the three kinds. Allocates no memory. The time
-    /// grows with the number of sets and of blocks.
+    /// Returns the lowest rule number that is in a set for the subject, in a set for the publisher, and in a set for
+    /// the path. `kinds` has the sets for each of the three. Returns `None` if there is no such number. Allocates no
+    /// memory. The time grows with the number of sets and of blocks.
     pub(super) fn first_common(&self, kinds: [&[SetId]; 3]) -> Option<u32> {
         (0..self.blocks).find_map(|index| self.first_in_block(kinds, index))
     }

@@ -19,7 +19,8 @@ pub struct AcceptedBounds {
 }
 
 impl Default for AcceptedBounds {
-    /// Returns a million identities, 10,000 identities for each subscriber, and a day.
+    /// Returns the default limits: a million identities in total, 10,000 identities for each subscriber, and a lifetime
+    /// of one day.
     fn default() -> Self {
         Self { identities: 1_000_000, each: 10_000, lifetime: Duration::from_secs(86_400) }
     }
@@ -60,8 +61,8 @@ impl Entry {
     }
 }
 
-/// An element of the hash table: it finds an entry by the hash of the identity, and has the number of the entry. The
-/// table can move this element without reading the identity.
+/// An element of the hash table: the hash of an identity, and the number of the entry with this identity. The table can
+/// move the element without reading the identity.
 struct Place {
     hash: u64,
     number: u64,
@@ -93,7 +94,7 @@ pub struct Accepted {
     each: HashMap<Arc<str>, Each>,
 }
 
-/// The number of identities of one subscriber.
+/// The name of a subscriber, and the number of its identities.
 struct Each {
     name: Arc<str>,
     count: usize,

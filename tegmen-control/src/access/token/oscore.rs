@@ -107,8 +107,9 @@ fn has_right_key(profile: Profile, req_cnf: Option<&Confirmation>) -> bool {
     }
 }
 
-/// The number of P-256 in the COSE registry. The next constant is the length of a coordinate in bytes.
+/// The number of P-256 in the COSE registry.
 const P_256: i64 = 1;
+/// Length of a coordinate on P-256 in bytes.
 const COORDINATE: usize = 32;
 
 #[cfg(test)]

@@ -10,12 +10,12 @@ use dcaf::{
 };
 use proptest::prelude::*;
 
-/// Reads a message of dcaf from our bytes.
+/// Reads bytes that Tegmen wrote as a message of the crate `dcaf`.
 fn read<T: ToCborMap>(bytes: &[u8]) -> T {
     T::deserialize_from(bytes).unwrap_or_else(|error| panic!("dcaf refuses {bytes:02x?}: {error:?}"))
 }
 
-/// Returns the bytes of a message of dcaf.
+/// Returns the bytes that the crate `dcaf` writes for a message.
 fn written<T: ToCborMap>(message: T) -> Vec<u8> {
     let mut bytes = Vec::new();
     message.serialize_into(&mut bytes).expect("a message");

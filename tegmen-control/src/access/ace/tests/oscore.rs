@@ -175,7 +175,7 @@ proptest! {
         prop_assert_eq!(salt(at) == salt(other_at), at == other_at);
     }
 
-    /// The keys of one endpoint are the keys of the other endpoint with the roles exchanged.
+    /// The sender key of each endpoint is the recipient key of the other endpoint.
     #[test]
     fn a_context_is_the_mirror_of_that_of_the_other_end(material in any_material()) {
         let nonces = Nonces { client: &[1; 8], server: &[2; 8] };
