@@ -1,7 +1,7 @@
 //! Resource directory (RFC 9176): endpoints register their links, and clients look them up.
 //!
-//! A [`Directory`] keeps registrations in memory. They expire unless endpoints renew them. [`DirectoryServer`] answers
-//! requests over CoAP:
+//! A [`Directory`] keeps registrations in memory. Registrations expire unless endpoints renew them. [`DirectoryServer`]
+//! answers requests over CoAP:
 //!
 //! ```text
 //! POST   /rd?ep=NAME             application/link-format (40): registers an endpoint with its links (section 5)

@@ -1,6 +1,6 @@
 //! The control plane of Tegmen.
 //!
-//! [`access`] decides on rights, with a [policy](access::policy) in one file. It does no input and output: its
+//! [`access`] decides on rights, with a [policy](access::policy) in one file. This module does no input and output: its
 //! functions take values and the time, and return answers. [`state`] is the data that the access control server keeps
 //! in a store, and [`audit`] is the log of its decisions. A device registers itself by [`enrolment`]. [`service`] joins
 //! these modules, and [`server`] serves them over CoAP.

@@ -8,8 +8,8 @@
 //! uploads a token that the subscriber has requested. The publisher takes the token if it has the resources for another
 //! session. Otherwise it answers 5.03 with the time after which the server may ask again. After the publisher has taken
 //! the token, the session between publisher and subscriber can be opened. If the request contains the address of the
-//! subscriber, the publisher opens the session; if it does not, the subscriber does. The token contains the key of this
-//! session.
+//! subscriber, the publisher opens the session. If the request contains no address, the subscriber opens the session.
+//! The token contains the key of this session.
 //!
 //! The subscriber has only the rights of the token, until the token expires.
 
@@ -207,7 +207,7 @@ impl Tickets {
     }
 
     /// Returns a handler for POST at `/authz-info`. The handler calls `taken` for each token that the publisher takes.
-    /// `taken` must return quickly. If it opens the session, it must start a task for this.
+    /// `taken` must return quickly. A function that opens the session must start a task for this.
     pub fn handler(
         &self,
         taken: impl Fn(Arc<Ticket>) + Send + Sync + 'static,
@@ -263,8 +263,8 @@ impl Tickets {
     }
 }
 
-/// Returns true if each right has only methods of CoAP and the path of one resource, and this is not the resource that
-/// takes tokens. Also checks that there is at least one right.
+/// Returns true if there is at least one right, and each right has only methods of CoAP and the path of one resource.
+/// This must not be the resource that takes tokens.
 pub(crate) fn is_understood(rights: &Aif) -> bool {
     !rights.0.is_empty()
         && rights.0.iter().all(|right| {

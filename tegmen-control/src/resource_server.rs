@@ -127,7 +127,7 @@ pub struct TokenSettings {
     /// Maximum number of tokens at the same time.
     pub most: usize,
     /// The URI of the access control server. A client without protection receives it as a hint in a 4.01 response. With
-    /// `None` there are no hints, and the policy of the server decides on requests without protection.
+    /// `None` there are no hints, and the policy of the CoAP server decides on requests without protection.
     pub hints: Option<String>,
 }
 
@@ -367,9 +367,9 @@ impl Tokens {
         }
     }
 
-    /// Removes the tokens that expired two seconds ago, and ends their Security Contexts. Returns the principal and the
-    /// rights of each token that expired since the last call, so that the observers with this principal can be
-    /// notified. Call it each second. `now` is in seconds since 1970.
+    /// Removes the tokens that expired at least two seconds ago, and ends their Security Contexts. Returns the
+    /// principal and the rights of each token that expired since the last call, so that the observers with this
+    /// principal can be notified. Call it each second. `now` is in seconds since 1970.
     pub fn expire(&self, now: u64) -> Vec<(Principal, Aif)> {
         let mut taken = self.taken();
         for principal in taken.retain(|token| now < token.expires.saturating_add(LINGER)) {

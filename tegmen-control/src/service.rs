@@ -504,8 +504,8 @@ impl<S: Store> Service<S> {
         Ok(revision)
     }
 
-    /// Applies the policy in `text` on behalf of the configuration, unless the policy in force has the same text.
-    /// Returns true if the policy was applied. `file` is the name of the policy's file.
+    /// Applies the policy in `text`, which the configuration of the server names, unless the policy in force has the
+    /// same text. Returns true if the policy was applied. `file` is the name of the policy's file.
     ///
     /// # Errors
     /// The errors of [`Self::apply_policy`].

@@ -427,7 +427,7 @@ impl<S: Store> State<S> {
         Ok(self.bind_many(&sessions, now).await?)
     }
 
-    /// Stores an accepted session identity durably, in a row of its own. The store accepts a row for this identity only
+    /// Stores an accepted session identity durably, in a separate row. The store accepts a row for this identity only
     /// once, even if several servers write it.
     async fn bind_shared(&self, session: &AcceptedSession, grounds: &Grounds, now: u64) -> Result<(), StateError> {
         let AcceptedSession { identity, subscriber, until, token } = session;

@@ -160,8 +160,8 @@ pub async fn introspect(server: &Session, identity: SessionIdentity<'_>) -> Resu
     }
 }
 
-/// Returns the payload of a response that grants a token, and the same response parsed. Returns an error for any other
-/// response.
+/// Returns two values for a response that grants a token: the payload, and the parsed response. Returns an error for
+/// any other response.
 pub(crate) fn granted(response: Response) -> Result<(Zeroizing<Vec<u8>>, TokenResponse), NotGranted> {
     let (code, max_age) = (response.code, response.uint(OptionNumber::MAX_AGE));
     let payload = Zeroizing::new(response.payload);

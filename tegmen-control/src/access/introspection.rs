@@ -41,7 +41,7 @@ pub struct Publisher<'d> {
     pub party: &'d OwnedParty,
     /// The protokey of the publisher.
     pub protokey: &'d Protokey,
-    /// The derivation of keys for this publisher. It is [`Mode::Paper`] only if the operator chose it.
+    /// The derivation of keys for this publisher. It is [`Mode::Paper`] only if the operator chose this mode.
     pub mode: Mode,
     /// The address at which the publisher takes tokens from this server. `None` if the server cannot send tokens to the
     /// publisher.
@@ -198,8 +198,8 @@ pub struct Outcome {
     /// The upload of the token to the publisher, which the caller must try before it sends the response. `None` if
     /// there is nothing to upload.
     pub upload: Option<Upload>,
-    /// One line for the operator, without any secret. It contains the subscriber and the token, and the rule that
-    /// refused, if a rule did.
+    /// One line for the operator, without any secret. The line contains the subscriber and the token. If a rule of the
+    /// policy refused the request, it also contains this rule.
     pub message: String,
 }
 

@@ -88,8 +88,8 @@ impl Answer {
         }
     }
 
-    /// Returns the line of the answer, with its line feed. The buffer is large enough from the beginning. So it is
-    /// never copied, and no copy of the key remains in memory.
+    /// Returns the line of the answer, with its line feed. The buffer is large enough from the beginning. So the buffer
+    /// is never copied, and no copy of the key remains in memory.
     pub fn line(&self) -> Zeroizing<String> {
         let mut line = Zeroizing::new(String::with_capacity(MAX_ANSWER));
         match self {

@@ -215,8 +215,8 @@ impl AuditLog {
         Ok(log)
     }
 
-    /// Changes [`AuditBounds::file`]. If a full log gets more space in this way, the log is written again within a
-    /// second.
+    /// Changes [`AuditBounds::file`]. If a full log gets more space in this way, the server can write into it again
+    /// within a second.
     pub fn set_longest(&self, bytes: u64) {
         self.0.shared.longest.store(bytes, Ordering::Relaxed);
     }
@@ -450,8 +450,8 @@ impl Writer {
         Ok(Self { file, head_file, signer, head_every, len, lines, last, has_rest, signed, signed_at })
     }
 
-    /// Writes records and makes them durable. After an error none of them is durable; returns the reason. `text` is a
-    /// buffer for the lines of the records.
+    /// Writes records and makes them durable. After an error no record is durable, and the error has the reason. `text`
+    /// is a buffer for the lines of the records.
     fn append<'r>(
         &mut self,
         records: impl Iterator<Item = &'r [u8]>,
@@ -538,8 +538,8 @@ const END: u64 = 2 * MAX_LINE as u64;
 /// The time for which a record waits for further records, if the previous batch had at least [`MANY`] records.
 const GATHERING: Duration = Duration::from_millis(1);
 const MANY: usize = 8;
-/// The time for which records wait for further records, if no caller waits for their results. One synchronization of
-/// the file costs the same for one record and for many.
+/// The time for which records wait for further records, if no caller waits for the results of these records. The wait
+/// saves time, because one synchronization of the file costs the same for one record and for many.
 const GATHERING_UNAWAITED: Duration = Duration::from_millis(50);
 /// The number of waiting records that are written at once, without waiting for further records.
 const MOST_GATHERED: usize = 256;

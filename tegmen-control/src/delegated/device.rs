@@ -333,7 +333,7 @@ impl DelegatedDevice {
     }
 
     /// Returns the key of a session with the device's server. `identity` is the PSK identity that the server sent: name
-    /// of the device, epoch and random digits. Returns `None` if the name is not that of this device.
+    /// of the device, epoch and random digits. Returns `None` if the identity has the name of another device.
     fn key_for(&self, identity: &str) -> Option<Zeroizing<Vec<u8>>> {
         let state = &mut *self.state();
         let epoch = state.device.borrow().epoch();

@@ -116,8 +116,8 @@ async fn connect(address: SocketAddr, identity: String, key: &DeviceKey, pace: &
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
     /// Opens a session with a device, under the device key of the present epoch. If the device does not accept this
-    /// key, it may have begun the next epoch, and its response was lost. So the server then tries the key of the
-    /// pending epoch.
+    /// key, the server tries the key of the pending epoch, because the device may have begun this epoch, and its
+    /// response may have been lost.
     pub(super) async fn meet(&self, device: &Arc<Device>, pace: &Pace) -> Result<Conversation, Failed> {
         let (address, present, next) = {
             let known = &device.state().known;

@@ -82,7 +82,7 @@ pub(super) struct Standing<'s> {
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
     /// Returns the number of the device of this name, if the device is enabled. Other functions name the device by this
-    /// number. It is never 0, and is valid only in this process.
+    /// number. The number is never 0, and is valid only in this process.
     pub fn device(&self, server_name: &[u8]) -> Option<u32> {
         let name = std::str::from_utf8(server_name).ok()?.to_ascii_lowercase();
         let device = self.named(&name)?;

@@ -50,8 +50,8 @@ pub struct DeviceReport {
     pub epoch: u16,
     /// The number of the previous epoch; `None` if the connections of the previous epoch are no longer valid.
     pub before: Option<u16>,
-    /// The number of the next epoch, if the server has asked the device to begin it and the device has not acknowledged
-    /// this; otherwise `None`.
+    /// The number of the next epoch, if the server has asked the device to begin this epoch and the device has not
+    /// acknowledged the request; otherwise `None`.
     pub pending: Option<u16>,
     /// The reason why the next epoch must begin: an operator's request or another cause. `None` if no epoch is due.
     pub reset: Option<String>,
@@ -59,8 +59,8 @@ pub struct DeviceReport {
     pub refused: usize,
     /// The number of refused connections that the device has not acknowledged.
     pub untold: usize,
-    /// True if the store was restored from a backup in the present epoch. The server then gives no new connection a
-    /// number until the next epoch begins.
+    /// True if the store was restored from a backup in the present epoch. The server then gives no numbers to new
+    /// connections until the next epoch begins.
     pub restored: bool,
     /// The revision of the store at which the device changed last.
     pub revision: Revision,
@@ -267,8 +267,8 @@ impl InMemory {
     }
 
     /// Records that all refused connections of the present epoch must be sent to the device again. The rows in the
-    /// store do not change. So if the server restarts meanwhile, it compares the number of acknowledged revocations
-    /// with the device again.
+    /// store do not change. So if the server restarts meanwhile, the server compares the number of acknowledged
+    /// revocations with the device again.
     pub(super) fn is_forgotten(&mut self) {
         let refused = self.tag.and_then(|tag| self.refused.get_mut(&tag));
         refused.into_iter().flatten().for_each(|(_, told)| *told = false);

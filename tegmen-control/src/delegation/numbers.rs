@@ -59,8 +59,8 @@ impl Purpose {
 /// increase the counter above [`EACH`].
 pub(super) const UNUSED: Number = Number { next: 0, pace: EACH as u64 + 1 };
 
-/// Returns true if the restore of a backup has increased the counter. Some numbers may then have been used that the
-/// store does not know.
+/// Returns true if the restore of a backup has increased the counter. The store then does not know which numbers were
+/// used after the backup.
 pub(super) const fn is_restored(number: Number) -> bool {
     number.next > EACH as u64
 }

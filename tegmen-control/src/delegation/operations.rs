@@ -14,7 +14,7 @@ use tegmen_store::{Revision, Store, StoreError, Transaction};
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
     /// Adds a device on behalf of the operator `by`. Generates the device key ([`tegmen_delegation::DeviceKey`]) and
-    /// returns it. No other call returns this key. The operator brings it to the device.
+    /// returns it. No other call returns this key. The operator brings the key to the device.
     ///
     /// # Errors
     /// [`DelegationError::Config`] if the name or the configuration is not valid, [`DelegationError::Certificate`],
@@ -116,7 +116,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         self.write_or_note(disabled, by, code, format!("the device {name} is {word}")).await
     }
 
-    /// Returns at most `most` devices after the name `after`, in the order of their names.
+    /// Returns at most `most` devices whose names follow the name `after`, in the order of their names.
     pub fn list(&self, after: Option<&str>, most: usize) -> Vec<DeviceReport> {
         self.registry(|registry| registry.after(after).take(most).map(|device| self.shown(device)).collect())
     }

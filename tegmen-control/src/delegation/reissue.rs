@@ -33,8 +33,8 @@ pub struct Reissue {
 /// The way in which a connection of the previous epoch continues in the present one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
-    /// The server gives both devices the session again, with the same scopes, the same time of authentication and the
-    /// same expiry times.
+    /// The connection is between two devices of the server, and the server makes a new session for both. The scopes,
+    /// the time of authentication and the expiry times stay the same.
     Again,
     /// The peer gets another ticket when it returns to the server.
     Returns,

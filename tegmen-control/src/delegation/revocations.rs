@@ -36,9 +36,9 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// server opens no ticket of these connections. The device receives the revocation when the server next contacts
     /// it. If the device's list of refused connections is full, the next epoch begins at that time.
     ///
-    /// A number that was [reserved and has no row](Self::unaccounted) can be revoked too. If this number is for a peer
-    /// that returns with a ticket, the server does not know which connection of the previous epoch it replaced. So then
-    /// no connection of the previous epoch continues.
+    /// A number that was [reserved and has no row](Self::unaccounted) can be revoked too. If this number is reserved
+    /// for a peer that returns with a ticket, the server does not know which connection of the previous epoch was
+    /// replaced by the connection with this number. So then no connection of the previous epoch continues.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`], [`DelegationError::NoConnection`], [`DelegationError::Changed`] or

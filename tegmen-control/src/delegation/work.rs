@@ -131,8 +131,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         }
     }
 
-    /// Copies the names of returned peers from the rows of their earlier connections into the rows of their new
-    /// connections. One call changes only as many rows as fit into one transaction.
+    /// Finds the names of peers that returned with a ticket. Copies each name from the row of the peer's earlier
+    /// connection into the row of its new connection. One call changes only as many rows as fit into one transaction.
     async fn name_returned(&self) -> Result<(), DelegationError> {
         let unnamed: Vec<_> = {
             let made = self.made();

@@ -1,7 +1,7 @@
 //! The controller of the groups in a store.
 //!
-//! A change of a group is planned in memory. One transaction then makes the change durable. Only after the transaction
-//! are the messages of the change sealed and signed. The transaction succeeds only if the main row of the group, its
+//! A change of a group is planned in memory. One transaction then makes the change durable. The messages of the change
+//! are sealed and signed only after the transaction. The transaction succeeds only if the main row of the group, its
 //! head, is the same as at the time of the plan. So if two controllers change a group at the same time, one change
 //! succeeds, and the other controller plans again. The messages of the last change are derived from the rows of the
 //! group in the store. So a controller that was killed at any point makes the same messages again
@@ -524,8 +524,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         self.page(group, None, usize::MAX).await
     }
 
-    /// Returns a group as [`Self::show`] does, but with at most `most` members, in the order of their names and after
-    /// the name `after`.
+    /// Returns a group as [`Self::show`] does, but with at most `most` members. The members are in the order of their
+    /// names. The first one follows the name `after`, or is the first of all if `after` is `None`.
     ///
     /// # Errors
     /// The errors of [`Self::show`].
@@ -611,7 +611,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         })
     }
 
-    /// Returns the public keys of the other members that a filter selects. `member` is a member of a group with
+    /// Returns the public keys of those other members that `filter` selects. `member` is a member of a group with
     /// signatures.
     ///
     /// # Errors
@@ -696,7 +696,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         rekeying
     }
 
-    /// Makes a step durable. Returns false if another controller changed the group since the revision of `group`.
+    /// Makes a [`Step`] durable. Returns false if another controller changed the group since the revision of `group`.
     async fn commit(&self, group: &mut Group, step: Step) -> Result<bool, GroupError> {
         // A change may be durable although the store reports an error, or although the caller waits for it no longer.
         let name = group.name.clone();
@@ -748,8 +748,9 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         self.loaded(place, name).await
     }
 
-    /// Returns the group for which a change is planned. The first attempt uses the group from memory, because the
-    /// transaction fails if another controller has changed the group. Later attempts read the changes from the store.
+    /// Returns the group for which a change is planned. The first attempt uses the group from memory and does not read
+    /// the store: if another controller has changed the group, the transaction of the attempt fails. Later attempts
+    /// read the changes from the store.
     async fn to_plan<'p>(
         &self,
         attempt: usize,
@@ -841,7 +842,8 @@ impl Group {
         self.members.get(name).ok_or_else(no_member)
     }
 
-    /// Returns the transaction that makes a step durable, on condition that no other controller has changed the group.
+    /// Returns the transaction that makes a [`Step`] durable, on condition that no other controller has changed the
+    /// group.
     fn transaction(&self, step: &Step) -> Transaction {
         let head = Row::Head.key(&self.prefix);
         let mut transaction = Transaction::default().require(head.as_str(), self.at);
@@ -862,7 +864,7 @@ impl Group {
         transaction.put(head, Head::value((&self.name, &self.config), begun, self.tree.seed()))
     }
 
-    /// Applies a durable step to the group in memory.
+    /// Applies a durable [`Step`] to the group in memory.
     fn take(&mut self, step: Step, revision: Revision) {
         if let Some(change) = step.change.filter(|change| change.epoch != self.tree.epoch()) {
             self.tree.apply(change);
@@ -901,7 +903,7 @@ impl Group {
 }
 
 impl Step {
-    /// Reads a step from the rows that one revision changed.
+    /// Reads a [`Step`] from the rows that one revision changed.
     fn read(rows: &[Changed], prefix: &str) -> Result<Self, GroupError> {
         let mut step = Self::default();
         let (mut head, mut paths) = (None, HashMap::new());

@@ -30,8 +30,8 @@ pub struct Sending {
 /// Sends the messages that a controller puts into its [`Outbox`]. At the start, sends the messages of the last change
 /// of each group again. The future runs until it is dropped. If the controller has no outbox, the future ends at once.
 ///
-/// If the system does not send a message, the group does not change. An event of the crate `tracing` reports the first
-/// such message, and another event reports when messages are sent again.
+/// A message that the system refuses to send has no effect on the state of the group. An event of the crate `tracing`
+/// reports the first such message, and another event reports when messages are sent again.
 pub async fn send<S: Store, C: Crypto>(controller: &Controller<S, C>, sending: &Sending) {
     let Some(outbox) = controller.outbox() else { return };
     resume_all(controller, outbox).await;

@@ -24,7 +24,7 @@ pub struct KeyTree {
     nodes: BTreeMap<u32, Secret<KEY_LEN>>,
     /// The free leaves with numbers below `unused`.
     free: BTreeSet<u32>,
-    /// The leaf with the lowest number that never had a member. No leaf with a higher number had one either.
+    /// The leaf with the lowest number that never had a member. No leaf with a higher number had a member either.
     unused: u32,
     /// The leaves of members that do not check signatures.
     pairwise: BTreeSet<u32>,
@@ -53,7 +53,8 @@ pub(super) struct Path {
     pub(super) leaf: u32,
     /// True if the member at the leaf checks signatures.
     pub(super) checks_signatures: bool,
-    /// The nodes from the leaf upwards. If the change evicts the member, the lowest nodes have no secret.
+    /// The nodes from the leaf upwards. If the change evicts the member, the lowest nodes have no secret, because no
+    /// member is below them.
     pub(super) nodes: Nodes,
 }
 
@@ -359,7 +360,8 @@ impl KeyTree {
         Ok(messages)
     }
 
-    /// Returns the parameters of a member. A member needs them after it joined, and after it missed a message.
+    /// Returns the parameters of a member. A member needs its parameters after it joined, and after it missed a
+    /// message.
     ///
     /// # Errors
     /// [`Refused::NoMember`].

@@ -33,8 +33,8 @@ pub(super) const POLICY: &str = "access/policy";
 const PARTS: &str = "access/policy/part/";
 const SESSIONS: &str = "access/session/";
 /// In the key of a row with many session identities, this character and a number replace the identity. No identity
-/// begins with this character. A version of the program that does not know rows with many identities refuses to start
-/// if the store has one.
+/// begins with this character. A version of the program that does not know such rows refuses to start if the store
+/// contains one of them.
 const MANY: char = '+';
 const REVOKED: &str = "access/revoked/";
 const ENROLMENTS: &str = "access/enrolment/";

@@ -416,8 +416,8 @@ const UPDATES: u64 = 1 << 20;
 /// A view that is being loaded. It will contain all rows of the store as of one revision.
 pub(super) struct Loading {
     view: View,
-    /// The devices that were read so far. They are put into the table only when all are read: the size of the table is
-    /// then known, and it does not have to grow.
+    /// The devices that were read so far. The table of devices is made only after all devices were read. So it has the
+    /// right size at once, and does not have to grow.
     devices: Vec<(String, Known)>,
     sessions: Vec<AcceptedSession>,
     policy: Revision,

@@ -97,7 +97,8 @@ impl Introspector {
     /// store is this value, then accepts the handshake of the publisher.
     ///
     /// # Errors
-    /// [`NotGranted`]. It is [`NotGranted::Later`] if the publisher does not have the resources for another session.
+    /// [`NotGranted`]. The error is [`NotGranted::Later`] if the publisher does not have the resources for another
+    /// session.
     pub async fn invite(
         &self,
         publisher: &str,

@@ -109,8 +109,8 @@ pub(crate) struct Device {
     taken: HashSet<u32>,
     /// The last challenge that the device has received from each other device; zeros if it has received none.
     challenges: Vec<[u8; CHALLENGE]>,
-    /// The requests that the device sent since its last restart or change of the epoch, by their numbers. Each has its
-    /// TSN, and the devices that answered it.
+    /// The requests that the device sent since it last restarted or began an epoch. The key is the number of the
+    /// request. The value has the TSN of the request, and the devices that have responded.
     open: BTreeMap<u32, (u64, BTreeSet<usize>)>,
     sent: u32,
     pub(crate) history: Vec<u32>,

@@ -54,7 +54,7 @@ impl fmt::Debug for InputMaterial {
 /// The reason why two endpoints with this material cannot have a Security Context.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NoContext {
-    /// The endpoints have the same Recipient ID, so their two keys would be the same.
+    /// The endpoints have the same Recipient ID, so the keys of the two directions would be the same.
     #[error("both ends chose the same Recipient ID")]
     SameIds,
     /// A Recipient ID is longer than the algorithm allows.

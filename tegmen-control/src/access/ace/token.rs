@@ -51,8 +51,8 @@ impl Profile {
     pub const COAP_DTLS: Self = Self(1);
     /// OSCORE (RFC 9203).
     pub const COAP_OSCORE: Self = Self(2);
-    /// EDHOC and OSCORE (draft-ietf-ace-edhoc-oscore-profile). IANA has not assigned a number to this profile yet. The
-    /// number 4 is unassigned.
+    /// EDHOC and OSCORE (draft-ietf-ace-edhoc-oscore-profile). IANA has not assigned a number to this profile yet.
+    /// Tegmen uses the number 4, which is unassigned.
     pub const COAP_EDHOC_OSCORE: Self = Self(4);
 }
 

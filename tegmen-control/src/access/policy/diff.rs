@@ -99,8 +99,8 @@ struct Comparison<'p> {
     parties: BTreeSet<&'p OwnedParty>,
 }
 
-/// A [`Change`] without its methods: subject, publisher, path, and the answer of the new policy. It is the key of a map
-/// to the methods.
+/// A [`Change`] without its methods: subject, publisher, path, and the answer of the new policy. A map has this value
+/// as its key, and the methods of the change as its value.
 type Place = (OwnedParty, OwnedParty, String, Effect);
 
 impl<'p> Comparison<'p> {

@@ -143,8 +143,8 @@ impl Pattern {
         }
     }
 
-    /// Returns an example of a party that the pattern matches. It has only the name or the tag of the pattern. A
-    /// pattern with `*` becomes its text with `example` at the end.
+    /// Returns an example of a party that the pattern matches. The party has either only a name or only one tag, with
+    /// the text of the pattern. For a pattern with `*`, the word `example` follows the text.
     pub(super) fn example(&self) -> OwnedParty {
         let word = if self.prefix { format!("{}example", self.text) } else { self.text.clone() };
         match self.tag {

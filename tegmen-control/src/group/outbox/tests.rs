@@ -2,7 +2,8 @@ use super::*;
 
 const PACE: Pace = Pace { interval: Duration::ZERO, repetitions: 2, wait: Duration::from_secs(2) };
 
-/// Returns a change whose messages consist of the epoch and a number. They go to the group or to a member.
+/// Returns a change with `messages` messages to the address of the group. Each message consists of the epoch and a
+/// number.
 fn rekeying(epoch: u16, messages: u8) -> Rekeying {
     let to = "[ff15::1]:5684".parse().unwrap();
     let message = |number| Outgoing { to, bytes: vec![epoch as u8, number] };

@@ -56,8 +56,8 @@ fn falling_back(protokey: &Protokey, identity: SessionIdentity<'_>, hint: Option
     protokey.session_key::<RustCrypto>(mode, identity, "alice").expose().to_vec()
 }
 
-/// A peer omits, adds or repeats parameters after a refusal. It never gets the key of the weaker mode or a smaller
-/// scope, and a publisher never derives such a key.
+/// A peer omits, adds or repeats parameters after a refusal. The peer never gets the key of the weaker mode or a
+/// smaller scope. A publisher never derives the key of the weaker mode.
 #[test]
 fn refusal_never_weakens() {
     let (protokey, alice) = (protokey(), "alice tag:display");
