@@ -1,4 +1,4 @@
-//! Three lamps and a switch in a group that Axiom protects, and their controller. All run in one process, and use IPv4
+//! Three lamps and a switch in a group that Axiom protects, and their controller. They run in one process, and use IPv4
 //! multicast on the loopback interface of this machine. One lamp is evicted, and does not answer any more.
 
 use std::error::Error;
@@ -42,7 +42,7 @@ impl Authority for Everybody {
     }
 }
 
-/// Sends messages of the controller to the group and to single members.
+/// A socket that sends the messages of the controller to the group and to single members.
 struct Sender(UdpSocket);
 
 impl Sender {
@@ -96,7 +96,8 @@ fn lamp(device: &'static str, membership: Membership) -> Result<Server, Box<dyn 
     Ok(Server::with(config).member_of(membership).serve(router)?)
 }
 
-/// Sends a request to the lamps. Prints each response, and the lamps that sent none. Returns the number of responses.
+/// Sends a request to the lamps. Prints each response, and the lamps that sent no response. Returns the number of
+/// responses.
 async fn switch(membership: &Membership, value: &str) -> Result<usize, Box<dyn Error>> {
     println!("PUT {value} to the group, in epoch {}", membership.epoch());
     let request = Request::new(Code::PUT, "/light").payload(value.as_bytes());

@@ -188,7 +188,7 @@ struct Taken {
     principal: Principal,
     client: String,
     rights: Aif,
-    /// The same rights as texts of rules.
+    /// The rights of the token as rules, in the form of the credentials file.
     rules: Vec<String>,
     /// The time at which the token expires, in seconds since 1970.
     expires: u64,
@@ -410,7 +410,7 @@ fn seconds(end: u64, now: u64) -> Duration {
     Duration::from_secs(end.saturating_sub(now)).saturating_sub(begun)
 }
 
-/// The label of N1.
+/// The label of the parameter N1 in a request to `/authz-info`.
 const NONCE_1: i64 = 40;
 
 #[cfg(test)]

@@ -274,7 +274,8 @@ impl<S: Store> State<S> {
         self.commit(transaction).await
     }
 
-    /// Returns a page of at most `most` devices, after the name `after`.
+    /// Returns a page of at most `most` devices whose names follow the name `after`. With `None` returns the first
+    /// page.
     ///
     /// # Errors
     /// [`StateError::Fault`] or [`StateError::Store`].

@@ -1,7 +1,7 @@
 //! A subscriber, which sends introspection requests to an access control server. It gets the keys of publishers with
 //! protokeys, and the rights at publishers with certificates. It ends sessions whose keys the server revokes.
 //!
-//! A subscriber may also ask that a publisher opens the session: [`Introspector::invite`].
+//! A subscriber may also ask the server to let a publisher open the session: [`Introspector::invite`].
 
 mod deliveries;
 mod invitation;

@@ -49,7 +49,7 @@ pub struct Bounds {
 }
 
 impl Default for Bounds {
-    /// Returns 100,000 tokens, 32 updates, and 8 updates in one answer.
+    /// Returns the default limits: 100,000 tokens, 32 updates for each requester, and 8 updates in one answer.
     fn default() -> Self {
         Self { tokens: 100_000, updates: 32, batch: 8 }
     }

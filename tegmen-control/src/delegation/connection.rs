@@ -44,7 +44,7 @@ pub enum Carrier {
 impl Carrier {
     const ALL: [Self; 3] = [Self::Ticket, Self::Id, Self::Device];
 
-    /// Returns the name of the way, as files and commands write it.
+    /// Returns the name of the way in which the session reaches its device, as files and commands write this name.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Ticket => "ticket",

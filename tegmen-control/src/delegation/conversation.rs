@@ -72,7 +72,7 @@ pub(super) enum Failed {
     Server(#[from] DelegationError),
 }
 
-/// The epoch of the device, as an opened session proves it.
+/// The epoch in which the device is. An opened session proves it, because each epoch has another device key.
 enum Proved {
     Present,
     /// The pending epoch, which is the next one. The key proves only its number. The device must still compare the

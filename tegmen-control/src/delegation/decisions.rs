@@ -1,4 +1,4 @@
-//! The decisions during handshakes of the server. A decision reads only memory, and never waits for the store.
+//! The decisions during handshakes of the server. A decision reads only data in memory, and never waits for the store.
 
 use super::config::NO_SCOPE;
 use super::connection::{Carrier, ConnectionId};

@@ -1,4 +1,4 @@
-//! The procedure for a server to which an intruder had access.
+//! Replaces the keys of devices after an intruder had access to their server.
 
 use super::connection::DelegatedConnection;
 use super::error::DelegationError;
@@ -8,7 +8,7 @@ use tegmen_base::secret::Secret;
 use tegmen_delegation::PSK_LEN;
 use tegmen_store::Store;
 
-/// A device of a server that was compromised.
+/// A device that belongs to a compromised server.
 #[derive(Debug)]
 pub struct Reachable {
     /// The name of the device.
@@ -27,8 +27,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// ticket of the device. Returns, for each device, the connections that the intruder could use.
     ///
     /// # Errors
-    /// The errors of [`Self::imprint_again`] and [`Self::connections`]. The devices before the one that failed already have
-    /// new keys, and these keys are lost. So the procedure must be repeated.
+    /// The errors of [`Self::imprint_again`] and [`Self::connections`]. If an error concerns one device, the devices
+    /// before it already have new keys, and these keys are lost. So the call must be repeated.
     pub async fn server_compromised(&self, names: &[&str], by: &str) -> Result<Vec<Reachable>, DelegationError> {
         let devices = names.iter().map(|name| self.known(name)).collect::<Result<Vec<_>, _>>()?;
         self.write_made().await?;

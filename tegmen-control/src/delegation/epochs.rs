@@ -21,7 +21,7 @@ pub struct NextEpoch {
     pub check: [u8; CHECK_LEN],
 }
 
-/// The effects that the next epoch would have on the connections of a device that have not expired.
+/// The effects that the next epoch of a device would have on those connections that have not expired.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ResetPreview {
     /// The number of the present epoch.

@@ -19,7 +19,7 @@ use tegmen_delegation::{Connection, Issuer};
 use tegmen_store::Revision;
 use tokio::sync::Notify;
 
-/// Maximum number of peers of a device that are returning with a ticket at the same time.
+/// Maximum number of peers that return to the server with a ticket for one device at the same time.
 const MOST_RETURNING: usize = 256;
 
 /// The time that a device has to answer the request to begin the next epoch, including the time in which the server
@@ -131,7 +131,7 @@ impl Device {
     }
 }
 
-/// The state of a device that changes, in memory.
+/// The data about a device that change while the server runs.
 pub(super) struct InMemory {
     pub(super) known: Known,
     pub(super) issuer: Issuer,

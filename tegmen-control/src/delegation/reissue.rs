@@ -30,7 +30,7 @@ pub struct Reissue {
     pub failed: Option<&'static str>,
 }
 
-/// The way in which a connection of the previous epoch continues in the present one.
+/// The way in which a connection of the previous epoch continues in the present epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     /// The connection is between two devices of the server, and the server makes a new session for both. The scopes,
@@ -46,7 +46,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// Returns the name of the way.
+    /// Returns the name of the way in which the connection continues.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Again => "again",

@@ -19,19 +19,19 @@ use tegmen_base::hex::{from_hex, to_hex};
 use tegmen_delegation::CHECK_LEN;
 use tegmen_store::Value;
 
-/// The prefix of the keys of devices.
+/// The text with which the key of the row of each device begins.
 pub(super) const DEVICES: &str = "delegation/device/";
-/// The prefix of the keys of numbers.
+/// The text with which the key of each row with numbers of connections begins.
 pub(super) const NUMBERS: &str = "delegation/number/";
 const CONNECTIONS: &str = "delegation/connection/";
-/// The prefix of the keys of revoked connections.
+/// The text with which the key of the row of each revoked connection begins.
 pub(super) const REFUSED: &str = "delegation/refused/";
 
 /// The check value of an epoch. It names the epoch in the keys of rows.
 pub(super) type Tag = [u8; CHECK_LEN];
 
-/// Returns the prefixes of the keys of connections, of revoked connections and of numbers, for one device and all its
-/// epochs.
+/// Returns three prefixes of keys of rows, for one device and all its epochs: of the rows of connections, of the rows
+/// of revoked connections, and of the rows with numbers.
 pub(super) fn of_epochs(name: &str) -> [String; 3] {
     [CONNECTIONS, REFUSED, NUMBERS].map(|kind| format!("{kind}{name}/"))
 }
@@ -50,7 +50,7 @@ pub(super) fn numbers(name: &str, tag: &Tag, purpose: Purpose) -> String {
     format!("{NUMBERS}{name}/{}/{}", to_hex(tag), purpose.word())
 }
 
-/// Returns the prefix of the keys of the connections of an epoch.
+/// Returns the text with which the keys of the rows of all connections of an epoch begin.
 pub(super) fn connections(name: &str, tag: &Tag) -> String {
     format!("{CONNECTIONS}{name}/{}/", to_hex(tag))
 }
@@ -104,7 +104,7 @@ pub(super) struct RefusedRow {
     pub(super) told: bool,
 }
 
-/// Returns the value of a row that is stored without encryption.
+/// Converts a record to JSON, as the value of a row that is stored without encryption.
 pub(super) fn plain(record: &impl Serialize) -> Value {
     // These records have neither maps nor other content that JSON cannot have.
     Value::Plain(serde_json::to_vec(record).unwrap_or_default())

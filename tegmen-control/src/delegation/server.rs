@@ -250,7 +250,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     }
 
     /// Returns the number of entries in memory, in addition to the entries of the devices themselves. A connection has
-    /// an entry only until its row is durable, or if it is refused.
+    /// an entry only if its row is not durable yet, or if the connection is refused.
     pub fn entries(&self) -> Entries {
         let mut entries = Entries { connections: self.made().len(), ..Entries::default() };
         self.registry(|registry| registry.after(None).for_each(|device| device.state().count(&mut entries)));

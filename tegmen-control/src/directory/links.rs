@@ -42,7 +42,8 @@ impl Attribute {
 }
 
 impl Link {
-    /// Returns the text of the attribute of this name.
+    /// Returns the value of the attribute of this name; `None` if the link does not have the attribute, or if the
+    /// attribute has no value.
     pub(super) fn attribute(&self, name: &str) -> Option<&str> {
         let found = self.attributes.iter().find(|attribute| attribute.name == name)?;
         found.value.as_ref().map(Value::text)

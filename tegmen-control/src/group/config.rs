@@ -198,7 +198,7 @@ pub enum GroupError {
     /// The key tree refuses the change.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// The change is made and durable, and its messages are not signed.
+    /// The change is made and durable, but its messages are not signed.
     #[error(
         "the change is made, but its messages are not signed: check the key of the controller, then send them again"
     )]

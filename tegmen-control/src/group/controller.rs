@@ -572,8 +572,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// `since` is the epoch that began when this request admitted the member.
     ///
     /// # Errors
-    /// The errors of [`Self::parameters`], and [`GroupError::AdmittedAgain`] if a later admission gave the same member other
-    /// keys. Each admission has its own keys, because two devices with the same keys would use the same nonces.
+    /// The errors of [`Self::parameters`], and [`GroupError::AdmittedAgain`] if a later admission gave the same member
+    /// other keys. Each admission has its own keys, because two devices with the same keys would use the same nonces.
     pub async fn admitted(&self, group: &str, member: &str, since: u16) -> Result<GroupKeys, GroupError> {
         let place = self.place(group).await?;
         let mut place = place.group.lock().await;

@@ -26,10 +26,10 @@ use tegmen_store::Value;
 use tegmen_store::store::Number;
 use zeroize::Zeroizing;
 
-/// The prefix of the keys of the rows with names of groups.
+/// The text with which the key of each row with the name of a group begins.
 pub(super) const NAMES: &str = "group/name/";
 
-/// The prefix of the keys of the marks of groups that are deleted or not created yet.
+/// The text with which the key of each mark begins. A mark is the row of a group that is deleted or not created yet.
 pub(super) const DELETED: &str = "group/deleted/";
 
 /// A row of one group, named by the part of its key after the prefix of the group.
@@ -78,13 +78,14 @@ pub(super) fn deleted(identity: &GroupIdentity) -> String {
     format!("{DELETED}{}", to_hex(identity))
 }
 
-/// Returns the prefix of the keys of a group. `key` is the key of the group's mark: see [`deleted`].
+/// Returns the text with which the keys of all rows of a group begin. `key` is the key of the group's mark: see
+/// [`deleted`].
 pub(super) fn prefix_of_deleted(key: &[u8]) -> Option<String> {
     let identity = std::str::from_utf8(key).ok()?.strip_prefix(DELETED)?;
     Some(format!("group/{identity}/"))
 }
 
-/// Returns the prefix of the keys of a group.
+/// Returns the text with which the keys of all rows of a group begin.
 pub(super) fn prefix(identity: &GroupIdentity) -> String {
     format!("group/{}/", to_hex(identity))
 }
@@ -160,7 +161,7 @@ pub(super) fn read_path(leaf: u32, value: &Value) -> Result<Nodes, String> {
     if rest.is_empty() && count == secrets.len() { Ok(nodes) } else { Err("it is no path from its leaf".to_owned()) }
 }
 
-/// Returns the value of the row of a path.
+/// Returns the secrets of a path in the form of the path's row: see [`read_path`].
 pub(super) fn path_value(nodes: &Nodes) -> Value {
     let secrets = || nodes.iter().filter_map(|(_, secret)| secret.as_ref());
     let mut bytes = Zeroizing::new(Vec::with_capacity(nodes.len().saturating_mul(KEY_LEN).saturating_add(1)));
@@ -175,7 +176,7 @@ pub(super) fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
     serde_json::from_slice(text).map_err(|error| error.to_string())
 }
 
-/// Returns the value of a row that is stored without encryption.
+/// Converts a record to JSON, as the value of a row that is stored without encryption.
 pub(super) fn plain(record: &impl Serialize) -> Value {
     // These records have neither maps nor other content that JSON cannot have.
     Value::Plain(serde_json::to_vec(record).unwrap_or_default())

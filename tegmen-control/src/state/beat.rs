@@ -33,7 +33,7 @@ impl<'a> Around<'a> {
     }
 }
 
-/// The periodic write of a server.
+/// The beat of a server: one row that the server writes every second.
 pub(super) struct Beat<S> {
     store: S,
     pub(super) step: Step,

@@ -1,4 +1,4 @@
-//! The lease of a view: the time for which it counts as current.
+//! The lease of a view: the time for which the view counts as current.
 
 use std::time::{Duration, Instant};
 

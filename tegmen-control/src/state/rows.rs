@@ -24,9 +24,9 @@ use tegmen_base::time::Instant;
 use tegmen_store::Value;
 use tegmen_store::store::Entry;
 
-/// The prefix of the keys of all rows.
+/// The text with which the keys of all rows of the state begin.
 pub(super) const ALL: &str = "access/";
-/// The prefix of the keys of devices.
+/// The text with which the key of the row of each device begins.
 pub(super) const DEVICES: &str = "access/device/";
 const DIGESTS: &str = "access/digest/";
 pub(super) const POLICY: &str = "access/policy";
@@ -200,7 +200,7 @@ pub(super) fn read_session(identity: &str, value: &Value) -> Result<AcceptedSess
     Ok(AcceptedSession { identity: identity.to_owned(), subscriber, until, token })
 }
 
-/// Returns the value of a row that contains JSON.
+/// Converts a record to JSON, as the value of a row that is stored without encryption.
 pub(super) fn json(record: &impl Serialize) -> Value {
     // These records have neither maps nor other content that JSON cannot have.
     Value::Plain(serde_json::to_vec(record).unwrap_or_default())

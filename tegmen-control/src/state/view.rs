@@ -24,7 +24,7 @@ use zeroize::Zeroizing;
 /// The policy in force.
 #[derive(Clone)]
 pub struct InForce {
-    /// The policy. If no policy was applied, a policy without rules, which refuses everything.
+    /// The policy. If no policy was applied, this is a policy without rules, which refuses everything.
     pub policy: Arc<TestedPolicy>,
     /// The revision that applied the policy; [`Revision::ABSENT`] if no policy was applied.
     pub revision: Revision,

@@ -643,8 +643,8 @@ impl Scene {
     }
 
     /// Forges rekey messages with all secrets that the member `who` has: the message that begins the next epoch, and
-    /// messages with new secrets of the nodes above its leaf. Each of the latter is once without a signature, and once
-    /// with an invalid one.
+    /// messages with new secrets of the nodes above its leaf. Each message with the secret of a node is made twice:
+    /// without a signature, and with an invalid signature.
     pub(crate) fn forge_rekey(&mut self, who: usize) {
         let device = &self.devices[who];
         if device.until.is_some() {

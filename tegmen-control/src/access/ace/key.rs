@@ -7,19 +7,27 @@ use std::fmt;
 use tegmen_host::cbor::{Malformed, MapWriter, bytes, integer, read_map};
 use zeroize::Zeroizing;
 
-/// The labels of the three kinds of a confirmation.
+/// The label of a COSE key in a confirmation.
 const COSE_KEY: i64 = 1;
+/// The label of the identifier of a key in a confirmation.
 const KID: i64 = 3;
+/// The label of OSCORE input material in a confirmation.
 const OSC: i64 = 4;
-/// The labels of the parameters in a COSE key.
+/// The label of the type of a COSE key.
 const KTY: i64 = 1;
+/// The label of the identifier in a COSE key.
 const KEY_ID: i64 = 2;
+/// The label of the algorithm in a COSE key.
 const ALG: i64 = 3;
+/// The label of the bytes of a symmetric COSE key, and of the curve of a COSE key on an elliptic curve.
 const K_OR_CURVE: i64 = -1;
+/// The label of the x-coordinate in a COSE key.
 const X: i64 = -2;
+/// The label of the y-coordinate in a COSE key.
 const Y: i64 = -3;
-/// The numbers of the types of keys (RFC 9053, section 7).
+/// The number of the type of keys on an elliptic curve (RFC 9053, section 7).
 const EC2: i64 = 2;
+/// The number of the type of symmetric keys (RFC 9053, section 7).
 const SYMMETRIC: i64 = 4;
 
 /// The key of which the holder of a token proves possession. The claim or parameter `cnf` contains it.

@@ -9,19 +9,25 @@ use tegmen_host::cbor::{Malformed, MapWriter, Sink, Written, bytes, number, read
 use tegmen_host::contexts::{self, ContextFile};
 use zeroize::Zeroizing;
 
-/// The labels of the parameters in the input material (RFC 9203, section 3.2.1).
+/// The label of the identifier in input material (RFC 9203, section 3.2.1).
 const ID: i64 = 0;
+/// The label of the version of OSCORE in input material.
 const VERSION: i64 = 1;
+/// The label of the Master Secret in input material.
 const MASTER_SECRET: i64 = 2;
+/// The label of the key derivation in input material.
 const HKDF: i64 = 3;
+/// The label of the AEAD Algorithm in input material.
 const ALGORITHM: i64 = 4;
+/// The label of the salt in input material.
 const SALT: i64 = 5;
+/// The label of the ID Context in input material.
 const CONTEXT_ID: i64 = 6;
 
 /// The version of OSCORE (RFC 8613, section 5.4).
 const OSCORE_VERSION: u64 = 1;
-/// The two registrations of HKDF with SHA-256 at COSE, each with number and name: the HMAC algorithm, and the direct
-/// key derivation.
+/// The numbers and names by which a message can name HKDF with SHA-256. COSE has two entries for it: as the HMAC
+/// algorithm, and as the direct key derivation.
 const HKDF_SHA_256: [(i64, &str); 2] = [(5, "HMAC 256/256"), (-10, "direct+HKDF-SHA-256")];
 /// Minimum number of bytes of a Master Secret.
 const MIN_SECRET: usize = 16;

@@ -11,7 +11,8 @@ use super::sets::{SetId, Sets};
 use super::trie::{Names, Trie};
 use tegmen_coap::{Code, Methods};
 
-/// Maximum number of sets of one kind: two for the name and two for each tag.
+/// Maximum number of sets of rules that a search for a subject or a publisher can find: two for the name and two for
+/// each tag.
 const MAX_SETS: usize = 2 + 2 * MAX_TAGS;
 
 /// The rules that name a party by its name or by a tag.
