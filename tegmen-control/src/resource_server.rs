@@ -141,7 +141,7 @@ struct Inner {
     contexts: AgreedContexts,
     crypto: Mutex<HostCrypto>,
     taken: Mutex<Table>,
-    /// True if this server answers EDHOC, so that clients can use tokens of the EDHOC profile.
+    /// True if clients can run EDHOC with this server, and so can use tokens of the EDHOC profile.
     has_edhoc: AtomicBool,
 }
 

@@ -9,7 +9,7 @@
 //! * [`Device`]s and services, with their tags and the credentials by which the server knows them.
 //! * The policy in force. A policy that fails its own tests is not applied.
 //! * One-time keys of devices that may enrol.
-//! * Session identities that were accepted. Each is accepted once, even after a restart.
+//! * Session identities that were accepted. Each identity is accepted once, even after a restart.
 //! * Revocations of tokens, which are durable before they are acknowledged.
 
 mod beat;
@@ -57,7 +57,7 @@ pub struct Bounds {
     /// The number of seconds for which a subscriber may use the result of an introspection.
     pub lifetime: u64,
     /// The duration of the lease of the view, if several servers share the store. If the server could not confirm for
-    /// this time that its view has all changes of the store, it grants nothing until it can.
+    /// this time that its view has all changes of the store, it grants nothing until it can confirm this again.
     pub lease: Duration,
 }
 

@@ -1,4 +1,5 @@
-//! Tokens that the access control server uploads to a publisher, over real sockets: the publisher opens the session, or refuses.
+//! Tests of tokens that the access control server uploads to a publisher, over real sockets. The publisher opens a
+//! session with the subscriber, or refuses the token.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod scene;

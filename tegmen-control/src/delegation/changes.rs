@@ -18,7 +18,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     ///
     /// # Errors
     /// [`DelegationError::Changed`] if other servers changed the device during each attempt. [`DelegationError::Store`]
-    /// if the store fails. After this error the change may be durable. Also each error that `plan` returns.
+    /// if the store fails; the change may then be durable. If `plan` returns an error, this function returns the same
+    /// error.
     pub(super) async fn change<T>(
         &self,
         device: &Arc<Device>,

@@ -35,9 +35,9 @@ pub(super) fn read(device: &Device, (epoch, tag): (u16, Tag), entry: &Entry) -> 
 }
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// Returns at most `most` connections of a device, after the connection `after`. These are connections of the
-    /// present epoch and of the previous epoch. A peer of the previous epoch may still return to the server, and gets a
-    /// new connection that replaces the earlier one.
+    /// Returns at most `most` connections of a device, beginning after the connection `after`. These are connections of
+    /// the previous epoch and of the present epoch. A peer of the previous epoch may still return to the server, and
+    /// gets a new connection that replaces the earlier one.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`], [`DelegationError::Fault`] or [`DelegationError::Store`].

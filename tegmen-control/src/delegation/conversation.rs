@@ -72,7 +72,7 @@ pub(super) enum Failed {
     Server(#[from] DelegationError),
 }
 
-/// The epoch in which the device is. An opened session proves it, because each epoch has another device key.
+/// The epoch in which the device is. An opened session proves this epoch, because each epoch has another device key.
 enum Proved {
     Present,
     /// The pending epoch, which is the next one. The key proves only its number. The device must still compare the

@@ -61,7 +61,7 @@ impl NotGiven {
     }
 }
 
-/// A session with a device that the server has given to a peer.
+/// A session that the server has given to a peer. The peer uses the session with a device.
 pub(super) struct Given {
     pub(super) delegation: Delegation,
     pub(super) id: ConnectionId,

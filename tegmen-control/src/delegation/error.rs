@@ -27,7 +27,7 @@ pub enum DelegationError {
         /// The identifier of the connection.
         id: super::connection::ConnectionId,
     },
-    /// The epoch is the last one of the device key.
+    /// The present epoch of the device is the last epoch of its device key. The value is the name of the device.
     #[error("the device {0} is in the last epoch of its device key: imprint it again")]
     NoMoreEpochs(String),
     /// The device has no pending epoch that it could acknowledge.

@@ -30,8 +30,8 @@ pub(super) const REFUSED: &str = "delegation/refused/";
 /// The check value of an epoch. It names the epoch in the keys of rows.
 pub(super) type Tag = [u8; CHECK_LEN];
 
-/// Returns three prefixes of keys of rows, for one device and all its epochs: of the rows of connections, of the rows
-/// of revoked connections, and of the rows with numbers.
+/// Returns three texts with which keys of rows of one device begin, for all its epochs: of the rows of connections, of
+/// the rows of revoked connections, and of the rows with numbers of connections.
 pub(super) fn of_epochs(name: &str) -> [String; 3] {
     [CONNECTIONS, REFUSED, NUMBERS].map(|kind| format!("{kind}{name}/"))
 }

@@ -109,7 +109,7 @@ fn absolute(registration: &Registration, reference: &str) -> String {
     }
 }
 
-/// Returns a link in the form for a lookup, which contains only absolute URIs.
+/// Returns a link as the answer to a lookup contains it, with only absolute URIs.
 fn resolved(registration: &Registration, link: &Link) -> Link {
     let mut link = Link { target: absolute(registration, &link.target), ..link.clone() };
     for attribute in link.attributes.iter_mut().filter(|attribute| attribute.name == "anchor") {
@@ -120,7 +120,8 @@ fn resolved(registration: &Registration, link: &Link) -> Link {
     link
 }
 
-/// Returns a registration in the form for a lookup. The lifetime is not reported (RFC 9176, section 6.4).
+/// Returns a registration as the answer to a lookup contains it. The answer does not contain the lifetime (RFC 9176,
+/// section 6.4).
 fn entry(registration: &Registration) -> Link {
     let (sector, endpoint) = &registration.name;
     let mut attributes = vec![Attribute::quoted("base", &registration.base), Attribute::quoted("ep", endpoint)];

@@ -73,9 +73,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Returns a text for each resource that is exhausted or nearly exhausted in the group `name`: if few epochs are
-    /// left, if the group has the maximum number of members, and if all SenderIDs are in use. Each text also names what
-    /// the operator has to do next.
+    /// Returns up to three texts about the group `name`: that few epochs are left, that the group has the maximum
+    /// number of members, and that all SenderIDs are in use. Each text also names what the operator has to do next.
     pub fn lacks(&self, name: &str) -> Vec<String> {
         let space = 1_usize << self.config.levels.min(MAX_LEVELS);
         let full = || Refused::Full.to_string();

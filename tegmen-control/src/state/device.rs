@@ -33,7 +33,7 @@ pub enum Credential {
 }
 
 impl Credential {
-    /// Returns the name of the kind, as files and commands write it.
+    /// Returns the name of the kind of this credential, as files and commands write this name.
     pub const fn kind(self) -> &'static str {
         match self {
             Self::Certificate(_) => "certificate",

@@ -121,7 +121,7 @@ struct Record {
 }
 
 impl Pending {
-    /// Reads the row of the device of this name. Returns the fault as text if the row is not valid.
+    /// Reads the enrolment of the device `name` from its row. Returns the fault as text if the row is not valid.
     pub(super) fn read(name: &str, entry: &Entry) -> Result<Self, String> {
         let Value::Secret(bytes) = &entry.value else { return Err("it is not sealed".to_owned()) };
         let at = bytes.iter().position(|byte| *byte == 0).ok_or("it has no key")?;

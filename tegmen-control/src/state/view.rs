@@ -296,7 +296,8 @@ impl View {
         Some(self.devices.known.get(name)?.resource_server()?.key)
     }
 
-    /// Returns the devices that may enrol, in the order of their names. Begins after the name `after`.
+    /// Returns the devices that may enrol and whose names follow the name `after`, in the order of their names. With
+    /// `None` returns all devices that may enrol.
     pub fn enrolments(&self, after: Option<&str>) -> impl Iterator<Item = &Enrolment> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         self.enrolments.range::<str, _>((from, Bound::Unbounded)).map(|(_, pending)| &pending.enrolment)

@@ -31,7 +31,8 @@ const CHALLENGE: usize = 8;
 /// attacker forged.
 const CONTROLLER: usize = 0xff;
 
-/// A fault that a careless implementation could have. A test with this fault must end with a [`Violation`].
+/// A fault that a careless implementation could have; [`Mutant::None`] is no fault. A test with a fault must end with a
+/// [`Violation`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mutant {
     None,

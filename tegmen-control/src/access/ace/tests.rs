@@ -1,4 +1,5 @@
-//! Tests with the messages of the RFCs, tests in both directions against the crate dcaf, and properties of the parsers.
+//! Tests with the messages of the RFCs, tests in both directions with the independent crate `dcaf`, and tests of
+//! properties of the parsers.
 
 mod oracle;
 mod oscore;

@@ -4,7 +4,7 @@ use super::rule::{Rule, words};
 use super::{Decision, Policy, Question, RuleId};
 use std::fmt;
 
-/// Maximum number of rules that an explanation lists beside the rule that decided.
+/// Maximum number of rules in [`Explanation::near`].
 const MAX_NEAR: usize = 5;
 
 /// The part of a request to which a condition of a rule refers.

@@ -1,4 +1,4 @@
-//! Session identities that were accepted. Each is accepted once.
+//! Session identities that were accepted. Each identity is accepted once.
 
 use super::SessionIdentity;
 use hashbrown::HashTable;

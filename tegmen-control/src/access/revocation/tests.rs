@@ -19,7 +19,7 @@ fn diff(list: &RevocationList, wanted: u64, cursor: Option<u64>) -> Result<Answe
     list.answer(Requester::Device("rs"), Query { diff: Some(wanted), cursor })
 }
 
-/// Returns the tokens that the updates add, the cursor, and `more`.
+/// Returns three values of an answer with updates: the tokens that the updates add, the cursor, and the flag `more`.
 fn added(answer: Result<Answer, TrlError>) -> (Vec<TokenHash>, Option<Cursor>, Option<bool>) {
     let Ok(Answer::Diff { updates, cursor, more }) = answer else { panic!("updates") };
     (updates.into_iter().flat_map(|update| update.added).collect(), cursor, more)

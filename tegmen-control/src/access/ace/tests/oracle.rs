@@ -177,8 +177,8 @@ proptest! {
     }
 }
 
-/// dcaf has no messages for introspection. The claims of a response have the same labels as a token response, if dcaf
-/// knows them.
+/// The crate `dcaf` has no messages for introspection. So this test compares the labels of claims with the labels of
+/// the same parameters in a token response of `dcaf`.
 #[test]
 fn the_labels_are_those_of_dcaf() {
     let claims = Claims {
