@@ -59,8 +59,8 @@ pub struct DeviceSettings {
 /// A device with delegated sessions. All clones refer to the same device.
 ///
 /// [`Self::configure`] makes a DTLS server the endpoint of the device, and [`Self::policy`] is the policy of this
-/// server. [`Self::handle`] answers requests to the paths for which [`Self::has`] returns true. [`Self::run`] does the
-/// work that these requests leave: it closes ended sessions, and opens new ones.
+/// server. [`Self::handle`] answers requests to the paths for which [`Self::has`] returns true. After these requests,
+/// [`Self::run`] closes the sessions that have ended, and opens the sessions that the server requested.
 #[derive(Clone)]
 pub struct DelegatedDevice(pub(super) Arc<Inner>);
 

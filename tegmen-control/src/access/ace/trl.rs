@@ -237,7 +237,7 @@ impl TrlError {
         Ok(Self { error: error.ok_or(Malformed::Missing(ACE_TRL_ERROR))?, cursor })
     }
 
-    /// Encodes problem details with only this entry.
+    /// Encodes problem details that contain only this entry.
     pub fn encode(&self) -> Vec<u8> {
         let mut problem = MapWriter::default();
         problem.map(ACE_TRL_ERROR, Some(self), |map, Self { error, cursor }| {
