@@ -23,7 +23,7 @@ const KEY: &[u8] = b"0123456789abcdef";
 /// The maximum time for which the example waits for a datagram.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// An event at the peer for which the program waits.
+/// An event for which the program waits: the peer has connected, sent a message, or closed the session.
 enum Happened {
     Connected(PeerId),
     Received(PeerId, Vec<u8>),
@@ -120,7 +120,7 @@ impl Socket {
         Ok(None)
     }
 
-    /// Sends and receives datagrams until the peer has done something.
+    /// Sends and receives datagrams until one of the events in [`Happened`] occurs, and returns this event.
     fn next(&mut self) -> Result<Happened, Box<dyn Error>> {
         let (begin, mut out, mut datagram) = (self.begin.elapsed(), [0; 1500], [0; 1500]);
         while self.begin.elapsed() < begin + PATIENCE {

@@ -6,9 +6,9 @@
 //! The program calls itself under `valgrind --tool=lackey --trace-mem=yes`, which prints each instruction and each
 //! access to memory.
 //!
-//! * **Records**: records of one length have every padding, and are correct or wrong in several ways. Their traces must
-//!   be the same from the first instruction on. The trace of a record that opens may differ only at its end from the
-//!   trace of a record that does not open, after the result is known.
+//! * **Records**: the program opens records of one length with every possible padding. Some are correct, others are
+//!   wrong in several ways. All traces must be the same from the first instruction on. Only at its end, after the
+//!   result is known, the trace of a record that opens may differ from the trace of a record that does not open.
 //! * **Decrypted blocks of RSA**: blocks with a wrong byte at each place must all have the same trace, because the code
 //!   never learns whether a block was correct.
 //! * **Key pairs, key agreements and signatures**: the trace must be the same for all private keys and for all seeds of
@@ -49,7 +49,8 @@ fn main() -> ExitCode {
 
 // --- the traced code ---
 
-/// The error in a record. For an RSA block, it is the change of one byte: none, another value, 0, or 255.
+/// The error in a record. For an RSA block, the four values mean changes of one byte of the block: the byte is
+/// unchanged, is another value, is 0, or is 255.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Wrong {
     Nothing,
@@ -69,8 +70,8 @@ const WRONG: [Wrong; 4] = [Wrong::Nothing, Wrong::Code, Wrong::FirstOfPadding, W
 struct Mode {
     name: &'static str,
     work: Work,
-    /// Pairs of numbers. The first is the number of bytes of the encrypted part. The second is the step between the
-    /// paddings, or between the places of a wrong byte, that are tested.
+    /// One pair for each tested length. The first number is the number of bytes of the encrypted part. The second
+    /// number is the step between the tested paddings, or between the tested places of a wrong byte.
     lens: &'static [(usize, usize)],
     /// True if the traces must differ, because the function is not in constant time.
     differs: bool,
@@ -128,8 +129,8 @@ fn mac_key<const LEN: usize>() -> [u8; LEN] {
     std::array::from_fn(|i| i as u8)
 }
 
-/// Returns the AES key of the client. In the key block it follows the MAC keys of both endpoints, which have `LEN`
-/// bytes each.
+/// Returns the AES key of the client. In the key block, this key follows the MAC keys of both endpoints, which have
+/// `LEN` bytes each.
 fn key<const LEN: usize>() -> [u8; 16] {
     std::array::from_fn(|i| (2 * LEN + i) as u8)
 }
@@ -295,8 +296,8 @@ fn open_carelessly(_: &mut Channel, crypto: &mut RustCrypto, datagram: &mut [u8]
 static MARKS: [AtomicU8; 3] = [const { AtomicU8::new(0) }; 3];
 
 impl Mode {
-    /// Returns the number of openings of each length before the traces begin. Work that is done only once is done in
-    /// these openings.
+    /// Returns the number of openings of each length before the traces begin. The program does all work that occurs
+    /// only once during these openings.
     const fn warm_up(&self) -> usize {
         match self.work {
             Work::Records(..) | Work::Premaster(_) => 16,

@@ -2,8 +2,9 @@
 //! response, without a handshake.
 //!
 //! **The format is research, not a standard.** It follows M. Tiloca, K. Nikitin and S. Raza, "Axiom - DTLS-based secure
-//! IoT group communication" (ACM TECS), which is called the paper here. If an attack on the paper's format is known,
-//! this module differs from the paper. The documentation of the item then describes the difference.
+//! IoT group communication" (ACM TECS), which is called the paper here. If an attack on a part of the paper's format is
+//! known, this module differs from the paper in this part. The documentation of the function or type that implements
+//! the part describes the difference.
 //!
 //! The controller of a group sends each member an [`Association`], from which the member creates a [`Member`]. A sender
 //! calls [`Member::seal_request`], and sends the record to the address of the group. A listener calls
@@ -28,7 +29,7 @@
 //!   rule.
 //! * A [`KeyPath`] processes the [rekey messages](rekey) of the controller, and computes the master secret of the next
 //!   epoch. An evicted member cannot read these messages, and only the controller can make them.
-//! * A record that fails to open changes no state. Any number of such records does no harm.
+//! * A record that fails to open changes no state. So any number of such records does no harm.
 
 mod association;
 mod key_path;

@@ -1,5 +1,4 @@
-//! The peer table, and the function that assigns received records to peers. Only this file depends on every kind of
-//! protection.
+//! The endpoint: it has the peer table, and assigns received records to peers.
 //!
 //! The owner passes received datagrams and the time to the endpoint. It gets from the endpoint the datagrams to send
 //! and the time of the next alarm:
@@ -50,8 +49,8 @@ pub const HEADROOM: usize = record::HEADROOM;
 pub const MAX_HEADROOM: usize = record::HEADER_LEN + record::cipher::BLOCK_LEN + record::connection_id::MAX_OVERHEAD.0;
 /// Number of free bytes that a frame needs after its content, with a CCM_8 cipher suite and without a connection id.
 pub const TAILROOM: usize = record::TAG_LEN;
-/// Number of free bytes after the content that is enough for every cipher suite, with or without a connection id.
-/// Padding uses more free bytes, if there are more.
+/// Number of free bytes after the content that is enough for every cipher suite, with or without a connection id. If
+/// the frame has more free bytes, padding can use them.
 pub const MAX_TAILROOM: usize = record::cipher::MAX_TAIL_LEN + record::connection_id::MAX_OVERHEAD.1;
 
 /// An endpoint with its peers behind one or more sockets, in the roles `R`.
@@ -84,9 +83,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Self { peers, settings, cookies, roles }
     }
 
-    /// Limits the datagrams of handshakes to `mtu` bytes from now on, and to at least 64 bytes. Call this function when
-    /// the network reports that longer datagrams do not arrive. A limit that is already smaller does not change. Lost
-    /// datagrams are sent again when their timers expire.
+    /// Sets the maximum length of handshake datagrams to `mtu` bytes from now on, or to 64 bytes if `mtu` is less. Call
+    /// this function when the network reports that longer datagrams do not arrive. If the present maximum is already
+    /// smaller, it does not change. Lost datagrams are sent again when their timers expire.
     pub fn limit_mtu(&mut self, mtu: u16) {
         self.settings.mtu = self.settings.mtu.min(mtu.max(64));
     }
@@ -522,8 +521,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// Returns the time at which the owner must call [`Self::poll`]. An early call is harmless; a late call delays
-    /// datagrams.
+    /// Returns the time at which the owner must call [`Self::poll`]; `None` if no call is due. An early call is
+    /// harmless; a late call delays datagrams.
     pub fn next_alarm(&self) -> Option<Instant> {
         self.peers.next_alarm()
     }

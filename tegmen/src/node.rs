@@ -16,7 +16,7 @@
 //! * [`Node::request_protected_group`] sends a request to a group that Axiom protects.
 //!   [`Node::handle_protected_group`] processes each datagram to the address of such a group.
 //! * [`Node::respond`] sends the response to a request that the handler deferred: [`Application::on_deferred`].
-//! * [`Node::decide`] takes a decision that the policy did not make at once.
+//! * [`Node::decide`] takes the decision on a request, if the policy did not decide at once.
 //! * [`Node::notify`] sends notifications to the observers of a resource after its representation has changed.
 //!
 //! If [`Oscore`] is one of its features, a node decrypts requests that have an OSCORE option, and protects their
@@ -176,9 +176,10 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// ([`Oscore::is_of_group`]). The node answers no request at once: [`Self::poll`] sends the response after a random
     /// time, unless the response is an error or empty.
     ///
-    /// The local address of `path` is the unicast address from which the node responds. So the node stores the sender
-    /// as the same peer as for requests to this node alone. A client that registers for notifications (RFC 7641)
-    /// becomes an observer like any other observer: it acknowledges notifications, and rejects unknown notifications.
+    /// The local address of `path` is the unicast address from which the node responds. So the sender has one entry in
+    /// the peer table, for its requests to the group and for its requests to this node alone. A client that registers
+    /// for notifications (RFC 7641) becomes an observer like any other observer: it acknowledges notifications, and
+    /// rejects unknown notifications.
     pub fn handle_group<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -206,8 +207,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Processes everything that is due at the present time: sends flights of handshakes, alerts, waiting messages, and
-    /// messages that were not acknowledged.
+    /// Processes everything that is due at the present time: sends flights of handshakes, alerts and waiting messages,
+    /// and sends unacknowledged messages again.
     ///
     /// Call this function until it returns `None`. `out` must be long enough for a datagram of the configured size.
     pub fn poll<C: Crypto>(
@@ -259,8 +260,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Frame::new(out.get_mut(..end).unwrap_or(&mut []), headroom)
     }
 
-    /// Returns the number of bytes that must remain free after a response in blocks in `frame`. The protection of the
-    /// datagram uses these bytes.
+    /// If the response in `frame` is sent in blocks, this number of bytes must remain free after the block. The
+    /// protection of the datagram uses these bytes.
     #[inline]
     fn tailroom(&mut self, peer: PeerId, frame: &Frame<'_>) -> usize {
         let is_cut = F::Bodies::IS_ON && !R::RECORD_SIZE;
@@ -272,8 +273,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Returns the number of bytes that must remain free in `out` after a response in blocks, if the response is sent
-    /// in a separate message.
+    /// Returns the number of bytes that must remain free in `out` after a block of a response that is sent in a
+    /// separate message. The protection uses these bytes.
     fn reserved<C: Crypto>(&mut self, peer: PeerId, is_protected: bool, out: &mut [u8]) -> usize {
         if !F::Bodies::IS_ON {
             return 0;
@@ -478,7 +479,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 }
 
-/// Begins to store exchanges of a peer at its first message. Stores the time of each message.
+/// Called for each message of a peer. Begins to store the exchanges of the peer at its first message. Stores the time
+/// of each message.
 #[inline]
 fn begin<C: Crypto, A: PeerExchanges, X: OpenedRequest>(
     cx: &mut Cx<'_, C>,
@@ -494,8 +496,8 @@ fn begin<C: Crypto, A: PeerExchanges, X: OpenedRequest>(
     attached.heard(cx.now);
 }
 
-/// Processes a reply (an acknowledgement, a rejection or a timeout) in the list of observers, if it answers a
-/// notification. Otherwise passes the reply to the application.
+/// Processes a reply: an acknowledgement, a rejection or a timeout. If the reply is for a notification, updates the
+/// list of observers. If not, passes the reply to the application.
 #[inline]
 fn on_reply<F: Features, S>(
     features: &mut F,

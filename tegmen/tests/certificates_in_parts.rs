@@ -213,8 +213,8 @@ fn a_client_without_a_certificate() {
 
 // --- by hand ---
 
-/// Returns a puppet client after the server's ServerHelloDone, the world of a server that requires certificates, and
-/// the credentials of the client.
+/// Returns the world of a server that requires certificates, a puppet client that has received the server's
+/// ServerHelloDone, and the credentials of the client.
 fn by_hand() -> (World<true>, Puppet, Badge) {
     let (client, server) = mutual(chain);
     let mut world = world(1, Badge::default(), server);
@@ -232,7 +232,7 @@ fn piece(puppet: &mut Puppet, body: &[u8], from: usize, to: usize) -> Vec<u8> {
     puppet.plain(HANDSHAKE, &bytes)
 }
 
-/// Sends the messages after the Certificate message, whose body the client has added to its transcript as `body`.
+/// Adds a Certificate message with this `body` to the transcript of the client, and sends the messages that follow it.
 /// Returns true if the handshake is complete for the server.
 fn finishes(world: &mut World<true>, puppet: &mut Puppet, body: &[u8], client: &Badge) -> bool {
     puppet.hash(&message(CERTIFICATE, puppet.message_seq, body));
@@ -277,7 +277,8 @@ fn fragments_of_many_sizes_in_any_order_come_together() {
     }
 }
 
-/// Other bytes for what was verified already, and for what waits.
+/// Sends fragments again with other bytes: for a certificate that was already verified, and for a certificate that is
+/// not complete.
 #[test]
 fn what_comes_again_with_other_bytes_changes_nothing() {
     for believes_second in [false, true] {

@@ -1,5 +1,5 @@
-//! Faults that other implementations had with the messages of a handshake: what a hostile peer sends, and that we survive
-//! it.
+//! Faults that other implementations had with the messages of a handshake. A hostile peer sends the messages that
+//! caused these faults, and our endpoint must not fail.
 
 mod world;
 
@@ -202,7 +202,7 @@ fn get_cookie_for_fragments(world: &mut World, puppet: &mut Puppet) {
     puppet.message_seq = 1;
 }
 
-/// Completes the handshake after the flight that answers the client's ClientHello.
+/// Completes the handshake after `flight`, the server's flight that answers the client's ClientHello.
 fn finish_behind(world: &mut World, puppet: &mut Puppet, flight: &[Vec<u8>]) {
     let body = client_hello(&puppet.random, &puppet.cookie, &puppet.suite, &puppet.tail);
     puppet.hash(&message(CLIENT_HELLO, puppet.message_seq, &body));
@@ -429,7 +429,7 @@ fn hellos_of_odd_epochs_do_not_hinder_the_next_handshake() {
 /// The view of an eavesdropper on a failed handshake, and the view of the operator.
 #[derive(Clone, PartialEq, Debug)]
 struct Failed {
-    /// For each datagram of the client: the number of answers, and their total number of bytes.
+    /// For each datagram of the client: the number of the server's answers, and the bytes of all these answers.
     seen: Vec<(usize, Vec<u8>)>,
     alert: Option<(u8, u8)>,
     closed: Option<Fatal>,

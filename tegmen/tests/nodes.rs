@@ -109,7 +109,7 @@ fn copy_of(message: &MessageRef<'_>) -> Vec<u8> {
 #[derive(Default)]
 struct Gate {
     is_later: bool,
-    /// The number of times that the policy was asked, for each number of a request.
+    /// For each request, by its number: the number of times that the policy was asked about it.
     asked: RefCell<HashMap<u32, u32>>,
 }
 
@@ -337,8 +337,8 @@ impl<F: Features<Oscore = ()>, E: Entry> EndOf<F, E> {
         sent
     }
 
-    /// Passes the decision of [`decision_on`] on the oldest undecided request to the node. A request without a number
-    /// is allowed.
+    /// Gives the node the decision on its oldest undecided request. [`decision_on`] makes this decision. A request
+    /// without a number is allowed.
     fn decide(&mut self, now: Instant) -> Option<Vec<u8>> {
         let (undecided, copy) = self.app.undecided.pop_front()?;
         let decision = number_of(&MessageRef::parse(&copy).unwrap()).map_or(Some(true), decision_on);
@@ -468,7 +468,7 @@ impl<F: Features<Oscore = ()>, E: Entry> WorldOf<F, E> {
         self.run_until(Instant::NEVER);
     }
 
-    /// Advances the clock until `limit`. The nodes refresh their observations, unless `limit` is the end of time.
+    /// Advances the clock until `limit`. The nodes refresh their observations, unless `limit` is [`Instant::NEVER`].
     fn run_until(&mut self, limit: Instant) {
         let refreshes = limit < Instant::NEVER;
         loop {

@@ -345,7 +345,8 @@ fn no_bit_of_any_message_can_be_changed() {
     ends.second_round();
 }
 
-/// A context with one master secret for which the procedure is not used remains unchanged.
+/// A request whose kid context is not a CBOR byte string belongs to another context, so the server begins no
+/// derivation. A plaintext response begins no derivation at the client.
 #[test]
 fn a_kid_context_that_is_no_byte_string_is_another_context() {
     let mut ends = Ends::new(Some(b"context"));

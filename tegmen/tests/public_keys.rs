@@ -206,7 +206,8 @@ fn a_change_cipher_spec_that_comes_while_the_owner_verifies_is_remembered() {
     assert_eq!(world.server.counters.unexpected, 0);
 }
 
-/// Returns a puppet client after the server's ServerHelloDone, and the world of a server that requires certificates.
+/// Returns the world of a server that requires certificates, a puppet client that has received the server's
+/// ServerHelloDone, and the credentials of the client.
 fn by_hand() -> (World, Puppet, Badge) {
     let (client, server) = mutual(certificate);
     let mut world = world(1, ECDSA_CCM_8, Badge::default(), server);
@@ -355,7 +356,8 @@ fn the_client_asks_again_for_any_part_of_the_servers_flight() {
     }
 }
 
-/// The datagrams of the flight need more time than the first timeout, but no gap between two of them is that long.
+/// The datagrams of the flight together need more time than the first timeout, but no gap between two of these
+/// datagrams is as long as the timeout.
 #[test]
 fn a_slow_flight_is_not_asked_for_again() {
     let (client, server) = mutual(certificate);

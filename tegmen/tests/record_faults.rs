@@ -50,7 +50,8 @@ fn application_data_before_finished_is_not_delivered() {
     assert_alive(&mut world, &mut puppet);
 }
 
-/// Returns a world whose server waits for a ClientKeyExchange, the puppet client, and this message.
+/// Returns three values: a world whose server waits for a ClientKeyExchange, the puppet client, and the
+/// ClientKeyExchange, which the client has not sent yet.
 fn awaiting_key_exchange() -> (World, Puppet, Vec<u8>) {
     let mut world = world();
     let mut puppet = Puppet::new(1000);

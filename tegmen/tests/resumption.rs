@@ -195,7 +195,7 @@ fn every_single_loss_and_every_pair_of_losses_is_survived() {
     }
 }
 
-/// A damaged byte may lose one record of a datagram. The retransmissions that follow must end.
+/// A damaged byte may cause the loss of one record of a datagram. The retransmissions that follow this loss must end.
 #[test]
 fn any_byte_of_any_datagram_may_be_spoiled_and_nobody_answers_for_ever() {
     for (of, datagrams) in [(with_tickets as fn(u64, Suites) -> World, 3), (with_ids, 5)] {

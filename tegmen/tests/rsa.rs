@@ -175,7 +175,8 @@ fn changed(flight: &[u8], change: impl Fn(&mut [u8])) -> Vec<u8> {
     out
 }
 
-/// FAULTS 33: the padding, the version or the secret may be wrong. The behaviour of the server is always the same.
+/// Fault 33 in `tegmen-testbed/faults.toml`: the padding, the version or the secret may be wrong. The behaviour of the
+/// server is always the same.
 #[test]
 fn whichever_bit_of_the_encrypted_secret_is_wrong_the_same_follows() {
     for (of, closed) in [

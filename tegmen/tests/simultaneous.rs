@@ -184,8 +184,8 @@ fn attack(world: &mut World) {
 }
 
 /// Runs two endpoints that connect at the same time, for two minutes. With `attacked`, sends the attacker's
-/// ClientHellos in each of the first 200 milliseconds, and then in each second. The test compares the datagrams that
-/// the endpoints send.
+/// ClientHellos in each of the first 200 milliseconds, and then in each second. The returned world has the datagrams
+/// that the endpoints sent, which the test compares.
 fn everything_sent(seed: u64, attacked: bool) -> World {
     let mut world = World::new(seed, Config::default());
     faults(&mut world, seed);
@@ -200,8 +200,8 @@ fn everything_sent(seed: u64, attacked: bool) -> World {
     world
 }
 
-/// In any role, a client treats a HelloVerifyRequest that a spoofed ClientHello caused as the answer to its own
-/// ClientHello. In this test, such a HelloVerifyRequest never arrives.
+/// A client treats a HelloVerifyRequest that a spoofed ClientHello caused as the answer to its own ClientHello. In this
+/// test, such a HelloVerifyRequest never arrives.
 #[test]
 fn spoofed_hellos_change_nothing() {
     for seed in 0..seeds(20) {

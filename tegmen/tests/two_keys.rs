@@ -34,7 +34,7 @@ fn principal(world: &mut World) -> Principal {
     world.server.endpoint.peers.peer(world.server.peer.unwrap()).unwrap().principal()
 }
 
-/// The type of the first message in that flight of a client.
+/// The type of the first message in the flight of a client that contains its Finished.
 const CLIENT_KEY_EXCHANGE: u8 = 16;
 /// A damage of the last record in a datagram.
 const LAST_BYTE: Damage = Damage::Flipped { at: usize::MAX, bit: 0 };

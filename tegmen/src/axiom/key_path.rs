@@ -1,4 +1,4 @@
-//! The secrets of a member that remain valid in the next epoch, and their replacement by rekey messages.
+//! The secrets that a member keeps for more than one epoch, and the rekey messages that replace these secrets.
 
 use super::association::BadAssociation;
 use super::rekey::{Message, check, link, master_secret, open_epoch, open_node, parent_of};
@@ -14,7 +14,7 @@ pub struct Admission<'a> {
     pub group: &'a [u8; 16],
     /// The current epoch; at least 1.
     pub epoch: u16,
-    /// The element of the hash chain for this epoch.
+    /// The element of the controller's hash chain for this epoch: see [`rekey`](super::rekey).
     pub chain: &'a [u8; DIGEST_LEN],
     /// The secret of the epoch.
     pub secret: &'a [u8; DIGEST_LEN],
@@ -190,7 +190,8 @@ impl<const NODES: usize> KeyPath<NODES> {
     }
 
     /// Stores `secret` as the secret of a node on the path. `first` is the number of levels from the leaf up to this
-    /// node. Also derives and stores the secrets of the nodes above it.
+    /// node, and `depth` the number of levels from the leaf up to the root. Also derives and stores the secrets of the
+    /// nodes above this node.
     fn replace<C: Crypto>(&mut self, first: u32, depth: u32, mut secret: Secret<KEY_LEN>) {
         let levels = depth.wrapping_add(1) as usize;
         for node in self.path.iter_mut().take(levels).skip(first as usize) {

@@ -39,12 +39,13 @@ pub struct Member<const SENDERS: usize, const LISTENERS: usize, const KEY: usize
     proving: u64,
     /// The value that a sender without a state must repeat in an Echo option.
     challenge: [u8; CHALLENGE_LEN],
-    /// Fingerprints of our last requests. The lowest bits of a request's TSN are the index of its fingerprint. The
-    /// value 0 means that the element has no fingerprint.
+    /// Fingerprints of our last requests. The lowest bits of a request's TSN are the index of its fingerprint. An
+    /// element is 0 while it has no fingerprint.
     sent: [u32; SENT],
     group: Address,
     address: [u8; 16],
-    /// Maximum number of records that we may seal with the key of requests in one epoch.
+    /// One more than the highest TSN that our requests may use in one epoch. It is our share of the records that all
+    /// senders together may seal with the key of requests.
     limit: u32,
     epoch: u16,
     suite: Suite,
@@ -65,12 +66,12 @@ const CHALLENGE_LEN: usize = 8;
 /// our TSN, but with another fingerprint, comes from another member.
 const SENT: usize = 8;
 
-/// The numbers that a member stores durably: its epoch, and the ends of its two leases of TSNs. The owner stores these
-/// values before the member uses the TSNs below the ends. The default value is for a member that was never in the
-/// group.
+/// The numbers that a member stores durably: its epoch, and the ends of its two [`Lease`]s. A lease is a range of TSNs
+/// that the member may use. The owner stores the end of a lease before the member uses the first TSN of this lease. The
+/// default value is for a member that was never in the group.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Kept {
-    /// The epoch.
+    /// The epoch in which the member can use the TSNs of its leases.
     pub epoch: u16,
     /// One more than the highest TSN that a request may have used.
     pub requests: u64,
@@ -86,11 +87,14 @@ pub enum SealRefused {
     /// The lease has no unused TSN: make a new [reservation](Member::reserve) durable, and [extend](Member::extend)
     /// the lease with it.
     LeaseSpent,
-    /// The keys may seal no more records in this epoch. The controller must begin the next epoch.
+    /// The member has sealed as many records as its key may seal in one epoch. The controller must begin the next
+    /// epoch.
     Exhausted,
-    /// The frame has no space for header, nonce and tag, or the content is longer than 2^14 bytes. The TSN is lost.
+    /// The frame has no space for header, nonce and tag, or the content is longer than 2^14 bytes. The TSN of the
+    /// record is then used up.
     Full,
-    /// The private key made no signature, or the request that the response answers is forgotten. The TSN is lost.
+    /// The private key made no signature, or the [`Signatures`] no longer store the request that the response answers.
+    /// The TSN of the record is then used up.
     Unsigned,
 }
 
@@ -160,7 +164,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S> Member<S
 }
 
 impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatures> Member<SENDERS, LISTENERS, KEY, S> {
-    /// Returns the signatures of the member. Their owner adds and removes public keys.
+    /// Returns the signatures of the member, so that the owner can add and remove public keys.
     pub const fn signatures(&mut self) -> &mut S {
         &mut self.signatures
     }
@@ -230,9 +234,9 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         Ok(())
     }
 
-    /// Returns the value to make durable before `requests` more requests and `responses` more responses can be
-    /// sealed. Both may be 0 for a member that only receives: the durable epoch shows after a restart that the member
-    /// was already in this epoch.
+    /// Returns the value that the owner must make durable before the member can seal `requests` more requests and
+    /// `responses` more responses. Both numbers may be 0 for a member that only receives. After a restart, the durable
+    /// epoch then still shows that the member was already in this epoch.
     pub const fn reserve(&self, requests: u64, responses: u64) -> Kept {
         Kept {
             epoch: self.epoch,
@@ -241,8 +245,8 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         }
     }
 
-    /// Allows the TSNs of a reservation, which the owner has just made durable. A reservation of another epoch
-    /// changes nothing.
+    /// Allows the member to use the TSNs of a [reservation](Self::reserve) that the owner has just made durable. If the
+    /// reservation belongs to another epoch, nothing changes.
     pub const fn extend(&mut self, kept: &Kept) {
         if kept.epoch == self.epoch && kept.epoch != 0 {
             self.requests.extend(kept.requests);
@@ -462,8 +466,8 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         }
     }
 
-    /// Takes the proof that a record is new, and stores the TSN of the record. From now on, earlier records of the same
-    /// member are refused, and later records are new.
+    /// Checks the proof that a record is new, and stores the TSN of the record. From now on, earlier records of the
+    /// same member are refused, and later records are new.
     ///
     /// # Errors
     /// If this function fails, do not deliver the record.
@@ -502,7 +506,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         }
     }
 
-    /// Returns the number of a record, if the record belongs to the current epoch.
+    /// Returns the epoch, the id and the TSN in the header of a record, if the record belongs to the current epoch.
     fn number(&self, record: &Record<'_>) -> Result<GroupNumber, Discard> {
         if record.content_type() != ContentType::APPLICATION_DATA {
             return Err(Discard::Unexpected);
@@ -511,9 +515,9 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         if number.epoch == self.epoch { Ok(number) } else { Err(Discard::UnknownPeer) }
     }
 
-    /// True if another member must have sent a request with our SenderID: we have not used its TSN, or we used this TSN
-    /// for a record with another fingerprint. Returns false for a TSN of an earlier run, and for a TSN whose
-    /// fingerprint is not stored, because they prove nothing.
+    /// True if it is certain that another member sent this request with our SenderID: we have not used its TSN, or we
+    /// used this TSN for a record with another fingerprint. Returns false for a TSN of an earlier run, and for a TSN
+    /// whose fingerprint is not stored, because they prove nothing.
     fn is_of_another(&self, tsn: u64, mark: u32) -> bool {
         let age = self.requests.next().checked_sub(tsn);
         match age {

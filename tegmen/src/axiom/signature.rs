@@ -43,7 +43,7 @@ pub trait Signatures {
     /// Returns the SubjectPublicKeyInfo of the sender with this SenderID, also if this member is that sender. Returns
     /// `None` if the key is not known. The member then refuses the record with [`Discard::UnknownPeer`], and the owner
     /// asks the controller for the keys. The member calls this function only after the tag of the record was correct.
-    /// So no outsider can cause questions to the controller.
+    /// So no outsider can make the owner ask the controller for keys.
     fn key_of_sender(&mut self, id: u8) -> Option<&[u8]>;
 
     /// Returns the SubjectPublicKeyInfo of the listener at this address. The rules of [`Self::key_of_sender`] apply.
@@ -206,8 +206,8 @@ pub(super) struct Unchecked<'r> {
 }
 
 impl<'r> Unchecked<'r> {
-    /// Removes the signature from the end of a record, and returns both. If the group has no signatures, returns the
-    /// record and `None`.
+    /// Removes the signature from the end of a record. Returns the record without the signature, and the signature. If
+    /// the group has no signatures, returns the record and `None`.
     ///
     /// # Errors
     /// [`Discard::Malformed`] if the record has no signature.

@@ -50,8 +50,8 @@ pub(crate) struct Decided {
 }
 
 impl Decided {
-    /// Asks the policy for [`serve`], which cannot wait for a decision. If the policy decides later, the request is
-    /// denied.
+    /// Asks the policy. [`serve`] calls this function, because it cannot wait for a decision: if the policy decides
+    /// later, the request is denied.
     #[inline]
     fn now(policy: &impl Policy, request: &Request<'_>) -> Self {
         Self { allows: policy.decide(request) == Some(true) }
@@ -139,8 +139,9 @@ pub trait Handler {
         self.critical_options().contains(&number)
     }
 
-    /// True if the handler acts upon each single block of this request, in any order (RFC 7959, section 2.3: responses
-    /// in which the bit M is not set). If false, the handler is called once, when the body is complete.
+    /// True if the handler acts upon each single block of this request, in any order. The Block1 option of each
+    /// response then does not set the bit M (RFC 7959, section 2.3). If false, the handler is called once, when the
+    /// body is complete.
     fn acts_on_blocks(&self, request: &MessageRef<'_>) -> bool {
         let _ = request;
         false
@@ -314,8 +315,8 @@ pub(crate) fn refusal<H: Handler>(message: &MessageRef<'_>, handler: &H) -> Opti
     })
 }
 
-/// The largest value of a Block2 option with the block number 0: each value up to 7 requests the first block, of some
-/// size.
+/// The largest value of a Block2 option that requests the first block: the block number is 0, and the lowest three bits
+/// contain any size exponent.
 const MAX_FIRST: u32 = 7;
 
 #[cfg(test)]

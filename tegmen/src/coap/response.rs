@@ -126,8 +126,8 @@ impl<'f, 't> Response<'f, 't> {
         self.builder.payload(bytes.get(from..to).unwrap_or(&[])).map_err(failed)
     }
 
-    /// Skips `len` bytes of the payload. None of them may be in [`Self::wanted`]. So a handler needs to read only the
-    /// requested block of a file.
+    /// Skips `len` bytes of the payload instead of writing them. None of these bytes may be in [`Self::wanted`]. With
+    /// this function, a handler that responds with a file needs to read only the requested block of the file.
     ///
     /// # Errors
     /// 5.00 if some of the skipped bytes are in [`Self::wanted`].
@@ -168,7 +168,8 @@ impl<'f, 't> Response<'f, 't> {
         self.deferred = true;
     }
 
-    /// Returns the window, after reducing its length to the free bytes of the frame.
+    /// Returns the window (the part of the representation that this message contains), after reducing its length to the
+    /// free bytes of the frame.
     fn fitting(&self) -> Result<Window, Code> {
         let cut_room = self.room().saturating_sub(CUT_OPTIONS_LEN);
         Ok(match self.window {

@@ -1,9 +1,9 @@
 //! Connection ids (RFC 9146): each record contains an id of its session, so the peer may send it from any address.
 //!
 //! In its ClientHello or ServerHello, each endpoint sends the id that it expects in the records that it receives. The
-//! other endpoint writes this id into all records of the protected epoch, after the record number. Such a record
-//! encrypts its real content type. Only [`Extended`](crate::dtls::roles::Extended) endpoints use connection ids. An
-//! id does not prove an address: see `return_routability`.
+//! other endpoint writes this id into all records of the protected epoch, after the record number. In such a record,
+//! the real content type is encrypted together with the content. Only [`Extended`](crate::dtls::roles::Extended)
+//! endpoints use connection ids. An id does not prove an address: see `return_routability`.
 
 use super::Fatal;
 use super::handshake::extension::ExtensionType;
@@ -21,8 +21,9 @@ pub struct ConnectionIdConfig {
     /// writes the ids of peers that request them. All ids of an endpoint are different. So the ids of a server must be
     /// long enough for its number of sessions: 8 bytes are enough.
     pub len: u8,
-    /// The first byte of every id that this endpoint issues. If several endpoints share one address, a program reads
-    /// this byte of each record to find the endpoint that issued the id. The other bytes are random.
+    /// The first byte of every id that this endpoint issues. If several endpoints share one address, the program that
+    /// receives their datagrams reads this byte of each record. The byte identifies the endpoint that issued the id.
+    /// The other bytes are random.
     pub shard: u8,
     /// The unit of padding in bytes, for records with a connection id. Padding makes the total length of content,
     /// content type and padding a multiple of this number, if the buffer is long enough. The values 0 and 1 mean no
@@ -31,10 +32,10 @@ pub struct ConnectionIdConfig {
     /// True if the endpoint agrees on return routability checks (RFC 9853) with peers that support these checks. If no
     /// check was agreed on, [`Self::follow_unchecked`] decides about a peer at a new address.
     pub check: bool,
-    /// Decides about a peer that sends from a new address, if no check was agreed on. If false, our records continue to
-    /// go to the peer's old address. If true, our records go to the new address after the first authentic record from
-    /// there that is newer than all others. Then an attacker who forwards the peer's records faster than the network
-    /// can redirect our records (RFC 9146, section 6).
+    /// The rule for a peer that sends from a new address, if no check was agreed on. If false, we continue to send our
+    /// records to the peer's old address. If true, we send our records to the new address as soon as an authentic
+    /// record arrives from there that is newer than all earlier records. Then an attacker who forwards the peer's
+    /// records faster than the network can redirect our records (RFC 9146, section 6).
     pub follow_unchecked: bool,
 }
 

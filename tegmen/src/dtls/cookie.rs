@@ -33,16 +33,16 @@ impl Cookies {
         self.key.set::<C>(&[key.expose()]);
     }
 
-    /// Returns the cookie that the ClientHello must contain. If the client's cookie is different, the server sends this
-    /// one in a HelloVerifyRequest. The returned cookie belongs to the current generation. But if the lowest bit of the
-    /// client's cookie is that of the previous generation, the returned cookie belongs to the previous generation. So
-    /// the server computes only one cookie for each ClientHello.
+    /// Returns the cookie that the ClientHello must contain. If the client's cookie is different, the server sends the
+    /// returned cookie in a HelloVerifyRequest. The returned cookie belongs to the current generation. But if the
+    /// lowest bit of the client's cookie is that of the previous generation, the returned cookie belongs to the
+    /// previous generation. So the server computes only one cookie for each ClientHello.
     ///
     /// The cookie depends on the address and on the parameters of the client (RFC 6347, section 4.2.1). It does not
     /// depend on the extensions, because some clients write them in another order when they repeat the ClientHello.
     ///
-    /// If the endpoint accepts ClientHellos in fragments, it replaces the first half of this cookie by that of
-    /// [`Self::of_front`]. The reason is that the first fragment alone must contain a valid first half.
+    /// If the endpoint accepts ClientHellos in fragments, it replaces the first half of this cookie by the first half
+    /// of the cookie that [`Self::of_front`] returns. The endpoint can verify this half with the first fragment alone.
     #[inline(never)]
     pub(crate) fn of<C: Crypto>(
         &self,
@@ -53,8 +53,8 @@ impl Cookies {
         self.over::<C>(generation, address, hello.cookie, hello.parameters())
     }
 
-    /// Does the same as [`Self::of`] for the first fragment of a ClientHello. `before` has the bytes before the cookie
-    /// of the ClientHello, and `shown` is this cookie.
+    /// Does the same as [`Self::of`], but needs only the first fragment of a ClientHello. `before` has the bytes before
+    /// the cookie of the ClientHello, and `shown` is this cookie.
     pub(crate) fn of_front<C: Crypto>(
         &self,
         generation: u32,

@@ -1,10 +1,10 @@
 //! The bounded receive buffer of one handshake, which stores fragments and early records (RFC 6347, section 4.2.3).
 //!
-//! The front of the buffer holds the message that the handshake expects next, which is reassembled from its fragments.
-//! The end of the buffer holds items that arrived too early: fragments of later messages, and records of the next
-//! epoch. After each step of the handshake, these items are processed if their turn has come. If an early item does not
-//! fit, it is dropped, and the peer sends it again. If a fragment contradicts bytes that arrived earlier, the whole
-//! fragment is dropped, so that the content of two messages cannot mix.
+//! The front of the buffer holds the message that the handshake expects next. There it is reassembled from its
+//! fragments. The end of the buffer holds items that arrived too early: fragments of later messages, and records of the
+//! next epoch. After each step of the handshake, these items are processed if their turn has come. If an early item
+//! does not fit, it is dropped, and the peer sends it again. If a fragment contradicts bytes that arrived earlier, the
+//! whole fragment is dropped, so that the content of two messages cannot mix.
 
 use super::Fatal;
 use super::handshake::{Fragment, MessageType};
@@ -16,7 +16,8 @@ use crate::counters::Discard;
 /// The kind of an early item that waits at the end of the buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Held {
-    /// A whole message that arrived too early, or a fragment of such a message, after its handshake header.
+    /// A whole message that arrived too early, or a fragment of such a message. The item begins with the handshake
+    /// header.
     Fragment,
     /// A whole record of the protected epoch, with its header.
     Record,
@@ -46,8 +47,8 @@ impl Inbox {
     }
 
     /// Adds a fragment of the message that the handshake expects next. Returns the length of this message if it is now
-    /// complete, otherwise `None`. `long` is true if messages may be long, as certificates are. If no byte of the
-    /// fragment has arrived before, the fragment is then copied with one call.
+    /// complete, otherwise `None`. `long` is true if messages may be long, as certificates are. In this case, a
+    /// fragment of which no byte has arrived before is copied with one call and not byte by byte.
     pub(crate) fn add(
         &mut self,
         room: &mut [u8],
@@ -254,8 +255,8 @@ impl Inbox {
     }
 }
 
-/// Returns the bits of `len` bytes of a message, beginning with the byte at `offset`. For each byte that contains such
-/// bits, returns its index and the mask of these bits.
+/// Finds the bits that record the arrival of `len` bytes of a message, beginning with the byte at `offset`. For each
+/// byte that contains such bits, returns the index of this byte and the mask of these bits.
 fn masks(offset: usize, len: usize) -> impl Iterator<Item = (usize, u8)> {
     let end = offset.saturating_add(len);
     (offset / 8..end.div_ceil(8)).map(move |at| {

@@ -212,8 +212,8 @@ impl Handshake<'_> {
         Ok(private)
     }
 
-    /// Returns the SHA-256 digest that the signature of a ServerKeyExchange covers: of both randoms and of `parameters`
-    /// (RFC 8422, section 5.4).
+    /// Returns the SHA-256 digest that the signature of a ServerKeyExchange covers. It is the digest of both randoms
+    /// and of `parameters` (RFC 8422, section 5.4).
     pub(crate) fn digest_of_parameters<C: Crypto>(&self, parameters: &[&[u8]]) -> [u8; DIGEST_LEN] {
         let mut hash = Sha256::new();
         hash.update::<C>(&self.state.client_random);

@@ -252,7 +252,8 @@ pub(crate) fn header(content_type: ContentType, number: RecordNumber, len: u16) 
 }
 
 /// Writes a plaintext record of epoch 0 at the front of `out`. The record consists of its header, of `head`, and of
-/// `behind` bytes that are already in `out` after this space. Returns the length of the record.
+/// `behind` more bytes. This function writes the header and `head`. The caller has already written the `behind` bytes
+/// into `out` after the space for `head`. Returns the length of the record.
 #[inline(never)]
 pub(crate) fn write_plain(
     out: &mut [u8],

@@ -1,6 +1,7 @@
 //! The store of sessions for resumption. A resumed session needs no key exchange. There are two ways to resume a
-//! session. Either the client sends a ticket, which contains the server's state of the session (RFC 5077). Or the
-//! client sends an id, and the server has stored its state of the session under this id (RFC 5246, section 7.3).
+//! session. In the first way, the client sends a ticket, which contains the server's state of the session (RFC 5077).
+//! In the second way, the client sends an id, and the server has stored its state of the session under this id (RFC
+//! 5246, section 7.3).
 //!
 //! Only sessions with extended master secret are resumed (RFC 7627, section 5.3), and only with their original cipher
 //! suite. If a session cannot be resumed, client and server make a full handshake.
@@ -72,7 +73,7 @@ pub enum Handle<'h> {
     Id(&'h [u8]),
 }
 
-/// The data with which a client can later resume the session that it opened.
+/// The data with which a client can later resume a session that it opened earlier.
 #[derive(Debug)]
 pub enum Resumable<'r> {
     /// The ticket or the id with which this session was resumed. The client can use it again.

@@ -15,8 +15,7 @@ pub trait Roles {
     const CLIENT: bool;
     /// True if the endpoint answers handshakes.
     const SERVER: bool;
-    /// True if the endpoint can continue a session that was stored outside of the endpoint, as a
-    /// [`Session`](crate::dtls::Session).
+    /// True if the endpoint can continue a [`Session`](crate::dtls::Session), which was stored outside of the endpoint.
     const RESTORES: bool = false;
     /// True if the endpoint supports a record size limit (RFC 8449).
     const RECORD_SIZE: bool = false;
@@ -50,8 +49,8 @@ pub trait Roles {
     const RESUMED: Suites = Suites(&[]);
     /// True if the endpoint answers as several named servers: see [`Keys::server`].
     const NAMES: bool = false;
-    /// True if handshakes store items in their outgoing buffer (see `scratch`), and if the messages of a flight depend
-    /// on the handshake.
+    /// True for public keys and for resumption. Handshakes then store additional data at the end of their outgoing
+    /// buffer (see `scratch`), and the messages of a flight depend on the handshake.
     const KEEPS: bool = Self::PUBLIC_KEYS || Self::RESUMPTION;
 
     /// Returns the maximum number of bytes of content in a record that this endpoint accepts; 0 if the endpoint

@@ -69,8 +69,8 @@ impl Session {
         (self.next, if self.window.mark().is_some() { None } else { Some(self.window.parts()) })
     }
 
-    /// True if our records carry a connection id. The peer then finds the session by this id, whatever our source
-    /// address is.
+    /// True if our records carry a connection id. The peer then finds the session by this id, even if our source
+    /// address has changed.
     pub fn names_itself(&self) -> bool {
         self.ids.as_ref().is_some_and(|ids| ids.sent().is_some())
     }
@@ -85,7 +85,8 @@ impl Session {
         };
     }
 
-    /// Marks the replay window as lost. This is for a copy of the session that is stored while the session continues.
+    /// Marks the replay window as lost. The caller does this with a copy of the session that is stored while the
+    /// session itself continues.
     pub(crate) const fn lose_window(&mut self) {
         self.window = ReplayWindow::lost(0);
     }

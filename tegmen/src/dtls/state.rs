@@ -58,7 +58,7 @@ pub(crate) enum Step {
     ServerDecrypts,
 }
 
-/// The state of one handshake. Its [`Buffers`] are stored separately. At its end, the keys are in the
+/// The state of one handshake. Its [`Buffers`] are stored separately. When the handshake ends, its keys are in the
 /// [`Channel`](super::Channel) of the association.
 #[repr(C)] // small fields first: a mote reaches the first 32 bytes with short instructions
 pub struct HandshakeState {
@@ -73,8 +73,8 @@ pub struct HandshakeState {
     pub(crate) outgoing_len: u8,
     /// Number of HelloVerifyRequests that were answered, plus the number of Finished records that did not open.
     pub(crate) failures: u8,
-    /// True under [`Profile::Minimal`]: the endpoint sends no extensions, and each of its last messages in a separate
-    /// datagram.
+    /// True under [`Profile::Minimal`]: the endpoint sends no extensions, and sends ClientKeyExchange, ChangeCipherSpec
+    /// and Finished in separate datagrams.
     pub(crate) minimal: bool,
     /// The cipher of the cipher suite. The next field is the key exchange of the cipher suite.
     pub(crate) cipher: Cipher,
@@ -87,8 +87,8 @@ pub struct HandshakeState {
     /// True if the peer's ChangeCipherSpec arrived while the owner was still looking up the key.
     pub(crate) change_cipher_spec: bool,
     pub(crate) identity_unknown: bool,
-    /// True if our flight was already sent again since the timer last expired, because the peer repeated its own
-    /// flight.
+    /// True if the peer repeated its own flight after the timer last expired, and we have answered by sending our
+    /// flight again.
     pub(crate) repeated: bool,
     /// Client: number of bytes of the cookie at the front of the outgoing buffer.
     pub(crate) cookie_len: u8,

@@ -62,9 +62,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// Server: returns two values that the server can agree to: the client's connection id, and true for return
-    /// routability checks. `hello` is the part of the ClientHello after the cookie. Returns `None` if the client offers
-    /// no id, or if this endpoint does not use connection ids.
+    /// Server: returns two values to which the server can agree: the client's connection id, and true if both endpoints
+    /// support return routability checks. `hello` is the part of the ClientHello after the cookie. Returns `None` if
+    /// the client offers no id, or if this endpoint does not use connection ids.
     pub(super) fn asked_for_connection_id(&mut self, hello: &[u8]) -> Result<Option<(ConnectionId, bool)>, Discard> {
         let Some(Mobility { config, .. }) = self.roles.mobility() else { return Ok(None) };
         let accepted = Hello::of_client(hello).map_err(|_| Discard::Malformed)?.accepted();

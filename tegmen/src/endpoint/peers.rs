@@ -200,7 +200,8 @@ pub trait Peers {
     /// Frees the handshake of a peer that no longer needs it.
     fn release_handshake(&mut self, id: PeerId);
 
-    /// True while only few handshakes are in progress. A client with a ticket then need not prove its address first.
+    /// True while only few handshakes are in progress. As long as this is true, a client with a ticket need not prove
+    /// its address before its handshake.
     fn can_spare_handshakes(&self) -> bool {
         false
     }
@@ -260,7 +261,8 @@ pub fn may_displace(new: Rank, old: Rank) -> bool {
     }
 }
 
-/// A reference to a table. The table can be in static memory, for example in a mote, so it is never moved.
+/// A reference to a table. With a reference, the table can remain in static memory, and is never moved. This is useful
+/// in a mote.
 impl<T: Peers> Peers for &mut T {
     type Attached = T::Attached;
 

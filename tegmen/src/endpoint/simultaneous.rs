@@ -6,19 +6,20 @@
 //! with the smaller random ends its own handshake as client, and answers as server in the same entry of the peer table.
 //!
 //! Another rule applies to an endpoint that, as client, has already received a ServerHello. If the peer now sends a
-//! ClientHello with a cookie, it no longer acts as server. So our endpoint becomes the server, regardless of the two
-//! randoms.
+//! ClientHello with a cookie, the peer has become a client and no longer acts as server. So our endpoint becomes the
+//! server, regardless of the two randoms.
 //!
-//! The cookie that the endpoint requires in this case is bound to our handshake: first to the random of our
-//! ClientHello, later to the random of the peer's ServerHello ([`Cookies::bind`](crate::dtls::cookie::Cookies::bind)).
-//! Such a cookie proves that its sender receives datagrams at the peer's address, and that it received the cookie after
-//! our handshake began, or after the peer sent that ServerHello. Attacks of three kinds have these results:
+//! While our own handshake as client is in progress, the cookie that we require from the peer is bound to this
+//! handshake: first to the random of our ClientHello, later to the random of the peer's ServerHello
+//! ([`Cookies::bind`](crate::dtls::cookie::Cookies::bind)). Such a cookie proves that its sender receives datagrams at
+//! the peer's address, and that it received the cookie after our handshake began, or after the peer sent that
+//! ServerHello. Attacks of three kinds have these results:
 //!
 //! * An attacker sends a ClientHello from a spoofed address, with no cookie or with a cookie for another address.
 //!   This ClientHello gets a HelloVerifyRequest, which is sent to the spoofed address. Our handshake does not change.
 //! * An attacker sends a recorded ClientHello. Its cookie belongs to another handshake, so this ClientHello also gets
-//!   only a HelloVerifyRequest. So does a ClientHello of the peer that the network delayed until after we got a
-//!   ServerHello.
+//!   only a HelloVerifyRequest. A delayed ClientHello of the peer also gets only a HelloVerifyRequest, if it arrives
+//!   after a ServerHello of the peer.
 //! * An attacker can read datagrams to the peer, and can send from the peer's address. This attacker can use the rule
 //!   to end our handshake. But it can also end the handshake with an alert, because alerts of a handshake are not
 //!   protected.

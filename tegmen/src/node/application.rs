@@ -35,8 +35,8 @@ pub trait Application<X: OpenedRequest = Infallible, S = ()> {
     }
 
     /// Reports the response to a request, before OSCORE protects the response. `response` is empty if no response is
-    /// sent now. `repeat` is the effect that a second execution of the request would have. Returns the effect with
-    /// which the node stores the response: [`Repeat::Safe`] if the request was not executed.
+    /// sent now. `repeat` is the effect that a second execution of the request would have. Returns the effect that the
+    /// node stores with the response: `repeat`, or [`Repeat::Safe`] if the application did not execute the request.
     #[inline]
     fn on_answered(&mut self, incoming: &Incoming<'_>, answer: Answer, response: &[u8], repeat: Repeat) -> Repeat {
         let _ = (incoming, answer, response);
@@ -69,9 +69,9 @@ pub trait Application<X: OpenedRequest = Infallible, S = ()> {
 
     /// Takes the response of a member to a request that was sent to its group: see
     /// [`Node::request_group`](super::Node::request_group) and
-    /// [`Node::request_protected_group`](super::Node::request_protected_group). `member` is the path of the response
-    /// and the proved identity. The identity is [`Principal::NOBODY`] for a plaintext response, that of the group with
-    /// Axiom, and that of the member with OSCORE.
+    /// [`Node::request_protected_group`](super::Node::request_protected_group). `member` consists of the path of the
+    /// response and the proved identity. The principal in the identity is [`Principal::NOBODY`] for a plaintext
+    /// response. With Axiom it is the principal of the group, and with OSCORE the principal of the member.
     ///
     /// The response may be an error. If it has an Echo option (RFC 9175), repeat the request with this option. With
     /// Axiom, send the repeated request to the whole group, otherwise only to this member.
@@ -87,8 +87,8 @@ pub trait Application<X: OpenedRequest = Infallible, S = ()> {
 
     /// Reports that a response in a protected group was not sent, because it could not be protected. After
     /// [`SealRefused::LeaseSpent`], make a new [reservation](crate::axiom::Member::reserve) durable, and extend the
-    /// lease with it. To avoid this error, call [`Member::left`](crate::axiom::Member::left), which returns the number
-    /// of unused numbers in the lease, and extend the lease in time.
+    /// lease with it. To avoid this error, call [`Member::left`](crate::axiom::Member::left), which returns how many
+    /// record numbers of the lease are unused, and extend the lease in time.
     fn on_unsealed_response(&mut self, group: &Address, refused: SealRefused) {
         let _ = (group, refused);
     }

@@ -36,7 +36,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     ///
     /// If a message has the Message ID of an earlier message of the same sender, its receiver treats it as a repetition
     /// (RFC 7252, section 4.5). The node does not know the members of the group. So a later request to one member has,
-    /// with a probability of 1 to 65,536, the same Message ID as a request to the group. The request to the member then
+    /// with a probability of 1 in 65,536, the same Message ID as a request to the group. The request to the member then
     /// gets no response.
     ///
     /// [`GroupRequests::close`](super::GroupRequests::close) ends a request before the time `until`.
@@ -52,14 +52,15 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// Before Max-Age of a response expires, the owner sends the request again with the same token
     /// (draft-ietf-core-groupcomm-bis). Then new members register the node, and members that lost the registration
     /// register it again. From now on the id of the request is the one that the latest call returned. A request with
-    /// the same token and the value 1 deregisters the node.
+    /// the same token whose Observe option has the value 1 deregisters the node.
     ///
     /// # Errors
     /// * [`SendError::Busy`] if there is no memory for another request to a group, or if the owner's token does not
     ///   have 7 bytes.
     /// * [`SendError::TooLong`].
     ///
-    /// After an error, send nothing. If the owner wanted to send a request again, this request has then ended.
+    /// After an error, send nothing. If the owner called this function to send an open request again, the error also
+    /// ends the open request.
     pub fn request_group<'t, C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,

@@ -30,7 +30,7 @@ impl Operation {
 
 /// The memory for the bodies of all block-wise transfers in which a node is the server.
 ///
-/// If a transfer does not continue, it is forgotten after [`EXCHANGE_LIFETIME`]. With `()`, a node reassembles no
+/// If a transfer does not continue, the node forgets it after [`EXCHANGE_LIFETIME`]. With `()`, a node reassembles no
 /// bodies: it refuses blocks of request bodies with 4.02. Its response to a request that is not safe must then fit a
 /// message.
 pub trait Bodies {
@@ -139,7 +139,7 @@ struct Place<const BYTES: usize> {
     bytes: [u8; BYTES],
 }
 
-/// The content of a place in the array.
+/// The content of one element of the array.
 #[derive(Clone, Copy, Debug)]
 enum Content {
     /// A request body that is not complete yet.
@@ -159,12 +159,12 @@ impl<const BYTES: usize> Place<BYTES> {
         self.operation.as_ref() == Some(operation)
     }
 
-    /// True if the place holds the request body of this transfer.
+    /// True if this element of the array holds the request body of this transfer.
     fn is_upload_of(&self, operation: &Operation) -> bool {
         self.is_of(operation) && matches!(self.content, Content::Upload(_) | Content::Body(_))
     }
 
-    /// True if the place holds the response of this transfer, or space for the response.
+    /// True if this element of the array holds the response of this transfer, or space for the response.
     fn is_response_to(&self, operation: &Operation) -> bool {
         self.is_of(operation) && matches!(self.content, Content::Space | Content::Response(..))
     }
@@ -176,7 +176,7 @@ impl<const BYTES: usize> Place<BYTES> {
         }
     }
 
-    /// Adds a block to the request body in this place. Returns true if the body is complete.
+    /// Adds a block to the request body in this element of the array. Returns true if the body is complete.
     fn add(&mut self, mut assembly: Assembly, (block, bytes): (Block, &[u8])) -> Result<bool, Code> {
         let step = assembly.accept(block, bytes.len(), BYTES)?;
         let (Step::Continue(at) | Step::Complete(at)) = step;
@@ -189,8 +189,8 @@ impl<const BYTES: usize> Place<BYTES> {
 }
 
 impl<const N: usize, const BYTES: usize, const UNPROTECTED: usize> BodyArray<N, BYTES, UNPROTECTED> {
-    /// Takes a place for a transfer, and sets its content to [`Content::Space`]. Returns `None` if no place can be
-    /// taken.
+    /// Chooses an element of the array for a transfer, and sets the content of this element to [`Content::Space`].
+    /// Returns `None` if no element is available.
     fn take(&mut self, now: Instant, operation: &Operation) -> Option<&mut Place<BYTES>> {
         let is_old = |place: &&mut Place<BYTES>| now.since(place.last) >= EXCHANGE_LIFETIME;
         self.places.iter_mut().filter(is_old).for_each(|place| place.operation = None);

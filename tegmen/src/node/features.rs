@@ -14,7 +14,7 @@ use crate::endpoint::Peers;
 /// The memory of the optional parts of a node. Each part is a type. A node whose type for a part is `()` does not have
 /// this part: `()` has no size and no code.
 pub trait Features {
-    /// The type of the messages that wait until NSTART or PROBING_RATE allows them.
+    /// The type of the queue of messages that wait until NSTART or PROBING_RATE allows them.
     type Queue: Queue;
     /// The type that stores when a node may send the next message without acknowledgement to each peer. A node without
     /// this part sends only confirmable messages.
@@ -33,13 +33,13 @@ pub trait Features {
     /// The type of the memory for the Axiom groups of which the node is a member.
     type Groups: Groups;
 
-    /// Returns the messages that wait until NSTART or PROBING_RATE allows them.
+    /// Returns the queue of messages that wait until NSTART or PROBING_RATE allows them.
     fn queue(&mut self) -> &mut Self::Queue;
 
     /// Returns the memory that stores when the node may send messages without acknowledgement.
     fn pacing(&mut self) -> &mut Self::Pacing;
 
-    /// Returns the OSCORE contexts, and the messages that wait until NSTART or PROBING_RATE allows them.
+    /// Returns the OSCORE contexts, and the queue of messages that wait until NSTART or PROBING_RATE allows them.
     fn oscore(&mut self) -> (&mut Self::Oscore, &Self::Queue);
 
     /// Returns the list of clients that observe resources.
@@ -58,7 +58,7 @@ pub trait Features {
     fn groups(&mut self) -> &mut Self::Groups;
 }
 
-/// The features of a node without optional parts. Such a node serves requests and sends requests.
+/// The features of a node without optional parts. Such a node only serves requests and sends requests.
 impl Features for () {
     type Queue = ();
     type Pacing = ();
@@ -113,7 +113,7 @@ impl Features for () {
 /// The optional parts of a node. If the type of a part is `()`, the node does not have this part.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Parts<Q = (), P = (), S = (), O = (), B = (), L = (), G = (), A = ()> {
-    /// The messages that wait until NSTART or PROBING_RATE allows them: see [`QueueArray`](super::QueueArray).
+    /// The queue of messages that wait until NSTART or PROBING_RATE allows them: see [`QueueArray`](super::QueueArray).
     pub queue: Q,
     /// The times at which the node may send messages without acknowledgement: see [`PacingArray`](super::PacingArray).
     pub pacing: P,

@@ -2,8 +2,9 @@
 //! of listeners.
 //!
 //! The sender of a request has an entry in the peer table. The local address of this entry is the address of the group,
-//! so the entry never replaces a session with the same peer. The endpoint does not protect datagrams for the entry. A
-//! response is protected when it is written, and the node sends no other messages to the entry.
+//! so the entry never replaces a session with the same peer. The endpoint does not protect the datagrams that are sent
+//! to the peer of this entry. The node sends only responses to this peer, and protects each response with Axiom when it
+//! writes the response.
 
 use super::Node;
 use super::application::{Application, Deferred};
@@ -242,9 +243,10 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// challenge. Send the request again with the Echo option of the challenge (RFC 9175): see
     /// [`Application::on_member_response`].
     ///
-    /// A request that registers the node as observer must be sent again with the same token in two more cases: with the
-    /// Echo option of a member, and when an epoch begins. A member ends a registration of an earlier epoch after 5
-    /// minutes, and every other registration after 24 hours.
+    /// A request that registers the node as observer must be sent again with the same token in three cases: before
+    /// Max-Age of a response expires, after a challenge of a member (with the Echo option of the challenge), and when
+    /// an epoch begins. A member ends a registration of an earlier epoch after 5 minutes, and every other registration
+    /// after 24 hours.
     ///
     /// [`Member::forget_idle`](crate::axiom::Member::forget_idle) forgets the states of silent members. After that, the
     /// node drops the notifications of these members until the next epoch, or until a registration with another token.
@@ -340,7 +342,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 }
 
-/// True if the node has already protected an open request for this group in this epoch, with the same token.
+/// True if the node has already sent this open request, with the same token, to this group in this epoch.
 fn is_in<G: GroupRequests>(requests: &G, request: RequestId, (group, epoch): (&Address, u16)) -> bool {
     let sealed = if G::OBSERVES { requests.protection(request) } else { None };
     sealed.is_some_and(|(to, sealed_in, _)| to == *group && sealed_in == epoch)

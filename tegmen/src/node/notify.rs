@@ -190,8 +190,8 @@ const fn is_changed<X, G>(observer: &Observer<X, G>) -> bool {
     observer.changed && !observer.deferred && observer.registration.is_none()
 }
 
-/// True if the peer has sent a request to a group and its response still waits. The response to a registration must be
-/// sent before the notifications of this registration.
+/// True if the peer has sent a request to a group, and the response to the request still waits in this node. The
+/// response to a registration must be sent before the notifications of this registration.
 #[inline]
 pub(super) fn is_before_response<F: Features>(features: &mut F, peer: PeerId) -> bool {
     F::Leisure::IS_ON && features.leisure().next(peer) < Instant::NEVER
@@ -298,9 +298,9 @@ fn fail(token: &[u8], (message_type, message_id): (MessageType, u16), frame: &mu
 
 /// Registers or deregisters the sender of a request, if the request has an Observe option. `exchange` identifies the
 /// request in its OSCORE context, together with the owner of this context; `None` without OSCORE. `to_group` has two
-/// values. The first is stored for a member of a protected group. The second is for a request to a group: the Message
-/// ID of the response, which the client may reject, and the Observe number that precedes the numbers of a new
-/// registration.
+/// values. If a member of a protected group sent the request, the first value is the data that is stored for this
+/// member. If the request was sent to a group, the second value has the Message ID of the response, which the client
+/// may reject, and the Observe number that precedes the numbers of a new registration.
 ///
 /// Returns the request, and true if its response may make the sender an observer. If the response does not, the caller
 /// must call [`deregister`].
@@ -359,7 +359,7 @@ pub(super) fn deregister<X, G>(
     observers.remove(peer, |observer| observer.is_of(peer, token, owner));
 }
 
-/// Marks an observation whose next response is deferred.
+/// Marks an observation: its next notification is deferred.
 pub(super) fn defer<X, G>(observers: &mut impl Observers<X, G>, peer: PeerId, token: &[u8], owner: Option<Principal>) {
     if let Some((observer, _)) = observers.find(peer, |observer| observer.is_of(peer, token, owner)) {
         observer.deferred = true;

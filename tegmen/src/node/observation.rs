@@ -17,8 +17,9 @@ use crate::endpoint::Peers;
 use crate::identity::PeerId;
 use crate::time::{Duration, Instant};
 
-/// A client's observation of a resource. It can outlive a session. [`Node::observe`] registers it, registers it again
-/// with the same token to refresh it, and registers it in another session with a new token.
+/// A client's observation of a resource. The observation can continue after its session ends. [`Node::observe`]
+/// registers it, and registers it again with the same token to refresh it. In another session, [`Node::observe`]
+/// registers it with a new token.
 ///
 /// The owner calls [`Node::observe`] at the time [`Self::refresh_at`], passes each reply of the server to
 /// [`Self::on_reply`], and calls [`Self::on_closed`] when the session has ended.
@@ -92,9 +93,10 @@ impl Observation {
         })
     }
 
-    /// Processes a response with this code. `option` returns the value of the first option with a number. Call this
-    /// function if the responses do not arrive by [`Self::on_reply`]. In this case, create a new [`Observation`] to
-    /// register again, because a server that restarted begins its Observe numbers again.
+    /// Processes a response with this code. `option` takes the number of an option, and returns the value of the first
+    /// such option in the response. An owner calls this function if it receives responses without a [`Node`]; otherwise
+    /// it calls [`Self::on_reply`]. Such an owner creates a new [`Observation`] to register again, because a server
+    /// that restarted begins its Observe numbers again.
     pub fn on_response<'m>(
         &mut self,
         now: Instant,

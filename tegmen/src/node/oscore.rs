@@ -55,8 +55,8 @@ pub trait Oscore {
     /// Examines a request from `peer` before it is decrypted. If a proxy divided the protected request into blocks (RFC
     /// 8613, section 4.1.3.4.2), this message is one of the blocks, and this function stores it with the earlier
     /// blocks. Blocks are not authenticated. `is_unverified` is true if this message may be a replay. `sender` is the
-    /// identity of the peer. If more blocks must follow, writes the response to the block into `frame`, with the type
-    /// and the Message ID of `head`.
+    /// identity of the peer. If more blocks must follow, this function writes the response to the block into `frame`,
+    /// with the type and the Message ID of `head`.
     fn gather(
         &mut self,
         now: Instant,
@@ -163,9 +163,9 @@ pub trait Oscore {
         Err(UnprotectError::UnknownContext)
     }
 
-    /// True if this node is a member of the group that the request names. The request was sent to a group with OSCORE.
-    /// The node drops the request if this function returns false. It calls this function only if [`Self::GROUPS`] is
-    /// true.
+    /// Takes a request to a group that OSCORE protects. Returns true if this node is a member of the group that the
+    /// request names. The node drops the request if this function returns false. It calls this function only if
+    /// [`Self::GROUPS`] is true.
     #[inline]
     fn is_of_group(&self, request: &MessageRef<'_>) -> bool {
         let _ = request;
@@ -211,7 +211,8 @@ pub trait Oscore {
     }
 
     /// Forgets all requests for which `is_open` returns false: their last response has arrived, or no response will
-    /// arrive. The default does nothing. It is for an owner that forgets each request in another way.
+    /// arrive. The default does nothing. The default is sufficient for an owner that forgets each request in another
+    /// way.
     #[inline]
     fn retain(&mut self, is_open: impl FnMut(PeerId, RequestId) -> bool) {
         let _ = is_open;

@@ -4,7 +4,7 @@ use crate::coap::Probing;
 use crate::identity::PeerId;
 use crate::time::Instant;
 
-/// The times at which the node may send the next message without acknowledgement to each peer.
+/// The memory of a node for the time at which it may send the next message without acknowledgement to each peer.
 pub trait Pacing {
     /// Counts a non-confirmable message of `len` bytes that the node sends to the peer. Call this function only for a
     /// message that does not answer a request that has just arrived.
@@ -68,7 +68,7 @@ impl<const N: usize> Pacing for PacingArray<N> {
     }
 }
 
-/// Returns the time from which this place can be used for another peer.
+/// Returns the time from which this element of the array can be used for another peer.
 fn until(place: &Option<(PeerId, Probing)>) -> Instant {
     place.map_or(Instant::AT_ONCE, |(_, probing)| probing.next())
 }

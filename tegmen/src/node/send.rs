@@ -29,7 +29,7 @@ pub(super) enum Protect<'x, X: OpenedRequest> {
 }
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
-    /// Writes a message that begins an exchange into `out`. OSCORE protects the message before it is stored for
+    /// Writes into `out` a message that begins an exchange. OSCORE protects the message before it is stored for
     /// retransmission, so that all transmissions have the same bytes.
     #[inline]
     #[expect(clippy::too_many_arguments, reason = "the parts of a message, and where it goes")]
@@ -225,7 +225,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
 }
 
 /// Returns true if a message may begin another exchange with the peer. Returns false if the number of open exchanges
-/// has reached NSTART, or if there is no space for another exchange. An exchange must then end before.
+/// has reached NSTART, or if there is no space for another exchange. Then an open exchange must end first.
 #[inline]
 pub(super) fn may_begin<S: ExchangeStorage>(
     exchanges: &Exchanges<S>,

@@ -159,8 +159,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.reply_late(cx, peer, late, frame)
     }
 
-    /// Stores the reply in `frame`, so that the node sends it again if the peer repeats the request. Then protects the
-    /// reply, and returns the length of the datagram.
+    /// Stores a copy of the reply that `frame` contains, so that the node can send the reply again if the peer repeats
+    /// the request. Then protects the reply, and returns the length of the datagram.
     fn reply_late<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -198,7 +198,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
 }
 
 /// Returns the effect that a second execution of this request would have. The body of the request may arrive in blocks.
-/// A block that is not the last block is only stored, so to store it twice has no further effect.
+/// The node only stores a block that is not the last block, so a second copy of the block has no further effect.
 #[inline]
 fn effect(message: &MessageRef<'_>) -> Repeat {
     match message.block(OptionNumber::BLOCK1) {
@@ -207,7 +207,7 @@ fn effect(message: &MessageRef<'_>) -> Repeat {
     }
 }
 
-/// The sender of a request, and the data that protects the response to it.
+/// The sender of a request, and the data that is needed to protect the response to the request.
 pub(super) struct Sender<'p, X: OpenedRequest> {
     pub(super) path: &'p Path,
     pub(super) identity: Identity,
@@ -348,7 +348,8 @@ pub(super) fn challenge_instead<A: PeerExchanges, X: OpenedRequest>(
     Some(challenged)
 }
 
-/// The option of a response that the node sends without calling the handler, or in place of the handler's response.
+/// An option of a response that the node writes itself, before it calls the handler or in place of the handler's
+/// response.
 pub(super) enum Challenge {
     /// The Echo value that the client must repeat (RFC 9175, section 2.3).
     Echo([u8; 8]),
@@ -546,9 +547,9 @@ fn may_register<F: Features>(message: &MessageRef<'_>, to_group: bool) -> bool {
     !to_group || deregisters() || !NoResponse::of(message).suppresses(Code::CONTENT)
 }
 
-/// Returns two values for a registration that was sent to a group, otherwise `None` for both. The first value is stored
-/// for a member of an Axiom group. The second has the Message ID of the response and the Observe number of the first
-/// notification.
+/// Returns two values for a registration that was sent to a group, otherwise `None` for both. If a member of an Axiom
+/// group sent the registration, the first value is the data that the node stores for this member. The second value has
+/// the Message ID of the response and the Observe number of the first notification.
 #[inline]
 fn registration_to_group<F: Features>(
     now: Instant,
@@ -612,8 +613,8 @@ pub(super) fn is_useful(response: &[u8]) -> bool {
     })
 }
 
-/// Stores the response in `frame`, so that the node sends it after a random time. Empties the frame, so that the node
-/// sends nothing now.
+/// Stores a copy of the response that `frame` contains, so that the node can send it after a random time. Then empties
+/// the frame, so that the node sends nothing now.
 fn answer_at_leisure<C: Crypto>(cx: &mut Cx<'_, C>, peer: PeerId, leisure: &mut impl Leisure, frame: &mut Frame<'_>) {
     if !frame.is_empty() {
         let mut random = [0; 4];
@@ -733,8 +734,8 @@ pub(super) fn open<'d, 'p, C: Crypto, A: PeerExchanges, F: Features>(
     None
 }
 
-/// Stores the response in `frame`, so that the node sends it again if the request is repeated. The request was not
-/// executed.
+/// Stores a copy of the response that `frame` contains, so that the node can send it again if the request is repeated.
+/// The request was not executed.
 fn keep<C: Crypto, A: PeerExchanges>(
     cx: &mut Cx<'_, C>,
     (attached, storage): (&mut A, &mut A::Storage),

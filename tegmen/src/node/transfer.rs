@@ -17,11 +17,12 @@ use crate::dtls::roles::Roles;
 use crate::endpoint::Peers;
 use crate::identity::PeerId;
 
-/// A client's request and its response. The body of the request and the body of the response may each need several
-/// messages. The transfer answers a server's challenge with the Echo option. The owner stores both bodies.
+/// The transfer of a client's request and of the response. The body of the request and the body of the response may
+/// each need several messages. The transfer answers a server's challenge with the Echo option. The owner stores both
+/// bodies.
 ///
-/// The owner calls [`Node::transfer`], and passes each reply to [`Self::on_reply`]. It calls [`Node::transfer`] again
-/// while [`TransferStep`] demands another message. A transfer belongs to one session.
+/// The owner calls [`Node::transfer`], and passes each reply to [`Self::on_reply`]. If the returned [`TransferStep`]
+/// demands another message, the owner calls [`Node::transfer`] again. A transfer belongs to one session.
 #[derive(Clone, Copy, Debug)]
 pub struct Transfer {
     method: Code,
@@ -49,11 +50,11 @@ pub struct Transfer {
     lacks_block1: bool,
     download: Option<Download>,
     echo: Value<MAX_ECHO>,
-    /// Number of challenges that were answered.
+    /// Number of challenges of the server that this transfer has answered.
     challenges: u8,
-    /// Number of times that the upload of the request body was begun.
+    /// Number of times that the upload of the request body began.
     uploads: u8,
-    /// Number of times that the download of a response was begun.
+    /// Number of times that the download of a response began.
     downloads: u8,
 }
 
@@ -68,7 +69,7 @@ struct Download {
     received: usize,
     /// The size of the next block: see [`Block::size_exponent`].
     size: u8,
-    /// True if the request body was sent in blocks.
+    /// True if the client sent the request body in blocks before this download.
     is_after_blocks: bool,
 }
 
@@ -97,23 +98,25 @@ impl<const N: usize> Value<N> {
 /// The next step of a transfer after a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TransferStep {
-    /// The server has received the request. Its response follows separately.
+    /// The server has received the request. The response of the server follows separately. Or the reply was
+    /// [`Reply::Cut`]: the response follows when its blocks are reassembled and decrypted.
     Acknowledged,
-    /// Send the next message. The server demands that the request begins again: with an Echo option, with smaller or
-    /// lost blocks, or because the representation changed.
+    /// Send the next message. It repeats the last message with an Echo option, because the server sent a challenge. Or
+    /// it begins the transfer again, because the server accepts only smaller blocks, has lost earlier blocks, or has
+    /// changed the representation.
     Again,
     /// The server has received this number of bytes of the request body. Send the next block.
     Sent(usize),
-    /// The payload is a part of the response body, which begins at the position `at`. Send the request for the next
-    /// block. The block with `at` = 0 is the first block of the response, and has the options of the response.
+    /// The payload of the response is a part of the response body. Send the next message, which requests the next
+    /// block. The response with `at` = 0 also has the options of the whole response.
     Received {
         /// Number of bytes of the body that precede this payload.
         at: usize,
         /// The length of the whole body, if the server sends it in a Size2 option; otherwise `None`.
         total: Option<usize>,
     },
-    /// The payload is the last part of the response body. The value is the number of bytes of the body that precede
-    /// this payload. The transfer has ended.
+    /// The payload of the response is the last part of the response body. The value is the number of bytes of the body
+    /// that precede this payload. The transfer has ended.
     Complete(usize),
 }
 
@@ -131,7 +134,7 @@ pub enum TransferError {
     Changed,
     /// The server responded to the request for a block with this code.
     Refused(Code),
-    /// The response is longer than the maximum of the owner.
+    /// The response body is longer than the maximum that the owner passed to [`Transfer::new`].
     TooLong,
     /// The body has too many blocks for the numbers in Block options (RFC 7959, section 2.2).
     TooManyBlocks {
@@ -211,9 +214,10 @@ impl Transfer {
         })
     }
 
-    /// Processes a response with this code and a payload of `len` bytes. `option` returns the value of the first option
-    /// with a number. Call this function if the responses do not arrive by [`Self::on_reply`]. The first response may
-    /// also be a notification, which answers no request of this transfer.
+    /// Processes a response with this code and a payload of `len` bytes. `option` takes the number of an option, and
+    /// returns the value of the first such option in the response. An owner calls this function if it receives
+    /// responses without a [`Node`]; otherwise it calls [`Self::on_reply`]. The first response may also be a
+    /// notification, which answers no request of this transfer.
     ///
     /// # Errors
     /// [`TransferError`]. The transfer has then ended.
@@ -471,8 +475,8 @@ fn etag<'m>(option: impl Fn(OptionNumber) -> Option<&'m [u8]>) -> Value<MAX_ETAG
     option(OptionNumber::ETAG).and_then(Value::new).unwrap_or(Value::EMPTY)
 }
 
-/// Maximum number of attempts to send a request body, maximum number of attempts to receive a response body, and
-/// maximum number of answers to challenges.
+/// Maximum number of attempts to send a request body. The same maximum applies to the attempts to receive a response
+/// body, and to the answers to challenges.
 const ATTEMPTS: u8 = 3;
 /// Maximum number of blocks of one body: their number has 20 bits.
 const MAX_BLOCKS: usize = 1 << 20;

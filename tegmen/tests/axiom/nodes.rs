@@ -33,7 +33,7 @@ const LEASE: u64 = 6;
 type Features = Parts<(), (), (), (), (), LeisureArray<12, 160>, GroupRequestArray<4, NODES>, GroupArray<GROUPS, 4, 4>>;
 type One = Node<PeerArray<Exchanges<Fixed<3, 64, 32, 512>>, 10, 2>, Extended<Both>, Features>;
 
-/// SplitMix64.
+/// A random generator: SplitMix64.
 struct Dice(u64);
 
 impl Dice {
@@ -132,7 +132,8 @@ struct App {
 /// A policy that checks the identity of each request: the group, and the SenderID that the sender claims.
 struct Rights;
 
-/// Decides about a request, at once or later. One of eight requests is denied; a group gives no response to it.
+/// Decides about a request, at once or later. One of eight requests is denied. If such a request was sent to a group,
+/// it gets no response.
 fn allows(asked: Asked) -> bool {
     !asked.number.is_multiple_of(8)
 }
@@ -527,7 +528,7 @@ impl World {
         }
     }
 
-    /// Passes the decisions of the policy that are due to the node.
+    /// Gives the node the decision of the policy on each undecided request.
     fn decide(&mut self, number: usize) {
         for (deferred, message) in std::mem::take(&mut self.ends[number].app.undecided) {
             let (mut out, end) = ([0; 160], &mut self.ends[number]);
@@ -624,7 +625,7 @@ impl World {
     }
 }
 
-/// Numbers of events in all seeds.
+/// The number of events of each kind in all seeds.
 #[derive(Default)]
 struct Counts {
     served: usize,

@@ -146,7 +146,7 @@ struct World {
     dice: Dice,
 }
 
-/// SplitMix64.
+/// A random generator: SplitMix64.
 struct Dice(u64);
 
 impl Dice {
@@ -342,7 +342,7 @@ impl World {
         heard.iter().map(|one| (one.from, one.value)).collect()
     }
 
-    /// Returns the datagrams that a server has sent since the index `since` of the recorded datagrams.
+    /// Returns the datagrams that a server has sent. Omits the first `since` recorded datagrams.
     fn sent_by(&self, server: usize, since: usize) -> Vec<Vec<u8>> {
         let own = self.recorded[since..].iter().filter(|(from, ..)| *from == address(server as u8));
         own.map(|(.., datagram)| datagram.clone()).collect()

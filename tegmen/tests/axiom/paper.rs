@@ -4,7 +4,8 @@
 //! This member accepts the first record of a sender as the reference (section 6.2). It treats each record with its own
 //! SenderID as that of another sender (section 7.5). It finds the state for a response by the address and port of the
 //! sender (section 5.6), and ignores the port of a listener. Its TSNs have 40 bits and no other limit (section 6.3). If
-//! a suite has no cipher, it derives individual keys from an empty secret (section 5.5). A mutant lacks one more check.
+//! a suite has no cipher, it derives individual keys from an empty secret (section 5.5). A mutant of this member lacks
+//! one more check, so that a test can show that the check is necessary.
 
 use crate::group::{Group, address, tsn_of};
 use std::collections::HashMap;
@@ -19,7 +20,7 @@ pub enum Outcome {
     /// The member delivers the content to the application.
     Delivered(Vec<u8>),
     Dropped,
-    /// The member reports a clash to the controller: two senders or two listeners are the same.
+    /// The member reports a clash to the controller: two members use one SenderID, or two listeners use one address.
     Clash,
 }
 
@@ -32,7 +33,7 @@ pub struct Paper {
     response: Key,
     /// The TSN of the next request.
     pub next: u64,
-    /// The TSNs of the next responses.
+    /// The TSN of the next response to each sender, by the address of the sender.
     written: HashMap<Address, u64>,
     /// The highest TSN of each sender and of each listener.
     newest: HashMap<[u8; 16], u64>,
@@ -44,7 +45,8 @@ pub struct Paper {
     pub forgets_numbers: bool,
     /// Mutant: the member has one key for the responses to all senders.
     pub has_one_key: bool,
-    /// Mutant: the member reports two listeners at one address as a clash, and ignores the port.
+    /// Mutant: the member identifies a listener by its IP address and ignores the port. It reports two listeners at one
+    /// IP address as a clash.
     pub finds_twins: bool,
     /// Mutant: the number of records that may still fail to open, as in a session with 8-byte tags. With 0, the member
     /// opens no more records. `None` means no limit.
@@ -140,8 +142,8 @@ impl Paper {
         self.take(from.ip, (tsn, true), content)
     }
 
-    /// Accepts a TSN if it is higher than all earlier TSNs of this state. If there is no earlier TSN, `takes_first`
-    /// decides.
+    /// Delivers the content if its TSN is higher than all earlier TSNs of this state. If there is no earlier TSN,
+    /// delivers the content only if `takes_first` is true.
     fn take(&mut self, state: [u8; 16], (tsn, takes_first): (u64, bool), content: Vec<u8>) -> Outcome {
         let before = self.newest.get(&state).copied();
         self.newest.insert(state, before.map_or(tsn, |before| before.max(tsn)));
@@ -206,7 +208,7 @@ const TSN: u64 = (1 << 40) - 1;
 /// The content type and version of application data in DTLS 1.2.
 const KIND: [u8; 3] = [23, 0xfe, 0xfd];
 
-/// Two records with the same key and nonce reveal the difference of their contents. Returns true if these records do.
+/// Returns true if these two records reveal the difference of their contents, because they have the same key and nonce.
 pub fn reveal(records: [&[u8]; 2], contents: [&[u8]; 2]) -> bool {
     let xor = |[one, other]: [&[u8]; 2]| one.iter().zip(other).map(|(one, other)| one ^ other).collect::<Vec<_>>();
     let bodies = records.map(|record| &record[21..record.len() - 16]);

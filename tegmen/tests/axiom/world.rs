@@ -1,6 +1,6 @@
 //! Members of a group on a network that loses, repeats, reorders and damages records, with restarts and new epochs,
-//! over thousands of seeds. Each member is compared with a model that stores all numbers. The crypto provider fails if
-//! a nonce is used twice.
+//! over thousands of seeds. Each member is compared with a model that stores the TSNs of all records. The crypto
+//! provider fails if a nonce is used twice.
 
 use crate::group::{Group, address, hear_request, hear_response, try_request, try_response, tsn_of};
 use crate::keys::Keys;
@@ -14,7 +14,7 @@ const MEMBERS: usize = 3;
 /// Bytes of a challenge.
 const CHALLENGE: usize = 8;
 
-/// SplitMix64.
+/// A random generator: SplitMix64.
 struct Dice(u64);
 
 impl Dice {
@@ -26,10 +26,10 @@ impl Dice {
     }
 }
 
-/// The TSNs of another member, as a correct member must know them.
+/// The TSNs of another member that a correct member must store.
 #[derive(Default)]
 struct Model {
-    /// All lower TSNs count as used, because they precede the first accepted TSN.
+    /// The first accepted TSN. All lower TSNs count as used.
     floor: u64,
     accepted: BTreeSet<u64>,
     used: bool,
@@ -90,7 +90,7 @@ struct Node<const KEY: usize> {
     /// fresh.
     next: u64,
     proving: u64,
-    /// The challenges of the other members.
+    /// The last challenge that this member received from each member, by the number of the member.
     challenges: [[u8; CHALLENGE]; MEMBERS],
 }
 
@@ -114,14 +114,14 @@ struct World<const KEY: usize> {
     epochs: Vec<Group>,
     nodes: Vec<Node<KEY>>,
     sent: Vec<Sent>,
-    /// The number of the next content.
+    /// The number of the next content. Each sent content begins with another number.
     next: u64,
     /// Each member with the number of each content that it accepted.
     taken: HashSet<(usize, u64)>,
     counts: Counts,
 }
 
-/// Numbers of events.
+/// The number of events of each kind.
 #[derive(Clone, Copy, Default, Debug)]
 struct Counts {
     requests: usize,
@@ -133,7 +133,7 @@ struct Counts {
     rekeyed: usize,
 }
 
-/// A member whose SenderID is its number.
+/// Creates a member with the SenderID of its association.
 fn member<const KEY: usize>(
     crypto: &mut Recorder,
     association: &Association<'_>,
@@ -219,7 +219,8 @@ impl<const KEY: usize> World<KEY> {
         self.sent.push(Sent { bytes, content, epoch, tsn, from, to });
     }
 
-    /// Makes a new reservation durable, and extends the leases by it. Sometimes the power fails in between.
+    /// Makes a new reservation durable, and extends the leases by it. Sometimes the power fails between these two
+    /// steps.
     fn lease(&mut self, who: usize) {
         let more = self.dice.roll(5) as u64 + 1;
         let node = &mut self.nodes[who];
@@ -231,7 +232,7 @@ impl<const KEY: usize> World<KEY> {
         node.is_kept = true;
     }
 
-    /// Sends a request to the group. It contains the challenges of all members.
+    /// Sends a request to the group. The request contains the last challenge of each member.
     fn ask(&mut self, who: usize) {
         let number = self.number();
         let node = &mut self.nodes[who];
@@ -391,7 +392,7 @@ impl<const KEY: usize> World<KEY> {
         self.counts.responses += 1;
     }
 
-    /// Delivers a response to another sender than the one it answers, or from another address.
+    /// Delivers a response to a sender whose request it does not answer, or from the address of another listener.
     fn on_strange_response(&mut self, who: usize, from: usize, sent: &Sent) {
         let heard = hear_response(&mut self.nodes[who].member, &mut self.crypto, &address(from as u8), &sent.bytes);
         assert!(heard.is_err(), "{heard:?}");

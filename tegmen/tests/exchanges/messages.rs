@@ -74,7 +74,7 @@ impl Peer {
     }
 }
 
-/// Returns the result of processing a datagram, without borrows.
+/// Processes a datagram. Returns a copy of the result, which borrows nothing.
 fn received(peer: &mut Peer, now: Instant, datagram: &[u8]) -> Seen {
     match peer.exchanges.receive(&mut peer.storage, now, datagram) {
         Received::Request(message, key) => {

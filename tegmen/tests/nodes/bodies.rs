@@ -14,7 +14,8 @@ use tegmen::time::{Duration, Instant};
 type Memory<const UNPROTECTED: usize> = BodyArray<4, 300, UNPROTECTED>;
 type Features<const UNPROTECTED: usize> = Parts<(), (), (), (), Memory<UNPROTECTED>>;
 
-/// A resource that stores a body. PUT stores its body, GET returns the stored body, and POST returns its own body.
+/// A resource that stores a body. PUT stores the body of the request. The response to GET has the stored body, and the
+/// response to POST has the body of its request.
 #[derive(Default)]
 struct Store {
     body: Vec<u8>,

@@ -258,11 +258,12 @@ struct Asking {
     /// For each request: the number in its payload, the number of the request that it repeats, and the member that it
     /// is for (`None` for all members).
     asked: HashMap<RequestId, (u32, u32, Option<u8>)>,
-    /// The members that responded to each request, by the number in its payload.
+    /// For each response that arrived: the number in the payload of its request, and the member that sent the response.
     reported: HashSet<(u32, u8)>,
-    /// The members that responded, by the number of the first request.
+    /// For each response that arrived: the number of the first request, which a later request may have repeated, and
+    /// the member that sent the response.
     answered: HashSet<(u32, u8)>,
-    /// The members that sent a challenge, with the Echo value and the number of the first request.
+    /// For each challenge: the member that sent it, the Echo value, and the number of the first request.
     challenges: Vec<(u8, Vec<u8>, u32)>,
 }
 
@@ -478,7 +479,8 @@ impl Field {
     }
 }
 
-/// Runs a hundredth of `TEGMEN_SEEDS` seeds, because each message of the group mode is signed.
+/// Runs only a hundredth of `TEGMEN_SEEDS` seeds, because the signatures of the messages of the group mode need much
+/// time.
 #[test]
 fn each_member_answers_a_protected_request_to_its_group_once() {
     let seeds = std::env::var("TEGMEN_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(2000) / 100;

@@ -20,7 +20,8 @@ use tegmen::node::{
 };
 use tegmen::time::{Duration, Instant};
 
-/// The memory of the asking node: open requests to groups, and members for each request.
+/// Maximum number of open requests to groups in the memory of the asking node. The next constant is the maximum number
+/// of members for each request.
 const REQUESTS: usize = 2;
 const MEMBERS: usize = 4;
 const LEISURE: Duration = Duration::from_secs(5);
@@ -124,7 +125,8 @@ fn sent(event: Option<Event>, out: &[u8]) -> Option<Vec<u8>> {
 #[derive(Default)]
 struct Asking {
     now: Instant,
-    /// For each request to the group: its payload, the time at which it ends, and true if no response can be late.
+    /// For each request to the group: its payload, the time at which it ends, and true if this time is after the
+    /// arrival of every response.
     to_group: HashMap<RequestId, (u32, Instant, bool)>,
     reported: HashSet<(RequestId, Address)>,
     to_one: HashMap<(PeerId, RequestId), (u32, u8)>,
@@ -166,7 +168,7 @@ fn expected(number: u32, member: u8) -> Vec<u8> {
     payload
 }
 
-/// The receiver of a datagram, and the kind of message as which the receiver processes it.
+/// The receiver of a datagram, with the information that the receiver needs to process it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum To {
     Asker { from: u8 },
@@ -183,7 +185,7 @@ struct Field {
     members: Vec<Member>,
     flying: Vec<(Instant, usize, To, Vec<u8>)>,
     order: usize,
-    /// The messages to the asking node that an attacker has recorded.
+    /// The messages to the asking node that an attacker has recorded, each with its sender.
     recorded: Vec<(u8, Vec<u8>)>,
     asked: u32,
     acknowledged: usize,
@@ -288,8 +290,8 @@ impl Field {
         }
     }
 
-    /// Forges a message to the asking node. The attacker uses an open token of a group only from an address that has
-    /// sent it.
+    /// Forges a message to the asking node. If the message has the token of an open request to the group, the attacker
+    /// sends it only from the address of the member that sent the recorded message.
     fn forge(&mut self) {
         let from = 1 + self.random.below(self.members.len() as u64) as u8;
         let at = self.random.below(1 + self.recorded.len() as u64) as usize;

@@ -154,7 +154,8 @@ struct End {
     asked: HashMap<RequestId, u32>,
 }
 
-/// Returns the context of the node `last`. If the context was used before, its numbers begin with `kept`.
+/// Returns the context of the node with the number `last`: 1 or 2. If the context was used before, its sequence numbers
+/// continue with `kept`.
 fn context(last: u8, kept: Option<u64>) -> OneContext<3> {
     let (sender_id, recipient_id): (&[u8], &[u8]) = (&[last], &[3 - last]);
     let aead = Aead::AesCcm16_64_128;
@@ -287,8 +288,8 @@ impl End {
         sent
     }
 
-    /// Passes the decision of [`decision_on`] on the oldest undecided request to the node. A request without a number
-    /// is allowed.
+    /// Gives the node the decision on its oldest undecided request. [`decision_on`] makes this decision. A request
+    /// without a number is allowed.
     fn decide(&mut self, now: Instant) -> Option<Vec<u8>> {
         let (undecided, copy) = self.app.undecided.pop_front()?;
         let decision = number_of(&MessageRef::parse(&copy).unwrap()).map_or(Some(true), decision_on);

@@ -196,7 +196,7 @@ impl Scene {
         self.node.handle_group(cx, &Self::path(), &mut message, &mut self.app, &mut out);
     }
 
-    /// Returns the next message that is due by the clock.
+    /// Returns the next message that the server sends at the present time.
     pub(super) fn poll(&mut self) -> Option<Seen> {
         let (cx, mut out) = (&mut self.environment.at(self.now), [0; 100]);
         seen(self.node.poll(cx, &mut self.app, &mut out), &out)
@@ -214,7 +214,7 @@ impl Scene {
         (len > 0).then(|| seen_in(&out[..len]))
     }
 
-    /// Passes the decision on the oldest undecided request to the node.
+    /// Gives the node the decision on its oldest undecided request.
     pub(super) fn decide(&mut self, allows: bool) -> Option<Seen> {
         let (undecided, copy) = self.app.undecided.remove(0);
         let (cx, mut out) = (&mut self.environment.at(self.now), [0; 300]);

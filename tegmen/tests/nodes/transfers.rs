@@ -14,16 +14,18 @@ use tegmen::time::Duration;
 
 type Transfers = Parts<QueueArray<24, 64>, PacingArray<2>, (), (), BodyArray<4, 400, 4>>;
 
-/// A resource that stores the body of PUT. GET returns the stored body; POST and FETCH return their own body.
+/// A resource that stores the body of a PUT request. The response to GET has the stored body. The response to POST or
+/// FETCH has the body of its request.
 #[derive(Default)]
 pub(crate) struct Store {
     body: Vec<u8>,
     executed: Vec<(Code, Vec<u8>)>,
     /// All representations that the resource had.
     versions: Vec<Vec<u8>>,
-    /// If `Some`, changes the representation at some requests.
+    /// The random generator that decides at which requests the representation changes. `None` if it never changes by
+    /// itself.
     restless: Option<Random>,
-    /// If `Some`, sends a challenge for some requests.
+    /// The random generator that decides which requests get a challenge. `None` if no request gets a challenge.
     distrusts: Option<Random>,
 }
 
@@ -73,7 +75,7 @@ impl Asking {
         Self { transfer, body, received: Vec::new(), code: Code::EMPTY, is_due: true, outcome: None, again: 0 }
     }
 
-    /// Returns false if the reply belongs to another request.
+    /// Processes a reply. Returns false if the reply belongs to another request.
     pub(crate) fn on_reply(&mut self, peer: PeerId, request: RequestId, reply: Reply<'_>) -> bool {
         let Some(step) = self.transfer.on_reply(peer, request, reply) else { return false };
         let (payload, code) = match reply {

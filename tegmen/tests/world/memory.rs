@@ -112,7 +112,8 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Returns the new data; `None` if the client keeps its present data.
+    /// Returns the value that replaces the present data of the client: the data of a new ticket or id, or `Some(None)`
+    /// if the session cannot be resumed. Returns `None` if the client keeps its present data.
     pub fn of(resumable: Option<Resumable<'_>>) -> Option<Option<Self>> {
         let Some(resumable) = resumable else { return Some(None) };
         let Resumable::With { session, handle, .. } = resumable else { return None };

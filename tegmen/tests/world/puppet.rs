@@ -115,18 +115,19 @@ fn prf(key: &[&[u8]], seed: &[&[u8]], out: &mut [u8]) {
     }
 }
 
-/// A DTLS client. The test calls it for each of its messages.
+/// A DTLS client that sends nothing by itself: the test calls a function for each message of the client.
 pub struct Puppet {
     pub address: Address,
     pub random: [u8; 32],
     pub cookie: Vec<u8>,
-    /// The part of its ClientHello after the compression methods: the extensions.
+    /// The part of the client's ClientHello after the compression methods: the extensions.
     pub tail: Vec<u8>,
-    /// The only cipher suite that it offers.
+    /// The only cipher suite that the client offers.
     pub suite: [u8; 2],
     /// The server's share of the key agreement on secp256r1.
     server_share: Vec<u8>,
-    /// The number of its next plaintext record. The next field is the number of its next protected record.
+    /// The number of the client's next plaintext record. The next field is the number of the client's next protected
+    /// record.
     pub plain_sequence: u64,
     pub sequence: u64,
     pub message_seq: u16,

@@ -35,7 +35,8 @@ struct Client {
     association: Association,
     incoming: Vec<u8>,
     outgoing: [u8; 300],
-    /// The certificates that its owner was asked to verify, and whether the last of them was the last of the list.
+    /// The certificates that the client asked its owner to verify. The next field is true if the last of these
+    /// certificates was also the last of the list.
     lent: Vec<Vec<u8>>,
     is_complete: bool,
 }
@@ -128,7 +129,7 @@ impl Client {
         self.with(|handshake, cx, context| handshake.resume(cx, context, answer))
     }
 
-    /// Asserts that the hashed bytes are the bytes that were lent to the owner.
+    /// Asserts that the bytes in the transcript are the bytes of the certificates that the owner verified.
     fn assert_hashed(&self) {
         let list: Vec<u8> = self.lent.iter().flat_map(|certificate| entry(certificate)).collect();
         let mut expected = HandshakeState::idle();

@@ -1,4 +1,5 @@
-//! Both directions of a session: the keys, the record numbers and their lease, and the replay window.
+//! Both directions of a session: the keys, the record numbers, the lease that limits our record numbers, and the replay
+//! window.
 
 use super::cipher::associated_data;
 use super::connection_id::{self, ConnectionId};
@@ -292,8 +293,8 @@ impl Channel {
         self.failed_opens
     }
 
-    /// Sets the number of records that failed to open to the earlier value `before`. Returns true if the number was
-    /// higher.
+    /// Takes `before`, an earlier value of [`Self::failed_opens`], and sets the count of failed records to this value.
+    /// Returns true if the count was higher.
     pub(crate) const fn forgive(&mut self, before: u16) -> bool {
         let failed = self.failed_opens > before;
         self.failed_opens = before;

@@ -112,7 +112,8 @@ impl Cipher {
 
     /// Returns the length that the associated data of a record contains. `content` is the number of bytes of the
     /// content, and `len` is the number of bytes after the record header. Returns `None` if the content is too long.
-    /// With CBC, also returns `None` if the content does not fit these bytes exactly.
+    /// With CBC, also returns `None` if a content of this length, together with its MAC and padding, has not exactly
+    /// `len` bytes.
     #[inline]
     pub(super) fn authentic_len<C: Crypto>(self, content: usize, len: usize) -> Option<usize> {
         let around = self.explicit_len::<C>().wrapping_add(self.tail_len::<C>(content));

@@ -8,7 +8,7 @@ use crate::crypto::Crypto;
 /// (up to 255 bytes), no ids are agreed on.
 pub(crate) const MAX_LEN: usize = 20;
 
-/// The number of bytes that a connection id adds to a record at most. The first number is for the bytes before the
+/// The maximum numbers of bytes that a connection id adds to a record. The first number is for the bytes before the
 /// content (the id), the second for the bytes after the content (the content type).
 pub(crate) const MAX_OVERHEAD: (usize, usize) = (MAX_LEN, 1);
 

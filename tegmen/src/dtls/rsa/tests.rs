@@ -1,7 +1,7 @@
 use super::*;
 use std::vec::Vec;
 
-/// FAULTS 33: every error in the block has the random secret as result.
+/// Fault 33 in `tegmen-testbed/faults.toml`: if the block has any error, the result is the random secret.
 #[test]
 fn a_wrong_block_gives_the_random_secret() {
     let version = [0xfe, 0xfd];

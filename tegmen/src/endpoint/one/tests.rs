@@ -44,7 +44,7 @@ fn path(number: u8) -> Path {
     Path { local: address(200), remote: address(number) }
 }
 
-/// Does the act, and returns its result and the visible state of the table afterwards, as a text.
+/// Applies `act` to the table. Returns a text with the result, and with the visible state of the table afterwards.
 fn after(table: &mut impl Peers<Attached = u8>, ids: &mut Vec<PeerId>, act: Act) -> std::string::String {
     let id = |at: usize| ids.iter().rev().nth(at).copied().unwrap_or(PeerId::new(0, 0));
     let mut inserted = None;
@@ -91,7 +91,7 @@ fn after(table: &mut impl Peers<Attached = u8>, ids: &mut Vec<PeerId>, act: Act)
 }
 
 proptest! {
-    /// The table of one peer behaves as an array with one entry.
+    /// `OnePeer` behaves in the same way as a `PeerArray` with one entry.
     #[test]
     fn one_peer_is_an_array_of_one(acts in vec(acts(), 0..60)) {
         let (mut one, mut array) = (OnePeer::<u8, 8, 8>::new(), PeerArray::<u8, 1, 1, 8, 8>::new());

@@ -351,7 +351,8 @@ fn an_upload_whose_end_is_accepted_without_block1_says_so() {
 }
 
 proptest! {
-    /// No sequence of responses makes a transfer endless, or makes it ask for bytes after the end.
+    /// No sequence of responses makes a transfer endless, or makes the client request bytes after the end of the
+    /// response body.
     #[test]
     fn each_transfer_ends(
         method in prop::sample::select(vec![Code::GET, Code::PUT, Code::FETCH]),
