@@ -296,8 +296,8 @@ fn open_carelessly(_: &mut Channel, crypto: &mut RustCrypto, datagram: &mut [u8]
 static MARKS: [AtomicU8; 3] = [const { AtomicU8::new(0) }; 3];
 
 impl Mode {
-    /// Returns the number of openings of each length before the traces begin. The program does all work that occurs
-    /// only once during these openings.
+    /// Returns the number of openings of each length before the traces begin. During these openings the program does
+    /// all work that is necessary only once.
     const fn warm_up(&self) -> usize {
         match self.work {
             Work::Records(..) | Work::Premaster(_) => 16,

@@ -260,8 +260,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Frame::new(out.get_mut(..end).unwrap_or(&mut []), headroom)
     }
 
-    /// If the response in `frame` is sent in blocks, this number of bytes must remain free after the block. The
-    /// protection of the datagram uses these bytes.
+    /// Returns the number of bytes that must remain free after a block, if the response in `frame` is sent in blocks.
+    /// The protection of the datagram uses these bytes.
     #[inline]
     fn tailroom(&mut self, peer: PeerId, frame: &Frame<'_>) -> usize {
         let is_cut = F::Bodies::IS_ON && !R::RECORD_SIZE;
@@ -373,8 +373,9 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 
     /// Returns `Some(true)` if the message may be a replay, because the replay window of its restored session was lost.
-    /// Returns `None` if the message must be dropped for this reason. The response to one of our requests verifies the
-    /// session. Before such a response, the peer must prove that it is present (RFC 9175, section 2.3).
+    /// Returns `None` if the message must be dropped for this reason, and `Some(false)` for every other message. The
+    /// response to one of our requests verifies the session. Before such a response, the peer must prove that it is
+    /// present (RFC 9175, section 2.3).
     #[inline]
     fn is_unverified<C>(&mut self, cx: &mut Cx<'_, C>, peer: PeerId, message: &[u8]) -> Option<bool> {
         if !R::RESTORES || !self.endpoint.is_unverified(peer) {

@@ -30,7 +30,7 @@ pub struct Response<'f, 't> {
 pub(super) enum Window {
     /// The whole payload.
     Whole,
-    /// The whole payload if it has at most this number of bytes, otherwise a first block.
+    /// The whole payload if it has at most this number of bytes, otherwise the first block of the payload.
     UpTo(usize),
     /// The block that the client requested.
     Asked(Block),

@@ -185,7 +185,7 @@ impl Handshake<'_> {
         Ok(true)
     }
 
-    /// Client: removes the session that the client offered to resume from the outgoing buffer.
+    /// Client: removes from the outgoing buffer the session that the client offered to resume.
     fn forget_offer(&mut self) {
         for item in [Item::Session, Item::Ticket, Item::SessionId] {
             scratch::forget(self.buffers.outgoing, item);

@@ -54,8 +54,8 @@ impl Inbox {
         Due { end, behind: total.wrapping_sub(self.come()).wrapping_sub(end).cast_signed() }
     }
 
-    /// If all bytes of the next certificate have arrived, returns the question to the owner whether the certificate is
-    /// trusted. Otherwise returns `None`.
+    /// If all bytes of the next certificate have arrived, returns the [`Need`] that asks the owner whether the
+    /// certificate is trusted. Otherwise returns `None`.
     #[inline]
     pub(crate) fn verify_certificate<'r>(&self, room: &'r [u8]) -> Option<Need<'r>> {
         let Due { end, behind } = self.due(room);
@@ -150,7 +150,7 @@ impl HandshakeState {
         Err(Outcome::Need)
     }
 
-    /// Removes a certificate that the owner has verified from the window. Then continues with the next certificate in
+    /// Removes from the window a certificate that the owner has verified. Then continues with the next certificate in
     /// the list.
     pub(crate) fn pass_certificate(&mut self, room: &mut [u8], due: &Due) -> Result<(), Outcome> {
         let window = room.get_mut(LEN..self.inbox.front()).unwrap_or(&mut []);

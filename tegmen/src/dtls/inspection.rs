@@ -25,7 +25,7 @@ pub struct HandshakeFragment<'r> {
 
 impl<'r> HandshakeFragment<'r> {
     /// Reads the handshake messages and fragments in the content of a record. Stops at the first fragment that does not
-    /// parse, or whose end is after the end of its message.
+    /// parse, or that ends after the end of its message.
     pub fn each(content: &'r [u8]) -> impl Iterator<Item = Self> {
         let mut reader = Reader::new(content);
         core::iter::from_fn(move || {

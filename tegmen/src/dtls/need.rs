@@ -113,9 +113,9 @@ pub enum Answer<'n> {
         /// The principal as which the application sees the peer in requests.
         principal: Principal,
     },
-    /// The certificate may belong to a trusted path, and the next certificate of the list decides. This is not a valid
-    /// answer to the last certificate: it then refuses the peer. Similarly, the answer [`Self::Peer`] to an earlier
-    /// certificate refuses the peer.
+    /// The certificate may belong to a trusted path, and the next certificate of the list decides. As the answer to the
+    /// last certificate, this variant refuses the peer. As the answer to an earlier certificate, [`Self::Peer`] also
+    /// refuses the peer.
     Continue,
     /// The key of the peer is not trusted. The peer receives this alert.
     Refused(AlertDescription),

@@ -56,8 +56,8 @@ impl<'l, R: Roles> HandshakeContext<'l, R> {
         }
     }
 
-    /// Returns the certificate types that a client offers for itself. If its first credential is a raw public key, this
-    /// is the raw public key type. Otherwise the list is empty.
+    /// Returns the certificate types that a client offers for itself. If the client's first credential is a raw public
+    /// key, the list contains only the raw public key type. Otherwise the list is empty.
     pub(crate) fn own_types(&self) -> &'static [CertificateType] {
         match self.roles.keys().credential(0, 0).map(|credential| credential.certificate_type) {
             Some(CertificateType::RAW_PUBLIC_KEY) => &[CertificateType::RAW_PUBLIC_KEY],

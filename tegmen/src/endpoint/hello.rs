@@ -1,5 +1,5 @@
-//! Processes ClientHellos: answers clients without a valid cookie without keeping state, and begins handshakes as
-//! server.
+//! Processes ClientHellos: sends cookies to clients and keeps no state for them, and begins handshakes as server with
+//! clients that have a valid cookie.
 
 use super::{Endpoint, NewPeer, Peers, Phase, write_plain_alert};
 use crate::address::Path;

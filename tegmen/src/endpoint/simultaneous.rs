@@ -104,8 +104,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
 const UNBOUND: Random = [0; 32];
 
 impl Handshake<'_> {
-    /// Returns the random to which a cookie for the peer is bound. A cookie is bound only while we are client, and
-    /// while we reassemble the ClientHello that makes us the server. Otherwise returns `None`.
+    /// Returns the random to which a cookie for the peer is bound. A cookie is bound in two situations: while we are
+    /// client, and while we reassemble the ClientHello that makes us the server. Returns `None` in all other
+    /// situations.
     fn binding(&self) -> Option<Random> {
         let state = &*self.state;
         match state.step {

@@ -172,8 +172,8 @@ pub struct DeferredRequest<'m, X: OpenedRequest = Infallible> {
     pub(super) token: Token,
     /// The request.
     pub message: &'m MessageRef<'m>,
-    /// If OSCORE protected the request: its identity in the security context, and the right to answer it once with the
-    /// nonce of the request. Otherwise `None`.
+    /// If OSCORE protected the request: the identity of the request in the security context, and the right to answer
+    /// the request once with its nonce. Otherwise `None`.
     pub(super) exchange: Option<(X, Option<X::Nonce>)>,
     /// The identity of the block-wise transfer to which the response belongs. `None` if the node has no
     /// [`Bodies`](super::Bodies), or if the policy has not decided yet.
@@ -227,11 +227,11 @@ pub struct Deferred<X: OpenedRequest = Infallible> {
     pub identity: Identity,
     pub(super) token: Token,
     pub(super) no_response: NoResponse,
-    /// If OSCORE protected the request: its identity in the security context, and the unused right to answer it once
-    /// with the nonce of the request. Otherwise `None`.
+    /// If OSCORE protected the request: the identity of the request in the security context, and the unused right to
+    /// answer the request once with its nonce. Otherwise `None`.
     pub(super) exchange: Option<(X, Option<X::Nonce>)>,
     /// The identity of the block-wise transfer to which the response belongs, and the block that the client requested.
-    /// `None` as in [`DeferredRequest`].
+    /// `None` if the node has no [`Bodies`](super::Bodies), or if the policy has not decided yet.
     pub(super) transfer: Option<(Operation, Option<Block>)>,
     /// True if the response makes the client an observer, or is a notification.
     pub(super) observes: bool,

@@ -32,7 +32,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     ///
     /// Until the time `until`, the node passes the response of each member to [`Application::on_member_response`].
     /// Members send their responses after a random delay (the leisure), so `until` must allow for this delay and for
-    /// the delays of the network. The node reports no event at this time.
+    /// the delays of the network. The node reports no event when the time `until` has come.
     ///
     /// If a message has the Message ID of an earlier message of the same sender, its receiver treats it as a repetition
     /// (RFC 7252, section 4.5). The node does not know the members of the group. So a later request to one member has,

@@ -167,10 +167,10 @@ pub(super) fn serve_whole<H: Handler>(
     }
 }
 
-/// Writes the options and the payload of a separate response. `write` adds them. The message contains the whole
-/// response, if it fits and leaves the last `reserved` bytes free. Otherwise the message contains the block that the
-/// client requested, or the first block. `number` is the value of the Observe option; `None` if the response has no
-/// such option.
+/// Writes the message of a separate response. `write` adds the options and the payload of the whole response. The
+/// message contains the whole response, if it fits and leaves the last `reserved` bytes free. Otherwise the message
+/// contains the block that the client requested, or the first block. `number` is the value of the Observe option;
+/// `None` if the response has no such option.
 pub(super) fn write_separate(
     (now, operation, asked): (Instant, &Operation, Option<Block>),
     bodies: &mut impl Bodies,

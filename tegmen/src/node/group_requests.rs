@@ -53,8 +53,8 @@ pub trait GroupRequests {
     ) -> Result<bool, Full>;
 
     /// Stores three values about a request to a protected group: the address of the group, the epoch, and the truncated
-    /// sequence number (TSN) of the request. The default refuses the values. It is for an owner that sends only
-    /// plaintext requests to groups.
+    /// sequence number (TSN) of the request. The default implementation refuses the values. It is sufficient for an
+    /// owner that sends no requests to protected groups.
     ///
     /// # Errors
     /// [`Full`] if there is no space for these values. The request must then not be sent.

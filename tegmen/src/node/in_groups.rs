@@ -249,8 +249,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// after 24 hours.
     ///
     /// [`Member::forget_idle`](crate::axiom::Member::forget_idle) forgets the states of silent members. After that, the
-    /// node drops the notifications of these members until the next epoch, or until a registration with another token.
-    /// With the same token, the node could not distinguish old notifications from new notifications.
+    /// node drops the notifications of these members until the next epoch begins, or until the owner registers with
+    /// another token. With the same token, the node could not distinguish old notifications from new notifications.
     ///
     /// # Errors
     /// The errors of [`Self::request_group`], and [`SendError::Group`].

@@ -140,9 +140,10 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Processes the response to a deferred registration, or a deferred notification, before it is sent. `code` is the
-    /// code of the response. Returns the number for the Observe option of the response. Returns `None` if the client is
-    /// not an observer any more.
+    /// Called before the node sends a deferred response. The response answers a registration, or is a notification.
+    /// `code` is the code of the response. Returns the number for the Observe option of the response. If the code is
+    /// neither 2.05 nor 2.03, or if the client suppresses the response, removes the observer. Returns `None` if the
+    /// client is not an observer any more.
     pub(super) fn conclude(&mut self, deferred: &Deferred<ExchangeOf<F>>, code: Code) -> Option<u32> {
         let (Deferred { peer, token, .. }, owner) = (deferred, deferred.owner());
         let is_it = |observer: &ObserverOf<F>| observer.is_of(*peer, token.as_bytes(), owner);
@@ -157,8 +158,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         observers.find(*peer, is_it).map(|(observer, _)| observer.observation.number())
     }
 
-    /// Stores that the response to a deferred registration, or a deferred notification, was sent. `id` is the request
-    /// id under which the node waits for its acknowledgement.
+    /// Called after the node has sent a deferred response. The response answers a registration, or is a notification.
+    /// `id` is the request id under which the node waits for the acknowledgement of the response.
     pub(super) fn on_responded(&mut self, deferred: &Deferred<ExchangeOf<F>>, id: RequestId) {
         let (Deferred { peer, token, .. }, owner) = (deferred, deferred.owner());
         let is_it = |observer: &ObserverOf<F>| observer.is_of(*peer, token.as_bytes(), owner);
@@ -226,7 +227,7 @@ fn keep<C: Crypto, S: ExchangeStorage, O: Oscore>(
     Ok(exchanges.sent(storage, cx.now, frame.bytes(), random)?)
 }
 
-/// The result of asking the handler for the response to a registration again, for a notification.
+/// The result of [`renew`], which calls the handler with a registration again to get the content of a notification.
 pub(super) enum Renewed {
     /// The notification is in the frame. If `is_last` is true, it is the last notification of the observation, for
     /// example an error (RFC 7641, section 4.2).
@@ -242,8 +243,8 @@ fn take_decision<P: Policy>(_: &P, decision: &mut Option<bool>) -> Option<Decide
     allows.map(|allows| Decided { allows })
 }
 
-/// Asks the handler again for the response to a registration, and writes it into `frame` as a notification with the
-/// Observe number `number`. `decision` is the decision on this notification, if the policy decided later; if it is
+/// Calls the handler with a registration again, and writes the handler's response into `frame` as a notification with
+/// the Observe number `number`. `decision` is the decision on this notification, if the policy decided later; if it is
 /// `None`, asks the policy now.
 pub(super) fn renew<X: OpenedRequest, S>(
     peer: PeerId,

@@ -31,7 +31,7 @@ const BETWEEN: Duration = Duration::from_secs(3);
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// Returns the time at which the next notification to a member is due. Returns [`Instant::NEVER`] if no
-    /// notification is due, if a response to the peer must be sent before, or if the peer is not a member.
+    /// notification is due, if the node must first send a response to the peer, or if the peer is not a member.
     pub(super) fn member_notified_at(&mut self, peer: PeerId) -> Instant {
         let mut at = Instant::NEVER;
         self.features.observers().any(peer, |observer| {
@@ -117,7 +117,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Called after a deferred response to a member was sent. It was a notification, or the response to a registration.
+    /// Called after the node has sent a deferred response to a member. The response answers a registration, or is a
+    /// notification.
     pub(super) fn on_responded_to_member(&mut self, now: Instant, deferred: &Deferred<ExchangeOf<F>>) {
         let Deferred { peer, token, .. } = *deferred;
         if let Some((observer, _)) = self.features.observers().find(peer, |it| is_registered::<F>(it, token)) {

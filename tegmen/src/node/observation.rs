@@ -95,8 +95,8 @@ impl Observation {
 
     /// Processes a response with this code. `option` takes the number of an option, and returns the value of the first
     /// such option in the response. An owner calls this function if it receives responses without a [`Node`]; otherwise
-    /// it calls [`Self::on_reply`]. Such an owner creates a new [`Observation`] to register again, because a server
-    /// that restarted begins its Observe numbers again.
+    /// it calls [`Self::on_reply`]. An owner that calls this function creates a new [`Observation`] for each
+    /// registration, because a server that restarted begins its Observe numbers again.
     pub fn on_response<'m>(
         &mut self,
         now: Instant,
@@ -212,7 +212,8 @@ const DEFAULT_MAX_AGE: u32 = 60;
 /// The minimum time between the end of Max-Age and the refresh, in milliseconds (RFC 7641, section 3.3.1).
 const SPREAD_MS: u32 = 5000;
 
-/// Returns a time between the end of Max-Age and the refresh, in milliseconds: 5,000, and 40 for each unit of `random`.
+/// Returns a time between the end of Max-Age and the refresh, in milliseconds: 5,000, plus 40 for each unit of
+/// `random`.
 fn spread(random: u8) -> u32 {
     SPREAD_MS.wrapping_add(u32::from(random).wrapping_mul(40))
 }

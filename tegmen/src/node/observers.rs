@@ -29,8 +29,8 @@ pub struct Observer<X = Infallible, G = Infallible> {
     pub decision: Option<bool>,
     /// The Message ID of the last notification; `None` if the last notification was confirmable.
     pub message_id: Option<u16>,
-    /// If OSCORE protected the registration: its identity in the security context, and the owner of the context. This
-    /// context protects each notification. Otherwise `None`.
+    /// If OSCORE protected the registration: the identity of the registration in the security context, and the owner of
+    /// this context. The context protects each notification. Otherwise `None`.
     pub exchange: Option<(X, Principal)>,
     /// The data of a member whose registration was sent to a protected group; `None` for any other registration.
     pub registration: Option<G>,

@@ -219,8 +219,8 @@ pub(super) struct Sender<'p, X: OpenedRequest> {
     pub(super) len: usize,
     /// Number of bytes that the protection adds after the response.
     pub(super) tailroom: usize,
-    /// If OSCORE protected the request: its identity in the security context, and the right to answer it once with the
-    /// nonce of the request. Otherwise `None`.
+    /// If OSCORE protected the request: the identity of the request in the security context, and the right to answer
+    /// the request once with its nonce. Otherwise `None`.
     pub(super) exchange: Option<(X, Option<X::Nonce>)>,
     /// The last block of the request, if a proxy divided the protected request into blocks.
     pub(super) last: Option<Block>,

@@ -457,7 +457,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 }
 
-/// Returns the block that begins at the offset `at` of a body, in the form for a request option.
+/// Returns the block that begins at the offset `at` of a body. Its bit M is not set, as in a request for a block.
 const fn block_at(at: usize, size_exponent: u8) -> Block {
     Block { number: (at >> size_exponent >> 4) as u32, more: false, size_exponent }
 }
@@ -478,7 +478,7 @@ fn etag<'m>(option: impl Fn(OptionNumber) -> Option<&'m [u8]>) -> Value<MAX_ETAG
 /// Maximum number of attempts to send a request body. The same maximum applies to the attempts to receive a response
 /// body, and to the answers to challenges.
 const ATTEMPTS: u8 = 3;
-/// Maximum number of blocks of one body: their number has 20 bits.
+/// Maximum number of blocks of one body: the number of a block has 20 bits.
 const MAX_BLOCKS: usize = 1 << 20;
 /// Maximum number of bytes of an Echo option (RFC 9175, section 2.2.1).
 const MAX_ECHO: usize = 40;

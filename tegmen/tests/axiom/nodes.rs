@@ -677,7 +677,8 @@ fn quiet(ids: GroupIds) -> World {
 }
 
 impl World {
-    /// Sends a request to a group that is neither denied nor deferred, and waits for the responses.
+    /// Sends a request to a group, and waits for the responses. The policy does not deny this request, and no member
+    /// defers the response.
     fn ask_now(&mut self, asker: usize, group: usize, echo: Option<&[u8]>) -> Asked {
         self.asked = (self.asked..).find(|number| number % 8 != 0 && number % 5 != 1 && number % 7 != 3).unwrap();
         let asked = Asked { number: self.asked, asker, group: Some(group) };

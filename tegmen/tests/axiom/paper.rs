@@ -142,8 +142,8 @@ impl Paper {
         self.take(from.ip, (tsn, true), content)
     }
 
-    /// Delivers the content if its TSN is higher than all earlier TSNs of this state. If there is no earlier TSN,
-    /// delivers the content only if `takes_first` is true.
+    /// Delivers the content if its TSN is higher than all earlier TSNs of the sender. `state` identifies the sender. If
+    /// there is no earlier TSN, delivers the content only if `takes_first` is true.
     fn take(&mut self, state: [u8; 16], (tsn, takes_first): (u64, bool), content: Vec<u8>) -> Outcome {
         let before = self.newest.get(&state).copied();
         self.newest.insert(state, before.map_or(tsn, |before| before.max(tsn)));

@@ -79,7 +79,7 @@ pub struct Node<const IN_PARTS: bool = false> {
     /// The associations that have ended, each with the reason.
     pub ended: Vec<(PeerId, Fatal)>,
     pub heard: Vec<Vec<u8>>,
-    /// The time after which the store of keys answers a question; `None` if it answers at once.
+    /// The time after which the owner of this endpoint answers a question of a handshake; `None` if it answers at once.
     pub store_delay: Option<Duration>,
     /// Number of bytes of the buffer for datagrams that this node writes.
     pub buffer: usize,

@@ -104,7 +104,7 @@ struct Keys {
     read: ([u8; 16], [u8; 4]),
 }
 
-/// The PRF of TLS 1.2 (RFC 5246, section 5).
+/// Fills `out` with the result of the PRF of TLS 1.2 (RFC 5246, section 5).
 fn prf(key: &[&[u8]], seed: &[&[u8]], out: &mut [u8]) {
     let seed = seed.concat();
     let mut a = seed.clone();

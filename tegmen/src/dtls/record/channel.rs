@@ -183,9 +183,9 @@ impl Channel {
     }
 
     /// Seals a whole record in place. The record has `head_len` bytes of header, the explicit nonce, a content of
-    /// `content` bytes, and the tag. Calls `write_header` with the place of the header, the record number, the length
-    /// of the record after the header, and the length that the associated data contains. `write_header` writes the
-    /// header, and returns the associated data.
+    /// `content` bytes, and the tag. Calls `write_header` with the first `head_len` bytes of the record, the record
+    /// number, the length of the record after the header, and the length that the associated data contains.
+    /// `write_header` writes the header, and returns the associated data.
     #[inline(always)]
     fn seal_with<C: Crypto, A: AsRef<[u8]>>(
         &mut self,
