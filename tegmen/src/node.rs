@@ -19,9 +19,9 @@
 //! * [`Node::decide`] takes the decision on a request, if the policy did not decide at once.
 //! * [`Node::notify`] sends notifications to the observers of a resource after its representation has changed.
 //!
-//! If [`Oscore`] is one of its features, a node decrypts requests that have an OSCORE option, and protects their
-//! responses. It protects its own request if the [`RequestHead`] demands protection. OSCORE works in plaintext
-//! datagrams and over DTLS.
+//! If [`Oscore`] is one of the features of a node, the node decrypts requests that have an OSCORE option, and protects
+//! the responses to these requests. The node protects its own request if the [`RequestHead`] demands protection. OSCORE
+//! works in plaintext datagrams and over DTLS.
 //!
 //! An image can omit parts of the node: see [`Features`].
 

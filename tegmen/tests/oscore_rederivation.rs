@@ -166,7 +166,8 @@ impl Ends {
         bytes
     }
 
-    /// Exchanges request #1 and its response. The client then has the context for request #2. Returns both messages.
+    /// Delivers request #1 and the response to it. The client then has the context for request #2. Returns both
+    /// messages.
     fn first_round(&mut self) -> (Vec<u8>, Vec<u8>) {
         let (request, mut pending) = self.ask(b"first");
         let response = self.answer_first(&request);
@@ -184,7 +185,8 @@ impl Ends {
         Ok(())
     }
 
-    /// Sends request #2, from which the server takes its new context, and its response.
+    /// Delivers request #2, from which the server gets its new context, and the response to this request. Returns the
+    /// request.
     fn second_round(&mut self) -> Vec<u8> {
         let (request, mut pending) = self.ask(b"second");
         let mut bytes = request.clone();

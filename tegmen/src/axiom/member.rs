@@ -263,8 +263,8 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
     /// * A state with TSNs above `next` was forgotten.
     /// * The member has restarted in this epoch.
     ///
-    /// In the last two cases, the member may have delivered requests that the controller did not receive. The sender's
-    /// next request is then [`Opened::Unverified`], until the sender proves that it is fresh.
+    /// In the last two cases, the member may have delivered requests that the controller did not receive. The requests
+    /// of this sender are then [`Opened::Unverified`] until the sender has proved that a request is fresh.
     ///
     /// # Errors
     /// [`Full`] if there is no space for the state of the sender.

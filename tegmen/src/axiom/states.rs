@@ -38,7 +38,8 @@ impl Seen {
         Self::of(&ReplayWindow::seen_up_to(tsn), fingerprint)
     }
 
-    /// Returns the state of a member with this replay window. `fingerprint` is that of its newest record.
+    /// Returns the state of a member with this replay window. `fingerprint` is the fingerprint of the member's newest
+    /// record.
     fn of(window: &ReplayWindow, fingerprint: u32) -> Self {
         let (next, seen) = window.parts();
         Self { next: next.min(NEXT) | TAKEN | USED | u64::from(fingerprint) << FINGERPRINT_AT, seen }

@@ -407,9 +407,9 @@ impl Handshake<'_> {
         }
     }
 
-    /// True if a message of this type must belong to another handshake over the same path, which one of the endpoints
-    /// has given up. In that handshake, the peer had the role that we have now, or the message answered an earlier
-    /// ClientHello of ours.
+    /// True if a message of this type belongs to another handshake over the same path, because it is impossible in the
+    /// present handshake. One of the endpoints has given up that other handshake. In that handshake, the peer had the
+    /// role that we have now, or the message answered an earlier ClientHello of ours.
     fn is_of_another_handshake(&self, kind: MessageType) -> bool {
         let client = self.association.is_client();
         let server_hello = matches!(kind, MessageType::SERVER_HELLO | MessageType::HELLO_VERIFY_REQUEST);

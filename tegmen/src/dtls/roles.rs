@@ -20,7 +20,8 @@ pub trait Roles {
     /// True if the endpoint supports a record size limit (RFC 8449).
     const RECORD_SIZE: bool = false;
     /// True if the endpoint answers a ClientHello only in the first record of a datagram. A mote answers each
-    /// ClientHello of a datagram, because its answer is not longer than the ClientHello.
+    /// ClientHello of a datagram: the answer of a mote is not longer than the ClientHello, so an attacker cannot use
+    /// the answers to amplify its own traffic.
     const ONE_HELLO: bool = false;
     /// True if a server reassembles ClientHellos that arrive in fragments. A mote refuses them.
     const HELLO_FRAGMENTS: bool = false;

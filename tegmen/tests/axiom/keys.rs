@@ -1,4 +1,5 @@
-//! The signatures of a member of the tests: its private key, and the keys of all members.
+//! The [`Signatures`](tegmen::axiom::Signatures) of a member in these tests: the private key of the member, and the
+//! public keys of all members.
 
 use crate::recorder::stand_in;
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! Tests of groups (`tegmen::axiom`): records against another implementation, attacks with names, and a world of
-//! members on a network that loses, repeats, reorders and damages records.
+//! Tests of groups (`tegmen::axiom`): a comparison of records with another implementation, attacks that each have a
+//! name, and a world of members on a network that loses, repeats, reorders and damages records.
 #![allow(unreachable_pub, reason = "one module is of several test binaries")]
 
 mod attacks;

@@ -1,4 +1,4 @@
-//! Messages that wait for NSTART and PROBING_RATE, and requests that suppress all responses.
+//! Messages that wait until NSTART and PROBING_RATE allow them, and requests that suppress all responses.
 
 use super::{End, Outcome, World, both_ask_and_serve};
 use std::collections::HashMap;

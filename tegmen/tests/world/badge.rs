@@ -58,8 +58,8 @@ impl Badge {
         Self { private, content, peer_types, ..Self::default() }
     }
 
-    /// Returns the credentials of the device in the image `dtls_x509`, with its certificate. It trusts the CA that
-    /// issued the certificate.
+    /// Returns the credentials of the device in the image `dtls_x509`, with the certificate of this device. A node with
+    /// these credentials trusts the CA that issued the certificate.
     pub fn certified() -> Self {
         let path = include_bytes!("../../../firmware/x509/path.bin");
         let [device, ca] = certificates(path).collect::<Vec<_>>()[..] else { panic!("a device and its CA") };
