@@ -1,8 +1,9 @@
-//! Requests from many peer addresses, at most one in flight from each: plain CoAP, DTLS with a pre-shared key, OSCORE.
+//! Measures servers with requests from many peer addresses, over plain CoAP, DTLS with a pre-shared key, and OSCORE.
 //!
-//! One driver serves all protections. The addresses take turns, so every request comes from another peer than the
-//! previous request. At most [`LETTERS_MAX`] requests wait for an answer at the same time, because the sockets of some
-//! servers hold no more datagrams. The result is the number of requests for each CPU second of the server's process.
+//! The same code sends the requests for all protections. The addresses send in turn, so each request has another source
+//! address than the previous request. An address sends no request while an earlier one waits for its answer. At most
+//! [`LETTERS_MAX`] requests wait for an answer at the same time, because the sockets of some servers can queue no more
+//! datagrams. The result is the number of requests for each CPU second of the server's process.
 
 use crate::{
     Options, californium,
@@ -30,7 +31,7 @@ use tegmen::{
 use tegmen_bench_line::{End, Failure, IDENTITY, Outbox, Stack};
 use tegmen_host::{contexts::ContextFile, formats, provider::HostCrypto};
 
-/// Measures every server that is present, with a thousand addresses and with ten thousand.
+/// Measures every server that is installed: with a thousand client addresses, and with ten thousand.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
     for way in [Way::Plain, Way::Dtls, Way::Oscore] {
@@ -46,7 +47,8 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Measures all servers that offer one protection. In each pass the servers take turns.
+/// Measures all servers that support one protection, in several passes. A pass measures each server once, and each pass
+/// begins with another server.
 fn scene(way: Way, count: u32, options: &Options, report: &mut Report) -> Result<(), Failure> {
     let operation = format!("GET of 16 bytes, {}, {count} addresses", way.name());
     eprintln!("{operation}");
@@ -106,7 +108,8 @@ impl Way {
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     Ours,
-    /// The example server of libcoap, built with this TLS library.
+    /// The example server of libcoap. The text names the TLS library with which it was built: `notls`, `openssl` or
+    /// `gnutls`.
     Libcoap(&'static str),
     Californium,
 }
@@ -130,7 +133,7 @@ impl Kind {
         }
     }
 
-    /// Returns the command line of the server for this number of clients.
+    /// Returns the command line that starts the server for `count` clients.
     fn words(self, way: Way, port: u16, count: u32) -> Result<Vec<String>, Failure> {
         let example = format!("/{PATH}={}", String::from_utf8_lossy(VALUE));
         match self {
@@ -166,7 +169,8 @@ pub(crate) struct Server {
     kind: Kind,
     pub(crate) process: Process,
     pub(crate) clients: Clients,
-    /// The directory of OSCORE contexts that was created for the server. It is removed with the server.
+    /// The directory of OSCORE contexts that was created for the server; `None` if there is none. It is removed when
+    /// this value is dropped.
     contexts: Option<PathBuf>,
     lost: u64,
 }
@@ -180,7 +184,8 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Starts the server, and lets every client send one request.
+    /// Starts the server, opens the sessions of its clients, lets every client send one request, and lets the server
+    /// warm up.
     fn start(kind: Kind, way: Way, count: u32) -> Result<Self, Failure> {
         let mut server = Self::begin(kind, way, count)?;
         server.clients.connect(0..count)?;
@@ -191,7 +196,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts the server. No client has sent a request yet.
+    /// Starts the server and prepares its clients. No client sends a request yet.
     pub(crate) fn begin(kind: Kind, way: Way, count: u32) -> Result<Self, Failure> {
         let mut refused = None;
         let process = Process::start(|port| kind.words(way, port, count).map_err(|reason| refused = Some(reason)).ok());
@@ -203,7 +208,7 @@ impl Server {
         Ok(Self { kind, process, clients, contexts, lost: 0 })
     }
 
-    /// Returns the number of requests for each CPU second of the server.
+    /// Sends requests for `seconds` seconds. Returns the number of requests for each CPU second of the server.
     fn measure(&mut self, seconds: f64) -> Result<f64, Failure> {
         let question = Question::of_value(Code::GET, b"");
         let (rate, lost) = self.clients.rate(&self.process, seconds, &mut |_| question.clone())?;
@@ -219,7 +224,7 @@ pub(crate) struct Ran {
     pub(crate) lost: u64,
 }
 
-/// A confirmable request. The path has no slash in front, and may have a query of one part after `?`.
+/// A confirmable request. The path begins without a slash, and may end with `?` and one query parameter.
 #[derive(Clone)]
 pub(crate) struct Question {
     pub(crate) code: Code,
@@ -229,12 +234,12 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    /// Makes a request for the value that all servers of this module have.
+    /// Makes a request for the value that all servers of this module serve at [`PATH`].
     pub(crate) fn of_value(code: Code, payload: &[u8]) -> Self {
         Self { code, path: PATH.into(), content_format: None, payload: payload.to_vec() }
     }
 
-    /// Makes the failure that the server `name` gave this answer in place of the expected one.
+    /// Makes the error message for an answer of the server `name` that was not the expected one.
     fn refused(&self, name: &str, answer: &MessageRef<'_>) -> Failure {
         let (payload, code) = (answer.payload(), answer.code());
         let shown = formats::show(answer.uint(OptionNumber::CONTENT_FORMAT), payload);
@@ -255,7 +260,7 @@ impl Question {
     }
 }
 
-/// Many clients of one server. Each client has its own address.
+/// Many clients of one server. Each client sends from another address.
 pub(crate) struct Clients {
     crowd: Crowd,
     inbound: Letters,
@@ -263,23 +268,23 @@ pub(crate) struct Clients {
     each: Vec<Client>,
     stack: Option<Ours>,
     crypto: HostCrypto,
-    /// The index of the client that sends the next request.
+    /// The index of the client that sends the next request, unless it still waits for an answer.
     next: usize,
     message_id: u16,
-    /// Maximum number of requests in flight.
+    /// Maximum number of requests that wait for an answer.
     pub(crate) window: u64,
-    /// Returns true for the expected response.
+    /// Returns true if the message is the expected response.
     pub(crate) is_answer: fn(&MessageRef<'_>) -> bool,
 }
 
 struct Client {
     speaker: Speaker,
     token: u32,
-    /// The request that waits for an answer, and the time when it was sent.
+    /// The request that waits for an answer, and the time when it was sent; `None` if no request waits.
     waits: Option<(Question, Instant)>,
 }
 
-/// The keys with which a client protects a request.
+/// The protection of a client's requests, with its keys.
 enum Speaker {
     Plain,
     Dtls(Box<Session>),
@@ -317,7 +322,8 @@ impl Clients {
         })
     }
 
-    /// Gives each client its own name, which is the identity of its pre-shared key.
+    /// Gives each DTLS client its own name, which is the identity of its pre-shared key. `name` returns the name of a
+    /// client.
     pub(crate) fn name(&mut self, name: impl Fn(u32) -> String) {
         for (number, client) in (0..).zip(&mut self.each) {
             if let Speaker::Dtls(session) = &mut client.speaker {
@@ -340,7 +346,7 @@ impl Clients {
         Ok(())
     }
 
-    /// Opens the sessions of these clients, if the protection has sessions.
+    /// Opens the DTLS sessions of the clients in the range `members`. Does nothing with any other protection.
     pub(crate) fn connect(&mut self, members: Range<u32>) -> Result<(), Failure> {
         if self.stack.is_none() {
             return Ok(());
@@ -387,13 +393,13 @@ impl Clients {
         Ok(())
     }
 
-    /// Lets the first client store the value that all clients request later.
+    /// Lets the first client send a PUT with the value that all clients request later.
     pub(crate) fn put(&mut self) -> Result<(), Failure> {
         self.ask_first(&Question::of_value(Code::PUT, VALUE))
     }
 
-    /// Lets the first client repeat a request until it has an answer, because a server that is still starting can miss
-    /// a request.
+    /// Lets the first client send a request. Sends it again until an answer arrives, because a server that is still
+    /// starting can lose a request.
     pub(crate) fn ask_first(&mut self, question: &Question) -> Result<(), Failure> {
         let begin = Instant::now();
         let mut is_answered = false;
@@ -413,13 +419,14 @@ impl Clients {
         Ok(())
     }
 
-    /// Lets each of these clients request the value once. `method` returns the method of the request.
+    /// Lets each client in the range `members` request the value once. `method` returns the method of the request.
     pub(crate) fn each_once(&mut self, members: Range<u32>, method: impl Fn(u64) -> Code) -> Result<(), Failure> {
         let first = members.start;
         self.each_asks(members, |member| Question::of_value(method((member - first).into()), b""))
     }
 
-    /// Lets each of these clients send one request. At most [`Self::window`] requests are in flight at the same time.
+    /// Lets each client in the range `members` send one request. At most [`Self::window`] requests wait for an answer
+    /// at the same time.
     pub(crate) fn each_asks(&mut self, members: Range<u32>, question: impl Fn(u32) -> Question) -> Result<(), Failure> {
         self.next = members.start as usize;
         let count = members.len() as u64;
@@ -439,8 +446,8 @@ impl Clients {
         Ok(())
     }
 
-    /// Sends requests for `seconds` seconds. Returns the number of requests for each CPU second of the server, and the
-    /// number of requests without an answer.
+    /// Sends requests for `seconds` seconds, after a warm-up. Returns the number of answered requests for each CPU
+    /// second of the server, and the number of requests without an answer.
     pub(crate) fn rate(
         &mut self,
         process: &Process,
@@ -457,7 +464,7 @@ impl Clients {
         }
     }
 
-    /// Keeps [`Self::window`] requests in flight for this time, and then waits for the answers to the last requests.
+    /// Keeps [`Self::window`] requests waiting for an answer during `duration`, and then waits for the last answers.
     pub(crate) fn run_with(
         &mut self,
         duration: Duration,
@@ -487,7 +494,8 @@ impl Clients {
         }
     }
 
-    /// Sends a request of the client whose turn it is. `question` returns the request for the number of the client.
+    /// Sends a request of the next client that does not wait for an answer. `question` returns the request for the
+    /// number of this client.
     fn ask(&mut self, question: impl FnOnce(u32) -> Question) -> Result<(), Failure> {
         while self.each[self.next].waits.is_some() {
             self.next = (self.next + 1) % self.each.len();
@@ -527,7 +535,7 @@ impl Clients {
         self.crowd.push(&mut self.outbound, member, |letter| Ok(put(letter, &room[..len])))
     }
 
-    /// Processes the datagrams that have arrived. Returns the number of requests that were answered.
+    /// Processes the datagrams that have arrived. Returns the number of requests that these datagrams answered.
     fn take(&mut self) -> Result<u64, Failure> {
         let Self { crowd, inbound, outbound, each, crypto, is_answer, .. } = self;
         crowd.receive(inbound)?;
@@ -578,7 +586,8 @@ impl Clients {
         Ok(answered)
     }
 
-    /// Stops waiting for the requests that are older than [`PATIENCE`]. Returns their number.
+    /// Gives up the requests that have waited longer than [`PATIENCE`] for an answer. Returns the number of these
+    /// requests.
     fn give_up(&mut self) -> u64 {
         let is_late = |client: &&mut Client| client.waits.as_ref().is_some_and(|(_, sent)| sent.elapsed() > PATIENCE);
         self.each.iter_mut().filter(is_late).map(|client| client.waits = None).count() as u64
@@ -593,14 +602,14 @@ fn is_of_value(message: &MessageRef<'_>) -> bool {
     }
 }
 
-/// Copies the bytes that fit into `room`. Returns their number.
+/// Copies the first bytes of `bytes`, at most the length of `room`. Returns the number of copied bytes.
 fn put(room: &mut [u8], bytes: &[u8]) -> usize {
     let len = bytes.len().min(room.len());
     room[..len].copy_from_slice(&bytes[..len]);
     len
 }
 
-/// Makes the OSCORE context of client `index`. Both IDs contain the index.
+/// Makes the OSCORE context of the client with this index. The Sender ID and the Recipient ID contain the index.
 fn context(index: u32) -> Result<Context, Failure> {
     let parameters = Parameters {
         master_secret: &SECRET,
@@ -616,7 +625,7 @@ fn context(index: u32) -> Result<Context, Failure> {
     Ok(context)
 }
 
-/// Creates a directory with this number of contexts for Tegmen's server.
+/// Creates a directory with `count` OSCORE contexts for Tegmen's server. Returns the path of the directory.
 fn context_directories(count: u32) -> Result<PathBuf, Failure> {
     let all = contexts_place(count)?;
     // Numbers that were used are not used again: each run begins with new directories.
@@ -641,15 +650,15 @@ fn context_directories(count: u32) -> Result<PathBuf, Failure> {
     Ok(all)
 }
 
-/// Returns the directory of the contexts. It is in memory if the system has `/dev/shm`, because the creation of ten
-/// thousand contexts on a disk takes a minute.
+/// Returns the path of the directory for `count` OSCORE contexts. The directory is in memory if the system has
+/// `/dev/shm`, because the creation of ten thousand contexts on a disk takes a minute.
 fn contexts_place(count: u32) -> Result<PathBuf, Failure> {
     let memory = Path::new("/dev/shm");
     let place = if memory.is_dir() { memory.to_owned() } else { target()? };
     Ok(place.join(format!("tegmen-bench-contexts-{count}")))
 }
 
-/// Writes the credentials file of Tegmen's server.
+/// Writes the credentials file of Tegmen's server, with the pre-shared key. Returns the path of the file.
 pub(crate) fn credentials() -> Result<PathBuf, Failure> {
     let file = target()?.join("bench-credentials.toml");
     fs::write(&file, format!("[[psk]]\nidentity = \"{IDENTITY}\"\nkey_text = \"{KEY_TEXT}\"\n")).map_err(failure)?;
@@ -671,21 +680,21 @@ fn failure(error: impl std::fmt::Display) -> Failure {
     Failure::new(error.to_string())
 }
 
-/// The path of a value in the example server of libcoap. PUT can replace this value. In all servers the value has 16
-/// bytes.
+/// The path of the value that clients request. It is a value in the example server of libcoap that PUT can replace. The
+/// other servers serve a value at the same path. The value has 16 bytes.
 pub(crate) const PATH: &str = "example_data";
-/// The pre-shared key as text, because libcoap accepts no binary key.
+/// The pre-shared key. It is text, because libcoap accepts no binary key.
 pub(crate) const KEY_TEXT: &str = "0123456789abcdef";
-/// The master secret of all contexts. The contexts have different IDs, and so different keys. `Server.java` contains
-/// the same secret.
+/// The master secret of all OSCORE contexts. The contexts have different keys, because they have different IDs.
+/// `Server.java` contains the same secret.
 const SECRET: [u8; 16] = *b"bench of oscore!";
 const POLL: Duration = Duration::from_millis(20);
 const WARM_UP: Duration = Duration::from_millis(100);
-/// The warm-up time of a server in a virtual machine, which compiles frequently used code.
+/// The warm-up time of a server in a Java virtual machine, which compiles a function only after frequent use.
 pub(crate) const WARM_UP_COMPILED: Duration = Duration::from_secs(8);
-/// Longest time without a datagram while a server starts or sends HelloVerifyRequests.
+/// Maximum time for the start of a server, and for the first answers to its clients.
 const START: Duration = Duration::from_secs(20);
-/// Longest wait for the first answer. A virtual machine first loads the code for the answer.
+/// Time after which the first request is sent again. A Java virtual machine first loads the code for the answer.
 const FIRST: Duration = Duration::from_secs(2);
-/// Longest wait for an answer.
+/// Time after which a request without an answer is given up.
 const PATIENCE: Duration = Duration::from_secs(3);

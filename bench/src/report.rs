@@ -1,4 +1,4 @@
-//! Results of a run: a table for people, or one JSON object for machines.
+//! The results of a run, which are printed as a table for people or as one JSON object for programs.
 
 use serde::Serialize;
 use std::{collections::BTreeMap, fs, process::Command};
@@ -8,68 +8,72 @@ use std::{collections::BTreeMap, fs, process::Command};
 pub(crate) struct Report {
     /// Circumstances of the run.
     pub(crate) header: Header,
-    /// One row for each operation and peer.
+    /// One row for each measured operation and each peer.
     pub(crate) rows: Vec<Row>,
-    /// Candidates that were not measured.
+    /// Candidates that were not measured, with the reasons.
     pub(crate) absent: Vec<Absent>,
 }
 
-/// Circumstances of a run: commit, date, machine and versions.
+/// The circumstances of a run: commit, date, machine and versions.
 #[derive(Serialize)]
 pub(crate) struct Header {
-    /// Commit of this tree, with `-dirty` if it was changed.
+    /// Commit of this source tree, with the suffix `-dirty` if files were changed after the commit.
     pub(crate) commit: String,
     /// Date and time of the start, in UTC.
     pub(crate) date: String,
     /// Model and number of processors.
     pub(crate) cpu: String,
-    /// Load average over a minute when the run began. Other work on the machine changes absolute rates.
+    /// Load average of the last minute when the run began. Other work on the machine changes absolute rates.
     pub(crate) load: String,
-    /// Number of interleaved passes. Every number of the report is a median over them.
+    /// Number of passes. A pass measures all candidates in turn. Every number of the report is the median over all
+    /// passes.
     pub(crate) passes: usize,
-    /// Name and version of each stack, as the stack reports them.
+    /// For each stack, its name, and the version that the stack itself reports.
     pub(crate) versions: BTreeMap<&'static str, String>,
     /// Facts that a reader needs to repeat the run.
     pub(crate) notes: Vec<String>,
 }
 
-/// One operation: the number of Tegmen and the number of one peer.
+/// The comparison of Tegmen with one peer in one operation.
 #[derive(Serialize)]
 pub(crate) struct Row {
     /// The measured operation.
     pub(crate) operation: String,
-    /// The number of Tegmen; `None` if Tegmen was not measured.
+    /// The result of Tegmen; `None` if Tegmen was not measured.
     pub(crate) ours: Option<f64>,
-    /// The peer's number; `None` if no peer is present.
+    /// The result of the peer; `None` if no peer was measured.
     pub(crate) peer: Option<f64>,
     /// Name of the peer.
     pub(crate) peer_name: &'static str,
-    /// The number of Tegmen divided by that of the peer: the median over the passes.
+    /// The result of Tegmen divided by that of the peer. It is computed for each pass, and this is the median of the
+    /// passes. `None` if one of the two was not measured.
     pub(crate) ratio: Option<f64>,
-    /// Interval that contains the median of that ratio with a probability of at least 95 %; `None` for fewer than six
-    /// passes.
+    /// Interval that contains the true median of the ratio with a probability of at least 95 %; `None` for fewer than
+    /// six passes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) interval: Option<[f64; 2]>,
-    /// Unit of both numbers.
+    /// Unit of the results of Tegmen and of the peer.
     pub(crate) unit: &'static str,
-    /// True if a larger number is better.
+    /// True if a larger result is better.
     pub(crate) more_is_better: bool,
-    /// The number of Tegmen minus twice that of the peer, if the peer is the bare work of the processor.
+    /// The result of Tegmen minus twice that of the peer. It is set only if the peer is the cryptography alone, without
+    /// a protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) surplus: Option<f64>,
-    /// Share of confirmable notifications, from 0 to 1. It is set only in rows of notifications.
+    /// Share of notifications that were sent as confirmable messages, from 0 to 1; `None` if the row does not measure
+    /// notifications.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) confirmable: Option<Confirmable>,
-    /// The limit of a number of the row, and the verdict.
+    /// The limit for one of the numbers of the row, and the verdict.
     #[serde(flatten)]
     pub(crate) judged: Judged,
-    /// Instructions for one operation, if they were counted.
+    /// Instructions for one operation; `None` if they were not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) instructions: Option<Instructions>,
 }
 
 impl Row {
-    /// Makes a row without numbers. A smaller number is better.
+    /// Makes a row that has no results yet. Its results count as better if they are smaller.
     pub(crate) fn new(
         operation: impl Into<String>,
         peer_name: &'static str,
@@ -93,7 +97,7 @@ impl Row {
     }
 }
 
-/// The share of confirmable notifications at both servers of a row.
+/// The share of notifications that the two servers of a row sent as confirmable messages, from 0 to 1.
 #[derive(Serialize, Clone, Copy)]
 pub(crate) struct Confirmable {
     /// The share of Tegmen's server.
@@ -103,19 +107,20 @@ pub(crate) struct Confirmable {
 }
 
 impl Row {
-    /// Sets the limit that Tegmen is at least as fast as the peer.
+    /// Sets the limit of the ratio so that Tegmen must be at least as fast as the peer.
     pub(crate) fn not_behind(self) -> Self {
         let limit = if self.more_is_better { Limit::AtLeast(1.0) } else { Limit::AtMost(1.0) };
         Self { judged: limit.judge("ratio", self.ratio), ..self }
     }
 
-    /// Compares the interval with a minimum share of the peer's speed.
+    /// Checks that the interval of the ratio does not exclude this minimum share of the peer's speed. The command fails
+    /// if the verdict is `missed`.
     pub(crate) fn judge_bound(&self, bound: f64) -> Judged {
         let verdict = self.interval.map(|_| if self.is_below(bound) { "missed" } else { "met" });
         Judged { limit: Some(bound), limit_of: Some("interval"), verdict, binds: true }
     }
 
-    /// Returns true if Tegmen has less than this share of the peer's speed in the whole interval.
+    /// Returns true if even the best value in the interval of the ratio means less than this share of the peer's speed.
     pub(crate) fn is_below(&self, bound: f64) -> bool {
         self.interval.is_some_and(|[low, high]| if self.more_is_better { high < bound } else { low * bound > 1.0 })
     }
@@ -130,7 +135,7 @@ pub(crate) enum Limit {
 }
 
 impl Limit {
-    /// Compares a number of a row with the limit.
+    /// Compares `number` with the limit. `limit_of` is the name of the number in the row.
     pub(crate) fn judge(self, limit_of: &'static str, number: Option<f64>) -> Judged {
         let (limit, is_met) = match self {
             Self::AtMost(limit) => (limit, number.map(|number| number <= limit)),
@@ -142,53 +147,53 @@ impl Limit {
     }
 }
 
-/// A limit and its verdict. Both are empty if there is no limit.
+/// A limit and its verdict. All fields are `None` if there is no limit.
 #[derive(Serialize, Clone, Copy, Default)]
 pub(crate) struct Judged {
     /// The limit.
     pub(crate) limit: Option<f64>,
-    /// The name of the limited number of the row: `ours`, `ratio`, `surplus` or `interval`.
+    /// The name of the limited number in the row: `ours`, `ratio`, `surplus`, `interval` or `instructions`.
     pub(crate) limit_of: Option<&'static str>,
     /// `met` or `missed`.
     pub(crate) verdict: Option<&'static str>,
-    /// True if the command fails when the limit is missed. A limit of an interval always binds.
+    /// True if a missed limit makes the command fail. This is always true for a limit of an interval.
     #[serde(skip)]
     pub(crate) binds: bool,
 }
 
 impl Judged {
-    /// Returns the same limit, and lets the command fail if the limit is missed.
+    /// Returns the same limit with the rule that the command fails if the limit is missed.
     pub(crate) const fn binding(self) -> Self {
         Self { binds: true, ..self }
     }
 }
 
-/// Instructions for one operation, both ends together.
+/// Instructions for one operation: the sum of the client's and the server's instructions.
 #[derive(Serialize, Clone, Copy)]
 pub(crate) struct Instructions {
     /// The instructions of Tegmen.
     pub(crate) ours: Option<f64>,
     /// The instructions of the peer.
     pub(crate) peer: Option<f64>,
-    /// The instructions of Tegmen divided by those of the peer.
+    /// The instructions of Tegmen divided by those of the peer; `None` if either was not counted.
     pub(crate) ratio: Option<f64>,
-    /// The limit of Tegmen's instructions, and the verdict.
+    /// The limit for the number of Tegmen's instructions, and the verdict.
     #[serde(flatten)]
     pub(crate) judged: Judged,
 }
 
-/// A candidate that was not measured.
+/// A candidate that was not measured, because it is not installed or not built.
 #[derive(Serialize)]
 pub(crate) struct Absent {
     /// Name of the candidate.
     pub(crate) name: &'static str,
-    /// The reason.
+    /// The reason why it was not measured.
     pub(crate) reason: String,
-    /// Instructions for its installation.
+    /// The steps that a user must do to install it.
     pub(crate) install: String,
 }
 
-/// The numbers of one operation: one list of samples for each candidate that ran, in the order of the passes.
+/// The results of one operation. Each candidate that ran has a list with one result for each pass.
 pub(crate) struct Samples {
     /// The measured operation.
     pub(crate) operation: String,
@@ -196,16 +201,16 @@ pub(crate) struct Samples {
     pub(crate) unit: &'static str,
     /// True if a larger number is better.
     pub(crate) more_is_better: bool,
-    /// The numbers of each candidate.
+    /// For each candidate, its name and its results in the order of the passes.
     pub(crate) numbers: Vec<(&'static str, Vec<f64>)>,
-    /// The instructions of each candidate for one operation.
+    /// For each candidate, its name and the instructions that it needs for one operation.
     pub(crate) instructions: Vec<(&'static str, f64)>,
-    /// Limit of the ratio to every peer, and limit of Tegmen's instructions.
+    /// The limit for the ratio of Tegmen to each peer, and then the limit for Tegmen's instructions.
     pub(crate) demanded: (Option<Limit>, Option<Limit>),
 }
 
 impl Samples {
-    /// Creates samples without numbers.
+    /// Creates the samples of an operation, without any result yet.
     pub(crate) fn new(operation: impl Into<String>, unit: &'static str, more_is_better: bool) -> Self {
         Self {
             operation: operation.into(),
@@ -217,7 +222,7 @@ impl Samples {
         }
     }
 
-    /// Adds the number of one pass.
+    /// Adds the result of the candidate `name` in one pass.
     pub(crate) fn push(&mut self, name: &'static str, number: f64) {
         match self.numbers.iter_mut().find(|(known, _)| *known == name) {
             Some((_, numbers)) => numbers.push(number),
@@ -225,7 +230,8 @@ impl Samples {
         }
     }
 
-    /// Returns one row for each peer, which compares Tegmen with this peer.
+    /// Returns one row for each peer that was measured. Without a peer, returns one row with the results of Tegmen
+    /// alone.
     pub(crate) fn rows(&self) -> Vec<Row> {
         let ours = self.numbers.iter().find(|(name, _)| *name == OURS).map(|(_, numbers)| numbers);
         let mut rows: Vec<Row> = self
@@ -270,7 +276,7 @@ impl Samples {
 }
 
 impl Header {
-    /// Collects the facts that are known before the run.
+    /// Collects the facts about the machine and the source tree that are known before the run.
     pub(crate) fn new(passes: usize) -> Self {
         let model = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = model.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");
@@ -289,7 +295,7 @@ impl Header {
 }
 
 impl Report {
-    /// Returns true if a row misses a limit that binds, or was not measured.
+    /// Returns true if a row has a limit that makes the command fail, and the limit was missed or could not be checked.
     pub(crate) fn is_behind(&self) -> bool {
         self.rows.iter().any(|row| row.judged.binds && row.judged.verdict != Some("met"))
     }
@@ -336,8 +342,8 @@ impl Report {
     }
 }
 
-/// Returns the number in the middle, or the mean of the two middle numbers if their count is even; `None` without
-/// numbers.
+/// Returns the median: the number in the middle of the sorted numbers, or the mean of both middle numbers if their
+/// count is even. Returns `None` without numbers.
 pub(crate) fn median(numbers: &[f64]) -> Option<f64> {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -345,8 +351,9 @@ pub(crate) fn median(numbers: &[f64]) -> Option<f64> {
     Some(f64::midpoint(*low, *high))
 }
 
-/// Returns the order statistics that enclose the median of the distribution with a probability of at least 95 %. This
-/// holds for every distribution, because each of the `n` numbers is below the median with a probability of one half.
+/// Returns two of the numbers, between which the median of their distribution is with a probability of at least 95 %.
+/// This holds for every distribution, because each number is below the median with a probability of one half. Returns
+/// `None` if there are too few numbers.
 pub(crate) fn interval(numbers: &[f64]) -> Option<[f64; 2]> {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -379,7 +386,7 @@ impl Judged {
     }
 }
 
-/// Formats a number without decimals. A number below 1,000 has one decimal.
+/// Formats a number with one decimal if it is below 1,000, and otherwise without decimals; `None` as `-`.
 fn short(number: Option<f64>) -> String {
     number.map_or_else(|| "-".into(), |number| format!("{number:.*}", usize::from(number < 1000.0)))
 }
@@ -388,9 +395,9 @@ fn thousandths(number: Option<f64>) -> String {
     number.map_or_else(|| "-".into(), |number| format!("{number:.3}"))
 }
 
-/// The name of the candidate in the left column.
+/// The name of Tegmen, whose results are in the left column of the table.
 pub(crate) const OURS: &str = "ours";
-/// The name of the candidate in the right column when two commits are compared.
+/// The name of the base commit, whose results are in the right column when two commits are compared.
 pub(crate) const BASE: &str = "base";
 
 #[cfg(test)]

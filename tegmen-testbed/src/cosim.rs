@@ -1,9 +1,10 @@
-//! Co-simulation: the two motes of Blink on the simulated radio, which controls their time.
+//! Co-simulation: the two motes of Blink communicate over the simulated radio, and the simulation controls their time.
 //!
-//! A mote runs only in turns. In a turn it receives the time and a packet from the radio, and runs to completion. Its
-//! packets are sent at the time when its processor would be done, according to [`crate::cost`]. A mote is either the
-//! image for a Cortex-M3 in QEMU ([`emulated`]) or the same sources compiled for this machine ([`native`]). Both have
-//! the same seed and get the same turns, so both must send the same bytes.
+//! A mote runs only in turns. In a turn it receives the current time and possibly a packet, and runs until it has
+//! nothing more to do. Its packets are sent at the time when a real processor would have finished, according to
+//! [`crate::cost`]. A mote is either the image for a Cortex-M3 in QEMU ([`emulated`]), or the same source code compiled
+//! for this machine ([`native`]). With the same seed and the same turns, the image and the native mote must send the
+//! same bytes.
 
 pub mod emulated;
 pub mod native;
@@ -28,27 +29,28 @@ use tegmen_lowpan::{Arrived, Interface};
 
 /// A mote that runs only in its turns.
 pub trait Mote {
-    /// Runs a turn at the time `now` with an IPv6 packet. An empty packet means that only time has passed. Returns the
-    /// packets that the mote sends.
+    /// Runs a turn at the time `now`. The mote receives an IPv6 packet, or an empty packet if only time has passed.
+    /// Returns the packets that the mote sends.
     ///
     /// # Errors
     /// [`Error`], if the mote does not end its turn.
     fn take_turn(&mut self, now: Instant, packet: &[u8]) -> Result<Vec<Vec<u8>>, Error>;
 }
 
-/// The parameters of a run.
+/// The parameters of a co-simulation.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Setup {
-    /// The seed of the motes and of the radio.
+    /// The seed of the random numbers of the motes and of the radio.
     pub seed: u64,
     /// The share of frames that the link loses in each direction, from 0 to 1.
     pub loss: f64,
-    /// The end of the run.
+    /// The virtual time at which the run ends.
     pub end: Micros,
 }
 
 impl Setup {
-    /// Returns the start data that a bridge would send to the motes: first to the server, then to the client.
+    /// Returns the start data for the server, and then that for the client. Outside this simulation, a bridge sends
+    /// this data to a mote.
     pub fn starts(&self) -> [Start; 2] {
         [SERVER, CLIENT].map(|node| Start {
             seed: Secret::new(Stream::new(self.seed, node, Purpose::Crypto).seed()),
@@ -58,10 +60,10 @@ impl Setup {
     }
 }
 
-/// The datagrams of a run.
+/// The datagrams and frames of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Conversation {
-    /// The datagrams, in the order in which the motes sent them to the radio.
+    /// The UDP datagrams, in the order in which the motes passed them to the radio.
     pub said: Vec<Said>,
     /// The frames that were on the air.
     pub air: Vec<Captured>,
@@ -70,7 +72,7 @@ pub struct Conversation {
 /// A UDP datagram that a mote sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Said {
-    /// The time at which the mote sent the datagram to the radio.
+    /// The time at which the mote passed the datagram to the radio.
     pub at: Micros,
     /// The sender: [`CLIENT`] or [`SERVER`].
     pub by: NodeId,
@@ -79,7 +81,7 @@ pub struct Said {
 }
 
 impl Conversation {
-    /// Describes the first difference between this conversation and `expected`; `None` if they are equal.
+    /// Describes the first difference between this conversation and `expected`. Returns `None` if they are equal.
     pub fn difference(&self, expected: &Self) -> Option<String> {
         let longer = self.said.len().max(expected.said.len());
         for number in 0..longer {
@@ -98,7 +100,7 @@ fn told(said: Option<&Said>) -> String {
     format!("{} at {at} us: {hex}", if *by == CLIENT { "client" } else { "server" })
 }
 
-/// Lets two motes, the server and the client, exchange packets over the radio.
+/// Lets the server mote and then the client mote of `motes` communicate over the radio.
 ///
 /// # Errors
 /// [`Error`], if one of the motes fails.
@@ -137,12 +139,12 @@ pub fn run(setup: &Setup, motes: [&mut dyn Mote; 2]) -> Result<Conversation, Err
     Ok(Conversation { said, air: network.take_capture() })
 }
 
-/// A mote's end of the link, with the time until which its processor is busy.
+/// One of the two motes: its 6LoWPAN interface, and the time until which its processor is busy.
 struct Station {
     node: NodeId,
     interface: Interface<4, 1280>,
     busy_until: Micros,
-    /// The packets that are sent when the processor is done.
+    /// The packets that are sent when the processor has finished.
     leaving: VecDeque<Vec<u8>>,
 }
 
@@ -151,7 +153,7 @@ impl Station {
         Self { node, interface: Interface::new(), busy_until: 0, leaving: VecDeque::new() }
     }
 
-    /// Processes a frame. Returns a packet if the frame completes it.
+    /// Processes a frame. Returns a packet if this frame was the last missing fragment of the packet.
     fn receive(&mut self, now: Instant, from: LinkAddress, payload: &[u8]) -> Option<Vec<u8>> {
         let hop = Hop { source: from, destination: link_of(self.node) };
         let own = [ip_of(self.node)];
@@ -161,7 +163,8 @@ impl Station {
         }
     }
 
-    /// Delays the packets of a turn by the time that the processor needs for the turn.
+    /// Keeps the processor busy for a turn in which the packet `came` arrived. The `packets` of the turn are sent
+    /// afterwards.
     fn work(&mut self, costs: &Costs, network: &mut Network, came: &[u8], packets: Vec<Vec<u8>>) {
         let instructions = instructions(costs, self.node, came, &packets);
         let cpu = cost::micros(instructions, CYCLES_PER_INSTRUCTION[1], CLOCK_HZ);
@@ -170,7 +173,7 @@ impl Station {
         self.leaving.extend(packets);
     }
 
-    /// Sends the first delayed packet to the radio.
+    /// Sends the first delayed packet over the radio. Returns its UDP datagram.
     fn leave(&mut self, network: &mut Network) -> Option<Said> {
         let packet = self.leaving.pop_front()?;
         let to = link_of(CLIENT + SERVER - self.node);
@@ -184,14 +187,14 @@ impl Station {
     }
 }
 
-/// Returns the network configuration of a node, which has one neighbour.
+/// Returns the network configuration of a node. The other node is its only neighbour.
 fn view(node: NodeId, own: &[[u8; 16]; 1]) -> tegmen_lowpan::Network<'_> {
     const CONTEXTS: &[Context] = &[Context { id: 0, prefix: PREFIX, len: 64 }];
     tegmen_lowpan::Network { link: link_of(node), own, contexts: CONTEXTS, routes: &[], relays: false }
 }
 
-/// Returns the instructions of a turn, according to the records that were received and sent. Each flight of a handshake
-/// counts as a third of the handshake.
+/// Returns the instructions of a turn in which the packet `came` was received and `packets` were sent. Each record with
+/// application data has the cost of its content. Each sent flight of a handshake counts as a third of the handshake.
 fn instructions(costs: &Costs, node: NodeId, came: &[u8], packets: &[Vec<u8>]) -> u64 {
     let content = |packet: &[u8]| {
         let datagram = payload_of(packet);
@@ -205,17 +208,18 @@ fn instructions(costs: &Costs, node: NodeId, came: &[u8], packets: &[Vec<u8>]) -
     opened + sealed + if flight { [costs.server, costs.client][node] / FLIGHTS } else { 0 }
 }
 
-/// Returns the UDP payload of a packet; empty if the packet contains no UDP datagram.
+/// Returns the UDP payload of a packet. The result is empty if the packet contains no UDP datagram.
 fn payload_of(packet: &[u8]) -> Vec<u8> {
     Datagram::parse(&mut packet.to_vec()).map(|datagram| datagram.payload.to_vec()).unwrap_or_default()
 }
 
-/// Makes the frame that gives a mote its turn.
+/// Makes the frame that begins a turn of a mote. It contains the time `now` and the packet.
 fn turn(now: Instant, packet: &[u8]) -> Vec<u8> {
     [&TURN, &now.as_micros().to_be_bytes()[..], packet].concat()
 }
 
-/// Reads a frame from a mote in its turn: a packet, or `None` if the frame ends the turn.
+/// Reads a frame that a mote sent during its turn. Returns the packet in the frame, or `None` if the frame ends the
+/// turn.
 ///
 /// # Errors
 /// [`Error::Garbled`], if the frame is neither a packet nor the end of the turn.
@@ -232,11 +236,11 @@ fn packet_or_done(frame: Vec<u8>) -> Result<Option<Vec<u8>>, Error> {
 pub enum Error {
     /// The images cannot be built.
     Build(footprint::Error),
-    /// QEMU does not start, or its line fails.
+    /// QEMU does not start, or the connection to its serial port fails.
     Line(std::io::Error),
     /// The mote does not report the end of its turn.
     Silent,
-    /// The mote ended; contains the message of QEMU.
+    /// The program of the mote ended. Contains the error message of QEMU.
     Ended(String),
     /// The mote sent a frame that is neither a packet nor the end of the turn.
     Garbled(Vec<u8>),
@@ -266,18 +270,19 @@ fn ip_of(node: NodeId) -> [u8; 16] {
     ip
 }
 
-/// The node of the server mote.
+/// The number of the server mote's node.
 pub const SERVER: NodeId = 0;
-/// The node of the client mote.
+/// The number of the client mote's node.
 pub const CLIENT: NodeId = 1;
 const PREFIX: [u8; 16] = [0xfd, 0x00, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 /// UDP port of the motes (RFC 7252, section 12.7).
 const DTLS_PORT: u16 = 5684;
-/// Interval between the turns of a mote without a packet, in microseconds. It is that of the mote's SysTick.
+/// Time between two turns of a mote that receives no packet, in microseconds. It is the period of the mote's SysTick
+/// timer.
 const TICK_INTERVAL: Micros = 100_000;
 const TICK: u64 = 1;
 const LEAVE: u64 = 2;
-/// Number of flights of a client in a handshake. A server has the same number.
+/// Number of flights that a client sends in a handshake. A server also sends this number of flights.
 const FLIGHTS: u64 = 3;
 /// Clock frequency of the board, in Hz.
 const CLOCK_HZ: u64 = 50_000_000;

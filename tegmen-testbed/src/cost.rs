@@ -1,8 +1,8 @@
-//! The cost of operations on a mote, in instructions. The numbers come from the committed budget of the firmware, and
-//! were counted with QEMU.
+//! The cost of operations on a mote, in instructions. The numbers come from the committed budget of the firmware. QEMU
+//! counted them.
 //!
-//! QEMU counts instructions, not cycles, so the time is a range. A Cortex-M3 needs 1.0 to 1.3 cycles for an
-//! instruction.
+//! QEMU counts instructions, and not cycles. A Cortex-M3 needs 1.0 to 1.3 cycles for an instruction, so the time of an
+//! operation is known only within this range.
 
 mod handshake;
 mod ndn;
@@ -13,47 +13,48 @@ pub use ndn::NdnCosts;
 use crate::sim::Micros;
 use serde::{Deserialize, Serialize};
 
-/// Instructions of the operations of a node, with the cryptographic provider of motes.
+/// Instructions of the operations of a node that uses the cryptographic provider of motes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Costs {
     /// Building a CoAP request.
     pub build: u64,
-    /// Storing a request for its retransmission.
+    /// Storing a request, so that it can be sent again.
     pub keep: u64,
-    /// Reading a stored message to send it again.
+    /// Reading a stored request, to send it again.
     pub again: u64,
     /// Serving a request, from its receipt to its response.
     pub serve: u64,
-    /// Finding the request to which a response belongs.
+    /// Finding the request to which a received response belongs.
     pub hear: u64,
     /// Sealing a DTLS record of 64 bytes.
     pub seal: u64,
     /// Opening a DTLS record of 64 bytes.
     pub open: u64,
-    /// A client's part of a handshake with a pre-shared key.
+    /// The client's share of a DTLS handshake with a pre-shared key.
     pub client: u64,
-    /// A server's part of a handshake with a pre-shared key.
+    /// The server's share of a DTLS handshake with a pre-shared key.
     pub server: u64,
     /// Each kind of handshake, divided into the steps of the client and of the server.
     pub handshakes: Handshakes,
-    /// Deriving the key of one listener for one sender of a group (Axiom, section 5.5). No image counts this operation.
-    /// The value is an upper bound: `client` times 7 / 41, because the derivation runs the compression function of
-    /// SHA-256 7 times, and the client's handshake runs it 41 times.
+    /// Deriving the key with which one listener verifies one sender of a group (Axiom, section 5.5). No image counts
+    /// this operation, so the value is an upper bound: `client` times 7 / 41. The derivation runs the compression
+    /// function of SHA-256 7 times, and a client's handshake runs it 41 times.
     pub derive: u64,
     /// Building a request and protecting it with OSCORE.
     pub create_oscore: u64,
-    /// Protecting and opening the OSCORE messages of the image: a request and a response.
+    /// Protecting and opening an OSCORE request and an OSCORE response.
     pub oscore: Oscore,
-    /// Sending a datagram of 80 bytes, and one of 300 bytes, over 6LoWPAN: compression and fragmentation.
+    /// Compressing and fragmenting a datagram for 6LoWPAN: first for a datagram of 80 bytes, then for one of 300 bytes.
     pub send: [u64; 2],
-    /// Receiving a datagram of 80 bytes, and one of 300 bytes: reassembly of fragments, decompression, and checks of
-    /// the datagram.
+    /// Reassembling, decompressing and checking a datagram of 6LoWPAN: first for a datagram of 80 bytes, then for one
+    /// of 300 bytes.
     pub receive: [u64; 2],
     /// The operations of Named Data Networking.
     pub ndn: NdnCosts,
 }
 
-/// Instructions of OSCORE for the messages of the firmware's image: 21 encrypted bytes in a request, 6 in a response.
+/// Instructions of OSCORE for the messages in the firmware image: a request with 21 encrypted bytes, and a response
+/// with 6.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Oscore {
     /// Protecting a request.
@@ -67,20 +68,20 @@ pub struct Oscore {
 }
 
 impl Oscore {
-    /// Returns the cost of an operation on a request with this number of encrypted bytes, in proportion to the number
-    /// of AES blocks.
+    /// Returns the instructions of an operation on a request with `len` encrypted bytes. `operation` is the cost that
+    /// the image measured. The result is in proportion to the number of AES blocks.
     pub const fn of_request(operation: u64, len: usize) -> u64 {
         operation * oscore_blocks(len) / oscore_blocks(21)
     }
 
-    /// Returns the cost of an operation on a response with this number of encrypted bytes.
+    /// Returns the instructions of an operation on a response with `len` encrypted bytes, in the same way.
     pub const fn of_response(operation: u64, len: usize) -> u64 {
         operation * oscore_blocks(len) / oscore_blocks(6)
     }
 }
 
 impl Costs {
-    /// Returns the costs in the budget that this program was built with.
+    /// Returns the costs in the budget file that was compiled into this program.
     pub fn of_budget() -> Self {
         let budget = budget();
         let operation = |image: &str, name: &str| {
@@ -114,29 +115,29 @@ impl Costs {
         }
     }
 
-    /// Returns the cost of sealing a record with this content length, in proportion to the number of AES blocks.
+    /// Returns the cost of sealing a record whose content has `len` bytes, in proportion to the number of AES blocks.
     pub const fn seal_of(&self, len: usize) -> u64 {
         self.seal * blocks(len) / blocks(64)
     }
 
-    /// Returns the cost of opening a record with this content length.
+    /// Returns the cost of opening a record whose content has `len` bytes.
     pub const fn open_of(&self, len: usize) -> u64 {
         self.open * blocks(len) / blocks(64)
     }
 
-    /// Returns the cost of sealing or opening a payload without a record header, in proportion to the number of AES
-    /// blocks. No image counts this operation.
+    /// Returns the cost of sealing or opening a payload of `len` bytes that has no record header, in proportion to the
+    /// number of AES blocks. No image counts this operation.
     pub const fn payload_of(&self, len: usize) -> u64 {
         self.seal * (blocks(len) - 1) / blocks(64)
     }
 
-    /// Returns the cost of sending a datagram of this length over 6LoWPAN: the value on the straight line through both
-    /// measured costs.
+    /// Returns the cost of sending a datagram of `len` bytes over 6LoWPAN. The cost is on the straight line through the
+    /// two measured costs.
     pub fn send_of(&self, len: usize) -> u64 {
         on_line(self.send, len)
     }
 
-    /// Returns the cost of receiving a datagram of this length over 6LoWPAN.
+    /// Returns the cost of receiving a datagram of `len` bytes over 6LoWPAN, in the same way.
     pub fn receive_of(&self, len: usize) -> u64 {
         on_line(self.receive, len)
     }
@@ -157,7 +158,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Returns the memory of an image in the budget.
+    /// Returns the memory of the image with this name; `None` if the budget does not contain it.
     pub fn of_image(image: &str) -> Option<Self> {
         let budget = budget();
         let image = budget.get(image)?.get(PROVIDER)?;
@@ -166,12 +167,12 @@ impl Memory {
     }
 }
 
-/// An image of the firmware, with the values of the budget.
+/// An image of the firmware, with its values in the budget.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Image {
     /// The memory of the image.
     pub memory: Memory,
-    /// The deepest use of its stack, in bytes.
+    /// The maximum size of the image's stack, in bytes.
     pub stack: u64,
     text: u64,
     operations: toml::Table,
@@ -179,7 +180,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Returns the image with this name.
+    /// Returns the image with this name; `None` if the budget does not contain it.
     pub fn of(name: &str) -> Option<Self> {
         let budget = budget();
         let image = budget.get(name)?.get(PROVIDER)?;
@@ -195,23 +196,23 @@ impl Image {
         self.text
     }
 
-    /// Returns the instructions of an operation.
+    /// Returns the instructions of an operation; `None` if the image does not measure it.
     pub fn operation(&self, name: &str) -> Option<u64> {
         self.operations.get(name)?.as_integer().map(|instructions| instructions as u64)
     }
 
-    /// Returns the size of a type, in bytes.
+    /// Returns the size of a type in bytes; `None` if the image does not measure it.
     pub fn size(&self, name: &str) -> Option<u64> {
         self.sizes.get(name)?.as_integer().map(|bytes| bytes as u64)
     }
 }
 
-/// Returns the time that instructions take, in microseconds.
+/// Returns the time of these instructions in microseconds, at a processor clock of `clock_hz`.
 pub fn micros(instructions: u64, cycles_per_instruction: f64, clock_hz: u64) -> Micros {
     (instructions as f64 * cycles_per_instruction * 1e6 / clock_hz as f64).round() as Micros
 }
 
-/// Minimum and maximum number of cycles for an instruction.
+/// Minimum and maximum number of cycles for an instruction of a Cortex-M3.
 pub const CYCLES_PER_INSTRUCTION: [f64; 2] = [1.0, 1.3];
 
 fn budget() -> toml::Table {
@@ -219,23 +220,23 @@ fn budget() -> toml::Table {
         .expect("the budget is part of the program, and a test reads it")
 }
 
-/// Returns the number of AES blocks that CCM encrypts for a record: two for each block of content, and three for
-/// header, tag and first block.
+/// Returns the number of AES blocks that CCM encrypts for a record. Each block of content needs two. The header, the
+/// tag and the first block of CCM need three.
 const fn blocks(len: usize) -> u64 {
     3 + 2 * (len as u64).div_ceil(16)
 }
 
-/// Returns the number of AES blocks that CCM encrypts for an OSCORE message: two for each block of content, and four
-/// for first block, additional data and tag.
+/// Returns the number of AES blocks that CCM encrypts for an OSCORE message. Each block of content needs two. The
+/// additional data, the tag and the first block of CCM need four.
 const fn oscore_blocks(len: usize) -> u64 {
     4 + 2 * (len as u64).div_ceil(16)
 }
 
-/// Number of runs of the compression function for one individual key: the pads of the HMAC, and two HMACs, with 1 and 2
-/// blocks of content.
+/// Number of runs of the compression function for the derivation of one individual key. The two pads of HMAC need two
+/// runs. Two HMACs follow, whose content has one and two blocks.
 const DERIVE_COMPRESSIONS: u64 = 7;
-/// Number of runs of the compression function for a client's handshake with a pre-shared key. A test counts this number
-/// and [`DERIVE_COMPRESSIONS`].
+/// Number of runs of the compression function for a client's handshake with a pre-shared key. A test counts these runs
+/// and those of [`DERIVE_COMPRESSIONS`].
 const CLIENT_COMPRESSIONS: u64 = 41;
 
 /// The cryptographic provider of the motes.

@@ -1,6 +1,7 @@
-//! A deployment in one file: nodes, links, traffic, stack and mote, and the settings that are varied.
+//! A plan, which is read from one file. It describes a deployment (nodes, links, traffic, protocol stack and motes),
+//! and lists the settings that take several values, one after the other.
 //!
-//! An error message names the line of the error and the allowed values.
+//! The message of an error contains the line of the error and the allowed values.
 
 use crate::mote::Protection;
 use crate::sim::NodeId;
@@ -26,7 +27,7 @@ pub struct Deployment {
     pub network: Network,
     /// The traffic of the nodes.
     pub traffic: Traffic,
-    /// The stack that carries the traffic.
+    /// The protocol stack that carries the traffic.
     #[serde(default)]
     pub stack: Stack,
     /// The motes.
@@ -41,7 +42,7 @@ pub struct Deployment {
 }
 
 /// A move: a node gets another address, like a roaming node, or another port, like a restarted application. Routes
-/// change immediately. The state of other nodes for the old address is lost.
+/// change immediately. Other nodes have no session and no other state for the new address.
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Move {
@@ -54,11 +55,11 @@ pub struct Move {
     pub changes: Changes,
 }
 
-/// The part of an address that a move changes.
+/// The part of a node's address that a move changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Changes {
-    /// The interface identifier of its IPv6 address.
+    /// The interface identifier of the node's IPv6 address.
     #[default]
     Address,
     /// The UDP port of the node.
@@ -74,20 +75,20 @@ pub struct Network {
     /// The number of nodes that make readings: the leaves of a star, or all nodes of a tree except the root. In a chain
     /// only the last node makes readings.
     pub nodes: Option<usize>,
-    /// The number of hops of a chain.
+    /// The number of hops of a chain; `None` for any other topology.
     pub hops: Option<usize>,
-    /// The number of children of each node of a tree.
+    /// The number of children of each node of a tree; `None` for any other topology.
     pub fanout: Option<usize>,
-    /// The number of nodes after node 0 that make no readings and only forward. A chain has no such setting, because
-    /// only its last node makes readings.
+    /// The number of nodes that only forward packets and make no readings. They have the lowest numbers after node 0. A
+    /// chain does not need this setting, because only its last node makes readings.
     #[serde(default)]
     pub forwarders: usize,
-    /// The pairs of nodes that hear each other, for the topology "links".
+    /// The pairs of nodes that hear each other, for the topology "links"; `None` for any other topology.
     pub links: Option<Vec<[usize; 2]>>,
-    /// The share of frames that links lose, 0 to 1.
+    /// The share of frames that links lose, from 0 to 1.
     #[serde(default)]
     pub loss: Loss,
-    /// The times in which every link loses more frames.
+    /// The periods of time in which every link loses more frames; `None` if there are none.
     pub bursts: Option<Weather>,
 }
 
@@ -99,7 +100,7 @@ pub enum Shape {
     Star,
     /// The nodes are in a row. Only the last node makes readings.
     Chain,
-    /// The nodes are below node 0. Each node hears its parent and its children.
+    /// Node 0 is the root. Each node hears its parent and its children.
     Tree,
     /// The pairs in `network.links` hear each other.
     Links,
@@ -109,8 +110,8 @@ pub enum Shape {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Traffic {
-    /// Mean time from one reading of a node to its next reading, in seconds. Each time is random, from a quarter below
-    /// the mean to a quarter above it.
+    /// Mean time between two readings of a node, in seconds. Each time is random, from a quarter below the mean to a
+    /// quarter above it.
     pub period_s: f64,
     /// Number of readings of each node.
     #[serde(default = "hundred")]
@@ -120,33 +121,35 @@ pub struct Traffic {
     /// Length of the answer to a reading, in bytes.
     #[serde(default)]
     pub response: usize,
-    /// The share of readings after which all nodes that make readings lose their memory once.
+    /// The share of its readings, from 0 to 1, after which a node loses its memory once. It applies to every node that
+    /// makes readings. With `None` no node loses its memory in this way.
     pub reboot_after: Option<f64>,
     /// Random losses of memory.
     pub reboots: Option<Reboots>,
-    /// The opposite direction: node 0 sends a request to all nodes every `period_s` seconds, and each node answers.
+    /// Group traffic in place of readings: node 0 sends a request to all nodes every `period_s` seconds, and each node
+    /// answers. `None` if nodes make readings.
     pub group: Option<Group>,
 }
 
-/// Random losses of memory. Before each reading it is decided again whether there is a loss.
+/// Random losses of memory. Before each reading a random number decides whether a node loses its memory.
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reboots {
-    /// The share of readings that follow a loss of memory.
+    /// The share of readings before which a node loses its memory, from 0 to 1.
     pub share: f64,
-    /// The end that loses its memory.
+    /// The node that loses its memory: the client or the server of the reading.
     #[serde(default)]
     pub of: Rebooted,
 }
 
-/// The end that loses its memory.
+/// The node that loses its memory before a reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rebooted {
     /// The node that makes the reading.
     #[default]
     Client,
-    /// Node 0, which loses its OSCORE state of the node that makes the reading.
+    /// Node 0. It loses only the OSCORE state that it has for the node that makes the reading.
     Server,
 }
 
@@ -154,10 +157,11 @@ pub enum Rebooted {
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
-    /// Maximum time before a member answers, in seconds. The time is random.
+    /// Maximum time that a member waits before it answers, in seconds. Each wait is random.
     #[serde(default = "five")]
     pub leisure_s: f64,
-    /// True if node 0 sends a separate request to each member, one after the other.
+    /// True if node 0 sends a separate request to each member, one after the other; false if one request goes to all
+    /// members.
     #[serde(default)]
     pub each: bool,
     /// Length of the tag in a record of a protected group, in bytes: 16, or 8.
@@ -178,7 +182,7 @@ fn five() -> f64 {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Stack {
-    /// The protections of the readings. There is a run for each protection.
+    /// The protections of the readings. The deployment runs once with each protection.
     pub protections: Vec<Protection>,
     /// The profile of DTLS: "default", or "minimal" for the profile of the Blink paper.
     pub profile: ProfileName,
@@ -186,15 +190,16 @@ pub struct Stack {
     pub link_addresses: Addresses,
     /// The IPv6 addresses of nodes.
     pub addresses: Prefix,
-    /// The UDP port of nodes that make readings, and that of node 0.
+    /// The UDP port of the nodes that make readings, and then the UDP port of node 0.
     pub ports: [u16; 2],
     /// The initial hop limit of packets.
     pub hop_limit: u8,
-    /// True if a frame that is received twice is processed once.
+    /// True if a node ignores the second copy of a frame that was sent again because its acknowledgement was lost.
     pub rejects_duplicates: bool,
-    /// True if the radio receives nothing while it waits to send.
+    /// True if the radio of a node receives nothing during its medium access, from the first backoff to the
+    /// transmission.
     pub deaf: bool,
-    /// True if the MAC layer acknowledges each frame to a single node.
+    /// True if a node acknowledges each frame that is addressed to it alone.
     pub acknowledgements: bool,
 }
 
@@ -247,9 +252,9 @@ pub enum Addresses {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Prefix {
-    /// fe80::/64. Frames leave this prefix out. It works only over one hop.
+    /// The prefix fe80::/64, which frames do not contain. It works only over one hop.
     LinkLocal,
-    /// A prefix that all nodes know as a compression context. Frames leave this prefix out.
+    /// A prefix that all nodes know as a 6LoWPAN compression context, so that frames do not contain it.
     Context,
     /// A prefix that every frame contains.
     Inline,
@@ -307,26 +312,28 @@ fn hundred() -> u32 {
     100
 }
 
-/// A plan, which is the content of a file: the deployment, and the settings that are varied.
+/// The content of a file: the deployment, and the settings that take several values.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plan {
-    /// The deployments that are run. Each has one combination of the values under `[sweep]`, in the order of the file.
+    /// The deployments that are run. Each has one combination of the values under `[sweep]` in the file, in the order
+    /// of the file.
     pub cases: Vec<Case>,
     /// A description in one line.
     pub about: String,
 }
 
-/// A deployment of a plan, with the values that distinguish it from the others.
+/// A deployment of a plan, with the values that distinguish it from the other deployments of the plan.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Case {
-    /// The varied settings, such as `network.hops = 3`; empty if no setting is varied.
+    /// The settings that take several values in the plan, and their values in this deployment, such as `network.hops =
+    /// 3`. It is empty if the plan varies no setting.
     pub values: BTreeMap<String, String>,
     /// The whole deployment.
     pub deployment: Deployment,
 }
 
 impl Plan {
-    /// Reads a plan. `name` is the name of the file for error messages.
+    /// Reads a plan from the text of a file. Error messages contain `name`, the name of the file.
     ///
     /// # Errors
     /// [`Wrong`], with the line of the error.
@@ -388,8 +395,8 @@ fn set(table: &mut toml::Table, path: &str, value: &toml::Value) -> Result<(), S
     Ok(())
 }
 
-/// Returns the number of the line, from 1, on which a key of a section is set. If `section` is empty, returns the line
-/// on which the section `key` begins.
+/// Returns the number of the line, from 1, on which the key `key` of the section `section` is set. If `section` is
+/// empty, returns the line on which the section `key` begins.
 fn line_of(text: &str, section: &str, key: &str) -> Option<usize> {
     let mut inside = section.is_empty();
     for (number, line) in text.lines().enumerate() {
@@ -406,14 +413,14 @@ fn line_of(text: &str, section: &str, key: &str) -> Option<usize> {
     None
 }
 
-/// Returns the name of the section that begins on this line, if there is one. A row of a matrix also begins with a
-/// bracket.
+/// Returns the name of the section that begins on this line, or `None` if no section begins. A line that continues a
+/// list of lists also begins with a bracket, but begins no section.
 fn head_of(line: &str) -> Option<&str> {
     let head = line.trim().trim_start_matches('[').split(']').next().unwrap_or_default();
     (line.trim_start().starts_with('[') && head.starts_with(|first: char| first.is_ascii_alphabetic())).then_some(head)
 }
 
-/// Returns the text with empty lines in place of a section, so that all other lines keep their numbers.
+/// Returns the text with empty lines in place of the lines of a section. All other lines so keep their line numbers.
 fn without_section(text: &str, section: &str) -> String {
     let mut inside = false;
     let lines = text.lines().map(|line| {
@@ -454,7 +461,7 @@ impl fmt::Display for Wrong {
 
 impl std::error::Error for Wrong {}
 
-/// Returns a message of the parser, in which ranges of numbers replace the names of types.
+/// Returns a message of the TOML parser, in which the range of allowed numbers replaces the name of a Rust type.
 fn in_words(message: &str) -> String {
     let Some((head, expected)) = message.rsplit_once("expected ") else { return message.into() };
     let most = match expected {
@@ -468,7 +475,7 @@ fn in_words(message: &str) -> String {
     format!("{head}expected a whole number from 0 to {most}")
 }
 
-/// A wrong setting: its section, its key, and the reason.
+/// A wrong setting: its section, its key, and the reason why it is wrong.
 type Fault = (&'static str, &'static str, String);
 
 /// Checks that a value is a share, from 0 to 1.

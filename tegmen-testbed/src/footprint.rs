@@ -1,17 +1,17 @@
-//! The cost of the firmware on a Cortex-M3: sizes, stack, instructions and places that can panic, compared with a
-//! budget.
+//! The cost of the firmware on a Cortex-M3: sizes, stack, instructions, and source lines that can panic. The cost is
+//! compared with a budget.
 //!
 //! [`run`] has these steps:
 //!
 //! * It builds every image of `firmware/` for each crypto provider that the image supports (`build`).
 //! * It reads the ELF files (`elf`, `panics`).
-//! * It executes the images that measure, under QEMU with the counting plugin (`emulate`).
-//! * It refuses an image with code that is forbidden in it (`absent`).
+//! * It runs the images that contain measurements, in QEMU with the plugin that counts instructions (`emulate`).
+//! * It reports an error if an image contains code that this image must not contain (`absent`).
 //! * It writes `target/footprint.json`.
-//! * It compares the numbers with each other (`relations`) and with `firmware/budget.toml` (`budget`).
+//! * It compares the numbers of the images with each other (`relations`), and with `firmware/budget.toml` (`budget`).
 //!
-//! The numbers are exactly the same for each run with one compiler, so the compiler is always that of the distribution.
-//! `target/footprint.meta.json` contains its version.
+//! Each run with the same compiler gives exactly the same numbers. So the compiler is always that of the Linux
+//! distribution. `target/footprint.meta.json` contains its version.
 
 mod absent;
 mod budget;
@@ -47,16 +47,17 @@ pub struct Options {
 pub enum Verdict {
     /// No number is above its limit, or the budget was updated.
     WithinBudget,
-    /// A number is above its limit, or a relation among images does not hold. The program printed which one.
+    /// A number is above its limit, or a relation between images does not hold. The program has printed the number or
+    /// the relation.
     OverBudget,
 }
 
 /// The measured values of one image, built with one cryptographic provider.
 #[derive(Clone, Debug, Serialize)]
 pub struct Footprint {
-    /// Name of the image, which is the name of its file in `firmware/src/bin`.
+    /// Name of the image. Its source is the file with this name in `firmware/src/bin`.
     pub image: String,
-    /// The cryptographic provider, which is a feature of the firmware crate.
+    /// The cryptographic provider, whose name is also a feature of the firmware crate.
     pub provider: String,
     /// Size of code, constants and vectors, in bytes.
     pub text: u64,
@@ -64,15 +65,15 @@ pub struct Footprint {
     pub data: u64,
     /// Size of other variables, in bytes.
     pub bss: u64,
-    /// Maximum use of the stack by any operation, in bytes from the top of the stack.
+    /// Maximum use of the stack over all operations, in bytes.
     pub stack: u64,
     /// Number of branches to a panic in the whole image.
     pub panics: u64,
-    /// Instructions of each operation.
+    /// For each operation, the number of its instructions.
     pub operations: BTreeMap<String, u64>,
-    /// Sizes of the types that the image names, in bytes.
+    /// For each type that the image measures, its size in bytes.
     pub sizes: BTreeMap<String, u64>,
-    /// The sizes of each component.
+    /// For each component of the project, the sizes of its code and data in the image.
     pub components: BTreeMap<String, Bytes>,
     /// The source lines that can panic.
     pub panic_places: Vec<PanicPlace>,
@@ -80,9 +81,8 @@ pub struct Footprint {
 
 /// Measures the firmware of the project in the folder `project`, and prints the result to standard output.
 ///
-/// # Errors
-/// If a tool is missing (the message has the command that installs it), a build or a run fails, or a file cannot be
-/// written.
+/// If a tool is missing, a build or a run fails, or a file cannot be written. If a tool is missing, the message
+/// contains the command that installs it.
 pub fn run(project: &Path, options: &Options) -> Result<Verdict, Error> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| project.join("target"), PathBuf::from);
     let footprints = measure(project, &target)?;
@@ -119,7 +119,7 @@ pub fn run(project: &Path, options: &Options) -> Result<Verdict, Error> {
     Ok(Verdict::OverBudget)
 }
 
-/// Builds every image with every cryptographic provider, and measures it.
+/// Builds every image with every cryptographic provider that it supports, and measures it.
 ///
 /// # Errors
 /// The same errors as [`run`].
@@ -167,7 +167,7 @@ fn footprint(image: String, provider: &str, path: &Path, plugin: &Path) -> Resul
     })
 }
 
-/// The table for people: a line for each image, followed by its operations, sizes and panics.
+/// The table for people. It has a line for each image, and below it the operations, sizes and panics of the image.
 struct Table<'a>(&'a [Footprint]);
 
 impl fmt::Display for Table<'_> {
@@ -230,36 +230,36 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Error> {
 /// The reason why a measurement has no result.
 #[derive(Debug)]
 pub enum Error {
-    /// A program or a file that a package contains is missing.
+    /// A program is missing, or a file that a software package contains.
     MissingTool {
         /// The missing tool.
         tool: String,
-        /// The packages to install.
+        /// The software packages that contain it.
         packages: String,
     },
     /// A program failed. Contains its command and its standard error.
     Command(String, String),
     /// A file cannot be read or written.
     File(PathBuf, std::io::Error),
-    /// An image does not have the form that link.x produces.
+    /// The ELF file of an image does not have the form that the linker script link.x produces. Contains the reason.
     Elf(PathBuf, String),
-    /// An image did not end in time, or ended with a failure.
+    /// An image did not end in time, or ended with a failure. Contains the reason.
     Image(PathBuf, String),
-    /// An image did not run an operation that its notes name.
+    /// An image names an operation in its notes, but did not run it.
     NotMeasured {
         /// The image.
         image: PathBuf,
         /// The operation.
         operation: String,
     },
-    /// An image contains an instruction of a part of the core that it must not link.
+    /// An image contains an instruction from a part of the core library that this image must not contain.
     Linked {
         /// The image.
         image: String,
         /// The file and the line of this instruction.
         at: String,
     },
-    /// An image, or the size of a type in it, is missing for the relations among images.
+    /// The relations between images cannot be checked, because an image is missing, or the size of a type in an image.
     NoRelation(&'static str, &'static str),
     /// The budget file has a wrong format.
     Budget(String),

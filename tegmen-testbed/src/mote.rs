@@ -1,6 +1,6 @@
-//! The stack of a simulated node above the radio: the real CoAP node of the core, with the cost of each call. Its
-//! cryptographic provider is that of the images, so that no feature of another crate in the same build changes its
-//! handshakes.
+//! The protocol stack of a simulated node, above the radio. It is the real CoAP node of the core library, and each call
+//! has a cost in instructions. A node uses the same cryptographic provider as the firmware images, so that the enabled
+//! features of other crates do not change its handshakes.
 
 mod caching;
 pub(crate) mod credentials;
@@ -44,7 +44,7 @@ use tegmen::oscore::{OVERHEAD, RequestBinding};
 use tegmen::time::{Duration, Instant};
 use tegmen_x509::PublicKey;
 
-/// A request of a node to the simulation, or a report of an event.
+/// An action that a node requests from the simulation, or an event that it reports.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Wish {
     /// Send this datagram.
@@ -58,10 +58,10 @@ pub enum Wish {
     Answered {
         /// The time of the reading.
         made: Instant,
-        /// True if the reading waited for no other reading, and was sent once.
+        /// True if the reading had to wait for no other reading, and was sent only once.
         at_once: bool,
     },
-    /// The node gave up a reading, because there was no answer.
+    /// The node gave up a reading, because it received no valid answer.
     GivenUp,
     /// A session is established.
     Established,
@@ -69,7 +69,7 @@ pub enum Wish {
     UsedPublicKey,
     /// The application served a request.
     Served,
-    /// The node answered with a challenge, because it had lost its state of the sender.
+    /// The node answered a request with an OSCORE challenge, because it had lost its state of the sender.
     Challenged,
     /// A member answered a request to its group.
     Heard {
@@ -95,27 +95,27 @@ pub enum Milestone {
     Answered,
 }
 
-/// A node that makes readings, or receives them.
+/// A node of the simulation: it makes readings, receives readings, or sends requests to a group.
 pub trait Mote {
     /// Makes a reading, and sends it to `to`.
     fn read(&mut self, now: Instant, to: Address, wishes: &mut Vec<Wish>);
     /// Processes a datagram.
     fn receive(&mut self, now: Instant, from: Address, datagram: &mut [u8], wishes: &mut Vec<Wish>);
-    /// Processes a datagram to the address of a group, which is the local end of `path`.
+    /// Processes a datagram that was sent to a group. `path` contains the address of the group as its local address.
     fn receive_group(&mut self, now: Instant, path: &Path, datagram: &mut [u8], wishes: &mut Vec<Wish>) {
         let _ = (now, path, datagram, wishes);
     }
-    /// Does the work that is due at the time `now`.
+    /// Does all work that is due at the time `now`.
     fn poll(&mut self, now: Instant, wishes: &mut Vec<Wish>);
-    /// Returns the time of the next call of [`Self::poll`].
+    /// Returns the time at which [`Self::poll`] must be called next; `None` if no work is planned.
     fn next_alarm(&self) -> Option<Instant>;
-    /// Returns the number of instructions since the last call of this function.
+    /// Returns the number of instructions that the node has executed since the last call of this function.
     fn take_instructions(&mut self) -> u64;
-    /// Deletes all memory of the node.
+    /// Deletes the memory of the node, as a restart does.
     fn reboot(&mut self, now: Instant);
-    /// Deletes the node's state of the node `maker` from memory, and continues.
+    /// Deletes only the state that this node has for the node with the number `maker`. All other state stays in memory.
     fn forget(&mut self, maker: usize);
-    /// Changes the address of the node. The node itself knows of the change.
+    /// Gives the node the new address `local`. The node knows of the change, and may send a datagram to `to`.
     fn moved(&mut self, now: Instant, local: Address, to: Address, wishes: &mut Vec<Wish>);
 }
 
@@ -124,7 +124,7 @@ pub trait Mote {
 pub struct Setup {
     /// The address of the node.
     pub local: Address,
-    /// The protection of the node's readings.
+    /// The protection of the readings that the node makes or receives.
     pub protection: Protection,
     /// The profile of DTLS.
     pub profile: Profile,
@@ -136,8 +136,9 @@ pub struct Setup {
     pub costs: Costs,
 }
 
-/// A node with space for `PEERS` other nodes, of which the first `IDS` may have connection ids. A handshake has
-/// `OUTGOING` bytes for sent messages, and `INCOMING` bytes for received messages.
+/// A node that has space for `PEERS` other nodes. Only the first `IDS` of them can have connection ids. During a
+/// handshake the node has a buffer of `OUTGOING` bytes for sent messages, and one of `INCOMING` bytes for received
+/// messages.
 pub struct Node<
     const PEERS: usize,
     R: Provisioned = Both,
@@ -154,15 +155,18 @@ pub struct Node<
     /// The request that waits for its answer.
     asked: Option<Asked>,
     server: Option<PeerId>,
-    /// The session that the node resumes. It is in memory that survives a restart.
+    /// The DTLS session that the node resumes; `None` if it begins with a full handshake. The session survives a
+    /// restart.
     resumed: Option<Resumed>,
-    /// The session that the node resumes after the other end refused [`Self::resumed`].
+    /// The session that the node resumes after its peer has refused to resume [`Self::resumed`].
     renewed: Option<Resumed>,
-    /// The pause before the next attempt after a failed handshake. Each failure doubles the pause.
+    /// The pause after the next failed handshake. Each failure doubles the pause. With `None` the node does not try
+    /// again.
     pause: Option<Duration>,
-    /// The time of the next attempt, and the address of the other end.
+    /// The time of the next attempt, and the address to which the node sends it; `None` if no attempt is planned.
     returns: Option<(Instant, Address)>,
-    /// The address to which the node sends its readings after the flight that is due.
+    /// The address to which the node sends its next reading after it has sent a flight that is due; `None` if no flight
+    /// is due.
     asks_after_flight: Option<Address>,
     alarm: Option<Instant>,
     instructions: u64,
@@ -171,7 +175,7 @@ pub struct Node<
     number: usize,
 }
 
-/// A reading: the time when it was made, and true if nothing has delayed it since.
+/// A reading: the time when it was made, and true if it has neither waited for another reading nor been sent again.
 #[derive(Clone, Copy)]
 struct Reading {
     made: Instant,
@@ -184,7 +188,7 @@ struct Asked {
     reading: Reading,
 }
 
-/// The exchanges with one peer, which are created when they are first used.
+/// The CoAP exchanges with one peer. They are created when they are first used.
 #[derive(Default)]
 struct Attached<S: ExchangeStorage = Storage>(Option<Box<Exchanges<S>>>);
 
@@ -216,10 +220,10 @@ impl<const PEERS: usize> Node<PEERS> {
 impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: usize, const IDS: usize>
     Node<PEERS, R, OUTGOING, INCOMING, IDS>
 {
-    /// True for a node that receives readings. Such a node only answers handshakes.
+    /// True for a node that receives readings. Such a node opens no handshake, and only answers handshakes of others.
     const TAKES: bool = PEERS > LEAF;
 
-    /// Creates a node in the roles `R` that has received and sent nothing.
+    /// Creates a node in the DTLS roles `R` that has received and sent nothing.
     fn with_role(seed: u64, number: usize, setup: Setup) -> Self {
         let mut node = Self::start(seed, number, 0, setup, &Kept::default(), Instant::from_micros(1));
         if setup.protection == Protection::Delegation && !Self::TAKES {
@@ -228,9 +232,9 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
         node
     }
 
-    /// Lets the node try again after a failed handshake, or after a request without a response. The first attempt
-    /// follows after `pause`, and each further pause is twice as long. A node with a ticket first uses a ticket of an
-    /// ended epoch, and uses its own ticket after the first pause.
+    /// Lets the node try again after a failed handshake, or after a request without a response. The first pause has the
+    /// length `pause`, and each further pause is twice as long. A node with a ticket first uses a ticket of an ended
+    /// epoch, which the server refuses. After the first pause it uses its valid ticket.
     fn returns(&mut self, pause: Duration) {
         if self.resumed.is_some() {
             let stale = roles::of_earlier_epoch(self.number, self.messages.seed());
@@ -239,7 +243,8 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
         self.pause = Some(pause);
     }
 
-    /// Plans the next attempt with this address.
+    /// Plans the next attempt, which goes to the address `to`, after the current pause. Does nothing if the node does
+    /// not try again.
     fn return_later(&mut self, now: Instant, to: Address) {
         let Some(pause) = self.pause else { return };
         self.resumed = self.renewed.take().or_else(|| self.resumed.take());
@@ -278,7 +283,7 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
         }
     }
 
-    /// Sends the oldest reading, if no other reading waits for its answer.
+    /// Sends the oldest reading, unless an earlier reading still waits for its answer.
     fn ask(&mut self, now: Instant, to: Address, wishes: &mut Vec<Wish>) {
         let Some(reading) = self.readings.front().copied().filter(|_| self.asked.is_none()) else { return };
         let path = Path { local: self.setup.local, remote: to };
@@ -307,8 +312,8 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
         }
     }
 
-    /// Sends a reading. `echo` is the Echo option that the other end requires, if it does. Returns `None` if the reading
-    /// cannot be sent now.
+    /// Sends a reading. `echo` is the value of the Echo option that the receiver has required, or `None`. Returns
+    /// `None` if the reading cannot be sent now.
     fn request(
         &mut self,
         now: Instant,
@@ -342,7 +347,7 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
         Some(())
     }
 
-    /// Passes a datagram to the simulation.
+    /// Passes a datagram to the simulation, and counts the instructions that protect it.
     fn send(&mut self, to: Address, datagram: &[u8], wishes: &mut Vec<Wish>) {
         if let Some(content) = self.application_data(datagram) {
             self.instructions += self.setup.costs.seal_of(content);
@@ -350,7 +355,8 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
         wishes.push(Wish::Send { to, datagram: datagram.to_vec() });
     }
 
-    /// Returns the length of the content of a session's record, or `None` for any other datagram.
+    /// Returns the length of the content if the datagram is a record with application data. Returns `None` for any
+    /// other datagram.
     fn application_data(&self, datagram: &[u8]) -> Option<usize> {
         let overhead = match *datagram.first()? {
             APPLICATION_DATA => record::OVERHEAD,
@@ -361,14 +367,14 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
         self.setup.protection.has_sessions().then(|| datagram.len().saturating_sub(overhead))
     }
 
-    /// Returns the node's instructions for the handshake with `peer`.
+    /// Returns the costs of this node for its handshake with `peer`, in instructions.
     fn handshake_costs(&mut self, peer: PeerId) -> HandshakeCosts {
         let is_resumed = self.resumed.is_some() || self.node.endpoint.is_resumed(peer);
         self.setup.protection.handshake(&self.setup.costs.handshakes, !Self::TAKES, is_resumed)
     }
 
-    /// Processes the results of the last call of the node: reports the requests that it served, and handles the replies
-    /// that it received.
+    /// Processes the results of the last call of the CoAP node. Reports the requests that the node served, and handles
+    /// the replies that it received.
     fn settle(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         for _ in 0..std::mem::take(&mut self.application.served) {
             self.instructions += self.setup.costs.serve;
@@ -405,7 +411,7 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
         }
     }
 
-    /// Sends the last reply again to a peer that has a new address, because the reply went to the old address.
+    /// Sends the last reply again to a peer whose address has changed, because the first copy went to the old address.
     fn repeat_reply(&mut self, now: Instant, peer: PeerId, wishes: &mut Vec<Wish>) {
         let mut out = [0; DATAGRAM];
         let cx = &mut self.environment.at(now);
@@ -421,9 +427,9 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
         }
     }
 
-    /// Calls [`Mote::poll`] if the processing of the received datagram took no longer than other events do. Otherwise
-    /// the simulation calls it when the processor is done, so that the timer of a flight begins when the flight is
-    /// sent.
+    /// Calls [`Mote::poll`] immediately, unless the protection has public-key operations, which keep the processor busy
+    /// for seconds. With these operations the simulation calls [`Mote::poll`] when the processor has finished. The
+    /// retransmission timer of a flight so begins when the flight is sent.
     fn poll_after_receipt(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         if self.setup.protection.has_public_keys() {
             self.alarm = self.node.endpoint.next_alarm();
@@ -617,22 +623,23 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
     }
 }
 
-/// The application of a node. It receives readings, and stores the replies to the node's own readings.
+/// The application of a node. It answers the readings of other nodes, and stores the replies to the node's own
+/// readings.
 struct Application {
     setup: Setup,
     payloads: Payloads,
-    /// Number of requests that were served and are not yet counted.
+    /// Number of requests that were served, but are not yet reported to the simulation.
     served: u32,
     replies: VecDeque<(PeerId, RequestId, Outcome)>,
 }
 
-/// The outcome of a request.
+/// The outcome of a request that the node sent.
 #[derive(PartialEq, Eq)]
 enum Outcome {
     Answered,
-    /// The other end requires the request again, with this Echo option.
+    /// The receiver requires that the request is sent again with this Echo option.
     Challenge(Vec<u8>),
-    /// The response is not authentic, or the other end has no state for the request.
+    /// The response is not authentic, or the receiver could not process the request.
     Refused,
     TimedOut,
 }
@@ -679,7 +686,7 @@ impl Handler for Application {
     }
 }
 
-/// Returns the number of records and messages that were dropped.
+/// Returns the number of received records and messages that the node has dropped.
 fn dropped(counters: &Counters) -> u32 {
     let Counters { malformed, unknown_peer, replayed, not_authentic, unexpected, no_room, .. } = counters;
     [malformed, unknown_peer, replayed, not_authentic, unexpected, no_room].into_iter().sum()
@@ -692,11 +699,12 @@ pub const MESSAGE: usize = 1152;
 /// Maximum length of a reading, in bytes.
 pub const MAX_PAYLOAD: usize = 1024;
 const DATAGRAM: usize = HEADROOM + OVERHEAD + MESSAGE + TAILROOM + 64;
-/// Number of peers of a node that makes readings.
+/// Maximum number of peers of a node that makes readings.
 pub const LEAF: usize = 2;
-/// Number of peers of a node that receives readings.
+/// Maximum number of peers of a node that receives readings.
 pub const HUB: usize = 1024;
-/// Number of peers of a node that receives readings from few nodes. A search covers its whole table.
+/// Maximum number of peers of a node that receives readings from few nodes. A search for a peer reads all entries of
+/// the table, so a smaller table makes a run faster.
 pub const SMALL_HUB: usize = 128;
 /// Maximum number of nodes that make readings.
 pub const MAX_NODES: usize = 1000;

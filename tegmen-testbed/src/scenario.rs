@@ -1,5 +1,5 @@
-//! A scenario: a deployment that runs with one protection and one seed. Its nodes have the real stack, 6LoWPAN between
-//! them, and the radio below.
+//! A scenario: a deployment that runs with one protection and one seed. Each node runs the real protocol stack of
+//! Tegmen. 6LoWPAN carries the packets of the nodes, and a simulated radio carries the frames.
 
 mod group;
 mod named;
@@ -34,40 +34,41 @@ pub struct Outcome {
     pub answered: u64,
     /// Times from a reading to its answer in microseconds, sorted.
     pub delays: Vec<Micros>,
-    /// The times of answered readings that waited for no other reading of their node and were sent once, in the order
-    /// of the answers.
+    /// The delays of the readings that had to wait for no other reading of the same node and were sent only once, in
+    /// microseconds, in the order of the answers.
     pub first_try: Vec<Micros>,
-    /// The delays of the answered readings of each node.
+    /// For each node, the delays of its answered readings in microseconds, sorted.
     pub by_node: Vec<Vec<Micros>>,
     /// Number of bytes on the air: the PSDUs of all frames of all nodes.
     pub bytes: u64,
     /// Number of frames on the air.
     pub frames: u64,
-    /// Number of sessions that were opened.
+    /// Number of sessions that nodes other than node 0 opened.
     pub sessions: u64,
     /// Number of requests that node 0 answered with a challenge, because it had lost its OSCORE state.
     pub challenges: u64,
     /// Number of changes of addresses.
     pub moves: u64,
-    /// For each change of an address, the time from the node's next reading to the next answer that it received, in
-    /// microseconds, in the order of the answers.
+    /// For each change of a node's address, the time in microseconds until an answer reaches the node again. The time
+    /// begins when the node makes its next reading. If a reading already waits for an answer, the time begins with the
+    /// change. The list is in the order of the answers.
     pub recoveries: Vec<Micros>,
-    /// The time of the last answer.
+    /// The virtual time of the last answer to a node that makes readings.
     pub last_answer: Micros,
-    /// Virtual time of the run.
+    /// The virtual time when the run ended, in microseconds.
     pub elapsed: Micros,
-    /// Number of events of the simulation.
+    /// Number of events that the simulation processed.
     pub events: u64,
-    /// The energy of the mote with the highest consumption, in microjoules.
+    /// The energy of the mote that consumes the most energy, in microjoules. Node 0 is not counted.
     pub hungriest: Energy,
-    /// The mean energy of all motes that make readings, in microjoules.
+    /// The energy of one mote in microjoules: the mean over all motes that make readings.
     pub energy: Energy,
-    /// Sum of the instructions of all motes that make readings.
+    /// Sum of the instructions that all motes that make readings executed.
     pub instructions: u64,
 }
 
-/// Runs a deployment with one protection and one seed. Also returns the frames that were on the air, if `capture` is
-/// true.
+/// Runs a deployment with one protection and one seed. Returns the result, and also the frames that were on the air if
+/// `capture` is true.
 ///
 /// # Panics
 /// If the deployment was not checked. [`crate::deployment::Plan::parse`] checks deployments.
@@ -94,7 +95,7 @@ pub struct GroupRun {
     pub frames: Vec<Captured>,
     /// Number of datagrams of DTLS handshakes that were sent.
     pub handshakes: u64,
-    /// The energy of node 0.
+    /// The energy that node 0 used, in microjoules.
     pub sender: Energy,
 }
 
@@ -111,7 +112,7 @@ pub fn run_group(deployment: &Deployment, protection: Protection, seed: u64) -> 
     GroupRun { handshakes: world.handshakes, sender, noted, frames, outcome: world.outcome() }
 }
 
-/// Makes the nodes of a deployment, with their stacks.
+/// Makes the nodes of a deployment, each with its protocol stack.
 fn world_of(deployment: &Deployment, protection: Protection, seed: u64) -> World<'_> {
     if protection.is_named() {
         return named::world_of(deployment, protection, seed);
@@ -133,21 +134,24 @@ fn world_of(deployment: &Deployment, protection: Protection, seed: u64) -> World
     })
 }
 
-/// A milestone of the node that sends requests to a group, with the account of all nodes at that time. The radio is
-/// counted a millisecond later, so that the account includes the acknowledgement of the last frame.
+/// A milestone of the node that sends requests to a group, with the activity of all nodes up to the milestone. The
+/// activity of the radios is read a millisecond after the milestone, so that it includes the acknowledgement of the
+/// last frame.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Noted {
     /// The milestone.
     pub milestone: Milestone,
-    /// The time of the milestone.
+    /// The time at which the event that reached the milestone was processed.
     pub begun: Micros,
-    /// The time at which the processor of the node was done.
+    /// The time at which the processor of the node has finished its computation for this event.
     pub at: Micros,
-    /// For each node, the activity of its radio, and the time and the instructions of its processor.
+    /// For each node: the activity of its radio, the time in microseconds for which its processor was busy, and the
+    /// number of instructions that it executed.
     pub nodes: Vec<(Activity, Micros, u64)>,
 }
 
-/// Runs an exchange once between node 0 and the node of a deployment that makes readings, which begins.
+/// Runs an exchange once between node 0 and the node that makes readings. The node that makes readings begins the
+/// exchange.
 ///
 /// # Panics
 /// If the deployment was not checked. [`crate::deployment::Plan::parse`] checks deployments.
@@ -159,8 +163,8 @@ pub fn run_exchange(deployment: &Deployment, exchange: &Exchange, seed: u64) -> 
     world.outcome()
 }
 
-/// Runs an exchange once with each node of a deployment that makes readings. Node 0 begins each exchange at the time of
-/// the reading. The run ends with the last exchange.
+/// Runs an exchange once with each node of a deployment that makes readings. Node 0 begins an exchange when the other
+/// node would make its reading. The run ends after the last exchange.
 ///
 /// # Panics
 /// If the deployment was not checked. [`crate::deployment::Plan::parse`] checks deployments.
@@ -174,8 +178,9 @@ pub fn run_exchanges(deployment: &Deployment, exchange: &Exchange, seed: u64) ->
     world.outcome()
 }
 
-/// Runs a network of content objects once. `part` returns the role of a node; its arguments are the node and the
-/// addresses of all nodes. The nodes that make readings are the consumers, and a reading is a request.
+/// Runs once a network in which nodes request named content objects. The nodes that make readings are the consumers,
+/// and each reading stands for a request. `part` returns the role of a node; its arguments are the number of the node
+/// and the addresses of all nodes.
 ///
 /// # Panics
 /// If the deployment was not checked. [`crate::deployment::Plan::parse`] checks deployments.
@@ -196,25 +201,26 @@ pub fn run_objects(
     world.outcome()
 }
 
-/// The return of all peers to a device after the device ended its sessions.
+/// The result of a run in which a device ended all its sessions, and all peers return to it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Storm {
-    /// The result. A peer has returned when its reading is answered.
+    /// The general result. A peer has returned when its reading is answered.
     pub outcome: Outcome,
     /// Number of frames that were on the air at the same time as another frame.
     pub collisions: u64,
     /// Number of alerts with which the device refused a handshake.
     pub refusals: u64,
-    /// Number of public-key answers of the peers: verifications of a certificate or a raw key with its proof, and
-    /// signatures.
+    /// Number of public-key operations of the peers. The verification of a certificate or of a raw public key, together
+    /// with the peer's proof of possession, counts as one operation. A signature counts as one operation too.
     pub public_key_answers: u64,
 }
 
-/// Runs the return of all nodes that make readings to node 0. Each node returns at its first reading. The run ends when
-/// all nodes have returned, or after an hour. With [`Protection::Delegation`] each node has a ticket of an ended epoch
-/// of node 0. With [`Protection::Certificate`] a node has no ticket. A node whose handshake fails, or whose request has
-/// no response, tries again after `pause`. Each further pause is twice as long. During the pause a node with a ticket
-/// gets a ticket of the current epoch from the server.
+/// Runs the return of all other nodes to node 0, which has ended all its sessions. Each node that makes readings
+/// returns with its first reading. The run ends when all nodes have returned, or after an hour. With
+/// [`Protection::Delegation`] each node has a ticket of an ended epoch of node 0. With [`Protection::Certificate`] a
+/// node has no ticket. A node whose handshake fails, or whose request has no response, tries again after `pause`. Each
+/// further pause is twice as long. During the first pause a node with a ticket gets a ticket of the current epoch from
+/// the server.
 ///
 /// # Panics
 /// If the deployment was not checked. [`crate::deployment::Plan::parse`] checks deployments.
@@ -259,32 +265,34 @@ struct World<'s> {
     makers: Vec<NodeId>,
     costs: Costs,
     cycles: f64,
-    /// True if nodes compute for seconds, so that their timers are handled only when they are done.
+    /// True if the cryptography of the protection keeps processors busy for seconds. The timer of a node that is busy
+    /// then fires only when its processor has finished.
     computes_long: bool,
     platform: Platform,
-    /// Milestones. The last milestones wait for the account of the radios.
+    /// The milestones, in the order in which they were reached. The radio activity of the latest milestones is still
+    /// missing, because it is read a millisecond later.
     noted: Vec<Noted>,
     is_accounted: usize,
     handshakes: u64,
     /// Number of unencrypted alerts that node 0 sent.
     refusals: u64,
     public_key_answers: u64,
-    /// True if node 0 begins at the time of a reading, with the node that would make the reading.
+    /// True if node 0 begins each exchange. The node whose reading is due is then the other end of the exchange.
     begins_at_hub: bool,
     /// True if the run ends when all readings are answered.
     ends_with_last: bool,
-    /// True if NDN packets are in frames without IPv6.
+    /// True if frames contain NDN packets directly, without IPv6 and UDP.
     is_named: bool,
     outcome: Outcome,
 }
 
-/// A node: its stack, its end of the link, and the time until which its processor is busy.
+/// A node: its protocol stack, its 6LoWPAN interface, and the time until which its processor is busy.
 struct Station {
     mote: Box<dyn Mote>,
     interface: Interface<4, 1280>,
-    /// The reassembly of NDN packets; `None` for IPv6.
+    /// The reassembly of NDN packets; `None` if the node sends IPv6 packets.
     packets: Option<Box<named::Packets>>,
-    /// The tag of the last NDN packet.
+    /// The fragmentation tag of the last NDN packet that the node sent.
     next_tag: u16,
     address: Address,
     link: LinkAddress,
@@ -292,29 +300,32 @@ struct Station {
     traffic: Stream,
     relaying: Stream,
     reboots: Stream,
-    /// True if another node reaches node 0 through this one. Such a node relays flooded frames.
+    /// True if the path of another node to node 0 contains this node. Such a node relays the frames that are flooded to
+    /// a group.
     relays: bool,
     later: Vec<(Micros, Later)>,
-    /// Number of readings that the node has still to make; for node 0, of requests to the group.
+    /// Number of readings that the node still has to make. For node 0 it is the number of requests that it still has to
+    /// send to the group.
     readings_left: u32,
     reboots_at: Option<u32>,
     busy_until: Micros,
     cpu: Micros,
     instructions: u64,
-    /// Datagrams that are sent when the processor is done.
+    /// Datagrams that wait until the processor has finished, each with its destination.
     leaving: VecDeque<(Address, Vec<u8>)>,
-    /// The time for which the timer of the stack is set.
+    /// The time at which the timer of the stack fires; `None` if it is not set.
     alarm: Option<Micros>,
-    /// Number of changes of the address. The next field is the time of the last change, until an answer arrives.
+    /// Number of changes of the node's address. `moved_at` is the time of the last change, or `None` after an answer
+    /// has reached the new address.
     moves: u8,
     moved_at: Option<Micros>,
     radio: sleep::Sleeping,
 }
 
-/// The addresses of all nodes, and the paths between them.
+/// The link-layer addresses of all nodes, and the next node on the path of each node to node 0.
 struct Layout<'s> {
     stack: &'s Stack,
-    /// The neighbour of each node on its path to node 0.
+    /// For each node, its neighbour on the path to node 0.
     parents: Vec<NodeId>,
     addresses: Vec<LinkAddress>,
 }
@@ -329,8 +340,8 @@ impl Layout<'_> {
         ip
     }
 
-    /// Returns the routes of a node: to every node below it through the child on that path, and to all others through
-    /// its parent.
+    /// Returns the routes of a node. The packets for a node below it go to the child on the path to that node. All
+    /// other packets go to the parent.
     fn routes(&self, node: NodeId) -> Vec<Route> {
         let Self { parents, addresses, .. } = self;
         let mut routes: Vec<_> = (1..parents.len())
@@ -359,7 +370,7 @@ fn link_of(stack: &Stack, node: NodeId) -> LinkAddress {
 }
 
 impl Station {
-    /// Creates a node of the network `all`, before the run.
+    /// Creates the node with the number `node` before the run. `all` contains the addresses of all nodes.
     fn new(
         deployment: &Deployment,
         layout: &Layout<'_>,
@@ -408,15 +419,15 @@ impl Station {
 
 /// A frame or packet that a node sends later.
 enum Later {
-    /// A packet of another node, which is sent to this neighbour when the processor is done.
+    /// A packet of another node. The node sends it to this neighbour when its processor has finished.
     Forward(LinkAddress, Vec<u8>),
-    /// A flooded frame of another node.
+    /// A flooded frame of another node, which the node broadcasts again.
     Relay(Vec<u8>),
 }
 
 impl<'s> World<'s> {
-    /// Makes a world. `made` makes the stack of a node; its arguments are the node, the addresses of all nodes, and the
-    /// settings.
+    /// Makes the nodes, the radio network and the empty result of a run. `made` makes the stack of a node. Its
+    /// arguments are the number of the node, the addresses of all nodes, and the settings of the stack.
     fn new(
         deployment: &'s Deployment,
         protection: Protection,
@@ -533,7 +544,7 @@ impl<'s> World<'s> {
         self.fulfil(begins, wishes);
     }
 
-    /// Gives a node another address. All routes change immediately.
+    /// Gives a node the new address of the move with the index `number`. The routes of all nodes change immediately.
     fn move_to(&mut self, node: NodeId, number: u64) {
         let Some(moves) = self.deployment.moves.get(number as usize) else { return };
         let (now, to) = (self.instant(), self.stations[0].address);
@@ -573,8 +584,8 @@ impl<'s> World<'s> {
         self.fulfil(node, wishes);
     }
 
-    /// Occupies the processor of a node for the instructions of the stack, and for the time of the operating system for
-    /// this number of datagrams.
+    /// Keeps the processor of a node busy for the time of these instructions, and for the time that the operating
+    /// system needs for this number of datagrams.
     fn work(&mut self, node: NodeId, instructions: u64, datagrams: u64) {
         let system = datagrams * Micros::from(self.deployment.mote.stack_us);
         let cpu = cost::micros(instructions, self.cycles, self.platform.clock_hz) + system;
@@ -584,7 +595,8 @@ impl<'s> World<'s> {
         station.busy_until = station.busy_until.max(self.network.now()) + cpu;
     }
 
-    /// Carries out the wishes of a node when its processor is done.
+    /// Carries out the wishes of a node. Keeps its processor busy for the work that led to them, and sends the
+    /// datagrams when the processor has finished.
     fn fulfil(&mut self, node: NodeId, wishes: Vec<Wish>) {
         let now = self.instant();
         let sent = wishes.iter().filter_map(|wish| match wish {
@@ -652,7 +664,7 @@ impl<'s> World<'s> {
         }
     }
 
-    /// Adds the account of the radios to the oldest milestone that waits for it.
+    /// Adds the activity of the radios to the oldest milestone that does not have it yet.
     fn account(&mut self) {
         let Some(noted) = self.noted.get_mut(self.is_accounted) else { return };
         self.is_accounted += 1;
@@ -661,7 +673,7 @@ impl<'s> World<'s> {
         }
     }
 
-    /// Sends the first datagram that waited for the processor of the node.
+    /// Sends the first datagram that waits until the processor of the node has finished.
     fn leave(&mut self, node: NodeId) {
         let Some((to, datagram)) = self.stations[node].leaving.pop_front() else { return };
         if self.is_named {
@@ -736,7 +748,7 @@ impl<'s> World<'s> {
         }
     }
 
-    /// Plans to send a frame or packet at a later time.
+    /// Plans to send a frame or packet of `node` at the time `at`.
     fn send_later(&mut self, node: NodeId, at: Micros, later: Later) {
         self.stations[node].later.push((at, later));
         self.network.alarm(node, at, LATER);
@@ -796,21 +808,23 @@ const LEAVE: u64 = 2;
 const POLL: u64 = 3;
 /// The alarm for a frame or packet that was planned with [`World::send_later`].
 const LATER: u64 = 4;
-/// The alarm after the acknowledgement of the last frame before a milestone.
+/// The alarm a millisecond after a milestone, at which the activity of the radios is read.
 const ACCOUNT: u64 = 5;
 /// The alarm after which a node with a sleeping radio asks its parent for packets.
 const ASK_PARENT: u64 = 6;
-/// The alarm for the first change of an address in the deployment's list. The next numbers are for the other changes.
+/// The alarm for the first change of an address in the deployment's list. The numbers above it are the alarms for the
+/// other changes.
 const MOVE: u64 = 7;
-/// Maximum time from the end of a frame to the end of its acknowledgement in microseconds, rounded up.
+/// Maximum time in microseconds from the end of a frame to the end of its acknowledgement, rounded up.
 const ACKNOWLEDGED_AFTER: Micros = 1000;
-/// Time of a run after the last reading in microseconds. It is longer than the time in which CoAP retransmits a message
-/// (RFC 7252, section 4.8.2: MAX_TRANSMIT_WAIT).
+/// Time in microseconds for which a run continues after the last reading. It is longer than the time for which CoAP
+/// retransmits a message and waits for the answer (RFC 7252, section 4.8.2: MAX_TRANSMIT_WAIT).
 const AFTERWARDS: Micros = 93_000_000;
-/// Maximum time after the last reading in microseconds, if the run ends when all readings are answered.
+/// Maximum time in microseconds for which a run continues after the last reading, if the run ends when all readings are
+/// answered.
 const LONGEST_RETURN: Micros = 3_600_000_000;
 
-/// Returns true for an alert of epoch 0 (RFC 6347, section 4.1).
+/// Returns true if the datagram is an unencrypted alert, in a record of epoch 0 (RFC 6347, section 4.1).
 fn is_alert_in_clear(datagram: &[u8]) -> bool {
     matches!(datagram, [21, _, _, 0, 0, ..])
 }

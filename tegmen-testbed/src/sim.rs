@@ -1,14 +1,16 @@
-//! A radio network in virtual time: IEEE 802.15.4 at 2.4 GHz, unslotted CSMA/CA, in whole microseconds.
+//! A simulated radio network: IEEE 802.15.4 at 2.4 GHz with unslotted CSMA/CA. Its virtual time is in whole
+//! microseconds.
 //!
-//! [`Network`] owns the clock, the air and a station for each node. The caller owns the programs of the nodes:
+//! [`Network`] contains the clock, the air, and a station (radio and MAC) for each node. The caller contains the
+//! software of the nodes:
 //!
 //! * [`Network::send`] passes a payload to a station, and [`Network::alarm`] sets a timer for a node.
-//! * [`Network::next`] lets time pass until the next event that a node receives ([`Told`]).
+//! * [`Network::next`] lets time pass until the next event that concerns the software of a node ([`Told`]).
 //!
-//! All random numbers come from one ChaCha8 stream for each node and purpose ([`random`]). Events at the same
+//! Each node has a separate ChaCha8 stream of random numbers for each purpose ([`random`]). Events at the same
 //! microsecond happen in the order in which they were planned, and no code iterates over a hash map. So the same seed
 //! gives the same bytes on every machine. `docs/lab.md` describes how the simulator was compared with ns-3, and where
-//! they differ.
+//! their results differ.
 mod air;
 pub mod links;
 mod mac;
@@ -27,29 +29,29 @@ use random::{Purpose, Stream};
 use std::collections::{BTreeMap, VecDeque};
 use tegmen_lowpan::frame::{self, LinkAddress, PanId};
 
-/// A point or a span of virtual time, in microseconds.
+/// A point in virtual time, or a duration, in microseconds.
 pub type Micros = u64;
 
-/// The number of a node, which is its index in the list, from 0.
+/// The number of a node, from 0. It is the index of the node in all lists of nodes.
 pub type NodeId = usize;
 
-/// An event that a node receives.
+/// An event that the software of a node receives.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Told {
     /// The node received a data frame.
     Received {
         /// The node.
         node: NodeId,
-        /// The sender over this hop.
+        /// The neighbour that sent the frame over this hop.
         from: LinkAddress,
         /// The payload of the frame.
         payload: Vec<u8>,
     },
-    /// The transmission of a payload has ended.
+    /// The transmission of a payload has ended, with or without success.
     Sent {
         /// The node.
         node: NodeId,
-        /// The return value of [`Network::send`].
+        /// The number that [`Network::send`] returned for this payload.
         ticket: u64,
         /// The result.
         outcome: Outcome,
@@ -58,7 +60,7 @@ pub enum Told {
     Alarm {
         /// The node.
         node: NodeId,
-        /// The value that the node gave when it set the timer.
+        /// The value that the caller passed to [`Network::alarm`].
         token: u64,
     },
 }
@@ -68,39 +70,39 @@ pub enum Told {
 pub enum Outcome {
     /// The frame was acknowledged, or needed no acknowledgement.
     Done,
-    /// No retransmission was acknowledged.
+    /// Neither the frame nor any of its retransmissions was acknowledged.
     NoAcknowledgement,
-    /// The channel was busy each time.
+    /// The channel was busy in each attempt to send the frame.
     ChannelBusy,
 }
 
-/// The activity of a station, from which energy and time are computed.
+/// The activity of a node's radio. The node's energy and its time on the air are computed from it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Activity {
     /// Number of sent frames, including acknowledgements.
     pub frames: u64,
-    /// Time on air as the sender, including preambles.
+    /// Time in microseconds for which the station sent frames and acknowledgements, including their preambles.
     pub sending: Micros,
-    /// Time on air of sent acknowledgements, which is part of [`Self::sending`].
+    /// Time in microseconds for which the station sent acknowledgements. It is part of [`Self::sending`].
     pub acknowledging: Micros,
-    /// Time on air of the frames for this station that it received completely, including acknowledgements.
+    /// Time in microseconds of the frames and acknowledgements for this station that it received completely.
     pub receiving: Micros,
-    /// Time on air of the frames for other stations that this station received to their end.
+    /// Time in microseconds of the frames for other stations that this station received completely.
     pub overhearing: Micros,
-    /// Number of frames that were given up because the channel was busy.
+    /// Number of frames that the station gave up because the channel was busy.
     pub busy: u64,
-    /// Number of frames that were given up without acknowledgement.
+    /// Number of frames that the station gave up because no acknowledgement arrived.
     pub unacknowledged: u64,
 }
 
-/// A captured frame.
+/// A frame that was captured on the air.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Captured {
-    /// The time at which the first bit was sent.
+    /// The time at which the transmission of the frame began.
     pub at: Micros,
     /// The sender of the frame.
     pub from: NodeId,
-    /// The frame, including its FCS.
+    /// The frame as a PSDU, which includes its FCS.
     pub psdu: Vec<u8>,
 }
 
@@ -120,7 +122,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Makes a network of nodes with the addresses 1, 2, ..., with one node for each node of `links`.
+    /// Makes a network with one node for each node of `links`. The nodes have the short addresses 1, 2, and so on.
     pub fn new(seed: u64, radio: Radio, links: Links) -> Self {
         let address = |node: NodeId| LinkAddress::Short(node as u16 + 1);
         let addresses: Vec<_> = (0..links.nodes()).map(address).collect();
@@ -130,7 +132,7 @@ impl Network {
     /// Makes a network of nodes with these addresses.
     ///
     /// # Panics
-    /// If there is not one address for each node.
+    /// If the numbers of addresses and of nodes are different.
     pub fn with_addresses(seed: u64, radio: Radio, links: Links, addresses: &[LinkAddress]) -> Self {
         assert_eq!(addresses.len(), links.nodes(), "an address for each node");
         let stations = addresses.iter().enumerate().map(|(node, address)| {
@@ -152,29 +154,29 @@ impl Network {
         }
     }
 
-    /// Returns the current time.
+    /// Returns the current virtual time.
     pub const fn now(&self) -> Micros {
         self.now
     }
 
-    /// Returns the number of events that happened.
+    /// Returns the number of events that have been processed.
     pub const fn events(&self) -> u64 {
         self.events
     }
 
-    /// Returns the activity of a node's station up to now.
+    /// Returns the activity of a node's radio from the beginning until now.
     pub fn activity(&self, node: NodeId) -> Activity {
         self.stations.get(node).map_or(Activity::default(), |station| station.activity)
     }
 
-    /// Returns the number of bytes of all PSDUs that were on the air, and the number of these PSDUs.
+    /// Returns the total length in bytes of all PSDUs that were on the air, and the number of these PSDUs.
     pub fn traffic(&self) -> (u64, u64) {
         let frames: u64 = self.stations.iter().map(|station| station.activity.frames).sum();
         let sending: Micros = self.stations.iter().map(|station| station.activity.sending).sum();
         (sending / radio::BYTE - frames * radio::PHY_HEADER_LEN, frames)
     }
 
-    /// Captures every frame from now on.
+    /// Begins to capture every frame that is on the air.
     pub fn start_capture(&mut self) {
         self.capture = Some(Vec::new());
     }
@@ -189,14 +191,14 @@ impl Network {
         self.stations.get(node).map_or(LinkAddress::Absent, |station| station.address)
     }
 
-    /// Returns the maximum payload of a frame from `node` to `to`, in bytes.
+    /// Returns the maximum length of the payload in a frame from `node` to `to`, in bytes.
     pub fn room(&self, node: NodeId, to: LinkAddress) -> usize {
         let header = frame::Header::data(PAN, self.address(node), to, 0);
         frame::MAX_LEN - frame::FCS_LEN - header.len()
     }
 
-    /// Passes a payload to the station of `node`, and returns its ticket. [`Told::Sent`] reports the outcome. Returns
-    /// `None` if the payload does not fit a frame.
+    /// Passes a payload to the station of `node`. Returns the number of this transmission, with which [`Told::Sent`]
+    /// later reports its outcome. Returns `None` if the payload does not fit into a frame.
     pub fn send(&mut self, node: NodeId, to: LinkAddress, payload: &[u8]) -> Option<u64> {
         let station = self.stations.get_mut(node)?;
         station.sequence = station.sequence.wrapping_add(1);
@@ -211,13 +213,13 @@ impl Network {
         Some(ticket)
     }
 
-    /// Plans [`Told::Alarm`] with this token for `node` at the time `at`, or now if `at` is past.
+    /// Plans [`Told::Alarm`] with `token` for `node`, at the time `at`. If this time has passed, the alarm fires now.
     pub fn alarm(&mut self, node: NodeId, at: Micros, token: u64) {
         self.queue.plan(at.max(self.now), Event::Alarm { node: node as u32, token });
     }
 
-    /// Lets time pass until the next event that a node receives, but at most until `end`. Returns `None` if there is no
-    /// event before `end`.
+    /// Lets time pass until the next event that the software of a node receives, and returns the event. Returns `None`
+    /// if there is no such event up to the time `end`.
     pub fn next(&mut self, end: Micros) -> Option<Told> {
         loop {
             if let Some(told) = self.told.pop_front() {
@@ -238,5 +240,5 @@ impl Network {
     }
 }
 
-/// The identifier of the network that contains all nodes.
+/// The PAN identifier of the network to which all nodes belong.
 pub const PAN: PanId = PanId(0xabcd);

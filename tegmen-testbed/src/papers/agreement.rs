@@ -1,10 +1,10 @@
 //! The plan `ns3-agreement`: compares the simulator with ns-3, case by case.
 //!
-//! Two files in `data/` contain the results of ns-3's model lr-wpan for bare request and answer frames. The simulator
-//! runs the same traffic here, and no parameter is fitted. In `ns3-lrwpan-reference.csv` node 0 sends the requests, so
-//! all requests wait in one queue. In `ns3-lrwpan-measured.csv` the leaves send the requests. In a saturated case the
-//! queue grows for the whole run, so small differences of capacity become large differences of delay. Such a case has a
-//! wider tolerance.
+//! Two files in `data/` contain the results of ns-3 with its model lr-wpan, for bare request frames and answer frames.
+//! The simulator runs the same traffic here, and none of its parameters is fitted to these results. In
+//! `ns3-lrwpan-reference.csv` node 0 sends the requests, so all requests wait in the queue of one node. In
+//! `ns3-lrwpan-measured.csv` the leaves send the requests. In a saturated case a queue grows for the whole run, so a
+//! small difference of the capacity becomes a large difference of the delay. Such a case has a wider tolerance.
 
 use crate::figure::Source;
 use crate::interval;
@@ -17,7 +17,7 @@ use std::borrow::Cow;
 use std::convert::Infallible;
 use std::fmt::Write as _;
 
-/// The topology, and the direction of requests.
+/// The topology of the nodes, and the direction of the requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Topology {
     /// Node 0 sends requests to each of N leaves. All nodes hear each other.
@@ -40,25 +40,25 @@ pub enum Topology {
 /// A case: request and answer frames with payloads of a given size.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Case {
-    /// The direction of requests.
+    /// The topology, and the direction of the requests.
     pub topology: Topology,
     /// Payload length of a request frame, in bytes.
     pub request: usize,
     /// Payload length of an answer frame, in bytes.
     pub response: usize,
-    /// Mean time between two requests of a timer. The first request is within one period. Each next request follows
-    /// after three quarters to five quarters of a period.
+    /// Mean time between two requests from the same node to the same receiver, in microseconds. The first request is
+    /// sent within one period. Each further request follows after three quarters to five quarters of a period.
     pub period: Micros,
-    /// The share of frames that each link loses, including acknowledgements.
+    /// The share of frames that each link loses, from 0 to 1. Acknowledgements can be lost too.
     pub loss: f64,
-    /// Number of requests of each timer.
+    /// Number of requests from each node to each of its receivers.
     pub requests: u32,
 }
 
-/// The result of a case. Over several seeds it is the mean of the results of all runs.
+/// The result of a case in one run, or the mean over runs with several seeds.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Figures {
-    /// The share of requests that were answered.
+    /// The share of requests that were answered, from 0 to 1.
     pub delivered: f64,
     /// Mean time from request to answer, in milliseconds.
     pub mean_ms: f64,
@@ -75,31 +75,31 @@ pub struct Figures {
 pub struct Row {
     /// The name of the case.
     pub id: String,
-    /// The file of the case: `given`, or `measured`.
+    /// The file that contains the result of ns-3 for this case: `given` ([`GIVEN`]), or `measured` ([`MEASURED`]).
     pub file: Cow<'static, str>,
-    /// The source of the simulator's figures.
+    /// The source of the simulator's figures, which is a simulation.
     pub source: Source,
-    /// Number of requests of all runs of the simulator.
+    /// Number of requests of the case, over all runs of the simulator.
     pub n: u64,
-    /// Number of runs of the simulator.
+    /// Number of runs of the simulator, each with another seed.
     pub seeds: u64,
-    /// Bounds of the 95 % interval of the simulator's share of answered requests.
+    /// The lower and the upper bound of the 95 % interval of the simulator's share of answered requests.
     pub delivered_interval: Option<[f64; 2]>,
-    /// Bounds of the 95 % interval of the simulator's mean time.
+    /// The lower and the upper bound of the 95 % interval of the simulator's mean time, in milliseconds.
     pub mean_ms_interval: Option<[f64; 2]>,
     /// The figures of ns-3.
     pub ns3: Figures,
     /// The figures of the simulator.
     pub ours: Figures,
-    /// The figures of the simulator minus those of ns-3.
+    /// The difference between the figures of the simulator and those of ns-3.
     pub difference: Difference,
-    /// True if a queue grows for the whole run.
+    /// True if a queue of a node grows for the whole run.
     pub saturated: bool,
-    /// `agrees` or `differs`.
+    /// The verdict, which is `agrees` or `differs`.
     pub verdict: Cow<'static, str>,
 }
 
-/// Maximum difference of two figures that agree.
+/// The limits up to which two figures agree.
 #[derive(Clone, Copy, Debug)]
 pub struct Tolerance {
     /// The limit for the share of answered requests, in percentage points.
@@ -108,14 +108,14 @@ pub struct Tolerance {
     pub percent: f64,
 }
 
-/// The difference of two figures.
+/// The figures of the simulator minus the figures of ns-3.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Difference {
     /// The difference of the shares of answered requests, in percentage points.
     pub delivered_points: f64,
-    /// The difference of the means, in percent of the mean of ns-3.
+    /// The difference of the mean times, in percent of the mean time of ns-3.
     pub mean_percent: f64,
-    /// The difference of the medians, in percent of the median of ns-3.
+    /// The difference of the median times, in percent of the median time of ns-3.
     pub p50_percent: f64,
 }
 
@@ -125,7 +125,7 @@ impl Case {
         Run::new(self, seed).go()
     }
 
-    /// Runs the case with the seeds from 1 on, and returns the means.
+    /// Runs the case with each seed from 1 to `seeds`, and returns the means over these runs.
     pub fn average(&self, seeds: u64) -> Figures {
         mean(&(1..=seeds).map(|seed| self.run(seed)).collect::<Vec<_>>())
     }
@@ -137,7 +137,7 @@ impl Case {
         }
     }
 
-    /// Returns the pairs of a node that sends requests and a node that answers.
+    /// Returns all pairs of nodes. The first node of a pair sends requests, and the second node answers them.
     fn pairs(&self) -> Vec<(NodeId, NodeId)> {
         match self.topology {
             Topology::Star { leaves } => (1..=leaves).map(|leaf| (0, leaf)).collect(),
@@ -155,12 +155,13 @@ struct Run<'c> {
     answered: Vec<Micros>,
 }
 
-/// The requests of one node to one other node.
+/// The requests from one node to one other node.
 struct Timer {
     asker: NodeId,
     answerer: NodeId,
     random: Stream,
-    /// The time when each request was passed to the MAC; `None` after it was answered.
+    /// The times when the requests were passed to the MAC, in the order of their numbers. An entry is `None` after the
+    /// request was answered.
     asked: Vec<Option<Micros>>,
 }
 
@@ -207,7 +208,7 @@ impl<'c> Run<'c> {
         }
     }
 
-    /// Passes a request to the MAC when a timer fires, even if other frames still wait there.
+    /// Passes the next request of a timer to the MAC, even if earlier frames still wait in its queue.
     fn ask(&mut self, timer: usize) {
         let (now, period) = (self.network.now(), self.case.period);
         let Timer { asker, answerer, random, asked } = &mut self.timers[timer];
@@ -238,7 +239,7 @@ impl<'c> Run<'c> {
         }
     }
 
-    /// Sends a frame to a node. In a chain the next node on the path receives it.
+    /// Sends a frame towards the node `to`. In a chain the frame goes to the next node on the path.
     fn send(&mut self, from: NodeId, to: NodeId, kind: u8, timer: usize, number: u32) {
         let len = if kind == ASKS { self.case.request } else { self.case.response };
         let mut payload = vec![0; len.max(6)];
@@ -254,12 +255,12 @@ impl<'c> Run<'c> {
     }
 }
 
-/// The rows of [`rows`], if they are kept.
+/// Returns the stored result of an earlier call of [`rows`]; `None` if there is none.
 pub(super) fn kept(store: &Store, seeds: u64) -> Option<Vec<Row>> {
     store.kept(&key(seeds))
 }
 
-/// The rows of [`rows`]: kept ones, or new ones, which are kept.
+/// Returns the stored result of an earlier call of [`rows`]. If there is none, calls [`rows`] and stores the result.
 pub fn kept_or_new(store: &Store, seeds: u64, done: impl Fn(usize, usize) + Sync) -> Vec<Row> {
     let Ok(rows) = store.keep(&key(seeds), || Ok::<_, Infallible>(rows(seeds, done)));
     rows
@@ -269,8 +270,8 @@ fn key(seeds: u64) -> String {
     format!("plan ns3-agreement {seeds}")
 }
 
-/// Runs every case with enough seeds for [`REQUESTS`] requests, but at most `seeds`. Calls `done` with the number of
-/// finished runs and the number of all runs.
+/// Runs every case with as many seeds as are needed for [`REQUESTS`] requests, but with at most `seeds` seeds. Calls
+/// `done` with the number of finished runs and the number of all runs.
 pub fn rows(seeds: u64, done: impl Fn(usize, usize) + Sync) -> Vec<Row> {
     let mut reference = reference();
     for Reference { case, seeds: runs, .. } in &mut reference {
@@ -337,7 +338,7 @@ fn mean(runs: &[Figures]) -> Figures {
     }
 }
 
-/// A case that ns-3 ran.
+/// A case that ns-3 ran, with the result of ns-3.
 struct Reference {
     id: String,
     source: &'static str,
@@ -359,8 +360,9 @@ fn reference() -> Vec<Reference> {
         .collect()
 }
 
-/// Reads one line of a file: topology, leaves, hops, payloads, period, loss, seeds, delivered, mean, its deviation,
-/// median, 95th percentile, frames, saturated.
+/// Reads one line of a file. The fields of a line are: topology, leaves, hops, both payload lengths, period, loss,
+/// seeds, share of answered requests, mean time, its standard deviation, median, 95th percentile, frames for each
+/// request, saturated.
 fn read(source: &'static str, line: &str) -> Option<Reference> {
     let fields: Vec<&str> = line.split(',').collect();
     let &[
@@ -438,21 +440,22 @@ pub fn table(rows: &[Row]) -> String {
     text + "(ns-3 first, then ours; the differences are points of delivery, and percent of the mean and of the median)\n"
 }
 
-/// The name of the rows of `ns3-lrwpan-reference.csv`.
+/// The name that rows have if their ns-3 results are from `ns3-lrwpan-reference.csv`.
 pub const GIVEN: &str = "given";
-/// The name of the rows of `ns3-lrwpan-measured.csv`, which were measured for this plan.
+/// The name that rows have if their ns-3 results are from `ns3-lrwpan-measured.csv`, which was measured for this plan.
 pub const MEASURED: &str = "measured";
 /// The verdict on a row that agrees with ns-3.
 pub const AGREES: &str = "agrees";
 /// The verdict on a row that does not agree with ns-3.
 pub const DIFFERS: &str = "differs";
-/// The tolerance for figures that agree.
+/// The tolerance for a case in which no queue grows for the whole run.
 pub const TOLERANCE: Tolerance = Tolerance { points: 0.4, percent: 2.0 };
 /// The tolerance for a case in which a queue grows for the whole run.
 pub const SATURATED: Tolerance = Tolerance { points: 2.0, percent: 15.0 };
-/// Minimum number of requests of each case. A share of 0.97 is then known within 0.14 percentage points.
+/// Minimum number of requests of each case. With this number, a measured share of 0.97 is accurate within 0.14
+/// percentage points.
 pub const REQUESTS: u64 = 60_000;
-/// The step by which medians differ, in milliseconds: a backoff period.
+/// The length of a backoff period, in milliseconds. Two medians that differ by at most one backoff period also agree.
 const STEP_MS: f64 = 0.32;
 const ASKS: u8 = 0;
 const ANSWERS: u8 = 1;
