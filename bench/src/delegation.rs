@@ -1,5 +1,6 @@
-//! Delegated sessions at the delegation server. Three comparisons: with the curve operations alone, with a server
-//! without a delegate, and after a reset of all devices.
+//! Measures delegated sessions at the delegation server. Full delegations are compared with their curve operations
+//! alone. Resumed sessions are compared with a server that delegates nothing. A third measurement resets all devices at
+//! once.
 
 mod authority;
 mod counting;
@@ -34,24 +35,25 @@ use tegmen::crypto::NamedGroup;
 use tegmen_bench_line::Failure;
 use tegmen_host::x509::Verifier;
 
-/// The number of devices at the server.
+/// The number of devices that are registered at the server.
 const DEVICES: usize = 1_000;
-/// The number of peers in a pass. Each peer connects once, and no server knows it from an earlier pass.
+/// The number of peers in a pass. Each peer connects once. In the next pass other peers replace them.
 const PEERS: usize = 2 * DEVICES;
 /// The number of peers that connect at the same time.
 const AT_ONCE: usize = 128;
-/// The number of parts of a pass. The measurements of the rows take turns after each part.
+/// The number of parts of a pass. After each part, the next of the compared measurements takes its turn.
 const PARTS: usize = 4;
-/// Minimum rate of full delegations, as a share of the rate of their curve operations alone.
+/// Minimum of the rate of full delegations, divided by the rate of their curve operations alone.
 const FULL_MIN: f64 = 0.8;
-/// Minimum rate of resumptions and of new tickets, as a share of the rate of the server without a delegate.
+/// Minimum of the rate of resumptions and of new tickets, divided by the rate of the server that delegates nothing.
 const RESUMED_MIN: f64 = 0.5;
-/// The number of peers of each server that resumes sessions.
+/// The number of peers that resume their sessions, at each of the two servers.
 const RETURNING: usize = 1_000;
-/// The longest time without any news of a peer.
+/// Maximum time without an event at any peer. After it, the measurement fails.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Measures full delegations, resumptions, new tickets, resets, and the memory that finished delegations leave.
+/// Measures full delegations, resumptions, new tickets and resets. Also measures the memory that the server still uses
+/// when all delegations are over.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
     let mut scene = Scene::new()?;
@@ -89,12 +91,12 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// The outcome of one reset of all devices.
+/// The result of one reset of all devices.
 struct Storm {
     seconds: f64,
-    /// The number of public-key operations of all peers.
+    /// The number of public-key operations of all peers after the reset.
     operations: u64,
-    /// Server CPU time for each device, in milliseconds.
+    /// CPU time of the server for each device, in milliseconds.
     cpu_each: f64,
 }
 
@@ -112,8 +114,8 @@ fn storm_rows(storms: &[Storm]) -> Vec<Row> {
     ]
 }
 
-/// Returns the rows for the database rows and the memory entries that remain at the server when all delegations are
-/// over.
+/// Returns the rows of the report for the data that the server still has when all delegations are over: rows in its
+/// database, entries in its memory, and peers with a number.
 fn left_rows(state: &State) -> Vec<Row> {
     let row = |what: &str, unit, ours: usize| {
         let judged: Judged = Limit::AtMost(0.0).judge("ours", Some(ours as f64)).binding();
@@ -148,11 +150,11 @@ struct Scene {
     authority: Authority,
     verifier: Arc<Verifier>,
     server: Process,
-    /// The process of the device on a host, and the process of the server without a delegate.
+    /// The process of a device, and then the process of a server that delegates nothing. Peers resume sessions at both.
     resuming: [Process; 2],
     devices: Devices,
     peers: Peers,
-    /// For each process in `resuming`, the peers that resume their sessions at it.
+    /// For each process in `resuming`, the peers that resume their sessions at this process.
     returning: [Peers; 2],
     bare: Bare,
     share: Vec<u8>,
@@ -187,7 +189,7 @@ impl Scene {
         Ok(scene)
     }
 
-    /// Opens the sessions that are resumed later, for the peers in `returning`.
+    /// Opens the sessions that the peers in `returning` resume later.
     fn open_returning(&mut self) -> Result<(), Failure> {
         for peers in &mut self.returning {
             let keys = (0..RETURNING).map(|number| issue(&self.authority, &self.verifier, number, resuming::NAME));
@@ -200,7 +202,7 @@ impl Scene {
         open_all(bare, 0..RETURNING, |_| self.resuming[1].address, false)
     }
 
-    /// Replaces the peers with new ones, which no server knows yet.
+    /// Replaces the peers with new peers, which are unknown to every server.
     fn meet(&mut self, pass: usize) -> Result<(), Failure> {
         let keys = (0..PEERS)
             .map(|peer| issue(&self.authority, &self.verifier, pass * PEERS + peer, &server::device(peer % DEVICES)));
@@ -208,8 +210,8 @@ impl Scene {
         Ok(())
     }
 
-    /// Returns the number of full delegations for each CPU second of the server, and the number that their curve
-    /// operations alone allow.
+    /// Returns the number of full delegations for each CPU second of the server. Then returns the number of delegations
+    /// for which the curve operations alone would take a CPU second.
     fn delegations(&mut self) -> Result<(f64, f64), Failure> {
         let (mut spent, mut bare) = (0, 0.0);
         let each = PEERS / PARTS;
@@ -227,7 +229,8 @@ impl Scene {
         Ok((rate(spent as f64), rate(bare)))
     }
 
-    /// Returns the number of resumptions for each CPU second: of the device, and of the server without a delegate.
+    /// Returns the number of resumptions for each CPU second: first at the device, then at the server that delegates
+    /// nothing.
     fn resumptions(&mut self, pass: usize) -> Result<[f64; 2], Failure> {
         let mut spent = [0; 2];
         for turn in 0..2 * PARTS {
@@ -240,8 +243,8 @@ impl Scene {
         Ok(spent.map(|spent| (PARTS * RETURNING) as f64 * 1e9 / spent as f64))
     }
 
-    /// Returns the number of new tickets for each CPU second of the server, for peers whose tickets are of the previous
-    /// epoch.
+    /// Returns the number of new tickets for each CPU second of the server. The peers that request them have tickets of
+    /// the previous epoch.
     fn reissues(&mut self) -> Result<f64, Failure> {
         self.server.ask("reset")?;
         self.server.ask("settled")?;
@@ -254,9 +257,10 @@ impl Scene {
         Ok(PEERS as f64 * 1e9 / spent as f64)
     }
 
-    /// Measures a reset. Each device has a session with a peer, and all devices begin another epoch at once. A peer
-    /// whose session ends tries its ticket at the device. If the device refuses the ticket, the peer gets a new ticket
-    /// from the server and connects to the device again. The device then answers a request of the peer.
+    /// Measures a reset. Before it, each device has a session with a peer. All devices then begin another epoch at
+    /// once, which ends the sessions. A peer whose session ends tries its ticket at the device. If the device refuses
+    /// the ticket, the peer gets a new ticket from the server, and connects to the device again. At last the device
+    /// answers a request of the peer.
     fn storm(&mut self) -> Result<Storm, Failure> {
         let Self { devices, peers, server, .. } = self;
         let at_device = |peer: usize| devices.address(peer);
@@ -311,14 +315,15 @@ impl Scene {
         Ok(Storm { seconds, operations: peers.operations() - operations, cpu_each: cpu as f64 / 1e6 / DEVICES as f64 })
     }
 
-    /// Ends the sessions between peers and devices.
+    /// Closes all sessions of the peers.
     fn part(&mut self) -> Result<(), Failure> {
         (0..PEERS).for_each(|peer| self.peers.close(peer));
         self.peers.turn()?;
         self.server.ask("settled").map(drop)
     }
 
-    /// Returns the state of the server when the epochs of all connections are over.
+    /// Ends the epochs of all connections. Returns the state of the server after it has deleted what it no longer
+    /// needs.
     fn left(&mut self) -> Result<State, Failure> {
         for _ in 0..2 {
             self.server.ask("reset")?;
@@ -335,12 +340,12 @@ impl Scene {
     }
 }
 
-/// The steps of a peer that reconnects to its device.
+/// The steps of a peer that reconnects to its device after a reset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     /// The peer has a session with the device.
     AtDevice,
-    /// The peer tries its ticket at the device.
+    /// The peer tries to resume its session at the device with its ticket.
     Tries,
     /// The peer requests a new ticket from the server.
     AtServer,
@@ -361,8 +366,8 @@ fn issue(
     Ok(asking_for(keys, Arc::clone(verifier), name))
 }
 
-/// Lets each of these peers open a session, at most [`AT_ONCE`] at the same time. With `with_ticket` a peer resumes a
-/// session.
+/// Lets each peer in `range` open a session. At most [`AT_ONCE`] peers do so at the same time. If `with_ticket` is
+/// true, a peer resumes its session with its ticket.
 fn open_all(
     peers: &mut Peers,
     range: Range<usize>,

@@ -1,14 +1,14 @@
 //! Observe (RFC 7641): one resource, ten thousand observers, and changes by PUT. Each observer is a separate peer.
 //!
-//! A round begins with one PUT. It ends when every observer has received the new value, and has acknowledged it if the
-//! notification is confirmable. The observers send the acknowledgements in groups after the last notification has
-//! arrived. Each group ends with a GET, and the next group follows the answer to this GET. If all acknowledgements were
-//! sent at once, on a loopback without delay, they would overflow the socket of a server that is still sending, and the
-//! result would measure retransmission.
+//! A round begins with one PUT. It ends when every observer has received the new value, and has acknowledged each
+//! confirmable notification. The observers send the acknowledgements in groups, after the last notification has
+//! arrived. Each group ends with a GET, and the next group follows after the answer to this GET. If all
+//! acknowledgements were sent at once over the loopback, they would overflow the socket of a server that is still
+//! sending. The result would then measure retransmissions.
 //!
-//! The first result is the number of notifications for each CPU second of the server's process, which includes the
+//! The first result is the number of notifications for each CPU second of the server's process. This time includes the
 //! processing of the acknowledgements. The second result is the time from the PUT to the last notification. Each pass
-//! starts every server again, so no pass depends on the state after another pass.
+//! starts every server again, so that no pass depends on an earlier pass.
 
 use crate::{
     Options,
@@ -22,30 +22,32 @@ use tegmen::coap::observe::REGISTER;
 use tegmen::coap::{Code, MessageRef, MessageType, OptionNumber, empty_message};
 use tegmen_bench_line::Failure;
 
-/// The measurements of all scenes.
+/// The measurements with all numbers of observers and all kinds of notifications.
 pub(crate) struct Observe<'a> {
     beside: Beside<'a>,
     scenes: Vec<Scene>,
     absent: Vec<&'static str>,
 }
 
-/// A number of observers and rounds, and the options that select which notifications are confirmable.
+/// One measurement: a number of observers and rounds, and the server options that make notifications confirmable or
+/// not.
 struct Scene {
     label: String,
     observers: u32,
     rounds: usize,
-    /// True if every observer sends a request before each round, so that PROBING_RATE holds nothing back.
+    /// True if every observer sends a request before each round. The server then knows that the observers are active,
+    /// so PROBING_RATE delays no notification.
     heard: bool,
     our_words: &'static [&'static str],
     peer_words: &'static [&'static str],
     per_cpu: Samples,
     to_last: Samples,
-    /// The counts of each server, and the minimum number of observers that it accepted.
+    /// For each server: its name, its counts, and the minimum number of observers that it accepted in a pass.
     totals: Vec<(&'static str, Ran, usize)>,
 }
 
 impl<'a> Observe<'a> {
-    /// Prepares the measurements, and starts no server yet.
+    /// Prepares the measurements. No server is started yet.
     pub(crate) fn new(options: &Options, beside: Beside<'a>) -> Self {
         let (many, few) = (options.observers, options.observers.div_ceil(10));
         const CONFIRMED: &[&str] = &["-d", "10"];
@@ -68,8 +70,8 @@ impl<'a> Observe<'a> {
         Self { beside, scenes, absent: Vec::new() }
     }
 
-    /// Measures each server once. Each pass begins with another server. A server that is not installed is listed as
-    /// absent.
+    /// Measures each server once. Each pass begins with another server. The report lists a server that cannot be
+    /// started as absent.
     pub(crate) fn pass(&mut self, pass: usize, report: &mut Report) -> Result<(), Failure> {
         for scene in &mut self.scenes {
             for turn in 0..2 {
@@ -93,7 +95,7 @@ impl<'a> Observe<'a> {
         Ok(())
     }
 
-    /// Adds the results to the report.
+    /// Adds the results of all passes to the report.
     pub(crate) fn finish(self, report: &mut Report) {
         for Scene { label, per_cpu, to_last, totals, .. } in &self.scenes {
             let share = |name| totals.iter().find(|(known, ..)| *known == name).map(|(_, ran, _)| ran.share());
@@ -118,7 +120,7 @@ impl<'a> Observe<'a> {
 }
 
 impl Scene {
-    /// Starts the server and registers the observers.
+    /// Starts the server with this name, and registers the observers at it.
     fn start(&self, name: &str, beside: Beside<'_>) -> Result<(Process, Observers), Failure> {
         let process = if name == OURS {
             Process::start(|port| ours::serve_command(port, &["/observed=-"], self.our_words))
@@ -156,18 +158,19 @@ impl Scene {
     }
 }
 
-/// The observers of one server, and the client that changes the resource.
+/// The observers of one server, and the client that changes the value of the resource.
 struct Observers {
     crowd: Crowd,
     inbound: Letters,
     outbound: Letters,
-    /// For each observer, the round of its last notification; `None` if the server did not accept the observer.
+    /// For each observer, the number of the round of its last notification; `None` if the server did not accept the
+    /// observer.
     seen: Vec<Option<u32>>,
     round: u32,
     gets: u16,
 }
 
-/// The counts of all rounds.
+/// The counts of notifications in all rounds.
 #[derive(Default)]
 struct Ran {
     notified: u64,
@@ -178,7 +181,7 @@ struct Ran {
 }
 
 impl Ran {
-    /// Returns the share of the notifications that were confirmable.
+    /// Returns the share of notifications that were confirmable, from 0 to 1.
     fn share(&self) -> f64 {
         self.confirmable as f64 / self.notified.max(1) as f64
     }
@@ -208,8 +211,8 @@ impl Observers {
         self.seen.iter().flatten().count()
     }
 
-    /// Creates the resource, and registers all observers. Leaves out those that the server does not accept in three
-    /// attempts.
+    /// Creates the resource, and registers all observers. An observer that the server does not accept in three attempts
+    /// is left out.
     fn register(&mut self) -> Result<(), Failure> {
         let begin = Instant::now();
         while !self.put()? {
@@ -255,7 +258,7 @@ impl Observers {
         if self.accepted() == 0 { Err(Failure::new("the server accepts no observer")) } else { Ok(()) }
     }
 
-    /// Stores the first value, before there are observers. Returns true if the server answers 2.01 or 2.04.
+    /// Stores the first value before any observer has registered. Returns true if the server answers 2.01 or 2.04.
     fn put(&mut self) -> Result<bool, Failure> {
         self.change()?;
         self.crowd.receive(&mut self.inbound)?;
@@ -265,7 +268,7 @@ impl Observers {
         Ok(self.inbound.iter().any(is_done))
     }
 
-    /// Sends a PUT with the next value.
+    /// Sends a PUT with the value of the next round.
     fn change(&mut self) -> Result<(), Failure> {
         self.round += 1;
         let (round, changer) = (self.round, self.seen.len() as u32);
@@ -278,8 +281,8 @@ impl Observers {
         self.crowd.send(&mut self.outbound)
     }
 
-    /// Lets every observer read the value once, and waits for the responses. So the server has a recent request of each
-    /// observer.
+    /// Lets every observer read the value once, and waits for the responses. After that the server has a recent request
+    /// from each observer.
     fn speak(&mut self) -> Result<(), Failure> {
         let (message_id, token) = (self.round as u16 | READS, self.round | GET_TOKENS);
         let members: Vec<_> = (0..self.seen.len() as u32).collect();
@@ -302,8 +305,8 @@ impl Observers {
         Ok(())
     }
 
-    /// Changes the value, and waits until all accepted observers have received it and nothing more arrives. Returns the
-    /// time to the last notification.
+    /// Changes the value. Waits until all accepted observers have received it, and until no more datagrams arrive.
+    /// Returns the time from the change to the last notification.
     fn round(&mut self, ran: &mut Ran) -> Result<Duration, Failure> {
         let accepted = self.accepted();
         let begin = Instant::now();
@@ -352,8 +355,9 @@ impl Observers {
         Ok(last.duration_since(begin))
     }
 
-    /// Acknowledges some of the notifications, and then sends a GET: its answer shows that the server has processed
-    /// them. Returns the token of the GET, or `None` if there is nothing to acknowledge.
+    /// Acknowledges some of the notifications in `owed`, and then sends a GET. The answer to the GET shows that the
+    /// server has processed the acknowledgements. Returns the token of the GET, or `None` if there is nothing to
+    /// acknowledge.
     fn acknowledge(&mut self, owed: &mut Vec<(u32, u16)>) -> Result<Option<u32>, Failure> {
         if owed.is_empty() {
             return Ok(None);
@@ -375,7 +379,7 @@ impl Observers {
     }
 }
 
-/// Returns the value that a round stores: 16 bytes.
+/// Returns the value that the PUT of a round stores. It has 16 bytes.
 fn value(round: u32) -> [u8; 16] {
     let mut value = *b"round 0000000000";
     let mut rest = round;
@@ -386,16 +390,17 @@ fn value(round: u32) -> [u8; 16] {
     value
 }
 
-/// The message IDs of the GETs that follow acknowledgements have this bit. The message IDs of PUTs do not have it.
+/// A bit that is set in the message IDs of the GETs that follow acknowledgements. It is not set in those of PUTs.
 const GETS: u16 = 1 << 15;
-/// The message IDs of the GETs of observers have this bit.
+/// A bit that is set in the message IDs of the GETs with which observers read the value.
 const READS: u16 = 1 << 14;
-/// The tokens of GETs have this bit. The tokens of PUTs and of observations do not have it.
+/// A bit that is set in the tokens of GETs. It is not set in the tokens of PUTs and of registrations.
 const GET_TOKENS: u32 = 1 << 31;
 const PATH: &str = "observed";
-/// After this time without a datagram, no more datagrams are expected.
+/// Time without a datagram after which no more datagrams are expected.
 const POLL: Duration = Duration::from_millis(30);
-/// Maximum delay of acknowledgements, even if some observers have no notification yet. It is well below ACK_TIMEOUT.
+/// Maximum time for which acknowledgements wait until all observers have their notification. It is less than
+/// ACK_TIMEOUT.
 const HOLD: Duration = Duration::from_millis(500);
 /// Maximum time of a round.
 const PATIENCE: Duration = Duration::from_secs(5);

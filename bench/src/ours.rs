@@ -1,7 +1,9 @@
-//! The connection between Tegmen's stack and the benchmarks. All other modules treat Tegmen as one more program.
+//! The adapter between Tegmen's stack and the benchmarks. All other modules treat Tegmen in the same way as a peer's
+//! program.
 //!
-//! `tegmen-bench ours` runs [`stack`] with the same line protocol as every peer, and `coap` starts [`serve_command`].
-//! `tegmen_bench_line` does the work itself: handshakes and records in the numbers and sizes of a command.
+//! `tegmen-bench ours` runs [`stack`] with the same protocol of text lines as every peer's program. `tegmen-bench coap`
+//! starts [`serve_command`]. The crate `tegmen_bench_line` performs the handshakes and seals the records, with the
+//! numbers and sizes in a command.
 
 use crate::{failure::failure, memory::Memory, proof::Proof};
 use std::{borrow::Cow, cell::RefCell, rc::Rc, time::SystemTime};
@@ -24,25 +26,25 @@ use tegmen_host::{
 };
 use tegmen_tickets::TicketKeys;
 
-/// The cryptographic provider that is measured.
+/// The cryptographic provider whose speed is measured.
 type Provider = HostCrypto;
-/// The table of peers that is measured.
+/// The type of the peer table that is measured.
 type Table = Slab<()>;
-/// The roles that are measured: those of a host, which support public keys and resumption.
+/// The DTLS roles that are measured. They are those of a host, and support public keys and resumption.
 type Role = PublicKeysRole<Resuming<Both, Memory>, HostKeys>;
 
-/// Creates Tegmen's stack with its credentials. Fails if the stack cannot be created.
+/// Creates Tegmen's stack with the default settings.
 pub(crate) fn stack() -> Result<Ours, Failure> {
     Ours::new(Config::default())
 }
 
-/// Returns the command line of Tegmen's CoAP server on 127.0.0.1 at `port`, with these values and options. The program
-/// is the `tegmen` that was built beside this program.
+/// Returns the command line that starts Tegmen's CoAP server on 127.0.0.1 at `port`, with these values and options. It
+/// runs the program `tegmen` in the directory of this program. Returns `None` if that program does not exist.
 pub(crate) fn serve_command(port: u16, values: &[&str], options: &[&str]) -> Option<Vec<String>> {
     serve_command_in(std::env::current_exe().ok()?.parent()?, port, values, options)
 }
 
-/// Returns the same command line as [`serve_command`], with the `tegmen` in the directory `programs`.
+/// Returns the same command line as [`serve_command`], but with the program `tegmen` in the directory `programs`.
 pub(crate) fn serve_command_in(
     programs: &std::path::Path,
     port: u16,
@@ -54,7 +56,7 @@ pub(crate) fn serve_command_in(
     serve_words(programs, &[&plain, options].concat(), values)
 }
 
-/// Returns the command line of `tegmen serve` with these options and values.
+/// Returns the command line of `tegmen serve` with these options and values; `None` if `programs` contains no `tegmen`.
 pub(crate) fn serve_words(programs: &std::path::Path, options: &[&str], values: &[&str]) -> Option<Vec<String>> {
     let tegmen = programs.join("tegmen");
     let mut words = vec![tegmen.to_string_lossy().into_owned()];
@@ -63,15 +65,15 @@ pub(crate) fn serve_words(programs: &std::path::Path, options: &[&str], values: 
     tegmen.is_file().then_some(words)
 }
 
-/// Returns the failure that Tegmen's server is not built.
+/// Returns the error that the program `tegmen` is not built.
 pub(crate) fn missing() -> Failure {
     Failure::new("no program tegmen beside tegmen-bench; type: cargo build --release -p tegmen-cli")
 }
 
-/// Options of every Tegmen server. It has one shard, because the server of every peer has one thread.
+/// The options of every Tegmen server. The server has one shard, because the server of every peer has one thread.
 const SERVE_OPTIONS: &str = "serve --listen 127.0.0.1 --quiet --shards 1";
 
-/// Tegmen's stack, with one endpoint for each role, as in a program. Every session has its own address.
+/// Tegmen's stack. It has one endpoint for all clients and one for all servers, and every session has its own address.
 pub(crate) struct Ours {
     pub(crate) client: Rc<RefCell<Side>>,
     pub(crate) server: Rc<RefCell<Side>>,
@@ -83,7 +85,7 @@ impl Ours {
         Ok(Self { client: Side::new(config)?, server: Side::new(config)?, clients: 0 })
     }
 
-    /// Replaces both ends with ends that have public keys.
+    /// Replaces both endpoints with new endpoints that authenticate themselves with public keys.
     fn prove(&mut self, keys: &PublicKeys, remembered: bool) -> Result<(), Failure> {
         for (side, role) in [(&mut self.client, Purpose::Server), (&mut self.server, Purpose::Client)] {
             *side = Side::with(Config::default(), Some(Proof::from_files(keys, role, remembered)?))?;
@@ -92,19 +94,19 @@ impl Ours {
     }
 }
 
-/// The endpoint of one role, with all its sessions.
+/// The endpoint for all clients or for all servers, with its sessions.
 pub(crate) struct Side {
     pub(crate) node: Node,
-    /// Buffer of received datagrams: a program has one such buffer, and not one for each record.
+    /// The buffer for received datagrams. As in a real program, one buffer serves all records.
     inbound: Box<[u8; DATAGRAM_MAX]>,
 }
 
-/// An endpoint, with the arguments that its methods need.
+/// An endpoint, with the data that its methods need as arguments.
 pub(crate) struct Node {
     pub(crate) endpoint: Endpoint<Table, Role>,
     pub(crate) environment: Environment<Provider>,
     pub(crate) now: Instant,
-    /// The key of all identities.
+    /// The pre-shared key, which is the same for all identities.
     pub(crate) key: [u8; 16],
     proof: Option<Proof>,
     outbound: Box<[u8; DATAGRAM_MAX]>,
@@ -114,14 +116,14 @@ pub(crate) struct Node {
 pub(crate) struct Session {
     side: Rc<RefCell<Side>>,
     path: Path,
-    /// The identity of the key: [`IDENTITY`], unless another one is set before the handshake.
+    /// The PSK identity. It is [`IDENTITY`], unless the caller sets another identity before the handshake.
     pub(crate) identity: Cow<'static, str>,
     peer: Option<PeerId>,
     is_established: bool,
     is_resumed: bool,
-    /// The session and the ticket with which a later client can resume this session.
+    /// The state and the ticket with which a later client can resume this session; `None` if it cannot be resumed.
     kept: Option<(SessionState, Vec<u8>)>,
-    /// The session and the ticket that this client resumes.
+    /// The state and the ticket of the session that this client resumes; `None` for a full handshake.
     from: Option<(SessionState, Vec<u8>)>,
 }
 
@@ -172,7 +174,7 @@ impl Stack for Ours {
 }
 
 impl Session {
-    /// Leaves the session in its endpoint. Returns the id of the session there.
+    /// Lets the session stay in its endpoint when this value is dropped. Returns the id of the session.
     pub(crate) fn keep(mut self) -> Result<PeerId, Failure> {
         self.peer.take().ok_or_else(|| Failure::new("no session"))
     }
@@ -259,7 +261,7 @@ impl Side {
 }
 
 impl Node {
-    /// Calls `call` with the endpoint and its context.
+    /// Calls `call` with the endpoint and a context for the current time.
     fn with<T>(&mut self, call: impl FnOnce(&mut Endpoint<Table, Role>, &mut Cx<'_, Provider>) -> T) -> T {
         call(&mut self.endpoint, &mut self.environment.at(self.now))
     }
@@ -272,8 +274,8 @@ impl Node {
         self.endpoint.poll(&mut self.environment.at(self.now), &mut self.outbound[..])
     }
 
-    /// Returns true if the session was resumed. Also returns the session and the ticket with which the session can be
-    /// resumed later.
+    /// Returns true if the session has resumed an earlier session. Also returns the state and the ticket with which
+    /// this session can be resumed later, or `None`.
     fn established(&mut self, peer: Option<PeerId>) -> (bool, Option<(SessionState, Vec<u8>)>) {
         let Some(peer) = peer.filter(|_| self.endpoint.roles.role.sessions.is_on.get()) else { return (false, None) };
         let kept = match self.endpoint.resumable(peer) {
@@ -283,7 +285,7 @@ impl Node {
         (self.endpoint.is_resumed(peer), kept)
     }
 
-    /// Seals one record that carries `payload`.
+    /// Seals one record that contains `payload`. Returns the datagram.
     #[inline]
     pub(crate) fn seal(&mut self, peer: PeerId, payload: &[u8]) -> Result<&[u8], Failure> {
         let mut frame = Frame::new(&mut self.outbound[..], HEADROOM);
@@ -292,7 +294,8 @@ impl Node {
         Ok(frame.finish())
     }
 
-    /// Seals one record as [`Self::seal`] does, into `place`, which is just long enough.
+    /// Seals one record in the same way as [`Self::seal`] does, into `place`. The length of `place` must be that of the
+    /// record.
     #[inline]
     pub(crate) fn seal_into(&mut self, peer: PeerId, payload: &[u8], place: &mut [u8]) -> Result<(), Failure> {
         let mut frame = Frame::new(place, HEADROOM);
@@ -300,18 +303,18 @@ impl Node {
         self.seal_frame(peer, &mut frame)
     }
 
-    /// Seals the record in `frame`, which the caller provides.
+    /// Seals the content of `frame` as one record, in place.
     #[inline]
     pub(crate) fn seal_frame(&mut self, peer: PeerId, frame: &mut Frame<'_>) -> Result<(), Failure> {
         self.endpoint.seal(&mut self.environment.at(self.now), peer, frame).map_err(failure)
     }
 
-    /// Loads the sessions of these paths into the CPU caches.
+    /// Loads the sessions with these paths into the CPU caches.
     pub(crate) fn prefetch(&mut self, paths: &[Path]) {
         self.endpoint.peers.prefetch(paths.iter());
     }
 
-    /// Opens the one record in `datagram`. Returns its payload.
+    /// Opens the single record in `datagram`, which came over `path`. Returns its content.
     #[inline]
     pub(crate) fn open<'r>(&mut self, path: &Path, datagram: &'r mut [u8]) -> Result<&'r mut [u8], Failure> {
         let cx = &mut self.environment.at(self.now);
@@ -321,7 +324,8 @@ impl Node {
         }
     }
 
-    /// Answers a need for public-key operations. Returns the next event, or `None` if the endpoint has another need.
+    /// Answers the endpoint's request for a verification or a signature. Returns the next event, or `None` if the
+    /// endpoint requests something else.
     fn prove(&mut self, id: PeerId) -> Result<Option<Event>, Failure> {
         let Some(proof) = &self.proof else { return Ok(None) };
         let (content, signature);
@@ -340,7 +344,7 @@ impl Node {
         Ok(self.endpoint.resume(&mut self.environment.at(self.now), id, answer).or(Some(Event::Alarm(id))))
     }
 
-    /// Handles an event. Returns true if the session is established.
+    /// Handles an event of the endpoint. Returns true if the session is now established.
     fn on(
         &mut self,
         event: Event,
@@ -379,7 +383,7 @@ fn copy_of(session: &SessionState) -> SessionState {
     SessionState { cipher_suite, principal, since, master: Secret::new(*master.expose()) }
 }
 
-/// Copies the datagram to `place`, because a record is opened in place.
+/// Copies the datagram to the beginning of `place`, because records are opened in place. Returns the copy.
 fn copied<'p>(datagram: &[u8], place: &'p mut [u8]) -> Result<&'p mut [u8], Failure> {
     let place = place.get_mut(..datagram.len()).ok_or_else(too_long)?;
     place.copy_from_slice(datagram);
@@ -390,13 +394,13 @@ fn too_long() -> Failure {
     Failure::new("longer than the buffer")
 }
 
-/// Returns the path at the server for datagrams from the client `node`. The first client is 1.
+/// Returns the path that the server has for the client with the number `node`. The first client has the number 1.
 #[inline]
 pub(crate) fn path_at_server(node: u32) -> Path {
     Path { local: address(SERVER), remote: address(node) }
 }
 
-/// Returns the address of one of 2^24 nodes.
+/// Returns the address of the node with this number, which is below 2^24.
 fn address(node: u32) -> Address {
     let [_, a, b, c] = node.to_be_bytes();
     std::net::SocketAddr::from(([10, a, b, c], 5684)).into()

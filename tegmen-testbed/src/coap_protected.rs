@@ -1,18 +1,19 @@
-//! CoAP with a protected payload, which is the baseline "CoAP (Protected)" in the comparison of content object
-//! security. For any other purpose use [OSCORE](tegmen::oscore).
+//! CoAP with a protected payload. This is the protocol "CoAP (Protected)" in the comparison of content object security.
+//! For any other purpose use [OSCORE](tegmen::oscore).
 //!
 //! A producer encrypts the payload of its responses with AES-128-CCM. The key identifier (2 bytes) and the variable
 //! part of the nonce (2 bytes) precede the encrypted payload, and the tag (8 bytes) follows. This adds 12 bytes. The
 //! rest of the nonce is derived from the resource's URI, which both ends know.
 //!
-//! **Limits**: requests have no protection: neither their content nor their origin is protected. Anyone can change the
+//! **Limits**: Requests have no protection, so neither their content nor their origin is certain. Anyone can change the
 //! options and the code of a response. Anyone can deliver an old response again, or deliver responses in another order.
 //! A response is not bound to its request, so an attacker can use it as the response to another request for the same
 //! resource. A reader knows only that an owner of the key once wrote the payload for this URI.
 //!
-//! A key belongs to one producer, which chooses its URIs itself, because two URIs whose hashes begin with the same 56
-//! bits would share nonces. A resource has 2^16 messages under a key. Their numbers are leased: the end of the lease is
-//! stored before its first number is used, so that no power cut repeats a number.
+//! A key must belong to one producer, which chooses the URIs of its resources itself. Two URIs whose hashes begin with
+//! the same 56 bits would otherwise use the same nonces. A resource can send 2^16 messages under one key. The producer
+//! leases message numbers: it stores the end of the lease before it uses the first number of the lease. So no power cut
+//! repeats a number.
 
 use std::fmt;
 use std::ops::Range;
@@ -24,7 +25,7 @@ use tegmen::secret::Secret;
 pub const OVERHEAD: usize = KEY_ID_LEN + NUMBER_LEN + TAG_LEN;
 /// Length of the key identifier, in bytes.
 pub const KEY_ID_LEN: usize = 2;
-/// Length of the part of the nonce that is sent with the payload, in bytes.
+/// Length of the variable part of the nonce, which is sent with the payload, in bytes.
 pub const NUMBER_LEN: usize = 2;
 /// Length of the tag, in bytes.
 pub const TAG_LEN: usize = 8;
@@ -34,9 +35,9 @@ pub const MAX_MESSAGES: u64 = 1 << 16;
 /// The reason why a payload cannot be protected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PayloadError {
-    /// The lease has no more numbers. Store a new end, and [extend](Resource::extend) the lease.
+    /// The lease has no more numbers. Store a new end of the lease, and then [extend](Resource::extend) the lease.
     LeaseSpent,
-    /// All 2^16 messages of the key are used. The resource needs a new key.
+    /// The resource has used all 2^16 message numbers under this key. It needs a new key.
     Exhausted,
     /// The protected message does not fit into the buffer.
     Full,
@@ -63,19 +64,19 @@ impl From<Full> for PayloadError {
     }
 }
 
-/// The state of a resource whose content is protected, at its producer or at a reader.
+/// The state of a resource with protected content, at the producer of the resource or at a reader.
 pub struct Resource {
     key: Secret<KEY_LEN>,
     /// The part of the nonce that is the same for all messages: the key identifier, and the beginning of the hash of
     /// the URI.
     fixed: [u8; NONCE_LEN - NUMBER_LEN],
-    /// The message numbers that the producer may use.
+    /// The message numbers that the producer may still use.
     lease: Range<u64>,
 }
 
 impl Resource {
-    /// Makes the state of the resource at `uri` under the key with the number `key_id`. `kept` is the end of the lease
-    /// that the producer stored last, or 0 for a new key. A reader needs no lease.
+    /// Makes the state of the resource at `uri` under the key with the identifier `key_id`. `kept` is the end of the
+    /// lease that the producer stored last, or 0 for a new key. A reader passes any value, because it needs no lease.
     pub fn new<C: Crypto>(key: Secret<KEY_LEN>, key_id: u16, uri: &[u8], kept: u64) -> Self {
         let digest = digest::<C, DIGEST_LEN>(&[uri]);
         let mut fixed = [0; NONCE_LEN - NUMBER_LEN];
@@ -91,7 +92,7 @@ impl Resource {
         self.lease.end.saturating_sub(self.lease.start)
     }
 
-    /// Allows all message numbers below `kept`, which is the end of the lease that was just stored durably.
+    /// Allows all message numbers below `kept`. The caller must have stored `kept` durably as the end of the lease.
     pub fn extend(&mut self, kept: u64) {
         self.lease.end = self.lease.end.max(kept);
     }
@@ -99,7 +100,7 @@ impl Resource {
     /// Protects `payload`, and writes the result into `out`.
     ///
     /// # Errors
-    /// [`PayloadError`]. After [`PayloadError::LeaseSpent`] and [`PayloadError::Exhausted`] no number was used.
+    /// [`PayloadError`]. In the cases [`PayloadError::LeaseSpent`] and [`PayloadError::Exhausted`] no number was used.
     pub fn seal<'o, C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -126,11 +127,11 @@ impl Resource {
         out.get(..payload.len().saturating_add(OVERHEAD)).ok_or(PayloadError::Full)
     }
 
-    /// Decrypts a payload in place. A second call with the same payload gives the same result: see the limits of the
+    /// Decrypts a payload in place. It accepts the same payload any number of times: see the limits of the
     /// [module](self).
     ///
     /// # Errors
-    /// [`NotAuthentic`]. The bytes of `payload` must not be used after that.
+    /// [`NotAuthentic`]. The bytes of `payload` must then not be used.
     pub fn open<'p, C: Crypto>(&self, crypto: &mut C, payload: &'p mut [u8]) -> Result<&'p [u8], NotAuthentic> {
         let (head, rest) = payload.split_first_chunk_mut::<HEAD_LEN>().ok_or(NotAuthentic)?;
         let mut reader = Reader::new(head);

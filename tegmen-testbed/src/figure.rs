@@ -1,25 +1,25 @@
-//! A figure of a paper, and our value for it.
+//! A figure of a paper, and the value of Tegmen for it.
 
 use crate::interval::Mean;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The source of our value.
+/// The source of Tegmen's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
-    /// Arithmetic on numbers of the paper itself: nothing is measured.
+    /// Computed from other numbers of the paper. Tegmen measures nothing.
     Paper,
-    /// Messages and frames that this program builds.
+    /// Messages and frames that this program builds itself.
     Built,
     /// Runs of the simulator.
     Simulated,
     /// Instructions and memory of firmware images, counted under QEMU.
     Counted,
-    /// Counts of similar operations, where no image counts the operation itself.
+    /// Estimated from the counts of similar operations, because no image counts the operation itself.
     Estimated,
-    /// The time that this machine took. It is not the same each time.
+    /// A time that was measured on this machine. It differs from run to run.
     Measured,
 }
 
@@ -37,39 +37,40 @@ impl Source {
     }
 }
 
-/// The sample behind a number.
+/// The size of the sample from which a value was computed.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Sample {
-    /// Exchanges of all runs.
+    /// Number of exchanges in all runs.
     pub n: u64,
-    /// Runs.
+    /// Number of runs, each with another seed.
     pub seeds: u64,
-    /// Bounds of its 95 % interval; empty for one run.
+    /// The lower and the upper bound of the value's 95 % interval; `None` for one run.
     pub interval: Option<[f64; 2]>,
 }
 
-/// One figure.
+/// A value of Tegmen that is compared with a value of a paper, and the verdict.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Figure {
     /// The name of the figure.
     pub id: String,
-    /// The value in the paper, if it prints one to compare with.
+    /// The value in the paper; `None` if the paper prints no value for it.
     pub paper: Option<f64>,
-    /// Our value, if it was measured.
+    /// The value of Tegmen; `None` if Tegmen has no value for it.
     pub ours: Option<f64>,
-    /// The value that follows from other numbers of the paper; `ours` is empty then.
+    /// The value that follows from other numbers of the paper. `ours` is `None` if this value is set.
     pub derived: Option<f64>,
-    /// In what.
+    /// The unit of the values.
     pub unit: Cow<'static, str>,
-    /// The source of our value; empty if there is none.
+    /// The source of Tegmen's value; `None` if there is no value.
     pub source: Option<Source>,
-    /// The sample after it, if there is one.
+    /// The size of the sample of Tegmen's value; `None` if the value does not come from a sample.
     #[serde(flatten)]
     pub sample: Option<Sample>,
-    /// The distribution after the figure, if there is one: pairs of a value in milliseconds, and the share of the sample up to it.
+    /// The distribution of the values in the sample. Each pair has a value in milliseconds, and the share of the sample
+    /// that is not above this value. The list is empty if no distribution is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distribution: Vec<(f64, f64)>,
-    /// The verdict: see [`EQUAL`], [`CONSISTENT`], [`DIFFERS`], [`MISPRINT`]; or why they need not agree.
+    /// The verdict. It begins with one of [`CLASSES`], and may continue with the reason.
     pub verdict: String,
 }
 
@@ -79,20 +80,21 @@ impl Figure {
         Self { id, paper, ours, derived: None, unit, source, sample: None, distribution: Vec::new(), verdict }
     }
 
-    /// A figure that must be the paper's.
+    /// Makes a figure that agrees only if both values are equal.
     pub fn equal(id: String, paper: f64, ours: f64, unit: &'static str) -> Self {
         let verdict = if paper == ours { EQUAL } else { DIFFERS };
         Self::new(id, Some(paper), Some(ours), unit, verdict.into())
     }
 
-    /// A figure that must equal the paper's within a number of percent.
+    /// Makes a figure that agrees if Tegmen's value differs from that of the paper by at most `percent` percent.
     pub fn near(id: String, paper: f64, ours: f64, unit: &'static str, percent: f64) -> Self {
         let near = (ours / paper - 1.0).abs() * 100.0 <= percent;
         let verdict = if near { format!("within {percent} %") } else { DIFFERS.into() };
         Self::new(id, Some(paper), Some(ours), unit, verdict)
     }
 
-    /// A figure that must follow from other numbers of the paper, within a number of percent.
+    /// Makes a figure that compares a number of the paper with the value `derived`, which follows from other numbers of
+    /// the paper. They agree if they differ by at most `percent` percent.
     pub fn follows(id: String, paper: f64, derived: f64, unit: &'static str, percent: f64) -> Self {
         // Exact numbers need no tolerance.
         let near = paper == derived || (derived / paper - 1.0).abs() * 100.0 <= percent;
@@ -100,17 +102,20 @@ impl Figure {
         Self::new(id, Some(paper), Some(derived), unit, verdict.into()).of(Source::Paper)
     }
 
-    /// Returns a figure without comparison, with the reason why our value need not equal the paper's.
+    /// Makes a figure whose values are shown but not compared. `why` is the reason why the two values need not be
+    /// equal.
     pub fn shown(id: String, paper: Option<f64>, ours: f64, unit: &'static str, why: &str) -> Self {
         Self::new(id, paper, Some(ours), unit, format!("not judged: {why}"))
     }
 
-    /// A figure that must be at least `bound`. `cause` is the known reason if it is less; without one the figure differs.
+    /// Makes a figure whose value must be at least `bound`. If the value is less, the verdict is `missed` with the
+    /// known reason `cause`, or `differs` if `cause` is empty.
     pub fn at_least(id: String, paper: Option<f64>, ours: f64, bound: f64, unit: &'static str, cause: &str) -> Self {
         Self::bounded(id, paper, ours, ours >= bound, &format!("at least {bound}"), unit, cause)
     }
 
-    /// A figure that must be at most `bound`.
+    /// Makes a figure whose value must be at most `bound`. A value above it has the same verdicts as in
+    /// [`Self::at_least`].
     pub fn at_most(id: String, paper: Option<f64>, ours: f64, bound: f64, unit: &'static str, cause: &str) -> Self {
         Self::bounded(id, paper, ours, ours <= bound, &format!("at most {bound}"), unit, cause)
     }
@@ -132,19 +137,21 @@ impl Figure {
         Self::new(id, paper, Some(ours), unit, verdict)
     }
 
-    /// A conclusion of the paper, as 1 if it holds for this stack. `what` is the range in which it holds, or the reason why it does not.
+    /// Makes a figure for a conclusion of the paper. Its value is 1 if the conclusion holds for Tegmen, and otherwise
+    /// 0. `what` is the range in which it holds, or the reason why it does not hold.
     pub fn conclusion(id: String, holds: bool, what: &str) -> Self {
         let verdict = format!("{}: {what}", if holds { HOLDS } else { HOLDS_NOT });
         Self::new(id, Some(1.0), Some(f64::from(u8::from(holds))), "assertion", verdict)
     }
 
-    /// Something that must hold, as 1 if it does.
+    /// Makes a figure for an assertion that must hold. Its value is 1 if it holds, and otherwise 0. `what` describes
+    /// it.
     pub fn holds(id: String, holds: bool, what: &str) -> Self {
         let verdict = if holds { format!("holds: {what}") } else { DIFFERS.to_owned() };
         Self::new(id, None, Some(f64::from(u8::from(holds))), "assertion", verdict)
     }
 
-    /// The figure with another source of our number.
+    /// Sets the source of Tegmen's value. With [`Source::Paper`] the value becomes [`Self::derived`].
     pub fn of(mut self, source: Source) -> Self {
         if self.ours.is_some() {
             self.source = Some(source);
@@ -158,37 +165,37 @@ impl Figure {
         self
     }
 
-    /// Marks the figure as simulated, with the number of exchanges and of runs.
+    /// Marks the figure as simulated. Adds the number of exchanges, the number of runs, and the interval of the mean.
     pub fn sampled(self, n: u64, seeds: u64, mean: &Mean) -> Self {
         let sample = Some(Sample { n, seeds, interval: mean.interval });
         Self { sample, ..self.of(Source::Simulated) }
     }
 
-    /// Our value with the bounds of its interval, if there is one.
+    /// Returns Tegmen's value, and the bounds of its interval if there is one. Returns `None` without a value.
     pub fn value(&self) -> Option<(f64, Option<[f64; 2]>)> {
         Some((self.ours?, self.sample.and_then(|sample| sample.interval)))
     }
 
-    /// The paper and the table or figure of this number: the part of its name before the first slash.
+    /// Returns the part of the name before the first slash. It names the table or figure of the paper.
     pub fn table(&self) -> &str {
         self.id.split('/').next().unwrap_or_default()
     }
 }
 
-/// Figures that are all of one source.
+/// Sets the same source for all figures, and returns them.
 pub fn all_of(source: Source, figures: Vec<Figure>) -> impl Iterator<Item = Figure> {
     figures.into_iter().map(move |figure| figure.of(source))
 }
 
-/// Classes of verdicts, in the order of the report's first table.
+/// The classes of verdicts, in the order in which the first table of the report has them.
 pub const CLASSES: [&str; 9] = [EQUAL, WITHIN, HOLDS, CONSISTENT, MISPRINT, "not judged", MISSED, HOLDS_NOT, DIFFERS];
 
-/// The class of a verdict: its place in [`CLASSES`].
+/// Returns the index of a verdict's class in [`CLASSES`]. An unknown verdict belongs to the last class.
 pub fn class(verdict: &str) -> usize {
     CLASSES.iter().position(|class| verdict.starts_with(class)).unwrap_or(CLASSES.len() - 1)
 }
 
-/// The figures as a table for people.
+/// Formats the figures as a table for people.
 pub fn table(figures: &[Figure]) -> String {
     let width = figures.iter().map(|figure| figure.id.len()).max().unwrap_or(0);
     let mut text = format!("{:width$}  {:>10}  {:>10}  {:9}\n", "", "paper", "ours", "source");
@@ -210,21 +217,21 @@ pub fn table(figures: &[Figure]) -> String {
     text
 }
 
-/// Our value equals the paper's.
+/// The value of Tegmen equals the value of the paper.
 pub const EQUAL: &str = "equal";
-/// Ours is near the paper's: the bound follows.
+/// Tegmen's value is near that of the paper. The verdict also contains the limit in percent.
 pub const WITHIN: &str = "within";
-/// The paper's assertion holds here.
+/// The paper's assertion holds for Tegmen too.
 pub const HOLDS: &str = "holds";
-/// The paper's figure follows from its other figures. It has no value of ours.
+/// The figure of the paper follows from other figures of the paper. Tegmen has no value for it.
 pub const CONSISTENT: &str = "paper agrees with itself";
-/// An aim of this project was not reached, for a cause that is known.
+/// An aim of this project is not reached. The reason is known.
 pub const MISSED: &str = "missed";
-/// The paper's conclusion does not hold for this stack.
+/// A conclusion of the paper does not hold for Tegmen.
 pub const HOLDS_NOT: &str = "does not hold";
-/// The figures should agree, and do not.
+/// The two values should agree, but do not agree.
 pub const DIFFERS: &str = "differs";
-/// The paper contradicts itself; what fits follows.
+/// The paper contradicts itself. The verdict also contains the value that fits.
 pub const MISPRINT: &str = "misprint";
 
 #[cfg(test)]

@@ -1,59 +1,62 @@
-//! Both ends of one session in one thread, with memory in place of a network.
+//! The client and the server of one session in one thread. Datagrams pass through memory, without a network.
 //!
-//! client() and server() -> handshake(None) at the client -> handshake(datagram) at each end in turn until both are
-//! established -> seal at one end, open at the other.
+//! The caller makes a client and a server, and calls `handshake(None)` at the client. It then passes each datagram to
+//! `handshake` at the receiving end until both ends are established. After that, `seal` at one end makes a record, and
+//! `open` at the other end opens it.
 
 use crate::{Agreed, DATAGRAM_MAX, Failure, PublicKeys, heap};
 
-/// A DTLS stack with its credentials and settings, from which ends are made.
+/// A DTLS stack with its credentials and settings. It makes clients and servers.
 pub trait Stack {
-    /// One end that opens sessions.
+    /// The type of a client, which opens a session.
     type Client: End;
-    /// One end that accepts them.
+    /// The type of a server, which accepts a session.
     type Server: End;
 
-    /// Name and version, for the header of a report.
+    /// Returns the name and the version of the stack, which the report shows in its header.
     fn version(&self) -> String;
-    /// All cipher suites of the stack, by their names in the registry; empty if the stack cannot list them.
+    /// Returns all cipher suites of the stack by their IANA names. The list is empty if the stack cannot list them.
     fn suites(&self) -> Vec<String> {
         Vec::new()
     }
-    /// Every end made from now on asks for a connection id of `len` bytes (RFC 9146).
+    /// Lets every end that is made from now on request a connection id of `len` bytes (RFC 9146).
     fn use_connection_id(&mut self, len: usize) -> Result<(), Failure> {
         let _ = len;
         Err(Failure::new("it has no connection ids"))
     }
-    /// Every end made from now on shows a public key, and wants to see one of the other end.
+    /// Lets every end that is made from now on authenticate itself with a public key, and require one from its peer.
     fn use_public_keys(&mut self, keys: &PublicKeys) -> Result<(), Failure> {
         let _ = keys;
         Err(Failure::new("it has no public keys"))
     }
-    /// As [`Self::use_public_keys`], and a chain that was verified is not verified again.
+    /// Does the same as [`Self::use_public_keys`]. An end also remembers a chain that it has verified, and does not
+    /// verify the same chain again.
     fn remember_chains(&mut self, keys: &PublicKeys) -> Result<(), Failure> {
         let _ = keys;
         Err(Failure::new("it remembers no chains"))
     }
-    /// Every end made from now on has this suite, by its name in the registry, with the key that is shared.
+    /// Lets every end that is made from now on use the cipher suite with this IANA name, and the shared pre-shared key.
     fn use_suite(&mut self, suite: &str) -> Result<(), Failure> {
         Err(Failure::new(format!("it has no choice of {suite}")))
     }
-    /// Every session from now on can be resumed, with a ticket or by its id.
+    /// Lets every session from now on be resumable, either with a ticket or by its session id.
     fn use_resumption(&mut self, by: Resumption) -> Result<(), Failure> {
         let _ = by;
         Err(Failure::new("it resumes no sessions"))
     }
-    /// Every client made from now on asks for a server of this name (RFC 6066, section 3), and wants to see it in the certificate.
+    /// Lets every client that is made from now on request a server with this name (RFC 6066, section 3). The client
+    /// accepts the server only if its certificate contains the name.
     fn use_server_name(&mut self, name: &str) -> Result<(), Failure> {
         Err(Failure::new(format!("it cannot ask for {name}")))
     }
-    /// A client that has not spoken yet, and will resume the session of `end`.
+    /// Returns a new client that will resume the session of the client `end`. It has sent nothing yet.
     fn again(&mut self, end: &Self::Client) -> Result<Self::Client, Failure> {
         let _ = end;
         Err(Failure::new("it resumes no sessions"))
     }
-    /// A client that has not spoken yet.
+    /// Returns a new client that has sent nothing yet.
     fn client(&mut self) -> Result<Self::Client, Failure>;
-    /// A server that has heard nothing yet and will ask for a cookie.
+    /// Returns a new server that has received nothing yet. It will require a cookie from the client.
     fn server(&mut self) -> Result<Self::Server, Failure>;
 }
 
@@ -66,40 +69,44 @@ pub enum Resumption {
     Id,
 }
 
-/// One end of a session.
+/// One end of a session: its client or its server.
 pub trait End {
-    /// Takes the next datagram of the handshake, or none at the client's first step. Puts the datagrams to send into
-    /// `out`.
+    /// Processes the next datagram of the handshake. The first call at a client has no datagram. Puts the datagrams
+    /// that this end sends into `out`.
     fn handshake(&mut self, datagram: Option<&[u8]>, out: &mut Outbox) -> Result<(), Failure>;
-    /// Puts the datagrams to retransmit into `out`, after a second without an answer. Never called over memory.
+    /// Puts the datagrams that must be retransmitted into `out`. It is called after a second without an answer, and
+    /// never if the datagrams pass through memory.
     fn retransmit(&mut self, out: &mut Outbox) -> Result<(), Failure> {
         let _ = out;
         Ok(())
     }
-    /// True once this end can send and receive application data.
+    /// Returns true if this end can send and receive application data.
     fn is_established(&self) -> bool;
-    /// True if the established session resumed an earlier one.
+    /// Returns true if the established session has resumed an earlier session.
     fn is_resumed(&self) -> bool {
         false
     }
-    /// Suite and peer of an established session, if public keys are used or a suite is named.
+    /// Returns the cipher suite and the peer of an established session. It is known only if public keys are used, or if
+    /// a suite was set.
     fn agreed(&self) -> Option<Agreed> {
         None
     }
-    /// Puts one record that carries `payload` into `out`.
+    /// Puts one record that contains `payload` into `out`.
     fn seal(&mut self, payload: &[u8], out: &mut Outbox) -> Result<(), Failure>;
-    /// Opens the record in `datagram`, writes what it carries to the front of `payload` and returns its length.
+    /// Opens the record in `datagram`. Writes its content to the beginning of `payload`, and returns the length of the
+    /// content.
     fn open(&mut self, datagram: &[u8], payload: &mut [u8]) -> Result<usize, Failure>;
 }
 
-/// Datagrams that wait for delivery, in order.
+/// A list of datagrams that wait for delivery, the oldest first.
 pub struct Outbox {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
 impl Outbox {
-    /// Creates an empty outbox, with capacity for a whole handshake so that it never allocates during a measurement.
+    /// Creates an empty list. It has capacity for a whole handshake, so that it allocates no memory during a
+    /// measurement.
     pub fn new() -> Self {
         Self { bytes: Vec::with_capacity(16 * DATAGRAM_MAX), ends: Vec::with_capacity(64) }
     }
@@ -110,18 +117,18 @@ impl Outbox {
         self.ends.push(self.bytes.len());
     }
 
-    /// The datagrams, oldest first.
+    /// Returns the datagrams, the oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
     }
 
-    /// True if no datagram waits.
+    /// Returns true if no datagram waits.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Removes all datagrams and keeps the capacity.
+    /// Removes all datagrams, and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
@@ -134,7 +141,8 @@ impl Default for Outbox {
     }
 }
 
-/// Counts of memory, bytes and datagrams. Counting memory is slow, so a timed run leaves it off.
+/// Counts the heap memory, the bytes and the datagrams of handshakes. Counting the heap takes time, so a run that
+/// measures time does not do it.
 #[derive(Default)]
 pub struct Tally {
     pub(crate) count_heap: bool,
@@ -159,15 +167,15 @@ impl Tally {
     }
 }
 
-/// An established session, both ends of it.
+/// Both ends of an established session.
 pub struct Pair<S: Stack> {
-    /// The end that opened it.
+    /// The end that opened the session.
     pub client: S::Client,
-    /// The end that accepted it.
+    /// The end that accepted the session.
     pub server: S::Server,
 }
 
-/// The two directions of the wire, kept from one session to the next.
+/// The datagrams on their way to the server, and those to the client. Sessions use this memory one after the other.
 #[derive(Default)]
 pub struct Wire {
     up: Outbox,
@@ -175,14 +183,14 @@ pub struct Wire {
 }
 
 impl<S: Stack> Pair<S> {
-    /// A full handshake, from nothing to both ends established.
+    /// Performs a full handshake between a new client and a new server, until both are established.
     pub fn establish(stack: &mut S, wire: &mut Wire, tally: &mut Tally) -> Result<Self, Failure> {
         let client = tally.at_client(|| stack.client())?;
         let server = tally.at_server(|| stack.server())?;
         Self::meet(client, server, wire, tally)
     }
 
-    /// Resumes this session in a new one.
+    /// Resumes this session with a new client and a new server.
     pub fn resume(self, stack: &mut S, wire: &mut Wire, tally: &mut Tally) -> Result<Self, Failure> {
         let client = tally.at_client(|| stack.again(&self.client))?;
         let server = tally.at_server(|| stack.server())?;
@@ -214,7 +222,7 @@ impl<S: Stack> Pair<S> {
         Err(Failure::new("the handshake stalled"))
     }
 
-    /// Sends one record from the client to the server. Returns the length of the payload that the server opened.
+    /// Sends one record from the client to the server. Returns the length of the content that the server opened.
     pub fn transfer(
         &mut self,
         wire: &mut Wire,
@@ -229,7 +237,7 @@ impl<S: Stack> Pair<S> {
     }
 }
 
-/// More than any stack needs, so that a stalled handshake ends.
+/// Maximum number of round trips in a handshake. No stack needs as many, so a handshake that makes no progress ends.
 const ROUNDS_MAX: usize = 16;
 
 #[cfg(test)]

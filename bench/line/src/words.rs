@@ -1,59 +1,60 @@
-//! Commands of the driver and replies of a stack's program, one in each line.
+//! The commands of the driver and the replies of a stack's program. Each is one line of text.
 
 use crate::{Failure, KeyForm, PublicKeys};
 use std::{fmt, path::PathBuf, str::FromStr};
 
-/// Command to a stack's program.
+/// A command of the driver to the program of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Command {
-    /// `version`: name the stack and its version.
+    /// `version`: reports the name and the version of the stack.
     Version,
-    /// `suites`: name all cipher suites.
+    /// `suites`: reports the names of all cipher suites.
     Suites,
-    /// `handshakes N`: make and release that many sessions.
+    /// `handshakes N`: opens and closes N sessions.
     Handshakes(u32),
-    /// `resumptions N`: make a session, and N more, each of which resumes the previous one with a ticket.
+    /// `resumptions N`: opens a session, and then N more sessions. Each resumes the previous session with a ticket.
     Resumptions(u32),
-    /// `certified KEY N`: as `handshakes`, both ends with certificates.
+    /// `certified KEY N`: does the same as `handshakes`, but both ends have certificates.
     Certified(Certificates, u32),
-    /// `held KEY N`: as `heap`, both ends with certificates.
+    /// `held KEY N`: does the same as `heap`, but both ends have certificates.
     Held(Certificates, u32),
-    /// `records N SIZE`: seal and open that many records of that many bytes.
+    /// `records N SIZE`: seals and opens N records with SIZE bytes of content.
     Records {
         /// Number of records.
         count: u32,
-        /// Bytes of application data in each.
+        /// Length of the application data in each record, in bytes.
         size: usize,
     },
-    /// `heap N`: hold N sessions and report the heap that one of them takes.
+    /// `heap N`: opens N sessions, and reports the heap memory that one of them needs.
     Heap(u32),
-    /// `wire`: report the bytes and datagrams of one handshake.
+    /// `wire`: reports the bytes and the datagrams of one handshake.
     Wire,
 }
 
-/// The certificates of both ends: a chain of two below a trust anchor, in the directory that the variable
-/// [`DIRECTORY`](Certificates::DIRECTORY) names.
+/// The certificates of both ends. Each end has a chain of two certificates below a trust anchor. The files are in the
+/// directory that the environment variable [`DIRECTORY`](Certificates::DIRECTORY) names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Certificates {
-    /// True for `rsa` (2048 bits), false for `ecdsa` (secp256r1).
+    /// True for `rsa` keys (2048 bits), false for `ecdsa` keys (secp256r1).
     pub rsa: bool,
-    /// `-remembered`: chains that were verified before are not verified again, where a stack can do that.
+    /// True for the suffix `-remembered`: a stack that can remember a verified chain does not verify the same chain
+    /// again.
     pub remembered: bool,
 }
 
 impl Certificates {
-    /// The variable of the environment that names the directory.
+    /// The name of the environment variable that contains the path of the directory.
     pub const DIRECTORY: &str = "TEGMEN_BENCH_CERTIFICATES";
 
-    /// `ecdsa` or `rsa`.
+    /// Returns the kind of the keys: `ecdsa` or `rsa`.
     pub const fn kind(self) -> &'static str {
         if self.rsa { "rsa" } else { "ecdsa" }
     }
 
-    /// The suite and the files for a stack.
+    /// Returns the cipher suite and the files with which a stack uses these certificates.
     ///
     /// # Errors
-    /// The variable [`Self::DIRECTORY`] is not set.
+    /// If the environment variable [`Self::DIRECTORY`] is not set.
     pub fn public_keys(self) -> Result<PublicKeys, Failure> {
         let directory = std::env::var_os(Self::DIRECTORY).map(PathBuf::from);
         let directory = directory.ok_or_else(|| Failure::new(format!("{} is not set", Self::DIRECTORY)))?;
@@ -84,30 +85,30 @@ impl FromStr for Certificates {
     }
 }
 
-/// Reply of a stack's program.
+/// A reply of a stack's program to a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
     /// `version TEXT`
     Version(String),
     /// `suites NAME...`
     Suites(String),
-    /// `nanoseconds N`: CPU time of the thread for all of the work together.
+    /// `nanoseconds N`: the CPU time of the thread for all handshakes or records of the command, in nanoseconds.
     Nanoseconds(u64),
-    /// `heap CLIENT SERVER`: bytes for one established session at each end.
+    /// `heap CLIENT SERVER`: the heap memory in bytes that each end needs for one established session.
     Heap {
-        /// Bytes at the client.
+        /// Heap memory of the client, in bytes.
         client: u64,
-        /// Bytes at the server.
+        /// Heap memory of the server, in bytes.
         server: u64,
     },
-    /// `wire BYTES DATAGRAMS`: UDP payload of one whole handshake.
+    /// `wire BYTES DATAGRAMS`: the UDP payload and the number of datagrams of one whole handshake.
     Wire {
-        /// Bytes of UDP payload, both directions.
+        /// Bytes of UDP payload in both directions together.
         bytes: usize,
-        /// Datagrams, both directions.
+        /// Number of datagrams in both directions together.
         datagrams: usize,
     },
-    /// `absent TEXT`: there is nothing to measure in this program yet.
+    /// `absent TEXT`: this program does not support the measurement yet. The text is the reason.
     Absent(String),
     /// `failed TEXT`
     Failed(String),

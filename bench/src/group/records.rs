@@ -1,8 +1,8 @@
-//! Records of a group compared with records of DTLS sessions. Content and tag length are the same, and the two take
-//! turns in each pass.
+//! Compares records of a group with records of DTLS sessions. Their contents and tags have the same lengths, and both
+//! are measured in turn in each pass.
 //!
-//! One member exchanges records with [`MANY`] others, and successive records belong to different members. One endpoint
-//! exchanges records of DTLS with as many peers in the same order. All keys and states are established before the
+//! One member exchanges records with [`MANY`] other members. Two successive records belong to different members. In the
+//! same way, one DTLS endpoint exchanges records with [`MANY`] peers. All keys and states are established before the
 //! measurement.
 
 use crate::{
@@ -23,26 +23,26 @@ use tegmen::{
 use tegmen_bench_line::{Failure, Pair, Tally, Wire};
 use tegmen_host::provider::HostCrypto;
 
-/// Number of members with which one member exchanges records.
+/// Number of other members with which the measured member exchanges records.
 pub(super) const MANY: usize = 64;
-/// Minimum rate of group records, as a share of the rate of pairwise records.
+/// Minimum of the rate of group records, divided by the rate of the records of DTLS sessions.
 const RECORDS_MIN: f64 = 0.9;
 /// Lengths of the content, in bytes.
 pub(super) const SIZES: [usize; 2] = [16, 64];
-/// Number of turns in a pass. In each turn each of the [`MANY`] members has a record.
+/// Number of turns in a pass. A turn seals and opens one record for each of the [`MANY`] members.
 const TURNS: u32 = 2_000;
 /// Maximum length of a record, in bytes.
 const ROOM: usize = 192;
 const PORT: u16 = 5684;
 
-/// The traffic of a turn.
+/// The kind of records that a turn exchanges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Traffic {
-    /// Each listener sends a response to the sender, protected with the individual keys.
+    /// Each listener sends a response to the sender. The response is protected with the key of this listener.
     Responses,
-    /// Each sender sends a request to the listener, protected with the key of the group.
+    /// Each of the other members sends a request to the measured member, protected with the key of the group.
     Requests,
-    /// One sender sends one request, which each listener opens.
+    /// The measured member sends one request, and each of the other members opens it.
     OneRequest,
 }
 
@@ -56,7 +56,7 @@ impl Traffic {
     }
 }
 
-/// Adds the rows of all suites, sizes and kinds of traffic.
+/// Adds the rows for all cipher suites, content sizes and kinds of traffic to the report.
 pub(super) fn rows(passes: usize, report: &mut Report) -> Result<(), Failure> {
     report.header.notes.push(format!(
         "records: one member speaks with {MANY} others, and each record is of another one than the record before, as with sessions; \
@@ -94,8 +94,8 @@ pub(super) fn rows(passes: usize, report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sets the minimum rate of a group as a share of the rate of sessions, if both do the same work. Rows that compare
-/// with records alone have no minimum, because those records need no search for a session.
+/// Sets the minimum rate of group records in a row that compares them with sessions, if both do the same work. A row
+/// that compares them with [`Channels`] gets no minimum, because a channel does not search for its session.
 fn judge(row: Row, traffic: Traffic) -> Row {
     if traffic == Traffic::OneRequest || row.peer_name != Sessions::NAME {
         return row;
@@ -103,14 +103,14 @@ fn judge(row: Row, traffic: Traffic) -> Row {
     Row { judged: row.judge_bound(RECORDS_MIN), ..row }
 }
 
-/// Returns the number of records for each CPU second, in a pass of many turns.
+/// Returns the number of records for each CPU second, measured over [`TURNS`] turns.
 pub(super) fn rate(mut turn: impl FnMut() -> Result<(), Failure>) -> Result<f64, Failure> {
     turn()?;
     let spent = nanoseconds(|| (0..TURNS).try_for_each(|_| turn()))?;
     Ok(MANY as f64 * f64::from(TURNS) * 1e9 / spent)
 }
 
-/// The datagrams of a turn, each in its own buffer.
+/// The datagrams of a turn: for each member a buffer, and the length of the datagram in it.
 struct Datagrams(Vec<([u8; ROOM], usize)>);
 
 impl Datagrams {
@@ -118,7 +118,8 @@ impl Datagrams {
         Self(vec![([0; ROOM], 0); MANY])
     }
 
-    /// Opens the datagram of each of the [`MANY`] members. Fails if the opened content differs from `content`.
+    /// Opens the datagram of each of the [`MANY`] members. Fails if `open` returns false because the content is not
+    /// `content`.
     #[inline]
     fn open_each(
         &mut self,
@@ -134,7 +135,7 @@ impl Datagrams {
     }
 }
 
-/// Seals a record with this content into the buffer.
+/// Seals a record with this content into the buffer, and sets the length of the datagram.
 #[inline]
 fn sealed(
     (place, len): &mut ([u8; ROOM], usize),
@@ -149,16 +150,16 @@ fn sealed(
     Ok(())
 }
 
-/// A member, and [`MANY`] other members that have exchanged a request and a response with it. `KEY` is the length of a
-/// key in bytes.
+/// The measured member, and [`MANY`] other members. They have already exchanged a request and a response with it. `KEY`
+/// is the length of a key in bytes.
 pub(super) struct Group<const KEY: usize> {
     one: Box<Member<MANY, MANY, KEY>>,
     many: Vec<Member<1, 1, KEY>>,
-    /// The addresses of the [`MANY`] members.
+    /// The addresses of the [`MANY`] other members.
     addresses: Vec<Address>,
-    /// The SenderID of the sender, which the listeners know.
+    /// The SenderID of the measured member, which the other members know.
     sender: SenderId,
-    /// The cryptographic provider of the one member, and that of the others.
+    /// The cryptographic provider of the measured member, and then that of the other members.
     cryptos: [HostCrypto; 2],
     datagrams: Datagrams,
 }
@@ -212,7 +213,7 @@ impl<const KEY: usize> Group<KEY> {
         Ok(group)
     }
 
-    /// Seals and opens one record from or to each of the other members.
+    /// Seals and opens one record for each of the other members. `traffic` selects the sender of the record.
     pub(super) fn turn(&mut self, traffic: Traffic, content: &[u8]) -> Result<(), Failure> {
         match traffic {
             Traffic::Responses => {
@@ -264,7 +265,7 @@ impl<const KEY: usize> Group<KEY> {
         Ok(())
     }
 
-    /// Opens the first response of each listener, and accepts the state of that listener.
+    /// Opens the first response of each of the other members, and accepts the state of this member.
     fn first_contact(&mut self, tsn: u64) -> Result<(), Failure> {
         let Self { one, addresses, cryptos: [crypto, _], datagrams, .. } = self;
         datagrams.open_each(b"", |at, datagram| {
@@ -279,24 +280,24 @@ impl<const KEY: usize> Group<KEY> {
     }
 }
 
-/// Returns true if the record is new and has this content.
+/// Returns true if the record is not a replay and has this content.
 #[inline]
 fn is_fresh(opened: &Opened<'_>, content: &[u8]) -> bool {
     matches!(opened, Opened::Fresh(opened) if **opened == *content)
 }
 
-/// Returns the record of a datagram.
+/// Returns the first record of a datagram.
 #[inline]
 fn record<'r>(records: &'r mut Records<'_>) -> Result<Record<'r>, Failure> {
     records.next_record().ok_or_else(|| Failure::new("no record"))?.map_err(failure)
 }
 
-/// A DTLS session with each of [`MANY`] peers. All clients share an endpoint, and all servers share an endpoint.
+/// DTLS sessions with [`MANY`] peers. All clients share one endpoint, and all servers share another endpoint.
 struct Sessions {
     stack: Ours,
-    /// The sessions at the endpoint of the clients, and those at the endpoint of the servers.
+    /// The sessions at the endpoint of the clients, and then the sessions at the endpoint of the servers.
     peers: [Vec<PeerId>; 2],
-    /// The paths at the same endpoints.
+    /// The paths of the sessions at the two endpoints, in the same order.
     paths: [Vec<Path>; 2],
     datagrams: Datagrams,
 }
@@ -320,7 +321,7 @@ impl Sessions {
         Ok(Self { stack, peers, paths, datagrams: Datagrams::new() })
     }
 
-    /// Seals and opens one record of each session. `traffic` selects its direction.
+    /// Seals and opens one record of each session. `traffic` selects whether the client or the server seals it.
     fn turn(&mut self, traffic: Traffic, content: &[u8]) -> Result<(), Failure> {
         // The many are the clients.
         let (from, to) = if traffic == Traffic::OneRequest { (1, 0) } else { (0, 1) };
@@ -337,8 +338,8 @@ impl Sessions {
     }
 }
 
-/// The keys and record numbers of a session with each of [`MANY`] peers, without an endpoint that searches for the
-/// session.
+/// The keys and record numbers of sessions with [`MANY`] peers. There is no endpoint, so nothing searches for the
+/// session of a record.
 struct Channels {
     pairs: Vec<[Channel; 2]>,
     cryptos: [HostCrypto; 2],

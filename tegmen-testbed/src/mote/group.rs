@@ -1,8 +1,9 @@
-//! A node of a group. Node 0 sends requests, and the members answer. A request goes to all members at once (RFC 7252,
-//! section 8) or to each member separately. It has no protection, or the protection of DTLS sessions or of Axiom.
+//! A simulated node of a group. Node 0 sends requests, and the other members answer. Node 0 sends a request to all
+//! members at once (RFC 7252, section 8), or a separate request to each member. Requests have no protection, or they
+//! are protected by DTLS sessions or by Axiom.
 //!
-//! [`Protection::AxiomDtls`] is the scheme that Axiom replaces (draft-keoh-dice-multicast-security). The keys of the
-//! group protect the request. A DTLS session between node 0 and the member protects each response.
+//! [`Protection::AxiomDtls`] is the older protocol that Axiom replaces (draft-keoh-dice-multicast-security). With it
+//! the keys of the group protect the request, and a DTLS session between node 0 and the member protects each response.
 
 mod application;
 
@@ -25,18 +26,18 @@ use tegmen::identity::{PeerId, Principal};
 use tegmen::node::{self, GroupArray, GroupRequestArray, GroupRequests as _, LeisureArray, Parts, RequestHead};
 use tegmen::time::{Duration, Instant};
 
-/// The settings of a group.
+/// The settings of the requests to a group.
 #[derive(Clone, Copy, Debug)]
 pub struct Asking {
-    /// True if each member gets a separate request, one after the other.
+    /// True if node 0 sends a separate request to each member, one after the other.
     pub each: bool,
-    /// Maximum time before a member answers a request to the group. The time is random.
+    /// Maximum time that a member waits before it answers a request to the group. The time is random.
     pub leisure: Duration,
     /// The suite that protects records of the group.
     pub suite: Suite,
 }
 
-/// A node of a group, with space for `PEERS` peers and `MEMBERS` members.
+/// A node of a group. It has space for `PEERS` peers and `MEMBERS` members.
 pub struct GroupNode<const PEERS: usize, const MEMBERS: usize> {
     setup: Setup,
     asking: Asking,
@@ -44,20 +45,22 @@ pub struct GroupNode<const PEERS: usize, const MEMBERS: usize> {
     environment: Environment<Compact>,
     application: Application,
     random: Stream,
-    /// The members; empty at a member.
+    /// The members to which node 0 sends requests. The list is empty at every other node.
     members: Vec<Asked>,
-    /// Times of the requests that wait to be sent.
+    /// The times of the requests that are not yet sent.
     made: VecDeque<Instant>,
     step: Step,
-    /// The time of the request that is sent to each member separately, and the number of responses to it.
+    /// For a request that is sent to each member separately: the time of the request, and the number of responses so
+    /// far.
     round: (Instant, usize),
-    /// True if a session was opened for the current request.
+    /// True if a session was opened before the current request was sent.
     has_connected: bool,
-    /// Requests to the group whose responses are expected: the time of each request, and the number of responses.
+    /// The requests to the group that still wait for responses. Each entry has the request, its time, and the number of
+    /// responses so far.
     open: VecDeque<(RequestId, Instant, usize)>,
-    /// Responses that wait to be sent over sessions.
+    /// The responses that a member will send over its DTLS sessions.
     waiting: Vec<Waiting>,
-    /// True if the member has derived its key for node 0.
+    /// True if this member has derived the key for its responses to node 0.
     has_key: bool,
     alarm: Option<Instant>,
     instructions: u64,
@@ -66,27 +69,27 @@ pub struct GroupNode<const PEERS: usize, const MEMBERS: usize> {
 type Features<const MEMBERS: usize> =
     Parts<(), (), (), (), (), LeisureArray<2, DATAGRAM>, GroupRequestArray<OPEN, MEMBERS>, GroupArray<1, 1, MEMBERS>>;
 
-/// The state of a member at node 0.
+/// The state that node 0 has for a member.
 struct Asked {
     address: Address,
     session: Option<PeerId>,
-    /// True if node 0 has derived the key of the member's responses.
+    /// True if node 0 has derived the key with which this member protects its responses.
     has_key: bool,
 }
 
-/// The current step of node 0 for the oldest request.
+/// The current step of node 0 in the work on its oldest request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     Idle,
-    /// Node 0 opens a session with the member at this index.
+    /// Node 0 opens a session with the member at this index of the list of members.
     Opens(usize),
-    /// Node 0 has opened all sessions that can be opened. It sends the request next.
+    /// Node 0 has opened all sessions that could be opened. Next it sends the request.
     Ready,
-    /// Node 0 waits for the response of the member at this index.
+    /// Node 0 waits for the response of the member at this index to this request.
     Asks(usize, RequestId),
 }
 
-/// A response that a member sends over its session.
+/// A response that a member will send over its DTLS session.
 struct Waiting {
     at: Instant,
     to: Address,
@@ -94,7 +97,7 @@ struct Waiting {
 }
 
 impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
-    /// Creates a node. For a member `members` is empty.
+    /// Creates a node. `members` has the addresses of the members for node 0, and is empty for every other node.
     pub fn new(seed: u64, number: usize, setup: Setup, asking: Asking, members: &[Address]) -> Self {
         let crypto = Compact::new(Stream::new(seed, number, Purpose::Crypto).seed());
         let mut environment = Environment::new(crypto);
@@ -142,7 +145,8 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         Path { local: self.setup.local, remote }
     }
 
-    /// Begins the work on the oldest request, if there is one and no other request is worked on.
+    /// Begins the work on the oldest waiting request. Does nothing if no request waits, or if the work on another
+    /// request has not ended.
     fn begin(&mut self, now: Instant) {
         if self.step == Step::Idle && !self.made.is_empty() {
             self.has_connected = false;
@@ -150,7 +154,8 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         }
     }
 
-    /// Opens a session with the next member that needs one, beginning at the index `from`.
+    /// Opens a session with the next member that needs a session. The search begins with the member at the index
+    /// `from`.
     fn connect(&mut self, now: Instant, from: usize) {
         let needs_session = self.setup.protection.has_sessions();
         for place in from..self.members.len() {
@@ -166,7 +171,7 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         self.step = Step::Ready;
     }
 
-    /// Sends the oldest request to all members, or to the first member.
+    /// Sends the oldest waiting request to all members at once, or a separate request to the first member.
     fn ask(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         let Some(made) = self.made.pop_front() else { return };
         if self.asking.each {
@@ -178,7 +183,8 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         self.begin(now);
     }
 
-    /// Sends the request to the next member that can receive it, beginning at the index `from`.
+    /// Sends a separate request to the next member to which node 0 can send. The search begins with the member at the
+    /// index `from`.
     fn ask_next(&mut self, now: Instant, from: usize, wishes: &mut Vec<Wish>) {
         for place in from..self.members.len() {
             let Asked { address, session, .. } = self.members[place];
@@ -210,7 +216,7 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         self.begin(now);
     }
 
-    /// Sends a request to the group.
+    /// Sends one request to the address of the group.
     fn ask_group(&mut self, now: Instant, made: Instant, wishes: &mut Vec<Wish>) {
         if self.open.len() == OPEN
             && let Some((oldest, ..)) = self.open.pop_front()
@@ -234,7 +240,7 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         }
     }
 
-    /// Passes a datagram to the simulation.
+    /// Passes a datagram to the simulation, and counts the instructions that protect it.
     fn send(&mut self, to: Address, datagram: &[u8], wishes: &mut Vec<Wish>) {
         let is_to_group = to.ip[0] == 0xff;
         if let Some(content) = self.content_len(datagram, is_to_group || !self.setup.protection.has_sessions()) {
@@ -243,7 +249,8 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         wishes.push(Wish::Send { to, datagram: datagram.to_vec() });
     }
 
-    /// Returns the length of the message in a record of the group or of a session, or `None` for any other datagram.
+    /// Returns the length of the content if the datagram is a record with application data. `is_of_group` is true for a
+    /// record that is protected with keys of the group. Returns `None` for any other datagram.
     fn content_len(&self, datagram: &[u8], is_of_group: bool) -> Option<usize> {
         let is_protected = self.setup.protection != Protection::Coap;
         let longer = if is_of_group && self.asking.suite == Suite::Ccm { 8 } else { 0 };
@@ -252,7 +259,7 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         is_record.then(|| datagram.len().saturating_sub(around))
     }
 
-    /// Counts the work of the last call of the node, and reports the responses that arrived.
+    /// Counts the instructions of the last call of the CoAP node, and reports the responses that it received.
     fn settle(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         let costs = self.setup.costs;
         for _ in 0..std::mem::take(&mut self.application.served) {
@@ -330,7 +337,7 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         }
     }
 
-    /// Continues with the next member when the handshake with the member at the index `place` has ended.
+    /// Opens the next session, after the handshake with the member at the index `place` has ended.
     fn continue_after(&mut self, now: Instant, place: usize, wishes: &mut Vec<Wish>) {
         if self.step == Step::Opens(place) {
             self.connect(now, place + 1);
@@ -340,7 +347,7 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         }
     }
 
-    /// Processes the records of a datagram that was sent to this node alone.
+    /// Processes the records in a datagram that was sent only to this node.
     fn take_records(&mut self, now: Instant, path: &Path, datagram: &mut [u8], wishes: &mut Vec<Wish>) {
         let mut records = Records::new(datagram);
         loop {
@@ -367,7 +374,7 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         }
     }
 
-    /// Processes the response of a member that arrived over its session.
+    /// Processes a member's response that arrived in a DTLS session.
     fn hear(&mut self, now: Instant, from: Address, message: &[u8]) {
         let Ok(response) = MessageRef::parse(message) else { return };
         let requests = &mut self.node.features.group_requests;
@@ -377,7 +384,7 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         }
     }
 
-    /// Sends the responses over sessions that are due.
+    /// Sends the responses in DTLS sessions whose time has come.
     fn send_waiting(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         while let Some(place) = self.waiting.iter().position(|waiting| waiting.at <= now) {
             let Waiting { to, token, .. } = self.waiting.remove(place);
@@ -396,7 +403,8 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         }
     }
 
-    /// Sends the datagrams that are due, except the next request.
+    /// Sends everything that is due: handshake flights, retransmissions and responses. The next request is not sent
+    /// here.
     fn send_due(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         let mut flights = false;
         let mut out = [0; DATAGRAM];
@@ -500,7 +508,7 @@ impl<const PEERS: usize, const MEMBERS: usize> Mote for GroupNode<PEERS, MEMBERS
     fn moved(&mut self, _: Instant, _: Address, _: Address, _: &mut Vec<Wish>) {}
 }
 
-/// Makes the membership of a node. The other members know the number with which the requests of node 0 begin.
+/// Makes the membership of a node in the group. The other members know the number of the first request of node 0.
 fn join<const MEMBERS: usize>(crypto: &mut Compact, setup: Setup, asking: Asking, asks: bool) -> Member<1, MEMBERS> {
     let association = Association {
         group_id: 1,
@@ -527,24 +535,24 @@ fn write_request(message: &mut Builder<'_, '_>, payload: &[u8]) -> Result<(), te
     if payload.is_empty() { Ok(()) } else { message.payload(payload) }
 }
 
-/// Returns the address of the group: all CoAP nodes of the site (RFC 7252, section 12.8).
+/// Returns the group address of all CoAP nodes of the site (RFC 7252, section 12.8), with this port.
 const fn group_address(port: u16) -> Address {
     Address { ip: [0xff, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xfd], port, scope: 0 }
 }
 
-/// Returns true for a flight of a handshake. The content type of its first record is handshake or change_cipher_spec
-/// (RFC 5246, section 6.2.1).
+/// Returns true if the datagram is a flight of a DTLS handshake: its first record has the content type handshake or
+/// change_cipher_spec (RFC 5246, section 6.2.1).
 pub(crate) const fn is_handshake(datagram: &[u8]) -> bool {
     matches!(datagram.first(), Some(20 | 22))
 }
 
-/// Maximum number of handshakes at the same time. Node 0 begins one after the other.
+/// Maximum number of handshakes at the same time. Node 0 performs its handshakes one after the other.
 const HANDSHAKES: usize = 2;
 /// The SenderID of node 0.
 const SENDER: u8 = 0;
-/// Maximum number of open requests to the group.
+/// Maximum number of requests to the group that wait for responses at the same time.
 const OPEN: usize = 2;
-/// Time after the leisure in which responses still count.
+/// Time for which node 0 still accepts responses after the members' maximum waiting time.
 const AFTER_LEISURE: Duration = Duration::from_secs(30);
 const START: Instant = Instant::from_micros(1);
 

@@ -1,8 +1,8 @@
-//! A node of Named Data Networking: the real forwarder, with its tables in arrays, and an application that requests
-//! readings or has readings.
+//! A simulated node of Named Data Networking. It contains the real forwarder, whose tables are arrays, and an
+//! application that either requests readings or has readings.
 //!
-//! Each node sends an Interest again on its own hop, as in the paper on content objects. Only nodes that forward have a
-//! content store. Forwarders verify no signature. Consumers verify signatures.
+//! Each node retransmits an Interest over its own hop, as in the paper on content objects. Only nodes that forward
+//! packets have a content store. A forwarder verifies no signature; a consumer verifies every signature.
 
 pub mod packets;
 mod tables;
@@ -28,38 +28,40 @@ pub struct NamedNode {
     forwarder: Box<Forwarder<Hops, FixedPit<WAITING, NAME, ASKED, SENT, DEAD>, Shelf>>,
     crypto: Compact,
     random: Stream,
-    /// The addresses of the neighbours, in the order of their faces.
+    /// The addresses of the neighbours. The index of an address determines the face of the neighbour.
     neighbours: Vec<Address>,
-    /// The producers of this node, by their prefixes.
+    /// The producers at this node, each under the prefix of its readings.
     producers: BTreeMap<Vec<u8>, Producer>,
     asks: Asks,
-    /// Number of Interests that the node has made.
+    /// Number of Interests that the application of this node has made.
     made: u64,
-    /// The pending requests of a consumer: the name, the number of its producer, and the time of the Interest.
+    /// The pending requests of a consumer. Each entry has the name, the number of the producer, and the time of the
+    /// request.
     asked: Vec<(Vec<u8>, u16, Instant)>,
     sent: Sent,
     alarm: Option<Instant>,
     instructions: u64,
 }
 
-/// The readings that a consumer requests.
+/// The readings that the application of a node requests.
 enum Asks {
     /// No readings.
     Nothing,
-    /// The readings of one producer, in order.
+    /// All readings of the producer with this number, in order.
     Each(u16),
-    /// Random readings of the producers, one producer after the other.
+    /// Random readings. The requests go to the producers in turn.
     Any { producers: usize },
 }
 
-/// Packets that the forwarder sends, in order.
+/// The packets that the forwarder sends, in order, each with its face.
 #[derive(Default)]
 struct Sent(VecDeque<(FaceId, Packet)>);
 
 enum Packet {
     Interest(Vec<u8>),
     Data(Vec<u8>),
-    /// A Nack with its Interest. It never goes to a neighbour, because the frames of RFC 9139 have no Nack.
+    /// A Nack, which contains its Interest. It is never sent to a neighbour, because the frames of RFC 9139 have no
+    /// Nack.
     Nack(Vec<u8>),
 }
 
@@ -105,8 +107,9 @@ impl NamedNode {
         }
     }
 
-    /// Makes the node of a deployment. `parent` is its neighbour towards node 0. Node 0 has the readings of all
-    /// `makers`, and each maker requests its own readings. `forwards` is true for a node on the path of another node.
+    /// Makes the node `number` of a deployment. `parent` is its neighbour on the path to node 0. Node 0 has the
+    /// readings of all nodes in `makers`, and each of these nodes requests its own readings. `forwards` is true if the
+    /// path of another node contains this node.
     pub fn of_deployment(
         seed: u64,
         number: usize,
@@ -134,7 +137,8 @@ impl NamedNode {
         node
     }
 
-    /// Makes a node of a network of content objects. The proxy of a consumer is its next hop.
+    /// Makes a node of a network in which consumers request content objects. The proxy in `part` is the next hop of a
+    /// consumer.
     pub fn of_part(seed: u64, number: usize, setup: Setup, part: &Part) -> Self {
         let mut node = Self::empty(seed, number, setup);
         match part {
@@ -157,14 +161,14 @@ impl NamedNode {
         node
     }
 
-    /// Adds a producer.
+    /// Adds the producer with this number, whose readings have this prefix.
     fn produces(&mut self, number: u16, prefix: &[u8]) {
         self.forwarder.fib.add(prefix, APPLICATION);
         let producer = Producer::new::<Compact>(number, prefix.to_vec(), self.setup.protection);
         self.producers.insert(prefix.to_vec(), producer);
     }
 
-    /// Returns the face of a neighbour.
+    /// Returns the face of a neighbour. Adds the neighbour if it is new.
     fn face_of(&mut self, neighbour: Address) -> FaceId {
         let known = self.neighbours.iter().position(|known| *known == neighbour);
         let place = known.unwrap_or_else(|| {
@@ -174,7 +178,8 @@ impl NamedNode {
         FaceId(place as u16 + 1)
     }
 
-    /// Returns the name of the next reading, and the number of its producer.
+    /// Returns the name of the next reading to request, and the number of its producer; `None` if the node requests no
+    /// readings.
     fn next_name(&mut self) -> Option<(Vec<u8>, u16)> {
         let made = self.made;
         self.made += 1;
@@ -191,7 +196,8 @@ impl NamedNode {
         }
     }
 
-    /// Sends the packets that the forwarder made, and passes those for the application to it.
+    /// Sends the packets that the forwarder made for neighbours. Passes the packets for the application to the
+    /// application.
     fn settle(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         while let Some((face, packet)) = self.sent.0.pop_front() {
             match packet {
@@ -222,7 +228,7 @@ impl NamedNode {
         let _ = self.forwarder.on_data::<Compact>(now, APPLICATION, &packet, |_| true, &mut self.sent);
     }
 
-    /// Processes a Data packet for this node. It answers all pending requests for its name.
+    /// Processes a Data packet for the application. The packet answers all pending requests for its name.
     fn take(&mut self, now: Instant, packet: &[u8], wishes: &mut Vec<Wish>) {
         let Ok(received) = ReceivedData::parse(packet) else { return };
         let Setup { protection, response, .. } = self.setup;
@@ -244,7 +250,8 @@ impl NamedNode {
         wishes.extend(asked.into_iter().map(|_| Wish::GivenUp));
     }
 
-    /// Removes all requests for a name. Returns the number of its producer, and the times of the requests.
+    /// Removes all pending requests for a name. Returns for each the number of the producer and the time of the
+    /// request.
     fn remove(&mut self, name: &[u8]) -> Vec<(u16, Instant)> {
         let of_name = self.asked.extract_if(.., |(asked, ..)| asked == name);
         of_name.map(|(_, producer, made)| (producer, made)).collect()
@@ -298,7 +305,8 @@ impl Mote for NamedNode {
         std::mem::take(&mut self.instructions)
     }
 
-    /// Deletes the pending Interests and the content store. The numbering of readings continues.
+    /// Deletes the pending Interests and the content store. The node does not begin again with the number of its first
+    /// reading.
     fn reboot(&mut self, _: Instant) {
         let is_on = self.forwarder.store.is_on;
         self.forwarder.pit = FixedPit::default();
@@ -313,37 +321,37 @@ impl Mote for NamedNode {
     fn moved(&mut self, _: Instant, _: Address, _: Address, _: &mut Vec<Wish>) {}
 }
 
-/// Returns the prefix of the readings of a node that makes readings.
+/// Returns the prefix of the names of the readings that belong to the node `maker`.
 fn prefix_of_maker(maker: u16) -> Vec<u8> {
     let number = maker.to_be_bytes();
     prefix(&[super::RESOURCE.as_bytes(), if maker <= 0xff { &number[1..] } else { &number }])
 }
 
-/// Returns the prefix of the readings of a producer in a network of content objects. It contains the names of the
-/// producer's CoAP resources.
+/// Returns the prefix of the names of a producer's readings, in a network of content objects. It has the same
+/// components as the paths of the CoAP resources of the producer.
 fn prefix_of_producer(producer: usize) -> Vec<u8> {
     prefix(&[super::caching::RESOURCE.as_bytes(), super::caching::name(producer).as_bytes()])
 }
 
-/// Maximum number of milliseconds by which a timer of the forwarder may be early, because its clock counts
+/// Time in milliseconds by which the forwarder's timer can fire too early, because the clock of the forwarder counts
 /// milliseconds.
 const EARLY_MS: u64 = 3;
-/// The face of the application.
+/// The face between the forwarder and the application.
 const APPLICATION: FaceId = FaceId(0);
 /// The first byte of an Interest.
 const INTEREST: u8 = 5;
 /// The first byte of a Data packet.
 const DATA: u8 = 6;
-/// Maximum number of pending Interests. One face may use three quarters of them: as many as three consumers send in the
-/// lifetime of an Interest, each four in a second.
+/// Maximum number of pending Interests. One face may use three quarters of them. This is enough for three consumers
+/// that each send four Interests in a second, because it covers the lifetime of an Interest.
 const WAITING: usize = 160;
 /// Maximum length of a name, in bytes.
 const NAME: usize = 40;
-/// Maximum number of faces that wait for one name: three consumers, and the application.
+/// Maximum number of faces that wait for the same name: those of three consumers, and that of the application.
 const ASKED: usize = 4;
-/// Number of next hops of an Interest.
+/// Maximum number of next hops to which an Interest is sent.
 const SENT: usize = 1;
-/// Number of stored nonces of Interests that ended.
+/// Maximum number of stored nonces of Interests that are no longer pending.
 const DEAD: usize = 64;
 
 #[cfg(test)]

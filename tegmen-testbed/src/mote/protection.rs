@@ -1,4 +1,4 @@
-//! The protections of a node's readings.
+//! The protections that a node can use for its readings.
 
 use crate::cost::{HandshakeCosts, Handshakes};
 
@@ -8,7 +8,7 @@ pub enum Protection {
     /// No protection.
     #[serde(rename = "coap")]
     Coap,
-    /// AES-128-CCM for the payload of responses alone. [`crate::coap_protected`] describes the format.
+    /// AES-128-CCM that encrypts only the payload of responses. [`crate::coap_protected`] describes the format.
     #[serde(rename = "coap-protected")]
     CoapProtected,
     /// DTLS 1.2 with a pre-shared key and AES-128-CCM-8.
@@ -17,39 +17,39 @@ pub enum Protection {
     /// DTLS 1.2 with a pre-shared key and connection ids (RFC 9146).
     #[serde(rename = "connection-id")]
     ConnectionId,
-    /// DTLS 1.2 with a pre-shared key, and resumption with tickets (RFC 5077).
+    /// DTLS 1.2 with a pre-shared key, whose sessions are resumed with tickets (RFC 5077).
     #[serde(rename = "ticket")]
     Ticket,
     /// DTLS 1.2 with raw public keys on secp256r1 (RFC 7250).
     #[serde(rename = "raw-key")]
     RawKey,
-    /// DTLS 1.2 with certificates on secp256r1, which a CA below the root issued.
+    /// DTLS 1.2 with certificates on secp256r1. A CA below the trust anchor issued them.
     #[serde(rename = "certificate")]
     Certificate,
-    /// DTLS 1.2 with sessions of a delegation server, which nodes resume with tickets.
+    /// DTLS 1.2 with sessions that a delegation server opened. Nodes resume them with tickets.
     #[serde(rename = "delegation")]
     Delegation,
     /// OSCORE with AES-CCM-16-64-128 and IDs of one byte.
     #[serde(rename = "oscore")]
     Oscore,
-    /// Requests to a group with the keys of the group, and responses with keys that Axiom derives from the keys of the
-    /// group.
+    /// Requests to a group that are protected with the keys of the group. Axiom derives the keys of the responses from
+    /// the keys of the group.
     #[serde(rename = "axiom")]
     Axiom,
-    /// Requests to a group with the keys of the group, and responses over a DTLS session with each member
-    /// (draft-keoh-dice-multicast-security).
+    /// Requests to a group that are protected with the keys of the group. Each member sends its response over a DTLS
+    /// session (draft-keoh-dice-multicast-security).
     #[serde(rename = "axiom+dtls")]
     AxiomDtls,
-    /// No protection, over Named Data Networking. Node 0 is the producer, and nodes request readings by name.
+    /// No protection, over Named Data Networking. Node 0 is the producer, and the other nodes request readings by name.
     #[serde(rename = "ndn")]
     Ndn,
-    /// Named Data Networking with content under AES-128-CCM and packets signed by HMAC-SHA256.
+    /// Named Data Networking with content that AES-128-CCM encrypts, and packets that HMAC-SHA256 signs.
     #[serde(rename = "ndn-protected")]
     NdnProtected,
 }
 
 impl Protection {
-    /// The protections of readings that nodes send.
+    /// The protections of readings that nodes send to node 0.
     pub const ALL: [Self; 9] = [
         Self::Coap,
         Self::CoapProtected,
@@ -63,10 +63,9 @@ impl Protection {
     ];
     /// The protections of requests to a group.
     pub const OF_GROUPS: [Self; 4] = [Self::Coap, Self::CoapDtls, Self::AxiomDtls, Self::Axiom];
-    /// The protections of readings over Named Data Networking.
+    /// The protections of readings that nodes request over Named Data Networking.
     pub const NAMED: [Self; 2] = [Self::Ndn, Self::NdnProtected];
-    /// The protections of a plan that names no protection. A plan must name a protection that leaves readings
-    /// unprotected.
+    /// The protections with which a plan runs if it lists none. The other protections must be listed in a plan.
     pub const USUAL: [Self; 3] = [Self::Coap, Self::CoapDtls, Self::Oscore];
 
     /// Returns the name of the protection in plans.
@@ -88,18 +87,19 @@ impl Protection {
         }
     }
 
-    /// Returns true if there are sessions: for readings, for requests to each member of a group, or for the responses
-    /// of members.
+    /// Returns true if nodes open sessions. The sessions protect readings, the requests to each member of a group, or
+    /// the responses of members.
     pub const fn has_sessions(self) -> bool {
         matches!(self, Self::CoapDtls | Self::AxiomDtls) || self.has_extensions()
     }
 
-    /// Returns true if handshakes need extensions, which the minimal profile does not have.
+    /// Returns true if handshakes need extensions that the minimal profile does not have.
     pub const fn has_extensions(self) -> bool {
         matches!(self, Self::ConnectionId | Self::Ticket | Self::Delegation) || self.has_public_keys()
     }
 
-    /// Returns true if both ends do public-key operations in a handshake. These take a mote seconds.
+    /// Returns true if both ends perform public-key operations in a handshake. A mote needs seconds for such an
+    /// operation.
     pub const fn has_public_keys(self) -> bool {
         matches!(self, Self::RawKey | Self::Certificate)
     }
@@ -109,17 +109,17 @@ impl Protection {
         matches!(self, Self::Axiom | Self::AxiomDtls)
     }
 
-    /// Returns true if readings have names, and go over Named Data Networking.
+    /// Returns true if nodes request readings by name, over Named Data Networking.
     pub const fn is_named(self) -> bool {
         matches!(self, Self::Ndn | Self::NdnProtected)
     }
 
-    /// Returns true if readings are protected. Requests are protected too, unless readings have names.
+    /// Returns true if readings are protected. Requests are then protected too, except over Named Data Networking.
     pub const fn protects_readings(self) -> bool {
         self.has_sessions() || matches!(self, Self::Oscore | Self::Axiom | Self::NdnProtected)
     }
 
-    /// Returns the instructions of one end in a handshake, which may resume a session.
+    /// Returns the instructions of one end in a handshake. `is_resumed` is true if the handshake resumes a session.
     pub const fn handshake(self, costs: &Handshakes, is_client: bool, is_resumed: bool) -> HandshakeCosts {
         let [of_client, of_server] = match self {
             Self::Certificate => costs.certificate,
@@ -132,8 +132,8 @@ impl Protection {
         if is_client { of_client } else { of_server }
     }
 
-    /// Returns the firmware image that shows the memory of a client with this protection. The budget has no image with
-    /// NDN yet.
+    /// Returns the name of the firmware image whose memory stands for that of a client with this protection. No image
+    /// in the budget contains NDN.
     pub const fn image(self) -> &'static str {
         match self {
             // There is none with coap-protected, which also needs AES.

@@ -1,9 +1,9 @@
 //! The plan `blink-bytes`: the bytes of a Blink exchange and its handshake, compared with the paper.
 //!
 //! A real client and a real server exchange datagrams in this process. The plan measures the UDP payload of every
-//! datagram under two profiles: the minimal one, which is the paper's, and the default one. For the default profile it
-//! reads the bytes of each extension from the ClientHello and the ServerHello. The figures of the paper are in
-//! `plans/blink-bytes.toml`.
+//! datagram under two profiles: the minimal profile, as in the paper, and the default profile of Tegmen. For the
+//! default profile it reads the length of each extension from the ClientHello and the ServerHello. The figures of the
+//! paper are in `plans/blink-bytes.toml`.
 
 pub mod paper;
 
@@ -22,14 +22,14 @@ use tegmen::identity::{PeerId, Principal};
 use tegmen::node::{Application, Node, Reply, RequestHead};
 use tegmen::time::Instant;
 
-/// One row of the comparison.
+/// One row of the comparison with the paper.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Row {
     /// The name of the quantity.
     id: String,
-    /// The value in the paper, if it prints one.
+    /// The value in the paper; `None` if the paper prints none.
     paper: Option<u64>,
-    /// The value measured here.
+    /// The value that was measured with Tegmen.
     ours: u64,
     /// The unit of the values.
     unit: String,
@@ -41,7 +41,8 @@ impl Row {
     }
 }
 
-/// Measures all rows of the plan: first tables II and III of the paper, then the cost of the default profile.
+/// Measures all rows of the plan. The rows of tables II and III of the paper come first, and then the additional bytes
+/// of the default profile.
 fn blink_bytes() -> Vec<Row> {
     let plan = plan();
     let minimal = Run::new(Profile::Minimal);
@@ -94,7 +95,7 @@ pub fn figures() -> Vec<Figure> {
     blink_bytes().into_iter().map(figure).collect()
 }
 
-/// The figures of a table, by the names of their rows.
+/// The figures of a table. The key is the name of the row.
 type Figures = BTreeMap<String, u64>;
 
 #[derive(Deserialize)]
@@ -112,7 +113,7 @@ fn plan() -> Plan {
         .expect("the plan is part of the program, and a test reads it")
 }
 
-/// The names of the datagrams in both tables, in the order in which they are sent.
+/// The names of the datagrams in tables II and III, in the order in which they are sent.
 const ORDER: [&str; 13] = [
     "unsecured_request",
     "unsecured_response",
@@ -129,14 +130,15 @@ const ORDER: [&str; 13] = [
     "server_finished",
 ];
 
-/// A datagram that one end sent.
+/// A datagram, and the end that sent it.
 pub(crate) struct Sent {
     pub(crate) by_client: bool,
     pub(crate) bytes: Vec<u8>,
 }
 
 impl Sent {
-    /// Returns the name of the datagram in the tables, from its first record.
+    /// Returns the name of the datagram in the tables, which follows from its first record; `None` if it has no name
+    /// there.
     fn name(&self) -> Option<&'static str> {
         let epoch = self.bytes.get(3..5)?;
         Some(match (self.bytes.first()?, epoch, self.bytes.get(13)?) {
@@ -156,11 +158,11 @@ impl Sent {
     }
 }
 
-/// Offset of the cookie length in a ClientHello: after the record header, handshake header, version, random and empty
-/// session_id.
+/// Offset of the cookie length in a ClientHello. The header of the record, the header of the handshake message, the
+/// version, the random and an empty session_id precede it.
 const CLIENT_HELLO_COOKIE_LEN: usize = 13 + 12 + 2 + 32 + 1;
 
-/// All datagrams that were sent under one profile.
+/// All datagrams that were sent with one profile.
 struct Run {
     handshake: Vec<Sent>,
     secured: Vec<Sent>,
@@ -184,7 +186,7 @@ impl Run {
         self.datagrams().into_iter().map(|(name, datagram)| (name.into(), datagram.len() as u64)).collect()
     }
 
-    /// Returns every datagram of the tables with its name.
+    /// Returns every datagram that the tables contain, by its name.
     fn datagrams(&self) -> BTreeMap<&'static str, &[u8]> {
         let named = self.handshake.iter().chain(&self.secured);
         let named = named.filter_map(|sent| Some((sent.name()?, &sent.bytes[..])));
@@ -192,13 +194,13 @@ impl Run {
         named.chain(plain.zip(self.unsecured.iter().map(|sent| &sent.bytes[..]))).collect()
     }
 
-    /// Returns the datagram with this name.
+    /// Returns the handshake datagram with this name; empty if there is none.
     fn find(&self, name: &str) -> &[u8] {
         self.handshake.iter().find(|sent| sent.name() == Some(name)).map_or(&[], |sent| &sent.bytes)
     }
 }
 
-/// Returns the names and lengths of the fields that a ClientHello or ServerHello has beyond the minimum.
+/// Returns the fields that a ClientHello or ServerHello has in addition to the minimal profile, with their lengths.
 fn costs(hello: &[u8]) -> Vec<(&'static str, usize)> {
     read_costs(hello).unwrap_or_default()
 }
@@ -235,11 +237,11 @@ fn read_costs(hello: &[u8]) -> Option<Vec<(&'static str, usize)>> {
     Some(found)
 }
 
-/// Both ends, connected without losses.
+/// A client and a server whose datagrams are delivered without losses.
 pub(crate) struct Lab {
     client: End,
     server: End,
-    /// All datagrams that were sent.
+    /// All datagrams that the two ends have sent, in order.
     pub(crate) sent: Vec<Sent>,
 }
 
@@ -256,7 +258,8 @@ impl Lab {
         self.client.session.expect("a handshake without faults")
     }
 
-    /// Seals a message of one end in the session of both ends.
+    /// Seals a message as a record in the session. The client seals it if `by_client` is true, and otherwise the
+    /// server.
     pub(crate) fn seal(&mut self, by_client: bool, message: &[u8]) -> Vec<u8> {
         let End { node, environment, session, .. } = if by_client { &mut self.client } else { &mut self.server };
         let session = session.expect("a session");
@@ -267,7 +270,7 @@ impl Lab {
         frame.finish().to_vec()
     }
 
-    /// Runs one exchange: PUT /blink, answered with the counter.
+    /// Runs one exchange: the client sends PUT /blink, and the server answers with its counter.
     fn blink(&mut self, peer: PeerId) {
         let End { node, environment, session, blinks, .. } = &mut self.client;
         let (secured, before) = (*session == Some(peer), blinks.0);
@@ -287,7 +290,8 @@ impl Lab {
         assert_eq!(self.client.blinks.0, before + 1, "every blink is answered");
     }
 
-    /// Delivers datagrams until neither end sends one.
+    /// Delivers the datagrams in `flying` and all that follow, until neither end sends one. `dtls` is true in a DTLS
+    /// session.
     fn deliver(&mut self, mut flying: VecDeque<Sent>, dtls: bool) {
         loop {
             flying.extend(self.client.poll().into_iter().map(|bytes| Sent { by_client: true, bytes }));
@@ -305,7 +309,7 @@ impl Lab {
     }
 }
 
-/// One end of the exchange.
+/// One end of the exchange: the client or the server.
 struct End {
     node: Node<PeerArray<Exchanges<Fixed<1, 64, 4, 64>>, 2, 1>, Both>,
     environment: Environment<RustCrypto>,
@@ -315,10 +319,10 @@ struct End {
     blinks: Blinks,
 }
 
-/// Number of answers that a client received.
+/// The number of answers that the client has received.
 struct Blinks(usize);
 
-/// The application of an end, which can be a client that sends requests and a server that answers.
+/// The application of an end. It supports both roles: a client that sends requests, and a server that answers them.
 struct ClientAndServer<'e>(&'e mut Blinks, &'e mut Counter);
 
 impl Application for ClientAndServer<'_> {
@@ -406,7 +410,7 @@ impl End {
     }
 }
 
-/// Counts blinks, and answers with the count.
+/// The number of received blinks, with which the server answers each blink.
 struct Counter(u8);
 
 impl Handler for Counter {
@@ -421,13 +425,13 @@ impl Handler for Counter {
     }
 }
 
-/// Returns the same path without protection, which uses the ports of CoAP (RFC 7252, section 6).
+/// Returns the same path with the ports of CoAP without DTLS (RFC 7252, section 6).
 fn plain(path: Path) -> Path {
     let unsecured = |address| Address { port: 5683, ..address };
     Path { local: unsecured(path.local), remote: unsecured(path.remote) }
 }
 
-/// The time of every call. Time does not pass, so no datagram is retransmitted.
+/// The time of every call. It never changes, so no datagram is retransmitted.
 const NOW: Instant = Instant::from_micros(0);
 const IDENTITY: &[u8] = b"Client_identity";
 const KEY: &[u8] = b"0123456789abcdef";

@@ -1,9 +1,9 @@
 //! The plan `delegation`: all figures of the paper on delegated handshakes, compared with a handshake with
 //! certificates. The figures of the paper are in `data/delegation.toml`.
 //!
-//! All three handshakes are counted in the same way. Bytes and frames come from handshakes that two ends complete in
-//! this process. Instructions are those of one end. ROM is the text of an image beyond that of an empty image, with
-//! CoAP on both sides. The plan [`handshakes`](super::handshakes) contains the baselines alone.
+//! All three kinds of handshakes are measured in the same way. Bytes and frames come from handshakes between two ends
+//! in this process. Instructions are those of one end. ROM is the size of the code in an image with CoAP, minus the
+//! size of an empty image. The plan [`handshakes`](super::handshakes) has the handshakes without delegation alone.
 
 mod beyond;
 
@@ -16,18 +16,18 @@ use crate::figure::{Figure, Source, all_of};
 use crate::mote::delegated;
 use tegmen::dtls::Profile;
 
-/// The number of runs for the cases beyond the paper.
+/// The number of runs of the cases that the paper does not have.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Number of runs of each case with one device.
+    /// Number of runs of each case that has one device.
     pub seeds: u64,
-    /// The numbers of peers of a device.
+    /// The numbers of peers of the device. Each number is a case.
     pub peers: &'static [usize],
-    /// Number of devices of the fleet.
+    /// Number of devices in the case with a fleet of devices.
     pub devices: usize,
 }
 
-/// The number of runs of the command.
+/// The number of runs with which the command runs the plan.
 pub const FULL: Effort = Effort { seeds: 5, peers: &[8, 32], devices: 1000 };
 
 /// Returns all figures of the plan. Calls `done` with the number of finished runs and the number of all runs.
@@ -49,12 +49,12 @@ fn of_paper() -> Vec<Figure> {
     figures
 }
 
-/// The handshakes of the paper, with their datagrams.
+/// The handshakes that the paper compares, with the datagrams of each.
 struct Handshakes {
     certificate: Handshake,
     psk: Handshake,
     delegated: Handshake,
-    /// A delegated handshake without a ticket: the server handed the session over to the device.
+    /// A delegated handshake with a session id in place of a ticket: the server has given the session to the device.
     by_id: Handshake,
     ticket_len: usize,
 }
@@ -72,7 +72,7 @@ impl Handshakes {
     }
 }
 
-/// Returns the three percentages of the abstract.
+/// Returns the three percentages in the abstract of the paper.
 fn headline(paper: &Paper, handshakes: &Handshakes) -> Vec<Figure> {
     let saved = &paper.saved_percent;
     let mut figures = Vec::new();
@@ -124,8 +124,8 @@ fn headline(paper: &Paper, handshakes: &Handshakes) -> Vec<Figure> {
     figures
 }
 
-/// Returns the instructions of a delegated handshake, as a share of those of a handshake that resumes a session with a
-/// pre-shared key.
+/// Returns, for each end, the instructions of a delegated handshake in percent of the instructions for resuming a
+/// session that has a pre-shared key.
 fn beside_resumption() -> Vec<Figure> {
     let of_end = |end: &str| {
         let resumed = operation("dtls_resume_coap", &format!("resumption {end}"));
@@ -135,7 +135,7 @@ fn beside_resumption() -> Vec<Figure> {
     ENDS.map(of_end).into()
 }
 
-/// Returns the figures of the ticket, of its opening and of its sealing.
+/// Returns the figures of a ticket: its length, and the time to open and to seal it.
 fn ticket(paper: &Paper, handshakes: &Handshakes) -> Vec<Figure> {
     let printed = paper.transmission.delegation.ticket_bytes.map(|bytes| bytes as f64);
     let len = handshakes.ticket_len as f64;
@@ -158,13 +158,13 @@ fn ticket(paper: &Paper, handshakes: &Handshakes) -> Vec<Figure> {
     figures
 }
 
-/// The memory of a handshake, in bytes.
+/// The memory that an end needs for a handshake, in bytes.
 struct Memory {
-    /// Size of the text beyond that of an empty image, with CoAP.
+    /// Size of the code and constants, including CoAP, minus the size of an empty image.
     text: u64,
-    /// Size of the variables of an end with one peer and one handshake.
+    /// Size of the variables of an end that has one peer and performs one handshake.
     variables: u64,
-    /// Maximum stack of the image.
+    /// Maximum size of the image's stack.
     stack: u64,
 }
 
@@ -179,8 +179,9 @@ impl Memory {
         Self { text: text(&image) + of_coap(), variables: size(&image, TABLE), stack: image.stack }
     }
 
-    /// Returns the memory of a delegated handshake. The table is that of `dtls_resume`, which has the same handshakes
-    /// and no exchanges, without one of its two peers.
+    /// Returns the memory of a delegated handshake. The size of the peer table comes from the image `dtls_resume`,
+    /// which has the same handshakes without CoAP exchanges. That image has two peers, so the size of one peer is
+    /// subtracted.
     fn delegated() -> Self {
         let (delegated, resumed) = (image("dtls_delegated"), image("dtls_resume"));
         let table = size(&resumed, TABLE) - size(&resumed, "Peer");
@@ -233,7 +234,7 @@ fn memory(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Returns figures 6 and 7, and the parts of the handshake with certificates.
+/// Returns figures 6 and 7, and the cost of each step of the handshake with certificates.
 fn processing(paper: &Paper) -> Vec<Figure> {
     let printed = &paper.processing;
     let mut figures = Vec::new();
@@ -279,19 +280,20 @@ fn transmission(paper: &Paper, handshakes: &Handshakes) -> Vec<Figure> {
     figures
 }
 
-/// Returns the instructions of a device in a delegated handshake. As a client the device resumes a session that was
-/// handed over, by session id. As a server it accepts a ticket.
+/// Returns the instructions of a device in a delegated handshake. As a client, the device resumes by session id a
+/// session that the server gave to it. As a server, the device accepts a ticket.
 fn device(end: &str) -> u64 {
     let what = if end == "client" { "delegated client" } else { "resumption server" };
     operation("dtls_delegated", what)
 }
 
-/// Returns the instructions of the handshake in the image, in which a CA below the root issued each certificate.
+/// Returns the instructions of the handshake in the image `dtls_x509`. In it, each certificate was issued by a CA that
+/// is not the trust anchor itself, so each end verifies two certificates.
 fn both_certificates(end: &str) -> u64 {
     operation("dtls_x509", &format!("handshake {end}"))
 }
 
-/// Returns the instructions of a handshake with certificates that the root issued, as in the paper.
+/// Returns the instructions of a handshake in which the trust anchor itself issued the certificates, as in the paper.
 fn one_certificate(end: &str) -> u64 {
     both_certificates(end) - operation("p256", "verify")
 }
@@ -304,7 +306,7 @@ fn size(image: &Image, what: &str) -> u64 {
     image.size(what).expect("the budget is part of the program, and a test reads it")
 }
 
-/// Returns the size of code and constants beyond an empty image, in bytes.
+/// Returns the size of the code and constants of an image in bytes, minus the size of an empty image.
 fn text(of: &Image) -> u64 {
     of.text() - image("empty").text()
 }
@@ -313,19 +315,19 @@ fn of_coap() -> u64 {
     text(&image("coap"))
 }
 
-/// Returns the size of the image that contains only the operations on secp256r1.
+/// Returns the size of the code for operations on secp256r1, in bytes.
 fn size_of_curve() -> u64 {
     text(&image("p256"))
 }
 
-/// Returns the minimum and the maximum time of instructions in seconds, at the clock of the paper's mote.
+/// Returns the minimum and the maximum time that instructions take on the paper's mote, in seconds.
 fn bounds(paper: &Paper, instructions: u64) -> [(&'static str, f64); 2] {
     let seconds = |cycles| cost::micros(instructions, cycles, paper.radio.clock_hz) as f64 / 1e6;
     let [least, most] = CYCLES_PER_INSTRUCTION;
     [("least", seconds(least)), ("most", seconds(most))]
 }
 
-/// Returns how much less `ours` is than `than`, in percent.
+/// Returns by how many percent `ours` is less than `than`.
 fn less(ours: f64, than: f64) -> f64 {
     (1.0 - ours / than) * 100.0
 }
@@ -334,9 +336,9 @@ const DELEGATED: &str = "delegation";
 const FIGURE_8: &str = "figure8";
 const ENDS: [&str; 2] = ["client", "server"];
 const TABLE: &str = "peer table of one";
-/// The minimum share of the instructions of a handshake with certificates that a device must save, in percent.
+/// The minimum share of instructions that a device must save, in percent of a handshake with certificates.
 const COMPUTATION: f64 = 99.0;
-/// Maximum length of a ticket, in bytes.
+/// Maximum length of a ticket of the delegation server, in bytes.
 const LONGEST: f64 = 92.0;
 const PERCENT: &str = "percent";
 const KILOBYTES: &str = "kB";

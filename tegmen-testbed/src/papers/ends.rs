@@ -1,5 +1,5 @@
-//! Two ends in one process that perform handshakes in the roles of the firmware's images, with real keys and
-//! certificates. Every datagram is recorded.
+//! Two ends in this process that perform handshakes with real keys and certificates, in the roles of the firmware
+//! images. Every datagram is recorded.
 
 use crate::mote::credentials::{Shown, WHO, answer};
 use crate::mote::delegated::{delegation, first_epoch, in_epoch, in_first_epoch, seal, second_epoch};
@@ -19,7 +19,7 @@ use tegmen::time::Instant;
 use tegmen_delegation::{HandedOver, Issuer, PSK_LEN, Sessions};
 use tegmen_x509::PublicKey;
 
-/// A datagram of a handshake.
+/// A datagram of a handshake, and the end that sent it.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     pub(super) by_client: bool,
@@ -33,11 +33,11 @@ pub(super) fn psk(profile: Profile) -> Vec<Sent> {
     ends.sent
 }
 
-/// A session with a pre-shared key that carries messages.
+/// A session with a pre-shared key, in which both ends can send messages.
 pub(super) struct Session(Ends<Both>);
 
 impl Session {
-    /// Opens a session, in which the client has this identity and key.
+    /// Opens a session. The client has this identity and key, and the server accepts them.
     pub(super) fn open(identity: &[u8], key: &[u8]) -> Self {
         let mut ends = Ends::new(Profile::Default, [Both, Both]);
         ends.ends.iter_mut().for_each(|end| end.psk = Some((identity.to_vec(), key.to_vec())));
@@ -45,7 +45,7 @@ impl Session {
         Self(ends)
     }
 
-    /// Returns the datagrams of a handshake in which the server does not accept the identity of the client.
+    /// Returns the datagrams of a handshake that fails because the server does not accept the identity of the client.
     pub(super) fn refused(identity: &[u8], key: &[u8]) -> Vec<Sent> {
         let mut ends = Ends::new(Profile::Default, [Both, Both]);
         ends.ends[0].psk = Some((identity.to_vec(), key.to_vec()));
@@ -58,12 +58,13 @@ impl Session {
         ends.sent
     }
 
-    /// Sends a message.
+    /// Sends a message. The client sends it if `by_client` is true, and otherwise the server.
     pub(super) fn send(&mut self, by_client: bool, message: &[u8]) {
         self.0.send(by_client, message);
     }
 
-    /// Ends the session with a close_notify alert.
+    /// Ends the session with a close_notify alert. The client sends it if `by_client` is true, and otherwise the
+    /// server.
     pub(super) fn close(&mut self, by_client: bool) {
         let end = &mut self.0.ends[usize::from(!by_client)];
         let id = end.session.expect("a session");
@@ -71,7 +72,7 @@ impl Session {
         self.0.sent.extend(end.poll().into_iter().map(|bytes| Sent { by_client, bytes }));
     }
 
-    /// Returns the number of datagrams so far.
+    /// Returns the number of datagrams that were sent until now.
     pub(super) const fn len(&self) -> usize {
         self.0.sent.len()
     }
@@ -82,7 +83,8 @@ impl Session {
     }
 }
 
-/// Returns the datagrams of a handshake with raw public keys that both ends know, as in the image `dtls_rpk`.
+/// Returns the datagrams of a handshake with raw public keys, as in the image `dtls_rpk`. Each end knows the peer's
+/// key.
 pub(super) fn raw_public_keys() -> Vec<Sent> {
     shown(Shown::raw_public_key)
 }
@@ -92,15 +94,15 @@ pub(super) fn certificates() -> Vec<Sent> {
     shown(Shown::certificate)
 }
 
-/// Returns the datagrams of a handshake with the certificates of the image `dtls_x509`: that of the device, and that of
-/// the CA below the trust anchor.
+/// Returns the datagrams of a handshake with the certificates of the image `dtls_x509`. Each end sends its own
+/// certificate, and that of the CA below the trust anchor that issued it.
 pub(super) fn certificate_chains() -> Vec<Sent> {
     shown(Shown::certificate_chain)
 }
 
-/// Returns the datagrams of a handshake that resumes a session with a pre-shared key, as in the image `dtls_resume`,
-/// and the length of the ticket or session id. The client has a ticket if `tickets` is true, or otherwise a session id
-/// that the server remembers.
+/// Returns the datagrams of a handshake that resumes a session with a pre-shared key, as in the image `dtls_resume`.
+/// Also returns the length of the ticket or session id. If `tickets` is true, the client has a ticket. Otherwise it has
+/// a session id, and the server remembers the session.
 pub(super) fn resumed(tickets: bool) -> (Vec<Sent>, usize) {
     let role = |seed| Resuming { role: Both, sessions: Memory::new(tickets, [seed; 32]) };
     let mut ends = Ends::new(Profile::Default, [role(1), role(2)]);
@@ -112,8 +114,9 @@ pub(super) fn resumed(tickets: bool) -> (Vec<Sent>, usize) {
 }
 
 /// Returns the datagrams of a handshake that resumes a session of a delegation server, as in the image
-/// `dtls_delegated`, and the length of the ticket or session id. The server end is the device. The client has a ticket
-/// if `tickets` is true, or otherwise the session id under which the session was handed over.
+/// `dtls_delegated`. Also returns the length of the ticket or session id. The device is the server of the handshake. If
+/// `tickets` is true, the client has a ticket. Otherwise it has the session id with which the delegation server gave
+/// the session to the device.
 pub(super) fn delegated(tickets: bool) -> (Vec<Sent>, usize) {
     let devices = [1, 2].map(|seed| in_first_epoch([seed; 32], NOW, TIME));
     let [(of_peer, _), (of_server, mut issuer)] = devices;
@@ -137,9 +140,9 @@ pub(super) fn delegated(tickets: bool) -> (Vec<Sent>, usize) {
     (ends.sent, handle.len())
 }
 
-/// Returns the datagrams of a peer that returns to a device whose epoch has ended. First the peer sends a ticket of the
-/// previous epoch, which the device refuses. Then the peer sends a ticket of the current epoch, and a request and its
-/// response follow.
+/// Returns the datagrams of a peer that reconnects to a device whose epoch has ended. The first list has the handshake
+/// with a ticket of the previous epoch, which the device refuses. The second list has the handshake with a ticket of
+/// the current epoch, and then a request and its response.
 pub(super) fn returned(request: &[u8], response: &[u8]) -> [Vec<Sent>; 2] {
     let (seed, of_peer) = ([2; PSK_LEN], in_first_epoch([1; PSK_LEN], NOW, TIME).0);
     let devices = [of_peer, in_epoch(second_epoch(seed), NOW, TIME)].map(RefCell::new);
@@ -164,7 +167,7 @@ fn shown(keys: fn() -> Shown) -> Vec<Sent> {
     ends.sent
 }
 
-/// Two ends with the same roles. The client is the first.
+/// A client and a server with the same DTLS roles.
 struct Ends<R: Roles> {
     ends: [End<R>; 2],
     sent: Vec<Sent>,
@@ -175,9 +178,9 @@ struct End<R: Roles> {
     environment: Environment<Compact>,
     path: Path,
     session: Option<PeerId>,
-    /// The identity and the key of a client; `None` if the server does not accept the identity.
+    /// The identity and the key that the server knows for a client; `None` if the server knows no client.
     psk: Option<(Vec<u8>, Vec<u8>)>,
-    /// The session that a client can resume, with its ticket or session id.
+    /// The session that a client can resume, with its ticket or session id; `None` if it has none.
     kept: Option<Resumed>,
 }
 
@@ -223,7 +226,8 @@ impl<R: Roles> Ends<R> {
         self.sent.push(Sent { by_client, bytes: frame.finish().to_vec() });
     }
 
-    /// Deletes the sessions and the recorded datagrams of both ends, except the session that the client stored.
+    /// Deletes the sessions and the recorded datagrams of both ends. The session that the client can resume stays
+    /// stored.
     fn forget(&mut self) {
         self.sent.clear();
         for end in &mut self.ends {
@@ -323,9 +327,9 @@ impl<R: Roles> End<R> {
 }
 
 const NOW: Instant = Instant::from_micros(0);
-/// The time of a delegation server, in seconds since 1970.
+/// The current time of the delegation server, in seconds since 1970.
 const TIME: u32 = 1_700_000_000;
 /// Maximum length of a session id in bytes (RFC 5246, section 7.4.1.2).
 const SESSION_ID: usize = 32;
-/// Length of a datagram buffer in bytes. The longest message contains the certificates.
+/// Length of a datagram buffer in bytes. The longest messages are those with certificates.
 const DATAGRAM: usize = 1232;

@@ -1,14 +1,14 @@
 //! The plan `two-way`: the paper on two-way authentication, figure by figure. The figures of the paper are in
 //! `data/two-way.toml`.
 //!
-//! The plan computes energies, sums, battery lives and the overhead of records from other numbers in the paper. The
-//! results must equal the paper's.
+//! The plan computes energies, sums, battery lives and the overhead of records from other numbers in the paper. Each
+//! result must equal the figure in the paper.
 //!
-//! The plan simulates round trips. No mote of this program supports TLS_RSA_WITH_AES_128_CBC_SHA. So the motes send
-//! plain datagrams with the length of the records (`Protection::record_len`), and the plan adds the time that the paper
-//! gives for encryption and HMAC.
+//! The plan also simulates round trips. The simulated motes do not support TLS_RSA_WITH_AES_128_CBC_SHA, which the
+//! paper uses. So they send plain datagrams with the lengths of the records (`Protection::record_len`). The plan then
+//! adds the time that the paper gives for encryption and HMAC.
 //!
-//! The plan also computes the time and energy of Tegmen's handshakes on the processor of the paper, and shows them
+//! At last the plan computes the time and energy of Tegmen's handshakes on the processor of the paper, and shows them
 //! beside those of the paper.
 
 pub mod architecture;
@@ -34,7 +34,7 @@ pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure
     figures
 }
 
-/// Checks table I: supply, current and time must give the energies, and the energies must give the sums.
+/// Checks table I: the energies must follow from supply voltage, current and time, and the sums from the energies.
 fn energies(paper: &Paper) -> Vec<Figure> {
     let table = &paper.table1;
     let mut figures = Vec::new();
@@ -63,7 +63,7 @@ fn energies(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Returns the life of two batteries.
+/// Returns the figures of the life of the paper's two batteries.
 fn batteries(paper: &Paper) -> Vec<Figure> {
     let battery = &paper.battery;
     let joules = battery.mah * battery.volts * 3.6;
@@ -82,7 +82,7 @@ fn batteries(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Compares the row "computation" with the instructions of this stack: the work of a client's processor in a handshake.
+/// Compares the row "computation" of table I with the instructions of Tegmen's client in a handshake.
 fn computation(paper: &Paper) -> Vec<Figure> {
     let opal = Platform::find("opal").expect("a platform of the file");
     let printed = &paper.table1.minimum["computation"];
@@ -119,7 +119,7 @@ fn computation(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Computes figure 7 from the numbers of table I. The duration of a handshake is the time in which the processor idles
+/// Computes figure 7 from the numbers of table I. The duration of a handshake is the time for which the processor waits
 /// or computes.
 fn handshake_times(paper: &Paper) -> Vec<Figure> {
     let lasts = |column: usize| {
@@ -141,7 +141,7 @@ fn handshake_times(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Returns the number of bytes that a record adds to its content.
+/// Returns the figures of the number of bytes that a record adds to its content.
 fn overhead(paper: &Paper) -> Vec<Figure> {
     let Records { header, iv, hmac, padding, max } = paper.records;
     let mut figures =
@@ -157,7 +157,7 @@ fn overhead(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Compares table II with the images of this program.
+/// Compares the memory sizes in table II with those of Tegmen's firmware images.
 fn memory(paper: &Paper) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (place, what) in ["ram", "rom"].into_iter().enumerate() {
@@ -202,7 +202,7 @@ fn instructions(image: &str, operation: &str) -> u64 {
     Image::of(image).and_then(|image| image.operation(operation)).expect(BUDGET)
 }
 
-/// The protection of the paper's datagrams.
+/// The protection of the datagrams in the paper.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Protection {
     /// No protection.
@@ -214,8 +214,8 @@ enum Protection {
 }
 
 impl Protection {
-    /// Returns the length of a DTLS 1.2 record with this content length (RFC 5246, section 6.2.3; RFC 6347, section
-    /// 4.1).
+    /// Returns the length of a DTLS 1.2 record whose content has `content` bytes (RFC 5246, section 6.2.3; RFC 6347,
+    /// section 4.1).
     const fn record_len(self, content: usize) -> usize {
         match self {
             Self::None => content,
@@ -237,7 +237,7 @@ struct Paper {
     scenario: String,
     table1: Table1,
     battery: Battery,
-    /// Sizes of RAM and ROM, in bytes.
+    /// The rows of table II, each with the sizes of RAM and ROM in bytes.
     table2: BTreeMap<String, [u64; 2]>,
     table2_total: Total,
     records: Records,
@@ -306,7 +306,7 @@ struct Increases {
     sha1_only: Increase,
 }
 
-/// The increase over plain text.
+/// The increase of the round-trip time over datagrams without protection.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Increase {
@@ -325,17 +325,17 @@ fn paper() -> Paper {
         .expect("the file is part of the program, and a test reads it")
 }
 
-/// The columns of table I.
+/// The names of the columns of table I.
 const HANDSHAKES: [&str; 2] = ["fully_authenticated", "server_authenticated"];
 const DAYS: f64 = 365.0;
 const RECORD_HEADER: usize = 13;
-/// Length of an AES block, and of the initialization vector of a record, in bytes.
+/// Length of an AES block in bytes. The initialization vector of a record has the same length.
 const BLOCK: usize = 16;
 /// Length of an HMAC-SHA1, in bytes.
 const HMAC: usize = 20;
 const BYTES: &str = "bytes";
-/// Maximum difference between a number of the paper and the value that follows from its other numbers, in percent.
-/// Supply, current and time give the energies within this limit.
+/// Maximum difference between a number of the paper and the value that follows from other numbers of the paper, in
+/// percent. The energies of table I follow from supply voltage, current and time within this limit.
 const PERCENT: f64 = 0.4;
 const BUDGET: &str = "the budget is part of the program, and a test reads it";
 

@@ -1,5 +1,5 @@
-//! The constants of IEEE 802.15.4 at 2.4 GHz, the behaviour of a station where the standard leaves a choice, and the
-//! bit errors of O-QPSK.
+//! The constants of IEEE 802.15.4 at 2.4 GHz, the settings where the standard leaves a choice, and the bit errors of
+//! the modulation O-QPSK.
 
 use super::Micros;
 
@@ -14,15 +14,15 @@ pub struct Radio {
     pub max_backoffs: u8,
     /// macMaxFrameRetries.
     pub max_retries: u8,
-    /// True if a frame that is received again, because its acknowledgement was lost, is reported only once. The
-    /// standard does not require it, and ns-3 does not do it.
+    /// True if a frame is reported only once when the sender sends it again because the acknowledgement was lost. The
+    /// standard does not require this, and ns-3 does not do it.
     pub rejects_duplicates: bool,
-    /// True if interference that ends before the end of the received frame does no damage, as in ns-3, which decides
-    /// bit errors only when another frame begins and when the received frame ends.
+    /// True if interference does no damage when it ends before the received frame ends. It is so in ns-3, which
+    /// computes bit errors only when another frame begins and when the received frame ends.
     pub forgets_interference: bool,
-    /// True if the radio receives nothing during a medium access, like the AT86RF231 in its extended mode.
+    /// True if the radio receives nothing during its own medium access, like the AT86RF231 in its extended mode.
     pub deaf: bool,
-    /// True if frames to one node request an acknowledgement.
+    /// True if frames that are addressed to one node request an acknowledgement.
     pub acknowledges: bool,
 }
 
@@ -49,18 +49,20 @@ impl Default for Radio {
     }
 }
 
-/// Returns the time on air of a frame at 250 kbit/s: preamble, start of frame and length, and then the PSDU.
+/// Returns the time on air of a frame at 250 kbit/s, which includes the preamble, the start of frame and the length
+/// byte.
 pub const fn airtime(psdu_len: usize) -> Micros {
     (PHY_HEADER_LEN + psdu_len as u64) * BYTE
 }
 
-/// Returns the probability that `bits` bits have no error at this ratio of signal to noise and interference (IEEE
-/// 802.15.4, annex E.4.1.8).
+/// Returns the probability that all of `bits` bits are received without error. `sinr` is the ratio of the signal to
+/// noise and interference (IEEE 802.15.4, annex E.4.1.8).
 pub fn survival(sinr: f64, bits: u64) -> f64 {
     (1.0 - bit_error_rate(sinr)).powf(bits as f64)
 }
 
-/// Returns the bit error rate of O-QPSK with 16 orthogonal symbols.
+/// Returns the bit error rate of O-QPSK with 16 orthogonal symbols, for this ratio of the signal to noise and
+/// interference.
 pub fn bit_error_rate(sinr: f64) -> f64 {
     let mut binomial = 16.0; // of 16 over k
     let mut sum = 0.0;
@@ -75,7 +77,7 @@ pub fn bit_error_rate(sinr: f64) -> f64 {
 
 /// The time of one byte at 250 kbit/s.
 pub const BYTE: Micros = 32;
-/// Number of bytes before the PSDU.
+/// Number of bytes that a transmission has before the PSDU.
 pub const PHY_HEADER_LEN: u64 = 6;
 /// aUnitBackoffPeriod.
 pub const BACKOFF: Micros = 320;
@@ -85,7 +87,7 @@ pub const ASSESSMENT: Micros = 128;
 pub const TURNAROUND: Micros = 192;
 /// macAckWaitDuration.
 pub const ACKNOWLEDGEMENT_WAIT: Micros = 864;
-/// macLIFSPeriod: silence after a frame longer than [`SHORT_FRAME_LEN`].
+/// macLIFSPeriod: the silence after a frame that is longer than [`SHORT_FRAME_LEN`].
 pub const LONG_SPACING: Micros = 640;
 /// macSIFSPeriod.
 pub const SHORT_SPACING: Micros = 192;
@@ -93,9 +95,10 @@ pub const SHORT_SPACING: Micros = 192;
 pub const SHORT_FRAME_LEN: usize = 18;
 /// The thermal noise of the receiver over 2 MHz at 290 K, in dBm.
 pub const NOISE_DBM: f64 = -110.97;
-/// The threshold of the energy detector for a busy channel, in dBm: 10 dB over a sensitivity of -106.58 dBm.
+/// The power in dBm above which the channel counts as busy. It is 10 dB over a sensitivity of -106.58 dBm.
 pub const BUSY_DBM: f64 = -96.58;
-/// The minimum ratio of signal to noise and interference at which a receiver finds a preamble: -5 dB.
+/// The minimum ratio of the signal to noise and interference at which a receiver finds a preamble. It corresponds to -5
+/// dB.
 pub const LOCK_SINR: f64 = 0.316_227_766;
 
 /// Converts a power from dBm to milliwatts.

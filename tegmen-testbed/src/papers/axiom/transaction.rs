@@ -1,4 +1,4 @@
-//! One case of the plan: the first transaction of a group, and one more exchange.
+//! A case of the plan `axiom`: the first request to a group with its responses, and then a second request.
 
 use super::{Effort, LISTENERS, Results, Scheme, deployment};
 use crate::cost::{self, Costs};
@@ -10,28 +10,28 @@ use crate::platform::{Energy, Platform};
 use crate::scenario::{GroupRun, Noted, run_group};
 use crate::sim::{Activity, Captured, Micros};
 
-/// The parameters of a run.
+/// The parameters of a case.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Case {
     pub(super) scheme: Scheme,
     pub(super) load: Load,
     /// Length of the tags in records of the group, in bytes.
     pub(super) tag: u8,
-    /// True if the MAC acknowledges frames to one node.
+    /// True if the MAC layer acknowledges frames that are addressed to one node.
     pub(super) acknowledges: bool,
-    /// True if listeners wait before they answer, as in the paper.
+    /// True if listeners wait for a random time before they answer, as in the paper.
     pub(super) leisure: bool,
     pub(super) listeners: usize,
-    /// The share of frames that links lose, in percent.
+    /// The share of frames that each link loses, in percent.
     pub(super) loss: u8,
 }
 
-/// The payloads of request and response.
+/// The payloads of a request and its response.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Load {
-    /// Payloads with the lengths that those of the paper probably have (`plans/axiom.toml`).
+    /// Payloads that probably have the lengths of those in the paper (`plans/axiom.toml`).
     Paper,
-    /// Payloads that switch a lamp: `on`, and an empty response.
+    /// Payloads that switch a lamp: the request contains `on`, and the response is empty.
     Light,
 }
 
@@ -47,18 +47,19 @@ impl Load {
 }
 
 impl Case {
-    /// Returns the experiment of the paper with a scheme.
+    /// Returns the case that repeats the experiment of the paper with this scheme, which is one of the compared
+    /// protocols.
     pub(super) const fn paper(scheme: Scheme) -> Self {
         let load = Load::Paper;
         Self { scheme, load, tag: 8, acknowledges: true, leisure: true, listeners: LISTENERS, loss: 0 }
     }
 
-    /// Returns the case with this tag length, if its scheme has records of the group.
+    /// Returns the case with this tag length if its scheme uses records of the group, and otherwise the same case.
     const fn with_tag(self, tag: u8) -> Self {
         if self.scheme.protection().is_in_group() { Self { tag, ..self } } else { self }
     }
 
-    /// Returns all cases of the plan. Each case is in the list once.
+    /// Returns all cases of the plan, without duplicates.
     pub(super) fn all(effort: Effort) -> Vec<Self> {
         let mut cases = Vec::new();
         for scheme in Scheme::ALL {
@@ -81,7 +82,7 @@ impl Case {
         if self.listeners == LISTENERS { effort.seeds } else { effort.seeds_of_large }
     }
 
-    /// Runs the case once with two requests. The first request needs the sessions.
+    /// Runs the case once, with two requests. The sessions are opened before the first request.
     pub(super) fn run(&self, seed: u64) -> Transaction {
         let mut deployment = deployment();
         deployment.network.nodes = Some(self.listeners);
@@ -98,32 +99,33 @@ impl Case {
     }
 }
 
-/// A part of a run: the time until the sessions are open, or the time from then to the last response.
+/// The cost of a period of a run. A run has three: the exchange of keys, the first request, and the second request.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Part {
     pub(super) seconds: f64,
     pub(super) frames: f64,
     pub(super) bytes: f64,
-    /// The energy of the sender.
+    /// The energy of the sender, which is node 0.
     pub(super) sender: Energy,
-    /// The mean energy of a listener.
+    /// The mean energy of the listeners.
     pub(super) listener: Energy,
 }
 
 /// The result of one run.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Transaction {
-    /// Seconds of each handshake.
+    /// The duration of each handshake, in seconds.
     pub(super) handshakes: Vec<f64>,
-    /// The part for the keys: handshakes, or the derivation of keys.
+    /// The cost of the keys: that of the handshakes, or that of the derivation of keys.
     pub(super) keys: Part,
-    /// The first request and its responses, without the keys; `None` if a response is missing.
+    /// The cost of the first request and its responses, without the cost of the keys; `None` if a response is missing.
     pub(super) exchange: Option<Part>,
-    /// The second request and its responses; `None` if a response to either request is missing.
+    /// The cost of the second request and its responses; `None` if a response to either request is missing.
     pub(super) later: Option<Part>,
-    /// Number of responses, and number of responses if each listener answers both requests.
+    /// The number of responses that arrived, and the number of responses if each listener answers both requests.
     pub(super) answered: (u64, u64),
-    /// Frames, bytes and the energies of sender and listener in the whole run, also if responses are missing.
+    /// The frames, the bytes, and the energies of sender and listener in the whole run. They are known even if
+    /// responses are missing.
     pub(super) total: Part,
     pub(super) sessions: u64,
     pub(super) handshake_datagrams: u64,
@@ -188,7 +190,7 @@ impl Transaction {
         }
     }
 
-    /// Returns the keys and the first exchange together; `None` if a response is missing.
+    /// Returns the cost of the keys and of the first request together; `None` if a response is missing.
     pub(super) fn first(&self) -> Option<Part> {
         let Part { seconds, frames, bytes, sender, listener } = self.exchange.as_ref()?;
         Some(Part {
@@ -201,7 +203,7 @@ impl Transaction {
     }
 }
 
-/// Returns the part between two milestones. The time counts from `since`.
+/// Returns the cost of the period between the milestones `from` and `to`. Its duration begins at the time `since`.
 fn part(frames: &[Captured], (from, since): (&Noted, Micros), to: &Noted) -> Part {
     // The acknowledgement of the last frame comes within a millisecond: see `Noted`.
     let start = if from.at == 0 { 0 } else { from.begun + 1000 };
@@ -233,8 +235,8 @@ fn part(frames: &[Captured], (from, since): (&Noted, Micros), to: &Noted) -> Par
     }
 }
 
-/// Moves the energy of the keys that Axiom derives in the first exchange out of that exchange. Returns the part for the
-/// keys.
+/// Returns the energy of the keys that Axiom derives during the first exchange, and subtracts it from the energy of
+/// that exchange. The result is zero for other schemes.
 fn derived(case: &Case, exchange: Option<&mut Part>) -> Part {
     let mut keys = Part::default();
     let Some(exchange) = exchange.filter(|_| case.scheme == Scheme::MulMul) else { return keys };
@@ -276,11 +278,11 @@ fn platform() -> Platform {
     Platform::find("cc2538").expect("a platform of the file")
 }
 
-/// A quantity of a part, with the aim for its ratio.
+/// A quantity whose ratio to Axiom is reported, with the minimum that the project aims for.
 pub(super) struct Quantity {
     pub(super) name: &'static str,
     pub(super) unit: &'static str,
-    /// The minimum ratio of a scheme with handshakes to Axiom.
+    /// The aim: the minimum of a scheme with handshakes divided by Axiom.
     pub(super) aim: f64,
     pub(super) of: fn(&Part) -> f64,
 }
@@ -293,13 +295,14 @@ pub(super) const QUANTITIES: [Quantity; 4] = [
 ];
 
 impl Results {
-    /// Returns the mean of a number over the runs of a case, and the count of runs that have this number.
+    /// Returns the mean of the number that `of` selects, over the runs of a case that have this number. Also returns
+    /// the number of these runs.
     pub(super) fn mean(&self, case: Case, of: impl Fn(&Transaction) -> Option<f64>) -> (Mean, u64) {
         let values: Vec<f64> = self.of(case).iter().filter_map(of).collect();
         (interval::mean(&values), values.len() as u64)
     }
 
-    /// Makes a figure of a case from the runs that have its value.
+    /// Makes a figure of a case from the runs that have the value; `None` if no run has it.
     pub(super) fn figure(
         &self,
         (id, case): (String, Case),
@@ -313,7 +316,7 @@ impl Results {
     }
 }
 
-/// Returns the figures of the first transaction and of the next exchange of every scheme, and the ratios to Axiom.
+/// Returns the figures of the first and of the second request for every scheme, and the ratios of the schemes to Axiom.
 pub(super) fn figures(results: &Results) -> Vec<Figure> {
     let mut figures = Vec::new();
     for load in Load::ALL {
@@ -333,7 +336,7 @@ pub(super) fn figures(results: &Results) -> Vec<Figure> {
     figures
 }
 
-/// Returns the frames, bytes, energies and times of a scheme.
+/// Returns the frames, bytes, energies and times of the scheme of `case`.
 fn amounts(results: &Results, group: &str, case: Case) -> Vec<Figure> {
     let name = case.scheme.name();
     let why = "runs in which each listener answered; energy of processor and radio, which receives for frames alone";
@@ -358,7 +361,7 @@ fn amounts(results: &Results, group: &str, case: Case) -> Vec<Figure> {
     figures
 }
 
-/// Returns the ratios of the first transaction with handshakes to the first transaction with Axiom.
+/// Returns the cost of the first request with a scheme that needs handshakes, divided by the cost with Axiom.
 fn ratios(results: &Results, group: &str, other: Case, axiom: Case) -> Vec<Figure> {
     let amount = |case, of: fn(&Part) -> f64| results.mean(case, |run| run.first().as_ref().map(of));
     QUANTITIES
@@ -374,8 +377,8 @@ fn ratios(results: &Results, group: &str, other: Case, axiom: Case) -> Vec<Figur
         .collect()
 }
 
-/// Describes the differences between this case and the case in which Axiom saves most. Each difference comes with the
-/// ratio without it.
+/// Describes why the ratio is less than the aim. Each reason is a parameter of the case `axiom`. The text also contains
+/// the ratio with another value of this parameter.
 fn causes(axiom: Case, ratio: impl Fn(fn(Case) -> Case) -> f64) -> String {
     let mut causes = Vec::new();
     if axiom.load == Load::Paper {
@@ -401,17 +404,17 @@ fn no_handshake(results: &Results) -> Figure {
     Figure::holds("handshakes/mul_mul/none".into(), none, &what).of(crate::figure::Source::Simulated)
 }
 
-/// Selects the energy of one of the two ends.
+/// A function that selects the energy of the sender or of a listener.
 pub(super) type OfRole = fn(&Part) -> Energy;
 pub(super) const ROLES: [(&str, OfRole); 2] = [("sender", |part| part.sender), ("listener", |part| part.listener)];
 
-/// Selects the part of a run that is shown.
+/// A function that selects the period of a run whose cost is shown.
 type Shown = fn(&Transaction) -> Option<Part>;
 const PARTS: [(&str, Shown); 2] = [("first", Transaction::first), ("later", |run| run.later.clone())];
 pub(super) const ACKNOWLEDGES: [(bool, &str); 2] = [(true, "acknowledged"), (false, "unacknowledged")];
-/// Payload lengths of request and response with [`Load::Light`], in bytes.
+/// Payload lengths of the request and of the response with [`Load::Light`], in bytes.
 const LIGHT: [usize; 2] = [2, 0];
-/// Lengths of the tags in records of the group, in bytes: that of the paper, and the default.
+/// Lengths of the tags in records of the group, in bytes: first that of the paper, then Tegmen's default.
 const TAGS: [u8; 2] = [8, 16];
-/// The shares of lost frames, in percent.
+/// The shares of frames that links lose in the cases with losses, in percent.
 pub(super) const LOSSES: [u8; 3] = [5, 10, 20];

@@ -1,9 +1,9 @@
-//! The plan `objects-delay`: figure 9 and table III, the time from a request to its answer, over a single hop and over
-//! several, and the cost of a loss of memory.
+//! The plan `objects-delay`, which reproduces figure 9 and table III of the paper: the time from a request to its
+//! answer, over one hop and over several hops. It also measures the cost of a loss of memory.
 //!
-//! The time of the paper's operating system is not known. One number replaces it: the microseconds for each datagram
-//! that a node sends, receives or forwards. With this number plain CoAP has the paper's median. All other results
-//! follow from the bytes on the air and the instructions of each protocol.
+//! The paper does not give the time that its operating system needs. One parameter replaces it: the microseconds for
+//! each datagram that a node sends, receives or forwards. The parameter is chosen so that plain CoAP has the median of
+//! the paper. All other results follow from the bytes on the air and the instructions of each protocol.
 
 use super::{Paper, Spread, deployment, paper};
 use crate::deployment::{Deployment, Loss, Rebooted, Reboots, Weather};
@@ -16,16 +16,16 @@ use crate::scenario::{self, Outcome};
 use crate::sim::Micros;
 use std::collections::BTreeMap;
 
-/// The number of requests and runs.
+/// The number of requests and runs of the plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Number of requests of each sensor over a single hop. Over several hops each sensor sends a fifth of this number.
+    /// Number of requests of each sensor over one hop. Over several hops each sensor sends a fifth of this number.
     pub readings: u32,
     /// Number of runs of each case.
     pub seeds: u64,
 }
 
-/// The number of requests and runs of the command and of the report.
+/// The number of requests and runs with which the command and the report run the plan.
 pub const FULL: Effort = Effort { readings: 300, seeds: 3 };
 
 /// Returns all figures of the plan. Calls `done` with the number of finished runs and the number of all runs.
@@ -60,7 +60,7 @@ pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure
     figures
 }
 
-/// Returns the time of the operating system for each datagram in microseconds, as in the full plan.
+/// Returns the operating system's time for each datagram in microseconds, as the full plan determines it.
 pub(super) fn stack_us() -> u32 {
     let mut single = deployment(SINGLE_HOP);
     single.traffic.readings = FULL.readings;
@@ -68,7 +68,8 @@ pub(super) fn stack_us() -> u32 {
     parallel::each(&[single], |single| calibrated(single, paper().table3["coap"].median), |_| {})[0]
 }
 
-/// Returns the time of the operating system for each datagram with which plain CoAP has this median, in microseconds.
+/// Returns the operating system's time for each datagram, in microseconds, with which plain CoAP has the median
+/// `median_ms`.
 fn calibrated(single: &Deployment, median_ms: f64) -> u32 {
     let mut deployment = single.clone();
     for _ in 0..2 {
@@ -81,7 +82,7 @@ fn calibrated(single: &Deployment, median_ms: f64) -> u32 {
     deployment.mote.stack_us
 }
 
-/// A deployment with a protection.
+/// A deployment that is run with one protection.
 struct Case {
     name: &'static str,
     protection: Protection,
@@ -97,12 +98,13 @@ struct Result {
     sessions: u64,
     challenges: u64,
     answered: u64,
-    /// The delays of requests that were answered at the first try, within a second. One request among a thousand that
-    /// is answered after two seconds would add 60 ms to the deviation, so the paper's results contain none.
+    /// The delays of the requests that were answered at the first try, and within a second. Longer delays are left out,
+    /// because the paper's results contain none: one in a thousand delays of two seconds would add 60 ms to the
+    /// standard deviation.
     first_try: Vec<Micros>,
-    /// The delays of all requests that were answered.
+    /// The distribution of the delays of all answered requests.
     delays: Distribution,
-    /// The result of each run.
+    /// The results of the single runs, whose sum is this result.
     runs: Vec<Result>,
 }
 
@@ -116,7 +118,7 @@ impl Result {
         self.first_try.extend(outcome.first_try.iter().filter(|delay| **delay < SECOND));
     }
 
-    /// Adds to a figure the interval over the runs of the value that `of` computes.
+    /// Adds to a figure the size of the sample, and the interval of the value that `of` computes from each run.
     fn sampled(&self, figure: Figure, of: impl Fn(&Self) -> f64) -> Figure {
         figure.sampled(
             self.made,
@@ -125,12 +127,13 @@ impl Result {
         )
     }
 
-    /// A figure with the delays of all requests of this result.
+    /// Adds to a figure the distribution of the delays of all requests.
     fn with_delays(&self, figure: Figure) -> Figure {
         Figure { distribution: self.delays.shares(self.made), ..figure }
     }
 
-    /// Adds to a figure the interval of a share of the requests, in percent.
+    /// Adds to a figure the interval of a share in percent. `hits` returns the number of requests that belong to the
+    /// share.
     fn sampled_share(&self, figure: Figure, hits: impl Fn(&Self) -> u64) -> Figure {
         let share = interval::share(&self.runs.iter().map(|run| (hits(run), run.made)).collect::<Vec<_>>());
         let percent = Mean { interval: share.interval.map(|bounds| bounds.map(|bound| bound * 100.0)), ..share };
@@ -153,12 +156,13 @@ impl Result {
         Spread { mean, sd, q1: quartile(0.25), median: quartile(0.5), q3: quartile(0.75) }
     }
 
-    /// Returns the number of requests that were answered at the first try, and of all answered requests.
+    /// Returns the number of requests that were answered at the first try, and then the number of all answered
+    /// requests.
     fn hits(&self) -> [u64; 2] {
         [self.first_try.len() as u64, self.answered]
     }
 
-    /// Returns the numbers of [`Self::hits`] in percent of the requests.
+    /// Returns the two numbers of [`Self::hits`] in percent of all requests.
     fn percent(&self) -> [f64; 2] {
         self.hits().map(|count| count as f64 / self.made as f64 * 100.0)
     }
@@ -192,8 +196,8 @@ fn cases(single: &Deployment, multi: &Deployment) -> Vec<Case> {
     cases
 }
 
-/// Makes the losses for each sender and receiver from the losses between each node and its parent. Both directions have
-/// the same loss.
+/// Makes the matrix of losses between all nodes from the losses between each node and its parent. Both directions of a
+/// link have the same loss.
 fn matrix(deployment: &Deployment, losses: [f64; 15]) -> Loss {
     let mut rows = vec![vec![0.0; losses.len() + 1]; losses.len() + 1];
     for [parent, child] in deployment.network.links.iter().flatten() {
@@ -247,7 +251,7 @@ fn protection(name: &str) -> Protection {
     known.map(|(protection, _)| *protection).expect("a test reads the file")
 }
 
-/// Returns the left part of figure 9.
+/// Returns the figures of the left part of figure 9, which is over one hop.
 fn single_hop(paper: &Paper, results: &BTreeMap<Key, Result>) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (name, printed) in &paper.fig9.single_hop_median_ms {
@@ -270,14 +274,14 @@ fn single_hop(paper: &Paper, results: &BTreeMap<Key, Result>) -> Vec<Figure> {
     figures
 }
 
-/// Adds the sample of all results with this name to a figure, which has no interval.
+/// Adds to a figure the size of the sample of all results with this name. The figure gets no interval.
 fn all_runs(figure: Figure, results: &BTreeMap<Key, Result>, name: &str) -> Figure {
     let of_it = || results.iter().filter(|((known, _), _)| *known == name).map(|(_, result)| result);
     let seeds = of_it().map(|result| result.runs.len() as u64).max().unwrap_or(0);
     figure.sampled(of_it().map(|result| result.made).sum(), seeds, &Mean { mean: 0.0, interval: None })
 }
 
-/// Returns the additional time of the first request after a loss of memory.
+/// Returns the figures of the additional time that the first request after a loss of memory needs.
 fn recovery(results: &BTreeMap<Key, Result>) -> Vec<Figure> {
     let cost = |protection: Protection, count: fn(&Result) -> u64| {
         let (steady, rebooting) = (&results[&(STEADY, protection)], &results[&(REBOOTING, protection)]);
@@ -313,7 +317,7 @@ fn recovery(results: &BTreeMap<Key, Result>) -> Vec<Figure> {
     figures.into_iter().map(|figure| all_runs(figure, results, REBOOTING)).collect()
 }
 
-/// Returns the right part of figure 9.
+/// Returns the figures of the right part of figure 9, which is over several hops.
 fn multi_hop(paper: &Paper, results: &BTreeMap<Key, Result>) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (place, what, unit, printed) in [
@@ -357,7 +361,7 @@ fn multi_hop(paper: &Paper, results: &BTreeMap<Key, Result>) -> Vec<Figure> {
     figures
 }
 
-/// Returns the reason for the share of NDN over these links.
+/// Returns the reason why NDN has this share of answered requests over the links with this name.
 fn why_of_ndn(links: &str) -> &'static str {
     match links {
         "equal" => "Each hop repeats an Interest at most four times",
@@ -372,7 +376,7 @@ fn why_of_ndn(links: &str) -> &'static str {
     }
 }
 
-/// The protections in the order of the paper's medians over a single hop, with their names in its tables.
+/// The protections in the order of the paper's medians over one hop, each with its name in the paper's tables.
 const PROTOCOLS: [(Protection, &str); 6] = [
     (Protection::Ndn, "ndn"),
     (Protection::Coap, "coap"),
@@ -381,15 +385,16 @@ const PROTOCOLS: [(Protection, &str); 6] = [
     (Protection::Oscore, "oscore"),
     (Protection::CoapDtls, "coap_dtls"),
 ];
-/// The reason why the median of NDN may differ from that of figure 9.
+/// The reason why the median of NDN can differ from the value in the paper's text about figure 9.
 const ROUNDED: &str = "the text has 11 ms where table III has 11.95, and 13 where that has 13.48, for which the time of the operating \
                        system is chosen; ours is within 10 % of table III";
-/// Maximum difference between predicted medians and those of the paper, in percent.
+/// Maximum difference between the simulated medians and those of the paper, in percent.
 const MEDIAN_PERCENT: f64 = 10.0;
 const STEADY: &str = "steady";
 const REBOOTING: &str = "rebooting";
-/// Three guesses of the losses between each node and its parent, forwarders first, and of the bad times of every link.
-/// With each guess about the paper's share of requests is answered at the first try.
+/// Three guesses of the losses of the paper's links. Each guess has a name, the losses between each node and its parent
+/// with the forwarders first, and the periods in which every link loses more frames. With each guess, about the same
+/// share of requests as in the paper is answered at the first try.
 const LINKS: [(&str, [f64; 15], Option<Weather>); 3] = [
     ("equal", [0.525; 15], None),
     ("unequal", UNEQUAL, None),
@@ -397,8 +402,8 @@ const LINKS: [(&str, [f64; 15], Option<Weather>); 3] = [
 ];
 const UNEQUAL: [f64; 15] = [0.3, 0.3, 0.4, 0.4, 0.4, 0.45, 0.45, 0.45, 0.93, 0.45, 0.45, 0.93, 0.45, 0.45, 0.93];
 const MILD: [f64; 15] = [0.2, 0.2, 0.3, 0.3, 0.3, 0.3, 0.5, 0.3, 0.5, 0.3, 0.5, 0.3, 0.5, 0.3, 0.5];
-/// Maximum time of an answer at the first try, in microseconds. For later answers, the request or its handshake was
-/// retransmitted.
+/// Maximum time of an answer at the first try, in microseconds. If an answer arrives later, a message of the request or
+/// of its handshake was retransmitted.
 const SECOND: Micros = 1_000_000;
 const MS: &str = "ms";
 const SINGLE_HOP: &str = include_str!("../../../plans/objects-single-hop.toml");

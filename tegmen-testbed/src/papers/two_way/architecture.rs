@@ -1,10 +1,11 @@
 //! The plan `two-way-architecture`: the exchanges between a publisher and its access control server or subscriber, over
-//! one hop and over four, and the handshakes of the paper compared with those of Tegmen.
+//! one hop and over four. It also compares the handshakes of the paper with those of Tegmen.
 //!
-//! An exchange is a list of datagrams. Two ends in this process make it with the messages of the product. The simulator
-//! then carries the datagrams over the radio: each turn is sent when the previous turn is complete, and again after a
-//! timeout. The other ends are on the Internet behind the last hop. The traffic on the Internet is counted in bytes but
-//! not simulated: each turn of another end is assumed to take 20 ms.
+//! An exchange is a list of datagrams. Two ends in this process make the datagrams, with the messages of Tegmen. The
+//! simulator then carries them over the radio. A turn consists of the datagrams that one end sends together. It is sent
+//! when the previous turn has arrived completely, and is sent again after a timeout. The peer of the publisher is on
+//! the Internet, beyond the last hop. The plan counts the bytes of its messages on the Internet, but does not simulate
+//! them. Each turn of the peer is assumed to take 20 ms.
 
 mod rsa;
 
@@ -23,35 +24,37 @@ use crate::sim::Micros;
 use tegmen::coap::{Code, MessageType, OptionNumber};
 use tegmen::time::Duration;
 
-/// The messages of access control that the product writes. This crate does not depend on that part of the product.
+/// The access control messages that Tegmen writes. The caller passes them, because this crate does not depend on the
+/// crate that writes them.
 #[derive(Clone, Debug)]
 pub struct Messages {
-    /// Identity and key of the session in which a publisher enrols.
+    /// The PSK identity and the key of the session in which a publisher enrols.
     pub enrolment: (Vec<u8>, Vec<u8>),
     /// The payload of `POST /enrol`.
     pub enrol: Vec<u8>,
-    /// Identity and key of a session of the publisher with its subscriber.
+    /// The PSK identity and the key of a session between the publisher and its subscriber.
     pub session: (Vec<u8>, Vec<u8>),
-    /// The payloads of `POST /introspect` and of its response.
+    /// The payload of a `POST /introspect` request, and the payload of its response.
     pub introspection: [Vec<u8>; 2],
-    /// The payloads of `POST /token` and of its response, for a session that the publisher opens.
+    /// The payload of a `POST /token` request, and the payload of its response. The token is for a session that the
+    /// publisher opens.
     pub token: [Vec<u8>; 2],
-    /// Identity and key of a session of the access control server with the publisher.
+    /// The PSK identity and the key of a session between the access control server and the publisher.
     pub server: (Vec<u8>, Vec<u8>),
     /// The payload of `POST /authz-info`.
     pub upload: Vec<u8>,
-    /// The payload of a notification that a token was revoked.
+    /// The payload of a notification that a token is revoked.
     pub revoked: Vec<u8>,
 }
 
 /// The number of runs of each case.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Runs.
+    /// Number of runs, each with another seed.
     pub seeds: u64,
 }
 
-/// The number of runs of the command.
+/// The number of runs with which the command runs the plan.
 pub const FULL: Effort = Effort { seeds: 60 };
 
 /// Returns all figures of the plan. Calls `done` with the number of finished runs and the number of all runs.
@@ -86,13 +89,13 @@ pub fn figures(messages: &Messages, effort: Effort, done: impl Fn(usize, usize) 
 struct Step {
     by_publisher: bool,
     bytes: Vec<u8>,
-    /// The time that the sender needs before the datagram, in microseconds.
+    /// The time that the sender needs before it sends the datagram, in microseconds.
     pause: Micros,
 }
 
 impl Step {
-    /// Makes the steps of a session. The publisher is the client if `is_client` is true, or otherwise the server. It
-    /// needs `work` for each of its turns.
+    /// Makes steps from the datagrams of a session. The publisher is the client of the session if `is_client` is true,
+    /// and otherwise the server. The publisher needs the time `work` before each of its datagrams.
     fn all(sent: Vec<Sent>, is_client: bool, work: Micros) -> impl Iterator<Item = Self> {
         sent.into_iter().map(move |Sent { by_client, bytes }| {
             let by_publisher = by_client == is_client;
@@ -101,7 +104,7 @@ impl Step {
     }
 }
 
-/// An exchange between a publisher and the Internet.
+/// An exchange between a publisher and a peer on the Internet.
 struct Flow {
     name: &'static str,
     by_publisher: bool,
@@ -120,7 +123,7 @@ impl Flow {
     }
 }
 
-/// Returns the exchanges of access control.
+/// Returns the exchanges of access control, such as enrolment and revocation.
 fn exchanges(messages: &Messages) -> Vec<Flow> {
     let client = handshake_micros("dtls_psk", "client") / CLIENT_TURNS;
     let server = handshake_micros("dtls_psk", "server") / SERVER_TURNS;
@@ -171,7 +174,8 @@ fn exchanges(messages: &Messages) -> Vec<Flow> {
     ]
 }
 
-/// Returns Tegmen's handshake with certificates of the publisher and its peer. The publisher computes on its processor.
+/// Returns Tegmen's handshake with certificates between a publisher and its peer. It includes the computing time of the
+/// publisher's processor.
 fn certificates() -> Flow {
     let mut steps: Vec<_> = Step::all(ends::certificate_chains(), true, 0).collect();
     // It computes nearly all of it after flight 4: one flight of the client follows.
@@ -181,7 +185,7 @@ fn certificates() -> Flow {
     Flow::new(P256, &steps, Duration::from_secs(1))
 }
 
-/// Returns the time that the paper's mote needs for the handshake in this firmware image.
+/// Returns the time that the paper's mote needs for one end's share of the handshake in this firmware image.
 fn handshake_micros(image: &str, end: &str) -> Micros {
     let opal = Platform::find("opal").expect("a platform of the file");
     let instructions = super::instructions(image, &format!("handshake {end}"));
@@ -195,7 +199,7 @@ fn response(code: Code, max_age: Option<u32>) -> Vec<u8> {
     })
 }
 
-/// Runs a flow once. In the simulation the last node of the chain begins the flow.
+/// Runs the exchange of a flow once, over a chain with this number of hops. The last node of the chain begins it.
 fn run(flow: &Flow, hops: usize, seed: u64) -> Outcome {
     let plan = Plan::parse("two-way", include_str!("../../../plans/two-way.toml"));
     let plan = plan.expect("the plan is part of the program, and a test reads it");
@@ -206,7 +210,7 @@ fn run(flow: &Flow, hops: usize, seed: u64) -> Outcome {
     scenario::run_exchange(&deployment, &flow.exchange, seed)
 }
 
-/// Returns the figures that follow from the datagrams alone.
+/// Returns the figures that the datagrams of a flow determine, without a simulation.
 fn counted(flow: &Flow) -> Vec<Figure> {
     let why = if flow.by_publisher { "the publisher begins" } else { "the other end begins" };
     let count = |what: &str, ours: usize, unit| {
@@ -220,7 +224,7 @@ fn counted(flow: &Flow) -> Vec<Figure> {
     ]
 }
 
-/// Returns the figures of the messages on the Internet.
+/// Returns the figures of the messages that the peers of the publisher exchange on the Internet.
 fn internet(messages: &Messages) -> Vec<Figure> {
     let coap = |path, payload: &[u8]| request(Code::POST, path, Some(ACE_CBOR), payload).len();
     let answer = |payload: &[u8]| messages::answer(Code::CREATED, ACE_CBOR, payload).len();
@@ -238,7 +242,7 @@ fn internet(messages: &Messages) -> Vec<Figure> {
     .into()
 }
 
-/// All runs of a flow over a number of hops.
+/// The results of all runs of a flow over the same number of hops.
 struct Result {
     of: (&'static str, usize),
     runs: Vec<Outcome>,
@@ -253,7 +257,7 @@ impl Result {
         self.mean(|run| run.delays.first().map(|delay| *delay as f64 / 1e3))
     }
 
-    /// Returns the share of runs that reached the last datagram.
+    /// Returns the share of runs in which the last datagram arrived.
     fn ended(&self) -> f64 {
         self.runs.iter().filter(|run| run.answered == 1).count() as f64 / self.runs.len() as f64
     }
@@ -312,7 +316,7 @@ fn verdicts(results: &[Result]) -> Vec<Figure> {
     ]
 }
 
-/// Returns figure 8: the current of the mote during a handshake with authentication of both ends, from table I.
+/// Returns figure 8: the current of the mote during a handshake that authenticates both ends. It follows from table I.
 fn figure8(paper: &Paper) -> Vec<Figure> {
     let row = |name: &str| &paper.table1.minimum[name];
     let (twi, operations) = (row("tpm_twi"), ["tpm_start", "tpm_verify", "tpm_encrypt", "tpm_sign"]);
@@ -340,9 +344,9 @@ fn figure8(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Time from the last hop to a server on the Internet and back, in microseconds.
+/// Assumed time from the last hop to a server on the Internet and back, in microseconds.
 const INTERNET: Micros = 20_000;
-/// Numbers of flights that each end sends in a handshake. The work of the end is divided among them.
+/// Number of flights that a client sends in a handshake. The client's computing time is divided equally among them.
 const CLIENT_TURNS: Micros = 3;
 const SERVER_TURNS: Micros = 3;
 const HOPS: [(usize, &str); 2] = [(1, "one_hop"), (4, "four_hops")];
