@@ -1,8 +1,8 @@
-//! Block-wise transfers (RFC 7959): clients that GET and PUT bodies of 64 KiB in blocks of 1,024 bytes. A client
-//! requests a block when the previous one has arrived.
+//! Measures block-wise transfers (RFC 7959). Clients GET and PUT bodies of 64 KiB in blocks of 1,024 bytes. A client
+//! requests the next block when the previous block has arrived.
 //!
-//! The result is the number of bytes of bodies for each CPU second of the server's process. Every block of an answer is
-//! compared with the body that the client stored before.
+//! The result is the number of transferred body bytes for each CPU second of the server's process. Every received block
+//! is compared with the body that the client stored at the server before.
 
 use crate::{
     Options,
@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 use tegmen::coap::{Block, Builder, Code, MessageRef, OptionNumber};
 use tegmen_bench_line::Failure;
 
-/// Both servers, and their measurements.
+/// The servers that are measured, and the results.
 pub(crate) struct Blocks {
     servers: Vec<Server>,
     samples: Vec<(Way, usize, Samples)>,
     again: u64,
 }
 
-/// The direction of the body: from the server (GET) or to it (PUT).
+/// The direction of the body: from the server to the client (GET), or from the client to the server (PUT).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Get,
@@ -36,7 +36,7 @@ struct Server {
 }
 
 impl Blocks {
-    /// Starts Tegmen's server and the server of the peer. A server that is not installed is listed as absent.
+    /// Starts Tegmen's server and the server of the peer. The report lists a server that cannot be started as absent.
     pub(crate) fn start(beside: Beside<'_>, report: &mut Report) -> Self {
         let names: Vec<_> = (0..CLIENTS_MAX).map(|number| format!("/{}=-", path(number))).collect();
         let values: Vec<_> = names.iter().map(String::as_str).collect();
@@ -84,7 +84,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// Adds the results to the report.
+    /// Adds the results of all passes to the report.
     pub(crate) fn finish(self, report: &mut Report) {
         report.rows.extend(self.samples.iter().flat_map(|(_, _, samples)| samples.rows()).map(Row::not_behind));
         report.header.notes.push(format!(
@@ -94,7 +94,7 @@ impl Blocks {
     }
 }
 
-/// The clients of one server. Each client has its own path.
+/// The clients of one server. Each client transfers a body at its own path.
 struct Clients {
     crowd: Crowd,
     inbound: Letters,
@@ -103,12 +103,12 @@ struct Clients {
     body: Vec<u8>,
 }
 
-/// A client, with the block that it requests.
+/// A client, and the block that it transfers.
 #[derive(Clone, Copy)]
 struct Client {
     number: u32,
     token: u32,
-    /// Time of the request; `None` if the client has no request under way.
+    /// The time when the current request was sent; `None` if no request waits for an answer.
     sent: Option<Instant>,
 }
 
@@ -131,7 +131,7 @@ impl Clients {
         })
     }
 
-    /// Waits until the server answers, and stores the body of every client at the server.
+    /// Waits until the server answers. Then stores the body of every client at the server.
     fn prepare(&mut self) -> Result<(), Failure> {
         let begin = Instant::now();
         while begin.elapsed() < Duration::from_secs(10) {
@@ -143,8 +143,8 @@ impl Clients {
         Err(Failure::new("the server does not take the bodies"))
     }
 
-    /// Lets `clients` clients transfer whole bodies, one after the other, for `duration`. Transfers under way at the
-    /// end are completed and counted.
+    /// Lets `clients` clients transfer bodies during `duration`, each client one body after the other. Transfers that
+    /// have begun before the end are completed, and are counted.
     fn run(&mut self, way: Way, clients: usize, duration: Duration) -> Result<Ran, Failure> {
         let Self { crowd, inbound, outbound, each, body } = self;
         let each = &mut each[..clients];
@@ -188,15 +188,15 @@ impl Clients {
 }
 
 impl Client {
-    /// Takes a new token, because the next request is not a retransmission.
+    /// Chooses a new token for the next request, which is not a retransmission.
     const fn next(&mut self) {
         self.token = self.token.wrapping_add(1);
     }
 
-    /// Returns true if the datagram is the answer that the client waits for, and false if it has another token.
+    /// Returns true if the datagram is the answer for which the client waits. Returns false if it has another token.
     ///
     /// # Errors
-    /// The answer has another code, payload or block.
+    /// If the answer has a wrong code, payload or block number.
     fn is_answered(&self, way: Way, body: &[u8], datagram: &[u8]) -> Result<bool, Failure> {
         let Ok(message) = MessageRef::parse(datagram) else { return Ok(false) };
         if message.token() != self.token.to_be_bytes() {
@@ -220,7 +220,7 @@ impl Client {
         Err(Failure::new(format!("the answer for block {} is not it: {:?}", self.number, message.code())))
     }
 
-    /// Queues the request for the current block of the client.
+    /// Adds the request for the current block of the client to the datagrams that are sent next.
     fn ask(
         &mut self,
         way: Way,
@@ -253,11 +253,11 @@ fn path(client: usize) -> String {
 const BODY_LEN: usize = 64 << 10;
 const BLOCK: usize = 1024;
 const BLOCKS: u32 = (BODY_LEN / BLOCK) as u32;
-/// Maximum number of simultaneous transfers. Each transfer belongs to another peer.
+/// Maximum number of transfers at the same time. Each transfer belongs to another client.
 const CLIENTS_MAX: usize = 16;
 const POLL: Duration = Duration::from_millis(20);
 const WARM_UP: Duration = Duration::from_millis(50);
-/// A request without an answer is sent again after this time.
+/// Time after which a request without an answer is sent again.
 const RETRANSMIT: Duration = Duration::from_millis(500);
-/// Maximum time for the transfers that are under way at the end of a run.
+/// Maximum time for which a run continues to complete the transfers that have begun.
 const PATIENCE: Duration = Duration::from_secs(3);

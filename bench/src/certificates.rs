@@ -1,9 +1,10 @@
-//! DTLS 1.2 with certificates at both ends, compared with every peer and with the bare operations of the ciphers.
+//! Measures DTLS 1.2 with certificates at both ends. Compares Tegmen with every peer, and with the cryptographic
+//! operations alone.
 //!
-//! Each end sends a chain of two certificates below a trust anchor of the other end, and proves that it has the private
+//! Each end has a chain of two certificates below a trust anchor that its peer knows. It proves that it has the private
 //! key of the first certificate. In a handshake each end makes a key pair, a key agreement and a signature. It also
-//! verifies the signature of the other end and the signatures of its two certificates. An end that remembers the chain
-//! verifies one signature instead of three.
+//! verifies the signature of its peer, and the signatures of the peer's two certificates. An end that remembers the
+//! peer's chain verifies one signature instead of three.
 
 use crate::{
     failure::failure,
@@ -27,8 +28,8 @@ use tegmen_host::{
 const KINDS: [Certificates; 2] =
     [Certificates { rsa: false, remembered: false }, Certificates { rsa: true, remembered: false }];
 
-/// Measures handshakes with ECDSA and with RSA, compared with every peer and with the bare operations, and the memory
-/// of an established session.
+/// Measures handshakes with ECDSA and with RSA. Compares them with every peer and with the cryptographic operations
+/// alone. Also measures the memory of an established session.
 pub(crate) fn rows(
     candidates: &[&'static Candidate],
     passes: usize,
@@ -65,8 +66,8 @@ pub(crate) fn rows(
     Ok(rows)
 }
 
-/// Returns two rows for each peer. In the first row both ends verify every signature each time. In the second row
-/// Tegmen remembers verified chains.
+/// Returns two rows for each peer. In the first row both ends verify every signature in each handshake. In the second
+/// row Tegmen remembers the chains that it has verified.
 fn beside_peers(of: Certificates, name: &str, programs: &mut [Program], passes: usize) -> Result<Vec<Row>, Failure> {
     let mut every = Samples::new(name, "1/CPU s", true);
     every.demanded = (Some(Limit::AtLeast(1.0)), None);
@@ -89,13 +90,13 @@ fn beside_peers(of: Certificates, name: &str, programs: &mut [Program], passes: 
     Ok(every.rows().into_iter().chain(cached.rows()).collect())
 }
 
-/// Returns the number of handshakes for each second of CPU time.
+/// Returns the number of handshakes for each second of the program's CPU time.
 fn rate(program: &mut Program, of: Certificates) -> Result<f64, Failure> {
     let spent = program.nanoseconds(Command::Certified(of, HANDSHAKES))?;
     Ok(f64::from(HANDSHAKES) * 1e9 / spent as f64)
 }
 
-/// Compares Tegmen's handshakes with the bare operations of their ciphers.
+/// Compares Tegmen's handshakes with the cryptographic operations alone.
 fn beside_bare(
     of: Certificates,
     name: &str,
@@ -125,14 +126,14 @@ fn beside_bare(
     })
 }
 
-/// The cryptographic operations of both ends of a handshake.
+/// The cryptographic operations of a handshake, without the protocol.
 pub(crate) struct Bare {
     crypto: HostCrypto,
     group: NamedGroup,
     signer: SoftwareKey,
     digest: [u8; 32],
-    /// Public key, digest and signature of each signature that an end verifies: the signature of the other end, and
-    /// those of its certificates.
+    /// The public key, the digest and the signature for each verification of an end: first that of the peer's
+    /// signature, then those of the peer's certificates.
     links: Vec<(Vec<u8>, [u8; 32], Vec<u8>)>,
 }
 
@@ -143,8 +144,8 @@ impl Bare {
         Self::with(&pem, group, 2)
     }
 
-    /// Makes the operations of ends with this private key, a key agreement in this group, and chains of this number of
-    /// certificates.
+    /// Prepares the operations. Both ends have this private key, a key agreement in this group, and chains with this
+    /// number of certificates.
     pub(crate) fn with(pem: &[u8], group: NamedGroup, certificates: usize) -> Result<Self, Failure> {
         let signer = SoftwareKey::from_pem(pem).map_err(Failure::new)?;
         let digest = [7; 32];
@@ -161,7 +162,7 @@ impl Bare {
         self.agree_and_prove(&server, &client_share)
     }
 
-    /// Does the operations of one end. `share` is the key share of the other end.
+    /// Performs the operations of one end. `share` is the key share of its peer.
     pub(crate) fn end(&mut self, share: &[u8]) -> Result<(), Failure> {
         let (private, _) = self.key_pair()?;
         self.agree_and_prove(&private, share)
@@ -180,7 +181,7 @@ impl Bare {
         Ok(())
     }
 
-    /// Makes a private key and its key share.
+    /// Makes an ephemeral private key, and the key share that belongs to it.
     pub(crate) fn key_pair(&mut self) -> Result<([u8; SCALAR_LEN], Vec<u8>), Failure> {
         let (mut private, mut share) = ([0; SCALAR_LEN], [0; MAX_SHARE]);
         let len = self.crypto.key_pair(self.group, &mut private, &mut share).map_err(failure)?;
@@ -188,12 +189,12 @@ impl Bare {
     }
 }
 
-/// Makes a certificate with its RSA key, `rsa-chain.pem` and `rsa-key.pem`.
+/// Makes a certificate chain with RSA keys. Writes it into the files `rsa-chain.pem` and `rsa-key.pem`.
 pub(crate) fn draw_rsa(directory: &Path) -> Result<(), Failure> {
     draw(KINDS[1], directory)
 }
 
-/// Makes a trust anchor, an authority below it, and an end's certificate with its key. Writes them into files.
+/// Makes a trust anchor, an authority below it, and the certificate and the key of an end. Writes them into files.
 fn draw(of: Certificates, directory: &Path) -> Result<(), Failure> {
     let error = |error: rcgen::Error| Failure::new(error.to_string());
     let key = || match of.rsa {
@@ -227,13 +228,13 @@ fn draw(of: Certificates, directory: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A note for the report: the work in these rows.
+/// The note for the report that describes the operations in these rows.
 const NOTE: &str = "mutual handshakes: keys of secp256r1 or of RSA with 2048 bits, an agreement on the group that a stack likes \
                     best, AES-128-GCM, both ends in the time; bare operations are those of both of our ends: two key pairs \
                     and two agreements of x25519, two signatures made and six verified, without any message";
-/// Handshakes in a pass, which take about a tenth of a second with ECDSA.
+/// Number of handshakes in a pass. They take about a tenth of a second with ECDSA.
 const HANDSHAKES: u32 = 150;
-/// Sessions that are held at once to measure the memory of one session.
+/// Number of sessions that are open at the same time when the memory of one session is measured.
 const HELD: u32 = 1_000;
-/// Maximum memory of one session at a server, in bytes.
+/// Maximum memory that a session may need at a server, in bytes.
 const SESSION_MAX: f64 = 400.0;

@@ -1,8 +1,8 @@
-//! Many CoAP clients on one socket. Each client has its own address from 127.1.0.0 on, and all have the same port
-//! (Linux).
+//! Many CoAP clients on one socket (Linux). Each client has its own address, from 127.1.0.0 upwards. All clients have
+//! the same port.
 //!
-//! To a server each client is a separate peer. To this process all clients are one queue, which it reads and writes in
-//! batches. So ten thousand clients cost little CPU time on the processor of the benchmark.
+//! For a server each client is a separate peer. This process reads and writes the datagrams of all clients together, in
+//! batches. So ten thousand clients need little CPU time of the benchmark.
 #![expect(unsafe_code, reason = "the standard library neither batches datagrams nor chooses their source address")]
 
 use std::{
@@ -16,13 +16,13 @@ use tegmen::buf::Frame;
 use tegmen::coap::{BuildError, Builder, Code, MessageType};
 use tegmen_bench_line::Failure;
 
-/// The socket of all clients, and the address of their server. A client is called a member.
+/// The socket of all clients, and the address of their server. A client is also called a member.
 pub(crate) struct Crowd {
     socket: UdpSocket,
     server: libc::sockaddr_in,
 }
 
-/// Datagrams that one system call receives or sends, each with the number of its member.
+/// A list of datagrams that one system call receives or sends. Each datagram has the number of its member.
 pub(crate) struct Letters {
     bytes: Vec<[u8; ROOM]>,
     lens: [usize; LETTERS_MAX],
@@ -30,26 +30,26 @@ pub(crate) struct Letters {
     count: usize,
 }
 
-/// The control message of a datagram, which contains the local address: the destination of a received datagram, or the
-/// source of a sent one.
+/// The control message of a datagram. It contains the local address: the destination of a received datagram, or the
+/// source of a sent datagram.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct Control([u8; CONTROL_LEN]);
 
-/// Maximum number of datagrams in one call.
+/// Maximum number of datagrams in one system call.
 pub(crate) const LETTERS_MAX: usize = 64;
-/// Bytes for one datagram: a block of 1,024 bytes with its header and options.
+/// Size of the buffer for one datagram, in bytes. It is enough for a block of 1,024 bytes with header and options.
 const ROOM: usize = 1280;
 // SAFETY: it only computes a length.
 const CONTROL_LEN: usize = unsafe { libc::CMSG_SPACE(size_of::<libc::in_pktinfo>() as libc::c_uint) } as usize;
-/// The address of member 0.
+/// The address of the member with the number 0.
 const FIRST: u32 = u32::from_be_bytes([127, 1, 0, 0]);
-/// Size of the socket's receive buffer, in bytes: enough for a notification to every member.
+/// Size of the socket's receive buffer, in bytes. It is enough for a notification to every member.
 const RECEIVE_BUFFER: libc::c_int = 16 << 20;
 
 impl Crowd {
-    /// Opens the socket of clients of `server`, which must be a loopback address. `patience` is the timeout of
-    /// [`receive`](Self::receive).
+    /// Opens the socket for the clients of `server`, which must have a loopback address. `patience` is the maximum time
+    /// for which [`receive`](Self::receive) waits.
     pub(crate) fn new(server: SocketAddrV4, patience: Duration) -> Result<Self, Failure> {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(failure)?;
         socket.set_read_timeout(Some(patience)).map_err(failure)?;
@@ -67,8 +67,8 @@ impl Crowd {
         Ok(Self { socket, server })
     }
 
-    /// Replaces the content of `letters` with datagrams that have arrived. Waits for the first datagram until the
-    /// socket's timeout, and takes all others that have already arrived.
+    /// Replaces the content of `letters` with datagrams that have arrived. Waits for the first datagram, but not longer
+    /// than the socket's timeout. Then takes all other datagrams that have already arrived.
     pub(crate) fn receive(&self, letters: &mut Letters) -> Result<(), Failure> {
         letters.lens = [ROOM; LETTERS_MAX];
         letters.count = 0;
@@ -88,7 +88,7 @@ impl Crowd {
         Ok(())
     }
 
-    /// Sends the datagrams in `letters`, each from the address of its member, and clears `letters`.
+    /// Sends the datagrams in `letters`, each from the address of its member. Then removes them from `letters`.
     pub(crate) fn send(&self, letters: &mut Letters) -> Result<(), Failure> {
         let mut controls = [Control([0; CONTROL_LEN]); LETTERS_MAX];
         for (control, member) in controls.iter_mut().zip(&letters.members[..letters.count]) {
@@ -102,7 +102,7 @@ impl Crowd {
         if sent.map_err(failure)? == count { Ok(()) } else { Err(Failure::new("not every datagram was sent")) }
     }
 
-    /// Adds a datagram to `letters`. Sends all datagrams when `letters` is full.
+    /// Adds a datagram of `member` to `letters`. Sends all datagrams if `letters` is then full.
     pub(crate) fn push(
         &self,
         letters: &mut Letters,
@@ -116,7 +116,8 @@ impl Crowd {
         if letters.count == LETTERS_MAX { self.send(letters) } else { Ok(()) }
     }
 
-    /// Builds the message headers, calls `step` with them, and stores the lengths that `step` set.
+    /// Builds the message headers of `count` datagrams, and calls `step` with them. Stores the lengths that `step` has
+    /// set.
     fn call(
         &self,
         letters: &mut Letters,
@@ -161,12 +162,12 @@ impl Letters {
         Self { bytes: vec![[0; ROOM]; LETTERS_MAX], lens: [0; LETTERS_MAX], members: [0; LETTERS_MAX], count: 0 }
     }
 
-    /// True if there are no datagrams.
+    /// Returns true if the list contains no datagrams.
     pub(crate) const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The datagrams, each with the number of its member.
+    /// Returns the datagrams, each with the number of its member.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &[u8])> {
         let bytes = self.bytes.iter().zip(self.lens).map(|(bytes, len)| &bytes[..len]);
         self.members.iter().copied().zip(bytes).take(self.count)
@@ -193,7 +194,7 @@ impl From<u32> for Control {
 }
 
 impl Control {
-    /// Returns the local address in the control message.
+    /// Returns the local address that the control message contains.
     fn address(&self) -> u32 {
         let header: *const libc::cmsghdr = (&raw const *self).cast();
         // SAFETY: as above; the socket delivers this one kind of control message, and zeros are an address, too.
@@ -202,7 +203,7 @@ impl Control {
     }
 }
 
-/// Writes a confirmable request. `rest` adds options and payload. Returns the length of the request.
+/// Writes a confirmable request. `rest` adds its options and its payload. Returns the length of the request.
 pub(crate) fn request(
     room: &mut [u8],
     code: Code,

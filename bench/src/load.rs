@@ -1,7 +1,9 @@
-//! A CoAP client that keeps a fixed number of confirmable GETs in flight (RFC 7252), and counts the answers.
+//! A CoAP client that keeps a fixed number of confirmable GETs waiting for their answers (RFC 7252), and counts the
+//! answers.
 //!
-//! Each slot holds one request. After the answer, the slot sends its next request. A slot that waits too long for its
-//! answer also sends its next request. The client retransmits nothing, so every request at the server is new.
+//! The client has a fixed number of slots, each for one request. When the answer to a request arrives, its slot sends
+//! the next request. A slot that has waited too long for its answer also sends the next request. The client retransmits
+//! nothing, so every request is new for the server.
 
 use crate::mmsg::{BATCH_MAX, Batch};
 use std::{
@@ -10,28 +12,28 @@ use std::{
 };
 use tegmen_bench_line::Failure;
 
-/// Number of requests in flight.
+/// Number of requests that wait for an answer at the same time.
 pub(crate) const WINDOW: usize = BATCH_MAX;
 
-/// The answer that the client expects and counts.
+/// The kind of answer that the client expects and counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// A 2.05 Content response with the token of the request.
+    /// A 2.05 Content response that has the token of the request.
     Content,
-    /// The request itself, which an echo server returns.
+    /// The bytes of the request itself, which an echo server sends.
     Echo,
 }
 
 /// The counts of one run.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Counted {
-    /// Requests that were answered.
+    /// Number of requests that were answered.
     pub(crate) answered: u64,
-    /// Requests without an answer in time.
+    /// Number of requests that were not answered in time.
     pub(crate) lost: u64,
     /// Length of the last answer, in bytes.
     pub(crate) answer_len: usize,
-    /// Average number of requests that one system call sends.
+    /// Average number of requests that were sent with one system call.
     pub(crate) batch: f64,
 }
 
@@ -46,7 +48,7 @@ pub(crate) struct Load {
     issued: u32,
 }
 
-/// One request in flight.
+/// A slot, with the request that waits for an answer.
 #[derive(Clone, Copy)]
 struct Slot {
     token: u32,
@@ -54,7 +56,7 @@ struct Slot {
 }
 
 impl Load {
-    /// Creates a client of the server at `server`. The client has sent nothing yet.
+    /// Creates a client of the server at `server`. The client sends nothing yet.
     pub(crate) fn new(server: SocketAddr, path: &str, answer: Answer) -> Result<Self, Failure> {
         let socket = UdpSocket::bind("127.0.0.1:0").map_err(failure)?;
         socket.connect(server).map_err(failure)?;
@@ -70,7 +72,7 @@ impl Load {
         })
     }
 
-    /// Waits until the server answers, and stores [`VALUE`] at the path if the server allows PUT.
+    /// Waits until the server answers. Stores [`VALUE`] at the path if the server allows PUT.
     pub(crate) fn prepare(&mut self) -> Result<(), Failure> {
         let begin = Instant::now();
         let mut put = [0; 128];
@@ -86,7 +88,7 @@ impl Load {
         Err(Failure::new("the server does not answer"))
     }
 
-    /// Keeps [`WINDOW`] requests in flight for this time.
+    /// Keeps [`WINDOW`] requests waiting for an answer during `duration`.
     pub(crate) fn run(&mut self, duration: Duration) -> Result<Counted, Failure> {
         let mut counted = Counted::default();
         let (mut issued, mut sends) = (0u64, 0u64);
@@ -120,7 +122,7 @@ impl Load {
         Ok(counted)
     }
 
-    /// Sends a new request for every free slot.
+    /// Sends a new request from every slot that waits for no answer.
     fn issue(&mut self, now: Instant) -> Result<(), Failure> {
         self.batch.clear();
         while let Some(slot) = self.free.pop() {
@@ -133,7 +135,7 @@ impl Load {
         self.batch.send(&self.socket).map_err(failure)
     }
 
-    /// Frees the slots that have waited longer than [`PATIENCE`]. Returns their number.
+    /// Frees the slots that have waited longer than [`PATIENCE`] for an answer. Returns the number of these slots.
     fn give_up(&mut self, now: Instant) -> u64 {
         let before = self.free.len();
         for (i, slot) in self.slots.iter_mut().enumerate() {
@@ -146,7 +148,7 @@ impl Load {
     }
 }
 
-/// Returns the slot that waits for this datagram; `None` if no slot waits for it.
+/// Returns the index of the slot that waits for this datagram; `None` if no slot waits for it.
 fn accept(datagram: &[u8], answer: Answer, slots: &[Slot]) -> Result<Option<usize>, Failure> {
     let [first, code, _, _, a, b, c, d, ..] = *datagram else { return Err(Failure::new("an answer is too short")) };
     let expected = match answer {
@@ -165,7 +167,7 @@ fn accept(datagram: &[u8], answer: Answer, slots: &[Slot]) -> Result<Option<usiz
     Ok(slots.get(slot).filter(|waiting| waiting.token == token).map(|_| slot))
 }
 
-/// Writes a confirmable request with a 4-byte token. Returns its length.
+/// Writes a confirmable request that has a token of 4 bytes. Returns the length of the request.
 fn write_request(room: &mut [u8], code: u8, message_id: u16, token: u32, path: &str, payload: &[u8]) -> usize {
     let mut len = 0;
     let mut put = |bytes: &[u8]| {
@@ -195,7 +197,8 @@ fn failure(error: std::io::Error) -> Failure {
     Failure::new(error.to_string())
 }
 
-/// The value that the client stores at servers that allow PUT, so that all answers have the same 16 bytes.
+/// The value that the client stores at servers that allow PUT. The answers of all these servers then have the same 16
+/// bytes.
 pub(crate) const VALUE: &[u8] = b"0123456789abcdef";
 
 const GET: u8 = 0x01;
@@ -208,11 +211,11 @@ const PAYLOAD_MARKER: u8 = 0xff;
 
 /// The number of low bits of a token that contain the number of its slot.
 const SLOT_BITS: u32 = 6;
-/// The token of a slot that waits for no answer. No request has this token, because the counter begins at 1.
+/// The value for a slot that waits for no answer. No request has this token, because the counter of tokens begins at 1.
 const ANSWERED: u32 = 0;
-/// Maximum wait for a datagram before the slots are examined.
+/// Maximum time that the client waits for a datagram before it examines all slots.
 const POLL: Duration = Duration::from_millis(20);
-/// Longest wait for an answer.
+/// Maximum time that a slot waits for an answer.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

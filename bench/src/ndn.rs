@@ -1,8 +1,9 @@
-//! Forwarders of Named Data Networking. A consumer and a producer exchange Interests and Data packets through the
-//! forwarder on Unix sockets. In a second measurement the content store of the forwarder answers.
+//! Measures forwarders of Named Data Networking. A consumer and a producer exchange Interests and Data packets through
+//! the forwarder, over Unix sockets. In a second measurement the forwarder answers the Interests from its content
+//! store.
 //!
-//! The consumer and the producer are threads of this program, so that only the CPU time of the forwarder counts. 64
-//! Interests wait for their Data packets at the same time.
+//! The consumer and the producer are threads of this program, so that only the CPU time of the forwarder's process
+//! counts. 64 Interests wait for their Data packets at the same time.
 
 use crate::{
     Options, ours,
@@ -29,7 +30,7 @@ use tegmen_ndn_host::client::Client;
 use tegmen_ndn_host::tables::{HostFib, HostPit, Limits, Token};
 use tegmen_ndn_host::uri::FaceUri;
 
-/// Measures every forwarder that is present. The forwarders take turns in each pass.
+/// Measures every forwarder that is installed. In each pass all forwarders are measured in turn.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
     for (what, bound) in [(What::Passed, 5.0), (What::Stored, 8.0)] {
@@ -46,7 +47,8 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Fills tables with a million names. Returns a note for the report with the bytes of each entry.
+/// Fills the tables of a forwarder with a million names. Returns a note for the report with the bytes that each entry
+/// needs.
 fn entries() -> Result<String, Failure> {
     let number = |number: u32| {
         let mut name = [0; 40];
@@ -89,7 +91,7 @@ fn entries() -> Result<String, Failure> {
     ))
 }
 
-/// Returns the memory of this program that belongs to no file, in bytes.
+/// Returns the size of this program's memory that no file backs, in bytes.
 fn own_memory() -> Result<u64, Failure> {
     let rollup = fs::read_to_string("/proc/self/smaps_rollup").map_err(|error| Failure::new(error.to_string()))?;
     let line = rollup.lines().find_map(|line| line.strip_prefix("Anonymous:"));
@@ -129,12 +131,12 @@ fn scene(what: What, bound: f64, options: &Options, report: &mut Report) -> Resu
     Ok(())
 }
 
-/// The source of the Data packets.
+/// The source of the Data packets: the producer, or the content store of the forwarder.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
-    /// The producer, because each name is new.
+    /// The producer answers every Interest, because each name is new.
     Passed,
-    /// The content store.
+    /// The content store of the forwarder answers.
     Stored,
 }
 
@@ -161,7 +163,7 @@ impl Kind {
         }
     }
 
-    /// Starts the forwarder with this socket.
+    /// Starts the forwarder, which listens on this Unix socket.
     fn spawn(self, socket: &Path) -> Result<Child, Failure> {
         let mut command = match self {
             Self::Ours => {
@@ -232,7 +234,7 @@ impl Forwarder {
         Ok(forwarder)
     }
 
-    /// Returns the number of Data packets for each CPU second of the forwarder.
+    /// Returns the number of Data packets that the forwarder forwards for each second of its CPU time.
     fn measure(&mut self, seconds: f64) -> Result<f64, Failure> {
         let before = (cpu_nanoseconds(self.child.id())?, self.produced.load(Ordering::Relaxed));
         let received = self.consumer.run(self.what, Duration::from_secs_f64(seconds))?;
@@ -256,14 +258,14 @@ impl Drop for Forwarder {
     }
 }
 
-/// Splits the bytes of a stream into TLV elements.
+/// Splits the bytes that arrive from a stream into TLV elements.
 #[derive(Default)]
 struct Elements {
     bytes: Vec<u8>,
 }
 
 impl Elements {
-    /// Adds bytes, and calls `take` with each complete packet.
+    /// Adds bytes of the stream. Calls `take` with each packet that is now complete.
     fn add(&mut self, bytes: &[u8], mut take: impl FnMut(&[u8])) {
         self.bytes.extend_from_slice(bytes);
         let mut start = 0;
@@ -284,13 +286,13 @@ fn element_len(bytes: &[u8]) -> Option<usize> {
     Some(head + len)
 }
 
-/// Returns the packet in an LpPacket, or the element itself if it is no LpPacket.
+/// Returns the packet that an LpPacket contains. An element that is not an LpPacket is returned itself.
 fn packet(element: &[u8]) -> &[u8] {
     let fragment = tegmen_ndn::lp::LpPacket::parse(element).ok().and_then(|packet| packet.fragment);
     fragment.unwrap_or(element)
 }
 
-/// Starts the thread of the producer, which registers its prefix.
+/// Starts the thread of the producer, which registers the prefix of its names at the forwarder.
 fn produce(socket: &Path, produced: Arc<AtomicU64>) -> Result<JoinHandle<()>, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::new(error.to_string());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -336,7 +338,7 @@ struct Consumer {
 }
 
 impl Consumer {
-    /// Sends Interests for this time. Returns the number of Data packets.
+    /// Sends Interests for this time. Returns the number of Data packets that arrived.
     fn run(&mut self, what: What, duration: Duration) -> Result<u64, Failure> {
         let failed = |error: std::io::Error| Failure::new(format!("the forwarder does not answer: {error}"));
         let begun = Instant::now();
@@ -388,9 +390,9 @@ impl Consumer {
     }
 }
 
-/// The number of names in the tables whose memory is measured.
+/// The number of names in the tables whose memory size is measured.
 const ENTRIES: u32 = 1_000_000;
-/// Number of Interests that wait at the same time.
+/// Number of Interests that wait for a Data packet at the same time.
 const WINDOW: usize = 64;
 /// Number of names whose Data packets are in the content store.
 const STORED: u64 = 1000;

@@ -1,5 +1,4 @@
-//! The programs that are measured. The functions find a program, send commands to it, and count its instructions with
-//! callgrind.
+//! Finds the programs that are measured, sends commands to them, and counts their instructions with callgrind.
 
 use crate::report::{Absent, BASE, Report};
 use std::{
@@ -10,19 +9,19 @@ use std::{
 };
 use tegmen_bench_line::{Certificates, Command, Failure, Reply};
 
-/// The directory of certificates, in the target directory.
+/// The name of the directory for certificates, which is in the target directory.
 pub(crate) const CERTIFICATES: &str = "bench-certificates";
 
 /// A DTLS stack that can be measured.
 pub(crate) struct Candidate {
     /// The name of the stack in reports.
     pub(crate) name: &'static str,
-    /// Instructions for the installation of the stack.
+    /// The steps that a user must do to install the stack.
     pub(crate) install: &'static str,
     binary: Option<&'static str>,
 }
 
-/// Tegmen, followed by every peer.
+/// All stacks that can be measured: Tegmen, and then every peer.
 pub(crate) const CANDIDATES: [Candidate; 5] = [
     Candidate { name: "ours", install: "implement bench/src/ours.rs", binary: None },
     Candidate {
@@ -43,16 +42,16 @@ pub(crate) const CANDIDATES: [Candidate; 5] = [
     Candidate { name: "dimpl", install: "bench/setup.sh dimpl", binary: Some("tegmen-bench-dimpl") },
 ];
 
-/// Tegmen of another commit.
+/// The candidate that stands for Tegmen at another commit, with which the current commit is compared.
 static BASE_CANDIDATE: Candidate = Candidate { name: BASE, install: "nothing, it is built", binary: None };
 
 impl Candidate {
-    /// Starts the program and reads its version. Fails if the program is not built or does not start.
+    /// Starts the program of the stack, and reads its version. Fails if the program is not built or does not start.
     pub(crate) fn start(&'static self) -> Result<Program, Failure> {
         self.start_as(self.words()?)
     }
 
-    /// Starts Tegmen of another commit, whose programs are in the directory `programs`.
+    /// Starts Tegmen's program of another commit, which is in the directory `programs`.
     pub(crate) fn start_base(programs: &Path) -> Result<Program, Failure> {
         BASE_CANDIDATE.start_as(vec![programs.join("tegmen-bench").to_string_lossy().into_owned(), "ours".into()])
     }
@@ -78,7 +77,8 @@ impl Candidate {
         }
     }
 
-    /// Runs the program for one command, in an environment in which the statistics of the allocator are exact.
+    /// Starts the program, lets it execute one command, and ends it. The settings of its allocator make the measured
+    /// memory exact.
     pub(crate) fn ask_once(&self, command: Command) -> Result<Reply, Failure> {
         let mut process = process(&self.words()?);
         process.args(command.to_string().split(' ')).env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
@@ -86,7 +86,8 @@ impl Candidate {
         String::from_utf8_lossy(&output.stdout).parse()
     }
 
-    /// Returns the command line of the stack: this program itself for Tegmen, or the built program of a peer.
+    /// Returns the command line that starts the stack: this program itself for Tegmen, and the built program of a peer
+    /// otherwise.
     fn words(&self) -> Result<Vec<String>, Failure> {
         let Some(binary) = self.binary else {
             let exe = env::current_exe().map_err(|e| Failure::new(e.to_string()))?;
@@ -96,7 +97,7 @@ impl Candidate {
     }
 }
 
-/// Counts the instructions of a program from its start to its end with callgrind.
+/// Runs a program with callgrind, and returns the number of instructions from its start to its end.
 pub(crate) fn instructions(words: &[String]) -> Result<u64, Failure> {
     let mut valgrind = Process::new("valgrind");
     valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).args(words);
@@ -106,16 +107,16 @@ pub(crate) fn instructions(words: &[String]) -> Result<u64, Failure> {
     collected.filter(|_| output.status.success()).ok_or_else(|| Failure::new(report))
 }
 
-/// Returns the path of the program of a peer.
+/// Returns the path of a peer's program.
 ///
 /// # Errors
-/// The program is not built.
+/// If the program is not built.
 pub(crate) fn peer_binary(name: &str) -> Result<PathBuf, Failure> {
     let path = target()?.join("bench-peers/release").join(name);
     if path.is_file() { Ok(path) } else { Err(Failure::new("not built")) }
 }
 
-/// Returns the path of the Python with aiocoap, if `bench/setup.sh aiocoap` installed it.
+/// Returns the path of the Python interpreter that has aiocoap. Fails if `bench/setup.sh aiocoap` has not installed it.
 pub(crate) fn python() -> Result<PathBuf, Failure> {
     let path = target()?.join("bench-peers/python/bin/python");
     if path.is_file() { Ok(path) } else { Err(Failure::new("not installed")) }
@@ -127,7 +128,8 @@ pub(crate) fn target() -> Result<PathBuf, Failure> {
     Ok(exe.parent().and_then(|profile| profile.parent()).map(PathBuf::from).unwrap_or_default())
 }
 
-/// Returns true if callgrind is installed. Otherwise adds the command that installs it to the report.
+/// Returns true if callgrind is installed. Otherwise adds to the report that it is absent, with the command that
+/// installs it.
 pub(crate) fn counts_instructions(report: &mut Report) -> bool {
     let reason = match valgrind_version() {
         Ok(version) => {
@@ -147,14 +149,14 @@ fn valgrind_version() -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Command that installs valgrind.
+/// The command that installs valgrind.
 const VALGRIND_INSTALL: &str = "apt-get install valgrind";
 
-/// A running candidate, which waits for commands.
+/// A running program of a candidate, which waits for commands.
 pub(crate) struct Program {
     /// The stack.
     pub(crate) candidate: &'static Candidate,
-    /// The name and version that the stack reports.
+    /// The name and version that the stack itself reports.
     pub(crate) version: String,
     words: Vec<String>,
     child: Child,
@@ -163,7 +165,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Returns the CPU time of one command in nanoseconds.
+    /// Returns the CPU time that the program needs for one command, in nanoseconds.
     pub(crate) fn nanoseconds(&mut self, command: Command) -> Result<u64, Failure> {
         match self.ask(command)? {
             Reply::Nanoseconds(nanoseconds) => Ok(nanoseconds),
@@ -171,7 +173,7 @@ impl Program {
         }
     }
 
-    /// Counts the instructions of one command with callgrind, including the start and the end of the program.
+    /// Counts the instructions for one command with callgrind. The count includes the start and the end of the program.
     pub(crate) fn instructions(&self, command: Command) -> Result<u64, Failure> {
         let mut words = self.words.clone();
         words.extend(command.to_string().split(' ').map(str::to_owned));

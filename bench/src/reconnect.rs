@@ -1,10 +1,12 @@
-//! A fleet that reconnects at once, for example after a power cut. Each client does a handshake and requests a value.
+//! Measures a fleet of clients that reconnect at the same time, for example after a power cut. Each client performs a
+//! handshake and requests a value.
 //!
 //! The clients have different addresses in many network prefixes, and use the retransmission timers of RFC 6347. The
-//! results are the time until the last client has its answer, the number of clients without an answer, and the alerts
-//! that ended handshakes.
+//! results are the time until the last client has its answer, the number of clients without an answer, and the number
+//! of alerts that ended handshakes.
 //!
-//! The module also measures how soon the observers of a server that is killed and started again are notified.
+//! In a second measurement the server is killed and started again. The result is the time after which its observers are
+//! notified.
 
 mod observers;
 
@@ -26,19 +28,19 @@ use std::{
 use tegmen::coap::Code;
 use tegmen_bench_line::Failure;
 
-/// Number of clients, and number of their network prefixes.
+/// The number of clients, and the number of network prefixes of their addresses.
 const CLIENTS: (u32, u32) = (10_000, 50);
-/// Time after which a pass ends, and limit of the time in which all clients connect, in seconds.
+/// Maximum time of a pass.
 const PATIENCE: Duration = Duration::from_secs(40);
 const LIMIT: f64 = 15.0;
-/// Limits of the time after a restart until every observer has a notification, with and without `--state`, in seconds.
+/// Maximum time from the restart of a server with `--state` until every observer has a notification, in seconds.
 const WITH_STATE: f64 = 10.0;
 const WITHOUT_STATE: f64 = 30.0;
-/// Time after which a client repeats its request for the first time. Each repetition doubles the time (RFC 7252,
+/// Time after which a client without an answer sends its request again. Each retransmission doubles the time (RFC 7252,
 /// section 4.8).
 const ACK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Starts the fleet against every server that is present.
+/// Runs the fleet against every server that is installed, and measures the restarts.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
     let directory = target()?.join("bench-reconnect");
@@ -99,8 +101,8 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Kills each server while clients observe it, and starts it again. Measures Tegmen's server with and without
-/// `--state`.
+/// Kills each server while clients observe its value, and starts the server again. Measures Tegmen's server with and
+/// without `--state`. Returns the times with it, and then the times without it.
 fn restarts(
     options: &Options,
     directory: &Path,
@@ -145,17 +147,17 @@ fn restarts(
     Ok((with, without))
 }
 
-/// Each server, and the command that installs it.
+/// The name of each server, and the command that installs it.
 const SERVERS: [(&str, &str); 4] = [
     (OURS, "cargo build --release -p tegmen-cli"),
     ("libcoap-openssl", "apt-get install libcoap3-bin"),
     ("libcoap-gnutls", "apt-get install libcoap3-bin"),
     ("californium", californium::INSTALL),
 ];
-/// The path of the value at each server.
+/// The path of the value that every server has.
 const PATH: &str = "time";
 
-/// Starts a server. Returns its process and the address on which it listens for DTLS.
+/// Starts a server. Returns its process, and the address at which it accepts DTLS.
 fn start(name: &str, directory: &Path) -> Result<(Process, SocketAddrV4), Failure> {
     let process = Process::start(|port| words(name, port, directory, None).ok())?;
     let address = listens(name, process.address);
@@ -163,7 +165,7 @@ fn start(name: &str, directory: &Path) -> Result<(Process, SocketAddrV4), Failur
     Ok((process, address))
 }
 
-/// Waits until the server answers a client's handshake.
+/// Waits until the server has completed a handshake with a client.
 fn await_handshake(address: SocketAddrV4) -> Result<(), Failure> {
     let mut one = Fleet::new(address, 1, (200, 1), known())?;
     one.connect(0)?;
@@ -177,7 +179,7 @@ fn await_handshake(address: SocketAddrV4) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the command line of a server.
+/// Returns the command line that starts a server.
 fn words(name: &str, port: u16, directory: &Path, state: Option<&Path>) -> Result<Vec<String>, Failure> {
     match name.strip_prefix("libcoap-") {
         Some(library) => Ok(libcoap_command(library, port, &["-k", SECRET])),
@@ -186,13 +188,13 @@ fn words(name: &str, port: u16, directory: &Path, state: Option<&Path>) -> Resul
     }
 }
 
-/// Returns the address on which a server listens for DTLS. `given` is the address of its command line. libcoap uses the
-/// next port for DTLS.
+/// Returns the address at which a server accepts DTLS. `given` is the address on its command line. A server of libcoap
+/// accepts DTLS at the next higher port.
 fn listens(name: &str, given: SocketAddrV4) -> SocketAddrV4 {
     SocketAddrV4::new(*given.ip(), given.port() + u16::from(name.starts_with("libcoap-")))
 }
 
-/// Returns the command line of Tegmen's server with this value.
+/// Returns the command line that starts Tegmen's server with this value. `state` is the file for `--state`.
 fn serve(port: u16, directory: &Path, value: &str, state: Option<&Path>) -> Result<Vec<String>, Failure> {
     let (value, port) = (format!("/time={value}"), port.to_string());
     let mut words = vec![tegmen()?.to_string_lossy().into_owned()];
@@ -202,14 +204,14 @@ fn serve(port: u16, directory: &Path, value: &str, state: Option<&Path>) -> Resu
     Ok(words)
 }
 
-/// The result of one burst.
+/// The result of a pass in which all clients connect at the same time.
 struct Burst {
-    /// For each client with an answer, the time to the answer in seconds.
+    /// For each client that received an answer, the time until the answer in seconds.
     seconds: Vec<f64>,
     ended: u32,
-    /// Number of handshakes that ended with an alert of the server about a wrong identity or key.
+    /// Number of handshakes that the server ended with an alert that blames the identity or the key of the client.
     blamed: u32,
-    /// The reason of the last handshake or session that ended.
+    /// The reason why the last of the ended handshakes or sessions ended; empty if none ended.
     why: String,
 }
 
@@ -222,7 +224,8 @@ impl Burst {
     }
 }
 
-/// Starts the handshakes of all clients at once, and measures until all have an answer or the time is over.
+/// Begins the handshakes of all clients at the same time. Measures until all clients have an answer, or [`PATIENCE`] is
+/// over.
 fn burst(server: SocketAddrV4) -> Result<Burst, Failure> {
     let count = CLIENTS.0;
     let mut fleet = Fleet::new(server, count, (0, count / CLIENTS.1), known())?;

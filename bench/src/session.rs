@@ -1,8 +1,8 @@
-//! A client with 64 confirmable requests in flight. Tegmen's client is compared with those of go-coap and of libcoap,
-//! all with NSTART 64 and with one Tegmen server.
+//! Measures a client that keeps 64 confirmable requests waiting for their answers. Compares Tegmen's client with the
+//! clients of go-coap and of libcoap. All have NSTART 64, and use the same Tegmen server.
 //!
-//! Each client is a process that reads lines. A line is a time in milliseconds. The client sends requests for this
-//! time, and answers with the number of requests that were answered.
+//! Each client is a process that reads lines from its standard input. A line contains a time in milliseconds. The
+//! client sends requests for this time, and then prints the number of answered requests.
 
 use crate::{
     Options, addresses,
@@ -25,7 +25,7 @@ use tegmen_host::client::{ClientConfig, ClientError, ClientKey, Session};
 use tegmen_host::uri::Scheme;
 use tokio::{runtime, task::JoinSet};
 
-/// Measures every client that is built, without protection and over DTLS.
+/// Measures every client that is built: first without protection, then over DTLS.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
     let (server, secure_port) = start_server()?;
@@ -66,7 +66,7 @@ fn start_server() -> Result<(Process, u16), Failure> {
     Ok((process, secure_port))
 }
 
-/// The clients with one protection, and their measurements.
+/// The clients that use one protection, and their results.
 struct Way {
     clients: Vec<Client>,
     per_cpu: Samples,
@@ -74,7 +74,7 @@ struct Way {
 }
 
 impl Way {
-    /// Starts the clients. A client that does not answer is absent in the report.
+    /// Starts the clients. The report lists a client that does not answer as absent.
     fn start(protection: &str, port: u16, key: &[&str], report: &mut Report) -> Self {
         let mut clients = Vec::new();
         for (name, install) in CLIENTS {
@@ -104,14 +104,14 @@ impl Way {
     }
 }
 
-/// The name of each client, and the command that builds it.
+/// The name of each client, and the command that builds the client.
 const CLIENTS: [(&str, &str); 3] = [
     (OURS, "cargo build --release -p tegmen-bench"),
     ("go-coap", "install Go, then bench/setup.sh gocoap"),
     ("libcoap-openssl", "apt-get install libcoap3-dev && bench/setup.sh libcoap"),
 ];
 
-/// A running client, which ends when this value is dropped.
+/// A running client process. It ends when this value is dropped.
 struct Client {
     name: &'static str,
     child: Child,
@@ -140,7 +140,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Lets the client send requests for this time. Returns the number of requests that were answered.
+    /// Lets the client send requests for this time. Returns the number of answered requests.
     fn ask(&mut self, time: Duration) -> Result<u64, Failure> {
         writeln!(self.input, "{}", time.as_millis()).map_err(failure)?;
         let mut line = String::new();
@@ -148,7 +148,8 @@ impl Client {
         line.trim().parse().map_err(|_| Failure::new(format!("{} ended", self.name)))
     }
 
-    /// Returns the number of requests for each CPU second of the client, and for each second of the clock.
+    /// Returns the number of requests for each CPU second of the client, and then the number for each second of real
+    /// time.
     fn measure(&mut self, time: Duration) -> Result<(f64, f64), Failure> {
         let process = self.child.id();
         let (cpu, begin) = (server::cpu_nanoseconds(process)?, Instant::now());
@@ -166,7 +167,7 @@ impl Drop for Client {
     }
 }
 
-/// Runs Tegmen's client as the process of [`VERB`]. The arguments are `ADDRESS PORT [IDENTITY KEY]`.
+/// Runs Tegmen's client in the process that [`VERB`] starts. The words are `ADDRESS PORT [IDENTITY KEY]`.
 pub(crate) fn client(words: &[String]) -> Result<(), Failure> {
     let (ip, port, key) = match words {
         [ip, port] => (ip, port, None),
@@ -190,7 +191,7 @@ pub(crate) fn client(words: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sends requests for this time. Returns the number of requests that were answered.
+/// Sends requests for this time. Returns the number of answered requests.
 async fn ask(session: &Session, time: Duration) -> Result<u64, Failure> {
     let end = Instant::now() + time;
     let mut askers = JoinSet::new();
@@ -205,8 +206,8 @@ async fn ask(session: &Session, time: Duration) -> Result<u64, Failure> {
     Ok(answered)
 }
 
-/// Sends one request after the other until `end`. Returns the number of responses, or `None` if a response does not
-/// have the value.
+/// Sends one request after the other until the time `end`. Returns the number of responses, or `None` if a response
+/// does not contain the expected value.
 async fn ask_one_by_one(session: Session, end: Instant) -> Result<Option<u64>, ClientError> {
     let mut answered = 0;
     while Instant::now() < end {
@@ -223,11 +224,11 @@ fn failure(error: impl std::fmt::Display) -> Failure {
     Failure::new(error.to_string())
 }
 
-/// Number of requests in flight, and NSTART (RFC 7252, section 4.7).
+/// Number of requests that wait for an answer at the same time. It is also NSTART (RFC 7252, section 4.7).
 const AT_ONCE: usize = 64;
 /// The argument that starts Tegmen's client as a separate process.
 pub(crate) const VERB: &str = "session-client";
 /// The path that clients request.
 const PATH: &str = "/example_data";
-/// The time in which a client sends requests before the first pass.
+/// The time for which a client sends requests before the first pass begins.
 const WARM_UP: Duration = Duration::from_millis(200);

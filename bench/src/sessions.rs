@@ -1,6 +1,6 @@
-//! Many sessions in one table: the memory of a session, and the time of a search among all of them.
+//! Measures a table with many sessions: the memory for each session, and the time of a search for one session.
 //!
-//! Every session comes from a real handshake and has carried a record. Its client is dropped after that. [`speaking`]
+//! Every session comes from a real handshake, and has carried one record. Its client is then dropped. [`speaking`]
 //! instead sends requests to a complete server, whose memory also contains the CoAP state of its peers.
 
 use crate::{
@@ -63,8 +63,9 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Measures the memory of `tegmen serve` for each session that has sent one request in the last EXCHANGE_LIFETIME (247
-/// s; RFC 7252, section 4.8.2). The rows show the growth after the handshake, the first request and the second request.
+/// Measures the memory of `tegmen serve` for each session that has sent a request in the last EXCHANGE_LIFETIME (247 s;
+/// RFC 7252, section 4.8.2). The rows show by how much the memory grows with the handshake, the first request and the
+/// second request.
 fn speaking(count: u32) -> Result<Report, Failure> {
     let mut report = Report { header: Header::new(1), rows: Vec::new(), absent: Vec::new() };
     let all = FIRST + count;
@@ -103,7 +104,7 @@ fn speaking(count: u32) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Returns the method of a request. Each tenth request is a POST, which must not be executed twice.
+/// Returns the method of the request with this number. Each tenth request is a POST, which must not be executed twice.
 const fn method(asked: u64) -> Code {
     if asked % 10 == 9 { Code::POST } else { Code::GET }
 }
@@ -120,7 +121,8 @@ fn below(limit: f64) -> Option<Limit> {
     Some(Limit::Below(limit))
 }
 
-/// Returns the peer whose server needs the least memory for a session, and its bytes.
+/// Returns the peer whose server needs the least memory for a session, and the number of bytes. Returns `none` and
+/// `None` if no peer was measured.
 fn leanest_peer(report: &mut Report) -> (&'static str, Option<f64>) {
     let mut least: Option<(&'static str, u64)> = None;
     for candidate in CANDIDATES.iter().skip(1) {
@@ -140,13 +142,14 @@ fn leanest_peer(report: &mut Report) -> (&'static str, Option<f64>) {
     least.map_or(("none", None), |(name, bytes)| (name, Some(bytes as f64)))
 }
 
-/// The server ends of many sessions, and records for some of the sessions.
+/// The server's side of many sessions, and a record of some of these sessions.
 struct Crowd {
     stack: Ours,
     count: u32,
-    /// Heap memory of the sessions in bytes, including the endpoint of the clients, which has no sessions left.
+    /// Heap memory of the sessions in bytes. It includes the endpoint of the clients, from which all sessions were
+    /// removed.
     heap: i64,
-    /// A record for some of the sessions: the number of the client, and the datagram.
+    /// Records of some of the sessions: the number of the client, and the datagram that contains the record.
     records: Vec<(u32, [u8; DATAGRAM_LEN])>,
     random: u64,
 }
@@ -188,14 +191,14 @@ impl Crowd {
         Ok(Self { stack, count, heap: heap_in_use() - before, records, random: 0x9e37_79b9_7f4a_7c15 })
     }
 
-    /// Returns the bytes of the tables, which the tables count themselves.
+    /// Returns the size of the server's tables and caches in bytes, as these count it themselves.
     fn bytes(&self) -> usize {
         let Node { endpoint, environment, .. } = &self.stack.server.borrow().node;
         endpoint.peers.bytes() + environment.crypto.cache_bytes()
     }
 
-    /// Searches sessions by address. Each search depends on the session that the previous search found. Returns the
-    /// time of a search in nanoseconds.
+    /// Searches for sessions by their addresses. Each search depends on the session that the previous search found.
+    /// Returns the mean time of a search in nanoseconds.
     fn find(&mut self) -> Result<f64, Failure> {
         let peers = &self.stack.server.borrow().node.endpoint.peers;
         let mut found = PeerId::new(0, 0);
@@ -212,7 +215,7 @@ impl Crowd {
         Ok(spent / SEARCHES as f64)
     }
 
-    /// Opens one record of each session that has one, in random order. Returns the time of a record in nanoseconds.
+    /// Opens the stored records in random order. Returns the mean time for a record in nanoseconds.
     fn open(&mut self) -> Result<f64, Failure> {
         for last in (1..self.records.len()).rev() {
             self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -228,7 +231,7 @@ impl Crowd {
         Ok(spent / count as f64)
     }
 
-    /// Lets every alarm ring once.
+    /// Takes the alarm of every session once, and sets it again. Returns the times.
     fn alarms(&mut self) -> Result<Alarms, Failure> {
         let Node { endpoint, now, .. } = &mut self.stack.server.borrow_mut().node;
         let (mut longest, mut rung) = (0.0_f64, 0);
@@ -253,15 +256,15 @@ impl Crowd {
     }
 }
 
-/// Default number of sessions.
+/// Default number of sessions whose clients are dropped.
 const SILENT: u32 = 1_000_000;
 const SPEAKING: u32 = 1_000_000;
-/// Number of sessions that send a request before the measured sessions.
+/// Number of sessions that send a request before the measured sessions are opened.
 const FIRST: u32 = 2_000;
-/// The idle timeout of sessions, which is long after the last handshake.
+/// The idle timeout of sessions. It ends long after the last handshake.
 const IDLE: Duration = Duration::from_secs(86_400);
-/// Number of sessions with a record that is opened.
+/// Maximum number of sessions from which a record is stored.
 const SAMPLES: usize = 10_000;
 const SEARCHES: u64 = 200_000;
-/// Number of alarms that are timed together.
+/// Number of alarms whose time is measured together.
 const PART: u32 = 100;

@@ -1,11 +1,15 @@
-//! Runs the console blocks of README.md and of the pages in docs/ as printed: `./ci.sh readme`.
+//! Runs the commands in the console blocks of README.md and of the pages in docs/, and compares their output with the
+//! blocks: `./ci.sh readme`.
 //!
-//! Every block that begins with ```` ```console ```` runs, in order. Each file has a shell and a home directory of its own; README.md
-//! begins in the clone of the project, a page in its empty home directory. A line that begins with `$ ` is a command. Each line
-//! behind it must be the beginning of one that was printed since, in this order; `...` at the end of a line stands for the rest of
-//! it, and `...` alone for any lines. A block ```` ```console untested: REASON ```` does not run; [`UNTESTED`] limits their number.
+//! Every block that begins with ```` ```console ```` is run, in the order of the file. All blocks of a file share a
+//! shell and a home directory. For README.md the shell begins in the clone of the project; for a page it begins in its
+//! empty home directory. A line that begins with `$ ` is a command. The lines below it are its expected output: each
+//! must be the beginning of a printed line, in this order. `...` at the end of a line stands for the rest of the line.
+//! A line with only `...` stands for any number of lines. A block ```` ```console untested: REASON ```` is not run.
+//! [`UNTESTED`] limits the number of such blocks.
 //!
-//! With names of files it runs those alone, with the `tegmen` that README.md installed before.
+//! If the program gets names of files as arguments, it checks only these files. The `tegmen` that an earlier run of
+//! README.md has installed must then exist.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -14,16 +18,17 @@ use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// Blocks that may stay untested, in all files together. This number may only fall.
+/// Maximum number of untested blocks in all files together. This number may only be reduced.
 const UNTESTED: usize = 5;
-/// Longest that one command may take.
+/// Maximum time that one command may take.
 const PATIENCE: Duration = Duration::from_secs(240);
-/// Time that a command in the background has to begin; of a server, after its first socket.
+/// Time that a command in the background gets for its start. For a server it begins with the first socket of the
+/// server.
 const SETTLE: Duration = Duration::from_secs(2);
 const MARK: &str = "--readme-command-ended--";
 const README: &str = "README.md";
 
-/// A file with its console blocks.
+/// A file, with the console blocks that it contains.
 struct Page {
     name: String,
     blocks: Vec<Block>,
@@ -85,7 +90,7 @@ fn run() -> Result<(), String> {
     Ok(())
 }
 
-/// The README, then each page that has a console block, in the order of their names.
+/// Returns README.md, and then each page in docs/ that has a console block, sorted by name.
 fn pages() -> Result<Vec<Page>, String> {
     let entries = std::fs::read_dir("docs").map_err(|error| format!("docs: {error}"))?;
     let mut names: Vec<String> = entries
@@ -125,7 +130,7 @@ impl Page {
         Ok(())
     }
 
-    /// Runs one command, and compares what it prints.
+    /// Runs one command, and compares its output with the expected lines.
     fn check(&self, step: &Step, shell: &mut Shell) -> Result<(), String> {
         let mut printed = Vec::new();
         let place = format!("{}:{}: {}", self.name, step.line, step.command);
@@ -140,7 +145,7 @@ impl Page {
     }
 }
 
-/// The console blocks of a Markdown text.
+/// Returns the console blocks of a Markdown text.
 fn blocks(text: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut lines = text.lines().enumerate();
@@ -171,7 +176,7 @@ fn blocks(text: &str) -> Vec<Block> {
     blocks
 }
 
-/// A shell that stays for all blocks of a file, so that its directory and its background jobs do, too.
+/// A shell that runs all blocks of a file. So its current directory and its background jobs remain from block to block.
 struct Shell {
     child: Child,
     input: ChildStdin,
@@ -179,7 +184,8 @@ struct Shell {
 }
 
 impl Shell {
-    /// Starts a shell with an empty home directory, in the clone of the project or in that directory.
+    /// Starts a shell with an empty home directory. It begins in the clone of the project if `in_clone` is true, and
+    /// otherwise in the home directory.
     fn start(in_clone: bool) -> Result<Self, String> {
         let root = std::env::current_dir().map_err(|error| error.to_string())?;
         let (home, installed) = (root.join("target/readme/home"), root.join("target/readme/installed"));
@@ -216,7 +222,7 @@ impl Shell {
         Ok(Self { child, input, lines })
     }
 
-    /// Runs a command, adds its lines to `printed` and returns its exit code.
+    /// Runs a command. Adds the printed lines to `printed`, and returns the exit code.
     fn run(&mut self, command: &str, printed: &mut Vec<String>) -> Result<String, String> {
         // A server still has its port for a moment after `kill`, and nobody types that fast. `jobs` takes a job that ended off
         // the list, so that the next one is %1 again, as at a prompt.
@@ -251,7 +257,8 @@ impl Shell {
         Ok(status)
     }
 
-    /// Waits until the last job in the background has a UDP socket, because a server begins slowly on a busy machine.
+    /// Waits until the background job that was started last has a UDP socket. A server needs time for this on a busy
+    /// machine.
     fn await_server(&mut self, printed: &mut Vec<String>) -> Result<(), String> {
         self.run("echo $!", printed)?;
         let number = printed.iter().rfind(|line| !line.is_empty() && line.bytes().all(|sign| sign.is_ascii_digit()));
@@ -263,7 +270,8 @@ impl Shell {
         Ok(())
     }
 
-    /// The first of the expected lines that was not printed. A background job may print late, so it waits a moment.
+    /// Returns the first expected line that was not printed; `None` if all were printed. A background job may print
+    /// late, so the function waits a short time for missing lines.
     fn missing<'e>(&self, expected: &'e [String], printed: &mut Vec<String>) -> Option<&'e str> {
         let end = Instant::now() + 2 * SETTLE;
         loop {
@@ -280,7 +288,8 @@ impl Shell {
     }
 }
 
-/// True if a file of the process is a UDP socket. The rows of /proc/PID/net/udp have the number of a socket in their tenth column.
+/// Returns true if one of the process's open files is a UDP socket. The tenth column of /proc/PID/net/udp has the
+/// number of a socket.
 fn has_udp_socket(process: &Path) -> bool {
     let table = |name| std::fs::read_to_string(process.join("net").join(name)).unwrap_or_default();
     let tables = table("udp") + &table("udp6");
@@ -294,8 +303,8 @@ fn has_udp_socket(process: &Path) -> bool {
 }
 
 impl Drop for Shell {
-    /// Ends the background jobs that are left, which are in the process group of the shell, and waits for them, because the next
-    /// file uses the same ports.
+    /// Ends the background jobs that still run, and waits until they have ended, because the next file uses the same
+    /// ports. The jobs are in the process group of the shell.
     fn drop(&mut self) {
         let _ = writeln!(self.input, "trap '' TERM; kill 0; wait; exit");
         let _ = self.child.wait();

@@ -1,4 +1,4 @@
-//! The currents of the motes in the papers, and the energies that follow from times.
+//! The motes in the papers: their currents, and their energies for given times of activity.
 
 use crate::sim::{Activity, Micros};
 use serde::{Deserialize, Serialize};
@@ -7,53 +7,54 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Platform {
-    /// A description of the mote, and the paper.
+    /// A description of the mote, and the name of the paper.
     pub about: String,
     /// Clock frequency of the processor, in Hz.
     pub clock_hz: u64,
-    /// Power of the working processor, in milliwatts.
+    /// Power of the processor while it computes, in milliwatts.
     pub cpu_active_mw: f64,
-    /// Power of the board while it only waits, in milliwatts. The measurements of the Blink paper include it. It is 0
-    /// for other papers.
+    /// Power of the board while it only waits, in milliwatts. It is set only for the Blink paper, whose measurements
+    /// include it, and is 0 for the other papers.
     #[serde(default)]
     pub board_idle_mw: f64,
-    /// Current of the sending radio, in milliamperes.
+    /// Current of the radio while it sends, in milliamperes.
     pub tx_ma: f64,
-    /// Current of the receiving radio, in milliamperes.
+    /// Current of the radio while it receives, in milliamperes.
     pub rx_ma: f64,
     /// Supply voltage, in volts.
     pub volts: f64,
 }
 
-/// Energy of a node, in microjoules.
+/// The energy that a node uses, in microjoules.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Energy {
-    /// The energy of the working processor.
+    /// The energy of the processor while it computes.
     pub cpu_uj: f64,
-    /// The energy of the transmitting radio.
+    /// The energy of the radio while it sends.
     pub tx_uj: f64,
-    /// The energy of the radio for frames to this node.
+    /// The energy of the radio while it receives frames for this node.
     pub rx_uj: f64,
-    /// The energy of the radio for frames to other nodes. A radio that is always on includes it.
+    /// The energy of the radio while it receives frames for other nodes. Only a radio that is always on uses this
+    /// energy.
     pub overheard_uj: f64,
-    /// The energy of a radio that listens whenever it does not transmit.
+    /// The energy of a radio that listens all the time, except while it sends.
     pub rx_always_on_uj: f64,
 }
 
 impl Energy {
-    /// Returns the energy with a radio that receives only during frames for this node, which is the minimum.
+    /// Returns the minimum energy of the node: its radio receives only during frames for this node.
     pub fn radio_by_frame(&self) -> f64 {
         self.cpu_uj + self.tx_uj + self.rx_uj
     }
 
-    /// Returns the energy with a radio that is always on.
+    /// Returns the energy of the node if its radio is always on.
     pub fn radio_always_on(&self) -> f64 {
         self.cpu_uj + self.tx_uj + self.rx_always_on_uj
     }
 }
 
 impl Platform {
-    /// Returns the mote with this name.
+    /// Returns the mote with this name; `None` if there is none.
     pub fn find(name: &str) -> Option<Self> {
         all().into_iter().find(|(known, _)| known == name).map(|(_, platform)| platform)
     }
@@ -63,8 +64,8 @@ impl Platform {
         all().into_iter().map(|(name, _)| name).collect()
     }
 
-    /// Returns the energy of a node whose radio had this activity in the time `elapsed`, and whose processor worked for
-    /// the time `cpu`.
+    /// Returns the energy of a node during the time `elapsed`. `activity` is the activity of its radio, and `cpu` is
+    /// the time for which its processor computed.
     pub fn energy(&self, activity: &Activity, cpu: Micros, elapsed: Micros) -> Energy {
         let uj = |ma: f64, micros: Micros| self.volts * ma * micros as f64 / 1e3;
         Energy {
@@ -77,8 +78,8 @@ impl Platform {
     }
 }
 
-/// Returns the power of a board behind a resistor in its supply, in milliwatts. It follows from the voltage over the
-/// resistor (Blink paper, section IV.C).
+/// Returns the power of a board that is connected to its supply through a resistor, in milliwatts. `volts` is the
+/// voltage over the resistor (Blink paper, section IV.C).
 pub fn behind_resistor(volts: f64, supply: f64, ohms: f64) -> f64 {
     volts / ohms * (supply - volts) * 1e3
 }

@@ -1,5 +1,5 @@
-//! The program of a delegation server: `tegmen_control::delegation` and a DTLS server on 127.0.0.1. Lines on standard
-//! input are its commands.
+//! The program of a delegation server. It runs `tegmen_control::delegation` and a DTLS server on 127.0.0.1. Its
+//! commands are lines on its standard input.
 
 use super::{
     authority::Authority,
@@ -36,44 +36,45 @@ use tokio::sync::mpsc;
 pub(crate) const VERB: &str = "delegation-server";
 /// Lifetime of a delegation, in seconds.
 const LIFETIME: u32 = 3600;
-/// Number of verified chains that the server remembers, which is the default of the library.
+/// Number of verified certificate chains that the server remembers. It is the default of the library.
 const REMEMBERED: usize = 1024;
 
-/// Returns the name of a device.
+/// Returns the name of the device with this number.
 pub(super) fn device(number: usize) -> String {
     format!("lamp-{number:04}.example")
 }
 
-/// The state of the server.
+/// The data that the server has, counted.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub(super) struct State {
-    /// Number of database rows of the delegation service, by the kind of the row.
+    /// Number of rows of the delegation service in the database, for each kind of row.
     pub(super) rows: BTreeMap<String, usize>,
-    /// Number of memory entries of the delegation service, without the devices.
+    /// Number of entries of the delegation service in memory. The entries of the devices are not counted.
     pub(super) entries: usize,
-    /// Number of peers to which the server has given a number.
+    /// Number of peers to which the server has assigned a number.
     pub(super) peers: usize,
-    /// Number of DTLS sessions of the server.
+    /// Number of DTLS sessions that are open at the server.
     pub(super) sessions: usize,
-    /// Number of tickets that peers received after a handshake with certificates, and after the resumption of a
-    /// session.
+    /// Number of tickets that peers received after a handshake with certificates. `reissued` is the number of tickets
+    /// that peers received after they resumed a session.
     pub(super) sealed: u64,
     pub(super) reissued: u64,
     /// Number of peers that received no ticket.
     pub(super) refused: u64,
 }
 
-/// A running delegation server, which ends when this value is dropped.
+/// A running delegation server. It ends when this value is dropped.
 pub(super) struct Process {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    /// The address of the server.
+    /// The address at which the server accepts DTLS.
     pub(super) address: SocketAddr,
 }
 
 impl Process {
-    /// Starts a server for this number of devices at this port. Passes each device key to `imprint`.
+    /// Starts a server for this number of devices, which are all at the port `port`. Calls `imprint` with the key of
+    /// each device.
     pub(super) fn start(
         directory: &Path,
         devices: usize,
@@ -90,7 +91,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Starts this program with another verb, and reads the address that it prints first.
+    /// Starts this program with the subcommand `verb`. Reads the address that it prints first.
     pub(super) fn spawn(verb: &str, words: &[String]) -> Result<Self, Failure> {
         let exe = env::current_exe().map_err(failure)?;
         let mut command = Command::new(exe);
@@ -106,7 +107,7 @@ impl Process {
         Ok(Self { child, input, output, address })
     }
 
-    /// Sends a line to the server, and returns its answer.
+    /// Sends one command line to the server, and returns the line with which it answers.
     pub(super) fn ask(&mut self, line: &str) -> Result<String, Failure> {
         let mut answer = String::new();
         writeln!(self.input, "{line}")
@@ -123,7 +124,7 @@ impl Process {
         serde_json::from_str(&self.ask("state")?).map_err(failure)
     }
 
-    /// Returns the CPU time of all threads of the process.
+    /// Returns the CPU time of all threads of the process in nanoseconds.
     pub(super) fn cpu_nanoseconds(&self) -> Result<u64, Failure> {
         cpu_nanoseconds(self.child.id())
     }
@@ -136,7 +137,7 @@ impl Drop for Process {
     }
 }
 
-/// Serves until standard input ends. The arguments are `DIRECTORY DEVICES PORT`.
+/// Runs the server until its standard input ends. The words are `DIRECTORY DEVICES PORT`.
 pub(crate) fn serve(words: &[String]) -> Result<(), Failure> {
     let [directory, count, port] = words else { return Err(Failure::new(format!("{VERB} DIRECTORY DEVICES PORT"))) };
     let (count, port): (usize, u16) = (count.parse().map_err(failure)?, port.parse().map_err(failure)?);
@@ -227,7 +228,8 @@ fn listen(
     builder.serve(Resources::new([])).map_err(failure)
 }
 
-/// Waits until every device is in an epoch, no message waits for a device, and the rows of earlier epochs are removed.
+/// Waits until every device has begun its current epoch, no message waits for a device, and the rows of earlier epochs
+/// are removed from the database.
 async fn settled(delegations: &Delegations<Database>) -> String {
     let is_settled = || {
         let devices = delegations.list(None, usize::MAX);
@@ -242,7 +244,7 @@ async fn settled(delegations: &Delegations<Database>) -> String {
     "settled".to_owned()
 }
 
-/// Waits until each connection has its row in the database.
+/// Waits until each connection has a row in the database.
 async fn durable(delegations: &Delegations<Database>) -> String {
     while delegations.entries().connections > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -250,7 +252,7 @@ async fn durable(delegations: &Delegations<Database>) -> String {
     "durable".to_owned()
 }
 
-/// Requests the next epoch for all devices.
+/// Begins the next epoch at all devices.
 async fn reset(delegations: &Arc<Delegations<Database>>, count: usize) -> Result<String, Failure> {
     let mut all = tokio::task::JoinSet::new();
     for number in 0..count {
@@ -291,7 +293,7 @@ async fn state(
     serde_json::to_string(&state).map_err(failure)
 }
 
-/// The certificates of devices, which an authority issues. They are kept in memory.
+/// The certificates with which peers know the devices. An authority issues them, and they are kept in memory.
 struct OfAuthority {
     authority: Authority,
     verifier: Arc<Verifier>,

@@ -1,39 +1,41 @@
-//! The product code of the workspace, parsed: packages, the crates of each package, and the modules of each crate.
+//! Reads and parses the product code of the workspace: its packages, the crates of each package, and the modules of
+//! each crate.
 //!
-//! Modules are found as the compiler finds them, by their `mod` declarations. Items under `#[cfg(test)]` are left out.
+//! Modules are found by their `mod` declarations, as the compiler finds them. Items under `#[cfg(test)]` are left out.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use syn::{Attribute, ImplItem, Item, Meta};
 
-/// A line of a file.
+/// A line in a file, such as the line of an item.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Place {
     pub(crate) file: String,
     pub(crate) line: usize,
 }
 
-/// One library, program or example.
+/// One crate: a library, a program or an example.
 pub(crate) struct Crate {
-    /// First segment of a path to an item of a library; for another target the package and the target.
+    /// For a library, the first segment of the paths to its items. For another crate, the names of the package and the
+    /// target.
     pub(crate) ident: String,
     pub(crate) example: bool,
-    /// The root comes first.
+    /// The modules of the crate. The root module is the first.
     pub(crate) modules: Vec<Module>,
 }
 
-/// One module with its items, without those of its children.
+/// One module, with its own items. The items of its child modules are not included.
 pub(crate) struct Module {
-    /// Names from the root of the crate; empty for the root.
+    /// The names of the modules from the root of the crate to this module; empty for the root itself.
     pub(crate) path: Vec<String>,
     pub(crate) file: String,
     pub(crate) items: Vec<Item>,
 }
 
-/// Reads every crate below `root`, which is an absolute path without links.
+/// Reads every crate below the folder `root`, whose path must be absolute and without symbolic links.
 ///
 /// # Errors
-/// A file that cannot be read or parsed.
+/// If a file cannot be read or parsed.
 pub(crate) fn load(root: &Path) -> Result<Vec<Crate>, String> {
     let mut crates = Vec::new();
     for manifest in files(root, "Cargo.toml")? {
@@ -59,10 +61,11 @@ pub(crate) fn load(root: &Path) -> Result<Vec<Crate>, String> {
     Ok(crates)
 }
 
-/// Every file below `folder` whose name ends with `suffix`, sorted; generated and hidden folders are left out.
+/// Returns every file below `folder` whose name ends with `suffix`, sorted by path. Folders with generated files
+/// (`target`) and hidden folders are left out.
 ///
 /// # Errors
-/// A folder that cannot be read.
+/// If a folder cannot be read.
 pub(crate) fn files(folder: &Path, suffix: &str) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
     let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -79,7 +82,7 @@ pub(crate) fn files(folder: &Path, suffix: &str) -> Result<Vec<PathBuf>, String>
     Ok(found)
 }
 
-/// The roots of a package's crates with the names of the targets.
+/// Returns the root file of each crate of a package, with the name of its target.
 fn targets(folder: &Path) -> Result<Vec<(String, PathBuf)>, String> {
     let mut found = Vec::new();
     for (target, file) in [("lib", "src/lib.rs"), ("main", "src/main.rs"), ("build", "build.rs")] {
@@ -117,13 +120,13 @@ fn add_file(root: &Path, file: &Path, path: Vec<String>, modules: &mut Vec<Modul
     add_module(root, parsed.items, &Here { file, shown, folder, children }, path, modules)
 }
 
-/// Position of a module in the file system.
+/// The position of a module's file in the file system.
 struct Here<'f> {
     file: &'f Path,
     shown: String,
-    /// Folder to which `#[path]` is relative.
+    /// The folder to which the paths in `#[path]` attributes are relative.
     folder: &'f Path,
-    /// Folder of the files of child modules.
+    /// The folder that contains the files of child modules.
     children: PathBuf,
 }
 
@@ -173,7 +176,7 @@ fn path_attribute(attributes: &[Attribute]) -> Option<String> {
     })
 }
 
-/// True if the attributes leave an item to tests: `cfg(test)`, `cfg(all(test, ...))`, `cfg(doctest)`.
+/// Returns true if the item is only for tests: it has `cfg(test)`, `cfg(all(test, ...))` or `cfg(doctest)`.
 fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         Meta::List(list) if list.path.is_ident("cfg") => {

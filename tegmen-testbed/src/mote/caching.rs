@@ -1,9 +1,9 @@
-//! A node of a network of content objects: a consumer, a producer, or a forwarder.
+//! A simulated node of a CoAP network with content objects: a consumer, a producer, or a forwarder.
 //!
-//! A consumer requests the readings of the producers, one producer after the other. A forwarder is a caching CoAP proxy
-//! (RFC 7252, section 5.7). It retransmits a request on its own hop until it receives the response. This response is
-//! also the acknowledgement on the previous hop. In a network without proxies, a forwarder forwards only IP packets,
-//! and consumers send requests to the producers themselves.
+//! A consumer requests the readings of the producers in turn. A forwarder is a caching CoAP proxy (RFC 7252, section
+//! 5.7). It retransmits a request to the next node until it receives the response. The response also serves as the
+//! acknowledgement of the request that the proxy itself received. In a network without proxies, a forwarder forwards
+//! only IP packets, and consumers send their requests directly to the producers.
 
 mod application;
 mod memory;
@@ -30,30 +30,31 @@ use tegmen_proxy::Next;
 pub enum Part {
     /// A node that requests readings.
     Consumer {
-        /// The index of the node among the consumers.
+        /// The index of the node among all consumers.
         place: usize,
-        /// The addresses of the producers, in the order of their numbers.
+        /// The addresses of the producers. The index is the number of the producer.
         producers: Vec<Address>,
-        /// The proxy that receives the requests; `None` if the producers receive them.
+        /// The proxy to which the consumer sends its requests. With `None` it sends each request to the producer
+        /// itself.
         proxy: Option<Address>,
     },
     /// A node that forwards requests or packets.
     Forwarder {
-        /// For each producer, the next proxy on the path, or the producer itself.
+        /// For each producer, the next proxy on the path to the producer, or the producer itself if no proxy follows.
         towards: Vec<Address>,
-        /// The addresses of the producers, in the order of their numbers.
+        /// The addresses of the producers. The index is the number of the producer.
         producers: Vec<Address>,
-        /// True if the forwarder stores responses.
+        /// True if the forwarder stores responses in a cache.
         stores: bool,
     },
     /// A node that has readings.
     Producer {
-        /// The index of the node among the producers.
+        /// The index of the node among all producers.
         place: usize,
     },
 }
 
-/// A node with space for `PEERS` peers.
+/// A node that has space for `PEERS` peers.
 pub struct ObjectNode<const PEERS: usize> {
     setup: Setup,
     node: node::Node<PeerArray<Attached<Memory>, PEERS, 1>, Both, Features>,
@@ -61,9 +62,10 @@ pub struct ObjectNode<const PEERS: usize> {
     application: Application,
     random: Stream,
     part: Part,
-    /// Number of requests that the node has made.
+    /// Number of requests that the consumer has made.
     made: usize,
-    /// Requests of a consumer that wait for their responses.
+    /// The requests of a consumer that wait for a response. Each entry has the peer, the request, and the time of the
+    /// request.
     asked: Vec<(PeerId, RequestId, Instant)>,
     next_token: u16,
     alarm: Option<Instant>,
@@ -96,7 +98,7 @@ impl<const PEERS: usize> ObjectNode<PEERS> {
         }
     }
 
-    /// Returns the peer at an address, and creates it if necessary.
+    /// Returns the peer at the address `at`. Creates the peer if it does not exist.
     fn peer(&mut self, now: Instant, at: Address) -> Option<PeerId> {
         let path = Path { local: self.setup.local, remote: at };
         let peer = self.node.endpoint.plain(&mut self.environment.at(now), &path, Rank::Ours).ok()?;
@@ -110,7 +112,8 @@ impl<const PEERS: usize> ObjectNode<PEERS> {
         self.next_token.to_be_bytes()
     }
 
-    /// Sends a request of a consumer. `write` adds its options. Returns `None` if the request cannot be sent.
+    /// Sends a request of a consumer. `write` adds the options of the request. Returns `None` if the request cannot be
+    /// sent.
     fn request(
         &mut self,
         now: Instant,
@@ -129,8 +132,8 @@ impl<const PEERS: usize> ObjectNode<PEERS> {
         Some((peer, request))
     }
 
-    /// Sends the requests and responses that the last call of the node made, and reports the ends of the node's own
-    /// requests.
+    /// Sends the requests and responses that the last call of the CoAP node has produced. Reports each answered request
+    /// of a consumer to the simulation.
     fn settle(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         let costs = self.setup.costs;
         self.instructions += costs.serve * u64::from(std::mem::take(&mut self.application.served));
@@ -150,7 +153,7 @@ impl<const PEERS: usize> ObjectNode<PEERS> {
         self.answer(now, wishes);
     }
 
-    /// Sends the request that a proxy received to the next proxy, or to its producer.
+    /// Sends a request that a proxy received to the next proxy, or to the producer.
     fn forward(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         let Part::Forwarder { towards, producers, .. } = &self.part else { return };
         let Some(target) = self.application.proxy.as_ref().and_then(|proxy| proxy.target()) else { return };
@@ -169,7 +172,7 @@ impl<const PEERS: usize> ObjectNode<PEERS> {
         }
     }
 
-    /// Sends the responses of other nodes to the clients of a proxy.
+    /// Sends the responses that a proxy received to the clients that wait for them.
     fn answer(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         let Self { node, environment, application: Application { proxy: Some(proxy), .. }, .. } = self else { return };
         let mut out = [0; DATAGRAM];
@@ -248,9 +251,9 @@ impl<const PEERS: usize> Mote for ObjectNode<PEERS> {
     fn moved(&mut self, _: Instant, _: Address, _: Address, _: &mut Vec<Wish>) {}
 }
 
-/// Number of readings of a producer.
+/// Number of different readings that each producer has.
 pub(super) const ITEMS: u64 = 10;
-/// The beginning of the paths of all readings.
+/// The first component of the paths of all readings.
 pub(super) const RESOURCE: &str = "temperature";
-/// Minimum time before a retransmission (ACK_TIMEOUT of RFC 7252).
+/// Minimum time after which a request is sent again (ACK_TIMEOUT of RFC 7252).
 const SENT_AGAIN: Duration = Duration::from_secs(2);

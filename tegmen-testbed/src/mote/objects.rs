@@ -1,6 +1,7 @@
-//! Message protection of one node: OSCORE contexts, and the keys of protected payloads.
+//! The protection of messages at one node: its OSCORE contexts, and the keys of protected payloads.
 //!
-//! The ends of leases survive a restart, because a mote stores them in its flash memory.
+//! A lease is a range of numbers that a node may use. The ends of the leases survive a restart, because a mote stores
+//! them in its flash memory.
 
 use super::MESSAGE;
 use crate::coap_protected::{MAX_MESSAGES, Resource};
@@ -17,23 +18,25 @@ use tegmen::oscore::{
 };
 use tegmen::secret::Secret;
 
-/// The OSCORE contexts of a node, one for each pair of nodes. The number of a pair is that of the node that makes
-/// readings. If several consumers share a producer, each pair of a consumer and a producer has its own number.
+/// The OSCORE contexts of a node, one for each pair of a node that makes readings and its receiver. The number of a
+/// pair is that of the node that makes readings. If several consumers use the same producer, each pair of a consumer
+/// and a producer has its own number.
 pub(super) struct Contexts {
-    /// The pair whose context protects requests.
+    /// The number of the pair whose context protects the node's requests.
     pub(super) pair: u16,
     costs: Costs,
     contexts: BTreeMap<u16, Context>,
-    /// The requests that wait for their responses.
+    /// The requests that wait for a response. Each entry has the peer, the request, the number of the pair, and the
+    /// data that verifies the response.
     asked: Vec<(PeerId, RequestId, u16, Pending)>,
     kept: BTreeMap<u16, u64>,
-    /// Number of challenges that were sent and are not yet counted.
+    /// Number of challenges that were sent and are not yet reported.
     pub(super) challenges: u32,
     /// Number of instructions that are not yet counted.
     pub(super) instructions: u64,
 }
 
-/// The key of protected payloads.
+/// The key of protected payloads, and the numbers that it may use.
 pub(super) struct Payloads {
     crypto: Compact,
     costs: Costs,
@@ -43,16 +46,16 @@ pub(super) struct Payloads {
     pub(super) instructions: u64,
 }
 
-/// The content of the flash memory, which are the ends of leases.
+/// The content of the flash memory: the ends of the leases.
 #[derive(Clone, Default)]
 pub(super) struct Kept {
     contexts: BTreeMap<u16, u64>,
-    /// The number of the key of protected payloads, and the end of the lease of its message numbers.
+    /// The number of the key of protected payloads, and the end of the lease of the message numbers under this key.
     resource: (u16, u64),
 }
 
 impl Kept {
-    /// Returns the state that survives a restart.
+    /// Returns the state of a node that survives a restart.
     pub(super) fn of(contexts: &Contexts, payloads: &Payloads) -> Self {
         Self { contexts: contexts.kept.clone(), resource: payloads.kept }
     }
@@ -64,13 +67,14 @@ impl Contexts {
         Self { pair, costs, contexts, asked: Vec::new(), kept, challenges: 0, instructions: 0 }
     }
 
-    /// Deletes the context with a node from memory. The end of its lease stays in flash memory.
+    /// Deletes the context with the node `maker` from memory. The end of its lease stays in flash memory.
     pub(super) fn forget(&mut self, maker: u16) {
         self.contexts.remove(&maker);
     }
 
-    /// Returns the context that the node `maker` shares with node 0. `is_maker` selects the end of the context. The
-    /// context is derived when a node starts, before any request, so the derivation is not counted.
+    /// Returns the context of the pair `maker`. `is_maker` is true if this node is the one that makes readings. If the
+    /// context is not in memory, it is derived. The cost of this is not counted, because a real node derives it before
+    /// its first request.
     fn context(&mut self, maker: u16, is_maker: bool) -> &mut Context {
         let kept = &mut self.kept;
         let context = self.contexts.entry(maker).or_insert_with(|| {
@@ -207,7 +211,7 @@ impl Payloads {
         Self { crypto: Compact::new(seed), costs, resource: None, kept: kept.resource, instructions: 0 }
     }
 
-    /// Protects a payload without its message.
+    /// Protects a payload, without the message around it.
     pub(super) fn seal(&mut self, payload: &[u8]) -> Vec<u8> {
         let (mut key, mut end) = self.kept;
         if end >= MAX_MESSAGES && self.resource.as_ref().is_none_or(|(_, known)| known.left() == 0) {
@@ -225,7 +229,7 @@ impl Payloads {
         resource.seal(&mut self.crypto, payload, &mut out).map(<[u8]>::to_vec).unwrap_or_default()
     }
 
-    /// Returns true if the payload was protected with the key that it names.
+    /// Returns true if the payload is authentic under the key whose number it contains.
     pub(super) fn open(&mut self, payload: &[u8]) -> bool {
         let Some(key) = payload.first_chunk().map(|key| u16::from_be_bytes(*key)) else { return false };
         self.instructions += self.costs.payload_of(payload.len());
@@ -239,8 +243,8 @@ fn payload_key(key_id: u16, kept: u64) -> Resource {
     Resource::new::<Compact>(Secret::new(key), key_id, super::RESOURCE.as_bytes(), kept)
 }
 
-/// Returns the ID of a node in its context with node 0, with leading zeros, and the length of the ID: one byte up to
-/// 255, two bytes above.
+/// Returns the ID of the node `maker` in its OSCORE context, in two bytes with leading zeros. Also returns the length
+/// of the ID: one byte up to 255, and two bytes above.
 fn id_of(maker: u16) -> ([u8; 2], usize) {
     (maker.to_be_bytes(), if maker <= 0xff { 1 } else { 2 })
 }
@@ -255,22 +259,22 @@ fn maker_of(datagram: &[u8]) -> Option<u16> {
     }
 }
 
-/// Returns the number of bytes of a message that OSCORE encrypts: its code, options and payload.
+/// Returns the number of bytes that OSCORE encrypts in a message: those of its code, its inner options and its payload.
 fn enciphered(message: &[u8]) -> usize {
     let token = MessageRef::parse(message).map_or(0, |message| message.token().len());
     (message.len() + 1).saturating_sub(4 + token)
 }
 
-/// Returns the number of encrypted bytes in a protected message.
+/// Returns the number of encrypted bytes in an OSCORE message, without the tag.
 fn ciphertext(datagram: &[u8]) -> usize {
     MessageRef::parse(datagram).map_or(0, |message| message.payload().len().saturating_sub(TAG))
 }
 
-/// The ID of node 0 in every context. The IDs of other nodes begin with 1.
+/// The ID of node 0 in every context. The IDs of the other nodes are 1 and above.
 const TAKER: u8 = 0;
-/// Number of message numbers that are leased at once. A node writes to flash memory once for this number of messages.
+/// Number of message numbers that a node leases at once. It writes to flash memory once for this number of messages.
 const LEASE: u64 = 64;
-/// Number of encrypted bytes of a challenge: the code, and an Echo option with a number of one byte.
+/// Number of encrypted bytes in a challenge: a code of one byte, and an Echo option.
 const CHALLENGE: usize = 4;
 /// Length of the tag of AES-CCM-16-64-128, in bytes.
 const TAG: usize = 8;

@@ -1,9 +1,10 @@
-//! A node that sends and receives its datagrams of a fixed exchange.
+//! A simulated node that sends and receives the datagrams of a fixed exchange.
 //!
-//! The exchange is a list of turns, which two nodes have alternately. A turn is complete when all its datagrams have
-//! arrived. Then the other node sends its next turn. As with the flights of DTLS (RFC 6347, section 4.2.4), a node
-//! sends its turn again in two cases: its timer ends before the next turn arrives, or the previous turn arrives again.
-//! The timeout doubles with each retransmission.
+//! The exchange is a list of turns. A turn consists of the datagrams that one node sends together, and the turns of two
+//! nodes alternate. A turn is complete when all its datagrams have arrived. Then the other node sends its next turn. As
+//! with the flights of DTLS (RFC 6347, section 4.2.4), a node sends its turn again in two cases: its timer fires before
+//! the next turn arrives, or the first datagram of the previous turn arrives again. The timeout doubles with each
+//! retransmission.
 
 use super::{Mote, Wish};
 use crate::sim::Micros;
@@ -14,29 +15,29 @@ use std::sync::Arc;
 use tegmen::address::Address;
 use tegmen::time::{Duration, Instant};
 
-/// The datagrams that one node sends before the turn of the other node.
+/// A turn: the datagrams that one node sends before the other node sends the next turn.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Turn {
-    /// The datagrams. All datagrams of an exchange are different.
+    /// The datagrams of the turn. No two datagrams of an exchange are equal.
     pub datagrams: Vec<Vec<u8>>,
-    /// The time between the end of the previous turn and this turn, in microseconds. In this time the node computes, or
-    /// waits for other nodes.
+    /// The time from the end of the previous turn to the beginning of this turn, in microseconds. During this time the
+    /// node computes, or waits for nodes that are not simulated.
     pub pause: Micros,
 }
 
 /// An exchange of two nodes.
 #[derive(Clone, Debug)]
 pub struct Exchange {
-    /// The turns. The node that makes the reading has the first turn.
+    /// The turns in order. The node that begins the exchange sends the first turn.
     pub turns: Arc<[Turn]>,
-    /// The time after which a turn is sent again for the first time.
+    /// The time after which a turn is sent again if the next turn has not arrived. Each retransmission doubles it.
     pub timeout: Duration,
 }
 
 impl Exchange {
-    /// Makes the exchange of these datagrams. Successive datagrams of one node are a turn. Each datagram comes with a
-    /// value that differs for the two nodes, and with the time that its sender needs before it. The longest of these
-    /// times is the pause of the turn.
+    /// Makes an exchange from datagrams. Successive datagrams of the same node become one turn. The first value of an
+    /// entry identifies the node that sends the datagram. The third value is the time in microseconds that this node
+    /// needs before the datagram. The longest of these times becomes the pause of the turn.
     pub fn of(datagrams: Vec<(bool, Vec<u8>, Micros)>, timeout: Duration) -> Self {
         let turns = datagrams.chunk_by(|one, next| one.0 == next.0).map(|turn| Turn {
             datagrams: turn.iter().map(|(_, bytes, _)| bytes.clone()).collect(),
@@ -46,24 +47,26 @@ impl Exchange {
     }
 }
 
-/// One node of an exchange.
+/// One of the two nodes of an exchange.
 pub struct Script {
     exchange: Exchange,
-    /// The index of the turn of the other node for which this node waits.
+    /// The index of the turn for which this node waits. The other node sends it.
     hears: usize,
-    /// For each datagram of the turn in `hears`: true if the datagram has arrived.
+    /// For each datagram of the turn for which this node waits: true if the datagram has arrived.
     came: Vec<bool>,
-    /// The time at which the node sends its [own turn](Self::own), for the first time or again.
+    /// The time at which the node sends its [own turn](Self::own), for the first time or again; `None` if nothing is
+    /// planned.
     due: Option<Instant>,
-    /// The time after which the node sends its own turn again.
+    /// The time from the next transmission of the node's own turn to its retransmission.
     timeout: Duration,
     peer: Option<Address>,
-    /// The time when the exchange began, which both nodes know.
+    /// The time when the exchange began; `None` before. Both nodes share this value.
     began: Rc<Cell<Option<Instant>>>,
 }
 
 impl Script {
-    /// Makes the node that begins if `begins` is true, or otherwise the other node. Both nodes share `began`.
+    /// Makes one node of an exchange: the node that begins if `begins` is true, and otherwise the other node. Both
+    /// nodes must get the same `began`.
     pub fn new(exchange: &Exchange, begins: bool, began: &Rc<Cell<Option<Instant>>>) -> Self {
         let (exchange, timeout) = (exchange.clone(), exchange.timeout);
         let mut script =
@@ -78,13 +81,13 @@ impl Script {
         self.timeout = self.exchange.timeout;
     }
 
-    /// Returns the turn that this node sent last, or will send next.
+    /// Returns the turn that this node sent last, or that it sends next.
     fn own(&self) -> Option<&Turn> {
         self.exchange.turns.get(self.hears.checked_sub(1)?)
     }
 
-    /// Sets the alarm for the node's [own turn](Self::own): the pause of this turn begins now, and the node sends the
-    /// turn when the pause ends.
+    /// Begins the pause before the node's [own turn](Self::own), and sets the alarm for the end of the pause. The node
+    /// then sends the turn.
     fn send_after_pause(&mut self, now: Instant) {
         let pause = self.own().map_or(0, |turn| turn.pause);
         self.due = Some(now.after(Duration::from_micros(pause)));
@@ -99,7 +102,7 @@ impl Script {
     }
 }
 
-/// Maximum time until a turn is sent again (RFC 6347, section 4.2.4.1).
+/// Maximum time from one transmission of a turn to the next (RFC 6347, section 4.2.4.1).
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Mote for Script {
@@ -165,7 +168,7 @@ pub struct Scripts {
 }
 
 impl Scripts {
-    /// Makes a node that has begun no exchange.
+    /// Makes a node that has not begun any exchange yet.
     pub fn new(exchange: &Exchange) -> Self {
         Self { exchange: exchange.clone(), others: BTreeMap::new() }
     }
@@ -209,8 +212,8 @@ mod tests {
         Exchange { turns: (0..turns).map(turn).collect(), timeout: Duration::from_secs(1) }
     }
 
-    /// Delivers all datagrams except those whose number `is_lost` selects. Returns true if the exchange ended, and the
-    /// number of datagrams.
+    /// Delivers all datagrams except those for whose number `is_lost` returns true. Returns true if the exchange ended,
+    /// and the number of datagrams that were sent.
     fn play(turns: usize, is_lost: impl Fn(usize) -> bool) -> (bool, usize) {
         let (exchange, began) = (exchange(turns), Rc::default());
         let mut nodes = [true, false].map(|begins| Script::new(&exchange, begins, &began));

@@ -1,9 +1,10 @@
 //! The plan `axiom`: the paper on secure groups, figure by figure. The figures of the paper are in `data/axiom.toml`.
 //!
-//! Five schemes send the same request to a group, with the node of the core on every mote: plain CoAP to each member,
-//! plain CoAP to all members at once, DTLS to each member, the scheme of draft-keoh-dice-multicast-security, and Axiom.
-//! The links, the lengths of payloads and the time of the operating system were set with plain CoAP alone, before the
-//! other schemes ran (`plans/axiom.toml`).
+//! Five schemes, which are different protocols, send the same request to a group. Each mote runs the CoAP node of the
+//! core library. The schemes are: plain CoAP to each member, plain CoAP to all members at once, DTLS to each member,
+//! the protocol of draft-keoh-dice-multicast-security, and Axiom. The losses of the links, the lengths of payloads and
+//! the time of the operating system were chosen with plain CoAP alone, before the other schemes ran
+//! (`plans/axiom.toml`).
 
 mod conclusions;
 mod controller;
@@ -25,21 +26,21 @@ use std::collections::BTreeMap;
 use transaction::{Case, Transaction};
 use unicast::Unicast;
 
-/// The number of runs, and the sizes of groups.
+/// The number of runs, and the sizes of the groups.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Number of runs of each case with three listeners. The paper has 20.
+    /// Number of runs of each case with three listeners. The paper has 20 runs.
     pub seeds: u64,
-    /// Number of runs of each larger group.
+    /// Number of runs of each case with another number of listeners.
     pub seeds_of_large: u64,
-    /// The numbers of listeners.
+    /// The numbers of listeners of the groups.
     pub listeners: &'static [usize],
 }
 
-/// The number of runs of the command.
+/// The number of runs with which the command runs the plan.
 pub const FULL: Effort = Effort { seeds: 20, seeds_of_large: 10, listeners: &[1, 2, 3, 5, 9, 19, 39, 79, 126, 254] };
 
-/// Returns all figures of the plan. `rekeying` contains the messages of the product's controller. Calls `done` with the
+/// Returns all figures of the plan. `rekeying` contains the messages of Tegmen's controller. Calls `done` with the
 /// number of finished runs and the number of all runs.
 pub fn figures(rekeying: &Rekeying, effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure> {
     let paper = paper();
@@ -62,16 +63,17 @@ pub fn figures(rekeying: &Rekeying, effort: Effort, done: impl Fn(usize, usize) 
     figures
 }
 
-/// A scheme of the paper, section 8.1.
+/// A scheme: one of the protocols that section 8.1 of the paper compares.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Scheme {
     /// An unprotected request to each listener, one after the other.
     CoapUni,
-    /// An unprotected request to all listeners.
+    /// An unprotected request to all listeners at once.
     CoapMul,
-    /// A DTLS session with each listener, and a request over each session.
+    /// A DTLS session with each listener, and a separate request in each session.
     UniUni,
-    /// A request under the keys of the group, and a response over a DTLS session with each listener (draft-keoh).
+    /// A request that the keys of the group protect. Each response is protected by a DTLS session with the listener
+    /// (draft-keoh-dice-multicast-security).
     MulUni,
     /// Axiom.
     MulMul,
@@ -79,7 +81,7 @@ enum Scheme {
 
 impl Scheme {
     const ALL: [Self; 5] = [Self::CoapUni, Self::CoapMul, Self::UniUni, Self::MulUni, Self::MulMul];
-    /// The schemes that Axiom replaces.
+    /// The schemes with DTLS handshakes, which Axiom replaces.
     const WITH_HANDSHAKES: [Self; 2] = [Self::UniUni, Self::MulUni];
 
     const fn name(self) -> &'static str {
@@ -101,7 +103,7 @@ impl Scheme {
         }
     }
 
-    /// Returns true if each listener gets a separate request.
+    /// Returns true if the sender sends a separate request to each listener.
     const fn asks_each(self) -> bool {
         matches!(self, Self::CoapUni | Self::UniUni)
     }
@@ -111,7 +113,7 @@ impl Scheme {
     }
 }
 
-/// The runs of each case.
+/// For each case, the results of its runs.
 #[derive(Default)]
 struct Results(BTreeMap<Case, Vec<Transaction>>);
 
@@ -121,7 +123,7 @@ impl Results {
     }
 }
 
-/// The figures of the paper.
+/// The figures that the paper prints.
 #[derive(Deserialize)]
 struct Paper {
     table1: BTreeMap<String, Times>,
@@ -131,7 +133,7 @@ struct Paper {
     memory: PaperMemory,
 }
 
-/// Seconds of a scheme in table I of the paper.
+/// The times of a scheme in table I of the paper, in seconds.
 #[derive(Deserialize)]
 struct Times {
     #[serde(default)]
@@ -145,7 +147,7 @@ impl Times {
     }
 }
 
-/// Ratios of the times of transactions in the paper (figure 10).
+/// The ratios of the durations of transactions in the paper (figure 10).
 #[derive(Deserialize)]
 struct Longer {
     uni_uni_over_mul_mul: f64,
@@ -153,7 +155,7 @@ struct Longer {
     coap_mul_over_coap_uni: f64,
 }
 
-/// Millijoules of a scheme in table II of the paper: for the processor, for sending and for receiving.
+/// The energies of a scheme in table II of the paper, in millijoules: for the processor, for sending and for receiving.
 #[derive(Deserialize)]
 struct Energies {
     keys: Option<[f64; 3]>,
@@ -177,16 +179,16 @@ fn paper() -> Paper {
     toml::from_str(include_str!("../../data/axiom.toml")).expect("the file is part of the program, and a test reads it")
 }
 
-/// Returns the experiment of the paper, with the settings of `plans/axiom.toml`.
+/// Returns the deployment that repeats the experiment of the paper, with the settings of `plans/axiom.toml`.
 fn deployment() -> Deployment {
     let plan = Plan::parse("axiom", include_str!("../../plans/axiom.toml"));
     let plan = plan.expect("the plan is part of the program, and a test reads it");
     plan.cases.into_iter().next().expect("a plan has a case").deployment
 }
 
-/// Number of runs of each exchange of one node.
+/// Number of runs of each exchange between one node and the controller.
 const UNICAST_RUNS: u64 = 200;
-/// Number of listeners in the paper.
+/// Number of listeners in the experiment of the paper.
 const LISTENERS: usize = 3;
 
 #[cfg(test)]

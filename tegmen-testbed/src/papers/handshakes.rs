@@ -1,10 +1,9 @@
 //! The plan `handshakes`: the cost of handshakes with certificates, raw public keys, pre-shared keys, tickets and
-//! session ids, compared with the baselines of the paper on delegation. The figures of the paper are in
-//! `data/delegation.toml`.
+//! session ids. They are compared with the handshakes without delegation in the paper on delegation. The figures of the
+//! paper are in `data/delegation.toml`.
 //!
-//! Bytes come from handshakes that two ends complete in this process. Memory and instructions are those of the
-//! firmware's images, which were measured in QEMU. Delegated handshakes are in the plan
-//! [`delegation`](super::delegation).
+//! The bytes come from handshakes between two ends in this process. Memory and instructions are those of the firmware
+//! images, and were measured in QEMU. The plan [`delegation`](super::delegation) contains the delegated handshakes.
 
 use super::ends::{self, Sent};
 use crate::cost::{self, CYCLES_PER_INSTRUCTION, Image};
@@ -33,19 +32,19 @@ pub fn figures() -> Vec<Figure> {
     figures
 }
 
-/// A handshake, with its flights.
+/// A kind of handshake, with the flights of both ends.
 pub(super) struct Handshake {
     pub(super) name: &'static str,
     pub(super) flights: Vec<Flight>,
 }
 
-/// The datagrams that one end sends before it waits for the other end.
+/// A flight: the datagrams that one end sends before it waits for the other end.
 pub(super) struct Flight {
     pub(super) by_client: bool,
     pub(super) datagrams: usize,
     pub(super) bytes: usize,
     pub(super) messages: usize,
-    /// The length of each frame.
+    /// The length of each frame that carries the flight, in bytes.
     pub(super) frames: Vec<usize>,
 }
 
@@ -80,7 +79,7 @@ impl Flight {
     }
 }
 
-/// Returns each kind of handshake, and the length of a ticket in bytes.
+/// Returns all kinds of handshakes, and the length of a ticket in bytes.
 fn handshakes() -> (Vec<Handshake>, usize) {
     let (resumed, ticket_len) = ends::resumed(true);
     let (by_id, _) = ends::resumed(false);
@@ -110,8 +109,8 @@ fn transmission(paper: &Paper, handshakes: &[Handshake]) -> Vec<Figure> {
 }
 
 impl Handshake {
-    /// Returns the messages, bytes, datagrams and fragments of the handshake and of each flight. `why` is the reason
-    /// why these numbers may differ from those of the paper.
+    /// Returns the number of messages, bytes, datagrams and fragments of the handshake and of each of its flights.
+    /// `why` is the reason why these numbers may differ from those of the paper.
     pub(super) fn figures(&self, table: &str, printed: Option<&Printed>, why: &str) -> Vec<Figure> {
         let mut figures = Vec::new();
         let id = |what: &str| format!("{table}/{}/{what}", self.name);
@@ -176,7 +175,7 @@ fn memory(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Returns figures 6 and 7. The images with public keys also count the work on each flight.
+/// Returns figures 6 and 7. For the images with public keys they also contain the instructions for each flight.
 fn processing(paper: &Paper) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (name, of) in IMAGES {
@@ -208,8 +207,8 @@ fn processing(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Returns energies. The radio has the currents of the paper's mote. The processor has the power of another Cortex-M3,
-/// because the paper prints none.
+/// Returns the energies of handshakes. The radio has the currents of the paper's mote. The paper prints no power of the
+/// processor, so the processor has the power of another mote with a Cortex-M3.
 fn energy(paper: &Paper, handshakes: &[Handshake]) -> Vec<Figure> {
     let opal = Platform::find("opal").expect("a platform of the file");
     let mut figures = Vec::new();
@@ -238,7 +237,7 @@ fn energy(paper: &Paper, handshakes: &[Handshake]) -> Vec<Figure> {
     figures
 }
 
-/// Returns the paper's statements on the baselines, each with a verdict on this stack.
+/// Returns the paper's statements on handshakes without delegation, each with the verdict whether it holds for Tegmen.
 fn verdict(handshakes: &[Handshake]) -> Vec<Figure> {
     let find = |name: &str| handshakes.iter().find(|handshake| handshake.name == name).expect("one of the handshakes");
     let bytes = |name: &str| find(name).sum(|flight| flight.bytes) as f64;
@@ -276,8 +275,9 @@ fn verdict(handshakes: &[Handshake]) -> Vec<Figure> {
     ]
 }
 
-/// Returns the lengths of the frames between two nodes with short addresses and ports of four bits. The link-local
-/// addresses are derived from the short addresses. So the headers have their minimum length.
+/// Returns the lengths of the frames that carry a datagram. Both nodes have short addresses, from which their
+/// link-local addresses are derived, and their ports are compressed to four bits. So the headers have their minimum
+/// length.
 fn frames_of(sent: &Sent) -> Vec<usize> {
     let node = |number: u8| {
         let ip = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, number];
@@ -291,13 +291,14 @@ pub(super) fn image(name: &str) -> Image {
     Image::of(name).expect("the budget is part of the program, and a test reads it")
 }
 
-/// Returns the instructions of one end's handshake. For the image with tickets it is the second handshake.
+/// Returns the instructions of one end in a handshake. For the image with tickets this is the handshake that uses the
+/// ticket.
 pub(super) fn instructions(of: &str, end: &str) -> u64 {
     let operation = if of == "dtls_resume" { format!("resumption {end}") } else { format!("handshake {end}") };
     image(of).operation(&operation).expect("the budget is part of the program, and a test reads it")
 }
 
-/// Instructions of one end to send or to process a flight. Returns `None` if the image has no such count.
+/// Returns the instructions of one end to send or to process a flight; `None` if the image does not count them.
 pub(super) fn by_flight(of: &str, end: &str, flight: u32) -> Option<u64> {
     image(of).operation(&format!("{end} flight {flight}"))
 }
@@ -346,7 +347,7 @@ pub(super) struct Memories {
     pub(super) public_key_library: Memory,
 }
 
-/// Sizes in kilobytes.
+/// Sizes of memory, in kilobytes.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Memory {
@@ -398,7 +399,7 @@ pub(super) fn paper() -> Paper {
         .expect("the file is part of the program, and a test reads it")
 }
 
-/// Maximum difference between the bytes of a handshake with certificates and those of the paper, in percent.
+/// Maximum difference between the bytes of Tegmen's handshake with certificates and those of the paper, in percent.
 const BYTES_PERCENT: f64 = 3.0;
 pub(super) const CERTIFICATE: &str = "certificate";
 pub(super) const CHAIN: &str = "certificate_chain";
@@ -406,7 +407,7 @@ pub(super) const RAW: &str = "raw_public_key";
 pub(super) const PSK: &str = "psk";
 pub(super) const RESUMED: &str = "resumed";
 const BY_ID: &str = "resumed_by_id";
-/// The handshakes whose memory and instructions are measured, with their images.
+/// The handshakes whose memory and instructions are measured, each with the name of its firmware image.
 const IMAGES: [(&str, &str); 4] =
     [(CHAIN, "dtls_x509"), (RAW, "dtls_rpk"), (PSK, "dtls_psk"), (RESUMED, "dtls_resume")];
 pub(super) const BYTES: &str = "bytes";
@@ -420,9 +421,9 @@ pub(super) const CPU: &str =
     "a Cortex-M3 at the 16 MHz of the paper's MSP430; with a CA below the root, so one signature more";
 pub(super) const FLIGHT: &str =
     "sending the flight, or taking it in and what follows from that; figures 6 and 7 draw it without a number";
-/// Number of bytes before a frame: preamble, start of frame, length.
+/// Number of bytes before the PSDU of a frame: the preamble, the start of frame, and the length.
 const PREAMBLE: usize = 6;
-/// Microseconds for a byte at 250 kbit/s.
+/// The time of a byte at 250 kbit/s, in microseconds.
 const MICROS_A_BYTE: f64 = 32.0;
 
 #[cfg(test)]

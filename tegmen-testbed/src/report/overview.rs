@@ -1,26 +1,27 @@
-//! The first screen of the report: papers by tables, with the verdicts of their rows.
+//! The first page of the report. It lists the papers, their tables, and the verdicts on the rows of each table.
 
 use crate::figure::{CLASSES, CONSISTENT, DIFFERS, EQUAL, HOLDS, HOLDS_NOT, MISPRINT, MISSED, WITHIN, class};
 use crate::plot::escape;
 use std::fmt::Write as _;
 
-/// The entries of the first screen, in the order of the page.
+/// The entries of the first page, in the order in which it shows them.
 #[derive(Default)]
 pub(crate) struct Overview {
     plans: Vec<OfPlan>,
     deployments: Vec<OfDeployment>,
 }
 
-/// A plan of a paper.
+/// A plan that reproduces a paper.
 struct OfPlan {
     paper: Paper,
-    /// Its name: that of its section, and of `tegmen lab run`.
+    /// The name of the plan. It is also the name of its section in the report, and the argument of `tegmen lab run`.
     name: String,
-    /// Its tables, each with the number of verdicts of each of [`CLASSES`]. A plan that was not run has none.
+    /// The tables of the plan. For each table, the number of verdicts of each class in [`CLASSES`]. The list is empty
+    /// if the plan was not run.
     tables: Vec<(String, [usize; CLASSES.len()])>,
 }
 
-/// A deployment, and one line about it; `None` if it was not run.
+/// A deployment, and one line that describes its result. The line is `None` if the deployment was not run.
 struct OfDeployment {
     name: String,
     own: bool,
@@ -30,19 +31,20 @@ struct OfDeployment {
 /// A paper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Paper {
-    /// A short name.
+    /// The short name of the paper.
     pub(crate) name: &'static str,
     /// Its title.
     pub(crate) title: &'static str,
 }
 
 impl Overview {
-    /// Begins a plan of a paper. Without verdicts it is shown as one that was not run.
+    /// Adds a plan of a paper. Until a verdict is counted, the page shows that the plan was not run.
     pub(crate) fn begin(&mut self, paper: Paper, name: &str) {
         self.plans.push(OfPlan { paper, name: name.to_owned(), tables: Vec::new() });
     }
 
-    /// Counts a verdict of a table of the last plan. True if it is the first of its table.
+    /// Counts a verdict on a row of this table, in the plan that was added last. Returns true if it is the first
+    /// verdict of the table.
     pub(crate) fn count(&mut self, table: &str, verdict: &str) -> bool {
         let Some(plan) = self.plans.last_mut() else { return false };
         let known = plan.tables.iter().position(|(name, _)| name == table);
@@ -54,19 +56,20 @@ impl Overview {
         known.is_none()
     }
 
-    /// The verdicts of a table of a plan.
+    /// Returns the number of verdicts of each class for a table of a plan; `None` if there is no such table.
     #[cfg(test)]
     pub(crate) fn verdicts(&self, plan: &str, table: &str) -> Option<[usize; CLASSES.len()]> {
         let plan = self.plans.iter().find(|known| known.name == plan)?;
         plan.tables.iter().find(|(name, _)| name == table).map(|(_, verdicts)| *verdicts)
     }
 
-    /// Adds a deployment: the name of its section, and a line about it; `None` if it was not run.
+    /// Adds a deployment. `name` is the name of its section, and `text` is a line about its result, or `None` if it was
+    /// not run. `own` is true for a deployment of the user.
     pub(crate) fn deployment(&mut self, name: &str, own: bool, text: Option<String>) {
         self.deployments.push(OfDeployment { name: name.to_owned(), own, text });
     }
 
-    /// The first screen.
+    /// Returns the first page as HTML.
     pub(crate) fn html(&self) -> String {
         let mut html = String::from("<section id=\"overview\">\n");
         html += &self.totals();
@@ -85,7 +88,7 @@ impl Overview {
         html + "</div>\n</section>\n"
     }
 
-    /// The number of rows of each mark, which is also the legend of the marks.
+    /// Returns the legend of the marks as HTML. It also contains the number of rows with each mark.
     fn totals(&self) -> String {
         let tables = || self.plans.iter().flat_map(|plan| &plan.tables);
         let rows: usize = tables().flat_map(|(_, verdicts)| verdicts).sum();
@@ -142,17 +145,17 @@ impl Overview {
     }
 }
 
-/// A line about something that was not run.
+/// Returns a line which states that a plan or a deployment was not run, with the command that runs it.
 fn not_run(plan: &str, name: &str) -> String {
     format!("<p class=\"plan\">{name} was not run. Type <code>tegmen lab run {plan}</code></p>\n")
 }
 
-/// Verdicts that have one mark.
+/// A group of verdict classes that have the same mark.
 struct Group {
     mark: &'static str,
     class: &'static str,
     about: &'static str,
-    /// True if it gives its color to a table.
+    /// True if a verdict of this group determines the color of its table.
     asks: bool,
     verdicts: &'static [&'static str],
 }
@@ -166,7 +169,7 @@ impl Group {
     }
 }
 
-/// From the best to the worst.
+/// The groups of verdicts, from the best to the worst.
 const GROUPS: [Group; 6] = [
     Group {
         mark: "✓",
@@ -200,13 +203,13 @@ const GROUPS: [Group; 6] = [
     Group { mark: "≠", class: "differs", about: "should agree and differ", asks: true, verdicts: &[DIFFERS] },
 ];
 
-/// The id of the first row of a table.
+/// Returns the HTML id of the first row of a table.
 pub(crate) fn anchor(plan: &str, table: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     format!("{plan}-{}", table.chars().map(plain).collect::<String>())
 }
 
-/// The name of a table as a reader has it: "figure 9" of `fig9`.
+/// Returns the name of a table for readers, such as "figure 9" for `fig9`.
 fn title(table: &str) -> String {
     for (short, long) in [("figure", "figure"), ("fig", "figure"), ("table", "table")] {
         if let Some(number) =

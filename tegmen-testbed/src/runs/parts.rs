@@ -1,8 +1,8 @@
-//! Parts of a plan. Several machines run different seeds, and the parts are merged into one file of all runs.
+//! Parts of a plan. Several machines run the same plan with different seeds. The parts are then merged into one file.
 //!
-//! A part is CSV: a line that names plan and program, a header, and a line for each run. The runs are sorted by case,
-//! protection and seed. The merged parts of a plan are byte for byte the same file as that of a plan that one machine
-//! ran.
+//! A part is a CSV file. Its first line identifies the plan and the program. A header and a line for each run follow.
+//! The runs are sorted by case, protection and seed. The merged file is equal, byte for byte, to the file that one
+//! machine writes if it runs the whole plan.
 
 use super::{Kept, Run, fnv, program, text_of};
 use crate::deployment::{Case, MAX_SEED, MAX_SEEDS, Plan};
@@ -19,10 +19,10 @@ pub fn set_seeds(plan: &mut Plan, seeds: &RangeInclusive<u64>) {
     }
 }
 
-/// Reads a range `first..last` that includes both seeds.
+/// Reads a range of seeds, written as `first..last`. The range includes both seeds.
 ///
 /// # Errors
-/// The text is not a range, or exceeds the limits. The message contains the correct form and the limits.
+/// If the text is not a range, or exceeds the limits. The message contains the correct form and the limits.
 pub fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
     let range = text.split_once("..").and_then(|(first, last)| Some(first.parse().ok()?..=last.parse().ok()?));
     let range = range.filter(|range: &RangeInclusive<u64>| {
@@ -33,10 +33,10 @@ pub fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
     })
 }
 
-/// Returns the text of the file with these runs.
+/// Returns the text of a part that contains these runs.
 ///
 /// # Errors
-/// The program's own file cannot be read.
+/// If the file of this program cannot be read.
 pub fn write(plan: &Plan, runs: &[Run]) -> std::io::Result<String> {
     let mut text = first_line(plan, program()?);
     let columns = columns();
@@ -52,12 +52,12 @@ pub fn write(plan: &Plan, runs: &[Run]) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// Merges the parts of a plan; each part comes with the name of its file. The runs are in the same order as if one
-/// program had run the whole plan.
+/// Merges the parts of a plan. Each part has the name of its file, and its text. The returned runs are in the order in
+/// which one program runs the whole plan.
 ///
 /// # Errors
-/// Another plan or program made a part, two parts have the same seed, or a file is not a part. The message names the
-/// part.
+/// If a part was made with another plan or another program, if two parts have a run with the same seed, or if a file is
+/// not a part. The message contains the name of the part.
 pub fn merge(plan: &Plan, parts: &[(String, String)]) -> Result<Vec<Run>, String> {
     let program = program().map_err(|error| format!("the program's own file: {error}"))?;
     let mut runs: Vec<(Run, &str)> = Vec::new();
@@ -109,7 +109,8 @@ fn read(plan: &Plan, program: u64, name: &str, text: &str) -> Result<Vec<Run>, S
     rows.collect()
 }
 
-/// Formats a number as it is, and a list of pairs as `a/b` for each pair, with spaces between them.
+/// Formats a value for a cell of the file. A number stays as it is. In a list, each pair becomes `a/b`, and spaces
+/// separate the pairs.
 fn cell(value: &Value) -> String {
     match value {
         Value::Array(values) if values.iter().all(Value::is_array) => {
@@ -138,16 +139,16 @@ fn values(case: &Case) -> String {
     case.values.iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join("; ")
 }
 
-/// Returns the names of the fields of a run.
+/// Returns the names of the columns, which are the fields of a run.
 fn columns() -> Vec<String> {
     let kept = serde_json::to_value(Kept::default()).unwrap_or_default();
     kept.as_object().map(|fields| fields.keys().cloned().collect()).unwrap_or_default()
 }
 
 const MARK: &str = "# runs of tegmen lab, plan";
-/// The columns that are lists.
+/// The names of the columns that contain lists.
 const LISTS: [&str; 2] = ["by_node", "delays"];
-/// Number of the line of the first run.
+/// The number of the line with the first run, counted from 1.
 const FIRST_RUN: usize = 3;
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! The air: the frames on it, the listeners of each frame, and the effect of interference.
+//! The air: the frames that are being sent, the nodes that hear each frame, and the effect of interference.
 //!
-//! A listening radio locks on to the frame whose preamble it finds, and receives this frame to its end, even if other
-//! frames begin meanwhile. A reception is divided at each change on the air, and bit errors are random for each part.
+//! A listening radio locks on to a frame when it finds the preamble of the frame. It then receives this frame to its
+//! end, even if other frames begin meanwhile. Each frame that begins or ends divides the reception into parts, because
+//! the interference changes. Bit errors are random in each part, according to the interference.
 
 use super::links::Links;
 use super::mac::State;
@@ -12,15 +13,15 @@ use std::sync::Arc;
 use tegmen_lowpan::frame::Header;
 
 pub(super) struct Air {
-    /// The frames on the air, each in its slot.
+    /// The frames on the air. Each frame has a slot; a slot without a frame is `None`.
     slots: Vec<Option<Flying>>,
     flying: usize,
     noise: f64,
     busy: f64,
     audiences: Vec<Box<[u32]>>,
     receivers: Vec<Receiver>,
-    /// The random streams of the receivers. They are not in [`Receiver`], because every frame reads all receivers, and
-    /// few receivers need random bit errors.
+    /// The random streams that decide the bit errors at each receiver. They are stored apart from [`Receiver`], because
+    /// the simulation examines all receivers for every frame, but needs random bit errors for few of them.
     errors: Vec<Stream>,
     weather: Weather,
 }
@@ -29,20 +30,20 @@ struct Flying {
     from: NodeId,
     header: Header,
     psdu: Arc<[u8]>,
-    /// The receiver of the frame, if it is for one node.
+    /// The node to which the frame is addressed; `None` for a broadcast or an acknowledgement.
     to: Option<NodeId>,
 }
 
-/// The receiving side of a radio.
+/// The receiving part of a node's radio.
 struct Receiver {
-    /// The time from which the receiver can lock on to a frame. It cannot lock while the radio sends or turns around.
+    /// The time from which the receiver can lock on to a frame. It cannot do so while the radio sends or turns around.
     listens_from: Micros,
     lock: Option<Lock>,
 }
 
 struct Lock {
     slot: usize,
-    /// The time up to which bit errors were decided.
+    /// The time up to which the bit errors of the frame are decided.
     judged: Micros,
     intact: bool,
 }
@@ -63,29 +64,29 @@ impl Air {
         }
     }
 
-    /// Turns the receiver of `node` off until a call of [`Self::listen`].
+    /// Turns the receiver of `node` off, until [`Self::listen`] is called.
     pub(super) fn deafen(&mut self, node: NodeId) {
         self.receivers[node].listens_from = Micros::MAX;
         self.receivers[node].lock = None;
     }
 
-    /// Lets the receiver of `node` lock on to frames from this time on.
+    /// Lets the receiver of `node` lock on to frames from the time `from` on.
     pub(super) fn listen(&mut self, node: NodeId, from: Micros) {
         self.receivers[node].listens_from = from;
     }
 
-    /// Returns the time from which the receiver of `node` listens.
+    /// Returns the time from which the receiver of `node` can lock on to a frame.
     pub(super) fn listens_from(&self, node: NodeId) -> Micros {
         self.receivers[node].listens_from
     }
 
-    /// Returns the power at `node` of all frames on the air except the one in the slot `without`.
+    /// Returns the sum of the power at `node` of all frames on the air, except the frame in the slot `without`.
     fn power(&self, links: &Links, node: NodeId, without: usize) -> f64 {
         let others = self.slots.iter().enumerate().filter(|(slot, _)| *slot != without);
         others.filter_map(|(_, flying)| flying.as_ref()).map(|flying| links.power(flying.from, node)).sum()
     }
 
-    /// Decides the bit errors of the frame that `node` receives, up to now.
+    /// Decides for the time until now whether the frame that `node` receives has bit errors.
     fn judge(&mut self, links: &Links, now: Micros, node: NodeId) {
         let Some(lock) = &self.receivers[node].lock else { return };
         let (slot, judged) = (lock.slot, lock.judged);
@@ -105,13 +106,13 @@ impl Air {
 }
 
 impl Network {
-    /// Returns true if the channel is busy for `node`: the node receives a frame, or detects energy.
+    /// Returns true if the channel is busy for `node`: its radio receives a frame, or detects enough energy.
     pub(super) fn is_busy(&self, node: NodeId) -> bool {
         self.air.receivers[node].lock.is_some()
             || (self.air.flying > 0 && self.air.power(&self.links, node, usize::MAX) >= self.air.busy)
     }
 
-    /// Puts a frame on the air.
+    /// Puts a frame on the air. Radios that can receive it lock on to it.
     pub(super) fn launch(&mut self, from: NodeId, header: Header, psdu: Arc<[u8]>, to: Option<NodeId>) {
         let (now, air, links) = (self.now, &mut self.air, &self.links);
         let lonely = air.flying == 0;
@@ -149,7 +150,7 @@ impl Network {
         self.queue.plan(now + duration, Event::FrameEnds { slot: slot as u32 });
     }
 
-    /// Ends a frame: first for its sender, then for all nodes that received it.
+    /// Ends the frame in a slot: first for its sender, and then for all nodes that have received it.
     pub(super) fn on_frame_ends(&mut self, slot: usize) {
         let Some(from) = self.air.slots.get(slot).and_then(Option::as_ref).map(|flying| flying.from) else { return };
         let audience = std::mem::take(&mut self.air.audiences[from]);
@@ -193,14 +194,14 @@ impl Network {
     }
 }
 
-/// Losses of the links that other frames on the air do not cause.
+/// The losses of links that have another reason than interference.
 struct Weather {
     losses: Vec<Stream>,
     links: Vec<Option<Box<Sky>>>,
     nodes: usize,
 }
 
-/// The good and bad times of one link.
+/// The current good or bad period of one link.
 struct Sky {
     bad: bool,
     until: Micros,
@@ -241,12 +242,13 @@ impl Weather {
     }
 }
 
-/// Returns a random span with exponential distribution, of at least a microsecond.
+/// Returns a random duration of at least a microsecond. Its distribution is exponential with this mean.
 fn span(times: &mut Stream, mean: Micros) -> Micros {
     (-(1.0 - times.unit()).ln() * mean as f64) as Micros + 1
 }
 
-/// Number of bits in a millisecond at 250 kbit/s.
+/// Number of bits that are sent in a millisecond, at 250 kbit/s.
 const BITS_PER_MILLISECOND: u64 = 250;
-/// A signal ratio at which a frame of 127 bytes is lost less than once in ten million times.
+/// The ratio of the signal to noise and interference at which fewer than one in ten million frames of 127 bytes are
+/// lost.
 const CLEAN_SINR: f64 = 4.0;

@@ -1,33 +1,35 @@
-//! The connectivity of nodes: signal strength and losses of each link.
+//! The links between nodes, each with its signal power and its losses.
 
 use super::radio::milliwatts;
 use super::{Micros, NodeId};
 
-/// The links between the nodes. Nodes without a link do not hear each other, and do not disturb each other.
+/// The links between the nodes. Two nodes without a link neither hear nor disturb each other.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Links {
     nodes: usize,
-    /// For each sender and receiver, the power at the receiver in milliwatts; 0 if the receiver does not hear the
-    /// sender.
+    /// For each pair of a sender and a receiver, the power at the receiver in milliwatts. It is 0 if the receiver does
+    /// not hear the sender.
     power: Vec<f64>,
-    /// For each sender and receiver, the share of frames that are lost independently of other frames on the air.
+    /// For each pair of a sender and a receiver, the share of frames that are lost for another reason than
+    /// interference.
     loss: Vec<f64>,
     bursts: Vec<Option<Bursts>>,
 }
 
-/// Losses in bursts (the model of Gilbert and Elliott). A link has good and bad times, and loses frames accordingly.
+/// Losses in bursts (the Gilbert-Elliott model). Good and bad periods of a link alternate, and it loses more frames in
+/// bad periods.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bursts {
-    /// The mean length of good times, in microseconds.
+    /// The mean length of the good periods, in microseconds.
     pub good: Micros,
-    /// The mean length of bad times, in microseconds.
+    /// The mean length of the bad periods, in microseconds.
     pub bad: Micros,
-    /// The share of frames that are lost in bad times. In good times it is the loss of the link.
+    /// The share of frames that the link loses in bad periods. In good periods it loses its usual share.
     pub loss: f64,
 }
 
 impl Bursts {
-    /// Returns the mean share of lost frames of a link that loses `good_loss` in good times.
+    /// Returns the mean share of lost frames for a link that loses the share `good_loss` in good periods.
     pub fn mean_loss(&self, good_loss: f64) -> f64 {
         let (good, bad) = (self.good as f64, self.bad as f64);
         (good * good_loss + bad * self.loss) / (good + bad)
@@ -35,7 +37,7 @@ impl Bursts {
 }
 
 impl Links {
-    /// Makes links for this number of nodes, none of which hears another.
+    /// Makes an object for this number of nodes, without any link.
     pub fn none(nodes: usize) -> Self {
         Self {
             nodes,
@@ -45,7 +47,7 @@ impl Links {
         }
     }
 
-    /// Makes links with which all nodes hear each other equally well.
+    /// Makes links between all nodes, with the same power.
     pub fn all(nodes: usize) -> Self {
         let mut links = Self::none(nodes);
         for a in 0..nodes {
@@ -54,7 +56,7 @@ impl Links {
         links
     }
 
-    /// Makes links with which each node hears the previous and the next node.
+    /// Makes the links of a chain: each node hears the previous node and the next node.
     pub fn chain(nodes: usize) -> Self {
         let mut links = Self::none(nodes);
         (1..nodes).for_each(|node| links.connect(node - 1, node, STRONG_DBM));
@@ -66,51 +68,51 @@ impl Links {
         self.nodes
     }
 
-    /// Lets two nodes hear each other with this power, in dBm.
+    /// Makes a link between two nodes in both directions, with this power in dBm.
     pub fn connect(&mut self, a: NodeId, b: NodeId, dbm: f64) {
         self.set_power(a, b, dbm);
         self.set_power(b, a, dbm);
     }
 
-    /// Lets `to` hear `from` with this power, in dBm.
+    /// Makes a link on which `to` hears `from` with this power, in dBm.
     pub fn set_power(&mut self, from: NodeId, to: NodeId, dbm: f64) {
         let index = self.index(from, to);
         self.power[index] = milliwatts(dbm);
     }
 
-    /// Lets all links lose this share of the frames.
+    /// Sets the share of frames that all links lose.
     pub fn set_all_losses(&mut self, loss: f64) {
         self.loss.fill(loss);
     }
 
-    /// Lets the link from `from` to `to` lose this share of the frames.
+    /// Sets the share of frames that the link from `from` to `to` loses.
     pub fn set_loss(&mut self, from: NodeId, to: NodeId, loss: f64) {
         let index = self.index(from, to);
         self.loss[index] = loss;
     }
 
-    /// Sets or removes the bad times of a link.
+    /// Sets the bursts of losses on a link, or removes them with `None`.
     pub fn set_bursts(&mut self, from: NodeId, to: NodeId, bursts: Option<Bursts>) {
         let index = self.index(from, to);
         self.bursts[index] = bursts;
     }
 
-    /// Returns the power at `to` while `from` sends, in milliwatts.
+    /// Returns the power of the signal of `from` at `to`, in milliwatts.
     pub fn power(&self, from: NodeId, to: NodeId) -> f64 {
         self.power[self.index(from, to)]
     }
 
-    /// Returns the share of frames that the link loses. If the link has bad times, this is the share in good times.
+    /// Returns the share of frames that the link loses. If it has bursts of losses, this is the share in good periods.
     pub fn loss(&self, from: NodeId, to: NodeId) -> f64 {
         self.loss[self.index(from, to)]
     }
 
-    /// Returns the bad times of the link.
+    /// Returns the bursts of losses on the link; `None` if it has none.
     pub fn bursts(&self, from: NodeId, to: NodeId) -> Option<Bursts> {
         self.bursts[self.index(from, to)]
     }
 
-    /// Returns the nodes that hear `from`.
+    /// Returns all nodes that hear the node `from`.
     pub fn audience(&self, from: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         (0..self.nodes).filter(move |to| self.power(from, *to) > 0.0)
     }
@@ -121,5 +123,5 @@ impl Links {
     }
 }
 
-/// The power of a link on which noise has no effect, in dBm.
+/// The power in dBm of a link that is strong enough to make noise irrelevant.
 pub const STRONG_DBM: f64 = -60.0;

@@ -1,7 +1,7 @@
-//! Readings as Data packets of NDN: without protection, or encrypted and signed.
+//! Makes Data packets of NDN that contain readings, either without protection or encrypted and signed.
 //!
-//! The name of a reading is the prefix of its producer, followed by the number of the reading as a version. So a
-//! consumer knows the name of each reading, and no name has two contents.
+//! The name of a reading is the prefix of its producer, followed by the number of the reading as a version component.
+//! So a consumer knows the name of each reading in advance, and no name has two contents.
 
 use super::super::Protection;
 use std::collections::VecDeque;
@@ -14,26 +14,26 @@ use tegmen_ndn::signature::{HmacWithSha256, KeyLocator, SignatureInfo, Signature
 use tegmen_ndn::tlv::{self, Type};
 use tegmen_ndn::{Component, Data, Interest, MAX_HEAD, Name, ReceivedData};
 
-/// A producer of readings. Its number selects its keys.
+/// A producer of readings. Its number determines its keys.
 pub struct Producer {
     number: u16,
     prefix: Vec<u8>,
     publisher: Publisher,
-    /// The end of the lease of versions, which is stored in flash memory.
+    /// The end of the lease of versions: the producer may use all versions below it. It is stored in flash memory.
     kept: u64,
     signature: HmacKey,
     is_protected: bool,
-    /// The number of the next reading.
+    /// The number of the reading that is made next.
     next: u64,
-    /// The newest packets, with the numbers of their readings.
+    /// The newest packets, each with the number of its reading.
     made: VecDeque<(u64, Vec<u8>)>,
-    /// Number of packets that were made and are not yet counted.
+    /// Number of requests that led to a new packet and whose cost is not yet counted.
     pub created: u64,
 }
 
 impl Producer {
-    /// Makes the producer with this number. Its names begin with `prefix`. With [`Protection::NdnProtected`] it
-    /// encrypts and signs its readings.
+    /// Makes the producer with this number. The names of its readings begin with `prefix`. With
+    /// [`Protection::NdnProtected`] it encrypts and signs its readings.
     pub fn new<C: Crypto>(number: u16, prefix: Vec<u8>, protection: Protection) -> Self {
         Self {
             number,
@@ -48,13 +48,13 @@ impl Producer {
         }
     }
 
-    /// Returns the prefix of the producer's names.
+    /// Returns the prefix with which the names of the producer's readings begin.
     pub fn prefix(&self) -> Name<'_> {
         Name::of_checked(&self.prefix)
     }
 
-    /// Returns the packet with a reading. Readings are made in the order of their numbers, and the last [`READINGS`]
-    /// packets are stored. Returns `None` for an older reading.
+    /// Returns the packet with the reading of this number. The producer makes readings in the order of their numbers,
+    /// and stores the last [`READINGS`] packets. Returns `None` for an older reading.
     pub fn packet<C: Crypto>(&mut self, crypto: &mut C, reading: u64, content: &[u8]) -> Option<&[u8]> {
         if self.next <= reading {
             self.created += 1;
@@ -98,8 +98,8 @@ impl Producer {
     }
 }
 
-/// Returns true if the packet contains a reading of `len` bytes of this producer. With [`Protection::NdnProtected`] the
-/// signature is verified and the content is decrypted.
+/// Returns true if the packet contains a reading of the producer `number` that has `len` bytes. With
+/// [`Protection::NdnProtected`] this function also verifies the signature and decrypts the content.
 pub fn is_reading<C: Crypto>(
     crypto: &mut C,
     number: u16,
@@ -118,7 +118,8 @@ pub fn is_reading<C: Crypto>(
     is_signed && content_key(number).open(crypto, &data.data.name, &mut content.to_vec()) == Ok(len)
 }
 
-/// Writes the Interest for a name. During its lifetime each node sends it again [`RETRANSMISSIONS`] times.
+/// Makes the Interest for a name. During the lifetime of the Interest each node sends it again [`RETRANSMISSIONS`]
+/// times.
 pub fn interest<C: Crypto>(name: &Name<'_>, nonce: [u8; 4]) -> Vec<u8> {
     let mut storage = [0; LONGEST];
     let mut frame = Frame::new(&mut storage, MAX_HEAD);
@@ -127,7 +128,7 @@ pub fn interest<C: Crypto>(name: &Name<'_>, nonce: [u8; 4]) -> Vec<u8> {
     frame.bytes().to_vec()
 }
 
-/// Returns the prefix with these components.
+/// Encodes the prefix that consists of these components.
 pub fn prefix(components: &[&[u8]]) -> Vec<u8> {
     let mut bytes = [0; LONGEST];
     let mut out = Writer::new(&mut bytes);
@@ -137,7 +138,7 @@ pub fn prefix(components: &[&[u8]]) -> Vec<u8> {
     out.written().to_vec()
 }
 
-/// Returns the name of a reading.
+/// Returns the encoded name of the reading with this number.
 pub fn name_of(prefix: &[u8], reading: u64) -> Vec<u8> {
     let mut bytes = [0; LONGEST];
     let mut out = Writer::new(&mut bytes);
@@ -147,7 +148,7 @@ pub fn name_of(prefix: &[u8], reading: u64) -> Vec<u8> {
     out.written().to_vec()
 }
 
-/// Returns the length of the key name in a signed packet, in bytes.
+/// Returns the length in bytes of the key name that the signature of the packet refers to; 0 if there is none.
 pub fn key_len(data: &ReceivedData<'_>) -> usize {
     match data.signed.info.key {
         Some(KeyLocator::Digest(digest)) => digest.len(),
@@ -156,8 +157,8 @@ pub fn key_len(data: &ReceivedData<'_>) -> usize {
     }
 }
 
-/// The signature of an unsigned packet: a digest without bytes, as in CCN-lite, the program of the paper. The format
-/// has no packet without a signature, and verifiers refuse this one.
+/// The signature of a packet without protection. It is a digest with a length of 0 bytes, as in CCN-lite, the program
+/// of the paper. The packet format requires a signature. A verifier does not accept this one.
 struct NoSignature;
 
 impl<C: Crypto> Signer<C> for NoSignature {
@@ -180,15 +181,15 @@ fn signature_key<C: Crypto>(number: u16) -> HmacKey {
     HmacKey::new::<C>(&[&[0x5d; 30], &number.to_be_bytes()])
 }
 
-/// Number of packets that a producer stores.
+/// Maximum number of packets that a producer stores.
 pub const READINGS: usize = 16;
 /// The number of times that a node sends an Interest again, as in the paper on content objects.
 pub const RETRANSMISSIONS: u8 = 4;
 /// The time after which a node sends an Interest again, in milliseconds.
 pub const RETRANSMISSION_MS: u64 = 2000;
-/// The lifetime of an Interest in milliseconds, in which a node sends it again.
+/// The lifetime of an Interest in milliseconds. During this time a node sends the Interest again.
 pub const LIFETIME_MS: u64 = RETRANSMISSION_MS * (RETRANSMISSIONS as u64 + 1);
-/// Number of versions that are leased at once.
+/// Number of versions that a producer leases at once.
 const LEASE: u64 = 64;
 /// Maximum length of a packet, in bytes.
 const LONGEST: usize = 1280;

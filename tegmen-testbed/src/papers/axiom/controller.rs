@@ -1,5 +1,5 @@
-//! The messages of the product's controller. This crate does not depend on the controller: the caller passes its
-//! messages.
+//! The rekey messages that Tegmen's controller makes. The caller passes them, because this crate does not depend on the
+//! controller.
 
 use crate::frames::frames;
 use tegmen::address::Address;
@@ -8,33 +8,34 @@ use tegmen_lowpan::frame::LinkAddress;
 /// The messages of the controller.
 #[derive(Clone, Debug)]
 pub struct Rekeying {
-    /// Evictions from groups of several sizes.
+    /// An eviction of a member for each of several group sizes.
     pub evictions: Vec<Eviction>,
-    /// The admission of a member to the smallest of these groups.
+    /// The admission of a member to the smallest of the groups in `evictions`.
     pub joining: Joining,
-    /// Evictions after which some members need help, for several shares of lost messages.
+    /// Evictions in groups whose members lose messages, for several shares of lost messages.
     pub repairs: Vec<Repair>,
-    /// The answer to a member of the smallest group that requests the messages that it missed.
+    /// The answer to a member of the smallest group that requests the messages which it missed.
     pub answer: Vec<u8>,
 }
 
-/// The messages of one eviction.
+/// The messages that follow the eviction of one member.
 #[derive(Clone, Debug)]
 pub struct Eviction {
-    /// Number of members before the eviction.
+    /// Number of members in the group before the eviction.
     pub members: u32,
-    /// The messages of a key tree, which all go to the group. The last message is that of the epoch.
+    /// The messages of the method with a key tree. All of them go to the group. The last message begins the epoch.
     pub key_tree: Change,
-    /// A separate message for each member, and then the message of the epoch to the group.
+    /// The messages of the method without a key tree: a separate message for each member, and then a message to the
+    /// group that begins the epoch.
     pub point_to_point: Change,
 }
 
-/// The messages of a change.
+/// The messages of an eviction, with one of the two methods.
 #[derive(Clone, Debug)]
 pub struct Change {
     /// The messages.
     pub messages: Vec<Vec<u8>>,
-    /// Mean time of one thread to plan the change and to make its messages, in milliseconds.
+    /// Mean time that one thread needs to plan the eviction and to make its messages, in milliseconds.
     pub milliseconds: f64,
 }
 
@@ -43,38 +44,39 @@ impl Change {
         self.messages.iter().map(Vec::len).sum()
     }
 
-    /// Returns the number of frames of the messages to the group.
+    /// Returns the number of frames that the messages need if all go to the group.
     pub(super) fn frames(&self) -> usize {
         self.messages.iter().map(|message| in_frames(message)).sum()
     }
 }
 
-/// The messages of an admission.
+/// The messages that follow the admission of a member.
 #[derive(Clone, Debug)]
 pub struct Joining {
-    /// The payloads of the member's request and of the answer (RFC 9594).
+    /// The payload of the member's request, and the payload of the answer (RFC 9594).
     pub session: [Vec<u8>; 2],
-    /// The messages to the group that begin the next epoch.
+    /// The messages to the group with which the next epoch begins.
     pub messages: Vec<Vec<u8>>,
 }
 
-/// An eviction from a group whose members lose messages.
+/// An eviction from a group whose members lose some of the messages.
 #[derive(Clone, Debug)]
 pub struct Repair {
-    /// The share of messages to the group that a member loses, in percent.
+    /// The share of messages to the group that each member loses, in percent.
     pub loss: u8,
-    /// Number of members that remain.
+    /// Number of members that remain in the group.
     pub members: u32,
-    /// Number of messages of the key tree.
+    /// Number of messages of the method with a key tree.
     pub messages: u32,
-    /// Number of members that do not get the next epoch, for each number of times that each message is sent.
+    /// The number of transmissions of each message, and the number of members that then do not reach the next epoch.
     pub missed: Vec<(u8, u32)>,
-    /// Number of members that do not get the next epoch if each member gets a separate message, once and with
-    /// retransmissions of the MAC, and the message of the epoch once.
+    /// Number of members that do not reach the next epoch with the method without a key tree. Each separate message is
+    /// sent once, and the MAC layer retransmits lost frames. The message that begins the epoch is sent once, without
+    /// retransmissions.
     pub missed_point_to_point: u32,
 }
 
-/// Returns the number of frames of a message to the group, in the star of the paper.
+/// Returns the number of frames of a message to the group, in the star topology of the paper.
 pub(super) fn in_frames(message: &[u8]) -> usize {
     let group = Address { ip: [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xfd], port: PORT, scope: 0 };
     let sender = Address { ip: [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], port: PORT, scope: 0 };

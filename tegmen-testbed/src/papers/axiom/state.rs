@@ -1,7 +1,8 @@
-//! Memory: firmware images with the ends of each scheme, and the state of each scheme in a node (figures 7 to 9).
+//! The memory of each scheme (figures 7 to 9): the firmware images of its sender and its listener, and the size of its
+//! state in a node. A scheme is one of the protocols that the paper compares.
 //!
 //! Types without a pointer have the same size on this machine and on a Cortex-M3. The sizes of images, of DTLS and of
-//! exchanges come from the budget of the firmware.
+//! CoAP exchanges come from the budget of the firmware.
 
 use super::{Paper, Scheme};
 use crate::cost::Image;
@@ -13,9 +14,9 @@ use tegmen::axiom::Member;
 struct Sizes {
     /// The state of a group, without the states of other members.
     group: usize,
-    /// The state of a listener at a sender: the numbers and the key of the listener's responses.
+    /// The state that a sender has for a listener: the numbers and the key of the listener's responses.
     listener: usize,
-    /// The state of a sender at a listener: the numbers of the sender's requests, and the key of the responses.
+    /// The state that a listener has for a sender: the numbers of the sender's requests, and the key of the responses.
     sender: usize,
 }
 
@@ -29,11 +30,11 @@ impl Sizes {
 
 /// Sizes of the state of DTLS and CoAP on a mote, in bytes.
 struct Mote {
-    /// A peer with its session.
+    /// A peer, with its established session.
     peer: usize,
-    /// The state of handshakes, of which one can run at a time.
+    /// The state of the one handshake that can run at a time.
     handshake: usize,
-    /// The exchanges with a peer that gets a separate request.
+    /// The CoAP exchanges with a peer that receives separate requests.
     exchanges: usize,
 }
 
@@ -51,10 +52,10 @@ impl Mote {
     }
 }
 
-/// Number of bytes that a request to a group stores for each listener that answered.
+/// Number of bytes that the sender stores for each listener that has answered a request to the group.
 const NOTED: usize = size_of::<Option<Address>>();
 
-/// Returns the size of a scheme's state at the sender with this number of listeners, in bytes.
+/// Returns the size of the state that a scheme needs at the sender for this number of listeners, in bytes.
 fn at_sender(scheme: Scheme, listeners: usize) -> usize {
     let (axiom, mote) = (Sizes::of::<16>(), Mote::of_budget());
     listeners
@@ -68,7 +69,7 @@ fn at_sender(scheme: Scheme, listeners: usize) -> usize {
         + if scheme.protection().is_in_group() { axiom.group } else { 0 }
 }
 
-/// Returns the size of a scheme's state at a listener with one sender, in bytes.
+/// Returns the size of the state that a scheme needs at a listener for one sender, in bytes.
 fn at_listener(scheme: Scheme) -> usize {
     let (axiom, mote) = (Sizes::of::<16>(), Mote::of_budget());
     mote.peer
@@ -81,12 +82,12 @@ fn at_listener(scheme: Scheme) -> usize {
         }
 }
 
-/// The firmware image of the sender or the listener of a scheme. Its sizes come from the budget
-/// (`firmware/budget.toml`).
+/// The firmware image of a scheme's sender or listener. Its sizes come from the budget (`firmware/budget.toml`).
 struct End {
     name: &'static str,
     image: Image,
-    /// Number of listeners for which the image has space, and the bytes of each listener. Both are 0 at a listener.
+    /// The number of listeners for which the image of a sender has space, and the size of the state of each listener in
+    /// bytes. Both are 0 for the image of a listener.
     listeners: (usize, i64),
 }
 
@@ -122,18 +123,18 @@ impl End {
         self.image.size(name).expect("the budget is part of the program, and a test reads it") as i64
     }
 
-    /// Returns the size of the ROM in bytes, without the datagrams with which the image compares.
+    /// Returns the size of the ROM in bytes, without the recorded datagrams that only the measurement needs.
     fn rom(&self) -> i64 {
         self.image.memory.rom as i64 - self.size("datagrams")
     }
 
-    /// Returns the size of the RAM in bytes without the stack, for this number of listeners.
+    /// Returns the RAM that the image would need for this number of listeners, in bytes without the stack.
     fn ram(&self, listeners: usize) -> i64 {
         let (space, state) = self.listeners;
         self.image.memory.ram as i64 + (listeners as i64 - space as i64) * state
     }
 
-    /// Returns the number of listeners whose states fill the RAM of a mote, together with the stack.
+    /// Returns the maximum number of listeners whose states fit into the RAM of a mote, beside the stack.
     fn most_listeners(&self) -> i64 {
         (RAM as i64 - self.image.stack as i64 - self.ram(0)) / self.listeners.1
     }
@@ -146,7 +147,7 @@ pub(super) fn figures(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Returns the figures of the sizes of states, with their aims.
+/// Returns the figures of the sizes of states, some with an aim of this project.
 fn sizes() -> Vec<Figure> {
     let (axiom, without_cipher, mote) = (Sizes::of::<16>(), Sizes::of::<32>(), Mote::of_budget());
     let at_most = |id: &str, ours: usize, bound: f64| {
@@ -175,7 +176,8 @@ fn sizes() -> Vec<Figure> {
     ]
 }
 
-/// Returns the figures of ROM and RAM: images of the five schemes, and the state of each scheme.
+/// Returns the figures of ROM and RAM: the sizes of the images of all schemes, and the size of the state of each
+/// scheme.
 fn figures7and8(paper: &Paper) -> Vec<Figure> {
     let mut figures = Vec::new();
     for scheme in Scheme::ALL {
@@ -213,7 +215,7 @@ fn figures7and8(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Returns the figures of the sender's RAM for each number of listeners.
+/// Returns the figures of the RAM that the sender needs for each number of listeners.
 fn figure9(paper: &Paper) -> Vec<Figure> {
     let mut figures = Vec::new();
     for scheme in Scheme::ALL {
@@ -242,7 +244,7 @@ fn figure9(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Returns the conclusion of section 8.2.1.
+/// Returns the conclusion of section 8.2.1 of the paper, with the verdict whether it holds for Tegmen.
 pub(super) fn least_memory() -> Figure {
     let [uni_uni, mul_uni, axiom] = [Scheme::UniUni, Scheme::MulUni, Scheme::MulMul]
         .map(|scheme| [at_sender(scheme, super::LISTENERS), at_listener(scheme)]);
@@ -256,7 +258,7 @@ pub(super) fn least_memory() -> Figure {
     Figure::conclusion("conclusion/axiom_takes_the_least_memory".into(), least, &what)
 }
 
-/// Size of the RAM of the paper's mote, in bytes.
+/// Size of the RAM of the mote in the paper, in bytes.
 const RAM: usize = 32 << 10;
 pub(super) const FIGURE9: [usize; 7] = [1, 3, 12, 40, 100, 200, 254];
 

@@ -1,5 +1,5 @@
-//! Exchanges of one node with the controller. Two ends make the datagrams, and the simulator carries them over the star
-//! of the paper.
+//! Exchanges between one node and the controller. Two ends in this process make the datagrams, and the simulator
+//! carries them over the star topology of the paper.
 
 use super::controller::Rekeying;
 use super::deployment;
@@ -15,32 +15,33 @@ use std::collections::BTreeMap;
 use tegmen::coap::Code;
 use tegmen::time::Duration;
 
-/// The exchanges of one node, for each percentage of frames that the link loses.
+/// The results of the exchanges of one node. In each map, the key is the share of frames that the link loses, in
+/// percent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unicast {
-    /// A member opens a session with the controller and joins.
+    /// A member opens a session with the controller, and joins the group.
     pub(super) join: BTreeMap<u8, Flow>,
-    /// A member requests the messages that it missed, in an open session.
+    /// A member requests the messages that it missed. Its session is already open.
     pub(super) repair: BTreeMap<u8, Flow>,
     /// A member opens a session, and then requests the messages that it missed.
     pub(super) repair_in_new_session: BTreeMap<u8, Flow>,
-    /// A rekey message for one member.
+    /// The controller sends a rekey message to one member.
     pub(super) message: BTreeMap<u8, Flow>,
 }
 
-/// The runs of an exchange.
+/// The results of all runs of an exchange.
 #[derive(Clone, Debug)]
 pub(super) struct Flow {
-    /// Number of frames, including acknowledgements of the MAC.
+    /// Number of frames of an exchange, including the MAC layer's acknowledgements.
     pub(super) frames: Mean,
-    /// Bytes of these frames.
+    /// Total length of these frames in bytes.
     pub(super) bytes: Mean,
     /// Number of runs.
     pub(super) runs: u64,
 }
 
 impl Unicast {
-    /// Simulates all exchanges without losses, and with the losses of the repairs.
+    /// Simulates all exchanges: without losses, and with each share of losses in [`Rekeying::repairs`].
     pub(super) fn of(rekeying: &Rekeying, seeds: u64) -> Self {
         let [request_to_join, admission] = &rekeying.joining.session;
         let join = in_session(Code::POST, request_to_join, admission);
@@ -61,7 +62,7 @@ impl Unicast {
         }
     }
 
-    /// Returns the frames and bytes of each exchange.
+    /// Returns the figures of the frames and bytes of each exchange.
     pub(super) fn figures(&self) -> Vec<Figure> {
         let why = "until the last datagram has come; the MAC and the sender of a turn send again";
         let mut figures = Vec::new();
@@ -81,7 +82,7 @@ impl Unicast {
         figures
     }
 
-    /// Returns the exchange in which a member joins without lost frames.
+    /// Returns the result of the exchange in which a member joins, over a link without losses.
     pub(super) fn joining(&self) -> Option<&Flow> {
         self.join.get(&0)
     }
@@ -92,7 +93,8 @@ impl Unicast {
 /// sender needs before it sends the datagram.
 type Datagram = (bool, Vec<u8>, u64);
 
-/// Returns the datagrams of a handshake between a member and the controller, followed by a request and its answer.
+/// Returns the datagrams of an exchange: a handshake between a member and the controller, and then a request and its
+/// answer.
 fn in_session(code: Code, payload: &[u8], answer: &[u8]) -> Vec<Datagram> {
     let mut session = Session::open(b"lamp-17", &[7; 16]);
     session.send(true, &request(code, GROUP, Some(GROUPCOMM_CBOR).filter(|_| !payload.is_empty()), payload));
@@ -114,11 +116,11 @@ fn flow(exchange: &Exchange, loss: u8, seeds: u64) -> Flow {
     Flow { frames, bytes, runs: runs.len() as u64 }
 }
 
-/// The resource of a group at its controller (RFC 9594, section 4.1).
+/// The path of the group's resource at its controller (RFC 9594, section 4.1).
 const GROUP: &str = "ace-group/lamps";
-/// The Content-Format application/ace-groupcomm+cbor (RFC 9594, section 11.2).
+/// The number of the Content-Format application/ace-groupcomm+cbor (RFC 9594, section 11.2).
 pub(super) const GROUPCOMM_CBOR: u16 = 261;
-/// Number of messages of an exchange: a request and its answer.
+/// Number of CoAP messages in an exchange: a request and its answer.
 const MESSAGES_OF_AN_EXCHANGE: usize = 2;
-/// Time after which CoAP sends a message again (RFC 7252, section 4.8: ACK_TIMEOUT).
+/// Time after which CoAP retransmits a message (RFC 7252, section 4.8: ACK_TIMEOUT).
 const TIMEOUT: Duration = Duration::from_secs(2);

@@ -1,8 +1,8 @@
-//! The plan `objects-cache`: figures 12 and 13, requests over a row of forwarders. The forwarders are caching proxies,
-//! forward only IP packets, or are nodes of Named Data Networking.
+//! The plan `objects-cache`, which reproduces figures 12 and 13 of the paper: requests over a chain of forwarders. The
+//! forwarders are caching proxies, or forward only IP packets, or are nodes of Named Data Networking.
 //!
-//! One number is fitted: the share of frames that every link loses. It is in `plans/objects-cache.toml`. With this
-//! share plain CoAP has the paper's share of responses in the largest topology.
+//! One parameter is fitted to the paper: the share of frames that every link loses (`plans/objects-cache.toml`). It is
+//! chosen so that plain CoAP has the paper's share of answered requests in the largest topology.
 
 use super::{Fig13, delay, deployment, paper};
 use crate::deployment::Deployment;
@@ -18,13 +18,13 @@ use tegmen::address::Address;
 /// The number of requests and runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Number of requests of each consumer to each producer.
+    /// Number of requests from each consumer to each producer.
     pub requests: u32,
     /// Number of runs of each case.
     pub seeds: u64,
 }
 
-/// The number of requests and runs of the command and of the report.
+/// The number of requests and runs with which the command and the report run the plan.
 pub const FULL: Effort = Effort { requests: 100, seeds: 5 };
 
 /// Returns all figures of the plan. Calls `done` with the number of finished runs and the number of all runs.
@@ -48,18 +48,18 @@ pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure
     fig13(&results)
 }
 
-/// The system that carries requests, and its protection.
+/// The protocol that carries the requests, and its protection.
 #[derive(Clone, Copy, Debug)]
 struct System {
     name: &'static str,
     protection: Protection,
-    /// True if forwarders are proxies.
+    /// True if the forwarders are CoAP proxies.
     has_proxies: bool,
-    /// True if forwarders store responses.
+    /// True if the forwarders store responses in a cache.
     stores: bool,
 }
 
-/// A row of forwarders. The producers follow the last forwarder, and the consumers precede the first one.
+/// A chain of forwarders. The consumers are at its beginning, and the producers are at its end.
 #[derive(Clone, Copy, Debug)]
 struct Topology {
     forwarders: usize,
@@ -81,7 +81,7 @@ impl Topology {
         row.chain(producers).chain((0..consumers).map(|place| [0, first + place])).collect()
     }
 
-    /// Returns the name of the topology in figures.
+    /// Returns the name that the topology has in the names of figures.
     fn name(self) -> String {
         let Self { forwarders, producers, .. } = self;
         let part = if producers == 2 * forwarders { "fig13" } else { "beyond" };
@@ -89,7 +89,7 @@ impl Topology {
     }
 
     /// Returns the deployment of the plan with this topology. Each consumer sends a request to each producer every 2.5
-    /// s, or less often if the load would exceed that of the paper's largest topology.
+    /// s. It sends less often if the load would otherwise exceed that of the paper's largest topology.
     fn deployment(self, requests: u32, stack_us: u32) -> Deployment {
         let mut deployment = deployment(include_str!("../../../plans/objects-cache.toml"));
         let Self { forwarders, producers, consumers } = self;
@@ -127,7 +127,7 @@ impl Topology {
     }
 }
 
-/// Returns the share of answered requests, in percent.
+/// Returns the mean share of answered requests in these runs, in percent.
 fn success(outcomes: &[Outcome]) -> Mean {
     let share = interval::share(&outcomes.iter().map(|run| (run.answered, run.made)).collect::<Vec<_>>());
     Mean { mean: share.mean * 100.0, interval: share.interval.map(|bounds| bounds.map(|bound| bound * 100.0)) }
@@ -158,7 +158,8 @@ fn fig13(results: &Results) -> Vec<Figure> {
     figures
 }
 
-/// Compares the shares of NDN in the largest topology with those of figure 9, which has another topology.
+/// Compares NDN's shares of answered requests in the largest topology with those in figure 9, which has another
+/// topology.
 fn fig9(results: &Results) -> Vec<Figure> {
     let largest = Topology::of_paper(LARGEST).name();
     let [least, most] = paper().fig9.success_percent["ndn_family"];
@@ -173,7 +174,7 @@ fn fig9(results: &Results) -> Vec<Figure> {
     ["ndn", "ndn_protected"].iter().map(row).collect()
 }
 
-/// Returns the conclusions of the section for the largest topology.
+/// Returns the conclusions that the paper's section draws for the largest topology, each with a verdict.
 fn conclusions(results: &Results, paper: &Fig13) -> Vec<Figure> {
     let largest = Topology::of_paper(LARGEST).name();
     let ours = |name: &str| success(&results[&(largest.clone(), system(name))]).mean;
@@ -240,12 +241,12 @@ fn conclusions(results: &Results, paper: &Fig13) -> Vec<Figure> {
     figures.into_iter().map(without_interval).collect()
 }
 
-/// Adds to a figure the interval of the share of answered requests in these runs.
+/// Adds to a figure the size of the sample, and the interval of the share of answered requests in these runs.
 fn sampled(figure: Figure, outcomes: &[Outcome]) -> Figure {
     figure.sampled(outcomes.iter().map(|run| run.made).sum(), outcomes.len() as u64, &success(outcomes))
 }
 
-/// The runs of each topology and system, by their names.
+/// The results of the runs of each topology and each system. The key has the names of both.
 type Results = BTreeMap<(String, &'static str), Vec<Outcome>>;
 
 fn system(name: &str) -> &'static str {
@@ -266,12 +267,12 @@ const SYSTEMS: [System; 8] = [
 ];
 /// Number of forwarders in the largest topology of the paper.
 const LARGEST: usize = 5;
-/// Numbers of forwarders in the paper's topologies in which nearly all requests are answered.
+/// The numbers of forwarders with which nearly all requests of the paper are answered.
 const SIMPLE: [usize; 2] = [1, 2];
-/// Maximum number of percentage points by which a share may be below the paper's.
+/// The number of percentage points by which a share may be less than that of the paper.
 const TOLERANCE: f64 = 10.0;
-/// A topology with a hundred producers, which nearly fill the peer table of the last forwarder, and with the load of
-/// the largest topology.
+/// A topology with a hundred producers. They nearly fill the peer table of the last forwarder. The load is that of the
+/// largest topology of the paper.
 const BEYOND: Topology = Topology { producers: 100, ..Topology::of_paper(LARGEST) };
 const PERCENT: &str = "percent";
 

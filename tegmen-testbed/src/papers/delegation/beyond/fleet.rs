@@ -1,8 +1,10 @@
-//! The epochs of 1,000 devices end. For each device the server opens a session and begins the epoch. Then one peer of
-//! the device tries the ticket of the previous epoch, is refused, gets another ticket from the server, and resumes.
-//! Server and peers are on the Internet behind node 0.
+//! Simulates the end of the epochs of 1,000 devices. For each device the server opens a session with the device, and
+//! begins the next epoch. Then one peer of the device sends its ticket of the previous epoch, which the device refuses.
+//! The peer gets another ticket from the server, and resumes its session. The server and the peers are on the Internet,
+//! beyond node 0.
 //!
-//! Two ends in this process make the datagrams. The simulator carries each turn when the previous turn is complete.
+//! Two ends in this process make the datagrams. A turn consists of the datagrams that one end sends together. The
+//! simulator carries each turn when the previous turn has arrived completely.
 
 use super::super::BYTES;
 use super::storm::REISSUE;
@@ -20,7 +22,8 @@ use tegmen::coap::{Code, MessageType};
 use tegmen::time::Duration;
 use tegmen_delegation::PSK_LEN;
 
-/// Returns the cases of cells and of a tree within each span, and the work of the server.
+/// Returns a case for each network ([`CELLS`] and [`TREE`]) and each of its time spans, and a case for the server's
+/// work.
 pub(super) fn cases(effort: Effort) -> Vec<Case> {
     let mut cases = vec![Case { jobs: Vec::new(), figures: Box::new(move |_| counted(effort.devices)) }];
     for network in [CELLS, TREE].map(|network| network.of_at_most(effort.devices)) {
@@ -37,14 +40,14 @@ pub(super) fn cases(effort: Effort) -> Vec<Case> {
     cases
 }
 
-/// The network of the fleet.
+/// A network that connects the devices of the fleet.
 #[derive(Clone, Copy)]
 struct Network {
     name: &'static str,
     topology: Shape,
-    /// Maximum number of devices around one node 0.
+    /// Maximum number of devices in one network, around one node 0.
     devices: usize,
-    /// The spans in which the server begins the epochs.
+    /// The time spans in which the server begins the epochs of all devices, each with its name and its seconds.
     spans: [(&'static str, f64); 2],
 }
 
@@ -81,7 +84,7 @@ fn run(network: Network, within_s: f64, seed: u64) -> Measured {
     measured
 }
 
-/// The datagrams that one device exchanges over the Internet: with its server, and with a peer.
+/// The datagrams of one device: its session with the server, the refused handshake of a peer, and the resumed session.
 struct Steps {
     session: Vec<Sent>,
     refused: Vec<Sent>,
@@ -106,8 +109,8 @@ fn changed() -> Vec<u8> {
     message(MessageType::Acknowledgement, Code::CHANGED, |_| Ok(()))
 }
 
-/// Returns the exchange of one device. The device computes before each of its turns, and a turn on the Internet takes
-/// 20 ms.
+/// Returns the exchange of one device. The device needs computing time before each of its turns. Each turn of an end on
+/// the Internet takes 20 ms.
 fn exchange() -> Exchange {
     let (steps, costs) = (Steps::new(), Costs::of_budget());
     let server = |[_, of_server]: [HandshakeCosts; 2]| of_server;
@@ -127,7 +130,7 @@ fn exchange() -> Exchange {
     Exchange::of(datagrams, Duration::from_secs(1))
 }
 
-/// Returns the time that a device needs before it sends this datagram.
+/// Returns the computing time that a device needs before it sends this datagram.
 fn work(costs: &Costs, handshake: HandshakeCosts, datagram: &[u8]) -> Micros {
     let z1 = Platform::find("z1").expect("a platform of the file");
     let instructions = match datagram.first() {
@@ -138,7 +141,7 @@ fn work(costs: &Costs, handshake: HandshakeCosts, datagram: &[u8]) -> Micros {
     cost::micros(instructions, cost::CYCLES_PER_INSTRUCTION[1], z1.clock_hz)
 }
 
-/// Returns the figures that follow from the datagrams alone, and the work of the server.
+/// Returns the figures that follow from the datagrams alone, including the number of the server's operations.
 fn counted(devices: usize) -> Vec<Figure> {
     let steps = Steps::new();
     let len = |part: &[Sent]| part.iter().map(|sent| sent.bytes.len()).sum::<usize>() as f64;
@@ -182,19 +185,19 @@ fn counted(devices: usize) -> Vec<Figure> {
     figures.into_iter().map(|figure| figure.of(Source::Counted)).collect()
 }
 
-/// Returns true for an alert.
+/// Returns true if the datagram is an alert.
 fn is_alert(datagram: &[u8]) -> bool {
     datagram.first() == Some(&ALERT)
 }
 
-/// Returns true for a flight that begins with ClientKeyExchange. A full handshake has one such flight (RFC 5246,
-/// section 7.4.7).
+/// Returns true if the datagram begins with ClientKeyExchange. A full handshake has one such flight (RFC 5246, section
+/// 7.4.7).
 fn is_key_exchange(datagram: &[u8]) -> bool {
     const CLIENT_KEY_EXCHANGE: u8 = 16;
     datagram.first() == Some(&HANDSHAKE) && datagram.get(RECORD_HEADER) == Some(&CLIENT_KEY_EXCHANGE)
 }
 
-/// Returns true for a datagram that begins with a Certificate or CertificateVerify message (RFC 5246, section 7.4; RFC
+/// Returns true if the datagram begins with a Certificate or CertificateVerify message (RFC 5246, section 7.4; RFC
 /// 8422, section 5.4).
 fn has_public_keys(datagram: &[u8]) -> bool {
     const CERTIFICATE: u8 = 11;
@@ -219,20 +222,20 @@ fn figures(name: &str, devices: u64, runs: &Runs) -> Vec<Figure> {
     figures
 }
 
-/// Cells of 50 devices, each with its own border router. The cells do not hear each other.
+/// Networks of 50 devices that do not hear each other. Each has its own border router, which is node 0.
 const CELLS: Network =
     Network { name: "cells_of_50", topology: Shape::Star, devices: 50, spans: [IN_A_SECOND, IN_AN_HOUR] };
-/// One border router for all devices, over three hops.
+/// A network with one border router for all devices. The farthest devices are three hops away.
 const TREE: Network =
     Network { name: "tree", topology: Shape::Tree, devices: 1000, spans: [("in_five_minutes", 300.0), IN_AN_HOUR] };
 const FANOUT: usize = 10;
 const IN_A_SECOND: (&str, f64) = ("in_a_second", 1.0);
 const IN_AN_HOUR: (&str, f64) = ("in_an_hour", 3600.0);
-/// The time of a turn on the Internet.
+/// The time that a turn on the Internet takes, in microseconds.
 const INTERNET: Micros = 20_000;
-/// Length of the payload of the request that begins an epoch, in bytes: number, time and check.
+/// Length in bytes of the request payload that begins an epoch. It contains a number, a time and a check value.
 const BEGIN: usize = 2 + 4 + 8;
-/// The content type alert (RFC 5246, section 6.2.1). Further content types follow.
+/// The content type of alerts (RFC 5246, section 6.2.1).
 const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
 const APPLICATION_DATA: u8 = 23;
