@@ -1,5 +1,5 @@
-//! Many DTLS clients of one server in one process. Each client has its own address from 127.1.0.0 on. All clients share
-//! a socket, and the core does their handshakes.
+//! Many DTLS clients of one server in one process. Each client has its own address, from 127.1.0.0 upwards. All clients
+//! share a socket, and one endpoint of the core library performs their handshakes.
 
 use crate::{
     crowd::{Crowd, Letters, request},
@@ -22,38 +22,39 @@ use tegmen_host::{
     slab::{Capacity, Slab},
 };
 
-/// The clients of one server.
+/// The clients of one server. A client is also called a member.
 pub(crate) struct Fleet {
     crowd: Crowd,
-    /// The received datagrams. `None` while they are processed.
+    /// The received datagrams; `None` while they are processed.
     inbound: Option<Letters>,
     outbound: Letters,
     endpoint: Endpoint<Slab<()>, PublicKeys<ClientOnly, HostKeys>>,
     environment: Environment<HostCrypto>,
     begin: Instant,
     server: Address,
-    /// The number of the first address in the crowd, and the number of members in each network prefix.
+    /// The number of the first member among the addresses of the crowd. `of_prefix` is the number of members in each
+    /// network prefix.
     first: u32,
     of_prefix: u32,
     peers: Vec<Option<PeerId>>,
 }
 
-/// The outcome of one client.
+/// An event at one client.
 pub(crate) enum News {
-    /// The session of this member is established.
+    /// The session of this member is now established.
     Established(u32),
     /// The handshake or the session of this member has ended for this reason.
     Closed(u32, Fatal),
-    /// The server answered the request with this token. The answer has this code.
+    /// The server has answered the request that has this token. The answer has this code.
     Answered(u32, [u8; 4], Code),
 }
 
-/// Buffer for a datagram, in bytes.
+/// Size of the buffer for a datagram, in bytes.
 const ROOM: usize = 1280;
 
 impl Fleet {
-    /// Makes clients of `server`, with `of_prefix` clients in each /24 network. The first `skipped` networks are left
-    /// to other fleets.
+    /// Makes `count` clients of `server`, with `of_prefix` clients in each /24 network. The first `skipped` networks
+    /// are not used, so that another fleet can use them.
     pub(crate) fn new(
         server: SocketAddrV4,
         count: u32,
@@ -83,8 +84,8 @@ impl Fleet {
         })
     }
 
-    /// Returns the number of a member in the crowd. A /24 network has 256 numbers, of which only the first `of_prefix`
-    /// are used.
+    /// Returns the number that a member has among the addresses of the crowd. A /24 network has 256 numbers, of which
+    /// only the first `of_prefix` are used.
     const fn in_crowd(&self, member: u32) -> u32 {
         self.first + member / self.of_prefix * 256 + member % self.of_prefix
     }
@@ -105,7 +106,7 @@ impl Fleet {
         tegmen::time::Instant::from_micros(1_000_000 + self.begin.elapsed().as_micros() as u64)
     }
 
-    /// Begins a handshake of a member, in place of a handshake that is under way.
+    /// Begins a handshake of a member. It replaces a handshake of this member that is not complete.
     pub(crate) fn connect(&mut self, member: u32) -> Result<(), Failure> {
         let path = self.path(member);
         let now = self.now();
@@ -114,7 +115,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Sends a confirmable GET for the value at `path` in the session of a member. The request is not retransmitted.
+    /// Sends a confirmable GET for the value at `path` in the session of a member. The request is never retransmitted.
     pub(crate) fn ask(&mut self, member: u32, message_id: u16, token: u32, path: &str) -> Result<(), Failure> {
         let Some(peer) = self.peers[member as usize] else { return Err(Failure::new("no session")) };
         let mut plain = [0; 128];
@@ -128,8 +129,8 @@ impl Fleet {
         self.crowd.push(&mut self.outbound, number, |room| Ok(copied(frame.bytes(), room)))
     }
 
-    /// Sends the datagrams that are due. Then waits up to a millisecond for datagrams, and processes those that have
-    /// arrived.
+    /// Sends the datagrams that are due. Then waits up to a millisecond for datagrams, and processes the datagrams that
+    /// have arrived. Calls `news` with each event at a client.
     pub(crate) fn turn(&mut self, mut news: impl FnMut(News)) -> Result<(), Failure> {
         self.poll(&mut news)?;
         self.crowd.send(&mut self.outbound)?;
@@ -217,18 +218,18 @@ fn copied(bytes: &[u8], room: &mut [u8]) -> usize {
     len
 }
 
-/// Returns the settings of clients that use a pre-shared key.
+/// Returns the DTLS settings of clients that use a pre-shared key.
 pub(crate) fn known() -> Config {
     Config { suites: Suites::CCM_8_THEN_GCM, ..Config::default() }
 }
 
-/// The key of all clients, as text, because libcoap's server accepts no binary key.
+/// The pre-shared key of all clients. It is text, because libcoap's server accepts no binary key.
 pub(crate) const SECRET: &str = "sixteen bytes it";
 
-/// Returns a credentials file with [`SECRET`].
+/// Returns the text of a credentials file that contains [`SECRET`].
 pub(crate) fn credentials() -> String {
     format!("[[psk]]\nidentity = \"{IDENTITY}\"\nkey_text = \"{SECRET}\"\n")
 }
 
-/// The address of the crowd's first member.
+/// The address that the first member of the crowd has.
 const FIRST: u32 = u32::from_be_bytes([127, 1, 0, 0]);

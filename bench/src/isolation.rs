@@ -1,5 +1,5 @@
-//! Requests of established sessions while unauthenticated peers begin RSA handshakes. The server runs on one processor,
-//! and the load on another.
+//! Measures the requests in established sessions while unauthenticated peers begin RSA handshakes. The server runs on
+//! one processor, and the clients and the unauthenticated peers run on another.
 //!
 //! Sessions with pre-shared keys send requests at a fixed rate. Each request is sent once, and the sessions do not wait
 //! for the answers. Meanwhile unauthenticated peers from many network prefixes begin handshakes with RSA certificates.
@@ -29,17 +29,17 @@ use tegmen_bench_line::Failure;
 const SESSIONS: u32 = 200;
 const REQUESTS_PER_SECOND: f64 = 2_000.0;
 const HELLOS_PER_SECOND: f64 = 5_000.0;
-/// The number of unauthenticated peers, and the number of them in each network prefix. This makes enough prefixes that
-/// the limits of ClientHellos for each prefix do not apply.
+/// The number of unauthenticated peers, and how many of them share a network prefix. There are enough prefixes that the
+/// server's limits of ClientHellos for each prefix do not apply.
 const STRANGERS: (u32, u32) = (4_000, 100);
-/// Maximum number of signatures in a second. The server gets this number as an option.
+/// Maximum number of signatures that the server may make in a second. It is an option of the server.
 const BUDGET: f64 = 300.0;
-/// Time for a pass, and time for the answers that are still under way at its end.
+/// The duration of a pass. `LAST` is the time for which the pass waits for the last answers.
 const PASS: Duration = Duration::from_secs(10);
 const LAST: Duration = Duration::from_secs(1);
 
-/// Measures the requests with and without unauthenticated peers. Repeats both with the key in a software TPM, if one is
-/// installed.
+/// Measures the requests with and without unauthenticated peers. If a software TPM is installed, measures both again
+/// with the server's key in the TPM.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
     pin(std::process::id(), 1)?;
@@ -77,7 +77,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Adds the rows of one private key.
+/// Measures the server with one private key, and adds the rows to the report.
 fn measure(
     report: &mut Report,
     options: &Options,
@@ -194,7 +194,7 @@ fn pass(server: &Server, hellos: f64) -> Result<Pass, Failure> {
     Ok(pass)
 }
 
-/// `tegmen serve` on processor 0.
+/// A process of `tegmen serve` that runs on processor 0.
 struct Server {
     child: Child,
     address: SocketAddrV4,
@@ -223,7 +223,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Returns the number of signatures in the server's metrics, which are at most a second old.
+    /// Returns the number of signatures that the server's metrics show. The metrics are at most a second old.
     fn signatures(&self) -> Result<f64, Failure> {
         let mut stream = TcpStream::connect(self.metrics).map_err(failure)?;
         let head = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.metrics);
@@ -243,14 +243,14 @@ impl Drop for Server {
     }
 }
 
-/// A software TPM with a persistent RSA key, whose certificate is in `ca/tpm.pem`. The key is persistent because each
-/// server is killed, and a loaded key would remain in one of the few key slots of the TPM.
+/// A software TPM that contains an RSA key, whose certificate is in `ca/tpm.pem`. The key is persistent: servers are
+/// killed, and each killed server would leave a loaded key in one of the few key slots of the TPM.
 struct Tpm {
     child: Child,
     name: String,
 }
 
-/// The environment variable that names the TPM for the programs of Tegmen.
+/// The name of the environment variable that identifies the TPM for the programs of Tegmen.
 const TPM: &str = "TEGMEN_TPM";
 
 impl Tpm {

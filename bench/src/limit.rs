@@ -1,9 +1,9 @@
-//! The speed limit of records: sealing and opening a record of 64 bytes, compared with the bare AES instructions of the
-//! same work.
+//! Measures the speed limit of records: the time to seal or to open a record of 64 bytes, compared with the AES
+//! instructions for the same record alone.
 //!
-//! Every record belongs to another session than the previous one. With few sessions the CPU caches still contain the
-//! key schedules. With many sessions the key of each record is expanded again. The AES instructions that are measured
-//! for comparison expand their keys in the same way.
+//! Every record belongs to another session than the previous record. With few sessions the CPU caches still contain the
+//! key schedule of each session. With many sessions the key of each record is expanded again. The AES instructions that
+//! are measured for comparison expand their keys in the same cases.
 
 use crate::{
     Options,
@@ -17,14 +17,14 @@ use tegmen_accel::{KeySchedule, bare_record, bare_record_expanding};
 use tegmen_bench_line::{Failure, Pair, Tally, Wire, cpu_time};
 use tegmen_host::slab::BATCH;
 
-/// Measures these rows alone.
+/// Measures only these rows, and returns them as a report.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut header = Header::new(options.passes);
     header.notes.push(NOTE.into());
     Ok(Report { header, rows: rows(options.passes)?, absent: Vec::new() })
 }
 
-/// Returns two rows, one for sealing and one for opening a record, for each of the two numbers of sessions.
+/// Returns the rows for two numbers of sessions. Each number has a row for sealing and a row for opening a record.
 pub(crate) fn rows(passes: usize) -> Result<Vec<Row>, Failure> {
     if !tegmen_accel::is_accelerated() {
         eprintln!("this processor has no AES instructions: records at the limit are left out");
@@ -55,7 +55,7 @@ pub(crate) fn rows(passes: usize) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// The results of one pass, in nanoseconds for each record.
+/// The results of one pass: the mean time for each record, in nanoseconds.
 struct Pass {
     seal: f64,
     open: f64,
@@ -68,15 +68,15 @@ enum Bare {
     Expanding,
 }
 
-/// A number of sessions with both ends of each, and keys for the bare AES instructions.
+/// Both ends of a number of sessions, and the keys for the measurement of the AES instructions alone.
 struct Crowd {
     stack: Ours,
-    /// The sessions at the client. The server finds them by the addresses of the datagrams.
+    /// The sessions at the client. The server finds a session by the address of the datagram.
     peers: Vec<PeerId>,
     keys: Vec<[u8; 16]>,
     schedules: Vec<KeySchedule>,
     datagrams: Vec<[u8; DATAGRAM_LEN]>,
-    /// The paths of the datagrams at the server.
+    /// The paths that the datagrams have at the server.
     paths: Vec<Path>,
     bare: Bare,
 }
@@ -103,7 +103,7 @@ impl Crowd {
         Ok(Self { stack, peers, keys, schedules, datagrams: vec![[0; DATAGRAM_LEN]; CHUNK], paths: Vec::new(), bare })
     }
 
-    /// Seals and opens at least [`RECORDS`] records. Each session has the same number of records.
+    /// Seals and opens at least [`RECORDS`] records. Each session gets the same number of records.
     fn pass(&mut self) -> Result<Pass, Failure> {
         let (mut seal, mut open, mut records) = (0.0, 0.0, 0);
         let turns = RECORDS.div_ceil(self.peers.len());
@@ -147,8 +147,8 @@ impl Crowd {
         Ok(())
     }
 
-    /// Runs the AES rounds of one record for each key. As in Tegmen's stack, the blocks of one record do not wait for
-    /// the blocks of another record.
+    /// Executes the AES rounds of one record with each key. As in Tegmen's stack, the blocks of a record do not wait
+    /// for the blocks of another record.
     fn bare(&self) {
         match self.bare {
             Bare::Cached => self.schedules.iter().for_each(|schedule| {
@@ -161,25 +161,25 @@ impl Crowd {
     }
 }
 
-/// Returns the CPU time of `work`, in nanoseconds.
+/// Returns the CPU time that `work` needs, in nanoseconds.
 pub(crate) fn nanoseconds(work: impl FnOnce() -> Result<(), Failure>) -> Result<f64, Failure> {
     let start = cpu_time()?;
     work()?;
     Ok(cpu_time()?.saturating_sub(start).as_nanos() as f64)
 }
 
-/// A note for the report: the work in these rows.
+/// The note for the report that describes the work in these rows.
 pub(crate) const NOTE: &str = "records at the limit: ours is the mean time of one seal or of one open through our \
                                endpoint, each record of another session than the one before; peer is the AES rounds \
                                of the same record and, where keys are expanded, the expansion; surplus is ours \
                                without twice the peer's";
-/// Maximum time of a record beyond twice the time of the bare AES instructions, in nanoseconds.
+/// Maximum of the time of a record, minus twice the time of the AES instructions alone, in nanoseconds.
 const SURPLUS_MAX: f64 = 60.0;
 /// Minimum number of records in a pass.
 const RECORDS: usize = 100_000;
-/// Number of records that are sealed and then opened, before the next records are sealed.
+/// Number of records that are sealed before they are opened.
 const CHUNK: usize = 512;
 const PAYLOAD: [u8; 64] = [0x5a; 64];
 const BLOCK: [u8; 16] = [0; 16];
-/// Length of a record of 64 bytes, in bytes: header, explicit nonce, payload, tag.
+/// Length in bytes of a record with a content of 64 bytes: header, explicit nonce, content and tag.
 pub(crate) const DATAGRAM_LEN: usize = 64 + tegmen::dtls::record::OVERHEAD;

@@ -1,8 +1,8 @@
-//! Reverse proxies: GETs that the cache answers, and GETs that the origin answers. The GETs come from many peer
-//! addresses.
+//! Measures reverse proxies with GETs from many peer addresses. In one measurement the cache of the proxy answers the
+//! GETs, and in the other the origin answers them.
 //!
-//! One `tegmen serve` is the origin of all proxies, and its CPU time does not count in the results. That time also
-//! shows the source of the answers: it is nearly zero while caches answer.
+//! One `tegmen serve` process is the origin of all proxies. Its CPU time does not count in the results. This time shows
+//! whether the caches answer, because it is then nearly zero.
 
 use crate::{
     Options,
@@ -18,7 +18,7 @@ use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen_bench_line::Failure;
 
-/// Measures every server that is present. The servers take turns in each pass.
+/// Measures every server that is installed. In each pass all servers are measured in turn.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
     let value = format!("/{PATH}={}", String::from_utf8_lossy(VALUE));
@@ -34,7 +34,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Measures all servers with one source of answers.
+/// Measures all servers with one source of answers: the cache or the origin.
 fn scene(what: What, origin: &Process, options: &Options, report: &mut Report) -> Result<(), Failure> {
     eprintln!("{}", what.operation());
     let mut servers = Vec::new();
@@ -71,7 +71,7 @@ fn scene(what: What, origin: &Process, options: &Options, report: &mut Report) -
     Ok(())
 }
 
-/// The source of the answers.
+/// The source of the answers: the cache of the proxy, or the origin.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
     Hits,
@@ -84,8 +84,8 @@ impl What {
         format!("GET of 16 bytes through a proxy, {from}, {CLIENTS} addresses")
     }
 
-    /// Returns the servers for this source of answers. With each server comes the minimum ratio of Tegmen's speed to
-    /// its speed.
+    /// Returns the servers for this source of answers. Each server has a factor: Tegmen must be at least this many
+    /// times as fast as the server.
     const fn kinds(self) -> &'static [(Kind, f64)] {
         match self {
             Self::Hits => &[(Kind::Ours, 1.0), (Kind::Libcoap, 2.0), (Kind::Californium, 5.0)],
@@ -98,7 +98,7 @@ impl What {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Ours,
-    /// libcoap's example server, which is no proxy: it has the value itself.
+    /// The example server of libcoap. It is not a proxy, and has the value itself.
     Libcoap,
     Californium,
     Aiocoap,
@@ -123,7 +123,7 @@ impl Kind {
         }
     }
 
-    /// Returns the command line of the server.
+    /// Returns the command line that starts the server.
     fn words(self, port: u16, origin: &Process) -> Result<Vec<String>, Failure> {
         let uri = format!("coap://{}", origin.address);
         Ok(match self {
@@ -146,7 +146,7 @@ impl Kind {
         })
     }
 
-    /// Returns the path of the value at this server.
+    /// Returns the path that the value has at this server.
     fn path(self) -> String {
         match self {
             Self::Ours | Self::Aiocoap => format!("{HOUSE}/{PATH}"),
@@ -166,7 +166,7 @@ struct Server {
 }
 
 impl Server {
-    /// Starts the server, and lets every client send one request.
+    /// Starts the server, lets every client send one request, and lets the server warm up if it needs that.
     fn start(kind: Kind, what: What, origin: &Process) -> Result<Self, Failure> {
         let mut refused = None;
         let process = Process::start(|port| kind.words(port, origin).map_err(|reason| refused = Some(reason)).ok());
@@ -185,7 +185,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Returns the number of requests for each CPU second of the server.
+    /// Sends requests for `seconds` seconds. Returns the number of requests for each CPU second of the server.
     fn measure(&mut self, seconds: f64, origin: &Process) -> Result<f64, Failure> {
         let Self { kind, what, process, clients, asked, lost } = self;
         let before = (process.cpu_nanoseconds()?, origin.cpu_nanoseconds()?);
@@ -200,7 +200,8 @@ impl Server {
     }
 }
 
-/// Makes requests for the value: all the same for cached answers, or each with another query for answers of the origin.
+/// Returns a function that makes requests for the value. For cached answers all requests are the same. For answers of
+/// the origin each request has another query.
 fn questions(kind: Kind, what: What, asked: &mut u64) -> impl FnMut(u32) -> Question {
     let path = kind.path();
     move |_| {
@@ -210,7 +211,7 @@ fn questions(kind: Kind, what: What, asked: &mut u64) -> impl FnMut(u32) -> Ques
     }
 }
 
-/// The path at a proxy under which it serves the resources of the origin.
+/// The first component of the path under which a proxy serves the resources of the origin.
 const HOUSE: &str = "house";
 const CLIENTS: u32 = 10_000;
 const UNIT: &str = "1/server CPU s";

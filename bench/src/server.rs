@@ -1,4 +1,4 @@
-//! Servers that run as separate processes, and that rows measure.
+//! The server processes that the benchmarks measure.
 
 use crate::{ours, report::BASE};
 use std::{
@@ -9,11 +9,11 @@ use std::{
 };
 use tegmen_bench_line::Failure;
 
-/// The server that each row compares with Tegmen's server.
+/// The server with which each row compares Tegmen's server.
 #[derive(Clone, Copy)]
 pub(crate) enum Beside<'a> {
     Libcoap,
-    /// Tegmen's server of another commit, whose programs are in this directory.
+    /// Tegmen's server of another commit. Its programs are in this directory.
     Base(&'a Path),
 }
 
@@ -33,8 +33,8 @@ impl Beside<'_> {
         }
     }
 
-    /// Returns the command line of the server at `port`. A server of Tegmen gets `values` and the options `ours`.
-    /// Another server gets the options `peer`.
+    /// Returns the command line that starts the server at `port`. A server of Tegmen gets `values` and the options
+    /// `ours`. Any other server gets the options `peer`.
     pub(crate) fn command(self, port: u16, values: &[&str], ours: &[&str], peer: &[&str]) -> Option<Vec<String>> {
         match self {
             Self::Libcoap => Some(libcoap_command("notls", port, peer)),
@@ -43,26 +43,27 @@ impl Beside<'_> {
     }
 }
 
-/// Returns the command line of libcoap's example server on 127.0.0.1, which was built with this TLS library.
+/// Returns the command line that starts libcoap's example server on 127.0.0.1. `library` is the TLS library of its
+/// build.
 pub(crate) fn libcoap_command(library: &str, port: u16, options: &[&str]) -> Vec<String> {
     let words = format!("coap-server-{library} -A 127.0.0.1 -p {port}");
     words.split(' ').chain(options.iter().copied()).map(String::from).collect()
 }
 
-/// A running server, which ends when this value is dropped.
+/// A running server. It ends when this value is dropped.
 pub(crate) struct Process {
     child: Child,
-    /// The address on which the server listens.
+    /// The address at which the server listens.
     pub(crate) address: SocketAddrV4,
 }
 
 impl Process {
-    /// Starts a server. `words` returns its command line for a port, or `None` if `tegmen` is missing.
+    /// Starts a server. `words` returns its command line for a port, or `None` if the program `tegmen` does not exist.
     pub(crate) fn start(words: impl FnOnce(u16) -> Option<Vec<String>>) -> Result<Self, Failure> {
         Self::start_with(words, Stdio::null())
     }
 
-    /// Starts the server as [`Self::start`] does, with this standard error.
+    /// Starts the server in the same way as [`Self::start`] does, with `stderr` as its standard error.
     pub(crate) fn start_with(words: impl FnOnce(u16) -> Option<Vec<String>>, stderr: Stdio) -> Result<Self, Failure> {
         let port = free_port()?;
         let words = words(port).ok_or_else(ours::missing)?;
@@ -76,13 +77,13 @@ impl Process {
         Ok(Self { child, address: SocketAddrV4::new(Ipv4Addr::LOCALHOST, port) })
     }
 
-    /// Returns the CPU time of all threads of the server as the scheduler counts it, which is finer than the ticks of
-    /// `stat`.
+    /// Returns the CPU time of all threads of the server in nanoseconds, as the scheduler counts it. This count has a
+    /// finer resolution than the clock ticks in `stat`.
     pub(crate) fn cpu_nanoseconds(&self) -> Result<u64, Failure> {
         cpu_nanoseconds(self.child.id())
     }
 
-    /// Returns the memory of the server that belongs to no file, in bytes.
+    /// Returns the size of the server's memory that no file backs, in bytes.
     pub(crate) fn memory(&self) -> Result<u64, Failure> {
         let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.child.id()));
         let rollup = rollup.map_err(|e| Failure::new(e.to_string()))?;
@@ -99,7 +100,7 @@ impl Drop for Process {
     }
 }
 
-/// Returns the CPU time of all threads of a process as the scheduler counts it.
+/// Returns the CPU time of all threads of a process in nanoseconds, as the scheduler counts it.
 pub(crate) fn cpu_nanoseconds(process: u32) -> Result<u64, Failure> {
     let threads = fs::read_dir(format!("/proc/{process}/task")).map_err(|e| Failure::new(e.to_string()))?;
     let mut total = 0;

@@ -1,9 +1,11 @@
-//! Proves by mutation that the tests of a rule fail if the rule is broken: `./ci.sh mutants SEED`, or `./ci.sh mutants SEED ROWS`.
+//! Checks whether the tests of a rule fail if the rule's code is broken: `./ci.sh mutants SEED` or `./ci.sh mutants
+//! SEED ROWS`. The code is broken by mutants, which are small changes of a function.
 //!
-//! Rows with code and tests are drawn from the tables of `conformance/`, and a function of each row. `cargo mutants` lists the mutants
-//! of that function. A few of them, drawn too, are put into a tree under target/mutants, one after the other, until one makes a test
-//! of the row fail. A row whose tests pass with all of them is printed as not caught: its tests may prove nothing, or the mutants
-//! change what does not belong to the rule.
+//! A row in the tables of `conformance/` names a rule, functions and tests. The program chooses random rows that have
+//! both, and for each row a random function. `cargo mutants` lists the mutants of this function. The program applies a
+//! few random mutants to a source tree under target/mutants, one after the other, until a test of the row fails. If the
+//! tests pass with all these mutants, the row is printed as not caught. Its tests may then prove nothing, or the
+//! mutants change code that does not belong to the rule.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,11 +13,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output};
 
-/// Rows that are drawn if no number is given.
+/// Number of rows that are chosen if the command line contains no number.
 const ROWS: usize = 30;
-/// Mutants of a function that are tried at most.
+/// Maximum number of mutants that are tried for a function.
 const TRIES: usize = 4;
-/// Seconds that the tests of one target may take. A mutant may loop for ever.
+/// Maximum time for the tests of one target, in seconds. A mutant can contain an endless loop.
 const SECONDS: &str = "300";
 const TREE: &str = "target/mutants/tree";
 const BUILD: &str = "target/mutants/build";
@@ -36,7 +38,7 @@ struct Rule {
     tests: Vec<String>,
 }
 
-/// A function, and the tests that are to fail for at least one mutant of it.
+/// A function, and the tests of which at least one must fail for at least one mutant of the function.
 struct Row {
     place: String,
     code: String,
@@ -49,13 +51,13 @@ struct Mutant {
 }
 
 enum Outcome {
-    /// This test failed.
+    /// This test failed, so the mutant was caught.
     Caught(String),
     Missed,
     Uncompiled,
 }
 
-/// SplitMix64.
+/// A generator of random numbers (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -66,7 +68,7 @@ impl Random {
         ((mixed ^ mixed >> 31) % end.max(1) as u64) as usize
     }
 
-    /// Takes at most `most` elements out of `all`.
+    /// Chooses at most `most` random elements of `all`.
     fn draw<T>(&mut self, mut all: Vec<T>, most: usize) -> Vec<T> {
         let count = most.min(all.len());
         (0..count).map(|_| all.swap_remove(self.below(all.len()))).collect()
@@ -89,7 +91,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns the number of rows that no mutant makes fail.
+/// Returns the number of rows whose tests pass with every tried mutant.
 fn run(mut random: Random, rows: usize) -> Result<usize, String> {
     make_tree()?;
     let all = read_rows(&mut random)?;
@@ -124,7 +126,7 @@ fn run(mut random: Random, rows: usize) -> Result<usize, String> {
     Ok(missed)
 }
 
-/// The rows that can be tried, each with one of its functions.
+/// Returns the rows that have a function and tests. Each has one random function of its functions.
 fn read_rows(random: &mut Random) -> Result<Vec<Row>, String> {
     let folder = Path::new(TREE).join("conformance");
     let entries = std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -144,7 +146,7 @@ fn read_rows(random: &mut Random) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// The mutants of a function, as patches of its file.
+/// Returns the mutants of a function. Each mutant is a patch of the function's file.
 fn mutants_of(code: &str) -> Result<Vec<Mutant>, String> {
     let (file, function) = code.split_once(".rs::").ok_or_else(|| format!("{code} is no path"))?;
     let (file, name) = (format!("{file}.rs"), function.rsplit("::").next().unwrap_or(function));
@@ -171,7 +173,7 @@ fn mutants_of(code: &str) -> Result<Vec<Mutant>, String> {
     Ok(all.iter().filter(is_it).filter_map(read).collect())
 }
 
-/// Runs the tests of a row with a mutant in the tree.
+/// Applies a mutant to the tree, runs the tests of a row, and removes the mutant.
 fn try_mutant(mutant: &Mutant, tests: &[String]) -> Result<Outcome, String> {
     let patch = Path::new("target/mutants/patch");
     std::fs::write(patch, &mutant.patch).map_err(|error| error.to_string())?;
@@ -212,7 +214,8 @@ fn run_tests(tests: &[String]) -> Result<Outcome, String> {
     Ok(Outcome::Missed)
 }
 
-/// The options of `cargo test` for each target of this name: a file or folder in some crate's tests, or a library.
+/// Returns the options with which `cargo test` selects each target that has this name. A target is a file or a folder
+/// in the `tests` folder of a crate, or a library.
 fn chosen(target: &str) -> Result<Vec<Vec<String>>, String> {
     let entries = std::fs::read_dir(TREE).map_err(|error| error.to_string())?;
     let mut found = Vec::new();
@@ -229,7 +232,7 @@ fn chosen(target: &str) -> Result<Vec<Vec<String>>, String> {
     if found.is_empty() { Err(format!("there is no target {target}")) } else { Ok(found) }
 }
 
-/// Runs `cargo test` in the tree, with a build directory that stays from mutant to mutant.
+/// Runs `cargo test` in the tree. All mutants share a build directory, so that a mutant needs no full build.
 fn cargo_test(cargo: &[&str], chosen: &[String], last: &[&str]) -> Result<Output, String> {
     let build = std::env::current_dir().map_err(|error| error.to_string())?.join(BUILD);
     let (program, words) = cargo.split_first().ok_or("no program")?;
@@ -239,7 +242,7 @@ fn cargo_test(cargo: &[&str], chosen: &[String], last: &[&str]) -> Result<Output
     command.output().map_err(|error| format!("{program} cannot be run: {error}"))
 }
 
-/// Makes the tree of the last commit.
+/// Makes the source tree, or updates it to the last commit.
 fn make_tree() -> Result<(), String> {
     if !Path::new(TREE).join(".git").exists() {
         git(".", &["worktree", "prune"])?;

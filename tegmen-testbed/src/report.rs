@@ -1,4 +1,5 @@
-//! The report: one HTML file that opens from disk, with the same figures as SVG and CSV files.
+//! The report of the laboratory. It is one HTML file that a browser opens from disk, with the same figures in SVG and
+//! CSV files.
 
 pub(crate) mod deployment;
 pub(crate) mod overview;
@@ -12,36 +13,36 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The report while it is written: a section after the other.
+/// A report that is being written, section by section.
 pub(crate) struct Report<'f> {
     folder: &'f Path,
     pub(crate) body: String,
     pub(crate) overview: Overview,
-    /// The section that was begun last.
+    /// The name of the section that was begun last.
     section: String,
 }
 
 impl<'f> Report<'f> {
-    /// Begins a report in `folder`, which is created.
+    /// Begins a report. Creates the folder `folder`, into which its files are written.
     pub(crate) fn new(folder: &'f Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         Ok(Self { folder, body: String::new(), overview: Overview::default(), section: String::new() })
     }
 
-    /// Begins the section of a plan of a paper.
+    /// Begins the section of a plan that reproduces a paper.
     pub(crate) fn begin(&mut self, paper: Paper, name: &str, title: &str) {
         self.overview.begin(paper, name);
         self.section(name, title);
     }
 
-    /// Begins a section.
+    /// Begins a section with this name and this heading.
     fn section(&mut self, name: &str, title: &str) {
         name.clone_into(&mut self.section);
         // Writing to a String cannot fail.
         let _ = writeln!(self.body, "<section id=\"{name}\"><h2>{}</h2>", escape(title));
     }
 
-    /// Ends the section with a link to its file.
+    /// Ends the section with a link to its CSV file.
     pub(crate) fn end(&mut self) {
         let csv = format!("{}.csv", self.section);
         let _ =
@@ -53,13 +54,13 @@ impl<'f> Report<'f> {
         let _ = writeln!(self.body, "<p>{}</p>", escape(text));
     }
 
-    /// Writes a plot to the page and to a separate file.
+    /// Adds a plot to the page, and writes it to a separate file.
     pub(crate) fn plot(&mut self, name: &str, svg: &str) -> io::Result<()> {
         let _ = writeln!(self.body, "<figure>{svg}</figure>");
         fs::write(self.folder.join(format!("{name}.svg")), svg)
     }
 
-    /// Writes a table to the page and to the file of the section. The first column is text.
+    /// Adds a table to the page, and writes it to the CSV file of the section.
     pub(crate) fn table(&mut self, header: &[&str], rows: &[Row]) -> io::Result<()> {
         let quoted = |cell: &String| match cell.contains([',', '"']) {
             true => format!("\"{}\"", cell.replace('"', "\"\"")),
@@ -87,7 +88,7 @@ impl<'f> Report<'f> {
         Ok(())
     }
 
-    /// Plots bars of the figures whose names end with `end` and for which the paper and this stack have a value.
+    /// Plots bars for the figures whose names end with `end` and for which both the paper and Tegmen have a value.
     pub(crate) fn pairs(
         &mut self,
         name: &str,
@@ -107,7 +108,8 @@ impl<'f> Report<'f> {
         self.plot(name, &plot::bars(title, unit, &["paper", "ours"], &bars))
     }
 
-    /// Plots the distributions of the figures whose names have a part between a start and an end: a line for each part.
+    /// Plots the distributions of the figures whose names begin with `start` and end with `end`. Each figure becomes a
+    /// line. The part of its name between both is the name of the line.
     pub(crate) fn distributions(
         &mut self,
         name: &str,
@@ -125,12 +127,12 @@ impl<'f> Report<'f> {
         self.plot(name, &plot::distribution(title, "ms", &format!("share of {of}"), &series))
     }
 
-    /// Counts a verdict. Returns the id of the row if it is the first one of its table.
+    /// Counts the verdict of a row. If it is the first row of its table, returns the HTML id for the row.
     pub(crate) fn count(&mut self, table: &str, verdict: &str) -> Option<String> {
         self.overview.count(table, verdict).then(|| anchor(&self.section, table))
     }
 
-    /// Writes the figures of a paper and ours as a table.
+    /// Adds a table with the figures of a paper and those of Tegmen.
     pub(crate) fn figures(&mut self, figures: &[Figure]) -> io::Result<()> {
         let number = |value: Option<f64>| value.map_or(String::new(), |v| format!("{}", (v * 1000.0).round() / 1000.0));
         let row = |figure: &Figure| {
@@ -164,7 +166,7 @@ impl<'f> Report<'f> {
         self.table(&header, &rows)
     }
 
-    /// Writes the page and `manifest.json`, which names the commit and the plans. Returns the path of the page.
+    /// Writes the page, and `manifest.json` with the commit and the names of the plans. Returns the path of the page.
     pub(crate) fn finish(self, commit: &str, plans: &[&str]) -> io::Result<PathBuf> {
         let manifest = json!({ "commit": commit, "version": env!("CARGO_PKG_VERSION"), "plans": plans });
         fs::write(self.folder.join("manifest.json"), format!("{manifest:#}\n"))?;
@@ -175,11 +177,11 @@ impl<'f> Report<'f> {
     }
 }
 
-/// A row of a table.
+/// A row of a table in the report.
 pub(crate) struct Row {
-    /// Its id in the page, if a link leads to it.
+    /// The HTML id of the row; `None` if no link leads to the row.
     pub(crate) anchor: Option<String>,
-    /// Its cells.
+    /// The texts of the cells, from left to right.
     pub(crate) cells: Vec<String>,
 }
 

@@ -1,8 +1,9 @@
-//! Runs of a plan: every case under every protection with every seed, on all cores, each at most once.
+//! Runs a plan: every case with every protection and every seed, on all processor cores. Each combination is run at
+//! most once.
 //!
-//! A folder keeps finished runs. The name of a run depends on all of its inputs, including this program. If the
-//! program stops halfway, only the runs in progress are lost. [`parts`] combines the results of seeds that ran on
-//! different machines.
+//! A folder stores the results of finished runs. The name of a stored file depends on all inputs of the run, including
+//! this program. If the program stops before the end, only the runs in progress are lost. [`parts`] combines the
+//! results of seeds that ran on different machines.
 
 pub mod distribution;
 pub mod parts;
@@ -25,79 +26,85 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The result of a case under one protection.
+/// The result of a case with one protection, over all its runs.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Summary {
-    /// The settings that distinguish the case.
+    /// The settings that distinguish this case from the other cases of the plan.
     pub case: BTreeMap<String, String>,
     /// The protection of the readings.
     pub protection: Protection,
-    /// The source of these figures.
+    /// The source of these figures, which is a simulation.
     pub source: Source,
-    /// Hops of the farthest node.
+    /// The number of hops from node 0 to the farthest node.
     pub hops: usize,
-    /// Runs.
+    /// The number of runs, each with another seed.
     pub seeds: u64,
-    /// Readings of all runs.
+    /// The number of readings in all runs together.
     pub readings: u64,
-    /// The share of readings that were answered.
+    /// The share of readings that were answered, from 0 to 1.
     pub delivered: Mean,
-    /// The share of readings that were answered at the first try: they waited for no other, and were sent once.
+    /// The share of readings that were answered at the first try: they waited for no other reading, and were sent only
+    /// once.
     pub first_try: Mean,
-    /// Mean from reading to answer.
+    /// The mean time from a reading to its answer, in milliseconds.
     pub delay_mean_ms: Mean,
-    /// Median from reading to answer.
+    /// The median time from a reading to its answer, in milliseconds.
     pub delay_p50_ms: Mean,
-    /// The 95th percentile of the delay.
+    /// The 95th percentile of the time from a reading to its answer, in milliseconds.
     pub delay_p95_ms: Mean,
-    /// Bytes on the air for each reading, of all nodes and layers, sessions included.
+    /// Bytes on the air for each reading. All frames of all nodes are counted, including those of handshakes.
     pub bytes_per_reading: Mean,
-    /// Frames for each reading.
+    /// Frames on the air for each reading.
     pub frames_per_reading: Mean,
-    /// Energy of a mote for each of its readings, its radio on only for frames.
+    /// Energy of a mote for each of its readings, in microjoules. Its radio is on only during frames for this mote.
     pub energy_uj: Mean,
-    /// The energy with a radio that is always on.
+    /// Energy of a mote for each of its readings, in microjoules, if its radio is always on.
     pub energy_always_on_uj: Mean,
-    /// The energy to overhear frames of others, for each reading of a mote; part of the always-on energy.
+    /// Energy of a mote for receiving frames that are addressed to other nodes, for each of its readings, in
+    /// microjoules. It is part of the energy with a radio that is always on.
     pub overheard_uj: Mean,
-    /// Sessions that motes opened in a run.
+    /// The number of sessions that motes opened in a run.
     pub sessions: Mean,
-    /// Changes of address in a run.
+    /// The number of changes of addresses in a run.
     pub moves: Mean,
-    /// The mean time from when a mote with a changed address wants to send to the next answer; 0 without changes.
+    /// The mean time from the first reading of a mote with a changed address to the next answer that it receives, in
+    /// milliseconds; 0 if no address changed.
     pub recovery_ms: Mean,
-    /// Years on the battery for the mote that uses most, its radio on only for frames.
+    /// Battery life in years of the mote that uses the most energy, if its radio is on only during frames for this
+    /// mote.
     pub battery_years: f64,
-    /// Years with a radio that is always on.
+    /// Battery life in years of the mote that uses the most energy, if its radio is always on.
     pub battery_years_always_on: f64,
-    /// The ROM of the firmware image with a client of this protection, in bytes, from the committed budget.
+    /// The ROM of a firmware image that has a client with this protection, in bytes. It comes from the committed
+    /// budget.
     pub rom: u64,
-    /// Variables of that image.
+    /// The RAM of the variables in the same image, in bytes.
     pub ram: u64,
-    /// Each mote that makes readings, or is asked, for itself.
+    /// The results of each mote that makes readings or answers requests to a group.
     pub by_node: Vec<OfNode>,
-    /// The delays of all runs: pairs of milliseconds and the share of readings that were answered within them.
+    /// The distribution of the delays in all runs. Each pair has a delay in milliseconds, and the share of readings
+    /// that were answered within this delay.
     pub delays: Vec<(f64, f64)>,
-    /// Virtual time of a run over the CPU time of its computation; `None` if it was not computed.
+    /// The virtual time of a run divided by the CPU time of its computation; `None` if all runs were stored ones.
     #[serde(skip)]
     pub speed: Option<f64>,
 }
 
-/// The result for one node.
+/// The results of one node.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct OfNode {
     /// The number of the node.
     pub node: NodeId,
-    /// The share of its readings, or of what it was asked, that was answered.
+    /// The share of its readings that were answered. For a member of a group, the share of requests that it answered.
     pub delivered: Mean,
-    /// Median from reading to answer, over the runs in which there was an answer.
+    /// The median time from a reading to its answer in milliseconds, over the runs in which the node had an answer.
     pub delay_p50_ms: Mean,
 }
 
-/// One run of a plan.
+/// The result of one run of a plan.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Run {
-    /// The case, by its place in the plan.
+    /// The index of the case in the plan.
     case: usize,
     protection: Protection,
     seed: u64,
@@ -106,19 +113,20 @@ pub struct Run {
 }
 
 impl Run {
-    /// Virtual time of the run over the CPU time of its computation; `None` if it was kept from before.
+    /// Returns the virtual time of the run divided by the CPU time of its computation; `None` if it is a stored result.
     pub const fn speed(&self) -> Option<f64> {
         self.speed
     }
 }
 
-/// One run, as it is kept: whole microseconds and nanojoules, which are read as they were written.
+/// The result of one run in the form in which it is stored. Times are whole microseconds, and energies whole
+/// nanojoules, so that reading a stored result gives exactly the written values.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 struct Kept {
     made: u64,
     answered: u64,
     first_try: u64,
-    /// All delays together.
+    /// The sum of all delays, in microseconds.
     delay: Micros,
     p50: Micros,
     p95: Micros,
@@ -134,9 +142,10 @@ struct Kept {
     always_on: u64,
     hungriest_by_frame: u64,
     hungriest_always_on: u64,
-    /// Of each mote that makes readings, or is asked: readings that were answered, and the median delay.
+    /// For each mote that makes readings or answers requests to a group: the number of answers, and the median delay in
+    /// microseconds.
     by_node: Vec<(u64, Micros)>,
-    /// All delays, in steps.
+    /// The distribution of all delays, counted in steps.
     delays: Distribution,
 }
 
@@ -176,7 +185,7 @@ impl Kept {
     }
 }
 
-/// The folder of finished runs.
+/// The folder that stores the results of finished runs.
 #[derive(Clone, Debug)]
 pub struct Store {
     folder: Option<PathBuf>,
@@ -184,15 +193,15 @@ pub struct Store {
 }
 
 impl Store {
-    /// Keeps nothing.
+    /// Makes a store that stores nothing.
     pub const fn none() -> Self {
         Self { folder: None, program: 0 }
     }
 
-    /// Keeps runs in this folder, for this program only.
+    /// Makes a store in this folder. It returns only results that the same program has stored.
     ///
     /// # Errors
-    /// If the folder cannot be made, or the program's own file cannot be read.
+    /// If the folder cannot be made, or if the file of this program cannot be read.
     pub fn at(folder: &Path) -> std::io::Result<Self> {
         fs::create_dir_all(folder)?;
         Ok(Self { folder: Some(folder.into()), program: program()? })
@@ -207,16 +216,16 @@ impl Store {
         Some(self.folder.as_ref()?.join(format!("{:016x}.json", fnv(key.as_bytes()))))
     }
 
-    /// Returns the kept result of this name; `None` if there is none. The name contains everything that the result depends on, except this
-    /// program.
+    /// Returns the stored result with this name; `None` if there is none. The name must contain everything that the
+    /// result depends on, except this program.
     pub fn kept<R: DeserializeOwned>(&self, name: &str) -> Option<R> {
         read(self.file_of(name)?)
     }
 
-    /// The result with this name: the kept one, or a new one, which is kept.
+    /// Returns the stored result with this name. If there is none, calls `compute` and stores its result.
     ///
     /// # Errors
-    /// Those of `compute`.
+    /// The errors of `compute`.
     pub fn keep<R: Serialize + DeserializeOwned, E>(
         &self,
         name: &str,
@@ -233,12 +242,13 @@ impl Store {
     }
 }
 
-/// Reads a kept result.
+/// Reads a stored result; `None` if the file does not contain one.
 fn read<R: DeserializeOwned>(file: PathBuf) -> Option<R> {
     serde_json::from_str(&fs::read_to_string(file).ok()?).ok()
 }
 
-/// Keeps a result: whole or not at all, because another process may read it. If it cannot be kept, it is computed again.
+/// Stores a result. Another process sees the whole file or no file. If the result cannot be stored, it is computed
+/// again later.
 fn write(file: &Path, result: &impl Serialize) {
     let Ok(text) = serde_json::to_string(result) else { return };
     let half = file.with_extension(format!("{}.part", std::process::id()));
@@ -247,27 +257,28 @@ fn write(file: &Path, result: &impl Serialize) {
     }
 }
 
-/// FNV-1a over 64 bits: names for files, no security.
+/// Computes the hash FNV-1a with 64 bits. It makes names of files, and protects nothing.
 fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// A number for this program: its file's content, which decides what runs give.
+/// Returns a number that identifies this program: a hash of its file. Another program could compute other results.
 fn program() -> std::io::Result<u64> {
     Ok(fnv(&fs::read(std::env::current_exe()?)?))
 }
 
-/// All that a run depends on but its seed.
+/// Returns a text with all settings that determine a run, except its seed.
 fn text_of(deployment: &Deployment) -> String {
     format!("{:?}", Deployment { run: Runs::default(), ..deployment.clone() })
 }
 
-/// Runs a plan and summarizes it. Calls `done` with the number of finished runs and of all runs.
+/// Runs a plan and summarizes it. Calls `done` with the number of finished runs and the number of all runs.
 pub fn run(plan: &Plan, store: &Store, done: impl Fn(usize, usize) + Sync) -> Vec<Summary> {
     summarize(plan, &all(plan, store, done))
 }
 
-/// Runs a plan: every case under every protection with every seed.
+/// Runs every case of a plan with every protection and every seed. Calls `done` with the number of finished runs and
+/// the number of all runs.
 pub fn all(plan: &Plan, store: &Store, done: impl Fn(usize, usize) + Sync) -> Vec<Run> {
     let jobs = jobs(plan);
     let all = jobs.len();
@@ -278,7 +289,7 @@ pub fn all(plan: &Plan, store: &Store, done: impl Fn(usize, usize) + Sync) -> Ve
     parallel::each(&jobs, once, |n| done(n, all))
 }
 
-/// The runs of a plan, if all of them are kept.
+/// Returns the runs of a plan if all of them are stored; `None` otherwise.
 pub fn kept(plan: &Plan, store: &Store) -> Option<Vec<Run>> {
     let run = |(case, protection, seed): (usize, Protection, u64)| {
         let kept = read(store.file(&plan.cases[case].deployment, protection, seed)?)?;
@@ -287,7 +298,7 @@ pub fn kept(plan: &Plan, store: &Store) -> Option<Vec<Run>> {
     jobs(plan).into_iter().map(run).collect()
 }
 
-/// The runs of a plan by case, protection and seed.
+/// Returns the index of the case, the protection and the seed of each run of a plan.
 fn jobs(plan: &Plan) -> Vec<(usize, Protection, u64)> {
     let mut jobs = Vec::new();
     for (number, case) in plan.cases.iter().enumerate() {
@@ -299,7 +310,7 @@ fn jobs(plan: &Plan) -> Vec<(usize, Protection, u64)> {
     jobs
 }
 
-/// Summarizes the runs of a plan, case by case.
+/// Summarizes the runs of a plan. There is a summary for each case and each protection.
 pub fn summarize(plan: &Plan, runs: &[Run]) -> Vec<Summary> {
     let mut summaries = Vec::new();
     for (number, case) in plan.cases.iter().enumerate() {
@@ -314,14 +325,14 @@ pub fn summarize(plan: &Plan, runs: &[Run]) -> Vec<Summary> {
     summaries
 }
 
-/// The CPU time of this thread, so that other programs do not slow a run down.
+/// Returns the CPU time of this thread. Unlike the time of a clock, it does not depend on other programs.
 #[cfg(target_os = "linux")]
 fn spent() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The time since an earlier moment, where the CPU time is not known.
+/// Returns the time since the first call, on systems where this program cannot read the CPU time of a thread.
 #[cfg(not(target_os = "linux"))]
 fn spent() -> Duration {
     static BEGIN: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
@@ -404,7 +415,7 @@ fn summary(case: &Case, protection: Protection, runs: &[(Kept, Option<f64>)]) ->
     }
 }
 
-/// A share in percent, with the bounds of its interval.
+/// Formats a share in percent, followed by the bounds of its interval.
 fn percent(share: &Mean) -> String {
     let bounds = share.interval.map(|[low, high]| format!(" ({:.2} to {:.2})", low * 100.0, high * 100.0));
     format!("{:.2}%{}", share.mean * 100.0, bounds.unwrap_or_default())
@@ -414,7 +425,7 @@ fn with_interval(mean: &Mean) -> String {
     format!("{:.2} ±{:>5}", mean.mean, mean.half_width(2))
 }
 
-/// Summaries as a table for people.
+/// Formats the summaries as a table for people.
 pub fn table(summaries: &[Summary]) -> String {
     let name = |summary: &Summary| {
         summary.case.iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ")

@@ -1,17 +1,17 @@
-//! Links of the Markdown files: each leads to a file that exists, and to a heading of it. The pages in docs/ are a book, whose
-//! summary names each page once; `./ci.sh docs` builds it and runs the test of its links, too. The messages on the page about errors
-//! are those of the program.
+//! Checks the links in the Markdown files. Each link must lead to a file that exists, and to a heading in this file.
+//! The pages in docs/ are a book, whose summary must name each page once. `./ci.sh docs` builds the book, and also runs
+//! the test of the links in the book. The messages on the page about errors must be messages of the program.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// The clone of the project.
+/// Returns the root folder of the project's checkout.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the testbed is a folder of the project").to_owned()
 }
 
-/// The files below `folder` that end with `end`, without those that a build or a tool wrote.
+/// Finds the files below `folder` whose names end with `end`. Files that a build or a tool has written are left out.
 fn files(folder: &Path, end: &str, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
@@ -25,7 +25,7 @@ fn files(folder: &Path, end: &str, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The lines outside of code blocks, each with its number.
+/// Returns the lines outside of code blocks, each with its number.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut in_code = false;
     text.lines().enumerate().filter_map(move |(at, line)| {
@@ -35,23 +35,23 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The line without its spans of code.
+/// Returns the line without the parts that are formatted as code.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join("`")
 }
 
-/// The targets of the links in a line.
+/// Returns the targets of all links in a line.
 fn targets(line: &str) -> Vec<String> {
     let line = without_code(line);
     line.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0.to_owned())).collect()
 }
 
-/// True if the target leads to another site.
+/// Returns true if the target of a link is on another site.
 fn is_elsewhere(target: &str) -> bool {
     target.split_once(':').is_some_and(|(scheme, _)| scheme.chars().all(|sign| sign.is_ascii_alphabetic()))
 }
 
-/// The anchor of a heading, as GitHub and mdbook make it.
+/// Returns the anchor of a heading in the form of GitHub and mdbook.
 fn anchor(heading: &str) -> String {
     // Of a link the text counts.
     let mut shown = String::new();
@@ -73,7 +73,7 @@ fn anchor(heading: &str) -> String {
         .collect()
 }
 
-/// The anchors of a Markdown text. A heading that comes again has a number.
+/// Returns the anchors of all headings in a Markdown text. The anchor of a repeated heading has a number at its end.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut anchors = BTreeSet::new();
@@ -90,7 +90,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     anchors
 }
 
-/// The path that a link from a file in `folder` leads to.
+/// Returns the path to which a link in a file of the folder `folder` leads.
 fn resolved(folder: &Path, target: &str) -> PathBuf {
     let mut path = PathBuf::new();
     for part in folder.join(target).components() {
@@ -103,7 +103,7 @@ fn resolved(folder: &Path, target: &str) -> PathBuf {
     path
 }
 
-/// The links of a Markdown file that lead nowhere.
+/// Returns the links of a Markdown file whose target does not exist.
 fn dead(file: &Path, text: &str) -> Vec<String> {
     let folder = file.parent().unwrap();
     let mut dead = Vec::new();
@@ -192,7 +192,7 @@ fn the_messages_on_the_page_about_errors_are_those_of_the_program() {
     }
 }
 
-/// A source in which each string literal that continues on the next line is one line.
+/// Returns the source code with each string literal in one line, also if the literal continues on the next line.
 fn joined(source: &str) -> String {
     let mut text = String::new();
     for line in source.lines() {
@@ -208,7 +208,7 @@ fn joined(source: &str) -> String {
     text
 }
 
-/// The values of an attribute in a page of the book.
+/// Returns the values of an attribute in an HTML page of the book.
 fn values<'a>(page: &'a str, attribute: &str) -> Vec<&'a str> {
     page.split(attribute).skip(1).filter_map(|rest| Some(rest.split_once('"')?.0)).collect()
 }

@@ -1,54 +1,55 @@
-//! Certificates and raw public keys, by which an end authenticates in place of a pre-shared key.
+//! Certificates and raw public keys. With them an end authenticates itself without a pre-shared key.
 
 use crate::Failure;
 use std::{fs, path::PathBuf};
 
-/// An end's own public key and the key or CA that it trusts, in files.
+/// The files with an end's own public key, and with the key or the CA that it trusts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PublicKeys {
-    /// The one cipher suite, by its name in the registry.
+    /// The IANA name of the only cipher suite.
     pub suite: String,
     /// The form of the keys, and their files.
     pub form: KeyForm,
 }
 
-/// Form in which an end shows its public key, and verifies the one of the other end.
+/// The form in which each end sends its public key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum KeyForm {
-    /// In X.509 certificates; files in PEM.
+    /// X.509 certificates. The files are in PEM.
     X509 {
-        /// The trusted CA.
+        /// The file of the trusted CA.
         ca: PathBuf,
-        /// One's own certificate.
+        /// The file of the end's own certificate.
         certificate: PathBuf,
-        /// The key it is for.
+        /// The file of the private key that belongs to the certificate.
         key: PathBuf,
     },
-    /// As it is (RFC 7250); files in DER.
+    /// Raw public keys (RFC 7250). The files are in DER.
     Raw {
-        /// One's own private key, in PKCS#8.
+        /// The file of the end's own private key, in PKCS#8.
         key: PathBuf,
-        /// One's own public key, a SubjectPublicKeyInfo.
+        /// The file of the end's own public key, as a SubjectPublicKeyInfo.
         public_key: PathBuf,
-        /// That of the other end.
+        /// The file of the peer's public key, as a SubjectPublicKeyInfo.
         peer: PathBuf,
     },
 }
 
-/// Suite and peer of a session, as one end reports them.
+/// The cipher suite and the peer of a session, as one end reports them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Agreed {
-    /// The cipher suite, by its name in the registry.
+    /// The IANA name of the cipher suite.
     pub suite: String,
-    /// The common name of a certificate, or [`RAW_PUBLIC_KEY`].
+    /// The common name in the certificate of the peer, or [`RAW_PUBLIC_KEY`].
     pub peer: String,
 }
 
-/// In place of the name of a peer that showed the expected raw public key.
+/// The text that replaces the name of a peer that has the expected raw public key.
 pub const RAW_PUBLIC_KEY: &str = "raw public key";
 
 impl PublicKeys {
-    /// From the words behind an address: `x509 SUITE CA CERTIFICATE KEY` or `raw SUITE KEY PUBLIC_KEY PEER`.
+    /// Parses the arguments after the address: `x509 SUITE CA CERTIFICATE KEY` or `raw SUITE KEY PUBLIC_KEY PEER`.
+    /// Returns `None` for other arguments.
     pub(crate) fn from_words(words: &[String]) -> Option<Self> {
         let [form, suite, first, second, third] = words else { return None };
         let [first, second, third] = [first, second, third].map(PathBuf::from);
@@ -61,10 +62,10 @@ impl PublicKeys {
     }
 }
 
-/// The bytes of a file.
+/// Reads a file, and returns its bytes.
 ///
 /// # Errors
-/// The file cannot be read; the failure has its path and the text of the system's error.
+/// If the file cannot be read. The message contains the path of the file and the error of the system.
 pub fn read(path: &PathBuf) -> Result<Vec<u8>, Failure> {
     fs::read(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
 }

@@ -1,20 +1,23 @@
-//! One end of a session over a real socket, controlled by lines of text. The other end can be another stack.
+//! Runs one end of a session over a real socket. Lines of text on standard input control it. The other end can be the
+//! program of another stack.
 //!
-//! The arguments of the program are `client` or `server`, the address, and one of
+//! The arguments of the program are `client` or `server`, the address of the server, and one of
 //!
-//! * `IDENTITY KEY`, the key in hexadecimal. `connection_id BYTES`, `resume ticket` or `resume id` can follow if the stack
-//!   supports it.
-//! * `x509 SUITE CA CERTIFICATE KEY`. At a client, `resume ticket NAME` or `resume id NAME` can follow, with the name of the
-//!   server.
+//! * `IDENTITY KEY`, with the key in hexadecimal. `connection_id BYTES`, `resume ticket` or `resume id` can follow if
+//!   the stack supports it.
+//! * `x509 SUITE CA CERTIFICATE KEY`. For a client, `resume ticket NAME` or `resume id NAME` can follow. NAME is the
+//!   name of the server.
 //! * `raw SUITE KEY PUBLIC_KEY PEER`
 //! * `psk SUITE IDENTITY KEY`
 //!
-//! The program prints `listening`, `established`, `received HEX` and `failed TEXT`. Before `established` it prints
-//! `suite NAME` and `peer NAME` with the last three of these, and `resumed` if the session resumed an earlier one.
+//! The program prints `listening`, `established`, `received HEX` and `failed TEXT`. With each of the last three forms
+//! it prints `suite NAME` and `peer NAME` before `established`. If the session has resumed an earlier session, it also
+//! prints `resumed` before `established`.
 //!
-//! It sends every line of hexadecimal digits that it reads as one record. A client that reads `again` opens another session,
-//! which resumes the last; with `again ADDRESS`, at another server. A server keeps one session, with the last client that sent a
-//! datagram. A record with a connection id is of that session, from any address.
+//! Each line of hexadecimal digits on standard input is sent as one record. On the line `again` a client opens another
+//! session, which resumes its last session. On the line `again ADDRESS` it does so at another server. A server has one
+//! session: that with the client from which the last datagram came. A record with a connection id always belongs to
+//! this session, whatever its source address is.
 
 use crate::{Agreed, DATAGRAM_MAX, End, Failure, Outbox, PublicKeys, Resumption, Stack, from_hex};
 use std::{
@@ -33,11 +36,11 @@ enum Event {
     Datagram(SocketAddr, Vec<u8>),
     Line(String),
     InputEnded,
-    /// A handshake is not done, and nothing came for this long.
+    /// The handshake is not complete, and nothing has arrived for a second.
     Second,
 }
 
-/// Plays the role that `words` name; `None` if they name none.
+/// Runs the client or the server that `words` describe. Returns `None` if `words` describe neither.
 pub(crate) fn talk<S: Stack>(stack: &mut S, words: &[String]) -> Option<Result<(), Failure>> {
     let [role, address, word, suite, more @ ..] = words else { return None };
     let set = match (PublicKeys::from_words(words.get(2..7).unwrap_or_default()), more) {
@@ -141,7 +144,8 @@ fn server<S: Stack>(stack: &mut S, address: SocketAddr) -> Result<(), Failure> {
     }
 }
 
-/// A datagram is of the handshake until the session is established, and then a record.
+/// Processes a datagram from the other end: as part of the handshake until the session is established, and then as a
+/// record.
 fn take(end: &mut impl End, socket: &UdpSocket, from: SocketAddr, datagram: &[u8]) -> Result<(), Failure> {
     if end.is_established() {
         let mut payload = [0; DATAGRAM_MAX];
@@ -184,7 +188,7 @@ fn send(socket: &UdpSocket, to: SocketAddr, out: &mut Outbox) -> Result<(), Fail
     Ok(())
 }
 
-/// One queue of the datagrams from the socket and the lines from standard input.
+/// Returns a queue of events. It contains both the datagrams from the socket and the lines from standard input.
 fn events(socket: &UdpSocket) -> Result<Receiver<Event>, Failure> {
     let (sender, events) = channel();
     let socket = socket.try_clone().map_err(system)?;

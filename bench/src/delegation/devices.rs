@@ -1,5 +1,5 @@
-//! Devices on endpoints of the core, as on a mote. Each device has its own address from 127.2.0.0 on, and all devices
-//! run in one thread.
+//! Devices that run on endpoints of the core library, as on a mote. Each device has its own address, from 127.2.0.0
+//! upwards. All devices run in one thread.
 
 use super::peers::at;
 use crate::failure::failure;
@@ -35,17 +35,17 @@ use tegmen_host::{
     udp::{Inbound, Outbox, Socket},
 };
 
-/// The path of the value of each device.
+/// The path at which each device has a value.
 pub(super) const VALUE_PATH: &str = "v";
-/// The address of the first device.
+/// The address that the first device has.
 const FIRST: u32 = u32::from_be_bytes([127, 2, 0, 0]);
-/// The interval at which the timers of all devices are polled.
+/// The interval at which the timers of all devices are examined.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Number of entries in the list of refused connections.
+/// Number of entries in a device's list of refused connections.
 pub(super) const PLACES: usize = 4;
 
-/// The memory of a device that never restarts. It contains the first epoch until the device has read it.
+/// The memory of a device that is never restarted. It contains the first epoch until the device has loaded it.
 pub(super) struct Ram(pub(super) Option<Epoch>);
 
 impl Memory for Ram {
@@ -68,9 +68,9 @@ impl Memory for Ram {
 type Lamp = Device<Ram, PLACES, 1, 64>;
 type Table = PeerArray<Exchanges<Fixed<1, 192, 1, 64>>, 4, 3, 400, 160>;
 
-/// The handle of the thread that runs the devices. The thread ends when the handle is dropped.
+/// A handle for the thread that runs the devices. The thread ends when the handle is dropped.
 pub(super) struct Devices {
-    /// The port of all devices.
+    /// The port that all devices use.
     pub(super) port: u16,
     keys: mpsc::Sender<Secret<PSK_LEN>>,
     ends: Arc<AtomicBool>,
@@ -88,12 +88,12 @@ impl Devices {
         Ok(Self { port, keys, ends, thread: Some(thread) })
     }
 
-    /// Returns the address of a device.
+    /// Returns the address of the device with this number.
     pub(super) fn address(&self, device: usize) -> SocketAddr {
         address(device, self.port)
     }
 
-    /// Adds the next device, with the device key that its server generated.
+    /// Adds the next device. `key` is the device key that the server generated for it.
     pub(super) fn add(&self, key: Secret<PSK_LEN>) -> Result<(), Failure> {
         self.keys.send(key).map_err(|_| Failure::new("the devices have ended"))
     }
@@ -108,7 +108,7 @@ impl Drop for Devices {
     }
 }
 
-/// Returns the address of a device from its number and the port of all devices.
+/// Returns the address of the device with this number, if all devices use the port `port`.
 pub(super) fn address(device: usize, port: u16) -> SocketAddr {
     at(FIRST, device as u32, port)
 }
@@ -151,7 +151,7 @@ fn run(ports: &mpsc::Sender<u16>, keys: &mpsc::Receiver<Secret<PSK_LEN>>, is_ove
     Ok(())
 }
 
-/// The parts that all devices share.
+/// The objects that all devices share.
 struct Outside {
     environment: Environment<HostCrypto>,
     outbox: Outbox,
@@ -164,13 +164,13 @@ impl Outside {
     }
 }
 
-/// A device.
+/// A device, with its CoAP node.
 struct OnEndpoint {
     node: Node<Table, Resuming<ServerOnly, Sessions<'static, Ram, PLACES, 1, 64>>, ()>,
     application: Sensor,
-    /// The last session with the delegation server.
+    /// The session that the delegation server opened last; `None` if there is none.
     server: Option<PeerId>,
-    /// The sessions with peers.
+    /// The sessions that peers have opened with the device.
     peers: Vec<PeerId>,
 }
 

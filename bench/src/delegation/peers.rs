@@ -1,4 +1,5 @@
-//! Peers of devices. Each peer has a certificate and its own address from 127.1.0.0 on, and all peers share a socket.
+//! The peers of devices. Each peer has a certificate and its own address, from 127.1.0.0 upwards. All peers share a
+//! socket.
 
 use super::counting::Counting;
 use crate::{crowd::request, failure::failure};
@@ -30,7 +31,7 @@ use tegmen_host::{
 };
 use tokio::runtime::Runtime;
 
-/// A session of a peer, and the ticket that resumes it.
+/// A session of a peer, and the ticket with which the peer resumes it.
 pub(super) struct Kept {
     pub(super) session: SessionState,
     pub(super) ticket: Vec<u8>,
@@ -38,15 +39,15 @@ pub(super) struct Kept {
 
 /// An event of a peer.
 pub(super) enum News {
-    /// The session of the peer is established. True if it was resumed.
+    /// The session of the peer is established. The value is true if the handshake resumed an earlier session.
     Established(bool),
-    /// The request of the peer was answered with this code.
+    /// The request of the peer was answered. The answer has this code.
     Answered(Code),
     /// The handshake or the session of the peer has ended for this reason.
     Closed(Fatal),
 }
 
-/// The resumption settings of peers, which accept tickets.
+/// The resumption settings of the peers. A peer accepts tickets.
 struct Takes;
 
 impl Resumption for Takes {}
@@ -56,12 +57,12 @@ type Table = Slab<(), 2>;
 
 struct Peer {
     endpoint: Endpoint<Table, Role>,
-    /// The association that the peer opened last.
+    /// The id of the session or handshake that the peer opened last; `None` if there is none.
     id: Option<PeerId>,
     kept: Option<Kept>,
 }
 
-/// All peers.
+/// All peers of the benchmark.
 pub(super) struct Peers {
     runtime: Runtime,
     sockets: [Socket; 1],
@@ -97,7 +98,7 @@ impl Peers {
         })
     }
 
-    /// Replaces all peers. Each of these keys belongs to one new peer.
+    /// Replaces all peers with new peers. Each of these keys belongs to one new peer.
     pub(super) fn replace(&mut self, keys: impl IntoIterator<Item = Keys>) {
         self.each.clear();
         let capacity = Capacity { peers: 4, handshakes: 4 };
@@ -112,12 +113,12 @@ impl Peers {
         }
     }
 
-    /// Returns the number of public-key operations of all peers, including their own signatures.
+    /// Returns the number of public-key operations of all peers. Their signatures are included.
     pub(super) const fn operations(&self) -> u64 {
         self.environment.crypto.operations
     }
 
-    /// Stores a session that the peer can resume.
+    /// Stores a session, which the peer can resume later.
     pub(super) fn keep(&mut self, peer: usize, kept: Kept) {
         self.each[peer].kept = Some(kept);
     }
@@ -132,7 +133,8 @@ impl Peers {
         Path { local: local.into(), remote: remote.into() }
     }
 
-    /// Begins a handshake of a peer, in place of its previous session: with its ticket, or with certificates.
+    /// Begins a handshake of a peer, which replaces its previous session. The peer resumes with its ticket if
+    /// `with_ticket` is true and it has one. Otherwise it uses its certificate.
     pub(super) fn open(&mut self, peer: usize, remote: SocketAddr, with_ticket: bool) -> Result<(), Failure> {
         let (path, now) = (self.path(peer, remote), self.now());
         let Peer { endpoint, id, kept } = &mut self.each[peer];
@@ -176,7 +178,8 @@ impl Peers {
         }
     }
 
-    /// Sends the datagrams that are due, and waits up to a millisecond for datagrams. Returns the events of peers.
+    /// Sends the datagrams that are due, and waits up to a millisecond for datagrams. Returns each event with the
+    /// number of its peer.
     pub(super) fn turn(&mut self) -> Result<Vec<(usize, News)>, Failure> {
         self.flush();
         if self.polled.elapsed() >= POLL {
@@ -300,22 +303,22 @@ impl Peers {
     }
 }
 
-/// Copies a session for its second owner: a device and its peer both have the session.
+/// Copies the state of a session, because both the device and its peer need it.
 pub(super) fn copy(session: &SessionState) -> SessionState {
     SessionState { master: Secret::new(*session.master.expose()), ..*session }
 }
 
-/// Makes the credentials of a peer that uses this verifier and requests a server with this name.
+/// Returns credentials with which a peer uses this verifier, and requests a server with this name.
 pub(super) fn asking_for(keys: Keys, verifier: Arc<tegmen_host::x509::Verifier>, name: &str) -> Keys {
     keys.believing(verifier).expecting(name)
 }
 
-/// Returns the loopback address of a device or a server.
+/// Returns the loopback address of a device or a server. It is `number` addresses after `first`.
 pub(super) fn at(first: u32, number: u32, port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::from(first + number)), port)
 }
 
-/// The address of the first peer.
+/// The address that the first peer has.
 const FIRST: u32 = u32::from_be_bytes([127, 1, 0, 0]);
-/// The interval at which the timers of all peers are polled.
+/// The interval at which the timers of all peers are examined.
 const POLL: Duration = Duration::from_millis(50);

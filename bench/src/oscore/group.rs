@@ -1,5 +1,5 @@
-//! Group OSCORE: the same GET and response as in the benchmark of OSCORE, in both modes. Each mode is compared with the
-//! work that the mode cannot avoid.
+//! Measures Group OSCORE in both modes, with the same GET and the same response as in the benchmark of OSCORE. Each
+//! mode is compared with the cryptographic work that it cannot avoid.
 
 use super::{COUNT, Pair, READING};
 use crate::{
@@ -22,16 +22,16 @@ use tegmen_host::provider::public::{Group, MAX_PUBLIC_LEN};
 type Context = GroupContext<Vec<u8>, 320>;
 const OVERHEAD: usize = Context::OVERHEAD;
 const GID: &[u8] = b"g";
-/// Number of pairs (GET and response) in one pass in the group mode, which signs messages.
+/// Number of pairs (a GET and its response) in one pass of the group mode, in which messages are signed.
 const SIGNED: u32 = 4_000;
 /// Lengths of the encrypted text in the request and in the response of [`Members::exchange`], in bytes.
 const TEXTS: [usize; 2] = [21, 20];
-/// Length of the additional authenticated data of OSCORE (RFC 8613, section 5.4), in bytes, with an ID of one byte and
-/// a sequence number of three.
+/// Length of the additional authenticated data of OSCORE (RFC 8613, section 5.4) in bytes. It contains an ID of one
+/// byte and a sequence number of three bytes.
 const OSCORE_AAD: usize = 12 + 3 + 1 + 2 + 4 + 1;
 const TAG_LEN: usize = 8;
 
-/// Adds the rows of both modes.
+/// Adds the rows of both modes to the report.
 pub(super) fn rows(options: &Options, report: &mut Report) -> Result<(), Failure> {
     report.header.notes.push(
         "Group OSCORE: the peer `bare work` is, in the pairwise mode, the pair of OSCORE in this run with the cipher's time for the \
@@ -65,7 +65,7 @@ pub(super) fn rows(options: &Options, report: &mut Report) -> Result<(), Failure
     Ok(())
 }
 
-/// Makes a row from the rates of Tegmen and the rates of the bare work.
+/// Makes a row. Each entry of `sides` has the rate of Tegmen and the rate of the unavoidable work in one pass.
 fn row(name: &str, sides: Vec<(f64, f64)>) -> Row {
     let of = |side: fn(&(f64, f64)) -> f64| median(&sides.iter().map(side).collect::<Vec<_>>());
     let ratio = of(|(ours, bare)| ours / bare);
@@ -78,7 +78,7 @@ fn row(name: &str, sides: Vec<(f64, f64)>) -> Row {
     }
 }
 
-/// The cipher without OSCORE, at both ends.
+/// The cipher of both ends, without OSCORE.
 struct Cipher {
     cryptos: [HostCrypto; 2],
 }
@@ -88,7 +88,8 @@ impl Cipher {
         Ok(Self { cryptos: [provider()?, provider()?] })
     }
 
-    /// Returns the time for `count` pairs in nanoseconds. A pair needs four operations of the cipher.
+    /// Returns the CPU time for `count` pairs of messages in nanoseconds. For a pair the cipher seals and opens two
+    /// messages.
     fn run(&mut self, count: u32, aad_len: usize) -> Result<f64, Failure> {
         let (aad, keys) = (vec![7; aad_len], [[1; 16], [2; 16]]);
         let start = cpu_time()?;
@@ -136,14 +137,14 @@ fn credential(curve: Curve, number: u8) -> Result<Vec<u8>, Failure> {
     Ok(ccs)
 }
 
-/// One end of the exchange.
+/// One end of the exchange, as a member of the group.
 struct Member {
     context: Context,
     other: [Recipient<Vec<u8>>; 1],
     crypto: HostCrypto,
 }
 
-/// Both ends of the exchange.
+/// Both ends of the exchange, which are two members of a group.
 struct Members {
     client: Member,
     server: Member,
@@ -176,15 +177,15 @@ impl Members {
         Ok(Self { client: member(1, 2)?, server: member(2, 1)?, curve, is_pairwise })
     }
 
-    /// Returns the length of the additional authenticated data of a request with a sequence number of three bytes (RFC
-    /// 10021, section 3.4), in bytes.
+    /// Returns the length of the additional authenticated data of a request (RFC 10021, section 3.4), in bytes. The
+    /// sequence number of the request has three bytes.
     fn aad_len(&self) -> usize {
         let option = 1 + 3 + 1 + GID.len() + 1;
         let credential = 2 + self.client.other[0].credential().len();
         11 + 2 + 2 + 6 + 2 + 4 + 1 + (1 + GID.len()) + (1 + option) + 2 * credential
     }
 
-    /// Returns the CPU time of `count` pairs, in nanoseconds.
+    /// Exchanges `count` pairs of messages. Returns the CPU time in nanoseconds.
     fn run(&mut self, count: u32) -> Result<f64, Failure> {
         let start = cpu_time()?;
         for n in 0..count {
@@ -193,7 +194,8 @@ impl Members {
         Ok(cpu_time()?.saturating_sub(start).as_nanos() as f64)
     }
 
-    /// Returns the time for the signatures of `count` pairs in nanoseconds, for messages of this length.
+    /// Returns the CPU time for the signatures of `count` pairs of messages in nanoseconds. Each signed message has
+    /// `len` bytes.
     fn signatures(&mut self, count: u32, len: usize) -> Result<f64, Failure> {
         let (message, failed) = (vec![7; len], || Failure::new("a signature failed"));
         let keys: Vec<MemberKey> = [1, 2]

@@ -1,8 +1,9 @@
-//! Runs every test of the workspace once, and prints a line for each class of `faults.toml`: `./ci.sh faults`, which writes
-//! target/faults.json.
+//! Runs every test of the workspace once, and prints a line for each class of faults in `faults.toml`: `./ci.sh
+//! faults`. Also writes the results to target/faults.json.
 //!
-//! Arguments that begin with an option are options of `cargo test`. With commits as arguments it runs the tests of their classes
-//! on the sources before each commit, where they must fail: `./ci.sh red COMMIT`.
+//! If the first argument is an option, all arguments are options for `cargo test`. If the arguments are commits, the
+//! program runs the tests of their faults with the source code before each commit, where they must fail: `./ci.sh red
+//! COMMIT`.
 
 mod red;
 
@@ -14,9 +15,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-/// The longest time that a binary of tests may take. The slowest takes about two minutes.
+/// Maximum time for one test binary, in seconds. The slowest needs about two minutes.
 const SECONDS: &str = "900";
-/// The folder with the output of each binary of tests.
+/// The folder for the output of each test binary.
 const OUTPUT: &str = "target/tests";
 
 #[derive(Deserialize)]
@@ -31,7 +32,7 @@ struct Fault {
     class: String,
     #[serde(default)]
     tests: Vec<String>,
-    /// The reason why it does not apply yet.
+    /// The reason why the class of faults does not apply yet; `None` if it applies.
     absent: Option<String>,
 }
 
@@ -90,18 +91,18 @@ fn main() -> ExitCode {
     }
 }
 
-/// The results of every test of the workspace.
+/// The results of all tests in the workspace.
 struct Ran {
-    /// True for each test that passed, by `target::path`.
+    /// For each test, true if it passed. The key is `target::path`.
     tests: BTreeMap<String, bool>,
     /// True if every test binary ended with success.
     success: bool,
 }
 
-/// A binary of tests.
+/// A test binary, which contains the tests of one target.
 struct Binary {
     path: PathBuf,
-    /// The folder of its package, where cargo would run it.
+    /// The folder of its package. Cargo would run the binary in this folder.
     package: PathBuf,
 }
 
@@ -110,13 +111,13 @@ impl Binary {
         self.path.file_name().and_then(|name| name.to_str()).unwrap_or("")
     }
 
-    /// The name of its target.
+    /// Returns the name of the target of this binary.
     fn name(&self) -> &str {
         let file = self.file();
         file.rsplit_once('-').map_or(file, |(name, _)| name)
     }
 
-    /// Runs it, and prints its output without a line for each test that passed. Ends it after [`SECONDS`].
+    /// Runs the binary, and ends it after [`SECONDS`]. Prints its output without the lines of tests that passed.
     fn run(&self, ran: &Mutex<Ran>) -> Result<(), String> {
         println!("running {}", self.path.display());
         // Files, because a process that a failed test leaves behind keeps a pipe open for ever.
@@ -159,7 +160,8 @@ impl Binary {
     }
 }
 
-/// Runs every test of the workspace once, as many binaries at a time as there are cores: many tests wait for a timer.
+/// Runs every test of the workspace once. The number of binaries that run at the same time is that of the processor
+/// cores.
 fn run_tests(options: &[String]) -> Result<Ran, String> {
     let binaries = Mutex::new(build(options)?.into_iter());
     let ran = Mutex::new(Ran { tests: BTreeMap::new(), success: true });
@@ -182,7 +184,7 @@ fn run_tests(options: &[String]) -> Result<Ran, String> {
     Ok(ran)
 }
 
-/// Builds every test of the workspace with these options of cargo. Returns the binaries.
+/// Builds all tests of the workspace with these options of cargo. Returns the test binaries.
 fn build(options: &[String]) -> Result<Vec<Binary>, String> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let output = Command::new(cargo)

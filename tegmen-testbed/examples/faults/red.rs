@@ -1,24 +1,28 @@
-//! Runs the tests of a commit on the sources before it: they must fail, or they prove nothing.
+//! Runs the tests of a commit with the source code before the commit. The tests must fail; otherwise they prove
+//! nothing.
 //!
-//! A commit that mends a class of `faults.toml` ends with a line `Mends: fault NUMBER`. A tree under target/red holds
-//! the commit, with every file that is neither test nor document put back to the commit's parent. Of each class named,
-//! at least one test must then fail. A tree that does not compile fails too, and its line gives the compiler's error.
+//! A commit that corrects a fault of `faults.toml` contains a line `Mends: fault NUMBER`. The program makes a source
+//! tree under target/red. The tree has the tests and documents of the commit, and all other files as in the commit's
+//! parent. For each fault that the commit names, at least one test must then fail. A tree that does not compile also
+//! counts as a failure, and its line shows the error of the compiler.
 
 use crate::{Fault, Table};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, ExitCode, Output};
 
-/// The packages whose tests faults.toml names. All are named at each run, so that each run builds with the same features.
+/// The packages that contain the tests in faults.toml. Each run of cargo names all of them, so that all runs build with
+/// the same features.
 const PACKAGES: [&str; 3] = ["tegmen", "tegmen-host", "tegmen-cli"];
 const TREE: &str = "target/red/tree";
 const BUILD: &str = "target/red/build";
-/// Failure of all tests of a tree that does not compile.
+/// The result of all tests if the tree does not compile.
 const UNCOMPILED: &str = "does not compile without the mend";
-/// Seconds that the tests of one target may take. A server that no longer answers would hold its test for ever.
+/// Maximum time for the tests of one target, in seconds. A test waits without end for a server that does not answer.
 const SECONDS: &str = "120";
 
-/// Tries each commit; the word `all` stands for every commit with a line `Mends:`, a number for those of that fault.
+/// Tries the commits that the words name. A word is a commit, a number (all commits that correct this fault), or `all`
+/// (all commits with a line `Mends:`).
 pub(crate) fn run(words: &[String]) -> ExitCode {
     let (mut commits, mut good) = (Vec::new(), true);
     for word in words {
@@ -41,7 +45,7 @@ fn refuse(message: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The commits that a word of the command line names, oldest first.
+/// Returns the commits that one word of the command line names, the oldest first.
 fn named(word: &str) -> Result<Vec<String>, String> {
     let pattern = match word.parse::<u32>() {
         Ok(number) if number < 10_000 => format!("^Mends: fault {number}$"),
@@ -55,7 +59,7 @@ fn named(word: &str) -> Result<Vec<String>, String> {
     Ok(found.lines().map(str::to_owned).collect())
 }
 
-/// Returns true if the tests of every class that the commit mends fail without its sources.
+/// Returns true if, for every fault that the commit corrects, a test fails without the source code of the commit.
 fn try_commit(commit: &str) -> Result<bool, String> {
     println!("{}", git(".", &["log", "-1", "--format=%h %s", commit])?);
     let faults = mended_by(commit)?;
@@ -86,7 +90,7 @@ fn try_commit(commit: &str) -> Result<bool, String> {
     Ok(red)
 }
 
-/// The classes that the commit's last lines name, as faults.toml has them at that commit.
+/// Returns the faults that the commit's message names, as the faults.toml of this commit describes them.
 fn mended_by(commit: &str) -> Result<Vec<Fault>, String> {
     let message = git(".", &["log", "-1", "--format=%B", commit])?;
     let numbers: BTreeSet<u32> =
@@ -104,7 +108,7 @@ fn mended_by(commit: &str) -> Result<Vec<Fault>, String> {
     }
 }
 
-/// Makes the tree: the commit's tests and documents, and all other files as its parent has them.
+/// Makes the source tree: tests and documents as in the commit, and all other files as in its parent.
 fn before(commit: &str) -> Result<(), String> {
     if !Path::new(TREE).join(".git").exists() {
         git(".", &["worktree", "prune"])?;
@@ -124,7 +128,7 @@ fn before(commit: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns true if a file is a test, data of a test, or a document.
+/// Returns true if a file is a test, data of a test, or a document. Such a file stays as it is in the commit.
 fn stays(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
     let name = parts.last().copied().unwrap_or("");
@@ -135,7 +139,7 @@ fn stays(path: &str) -> bool {
         || name.ends_with(".toml")
 }
 
-/// For each test how it failed, or nothing if it passed.
+/// Runs the tests. Returns for each test the reason of its failure, or `None` if it passed.
 fn run_all<'a>(tests: &BTreeSet<&'a str>) -> Result<BTreeMap<&'a str, Option<String>>, String> {
     let mut targets: BTreeMap<&str, Vec<&'a str>> = BTreeMap::new();
     for test in tests {
@@ -168,7 +172,8 @@ fn run_all<'a>(tests: &BTreeSet<&'a str>) -> Result<BTreeMap<&'a str, Option<Str
     Ok(results)
 }
 
-/// Runs these tests of one target: a file in a crate's tests/, a library, or the tests inside the command.
+/// Runs these tests of one target: a file in the `tests` folder of a crate, a library, or the unit tests of the command
+/// `tegmen`.
 fn run_target(target: &str, tests: &[&str]) -> Result<Output, String> {
     let is_file = PACKAGES.iter().any(|package| {
         let tests = Path::new(TREE).join(package).join("tests");
@@ -189,7 +194,7 @@ fn run_target(target: &str, tests: &[&str]) -> Result<Output, String> {
     cargo_test(&["timeout", SECONDS, "cargo"], chosen, &run)
 }
 
-/// Runs `cargo test` in the tree, with a build directory that stays from commit to commit.
+/// Runs `cargo test` in the tree. All commits share a build directory.
 fn cargo_test(cargo: &[&str], chosen: &[&str], last: &[&str]) -> Result<Output, String> {
     let build = std::env::current_dir().map_err(|error| error.to_string())?.join(BUILD);
     let (program, words) = cargo.split_first().ok_or("no program")?;
@@ -205,7 +210,8 @@ fn cargo_test(cargo: &[&str], chosen: &[&str], last: &[&str]) -> Result<Output, 
         .map_err(|error| format!("{program} cannot be run: {error}"))
 }
 
-/// Returns true if a test whose path begins with `tegmen::` is one of the command, whose binary has the core's name.
+/// Returns true if a test whose path begins with `tegmen::` belongs to the command. Its binary has the same name as the
+/// core library.
 fn in_command(test: &str) -> bool {
     let module = test.split("::").nth(1).unwrap_or("");
     Path::new(TREE).join("tegmen-cli/src").join(module).with_extension("rs").exists()

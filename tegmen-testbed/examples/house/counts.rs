@@ -1,4 +1,5 @@
-//! The counts of `./ci.sh house`: how far the structure still is from one node, one endpoint and short functions.
+//! The counts of `./ci.sh house`. They show how far the structure still is from its aims: one node, one endpoint, and
+//! short functions.
 
 use crate::names::{Names, Target, absolute, defined, imports, in_tokens, line_of, paths, segments};
 use crate::source::{Crate, Module, Place};
@@ -6,17 +7,17 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use syn::visit::{self, Visit};
 use syn::{Arm, Block, Expr, ImplItem, Item, Pat, Signature, Visibility};
 
-/// The crate whose types are counted.
+/// The name of the crate whose types are counted.
 const CORE: &str = "tegmen";
-/// The crate of CoAP's message layer.
+/// The name of the crate with the message layer of CoAP.
 const COAP: &str = "tegmen_coap";
-/// Longest function, in lines from its signature to its closing brace.
+/// Maximum length of a function, in lines from its signature to its closing brace.
 pub(crate) const LONGEST: usize = 80;
 
-/// The places of one count, each with a remark.
+/// The places that one count has found, each with a remark.
 pub(crate) type Places = BTreeMap<Place, String>;
 
-/// The places of every count, by the key of the count in the data file.
+/// Returns the places of every count. The key is the key of the count in the data file.
 pub(crate) fn count(crates: &[Crate], names: &Names) -> BTreeMap<&'static str, Places> {
     let mut places = BTreeMap::from([("public_items", public_items(crates, names))]);
     let events = variants_of_events(crates);
@@ -42,7 +43,7 @@ pub(crate) fn count(crates: &[Crate], names: &Names) -> BTreeMap<&'static str, P
     places
 }
 
-/// `Due::Retransmit` in patterns and expressions.
+/// Returns the lines that use `Due::Retransmit` in patterns, expressions and imports.
 fn retransmits(module: &Module) -> Vec<(usize, String)> {
     let named = |path: &[String]| path.ends_with(&["Due".to_owned(), "Retransmit".to_owned()]);
     let mut lines = Vec::new();
@@ -55,7 +56,8 @@ fn retransmits(module: &Module) -> Vec<(usize, String)> {
     lines
 }
 
-/// Values of `Cx` that are built, by a literal or by one of its functions, or taken apart by a pattern.
+/// Returns the lines that build a value of `Cx`, either with a literal or with a function of `Cx`, and the lines that
+/// match its fields in a pattern.
 fn contexts(module: &Module) -> Vec<(usize, String)> {
     struct Contexts(Vec<(usize, String)>);
     impl Contexts {
@@ -92,7 +94,7 @@ fn contexts(module: &Module) -> Vec<(usize, String)> {
     contexts.0
 }
 
-/// Functions longer than [`LONGEST`].
+/// Returns the functions that are longer than [`LONGEST`].
 fn long_functions(module: &Module) -> Vec<(usize, String)> {
     let mut functions = Functions::default();
     module.items.iter().for_each(|item| functions.visit_item(item));
@@ -104,7 +106,7 @@ fn long_functions(module: &Module) -> Vec<(usize, String)> {
     long.map(|(line, name, length)| (line, format!("{name}: {length} lines"))).collect()
 }
 
-/// Every function with a body.
+/// All functions that have a body.
 #[derive(Default)]
 struct Functions<'ast>(Vec<(&'ast Signature, &'ast Block)>);
 
@@ -123,7 +125,7 @@ impl<'ast> Visit<'ast> for Functions<'ast> {
     }
 }
 
-/// The variants of each enum `Event` of the core.
+/// Returns the variants of each enum with the name `Event` in the core library.
 fn variants_of_events(crates: &[Crate]) -> BTreeMap<Target, BTreeSet<String>> {
     let mut events = BTreeMap::new();
     for krate in crates.iter().filter(|krate| krate.ident == CORE) {
@@ -141,8 +143,8 @@ fn variants_of_events(crates: &[Crate]) -> BTreeMap<Target, BTreeSet<String>> {
     events
 }
 
-/// Conversions of the endpoint's events into an enum of their own: `impl From<Event>`, or a function that names every
-/// variant and gives each arm a variant of one other type.
+/// Returns the conversions of the endpoint's events into another enum. Such a conversion is an `impl From<Event>`, or a
+/// function whose `match` names every variant and returns a variant of the same other type in each arm.
 fn event_copies(
     module: &Module,
     path: &[String],
@@ -195,7 +197,7 @@ impl<'ast> Visit<'ast> for Matches<'ast> {
     }
 }
 
-/// The paths that a pattern names.
+/// Returns the paths that occur in a pattern.
 fn variants(pattern: &Pat) -> Vec<Vec<String>> {
     match pattern {
         Pat::Or(or) => or.cases.iter().flat_map(variants).collect(),
@@ -206,7 +208,7 @@ fn variants(pattern: &Pat) -> Vec<Vec<String>> {
     }
 }
 
-/// The type `T` of an expression `T::Variant`, `T::Variant(...)` or `T::Variant { ... }`.
+/// Returns the type `T` of an expression `T::Variant`, `T::Variant(...)` or `T::Variant { ... }`.
 fn type_built(expression: &Expr) -> Option<String> {
     let path = match expression {
         Expr::Path(path) => &path.path,
@@ -222,7 +224,8 @@ fn type_built(expression: &Expr) -> Option<String> {
     (!of.is_empty()).then_some(of)
 }
 
-/// The items and inherent methods of the core that its users can name. Re-exports from other crates count too.
+/// Returns the items and inherent methods of the core library that its users can name. Items that it re-exports from
+/// other crates are included.
 fn public_items(crates: &[Crate], names: &Names) -> Places {
     let mut places = Places::new();
     let Some(core) = crates.iter().find(|krate| krate.ident == CORE) else { return places };

@@ -1,16 +1,17 @@
-//! Draws lines of prose by a seed, for a reader who reads each of them once: `./ci.sh words --draw SEED [COUNT]`.
+//! Chooses random lines of prose for a reader who reads each of them once: `./ci.sh words --draw SEED [COUNT]`.
 
 use crate::source::{Place, files};
 use crate::text::{Kind, Text, texts};
 use std::path::Path;
 
-/// A shorter line is left out, in characters.
+/// Minimum length of a line, in characters. Shorter lines are left out.
 const SHORTEST: usize = 40;
 
-/// Markdown files of the root whose lines are drawn.
+/// The Markdown files in the root folder whose lines can be drawn.
 const PAGES: [&str; 4] = ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "SECURITY.md"];
 
-/// Holds the results of earlier readings, so that a new result does not change the next drawing.
+/// The page with the results of earlier readings. Its lines are left out, so that a new result does not change the next
+/// drawing.
 const RESULTS: &str = "docs/reading.md";
 
 /// One line of a paragraph.
@@ -19,10 +20,11 @@ pub(crate) struct Line {
     pub(crate) text: String,
 }
 
-/// `count` lines below `root`, each at most once, in the order of the files. The same files and seed give the same lines.
+/// Draws `count` lines below `root`, each at most once, and returns them in the order of the files. The same files and
+/// the same seed give the same lines.
 ///
 /// # Errors
-/// A file that cannot be read.
+/// If a file cannot be read.
 pub(crate) fn draw(root: &Path, seed: u64, count: usize) -> Result<Vec<Line>, String> {
     let mut lines = lines(root)?;
     let mut random = SplitMix(seed);
@@ -36,7 +38,7 @@ pub(crate) fn draw(root: &Path, seed: u64, count: usize) -> Result<Vec<Line>, St
     Ok(lines)
 }
 
-/// Every line that can be drawn.
+/// Returns every line that can be drawn.
 fn lines(root: &Path) -> Result<Vec<Line>, String> {
     let mut lines = Vec::new();
     for file in [files(root, ".md")?, files(root, ".rs")?].concat() {
@@ -54,8 +56,8 @@ fn lines(root: &Path) -> Result<Vec<Line>, String> {
     Ok(lines)
 }
 
-/// The kind of text that is drawn from a file: the prose of a page, or the doc comments of a crate, which are the help of the
-/// command too.
+/// Returns the kind of text that is drawn from a file; `None` if nothing is drawn from it. It is the prose of a page,
+/// or the doc comments of a crate. Doc comments are also the help of the command.
 fn source_of(file: &str) -> Option<Kind> {
     let parts: Vec<&str> = file.split('/').collect();
     match parts.as_slice() {
@@ -68,7 +70,8 @@ fn source_of(file: &str) -> Option<Kind> {
     }
 }
 
-/// True for a paragraph with an end of a sentence or for a row of words, not for a heading or the line below the head of a table.
+/// Returns true for a paragraph that contains the end of a sentence, and for a table row that contains words. Returns
+/// false for a heading, and for the line below the head of a table.
 fn has_sentence(text: &Text) -> bool {
     let heading = text.text.starts_with('#');
     let row = text.text.starts_with('|') && text.text.contains(char::is_alphabetic);
@@ -76,7 +79,7 @@ fn has_sentence(text: &Text) -> bool {
     !heading && (row || ends)
 }
 
-/// The generator of Steele, Lea and Flood, which needs no library.
+/// The random number generator of Steele, Lea and Flood (SplitMix). It needs no library.
 struct SplitMix(u64);
 
 impl SplitMix {
@@ -87,7 +90,7 @@ impl SplitMix {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `limit`, which is not 0.
+    /// Returns a random number from 0 to `limit - 1`. `limit` must not be 0.
     fn below(&mut self, limit: usize) -> usize {
         usize::try_from(self.next() % limit as u64).unwrap_or(0)
     }

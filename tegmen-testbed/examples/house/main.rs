@@ -1,10 +1,12 @@
-//! Holds the structure and the prose of the workspace to values that may only fall: `./ci.sh house`, `layers` and `words`; and
-//! compares the code with that of a commit: `./ci.sh prose BASE`.
+//! Checks counts of the structure and of the prose of the workspace, which may only fall: `./ci.sh house`, `layers` and
+//! `words`. Also compares the code with that of a commit: `./ci.sh prose BASE`.
 //!
-//! `house.toml` names the counts with the values of the first run and the limits; `words.toml` the idioms; `ratchet.toml` holds
-//! the values that were reached last, and the arrows between modules that may still close a circle. `--update` lowers the
-//! ratchet and never raises it: arrows of a crate may get other names, but not become more; `house --list` and `words --list [FOLDER]` print places.
-//! `words --draw SEED [COUNT]` prints lines for a reader, 200 unless COUNT is given, and compares no value.
+//! `house.toml` has the counts of the structure, with their values at the first run and their limits. `words.toml` has
+//! the idioms that the prose must not contain. `ratchet.toml` has the last value of each count, and the arrows between
+//! modules that still form a circle. An arrow is the use of one module by another. `--update` writes lower values into
+//! `ratchet.toml`, and never higher values. The arrows of a crate may have other names, but their number must not
+//! increase. `house --list` and `words --list [FOLDER]` print the counted places. `words --draw SEED [COUNT]` prints
+//! random lines of prose for a reader, 200 lines if COUNT is missing, and compares no value.
 
 mod counts;
 mod draw;
@@ -23,19 +25,19 @@ use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The words of the command line.
+/// The options of the command line.
 #[derive(Default)]
 struct Options {
     update: bool,
-    /// The folder, or nothing for all.
+    /// The folder whose places are printed. It is empty for all folders, and `None` without `--list`.
     list: Option<String>,
-    /// The seed and the count of a drawing.
+    /// The seed and the number of lines for `--draw`; `None` without it.
     draw: Option<(u64, usize)>,
-    /// The commit before a rewrite of prose.
+    /// The commit with which `prose` compares the code.
     base: String,
 }
 
-/// `house.toml`.
+/// The content of `house.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
@@ -52,7 +54,7 @@ struct Count {
     limit: usize,
 }
 
-/// The project to look at.
+/// The project whose files are examined.
 struct Project {
     root: PathBuf,
     options: Options,
@@ -109,7 +111,8 @@ fn main() -> ExitCode {
 }
 
 impl Project {
-    /// Runs the steps; `Ok(false)` if a value rose, or fell and is not kept.
+    /// Runs the steps. Returns false if a value is higher than the last value. Also returns false if a value is lower,
+    /// unless `--update` writes it.
     fn run(&self, steps: &[String]) -> Result<bool, String> {
         let path = self.root.join("tegmen-testbed/ratchet.toml");
         let mut ratchet = Ratchet::read(&path)?;
@@ -132,7 +135,7 @@ impl Project {
         Ok(passed)
     }
 
-    /// Counts the product code.
+    /// Runs the step `house`, which counts in the product code.
     fn house(&self, ratchet: &mut Ratchet) -> Result<[Vec<String>; 2], String> {
         let table: Table = self.read("house.toml")?;
         let crates = source::load(&self.root)?;
@@ -150,7 +153,7 @@ impl Project {
         Ok(ratchet::tighten(&mut ratchet.house, &now))
     }
 
-    /// Looks for circles among modules.
+    /// Runs the step `layers`, which searches for circles of modules that use each other.
     fn layers(&self, ratchet: &mut Ratchet) -> Result<[Vec<String>; 2], String> {
         let crates = source::load(&self.root)?;
         let now = layers::print_circles(&layers::arrows(&crates, &names::Names::of(&crates)));
@@ -158,7 +161,7 @@ impl Project {
         Ok(ratchet::shorten(&mut ratchet.layers, &now))
     }
 
-    /// Looks for idioms in the prose, or draws lines of it.
+    /// Runs the step `words`, which searches for idioms in the prose, or prints random lines of prose.
     fn words(&self, ratchet: &mut Ratchet) -> Result<[Vec<String>; 2], String> {
         if let Some((seed, count)) = self.options.draw {
             for draw::Line { place, text } in draw::draw(&self.root, seed, count)? {
@@ -175,7 +178,7 @@ impl Project {
         Ok(ratchet::tighten(&mut ratchet.words, &words::by_folder(&hits)))
     }
 
-    /// Compares the code with that of a commit. Returns a line for each difference.
+    /// Runs the step `prose`, which compares the code with that of a commit. Returns a line for each difference.
     fn prose(&self) -> Result<Vec<String>, String> {
         let (files, changes) = prose::changes(&self.root, &self.options.base)?;
         let changed = changes.len();
@@ -183,7 +186,7 @@ impl Project {
         Ok(changes)
     }
 
-    /// Reads one of the data files.
+    /// Reads one of the data files of this crate.
     fn read<T: for<'de> Deserialize<'de>>(&self, name: &str) -> Result<T, String> {
         let path = self.root.join("tegmen-testbed").join(name);
         let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;

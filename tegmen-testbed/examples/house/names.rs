@@ -1,4 +1,5 @@
-//! Names of a program: which definition a path leads to, through `use` declarations and re-exports.
+//! Resolves the names in a program: finds the definition to which a path leads, through `use` declarations and
+//! re-exports.
 
 use crate::source::{Crate, Module};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
@@ -6,36 +7,36 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use syn::visit::{self, Visit};
 use syn::{Item, UseTree, Visibility};
 
-/// Re-exports that may follow each other on the way to one definition.
+/// Maximum number of re-exports on the way to a definition.
 const MAX_HOPS: usize = 16;
 
-/// One leaf of a `use` declaration.
+/// One name that a `use` declaration imports, or a glob.
 #[derive(Clone, Debug)]
 pub(crate) struct Import {
     pub(crate) path: Vec<String>,
-    /// `None` for a glob.
+    /// The name under which the definition is imported; `None` for a glob.
     pub(crate) name: Option<String>,
     pub(crate) public: bool,
     pub(crate) line: usize,
 }
 
-/// A definition: its module and its name, or a module itself.
+/// A definition, as its module and its name. It can also be a module itself.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Target {
-    /// First the crate, then the modules.
+    /// The path of the module. The crate is its first element.
     pub(crate) module: Vec<String>,
-    /// `None` for the module itself.
+    /// The name of the definition in the module; `None` for the module itself.
     pub(crate) item: Option<String>,
 }
 
 impl Target {
-    /// True for the item `item` anywhere in the crate `krate`.
+    /// Returns true if this is the item `item` in any module of the crate `krate`.
     pub(crate) fn is(&self, krate: &str, item: &str) -> bool {
         self.module.first().is_some_and(|first| first == krate) && self.item.as_deref() == Some(item)
     }
 }
 
-/// The names that each module knows.
+/// The names that each module of the crates can use.
 pub(crate) struct Names {
     modules: HashMap<Vec<String>, Scope>,
 }
@@ -66,7 +67,8 @@ impl Names {
         Self { modules }
     }
 
-    /// The definition behind `path` as written in `module` (with the crate in front); `None` for local and unknown names.
+    /// Returns the definition to which `path` leads if it is written in `module`. `module` begins with the crate.
+    /// Returns `None` for local and unknown names.
     pub(crate) fn resolve(&self, module: &[String], path: &[String]) -> Option<Target> {
         self.follow(module, path, MAX_HOPS)
     }
@@ -102,7 +104,7 @@ impl Names {
         }
     }
 
-    /// The definition behind `path` from inside the module `module`.
+    /// Returns the definition to which `path` leads from inside `module`, after at most `hops` re-exports.
     fn descend(&self, module: &[String], path: &[String], hops: usize) -> Option<Target> {
         let scope = self.modules.get(module)?;
         let Some((first, rest)) = path.split_first() else {
@@ -128,12 +130,12 @@ impl Scope {
     }
 }
 
-/// The path of a module with its crate in front.
+/// Returns the path of a module, with the crate as its first element.
 pub(crate) fn absolute(krate: &Crate, path: &[String]) -> Vec<String> {
     [std::slice::from_ref(&krate.ident), path].concat()
 }
 
-/// Name and visibility of what an item defines.
+/// Returns the name and the visibility of the definition in an item; `None` if the item defines no name.
 pub(crate) fn defined(item: &Item) -> Option<(&syn::Ident, &Visibility)> {
     Some(match item {
         Item::Const(item) => (&item.ident, &item.vis),
@@ -149,7 +151,7 @@ pub(crate) fn defined(item: &Item) -> Option<(&syn::Ident, &Visibility)> {
     })
 }
 
-/// Every import of a module, those in function bodies too.
+/// Returns every import of a module, including the imports in function bodies.
 pub(crate) fn imports(module: &Module) -> Vec<Import> {
     struct Uses(Vec<Import>);
     impl<'ast> Visit<'ast> for Uses {
@@ -186,15 +188,15 @@ fn flatten(tree: &UseTree, before: &[String], public: bool, into: &mut Vec<Impor
     }
 }
 
-/// A path in the code, outside `use` declarations.
+/// A path in the code that is not in a `use` declaration.
 pub(crate) struct PathUse {
     pub(crate) segments: Vec<String>,
     pub(crate) line: usize,
-    /// Followed by braces: in syntax only within macros, where a struct is built or matched.
+    /// True if braces follow the path, as where a struct is built or matched. It is set only for paths in macros.
     pub(crate) braces: bool,
 }
 
-/// Every path of an item; in the arguments of macros, every run of names.
+/// Returns every path in an item. In the arguments of macros, each sequence of names counts as a path.
 pub(crate) fn paths(item: &Item) -> Vec<PathUse> {
     struct Paths(Vec<PathUse>);
     impl<'ast> Visit<'ast> for Paths {
@@ -220,7 +222,7 @@ pub(crate) fn line_of(path: &syn::Path) -> usize {
     path.segments.first().map_or(0, |segment| segment.ident.span().start().line)
 }
 
-/// The runs `a::b::c` in tokens.
+/// Finds all sequences of names such as `a::b::c` in tokens, and adds them to `into`.
 pub(crate) fn in_tokens(tokens: TokenStream, into: &mut Vec<PathUse>) {
     let mut run: Option<PathUse> = None;
     let mut colons = 0;

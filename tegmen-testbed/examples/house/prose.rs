@@ -1,17 +1,18 @@
-//! Proves that a rewrite of prose changed no token: `./ci.sh prose BASE`.
+//! Checks that a change of prose has changed no token of the code: `./ci.sh prose BASE`.
 //!
-//! Comments and doc comments may differ from those of the commit BASE. Rust must have the same tokens, TOML the same values, a
-//! script the same lines, and Markdown the same blocks of code. String literals are tokens: a message changes in another commit.
+//! Only comments and doc comments may differ from those in the commit BASE. A Rust file must have the same tokens, a
+//! TOML file the same values, a script the same lines of code, and a Markdown file the same code blocks. String
+//! literals are tokens, so a message must be changed in a separate commit.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::path::Path;
 use std::process::Command;
 
-/// Compares each file below `root` that differs from its version in the commit `base`. Returns the number of files and a line for
-/// each difference.
+/// Compares each file below `root` with its version in the commit `base`. Returns the number of files that differ, and
+/// a line for each file that differs in more than its prose.
 ///
 /// # Errors
-/// A commit that git does not know, or a file that cannot be read or parsed.
+/// If git does not know the commit, or if a file cannot be read or parsed.
 pub(crate) fn changes(root: &Path, base: &str) -> Result<(usize, Vec<String>), String> {
     let names = git(root, &["diff", "--name-status", "--no-renames", "-z", base, "--"])?;
     let mut fields = names.split('\0');
@@ -29,10 +30,10 @@ pub(crate) fn changes(root: &Path, base: &str) -> Result<(usize, Vec<String>), S
     Ok((count, changes))
 }
 
-/// The first difference other than prose between two versions of a file, or `None` if there is none.
+/// Returns the first difference between two versions of a file that is not in its prose; `None` if there is none.
 ///
 /// # Errors
-/// A version that cannot be parsed.
+/// If one of the versions cannot be parsed.
 pub(crate) fn change(file: &str, before: &str, now: &str) -> Result<Option<String>, String> {
     let versions = [before, now];
     let [before, now] = if file.ends_with(".rs") {
@@ -54,7 +55,7 @@ pub(crate) fn change(file: &str, before: &str, now: &str) -> Result<Option<Strin
     Ok(Some(format!("`{}` became `{}`", part(&before), part(&now))))
 }
 
-/// Runs git in `root` and returns its output.
+/// Runs git in the folder `root`, and returns its output.
 fn git(root: &Path, words: &[&str]) -> Result<String, String> {
     let output = Command::new("git").current_dir(root).args(words).output().map_err(|error| format!("git: {error}"))?;
     if !output.status.success() {
@@ -63,7 +64,7 @@ fn git(root: &Path, words: &[&str]) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The tokens of a Rust file without comments and doc comments.
+/// Returns the tokens of a Rust file, without comments and doc comments.
 fn tokens(text: &str) -> Result<Vec<String>, String> {
     let mut tokens = Vec::new();
     flatten(text.parse().map_err(|error: proc_macro2::LexError| error.to_string())?, &mut tokens);
@@ -94,7 +95,8 @@ fn flatten(stream: TokenStream, tokens: &mut Vec<String>) {
     }
 }
 
-/// The trees after a doc comment, which is the attribute `doc = "..."` to the compiler, if `first` and `rest` begin with one.
+/// Returns the tokens that follow a doc comment, if `first` and `rest` begin with one; `None` otherwise. The parser
+/// represents a doc comment as the attribute `doc = "..."`.
 fn after_doc_comment(
     first: &TokenTree,
     rest: &proc_macro2::token_stream::IntoIter,
@@ -115,13 +117,13 @@ fn after_doc_comment(
     (is && inner.next().is_none()).then_some(rest)
 }
 
-/// The lines of the values of a TOML file.
+/// Returns the values of a TOML file as lines of text.
 fn values(text: &str) -> Result<Vec<String>, String> {
     let values: toml::Table = toml::from_str(text).map_err(|error| error.to_string())?;
     Ok(format!("{values:#?}").lines().map(|line| line.trim().to_owned()).collect())
 }
 
-/// The lines of the blocks of code of a Markdown file.
+/// Returns the lines in the code blocks of a Markdown file.
 fn blocks(text: &str) -> Vec<String> {
     let mut code = false;
     let lines = text.lines().filter(|line| {
@@ -132,7 +134,7 @@ fn blocks(text: &str) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// The lines of a script that are no comments.
+/// Returns the lines of a script that are not comments.
 fn commands(text: &str) -> Vec<String> {
     let command = |line: &&str| !line.is_empty() && (line.starts_with("#!") || !line.starts_with('#'));
     text.lines().map(str::trim).filter(command).map(str::to_owned).collect()

@@ -1,39 +1,39 @@
-//! The prose of a file: comments and strings of Rust, paragraphs of Markdown, comments of scripts and TOML.
+//! Finds the prose in a file: comments and strings of Rust, paragraphs of Markdown, and comments of scripts and TOML.
 
 use std::path::Path;
 
-/// Origin of a text.
+/// The origin of a piece of prose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// A paragraph of a doc comment.
     Doc,
     Comment,
-    /// A string literal that is longer than a word.
+    /// A string literal that contains more than one word.
     Literal,
     Markdown,
 }
 
-/// One paragraph, its lines joined by a space.
+/// One paragraph. A space joins its lines.
 pub(crate) struct Text {
     pub(crate) kind: Kind,
     pub(crate) text: String,
-    /// For each line of the file where it begins in `text`.
+    /// For each line of the file: the byte of `text` at which it begins, and then its number.
     lines: Vec<(usize, usize)>,
 }
 
 impl Text {
-    /// The line of the file with byte `at` of the text.
+    /// Returns the number of the line in the file that contains byte `at` of the text.
     pub(crate) fn line(&self, at: usize) -> usize {
         self.lines.iter().rev().find(|(begin, _)| *begin <= at).map_or(0, |(_, line)| *line)
     }
 
-    /// The lines of the file that make up the text, with their numbers.
+    /// Returns the lines of the file of which the text consists, with their numbers.
     pub(crate) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         let ends = self.lines.iter().skip(1).map(|(begin, _)| *begin).chain([self.text.len()]);
         self.lines.iter().zip(ends).map(|((begin, line), end)| (*line, self.text[*begin..end].trim()))
     }
 
-    /// The sentence around byte `at`.
+    /// Returns the sentence that contains byte `at` of the text.
     pub(crate) fn sentence(&self, at: usize) -> &str {
         let ends = |(end, _): (usize, &str)| end + 2;
         let begin = self.text[..at].rmatch_indices(". ").next().map_or(0, ends);
@@ -41,7 +41,7 @@ impl Text {
         self.text[begin..end].trim()
     }
 
-    /// The text with everything in backticks blanked out: names are no prose.
+    /// Returns the text in which a backtick replaces each character between backticks, because names are not prose.
     pub(crate) fn prose(&self) -> String {
         let mut code = false;
         let blank = self.text.chars().map(|c| {
@@ -52,7 +52,7 @@ impl Text {
     }
 }
 
-/// The texts of a file, by the end of its name. Strings of tests are left out.
+/// Returns the paragraphs of a file. The end of its name selects the language. String literals in tests are left out.
 pub(crate) fn texts(file: &Path, content: &str) -> Vec<Text> {
     let mut texts = Texts::default();
     let name = file.to_string_lossy();
@@ -77,12 +77,12 @@ pub(crate) fn texts(file: &Path, content: &str) -> Vec<Text> {
 struct Texts {
     done: Vec<Text>,
     current: Option<Text>,
-    /// Between two lines of three backticks.
+    /// True between two lines of three backticks.
     code: bool,
 }
 
 impl Texts {
-    /// A line that continues the paragraph if the kind is the same; an empty one ends it.
+    /// Adds a line. It continues the current paragraph if its kind is the same. An empty line ends the paragraph.
     fn add(&mut self, kind: Kind, line: usize, words: &str) {
         let words = words.trim();
         let fence = words.starts_with("```");
@@ -126,7 +126,7 @@ fn markdown(content: &str, texts: &mut Texts) {
     }
 }
 
-/// Finds comments and literals as the compiler does.
+/// Finds the comments and the string literals in Rust code, in the same way as the compiler does.
 fn rust(content: &str, literals: bool, texts: &mut Texts) {
     let mut rest = content;
     let (mut line, mut ident) = (1, false);
@@ -161,7 +161,7 @@ fn rust(content: &str, literals: bool, texts: &mut Texts) {
     }
 }
 
-/// The length of the string or character literal at the beginning of `rest`, and the content of a string.
+/// Returns the length of the string or character literal at the beginning of `rest`, and the content if it is a string.
 fn literal(rest: &str) -> Option<(usize, Option<&str>)> {
     let body = rest.trim_start_matches(['b', 'c']);
     let prefix = rest.len() - body.len();

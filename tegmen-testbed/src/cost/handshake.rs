@@ -1,28 +1,28 @@
-//! The instructions of handshakes, divided into the steps of an end.
+//! The instructions of handshakes, divided into the steps of each end.
 
 use serde::Serialize;
 
-/// The instructions of one end in a handshake.
+/// The instructions that one end needs in a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct HandshakeCosts {
-    /// Instructions for each flight that the end sends, and for each retransmission. They include the work on the
-    /// previous flight.
+    /// Instructions for each flight that the end sends, and for each retransmission of the flight. They include the
+    /// processing of the flight that arrived before.
     pub flight: u64,
-    /// Instructions of a server for an answer without state: a HelloVerifyRequest, or an alert.
+    /// Instructions for an answer for which a server stores no state: a HelloVerifyRequest, or an alert.
     pub answer: u64,
-    /// Instructions after the end has received the public key of the peer: the verification of the key and of the
-    /// peer's proof, and all further steps without a signature.
+    /// Instructions after the public key of the peer has arrived. They include the verification of the key, the
+    /// verification of the peer's proof, and all further steps except a signature.
     pub verify: u64,
-    /// Instructions for a signature of the end, and for the steps until the next flight.
+    /// Instructions for a signature by this end, and for the steps until the next flight is sent.
     pub sign: u64,
 }
 
-/// The instructions of each kind of handshake: first those of a client, then those of a server.
+/// The instructions of each kind of handshake. The first entry is for the client, and the second entry for the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Handshakes {
     /// A handshake with a pre-shared key.
     pub psk: [HandshakeCosts; 2],
-    /// A handshake with certificates, each issued by a CA below the root.
+    /// A handshake with certificates. A CA below the trust anchor issued each certificate.
     pub certificate: [HandshakeCosts; 2],
     /// A handshake with raw public keys.
     pub raw_key: [HandshakeCosts; 2],
@@ -30,7 +30,7 @@ pub struct Handshakes {
     pub with_ticket: [HandshakeCosts; 2],
     /// A handshake that resumes a session with the ticket of [`with_ticket`](Self::with_ticket).
     pub resumed: [HandshakeCosts; 2],
-    /// A handshake that resumes a delegated session with its ticket.
+    /// A handshake that resumes a delegated session with the ticket of this session.
     pub delegated: [HandshakeCosts; 2],
 }
 
@@ -76,7 +76,8 @@ impl Handshakes {
     }
 }
 
-/// Number of flights of a client, and of a server, in a handshake with a pre-shared key.
+/// Number of flights in a handshake with a pre-shared key: first those of the client, then those of the server.
 const FLIGHTS: [u64; 2] = [3, 3];
-/// Number of flights of a client, and of a server, in a handshake that resumes a session with a ticket.
+/// Number of flights in a handshake that resumes a session with a ticket: first those of the client, then those of the
+/// server.
 const FLIGHTS_WITH_TICKET: [u64; 2] = [2, 1];

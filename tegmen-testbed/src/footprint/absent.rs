@@ -1,12 +1,12 @@
-//! The parts of the core that the images of motes must not link, because an image must contain only the code that it
+//! Parts of the core library that certain images of motes must not contain. An image must contain only the code that it
 //! uses.
 
 use super::Error;
 
-/// Beginnings of the names of the images that must not link [`FILES`].
+/// Beginnings of the names of the images that must not contain code from [`FILES`].
 const IMAGES: [&str; 3] = ["blink_", "cosim_", "publisher"];
-/// Crates, and beginnings of file names, whose instructions must not be in these images: Block-wise transfer, Observe,
-/// OSCORE, and the queue of a node.
+/// Source files whose code must not be in these images. Each entry has a crate and the beginning of a file name. The
+/// files contain Block-wise transfer, Observe, OSCORE, and the queue of a node.
 const FILES: [(&str, &str); 11] = [
     ("tegmen-coap", "src/block.rs"),
     ("tegmen-coap", "src/observe.rs"),
@@ -23,23 +23,23 @@ const FILES: [(&str, &str); 11] = [
 
 /// The image of a device that resumes delegated sessions.
 const DELEGATED: &str = "dtls_delegated";
-/// The crates and the beginnings of file names of public-key cryptography: curves, signatures and certificates.
-/// `dtls_x509` links all of them.
+/// The source files of public-key cryptography: curves, signatures and certificates. Each entry has a crate and the
+/// beginning of a file name. The image `dtls_x509` contains code from all of them.
 const PUBLIC_KEYS: [(&str, &str); 3] =
     [("tegmen-base", "src/crypto/p256"), ("tegmen-base", "src/crypto/curves"), ("tegmen-x509", "")];
 
-/// Returns true if an instruction, given as its crate and its line, belongs to public-key cryptography.
+/// Returns true if an instruction belongs to public-key cryptography. The instruction is given as its crate and source
+/// line.
 fn is_of_public_keys((krate, at): &(String, String)) -> bool {
     PUBLIC_KEYS.iter().any(|(of, file)| krate == of && at.starts_with(file))
         || ["p256", "elliptic-curve", "ecdsa", "crypto-bigint", "curve25519-dalek", "rsa"].contains(&krate.as_str())
 }
 
-/// Refuses an image that contains an instruction of a part that it must not link. `sources` are the crate and the line
-/// of each of its instructions after inlining. The names of functions are not enough, because they do not show inlined
-/// parts.
+/// Fails if an image contains an instruction of a part that this image must not contain. `sources` has the crate and
+/// the source line of each instruction, after inlining. The names of functions would not show inlined code.
 ///
 /// # Errors
-/// [`Error::Linked`], with the first line of such a part.
+/// [`Error::Linked`] with the first source line that is forbidden.
 pub(super) fn check(image: &str, sources: &[(String, String)]) -> Result<(), Error> {
     let refused = |at: &str| Err(Error::Linked { image: image.to_owned(), at: at.to_owned() });
     if image == DELEGATED

@@ -1,4 +1,5 @@
-//! Builds the images with the distribution's compiler and the plugin with gcc, and reports the versions of both.
+//! Builds the images with the compiler of the Linux distribution, and the QEMU plugin with gcc. Reports the versions of
+//! both compilers.
 
 use super::Error;
 use serde::Serialize;
@@ -7,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Fails if a tool for a measurement is missing.
+/// Fails if a tool is missing that a measurement needs.
 pub(super) fn require_tools() -> Result<(), Error> {
     for (file, packages) in [
         (RUSTC, "rustc-web"),
@@ -24,7 +25,7 @@ pub(super) fn require_tools() -> Result<(), Error> {
     Ok(())
 }
 
-/// Builds every image with a cryptographic provider. Returns the names and the paths of the ELF files.
+/// Builds every image with one cryptographic provider. Returns the name of each image and the path of its ELF file.
 pub(super) fn images(project: &Path, target: &Path, provider: &str) -> Result<Vec<(String, PathBuf)>, Error> {
     let sources = project.join("firmware/src/bin");
     let entries = fs::read_dir(&sources).map_err(|error| Error::File(sources.clone(), error))?;
@@ -47,7 +48,7 @@ pub(super) fn images(project: &Path, target: &Path, provider: &str) -> Result<Ve
     Ok(names.into_iter().map(|name| (name.clone(), release.join(name))).collect())
 }
 
-/// Builds the images with these names and one provider, unless they are up to date. Returns their paths.
+/// Builds the images with these names and one cryptographic provider, unless they are up to date. Returns their paths.
 pub(crate) fn chosen_images<const N: usize>(
     project: &Path,
     target: &Path,
@@ -63,7 +64,7 @@ pub(crate) fn chosen_images<const N: usize>(
     Ok(names.map(|name| release(&folder).join(name)))
 }
 
-/// Returns the build directory for the images of a provider.
+/// Returns the build directory for the images with one cryptographic provider.
 fn folder(target: &Path, provider: &str) -> Result<PathBuf, Error> {
     Ok(absolute(target)?.join("firmware").join(provider))
 }
@@ -72,16 +73,17 @@ fn release(folder: &Path) -> PathBuf {
     folder.join(TRIPLE).join("release")
 }
 
-/// A link to the checkout, whose path is the same on every machine. It is valid as long as this value exists. Cargo
-/// puts the paths of crates into the names of symbols. The names determine the order of the symbols, and the order
-/// changes the instructions of an image: with two different folders a handshake differed by 190 instructions.
+/// A symbolic link to the checkout. The path of the link is the same on every machine. The link exists as long as this
+/// value. Cargo puts the paths of crates into the names of symbols, these names determine the order of the symbols, and
+/// the order changes the instructions of an image. With two different folders the instructions of a handshake differed
+/// by 190.
 struct Place {
     firmware: PathBuf,
     _lock: File,
 }
 
 impl Place {
-    /// Makes the link. Waits while another process builds images.
+    /// Makes the link. Waits until no other process builds images.
     fn of(project: &Path) -> Result<Self, Error> {
         let link = PathBuf::from(SAME_PATH);
         let at = |path: &Path| {
@@ -101,7 +103,7 @@ impl Place {
     }
 }
 
-/// Returns the command that builds the images with one provider.
+/// Returns the cargo command that builds the images with one cryptographic provider.
 fn cargo(place: &Place, folder: &Path, provider: &str) -> Command {
     let mut cargo = Command::new(CARGO);
     cargo
@@ -118,8 +120,8 @@ fn cargo(place: &Place, folder: &Path, provider: &str) -> Command {
     cargo
 }
 
-/// Deletes the images of earlier builds, which would report old numbers. The files in `deps` are deleted too, because
-/// cargo would link them again.
+/// Deletes the images of earlier builds, so that no old image is measured. The files in `deps` are deleted too, because
+/// cargo would otherwise link them to the same place again.
 fn delete_old(release: &Path, names: &[String]) -> Result<(), Error> {
     for folder in [release.to_owned(), release.join("deps")] {
         let Ok(entries) = fs::read_dir(&folder) else { continue };
@@ -134,7 +136,7 @@ fn delete_old(release: &Path, names: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the features of a build with public keys.
+/// Returns the cargo features for a build of the images with public keys.
 fn public_keys(provider: &str) -> &'static str {
     if provider == "rustcrypto" { "public-keys-rustcrypto" } else { "compact,public-keys" }
 }
@@ -152,13 +154,13 @@ pub(super) fn plugin(project: &Path, target: &Path) -> Result<PathBuf, Error> {
     Ok(library)
 }
 
-/// Versions of the tools of a measurement. Other versions result in other numbers.
+/// Versions of the tools that a measurement uses. Other versions lead to other numbers.
 #[derive(Debug, Serialize)]
 pub(super) struct Versions {
     compiler: String,
     linker: String,
     emulator: String,
-    /// The commit of the checkout, followed by `-modified` if files were changed since.
+    /// The commit of the checkout, with the suffix `-modified` if files were changed after the commit.
     commit: String,
 }
 
@@ -197,7 +199,8 @@ fn absolute(path: &Path) -> Result<PathBuf, Error> {
 
 /// Images that need the feature `public-keys` of the firmware.
 const WITH_PUBLIC_KEYS: [&str; 6] = ["dtls_rpk", "dtls_x509", "edhoc", "group_oscore", "ndn_ecdsa", "p256"];
-/// Images that are built only with the provider of motes, as `required-features` of the firmware states.
+/// Images that are built only with the cryptographic provider of motes. Their `required-features` in the firmware crate
+/// state the same.
 const WITH_OF_MOTES: [&str; 10] = [
     "coap_listener",
     "coap_mul_sender",
@@ -212,7 +215,7 @@ const WITH_OF_MOTES: [&str; 10] = [
 ];
 /// The cryptographic provider of motes.
 const OF_MOTES: &str = "compact";
-/// Environment variables of the caller's builds that would change the images.
+/// The caller's environment variables that would change the images. They are removed for the build.
 const CALLER: [&str; 6] = [
     "RUSTFLAGS",
     "CARGO_ENCODED_RUSTFLAGS",

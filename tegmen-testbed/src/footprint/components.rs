@@ -1,5 +1,5 @@
-//! The size of each part of an image. Instructions belong to a part because of their source lines, constants and
-//! variables because of their symbols.
+//! The size of each component of an image. The source line of an instruction determines its component. The symbol of a
+//! constant or variable determines its component.
 
 use super::build::output_of;
 use super::elf::ERASED;
@@ -22,10 +22,10 @@ pub struct Bytes {
     pub bss: u64,
 }
 
-/// Returns the sizes of the components of an image by name: `P-256` (of the provider for motes), `crypto` (other
-/// cryptography), `DTLS`, `CoAP`, `6LoWPAN`, `IP`, `application`, `common` (buffers, time), and `runtime` for the code
-/// of the compiler. Bytes without a symbol (padding, constants without a name) are `unnamed`. `sources` are the crate
-/// and the line of each instruction.
+/// Returns the size of each component of an image. The names of the components are: `P-256` (of the provider for
+/// motes), `crypto` (other cryptography), `DTLS`, `CoAP`, `6LoWPAN`, `IP`, `application`, `common` (buffers and time),
+/// `runtime` (code of the compiler) and `unnamed` (bytes without a symbol, such as padding and constants without a
+/// name). `sources` has the crate and the source line of each instruction.
 pub(super) fn of(
     image: &Path,
     instructions: &[(String, u64)],
@@ -59,7 +59,7 @@ pub(super) fn of(
     Ok(components)
 }
 
-/// The component for key agreement and signatures on secp256r1, with the provider for motes.
+/// The component for key agreement and signatures on secp256r1, in the provider for motes.
 pub(super) const P256: &str = "P-256";
 
 /// Returns the address and the length of each instruction of an image.
@@ -68,8 +68,8 @@ pub(super) fn instructions(image: &Path) -> Result<Vec<(String, u64)>, Error> {
     Ok(listed(&listing))
 }
 
-/// Returns the address and the length of each instruction. Bytes between two instructions of one function (constants
-/// that it loads) count for the first instruction.
+/// Returns the address and the length of each instruction in a listing. Constants that a function loads are between its
+/// instructions. Their bytes count for the instruction before them.
 fn listed(listing: &str) -> Vec<(String, u64)> {
     let mut found: Vec<(String, u64)> = Vec::new();
     let (mut last, mut end) = (None, 0);
@@ -117,7 +117,7 @@ fn variables(image: &Path) -> Result<Vec<(SectionKind, u64, String)>, Error> {
     Ok(found.collect())
 }
 
-/// Returns the component of a source line.
+/// Returns the component to which a source line belongs.
 fn component(krate: &str, at: &str) -> &'static str {
     let file = at.strip_prefix("src/").unwrap_or(at);
     let module = file.split(['/', '.', ':']).next().unwrap_or_default();
@@ -158,7 +158,7 @@ fn component_of_network(module: &str) -> &'static str {
     }
 }
 
-/// Returns the component of a constant or a variable, from its path.
+/// Returns the component to which a constant or variable belongs. It follows from the path in the symbol's name.
 fn component_of_symbol(name: &str) -> &'static str {
     let path = name.trim_start_matches('<');
     let (krate, rest) = path.split_once("::").unwrap_or((path, ""));

@@ -1,14 +1,14 @@
-//! Limits that do not depend on the budget. For a protected group (Axiom), the state of a member is limited by the
-//! state of a DTLS peer, and by the memory and the code that a mote has for it. For public keys there are limits of the
-//! code, the instructions and the stack of the operations of secp256r1, and of the handshakes with public keys. A
-//! delegated session is limited by the resumption of a session with a pre-shared key, and by the handshake with
-//! certificates.
+//! Limits that follow from other numbers, and not from the budget. In a group that Axiom protects, the state of a
+//! member is compared with the state of a DTLS peer. The memory and the code that a mote has for it are also limited.
+//! With public keys, the code, the instructions and the stack are limited, for the operations of secp256r1 and for
+//! handshakes. A delegated session is compared with the resumption of a session that has a pre-shared key, and with the
+//! handshake with certificates.
 
 use super::components::P256;
 use super::{Error, Footprint, grouped};
 use std::fmt;
 
-/// A measured number, and its maximum.
+/// A measured number, and the maximum that it may have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Relation {
     what: &'static str,
@@ -17,13 +17,13 @@ pub(super) struct Relation {
 }
 
 impl Relation {
-    /// Returns true if the number is not above its maximum.
+    /// Returns true if the number is at most its maximum.
     pub(super) const fn holds(&self) -> bool {
         self.measured <= self.most
     }
 }
 
-/// Returns the relations among these images, for the compact provider.
+/// Returns the relations between these images, built with the provider `compact`.
 ///
 /// # Errors
 /// [`Error::NoRelation`] if an image or the size of a type is missing.
@@ -88,7 +88,7 @@ fn of_public_keys(footprints: &[Footprint]) -> Result<[Relation; 13], Error> {
     ])
 }
 
-/// Compares a device that resumes delegated sessions with a device that resumes sessions of a pre-shared key.
+/// Compares a device that resumes delegated sessions with a device that resumes sessions which have a pre-shared key.
 fn of_delegation(footprints: &[Footprint]) -> Result<[Relation; 5], Error> {
     let (delegated, resumed) = (image(footprints, "dtls_delegated")?, image(footprints, "dtls_resume_coap")?);
     let operation = |of: &Footprint, name, what| of.operations.get(what).copied().ok_or(Error::NoRelation(name, what));
@@ -114,7 +114,7 @@ const fn relation(what: &'static str, measured: u64, most: u64) -> Relation {
     Relation { what, measured, most }
 }
 
-/// The table of relations.
+/// Prints the relations as a table.
 pub(super) struct Table<'a>(pub(super) &'a [Relation]);
 
 impl fmt::Display for Table<'_> {
@@ -130,13 +130,14 @@ impl fmt::Display for Table<'_> {
 }
 
 const PROVIDER: &str = "compact";
-/// The operation in the images with public keys that has limits.
+/// The operation whose instructions are limited in the images with public keys.
 const CLIENT: &str = "handshake client";
 /// The RAM of a mote, in bytes.
 const RAM: u64 = 32 * 1024;
-/// Maximum text that the protection in a group may add to CoAP, in bytes.
+/// Maximum number of bytes that the protection of a group may add to the code of CoAP.
 const LISTENER_TEXT: u64 = 9 * 1024;
-/// Maximum text that delegation may add to resumption, in bytes. It includes 84 bytes of the memory of the device.
+/// Maximum number of bytes that delegation may add to the code of resumption. 84 of these bytes are for the memory of
+/// the device.
 const DELEGATED_TEXT: u64 = 3_072;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The DTLS roles of simulated nodes, which depend on the protection of their readings.
+//! The DTLS roles of simulated nodes. They depend on the protection of the readings.
 
 use super::credentials::Shown;
 use super::delegated::{delegation, first_epoch, in_epoch, seal, second_epoch};
@@ -11,9 +11,9 @@ use tegmen::dtls::{Both, Config, ConnectionIdConfig, Extended, Handle, PublicKey
 use tegmen::time::{Duration, Instant};
 use tegmen_delegation::{Delegation, Epoch, Issuer, PSK_LEN};
 
-/// Roles of a node that can be created together with their keys.
+/// DTLS roles of a node. They can be created together with the keys of the node.
 pub trait Provisioned: Roles {
-    /// Creates the roles of the node with this number. `seed` is random.
+    /// Creates the roles of the node with this number. `seed` contains random bytes.
     fn provisioned(number: usize, setup: &Setup, config: &Config, seed: [u8; 32]) -> Self;
 }
 
@@ -50,8 +50,8 @@ impl Provisioned for Resuming<Both, OfDevice> {
     }
 }
 
-/// Returns the settings of DTLS. Node 0 gives connection ids. The other nodes have one peer, and need no ids for its
-/// records.
+/// Returns the DTLS settings of a node. Node 0 issues connection ids. Each other node has only one peer, so it needs no
+/// connection id to recognize the peer's records.
 pub(super) fn config(number: usize, setup: &Setup) -> Config {
     let len = if number == 0 { CONNECTION_ID } else { 0 };
     let connection_id = ConnectionIdConfig { len, ..ConnectionIdConfig::default() };
@@ -59,13 +59,13 @@ pub(super) fn config(number: usize, setup: &Setup) -> Config {
     Config { profile: setup.profile, connection_id: has_ids.then_some(connection_id), ..Config::default() }
 }
 
-/// Makes the session with node 0 that the delegation server hands over to a node. Its ticket belongs to the current
+/// Makes the session with node 0 that a node receives from the delegation server. Its ticket belongs to the current
 /// epoch of node 0.
 pub(super) fn handed_over(number: usize, seed: [u8; 32]) -> Resumed {
     with_ticket(number, second_epoch(device_key(0)), seed)
 }
 
-/// Makes the session of a node with node 0, with a ticket of an ended epoch of node 0.
+/// Makes a session of a node with node 0. Its ticket belongs to an ended epoch of node 0.
 pub(super) fn of_earlier_epoch(number: usize, seed: [u8; 32]) -> Resumed {
     with_ticket(number, first_epoch(device_key(0)), seed)
 }
@@ -75,7 +75,7 @@ fn with_ticket(number: usize, epoch: Epoch, seed: [u8; 32]) -> Resumed {
     Resumed::new(connection(number).session, Handle::Ticket(&ticket))
 }
 
-/// Makes the connection of a node at node 0, which lasts longer than the longest run.
+/// Makes the delegated connection of a node at node 0. It stays valid for longer than the longest run.
 fn connection(number: usize) -> Delegation {
     delegation(number as u32, TIME, TIME + LASTS)
 }
@@ -86,7 +86,8 @@ fn device_key(number: usize) -> [u8; PSK_LEN] {
     key
 }
 
-/// Makes the node with this number of a deployment in which `makers` nodes make readings, and node 0 receives them.
+/// Makes the node with this number in a deployment. `makers` is the number of nodes that make readings, which node 0
+/// receives.
 pub fn node(seed: u64, number: usize, makers: usize, setup: Setup) -> Box<dyn Mote> {
     match setup.protection {
         Protection::Certificate | Protection::RawKey => {
@@ -99,7 +100,7 @@ pub fn node(seed: u64, number: usize, makers: usize, setup: Setup) -> Box<dyn Mo
     }
 }
 
-/// Makes a node. `LEAF_IDS` of its peers may have connection ids, or `HUB_IDS` at node 0.
+/// Makes a node with space for the connection ids of `LEAF_IDS` peers, or of `HUB_IDS` peers if it is node 0.
 fn of_size<
     R: Provisioned + 'static,
     const OUTGOING: usize,
@@ -119,8 +120,8 @@ fn of_size<
     }
 }
 
-/// Makes a node that tries again `pause` after a failed handshake. With [`Protection::Delegation`] it first resumes a
-/// session of an ended epoch of node 0, and has a ticket of the current epoch after the pause.
+/// Makes a node that tries again `pause` after a failed handshake. With [`Protection::Delegation`] it first tries to
+/// resume a session of an ended epoch of node 0. After the pause it has a ticket of the current epoch.
 pub fn returning(seed: u64, number: usize, setup: Setup, pause: Duration) -> Box<dyn Mote> {
     match setup.protection {
         Protection::Certificate => returning_in::<PublicKeys<Both, Shown>, LONG, LONGEST>(seed, number, setup, pause),
@@ -141,11 +142,11 @@ fn returning_in<R: Provisioned + 'static, const OUTGOING: usize, const INCOMING:
 
 /// Length of a connection id, in bytes.
 pub(super) const CONNECTION_ID: u8 = 8;
-/// Buffer for the sent messages of a handshake that resumes or has public keys, in bytes.
+/// Size in bytes of the buffer for sent messages in a handshake that resumes a session or has public keys.
 const LONG: usize = 400;
-/// Buffer for the longest message, which contains certificates, in bytes.
+/// Size in bytes of the buffer for a message that contains certificates, which is the longest message.
 const LONGEST: usize = 1400;
-/// The time of the delegation server at the beginning, in seconds since 1970.
+/// The time at the delegation server when the run begins, in seconds since 1970.
 const TIME: u32 = 1_700_000_000;
 /// Lifetime of a delegated session, in seconds.
 const LASTS: u32 = 200_000_000;

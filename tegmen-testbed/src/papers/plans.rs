@@ -1,4 +1,4 @@
-//! The plans of the papers: what each is about, its figures, and its section of the report.
+//! The plans that reproduce papers. Each plan has a description, figures, and a section in the report.
 
 use super::axiom::{self, Rekeying};
 use super::blink;
@@ -13,33 +13,35 @@ use crate::report::overview::Paper;
 use crate::runs::Store;
 use std::io;
 
-/// A plan of a paper.
+/// A plan that reproduces a part of a paper.
 pub struct Plan {
-    /// Its name for `tegmen lab run`.
+    /// The name of the plan for `tegmen lab run`.
     pub name: &'static str,
-    /// Its content in one line.
+    /// A description of the plan in one line.
     pub about: &'static str,
     pub(super) paper: Paper,
     compute: fn(&Inputs<'_>, u64, &Done<'_>) -> io::Result<Vec<Figure>>,
-    /// Writes the body of its section.
+    /// A function that writes the content of the plan's section in the report.
     pub(super) section: fn(&mut Report<'_>, &[Figure]) -> io::Result<()>,
-    /// The heading of its section.
+    /// The heading of the plan's section.
     pub(super) title: &'static str,
 }
 
-/// Called with the number of finished runs and of all runs.
+/// A function that receives the number of finished runs and the number of all runs.
 pub type Done<'d> = dyn Fn(usize, usize) + Sync + 'd;
 
-/// Inputs of plans that are made by other parts of the product. Each is made when a plan that needs it is computed.
+/// The inputs of plans that other crates must make. An input is made when the figures of a plan that needs it are
+/// computed.
 pub struct Inputs<'i> {
-    /// The messages of access control.
+    /// Makes the messages of access control.
     pub messages: &'i dyn Fn() -> io::Result<Messages>,
-    /// Rekeying of groups.
+    /// Makes the rekey messages of groups.
     pub rekeying: &'i dyn Fn() -> io::Result<Rekeying>,
 }
 
 impl Plan {
-    /// The figures of the plan, with at most this number of seeds for each case: kept ones, or new ones, which are kept.
+    /// Returns the figures of the plan, with at most `seeds` seeds for each case. Returns the stored figures if there
+    /// are any. Otherwise computes the figures and stores them.
     ///
     /// # Errors
     /// If an input cannot be made.
@@ -47,7 +49,7 @@ impl Plan {
         store.keep(&self.key(seeds), || (self.compute)(inputs, seeds, done))
     }
 
-    /// The figures of the plan, if they are kept.
+    /// Returns the stored figures of the plan; `None` if there are none.
     pub(super) fn kept(&self, store: &Store, seeds: u64) -> Option<Vec<Figure>> {
         store.kept(&self.key(seeds))
     }
@@ -57,7 +59,7 @@ impl Plan {
     }
 }
 
-/// All of them, in the order of the report.
+/// All plans, in the order in which the report shows them.
 pub const ALL: &[Plan] = &[
     Plan {
         name: "blink",

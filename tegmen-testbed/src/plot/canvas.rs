@@ -1,18 +1,18 @@
-//! A picture while it is drawn: its size, its colors, and texts in lines that fit.
+//! A picture that is being drawn. It has a size and colors, and breaks texts into lines that fit.
 
 use super::escape;
 use std::fmt::Write as _;
 
-/// A picture while it is drawn. Its height is that of what was drawn.
+/// A picture that is being drawn. Its height follows from the drawn elements.
 pub(super) struct Canvas {
     title: String,
     body: String,
-    /// The end of what was drawn, from above.
+    /// The distance from the top of the picture to the end of the drawn elements.
     pub(super) bottom: f64,
 }
 
 impl Canvas {
-    /// Begins a picture with its title, in as many lines as the title needs.
+    /// Begins a picture. Writes its title in as many lines as the title needs.
     pub(super) fn new(title: &str) -> Self {
         let mut canvas = Self { title: title.to_owned(), body: String::new(), bottom: 4.0 };
         for line in wrapped(title, (WIDTH - 2.0 * MARGIN) / BOLD) {
@@ -23,13 +23,13 @@ impl Canvas {
         canvas
     }
 
-    /// Adds an element.
+    /// Adds an SVG element to the picture.
     pub(super) fn add(&mut self, element: &str) {
         // Writing to a String cannot fail.
         let _ = writeln!(self.body, "{element}");
     }
 
-    /// Writes a text that begins, ends, or has its middle at `x`, with its base line at `y`.
+    /// Writes a text with its base line at `y`. The text begins, ends, or has its middle at `x`, as `anchor` selects.
     pub(super) fn text(&mut self, anchor: Anchor, x: f64, y: f64, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "",
@@ -39,7 +39,8 @@ impl Canvas {
         self.add(&format!("<text x=\"{x:.1}\" y=\"{y:.1}\"{anchor}>{}</text>", escape(text)));
     }
 
-    /// Writes a text below what was drawn, in as many lines as it needs from `x` to the right margin.
+    /// Writes a text below the drawn elements. It begins at `x`, and has as many lines as it needs up to the right
+    /// margin.
     pub(super) fn below(&mut self, x: f64, text: &str) {
         for line in wrapped(text, WIDTH - MARGIN - x) {
             self.bottom += LINE;
@@ -47,7 +48,8 @@ impl Canvas {
         }
     }
 
-    /// Writes the legend of bars: names beside their colors, as many in a line as there is space for.
+    /// Writes the legend of a plot with bars: each name follows a box in its color. A line contains as many names as
+    /// fit.
     pub(super) fn legend_of_bars(&mut self, names: &[&str]) {
         let mut x = WIDTH;
         for (n, name) in names.iter().enumerate() {
@@ -67,7 +69,7 @@ impl Canvas {
         self.bottom += 6.0;
     }
 
-    /// The picture as SVG.
+    /// Returns the picture as the text of an SVG file.
     pub(super) fn finish(self) -> String {
         let (title, body, height) = (escape(&self.title), self.body, self.bottom + 10.0);
         format!(
@@ -78,7 +80,7 @@ impl Canvas {
     }
 }
 
-/// The place of a text.
+/// The point of a text that is at the given position.
 #[derive(Clone, Copy)]
 pub(super) enum Anchor {
     Start,
@@ -86,12 +88,12 @@ pub(super) enum Anchor {
     End,
 }
 
-/// The class of a color, by the place of a series.
+/// Returns the CSS class for the color of the series with the index `n`.
 pub(super) const fn color(n: usize) -> &'static str {
     ["c0", "c1", "c2", "c3", "c4", "c5"][n % COLORS]
 }
 
-/// The largest width of a text. Widths are those of a wide font (DejaVu Sans), so that most others need less.
+/// Returns the maximum width of a text. It is computed for a wide font (DejaVu Sans); most other fonts need less.
 pub(super) fn width(text: &str) -> f64 {
     let em = |c: char| match c {
         'i' | 'j' | 'l' | 'I' | '.' | ',' | ':' | ';' | '\'' | '|' | ' ' | '/' => 0.35,
@@ -103,7 +105,8 @@ pub(super) fn width(text: &str) -> f64 {
     text.chars().map(em).sum::<f64>() * FONT
 }
 
-/// A text in lines of at most this width. Lines end after a space, or inside of a word that is longer than a line.
+/// Breaks a text into lines of at most the width `most`. A line ends after a space, or inside a word that is longer
+/// than a line.
 pub(super) fn wrapped(text: &str, most: f64) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_inclusive(' ') {
@@ -123,17 +126,19 @@ pub(super) fn wrapped(text: &str, most: f64) -> Vec<String> {
     lines
 }
 
-/// Narrow, so that a label is readable where the picture fills a phone: 11 pixels high on a screen of 390.
+/// The width of a picture. It is small, so that letters are readable on a phone, where the picture fills the screen.
+/// They are then 11 pixels high on a screen with a width of 390 pixels.
 pub(super) const WIDTH: f64 = 400.0;
 pub(super) const MARGIN: f64 = 12.0;
-/// Height of letters, and of a line.
+/// The height of letters.
 pub(super) const FONT: f64 = 13.0;
 pub(super) const LINE: f64 = 18.0;
-/// The width of bold letters over that of others.
+/// The width of bold letters, divided by the width of other letters.
 const BOLD: f64 = 1.15;
-/// Series of different colors.
+/// The number of different colors for series.
 pub(super) const COLORS: usize = 6;
-/// Colors that people distinguish who do not see red or green, after Okabe and Ito: darker on white, lighter on black.
+/// The style sheet. People who cannot distinguish red and green can distinguish its colors (after Okabe and Ito). They
+/// are darker on white and lighter on black.
 const STYLE: &str = ".plot text{fill:#222}.paper{fill:#fff}.grid{stroke:#ddd}.axis{stroke:#666;fill:none}\
     .range{stroke:#222;fill:none}.c0{color:#0072b2}.c1{color:#c44e00}.c2{color:#00805d}.c3{color:#b0558a}.c4{color:#8f6400}\
     .c5{color:#555}.c0,.c1,.c2,.c3,.c4,.c5{fill:currentColor}.line{fill:none;stroke:currentColor}\

@@ -1,18 +1,20 @@
-//! A map of the nodes of a network, by their ways to node 0, each in the color of its share of answered readings.
+//! Draws a map of the nodes of a network, with the paths to node 0. The color of a node shows its share of answered
+//! readings.
 
 use super::canvas::{Anchor, Canvas, FONT, LINE, MARGIN, WIDTH, width};
 use std::f64::consts::TAU;
 
-/// A node of a map.
+/// A node on a map.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Node {
-    /// The next node on its way to node 0; node 0 is its own.
+    /// The next node on the path to node 0. For node 0 it is node 0 itself.
     pub parent: usize,
-    /// The share of its readings that were answered; `None` if it makes none.
+    /// The share of the node's readings that were answered, from 0 to 1; `None` if the node makes no readings.
     pub answered: Option<f64>,
 }
 
-/// Nodes around node 0, as many rings as there are hops; nodes in a row, if no node has two others behind it.
+/// Draws the map as SVG. The nodes are on rings around node 0, one ring for each number of hops. If no node has two
+/// children, they are in a row.
 pub fn map(title: &str, nodes: &[Node]) -> String {
     let mut canvas = Canvas::new(title);
     let top = canvas.bottom + 10.0;
@@ -45,7 +47,8 @@ pub fn map(title: &str, nodes: &[Node]) -> String {
     canvas.finish()
 }
 
-/// Shades with the least share of each and its name, from the highest.
+/// The colors of nodes, the highest share first. Each entry has the CSS class, the minimum share, and the text in the
+/// legend.
 const SHADES: [(&str, f64, &str); 5] = [
     ("m0", 0.99, "99 % and more"),
     ("m1", 0.95, "95 to 99 %"),
@@ -54,12 +57,12 @@ const SHADES: [(&str, f64, &str); 5] = [
     ("m4", f64::NEG_INFINITY, "less than 75 %"),
 ];
 
-/// The class of a share.
+/// Returns the CSS class for a share of answered readings.
 fn shade(share: f64) -> &'static str {
     SHADES.iter().find(|(_, least, _)| share >= *least).map_or("m4", |(class, ..)| class)
 }
 
-/// The shades that the map has, and the nodes without a share.
+/// Writes the legend. It has an entry for each color on the map, and one for nodes that make no readings.
 fn legend(canvas: &mut Canvas, nodes: &[Node]) {
     let used = |class: &str| nodes.iter().any(|node| node.answered.is_some_and(|share| shade(share) == class));
     let mut entries: Vec<_> =
@@ -80,7 +83,7 @@ fn legend(canvas: &mut Canvas, nodes: &[Node]) {
     }
 }
 
-/// The places of nodes, and the height of the map.
+/// Returns the position of each node, and the height of the map.
 fn places(nodes: &[Node]) -> (Vec<(f64, f64)>, f64) {
     let children = children(nodes);
     if children.iter().all(|below| below.len() < 2) {
@@ -111,7 +114,7 @@ fn places(nodes: &[Node]) -> (Vec<(f64, f64)>, f64) {
     (places, WIDTH - 2.0 * EDGE + 2.0 * LARGEST)
 }
 
-/// The nodes whose next one a node is.
+/// Returns the children of each node. The next node on the path of a child to node 0 is the node itself.
 fn children(nodes: &[Node]) -> Vec<Vec<usize>> {
     let mut children = vec![Vec::new(); nodes.len()];
     for (number, node) in nodes.iter().enumerate() {
@@ -124,14 +127,14 @@ fn children(nodes: &[Node]) -> Vec<Vec<usize>> {
     children
 }
 
-/// Hops from node 0.
+/// Returns the number of hops from each node to node 0.
 fn depths(nodes: &[Node]) -> Vec<usize> {
     let next = |node: usize| nodes.get(node).map(|node| node.parent).filter(|parent| *parent != node);
     let hops = |node| std::iter::successors(Some(node), |node| next(*node)).take(nodes.len()).count() - 1;
     (0..nodes.len()).map(hops).collect()
 }
 
-/// The number of nodes behind each node that have no other behind them; at least 1.
+/// Returns for each node the number of leaves below it. A leaf is a node without children, and counts as 1 itself.
 fn ends(children: &[Vec<usize>]) -> Vec<usize> {
     let mut order = vec![0];
     let mut next = 0;
@@ -146,7 +149,7 @@ fn ends(children: &[Vec<usize>]) -> Vec<usize> {
     ends
 }
 
-/// The largest radius with which no two nodes touch.
+/// Returns the largest radius of nodes at which no two nodes touch.
 fn radius(places: &[(f64, f64)]) -> f64 {
     let mut nearest = f64::INFINITY;
     for (number, (x, y)) in places.iter().enumerate() {
@@ -157,7 +160,7 @@ fn radius(places: &[(f64, f64)]) -> f64 {
     (nearest / 2.0 - 1.0).clamp(1.0, LARGEST - 1.0)
 }
 
-/// The largest radius of a node, with its stroke.
+/// The maximum radius of a node, including its outline.
 const LARGEST: f64 = 16.0;
-/// From the edge of the picture to the middle of a node.
+/// The distance from the edge of the picture to the center of the outermost node.
 const EDGE: f64 = MARGIN + LARGEST;

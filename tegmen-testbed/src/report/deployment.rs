@@ -1,4 +1,5 @@
-//! The section of a deployment: its figures by each swept number or by case, delays, maps of its nodes, its table, and the advice.
+//! The section of a deployment in the report. It contains plots of its figures, the delays, maps of its nodes, a table,
+//! and the advice.
 
 use super::{Report, Row};
 use crate::advice::Advice;
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 impl Report<'_> {
-    /// Writes the section of a plan. `own` is a plan of the reader.
+    /// Writes the section of a plan. `own` is true for a plan that the user wrote.
     pub(crate) fn plan(&mut self, name: &str, own: bool, plan: &Plan, summaries: Vec<Summary>) -> io::Result<()> {
         self.section(name, &plan.about);
         let (seeds, readings) =
@@ -39,12 +40,12 @@ impl Report<'_> {
         Ok(())
     }
 
-    /// Names a plan of which no runs are kept, with its command.
+    /// Adds a plan without stored runs to the first page, with the command that runs it.
     pub(crate) fn missing(&mut self, name: &str, own: bool) {
         self.overview.deployment(name, own, None);
     }
 
-    /// Writes the delays and the maps of the case that delivers least.
+    /// Plots the delays and the maps of the case in which the fewest readings were answered.
     fn hardest(&mut self, name: &str, plan: &Plan, summaries: &[Summary]) -> io::Result<()> {
         let least = summaries.iter().min_by(|a, b| a.delivered.mean.total_cmp(&b.delivered.mean));
         let Some(hardest) = least.map(|summary| &summary.case) else { return Ok(()) };
@@ -73,7 +74,7 @@ impl Report<'_> {
     }
 }
 
-/// One line about the deployment for the first screen.
+/// Returns one line about the deployment for the first page.
 fn line(plan: &Plan, summaries: &[Summary]) -> String {
     let delivered = || summaries.iter().map(|summary| summary.delivered.mean * 100.0);
     let (least, most) = (delivered().fold(f64::INFINITY, f64::min), delivered().fold(0.0, f64::max));
@@ -84,14 +85,14 @@ fn line(plan: &Plan, summaries: &[Summary]) -> String {
     )
 }
 
-/// The nodes of a case, with the shares under one protection.
+/// Returns the nodes of a case for a map, with their shares of answered readings in this summary.
 fn nodes(case: &Case, summary: &Summary) -> Vec<Node> {
     let parents = case.deployment.links().and_then(|links| case.deployment.parents(&links)).unwrap_or_default();
     let answered = |number| summary.by_node.iter().find(|of| of.node == number).map(|of| of.delivered.mean);
     parents.iter().enumerate().map(|(number, parent)| Node { parent: *parent, answered: answered(number) }).collect()
 }
 
-/// The nodes with the fewest answers and with the longest median.
+/// Returns a sentence that names the node with the fewest answers, and the node with the longest median delay.
 fn extremes(summary: &Summary) -> String {
     let answered = |node: &OfNode| node.delivered.mean;
     let fewest = summary.by_node.iter().min_by(|a, b| answered(a).total_cmp(&answered(b)));
@@ -106,12 +107,12 @@ fn extremes(summary: &Summary) -> String {
     format!("{name}: {answers}, node {node} has the longest median ({median:.1} ms).")
 }
 
-/// The settings of a case.
+/// Formats the settings of a case as one line.
 fn settings(case: &BTreeMap<String, String>) -> String {
     case.iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join("; ")
 }
 
-/// A bar for each case and protection.
+/// Returns a bar for each case and each protection. `pick` selects the plotted value of a summary.
 fn bars(summaries: &[Summary], pick: Pick) -> Vec<Bars> {
     let bar = |summary: &Summary| {
         let case = settings(&summary.case);
@@ -123,14 +124,15 @@ fn bars(summaries: &[Summary], pick: Pick) -> Vec<Bars> {
     summaries.iter().map(bar).collect()
 }
 
-/// The most bars that are plotted of a plan.
+/// Maximum number of bars that are plotted for a plan.
 const MOST_BARS: usize = 24;
-/// The most maps of a plan.
+/// Maximum number of maps that are drawn for a plan.
 const MOST_MAPS: usize = 8;
 
 type Pick = fn(&Summary) -> Mean;
 
-/// The values that are plotted for a plan whose key is a number.
+/// The values that are plotted, if the cases of a plan differ in a number. Each has a name, a label, and a function
+/// that selects the value.
 const FIGURES: &[(&str, &str, Pick)] = &[
     ("delivered", "delivered, share of readings", |summary| summary.delivered),
     ("delay", "median from reading to answer, ms", |summary| summary.delay_p50_ms),
@@ -198,7 +200,7 @@ const HEADER: &[&str] = &[
     "seeds",
 ];
 
-/// A bound of an interval; empty where there is none.
+/// Formats the lower (`end` 0) or the upper (`end` 1) bound of an interval. The text is empty if there is no interval.
 fn bound(mean: &Mean, end: usize) -> String {
     mean.interval.map_or(String::new(), |bounds| format!("{:.4}", bounds[end]))
 }

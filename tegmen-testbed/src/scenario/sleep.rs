@@ -1,30 +1,30 @@
-//! Nodes whose radio sleeps (IEEE 802.15.4-2006, section 7.5.6.3). Node 0 is their parent. It stores their packets, and
-//! sends the packets when a node asks for them.
+//! Nodes whose radios sleep (IEEE 802.15.4-2006, section 7.5.6.3). Node 0 is their parent. It stores the packets for
+//! these nodes, and sends them to a node when the node asks for its packets.
 
 use super::{ASK_PARENT, World};
 use crate::sim::{Micros, NodeId};
 use std::collections::VecDeque;
 use tegmen_lowpan::frame::LinkAddress;
 
-/// The radio of a node, which may sleep.
+/// The state of a radio that may sleep.
 #[derive(Default)]
 pub(super) struct Sleeping {
-    /// The time until which the radio receives.
+    /// The time until which the radio stays on.
     awake_until: Micros,
-    /// The total time for which the radio is on, up to [`Self::awake_until`].
+    /// The total time for which the radio has been on, counted up to [`Self::awake_until`].
     on: Micros,
-    /// Packets that the parent stores for the node.
+    /// The packets that node 0 stores for this node.
     held: VecDeque<Vec<u8>>,
 }
 
 impl World<'_> {
-    /// Returns the time between two requests to the parent; `None` if radios are always on.
+    /// Returns the time between two requests of a node to its parent; `None` if radios are always on.
     fn sleep_interval(&self) -> Option<Micros> {
         let micros = (self.deployment.mote.polls_s * 1e6) as Micros;
         (micros > 0).then_some(micros)
     }
 
-    /// Lets each node ask its parent for packets, beginning at a random time.
+    /// Plans the first request of each node to its parent, at a random time. Does nothing if radios are always on.
     pub(super) fn plan_polls(&mut self) {
         let Some(interval) = self.sleep_interval() else { return };
         for node in 1..self.stations.len() {
@@ -33,7 +33,7 @@ impl World<'_> {
         }
     }
 
-    /// Lets a node ask its parent for packets, and plans the next request after the interval.
+    /// Lets a node ask its parent for packets, and plans the node's next request.
     pub(super) fn ask_parent(&mut self, node: NodeId) {
         let Some(interval) = self.sleep_interval() else { return };
         self.stay_awake(node, AFTER_REQUEST);
@@ -42,7 +42,7 @@ impl World<'_> {
         self.network.alarm(node, self.network.now() + interval, ASK_PARENT);
     }
 
-    /// Keeps the radio of a node on for at least this time, if radios sleep.
+    /// Keeps the radio of a node on for at least this time. Does nothing if radios are always on.
     pub(super) fn stay_awake(&mut self, node: NodeId, time: Micros) {
         if node == 0 || self.sleep_interval().is_none() {
             return;
@@ -54,7 +54,8 @@ impl World<'_> {
         radio.awake_until = until;
     }
 
-    /// Stores a packet for a node whose radio sleeps. Returns false if the packet can be sent now.
+    /// Stores a packet if the radio of its receiver sleeps, and returns true. Returns false if the packet can be sent
+    /// now.
     pub(super) fn holds(&mut self, to: LinkAddress, packet: &[u8]) -> bool {
         if self.sleep_interval().is_none() {
             return false;
@@ -72,7 +73,7 @@ impl World<'_> {
         sleeps
     }
 
-    /// Sends the stored packets of a node that asked for them.
+    /// Sends the packets that are stored for `child`, which has asked for them.
     pub(super) fn release(&mut self, node: NodeId, child: LinkAddress) {
         let asked = self.stations.iter_mut().find(|station| station.link == child);
         let held = asked.map(|station| std::mem::take(&mut station.radio.held)).unwrap_or_default();
@@ -81,7 +82,7 @@ impl World<'_> {
         }
     }
 
-    /// Returns the time for which the radio of a node was on in a run of this length.
+    /// Returns the time for which the radio of a node was on, in a run of the length `elapsed`.
     pub(super) fn radio_on(&self, node: NodeId, elapsed: Micros) -> Micros {
         match self.sleep_interval() {
             Some(_) if node != 0 => self.stations[node].radio.on,
@@ -90,13 +91,14 @@ impl World<'_> {
     }
 }
 
-/// The payload of a request to the parent: the command of IEEE 802.15.4. No 6LoWPAN frame begins with this byte (RFC
-/// 4944, section 5.1).
+/// The payload of a request to the parent: the number of the command in IEEE 802.15.4. No 6LoWPAN frame begins with
+/// this byte (RFC 4944, section 5.1).
 pub(super) const DATA_REQUEST: &[u8] = &[4];
-/// Time for which the radio is on after a request, in microseconds: channel access, the frame, its acknowledgement, and
-/// the beginning of a packet.
+/// Time for which the radio stays on after a request to the parent, in microseconds. It covers the channel access, the
+/// frame, its acknowledgement, and the beginning of a packet from the parent.
 const AFTER_REQUEST: Micros = 10_000;
-/// Time for which the radio is on after a datagram, in microseconds. A later answer waits for the next request.
+/// Time for which the radio stays on after a datagram, in microseconds. An answer that arrives later waits at the
+/// parent until the node's next request.
 pub(super) const AFTER_DATAGRAM: Micros = 250_000;
 /// Maximum number of packets that a parent stores for a node.
 const PLACES: usize = 4;

@@ -1,8 +1,9 @@
 //! The MAC of a station: unslotted CSMA/CA, acknowledgements, retransmissions (IEEE 802.15.4-2006, section 7.5).
 //!
-//! Idle -> Contends (backoff, assessment, again while busy) -> TurnsToSend -> Sends -> AwaitsAcknowledgement -> Idle.
-//! A frame that requests an acknowledgement interrupts every state except sending: Acknowledges -> Idle. The
-//! interrupted medium access then begins again.
+//! The states of a station follow each other: Idle -> Contends (a backoff and an assessment, again while the channel is
+//! busy) -> TurnsToSend -> Sends -> AwaitsAcknowledgement -> Idle. A received frame that requests an acknowledgement
+//! interrupts every state except sending: Acknowledges -> Idle. The medium access that was interrupted then begins
+//! again.
 
 use super::radio::{
     ACKNOWLEDGEMENT_WAIT, ASSESSMENT, BACKOFF, LONG_SPACING, SHORT_FRAME_LEN, SHORT_SPACING, TURNAROUND, airtime,
@@ -13,7 +14,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use tegmen_lowpan::frame::{self, Frame, FrameType, Header, LinkAddress};
 
-/// A frame that waits to be sent.
+/// A frame that waits in the queue of its sender.
 pub(super) struct Outgoing {
     pub(super) ticket: u64,
     pub(super) header: Header,
@@ -25,10 +26,10 @@ pub(super) struct Outgoing {
 pub(super) enum State {
     Idle,
     Contends,
-    /// The radio turns around, and then sends the first frame of the queue.
+    /// The radio turns around, and then sends the first frame in the queue.
     Sends,
     AwaitsAcknowledgement,
-    /// The radio turns around, and then sends the acknowledgement with this sequence number.
+    /// The radio turns around, and then sends an acknowledgement with this sequence number.
     Acknowledges(u8),
 }
 
@@ -38,14 +39,15 @@ pub(super) struct Station {
     pub(super) sequence: u8,
     pub(super) activity: Activity,
     queue: VecDeque<Outgoing>,
-    /// A counter that increases when a medium access or a wait ends, so that its outdated events are recognized.
+    /// A counter that increases when a medium access or a wait for an acknowledgement ends. An event with an older
+    /// number is outdated, and is ignored.
     turn: u32,
     backoffs: u8,
     exponent: u8,
     retries: u8,
     spacing_until: Micros,
     random: Stream,
-    /// For each sender of received frames, the sequence number of its last frame.
+    /// For each sender from which frames were received, the sequence number of its last frame.
     last: Vec<(LinkAddress, u8)>,
 }
 
@@ -67,7 +69,7 @@ impl Station {
         }
     }
 
-    /// Returns true if the frame has the same sequence number as the previous frame of its sender.
+    /// Returns true if the frame has the same sequence number as the previous frame from the same sender.
     fn repeats(&mut self, header: &Header) -> bool {
         match self.last.iter_mut().find(|(from, _)| *from == header.source) {
             Some((_, sequence)) => std::mem::replace(sequence, header.sequence) == header.sequence,
@@ -85,7 +87,7 @@ impl Network {
         self.on_ready(node);
     }
 
-    /// Begins a medium access if a frame waits and the station can send it.
+    /// Begins the medium access for the next frame, if a frame waits and the station is idle.
     pub(super) fn on_ready(&mut self, node: NodeId) {
         let station = &self.stations[node];
         if station.state == State::Idle && !station.queue.is_empty() && self.now >= station.spacing_until {
@@ -93,7 +95,7 @@ impl Network {
         }
     }
 
-    /// Begins CSMA/CA as soon as the receiver is on.
+    /// Begins CSMA/CA for the next frame, as soon as the receiver of the station is on.
     fn contend(&mut self, node: NodeId) {
         let begin = self.now.max(self.air.listens_from(node));
         let exponent = self.radio.min_exponent;
@@ -113,8 +115,9 @@ impl Network {
         self.queue.plan(begin + delay + ASSESSMENT, event);
     }
 
-    /// Ends a clear channel assessment. Only frames that are on the air at its end count, because a frame that ended
-    /// earlier is too weak a signal over the eight symbols of the assessment.
+    /// Ends a clear channel assessment, which averages the signal over eight symbols. A frame makes the channel busy
+    /// only if it is still on the air at the end of the assessment. The average of a frame that ended earlier is
+    /// assumed to be too weak.
     pub(super) fn on_assessed(&mut self, node: NodeId, turn: u32) {
         if self.stations[node].turn != turn {
             return;
@@ -183,7 +186,7 @@ impl Network {
         }
     }
 
-    /// Handles a completely received frame for this station, or an acknowledgement for which the station waits.
+    /// Handles a received frame without bit errors. It is addressed to this station, or is an acknowledgement.
     pub(super) fn on_received(&mut self, node: NodeId, header: &Header, psdu: &[u8]) {
         let station = &mut self.stations[node];
         if header.frame_type == FrameType::Acknowledgement {
@@ -232,7 +235,8 @@ impl Network {
         }
     }
 
-    /// Sends the frame again, or gives it up and continues with the next frame.
+    /// Sends the first frame of the queue again. If it was sent too often, gives it up and continues with the next
+    /// frame.
     fn retry(&mut self, node: NodeId) {
         self.stations[node].state = State::Idle;
         if self.count_retry(node) {
@@ -242,7 +246,7 @@ impl Network {
         }
     }
 
-    /// Counts a failed transmission. Returns false if the maximum is exceeded and the frame is given up.
+    /// Counts a failed transmission of a frame. Returns false if the frame was sent too often and is given up.
     fn count_retry(&mut self, node: NodeId) -> bool {
         let max_retries = self.radio.max_retries;
         let station = &mut self.stations[node];
@@ -255,7 +259,7 @@ impl Network {
         false
     }
 
-    /// Removes the first frame of the queue, and reports its outcome.
+    /// Removes the first frame from the queue, and reports its outcome.
     fn finish(&mut self, node: NodeId, outcome: Outcome) {
         let station = &mut self.stations[node];
         station.state = State::Idle;
@@ -266,7 +270,7 @@ impl Network {
         }
     }
 
-    /// Keeps the station silent after a frame of this length.
+    /// Keeps the station from sending for a time that depends on the length of the frame which it has sent.
     fn space(&mut self, node: NodeId, len: usize) {
         let until = self.now + if len <= SHORT_FRAME_LEN { SHORT_SPACING } else { LONG_SPACING };
         self.stations[node].spacing_until = until;

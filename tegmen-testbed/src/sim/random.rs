@@ -1,5 +1,5 @@
-//! Random numbers: a stream of ChaCha8 for each node and purpose. So an additional node, or an additional random number
-//! for one purpose, does not change the other streams.
+//! Random numbers of the simulation. Each node has a separate ChaCha8 stream for each purpose. So an additional node,
+//! or an additional random number for one purpose, does not change the other streams.
 
 use chacha20::ChaCha8Rng;
 use chacha20::rand_core::{Rng as _, SeedableRng as _};
@@ -16,15 +16,15 @@ pub enum Purpose {
     BitErrors = 3,
     /// Frames that a link loses.
     Loss = 4,
-    /// Good and bad times of a link.
+    /// Lengths of the good and the bad periods of a link.
     Bursts = 5,
-    /// Times of requests.
+    /// Times at which nodes make requests or readings.
     Traffic = 6,
     /// Keys, nonces and cookies of the node's cryptographic provider.
     Crypto = 7,
     /// Message IDs, tokens and timeouts of CoAP.
     Messages = 8,
-    /// Delays of the responses of group members, and of relayed frames.
+    /// Delays of the responses of group members, and delays of relayed frames.
     Leisure = 9,
     /// Times at which nodes lose their memory.
     Reboots = 10,
@@ -39,25 +39,25 @@ impl Stream {
         Self::of_pair(seed, node, 0, purpose)
     }
 
-    /// Makes the stream of the link from `peer - 1` to `node`.
+    /// Makes the stream of the link from the node `peer - 1` to the node `node`.
     pub(super) fn of_pair(seed: u64, node: usize, peer: usize, purpose: Purpose) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream((purpose as u64) << 48 | (peer as u64) << 24 | node as u64);
         Self(rng)
     }
 
-    /// Returns a number below `bound`, which must not be 0.
+    /// Returns a random number from 0 to `bound - 1`. `bound` must not be 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         // Multiply and shift: the bias is below 2^-32 for the bounds in use here.
         ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// Returns a number from 0 to 1, excluding 1.
+    /// Returns a random number of at least 0 and less than 1.
     pub fn unit(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Returns 32 bytes that seed another generator.
+    /// Returns 32 random bytes, which are the seed of another generator.
     pub fn seed(&mut self) -> [u8; 32] {
         let mut seed = [0; 32];
         self.0.fill_bytes(&mut seed);

@@ -11,33 +11,34 @@ use tegmen_bench_line::{self as line, Failure, Outbox, Resumption};
 
 pub(crate) use public_keys::suites;
 
-/// Which end a context makes.
+/// The end for which a context is made.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Client,
     Server,
 }
 
-/// The settings of one end, shared by all its connections.
+/// The settings of one end, which all its connections share.
 pub(crate) struct Context {
     context: *mut WolfSslCtx,
     role: Role,
     tells_what_was_agreed: bool,
-    /// The name of the server for which connections ask.
+    /// The name of the server that connections request; `None` if they request no name.
     server_name: Option<CString>,
 }
 
 /// One end of a session.
 pub(crate) struct Connection {
     ssl: *mut WolfSsl,
-    /// Allocated by a box. A raw pointer, because the callbacks write through it too, and a box must be the only owner.
+    /// The memory that the callbacks use. It was allocated by a `Box`. It is a raw pointer, because the callbacks also
+    /// write through it, and a `Box` must be the only owner of its memory.
     wire: *mut Wire,
     role: Role,
     tells_what_was_agreed: bool,
     finished: bool,
 }
 
-/// Memory that the callbacks read and write during one call; empty between calls.
+/// The buffers that the callbacks use during one call. They are empty between two calls.
 struct Wire {
     inbound: *const u8,
     inbound_len: usize,
@@ -49,7 +50,8 @@ impl Wire {
 }
 
 impl Context {
-    /// Creates the settings of one end. Its sessions can be resumed by the means in `resumption`, if it is given.
+    /// Creates the settings of one end. `resumption` is the method with which its sessions can be resumed; `None`
+    /// allows no resumption.
     pub(crate) fn new(role: Role, resumption: Option<Resumption>) -> Result<Self, Failure> {
         // SAFETY: initialising twice is allowed; the method is handed over to the context, which is checked before use
         // and freed by `drop`; every callback is a plain function that lives as long as the program.
@@ -89,7 +91,8 @@ impl Context {
         }
     }
 
-    /// Connections from now on ask for a server of this name, and want to see it in the certificate.
+    /// Lets all connections from now on request a server with this name, and require the name in the server's
+    /// certificate.
     pub(crate) fn use_server_name(&mut self, name: &str) -> Result<(), Failure> {
         let (bytes, len) = (name.as_ptr().cast(), name.len() as c_ushort);
         // SAFETY: the context is alive in `self`; the name is readable for its length, and is copied before the call returns.
@@ -101,8 +104,8 @@ impl Context {
         Ok(())
     }
 
-    /// Creates a connection, if asked with a connection id of this number of bytes. All ids are equal, because there is
-    /// one session at a time.
+    /// Creates a connection. With `connection_id` it requests a connection id of this number of bytes. All ids are
+    /// equal, because there is only one session at a time.
     pub(crate) fn connection(&self, connection_id: Option<usize>) -> Result<Connection, Failure> {
         // SAFETY: the context is alive in `self`; the callbacks' argument points to what `Connection` keeps for as long as
         // `ssl`.
@@ -162,7 +165,7 @@ impl Connection {
         if result == SUCCESS { Ok(()) } else { self.expect_want_read("timeout", result) }
     }
 
-    /// Before the handshake: offers to resume the session of `other`.
+    /// Offers to resume the session of `other`. It must be called before the handshake.
     pub(crate) fn go_on_from(&self, other: &Self) -> Result<(), Failure> {
         // SAFETY: both connections are alive; the session is checked before use, taken by the call with a reference of its
         // own, and ours is given back.
@@ -208,7 +211,7 @@ impl Connection {
         usize::try_from(read).ok().filter(|&len| len > 0).ok_or_else(|| self.failure("read", read))
     }
 
-    /// Runs `step` with the wire set, and unsets it.
+    /// Calls `step` while the callbacks can use `inbound` and `outbound`.
     fn call(
         &mut self,
         inbound: Option<&[u8]>,
@@ -253,7 +256,7 @@ impl Drop for Context {
     }
 }
 
-/// Version of the library.
+/// Returns the version of wolfSSL.
 pub(crate) fn version() -> String {
     // SAFETY: the library returns a static string that ends in zero.
     let version = unsafe { CStr::from_ptr(wolfSSL_lib_version()) };
@@ -314,7 +317,8 @@ unsafe extern "C" fn psk_server(_: *mut WolfSsl, identity: *const c_char, psk: *
     }
 }
 
-/// Copies the key out; `psk` must be writable for `room` bytes.
+/// Copies the key into `psk`, which must be writable for `room` bytes. Returns the length of the key, or 0 if it does
+/// not fit.
 unsafe fn give_key(psk: *mut c_uchar, room: c_uint) -> c_uint {
     let key = line::key();
     if (room as usize) < key.len() {
@@ -330,7 +334,7 @@ const ERROR_WANT_READ: c_int = 2;
 const GENERAL_ERROR: c_int = -1;
 const WANT_READ: c_int = -2;
 const SESS_CACHE_OFF: c_long = 0;
-/// host_name (RFC 6066, section 3).
+/// The type host_name of a server name (RFC 6066, section 3).
 const HOST_NAME: c_uchar = 0;
 
 #[repr(C)]

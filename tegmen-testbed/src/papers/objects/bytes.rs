@@ -1,4 +1,4 @@
-//! The plan `objects-bytes`: table II and figure 3, measured on messages that the core builds.
+//! The plan `objects-bytes`, which reproduces table II and figure 3 with messages that the core library builds.
 
 use super::{Paper, READING, paper, request, response};
 use crate::coap_protected::{self, Resource};
@@ -28,7 +28,7 @@ pub fn figures() -> Vec<Figure> {
     figures
 }
 
-/// Returns table II.
+/// Returns the figures of table II.
 fn overheads(paper: &Paper, exchanges: &BTreeMap<&str, [Built; 2]>) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (protocol, printed) in &paper.table2 {
@@ -54,7 +54,7 @@ fn overheads(paper: &Paper, exchanges: &BTreeMap<&str, [Built; 2]>) -> Vec<Figur
     figures
 }
 
-/// Returns figure 3: the frames of each message, and the lengths of their headers.
+/// Returns the figures of figure 3: the number of frames for each message, and the lengths of their headers.
 fn packets(paper: &Paper, exchanges: &BTreeMap<&str, [Built; 2]>) -> Vec<Figure> {
     let mut figures = Vec::new();
     let frame = frames_of(&exchanges["coap"][0].datagram, true).concat();
@@ -103,10 +103,10 @@ fn packets(paper: &Paper, exchanges: &BTreeMap<&str, [Built; 2]>) -> Vec<Figure>
     figures
 }
 
-/// A CoAP message over UDP or an NDN packet, with the lengths of the fields for its protection.
+/// A built CoAP message over UDP, or a built NDN packet, with the lengths of the fields that protect it.
 struct Built {
     datagram: Vec<u8>,
-    /// Length of the same message without protection, in bytes.
+    /// Length of the same message if it had no protection, in bytes.
     unprotected: usize,
     context_id: usize,
     nonce: usize,
@@ -122,7 +122,7 @@ impl Built {
     }
 }
 
-/// Builds request and response with every protection.
+/// Builds a request and its response with every protection.
 fn exchanges() -> BTreeMap<&'static str, [Built; 2]> {
     let asks = || Built::plain(|frame| request(frame, 1));
     let answers = |payload: &[u8]| Built::plain(|frame| response(frame, 1, payload));
@@ -136,7 +136,7 @@ fn exchanges() -> BTreeMap<&'static str, [Built; 2]> {
     ])
 }
 
-/// Builds a response whose payload alone is protected.
+/// Builds a response in which only the payload is protected.
 fn coap_protected(answers: impl FnOnce(&[u8]) -> Built) -> Built {
     let mut resource = Resource::new::<RustCrypto>(Secret::new(KEY), 1, super::PATH.as_bytes(), 0);
     resource.extend(1);
@@ -147,7 +147,7 @@ fn coap_protected(answers: impl FnOnce(&[u8]) -> Built) -> Built {
     Built { unprotected, context_id: KEY_ID_LEN, nonce: NUMBER_LEN, mac: TAG_LEN, ..answers(payload) }
 }
 
-/// Seals both messages as records of a session: header with its epoch, explicit nonce, tag.
+/// Seals the request and the response as DTLS records. A record adds its header, the explicit nonce and the tag.
 fn dtls(messages: [Built; 2]) -> [Built; 2] {
     let mut lab = Lab::new(Profile::Minimal);
     lab.connect();
@@ -162,8 +162,8 @@ fn dtls(messages: [Built; 2]) -> [Built; 2] {
     })
 }
 
-/// Builds the messages with OSCORE: Sender IDs of one byte and no ID Context. The sequence number of the request is the
-/// largest of one byte.
+/// Builds the request and the response with OSCORE. The Sender IDs have one byte, and there is no ID Context. The
+/// sequence number of the request is the largest number that fits into one byte.
 fn oscore() -> [Built; 2] {
     let mut crypto = RustCrypto::new([1; 32]);
     let context = |kept, sender_id, recipient_id| {
@@ -198,12 +198,12 @@ fn oscore() -> [Built; 2] {
     [asked, built(&frame, response_len())]
 }
 
-/// Returns the length of the response without protection, in bytes.
+/// Returns the length of the response if it has no protection, in bytes.
 fn response_len() -> usize {
     Built::plain(|frame| response(frame, 1, &READING)).unprotected
 }
 
-/// Builds an Interest and its Data packet. A Data packet without protection has only its name and its content.
+/// Builds an Interest and its Data packet. A Data packet without protection contains only its name and its content.
 fn ndn(protection: Protection) -> [Built; 2] {
     let mut crypto = RustCrypto::new([1; 32]);
     let components: Vec<&[u8]> = super::PATH.split('/').map(str::as_bytes).collect();
@@ -226,22 +226,22 @@ fn ndn(protection: Protection) -> [Built; 2] {
     [Built { unprotected: asked.len(), context_id: 0, nonce: 0, mac: 0, datagram: asked }, answered]
 }
 
-/// Returns the length of the frame with an NDN packet, in bytes.
+/// Returns the length of the frame that carries an NDN packet, in bytes.
 fn ndn_frame_of(packet: &[u8]) -> usize {
     let payload = with_ndn(packet).expect("an Interest or a Data packet");
     Header::data(PanId(0xabcd), LINKS[0], LINKS[1], 1).len() + payload.len() + FCS_LEN
 }
 
-/// Returns the datagrams of a handshake without extensions, because the paper's stack has none. True for a datagram of
-/// the client.
+/// Returns the datagrams of a handshake without extensions, because the stack in the paper has none. The first value of
+/// an entry is true if the client sends the datagram.
 fn handshake() -> Vec<(bool, Vec<u8>)> {
     let mut lab = Lab::new(Profile::Minimal);
     lab.connect();
     lab.sent.into_iter().map(|sent| (sent.by_client, sent.bytes)).collect()
 }
 
-/// Returns the frames between two nodes with long addresses. Every frame contains both IPv6 addresses and the hop
-/// limit, and one of the ports needs a byte.
+/// Returns the frames for a datagram between two nodes with long addresses. Every frame contains both IPv6 addresses
+/// and the hop limit. One of the two ports needs a byte.
 fn frames_of(datagram: &[u8], by_client: bool) -> Vec<Vec<u8>> {
     let address = |node: u8, port| {
         let ip = [0xfd, 0, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, node];
@@ -252,7 +252,7 @@ fn frames_of(datagram: &[u8], by_client: bool) -> Vec<Vec<u8>> {
     frames(from, to, HOP_LIMIT, datagram)
 }
 
-/// Returns the length of the compressed IPv6 header in bytes (RFC 6282, section 3.1), which precedes the UDP header.
+/// Returns the length of the compressed IPv6 header (RFC 6282, section 3.1) in bytes. The UDP header follows it.
 fn iphc_len(payload: &[u8]) -> usize {
     let (first, second) = (payload[0], payload[1]);
     let class = [4, 3, 1, 0][usize::from(first >> 3 & 3)];
@@ -273,7 +273,7 @@ const KEY: [u8; 16] = [7; 16];
 const ROOM: usize = 256;
 const RECORD_HEADER: usize = 13;
 const EPOCH: usize = 2;
-/// The hop limit. It is not 1, 64 or 255, which frames would leave out.
+/// The hop limit. Frames would leave out the values 1, 64 and 255, so it has another value.
 const HOP_LIMIT: u8 = 63;
 const LINKS: [LinkAddress; 2] =
     [LinkAddress::Extended([2, 0, 0, 0, 0, 0, 0, 1]), LinkAddress::Extended([2, 0, 0, 0, 0, 0, 0, 2])];

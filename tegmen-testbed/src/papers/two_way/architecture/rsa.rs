@@ -1,12 +1,12 @@
-//! The handshakes of the paper, TLS_RSA_WITH_AES_128_CBC_SHA, as datagrams with the lengths of their messages. No mote
-//! of this program supports the suite, and the product refuses keys below 2048 bits.
+//! The handshakes of the paper, which use TLS_RSA_WITH_AES_128_CBC_SHA. They are datagrams with the lengths of the real
+//! messages, because no simulated mote supports this cipher suite, and Tegmen accepts no RSA key below 2048 bits.
 
 use super::{Flow, INTERNET, Paper, Step};
 use crate::sim::Micros;
 use tegmen::time::Duration;
 
-/// Names of the handshakes with RSA keys of 1024 and 2048 bits, each with authentication of both ends and of the server
-/// alone.
+/// The names of the handshakes. There are RSA keys of 1024 and of 2048 bits. In a mutual handshake both ends
+/// authenticate themselves, and in the other handshakes only the server does.
 pub(super) const NAMES: [&str; 4] = [
     "handshake_rsa_1024_mutual",
     "handshake_rsa_1024_server",
@@ -14,10 +14,10 @@ pub(super) const NAMES: [&str; 4] = [
     "handshake_rsa_2048_server",
 ];
 
-/// The first byte of these datagrams, which is no content type of DTLS. The second byte is the number of records.
+/// The first byte of these datagrams. No content type of DTLS has this value. The second byte is the number of records.
 const MARK: u8 = 0xff;
 
-/// Returns the number of records of a datagram.
+/// Returns the number of DTLS records for which a datagram stands.
 pub(super) fn records(datagram: &[u8]) -> usize {
     match datagram {
         [MARK, records, ..] => (*records).into(),
@@ -34,7 +34,7 @@ pub(super) fn handshakes(paper: &Paper) -> impl Iterator<Item = Flow> {
 }
 
 /// Returns the flights of a handshake with RSA keys (RFC 5246, section 7.4; RFC 6347, section 4.2). `modulus` is the
-/// length of the modulus in bytes.
+/// length of the RSA modulus in bytes.
 fn steps(paper: &Paper, modulus: usize, mutual: bool) -> Vec<Step> {
     let hello = 2 + 32 + 1 + 2 + 2 + 1 + 1;
     let certificate = 3 + 3 + modulus + modulus + CERTIFICATE;
@@ -84,12 +84,12 @@ fn steps(paper: &Paper, modulus: usize, mutual: bool) -> Vec<Step> {
     steps
 }
 
-/// Returns the length of the record of a handshake message with this body length.
+/// Returns the length of a record that contains a handshake message whose body has `body` bytes.
 const fn handshake(body: usize) -> usize {
     RECORD + MESSAGE + body
 }
 
-/// Lengths of the headers of a record and of a handshake message, in bytes.
+/// Length of the header of a record, in bytes.
 const RECORD: usize = 13;
 const MESSAGE: usize = 12;
 /// Length of a ChangeCipherSpec record, in bytes.
@@ -99,10 +99,10 @@ const IV: usize = 16;
 /// Length of an HMAC-SHA-1, in bytes.
 const HMAC: usize = 20;
 const COOKIE: usize = 20;
-/// Length of a certificate in bytes, without its key and signature: names, times and algorithms. The paper does not
-/// print the length of its certificates.
+/// Length of a certificate in bytes, without its key and its signature. It consists of names, times and algorithms. The
+/// length is assumed, because the paper does not print it.
 const CERTIFICATE: usize = 250;
 /// Length of the distinguished name of a CA, in bytes.
 const NAME: usize = 50;
-/// Maximum UDP payload in a packet of 1280 bytes, in bytes.
+/// Maximum length of the UDP payload in an IPv6 packet of 1280 bytes.
 const MTU: usize = 1232;
