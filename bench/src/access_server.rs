@@ -1,5 +1,5 @@
-//! The server for the rows of introspections and of joins: an access control server on 127.0.0.1, which is also the
-//! controller of groups and answers a GET with a value.
+//! The server for the measurements of introspections and joins. It is an access control server on 127.0.0.1 and the
+//! controller of groups. It also answers a GET with a value.
 
 use crate::{addresses::KEY_TEXT, failure::failure, load::VALUE, scene::Scene, server::Process};
 use std::{
@@ -30,20 +30,20 @@ use tegmen_host::{
 use tegmen_store::Database;
 
 pub(crate) const VERB: &str = "access-server";
-/// The number of peers. Each has a session.
+/// The number of peers. Each peer has a DTLS session with the server.
 pub(crate) const PEERS: u32 = 10_000;
-/// The path of the value that a GET asks for, without a slash in front.
+/// The path of the value that a GET requests. It begins without a slash.
 pub(crate) const VALUE_PATH: &str = "value";
 /// The SHA-256 of the certificate of the publisher `lamp`.
 pub(crate) const THUMBPRINT: [u8; 32] = [9; 32];
-/// Maximum bytes of stored replies. The server keeps each reply for EXCHANGE_LIFETIME (247 s; RFC 7252, section 4.8.2),
-/// so all replies of a run must fit. The default of the server is enough for about two million introspections, which a
-/// run exceeds in less time.
+/// Maximum number of bytes for stored replies. The server stores each reply for EXCHANGE_LIFETIME (247 s; RFC 7252,
+/// section 4.8.2), so all replies of a run must fit. The default of the server is enough for about two million
+/// introspections. A run makes more introspections in this time.
 const MAX_EXCHANGE_BYTES: usize = 4 << 30;
-/// The number of epochs of a group. Each join begins a new epoch.
+/// The last epoch that a group can reach. Joins begin new epochs; joins that wait for the same commit share an epoch.
 const EPOCHS: u16 = 2_000;
 
-/// Starts the server with this number of groups. The groups have no members.
+/// Starts the server with this number of groups, which have no members yet.
 pub(crate) fn start(scene: &Path, groups: usize) -> Result<Process, Failure> {
     let directory = scene.join(VERB).to_string_lossy().into_owned();
     let exe = env::current_exe().map_err(failure)?.to_string_lossy().into_owned();
@@ -51,17 +51,18 @@ pub(crate) fn start(scene: &Path, groups: usize) -> Result<Process, Failure> {
     Process::start_with(words, Stdio::inherit())
 }
 
-/// Returns the name of a device; `number` is below [`PEERS`].
+/// Returns the name of the device with this number, which must be below [`PEERS`].
 pub(crate) fn peer(number: u32) -> String {
     format!("display-{number:05}")
 }
 
-/// Returns the name of a group.
+/// Returns the name of the group with this number.
 pub(crate) fn group(number: usize) -> String {
     format!("group-{number}")
 }
 
-/// Serves until the process ends. The arguments are `DIRECTORY PORT GROUPS`. Without groups all peers are one device.
+/// Runs the server until its process is ended. The words are `DIRECTORY PORT GROUPS`. If GROUPS is 0, all peers are the
+/// same device.
 pub(crate) fn serve(words: &[String]) -> Result<(), Failure> {
     let [directory, port, groups] = words else {
         return Err(Failure::new(format!("{VERB} DIRECTORY PORT GROUPS")));
@@ -135,7 +136,7 @@ fn listen(
     builder.serve(All { access, groups, resources }).map_err(failure)
 }
 
-/// The application of the server: access control, groups and a value.
+/// The application of the server: access control, the groups, and a value.
 #[derive(Clone)]
 struct All {
     access: AccessServer<Database>,
@@ -157,7 +158,7 @@ impl Application for All {
     }
 }
 
-/// The pre-shared keys of the devices. A device may also read the value.
+/// The pre-shared keys of the devices. The server knows them from its database. A device may also read the value.
 struct Keys(SharedKeys<Database>);
 
 impl KeyStore for Keys {

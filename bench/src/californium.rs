@@ -1,4 +1,4 @@
-//! Californium's servers, which `bench/setup.sh californium` builds (`peers/californium/`).
+//! The servers of Californium. `bench/setup.sh californium` builds them (`peers/californium/`).
 
 use crate::program::target;
 use tegmen_bench_line::{Failure, IDENTITY};
@@ -6,18 +6,18 @@ use tegmen_bench_line::{Failure, IDENTITY};
 /// The command that installs these servers.
 pub(crate) const INSTALL: &str = "apt-get install default-jdk-headless maven && bench/setup.sh californium";
 
-/// Returns the command line of the OSCORE server, for a port of 127.0.0.1 and a number of contexts.
+/// Returns the command line that starts the OSCORE server on a port of 127.0.0.1, with this number of contexts.
 pub(crate) fn command(port: u16, contexts: u32) -> Result<Vec<String>, Failure> {
     java("oscore", "Server", &[&port.to_string(), &contexts.to_string()])
 }
 
-/// Returns the command line of the server of CoAP over DTLS, for a port of 127.0.0.1 and one pre-shared key.
+/// Returns the command line that starts the server of CoAP over DTLS on a port of 127.0.0.1, with one pre-shared key.
 pub(crate) fn secure_command(port: u16, key: &str) -> Result<Vec<String>, Failure> {
     java("dtls", "SecureServer", &[&port.to_string(), IDENTITY, key])
 }
 
-/// Returns the command line of the caching reverse proxy, for a port of 127.0.0.1 and one resource with the URI
-/// `origin`.
+/// Returns the command line that starts the caching reverse proxy on a port of 127.0.0.1. It has one resource with the
+/// path `name`, whose origin is the URI `origin`.
 pub(crate) fn proxy_command(port: u16, name: &str, origin: &str) -> Result<Vec<String>, Failure> {
     java("proxy", "Proxy", &[&port.to_string(), name, origin])
 }

@@ -1,9 +1,9 @@
-//! Plain CoAP over loopback: one client with 64 confirmable GETs in flight, and one server after the other. The same
-//! passes then measure [`blocks`](crate::blocks) and [`observe`](crate::observe).
+//! Measures plain CoAP over loopback. One client keeps 64 confirmable GETs waiting for their answers, at one server
+//! after the other. The same passes then measure [`blocks`](crate::blocks) and [`observe`](crate::observe).
 //!
 //! The client first stores 16 bytes at every server, at the path `/example_data` of libcoap's example server. So all
 //! answers have the same size. The result is the number of requests for each CPU second of the *server's* process. The
-//! number for each second of the clock also depends on the client and on other work of the machine.
+//! number for each second of real time is also reported, but it depends on the client and on other work of the machine.
 
 use crate::{
     Options,
@@ -21,14 +21,14 @@ use std::{
 };
 use tegmen_bench_line::Failure;
 
-/// Measures every server that is present.
+/// Measures every server that is installed.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
     measure(options, Beside::Libcoap, &mut report)?;
     Ok(report)
 }
 
-/// Adds the rows of Tegmen's server and of the servers of `beside`.
+/// Adds the rows that compare Tegmen's server with the server `beside` and with other servers.
 pub(crate) fn measure(options: &Options, beside: Beside<'_>, report: &mut Report) -> Result<(), Failure> {
     let mut servers = Vec::new();
     let kinds: &[Kind<'_>] = match beside {
@@ -86,7 +86,7 @@ enum Kind<'a> {
     Ours,
     Base(&'a Path),
     Echo,
-    /// libcoap's example server, built with this TLS library. The benchmark uses only its plain CoAP port.
+    /// The example server of libcoap, built with this TLS library. The benchmark uses only its port without DTLS.
     Libcoap(&'static str),
 }
 
@@ -109,7 +109,7 @@ impl Kind<'_> {
         }
     }
 
-    /// Returns the command line of the server, or `None` if the server is not built.
+    /// Returns the command line that starts the server; `None` if the server is not built.
     fn words(self, port: u16, options: &Options) -> Option<Vec<String>> {
         match self {
             Self::Ours => {
@@ -151,7 +151,8 @@ impl<'a> Server<'a> {
         Ok(server)
     }
 
-    /// Returns the number of requests for each CPU second of the server, and for each second of the clock.
+    /// Returns the number of requests for each CPU second of the server, and then the number for each second of real
+    /// time.
     fn measure(&mut self, seconds: f64) -> Result<(f64, f64), Failure> {
         self.load.run(WARM_UP)?;
         let (cpu, begin) = (self.process.cpu_nanoseconds()?, Instant::now());
@@ -165,7 +166,7 @@ impl<'a> Server<'a> {
     }
 }
 
-/// Resources that Tegmen's server has from the start.
+/// The resource that Tegmen's server has from the start, as an argument of its command line.
 const EXAMPLE: &str = "/example_data=0123456789abcdef";
-/// Warm-up time, in which each request of an earlier pass is answered or given up.
+/// Warm-up time. During this time the requests of an earlier pass are answered or given up.
 const WARM_UP: Duration = Duration::from_millis(100);

@@ -1,7 +1,9 @@
-//! Compares two commits of Tegmen in one run: the working tree and another commit take turns in each row and each pass.
+//! Compares two commits of Tegmen in one run. In each row and each pass, the working tree and the other commit are
+//! measured in turn.
 //!
-//! The other commit is checked out as a worktree in the target directory and built there. This program drives both
-//! commits: their servers are the two `tegmen` programs, their stacks the two `tegmen-bench ours` programs.
+//! The other commit is checked out as a worktree in the target directory, and is built there. This program measures the
+//! servers of both commits with the two `tegmen` programs, and their DTLS stacks with the two `tegmen-bench ours`
+//! programs.
 
 use crate::{
     Options, coap, dtls, isolation, oscore,
@@ -57,7 +59,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Returns the directory with the programs of a commit. Builds the programs if they are missing.
+/// Returns the directory with the programs of a commit. Builds the programs if they do not exist.
 fn build(commit: &str) -> Result<PathBuf, Failure> {
     let place = target()?.join("compare");
     let tree = place.join(commit);
@@ -88,7 +90,7 @@ fn build(commit: &str) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Runs a command. Returns its output, or a failure with its error output.
+/// Runs a command. Returns its standard output, or a failure with its standard error.
 fn said(words: &[&str]) -> Result<String, Failure> {
     let output = Command::new(words[0]).args(&words[1..]).output();
     let output = output.map_err(|error| Failure::new(format!("{}: {error}", words[0])))?;
@@ -98,9 +100,10 @@ fn said(words: &[&str]) -> Result<String, Failure> {
     }
 }
 
-/// Minimum number of passes. With fewer passes the intervals are too wide.
+/// Minimum number of passes. With fewer passes the intervals of the ratios are too wide.
 pub(crate) const PASSES_MIN: usize = 31;
-/// Maximum number of seconds of requests in one pass. Many short passes are less affected by other work of the machine.
+/// Maximum time for which requests are sent in one pass, in seconds. Many short passes suffer less from other work of
+/// the machine.
 const SECONDS: f64 = 0.2;
-/// Maximum number of observers. Ten thousand observers take too long to register in each pass.
+/// Maximum number of observers. The registration of ten thousand observers takes too long in each pass.
 const OBSERVERS: u32 = 2_000;

@@ -1,4 +1,5 @@
-//! The store and the grants of an access control server: compared with bare SQLite, and with a million devices.
+//! Measures the store of an access control server. Compares the rate of grants with SQLite alone, and measures a store
+//! with a million devices.
 
 use crate::{
     Options,
@@ -27,18 +28,18 @@ use tegmen_control::{
 use tegmen_store::Database;
 use tokio::{runtime::Runtime, task::JoinSet};
 
-/// Grants that wait for their answers at the same time. The server decides one batch while it writes another batch.
+/// Number of grants that wait for their answers at the same time. The server decides one batch while it writes another.
 const IN_FLIGHT: usize = 2 * AT_ONCE;
-/// Batches of [`AT_ONCE`] grants in one pass.
+/// Number of batches in one pass. A batch has [`AT_ONCE`] grants.
 const BATCHES: usize = 20;
-/// Maximum size of the database of a million devices, in bytes.
+/// Maximum size of a database with a million devices, in bytes.
 const BYTES_MAX: f64 = 450e6;
-/// Maximum time until a server with a million devices answers, in seconds.
+/// Maximum time that a server with a million devices needs to start, in seconds.
 const START_MAX: f64 = 5.0;
-/// Minimum rate of grants, as a share of the rate of bare SQLite.
+/// Minimum rate of grants, divided by the rate of SQLite alone.
 const GRANTS_MIN: f64 = 0.6;
 
-/// Measures grants, the bytes of each device in the database, and the time that a server needs to start.
+/// Measures the rate of grants, the size of a database with many devices, and the time that a server needs to start.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let scene = Scene::new()?;
     let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
@@ -53,7 +54,8 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Measures the tokens that are granted in a second, and the rows that bare SQLite writes in a second.
+/// Measures the number of tokens that are granted in a second, and the number of rows that SQLite alone writes in a
+/// second.
 fn grants(scene: &Scene, options: &Options, report: &mut Report) -> Result<(), Failure> {
     eprintln!("grants");
     let (service, ..) = scene.service()?;
@@ -98,7 +100,7 @@ fn granted(runtime: &Runtime, service: &Arc<Service<Database>>) -> Result<f64, F
     Ok((BATCHES * AT_ONCE) as f64 / begin.elapsed().as_secs_f64())
 }
 
-/// A SQLite database and a log file without Tegmen, for the comparison with Tegmen's store and audit log.
+/// A SQLite database and a log file that are used without Tegmen. They are compared with Tegmen's store and audit log.
 struct Bare {
     connection: Connection,
     log: File,
@@ -115,7 +117,7 @@ impl Bare {
         Ok(Self { connection, log, next: 0 })
     }
 
-    /// Returns the number of rows and lines that become durable in a second.
+    /// Returns the number of grants for which a row and a line of the log become durable in a second.
     fn measure(&mut self) -> Result<f64, Failure> {
         let begin = Instant::now();
         for _ in 0..BATCHES {
@@ -138,7 +140,7 @@ impl Bare {
     }
 }
 
-/// Measures the bytes of a database of `count` devices, and the time until a server that starts with this database can
+/// Measures the size of a database with `count` devices, and the time until a server that starts with this database can
 /// decide.
 fn devices(scene: &Scene, count: u32, report: &mut Report) -> Result<(), Failure> {
     eprintln!("{count} devices");

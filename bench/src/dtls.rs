@@ -1,4 +1,5 @@
-//! DTLS 1.2 with PSK and CCM_8. Both ends of each stack run in one thread, and the stacks take turns in each pass.
+//! Measures DTLS 1.2 with PSK and CCM_8. Both ends of a stack run in one thread. In each pass all stacks are measured
+//! in turn.
 
 use crate::{
     Options, certificates, limit,
@@ -7,7 +8,7 @@ use crate::{
 };
 use tegmen_bench_line::{Command, Failure, Reply};
 
-/// Measures every stack that is present.
+/// Measures every stack that is installed.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
     let mut programs = present(&mut report);
@@ -22,7 +23,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Adds the rows of handshakes and records, which compare Tegmen with each other program.
+/// Adds the rows of handshakes and records. Each row compares Tegmen with another program.
 pub(crate) fn measure(options: &Options, programs: &mut [Program], report: &mut Report) -> Result<(), Failure> {
     let counts = options.instructions && counts_instructions(report);
     for operation in OPERATIONS {
@@ -55,7 +56,7 @@ pub(crate) fn measure(options: &Options, programs: &mut [Program], report: &mut 
     Ok(())
 }
 
-/// Starts every stack that is installed, and adds the others to the report as absent.
+/// Starts every stack that is installed. Adds every other stack to the report as absent.
 fn present(report: &mut Report) -> Vec<Program> {
     let mut programs = Vec::new();
     for candidate in &CANDIDATES {
@@ -74,16 +75,17 @@ fn present(report: &mut Report) -> Vec<Program> {
     programs
 }
 
-/// An operation that is repeated and timed.
+/// An operation that is repeated many times and measured.
 struct Operation {
     name: &'static str,
-    /// Makes the command for a number of repetitions.
+    /// Returns the command that repeats the operation this number of times.
     of: fn(u32) -> Command,
-    /// Number of repetitions in one pass, which takes about a tenth of a second.
+    /// Number of repetitions in one pass. They take about a tenth of a second.
     timed: u32,
-    /// Two numbers of repetitions. The difference of their instructions gives the instructions of one repetition.
+    /// Two numbers of repetitions. The difference between their instructions, divided, gives the instructions of one
+    /// repetition.
     counted: (u32, u32),
-    /// Limit of the ratio to every peer, and limit of Tegmen's instructions.
+    /// The limit for the ratio of Tegmen to each peer, and then the limit for Tegmen's instructions.
     demanded: (Option<Limit>, Option<Limit>),
 }
 
@@ -119,8 +121,8 @@ const OPERATIONS: [Operation; 4] = [
     },
 ];
 
-/// Measures the operation in every pass with every program. Each pass begins with another program, so no program is
-/// always first.
+/// Measures the operation with every program in each pass. Each pass begins with another program, so that no program is
+/// always the first.
 fn timed(operation: &Operation, programs: &mut [&mut Program], passes: usize) -> Result<Samples, Failure> {
     let mut samples = Samples::new(operation.name, "1/CPU s", true);
     samples.demanded = operation.demanded;
@@ -135,7 +137,8 @@ fn timed(operation: &Operation, programs: &mut [&mut Program], passes: usize) ->
     Ok(samples)
 }
 
-/// Measures the numbers that are the same in every pass: heap of a session, bytes and datagrams of a handshake.
+/// Measures the numbers that are the same in every pass: the heap memory of a session, and the bytes and datagrams of a
+/// handshake.
 fn sizes(candidates: &[&'static Candidate]) -> Result<Vec<crate::report::Row>, Failure> {
     let mut client = Samples::new("heap of an established session, client", "B", false);
     let mut server = Samples::new("heap of an established session, server", "B", false);
@@ -159,5 +162,5 @@ fn sizes(candidates: &[&'static Candidate]) -> Result<Vec<crate::report::Row>, F
     Ok([client, server, bytes, datagrams].iter().flat_map(Samples::rows).collect())
 }
 
-/// Sessions that are held at once to measure the heap of one session.
+/// Number of sessions that are open at the same time when the heap memory of one session is measured.
 const SESSIONS: u32 = 2_000;

@@ -1,13 +1,13 @@
-//! A bare UDP echo with `recvmmsg` and `sendmmsg`. It measures the cost of the system calls of a server that reads and
-//! writes batches.
+//! A UDP echo server that uses `recvmmsg` and `sendmmsg`. It measures the cost of the system calls that every server
+//! needs to read and write batches of datagrams.
 //!
-//! The echo uses no segmentation offload, so a server with segmentation offload may need less CPU time.
+//! The echo server uses no segmentation offload. So a server that uses it may need even less CPU time.
 
 use crate::mmsg::Batch;
 use std::net::UdpSocket;
 use tegmen_bench_line::Failure;
 
-/// Returns every datagram to its sender until it is killed.
+/// Returns every datagram to its sender, until the process is killed.
 pub(crate) fn run(address: &str) -> Result<(), Failure> {
     let socket = UdpSocket::bind(address).map_err(|e| Failure::new(format!("{address}: {e}")))?;
     let mut batch = Batch::new();

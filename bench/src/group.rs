@@ -1,5 +1,5 @@
-//! Groups of Axiom: their records compared with pairwise records, joins compared with introspections, and both compared
-//! with other stacks.
+//! Measures groups of Axiom. Their records are compared with records of DTLS sessions, and joins with introspections.
+//! Both are also compared with other stacks.
 
 mod joins;
 mod peers;
@@ -11,7 +11,7 @@ use crate::{
 };
 use tegmen_bench_line::Failure;
 
-/// Measures records and joins.
+/// Measures the records and the joins of groups.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = empty(options);
     records::rows(options.passes, &mut report)?;

@@ -1,4 +1,4 @@
-//! Introspections at an access control server, compared with plain GETs on the same DTLS sessions of the same process.
+//! Measures introspections at an access control server. Compares them with plain GETs in the same DTLS sessions.
 
 use crate::{
     Options,
@@ -22,13 +22,13 @@ use tegmen_control::{
     server::INTROSPECT,
 };
 
-/// Minimum rate of introspections, as a share of the rate of plain GETs.
+/// Minimum rate of introspections, divided by the rate of plain GETs.
 const INTROSPECTIONS_MIN: f64 = 0.5;
-/// Requests in flight at once. Each belongs to another peer.
+/// Number of requests that wait for an answer at the same time. Each comes from another peer.
 pub(crate) const AT_ONCE: u64 = 256;
 const WARM_UP: Duration = Duration::from_millis(100);
 
-/// Measures both kinds of introspection, and GETs. The three take turns in each pass.
+/// Measures both kinds of introspections, and plain GETs. In each pass all three are measured in turn.
 pub(crate) fn measure(scene: &Path, options: &Options, report: &mut Report) -> Result<(), Failure> {
     eprintln!("introspections");
     let process = access_server::start(scene, 0)?;
@@ -70,7 +70,7 @@ pub(crate) fn measure(scene: &Path, options: &Options, report: &mut Report) -> R
     Ok(())
 }
 
-/// Returns the number of answers for each CPU second of the server, and for each second of the clock.
+/// Returns the number of answers for each CPU second of the server, and then the number for each second of real time.
 pub(crate) fn rate(
     (process, clients): (&Process, &mut Clients),
     asked: Asked,
@@ -93,10 +93,10 @@ pub(crate) fn rate(
     })
 }
 
-/// Number of answers for each CPU second of a server, and for each second of the clock.
+/// The number of answers for each CPU second of a server, and then the number for each second of real time.
 pub(crate) type Rates = (f64, f64);
 
-/// Returns the rates of the server during `work`, which returns the number of answers.
+/// Runs `work`, which returns a number of answers. Returns the rates of the server during this work.
 pub(crate) fn rates(process: &Process, work: impl FnOnce() -> Result<u64, Failure>) -> Result<Rates, Failure> {
     let (cpu, begin) = (process.cpu_nanoseconds()?, Instant::now());
     let answered = work()? as f64;
@@ -104,13 +104,13 @@ pub(crate) fn rates(process: &Process, work: impl FnOnce() -> Result<u64, Failur
     Ok((answered * 1e9 / cpu as f64, answered / elapsed.as_secs_f64()))
 }
 
-/// The request of a row.
+/// The kind of request that a row measures.
 #[derive(Clone, Copy)]
 pub(crate) enum Asked {
     Value,
-    /// An introspection of the rights at a publisher with this certificate. The server stores nothing.
+    /// An introspection about a peer with this certificate, and its rights at a publisher. The server stores nothing.
     Certificate,
-    /// An introspection for the key of a session. The server accepts the identity of each session only once.
+    /// An introspection that requests the key of a session. The server accepts the identity of each session only once.
     Session,
 }
 

@@ -1,5 +1,5 @@
-//! Benchmarks that compare Tegmen's stack with its peers in one run. The programs take turns in each pass, so that the
-//! ratios are comparable.
+//! Benchmarks that compare Tegmen with other stacks in one run. In each pass all programs are measured in turn, so that
+//! their ratios are comparable.
 //!
 //! `tegmen-bench BENCHMARK [--json] [--no-instructions] [--passes K]` runs a benchmark, for example `dtls` or `coap`.
 //! `bench/setup.sh` builds the peers.
@@ -53,9 +53,9 @@ struct Options {
     count: Option<u32>,
     speaking: bool,
     observers: u32,
-    /// The commit with which the working tree is compared.
+    /// The commit with which the working tree is compared; `None` if no commits are compared.
     base: Option<String>,
-    /// The minimum speed, as a share of the speed of the other commit.
+    /// The minimum speed of the working tree, divided by the speed of the other commit; `None` if there is no minimum.
     bound: Option<f64>,
 }
 

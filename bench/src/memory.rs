@@ -1,4 +1,4 @@
-//! Ticket keys of Tegmen's stack in the benchmarks.
+//! The ticket keys of Tegmen's stack in the benchmarks.
 
 use std::cell::{Cell, RefCell};
 use tegmen::buf::{Reader, Writer};
@@ -8,14 +8,14 @@ use tegmen::dtls::{Found, Resumption, SessionState};
 use tegmen::secret::Secret;
 use tegmen_tickets::TicketKeys;
 
-/// The ticket keys of the benchmarks. Tickets are disabled until [`is_on`](Self::is_on) is set.
+/// The ticket keys. The stack issues no tickets until [`is_on`](Self::is_on) is set.
 #[derive(Default)]
 pub(crate) struct Memory {
     pub(crate) is_on: Cell<bool>,
     pub(crate) keys: RefCell<TicketKeys>,
 }
 
-/// Lifetime hint of the tickets, in seconds.
+/// The lifetime hint that tickets contain, in seconds.
 const LIFETIME: u32 = 3600;
 
 impl Resumption for Memory {

@@ -1,9 +1,9 @@
-//! `recvmmsg` and `sendmmsg`: one system call for many datagrams (Linux).
+//! Sends and receives many datagrams with one system call: `recvmmsg` and `sendmmsg` (Linux).
 #![expect(unsafe_code, reason = "the standard library has no batched datagrams")]
 
 use std::{io, mem, net::UdpSocket, os::fd::AsRawFd, ptr};
 
-/// Datagrams that one call receives or sends, each with the address of the other end.
+/// A list of datagrams that one system call receives or sends. Each datagram has the address of its peer.
 pub(crate) struct Batch {
     bytes: Vec<[u8; ROOM]>,
     lens: [usize; BATCH_MAX],
@@ -12,9 +12,9 @@ pub(crate) struct Batch {
     count: usize,
 }
 
-/// Maximum number of datagrams in one call.
+/// Maximum number of datagrams in one system call.
 pub(crate) const BATCH_MAX: usize = 64;
-/// Buffer for one datagram, in bytes.
+/// Size of the buffer for one datagram, in bytes.
 pub(crate) const ROOM: usize = 1280;
 
 impl Batch {
@@ -41,16 +41,16 @@ impl Batch {
         self.count = 0;
     }
 
-    /// Adds a datagram for the address that the socket is connected to. `write` fills the datagram and returns its
-    /// length.
+    /// Adds a datagram for the address to which the socket is connected. `write` fills the buffer of the datagram, and
+    /// returns its length.
     pub(crate) fn push(&mut self, write: impl FnOnce(&mut [u8; ROOM]) -> usize) {
         self.lens[self.count] = write(&mut self.bytes[self.count]).min(ROOM);
         self.address_lens[self.count] = 0;
         self.count += 1;
     }
 
-    /// Replaces the content with datagrams that have arrived. Waits for the first datagram until the socket's timeout,
-    /// and takes all others that have already arrived. After a timeout the batch is empty.
+    /// Replaces the content with datagrams that have arrived. Waits for the first datagram, but not longer than the
+    /// socket's timeout. Then takes all other datagrams that have already arrived. After a timeout the batch is empty.
     pub(crate) fn receive(&mut self, socket: &UdpSocket) -> io::Result<()> {
         self.count = 0;
         self.lens = [ROOM; BATCH_MAX];
@@ -67,7 +67,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Sends the datagrams of the batch. Each goes to its address, or to the address that the socket is connected to.
+    /// Sends the datagrams of the batch. Each goes to its own address, or to the address to which the socket is
+    /// connected.
     pub(crate) fn send(&mut self, socket: &UdpSocket) -> io::Result<()> {
         let count = self.count;
         let sent = self.call(count, |headers, count| {
@@ -77,7 +78,8 @@ impl Batch {
         if sent == count { Ok(()) } else { Err(io::Error::other("not every datagram was sent")) }
     }
 
-    /// Builds the message headers, calls `step` with them, and stores the lengths that `step` set.
+    /// Builds the message headers for `count` datagrams, and calls `step` with them. Stores the lengths that `step` has
+    /// set.
     fn call(
         &mut self,
         count: usize,

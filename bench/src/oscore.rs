@@ -1,5 +1,5 @@
-//! OSCORE: a GET and its response, compared with libOSCORE. Both ends run in one thread, and each end protects and
-//! unprotects.
+//! Measures OSCORE: a GET and its response, compared with libOSCORE. Both ends run in one thread. Each end protects one
+//! message and opens the other.
 
 mod group;
 
@@ -18,11 +18,11 @@ use tegmen_host::provider::HostCrypto;
 const PEER: &str = "liboscore";
 const INSTALL: &str = "apt-get install libclang-dev && bench/setup.sh liboscore";
 const READING: [u8; 16] = *b"21.5 degrees C  ";
-/// Number of GETs with responses, called pairs, in one pass.
+/// Number of pairs in one pass. A pair is a GET and its response.
 const COUNT: u32 = 200_000;
-/// Number of pairs in one pass of a comparison of two commits.
+/// Number of pairs in one pass if two commits are compared.
 const COMPARED: u32 = 50_000;
-/// Two numbers of pairs. The difference of their instructions gives the instructions of one pair.
+/// Two numbers of pairs. The difference between their instructions, divided, gives the instructions of one pair.
 const COUNTED: (u32, u32) = (100, 1_100);
 
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
@@ -81,7 +81,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Counts the instructions of a pair, for Tegmen and for the peer.
+/// Counts the instructions of a pair: for Tegmen, and for the peer if its program is given.
 fn counts(peer: Option<&Path>) -> Result<Instructions, Failure> {
     let each = |program: &Path, verb: &str| -> Result<f64, Failure> {
         let all = |count: u32| instructions(&[program.to_string_lossy().into_owned(), verb.into(), count.to_string()]);
@@ -93,14 +93,15 @@ fn counts(peer: Option<&Path>) -> Result<Instructions, Failure> {
     Ok(Instructions { ours: Some(ours), peer, ratio: peer.map(|peer| ours / peer), judged: Judged::default() })
 }
 
-/// Runs Tegmen's pairs alone; `words` contain their number. callgrind counts the instructions of this command.
+/// Runs only Tegmen's pairs; `words` contain their number. Callgrind counts the instructions of this command.
 pub(crate) fn pairs(words: &[String]) -> Result<(), Failure> {
     let count = words.first().and_then(|count| count.parse().ok()).ok_or_else(|| Failure::new("how many?"))?;
     println!("nanoseconds {:.0}", Pair::new()?.run(count)?);
     Ok(())
 }
 
-/// Adds a row that compares Tegmen with the `tegmen-bench` of another commit. Each runs as a separate process.
+/// Adds a row that compares Tegmen with the `tegmen-bench` program of another commit. Each of the two is a separate
+/// process.
 pub(crate) fn compare(options: &Options, base: &Path, report: &mut Report) -> Result<(), Failure> {
     let exe = env::current_exe().map_err(|error| Failure::new(error.to_string()))?;
     let programs = [(OURS, exe), (BASE, base.join("tegmen-bench"))];
@@ -124,11 +125,11 @@ pub(crate) fn compare(options: &Options, base: &Path, report: &mut Report) -> Re
     Ok(())
 }
 
-/// Both ends of a context.
+/// Both ends of an OSCORE context.
 struct Pair {
     client: Context,
     server: Context,
-    /// The cryptographic providers of the two ends. Each end has its own, as in a network.
+    /// The cryptographic providers of the two ends. Each end has its own provider, as in a real network.
     cryptos: [HostCrypto; 2],
 }
 
@@ -153,7 +154,7 @@ impl Pair {
         Ok(Self { client: context(b"c", b"s")?, server: context(b"s", b"c")?, cryptos: [crypto()?, crypto()?] })
     }
 
-    /// Returns the CPU time of `count` pairs, in nanoseconds.
+    /// Exchanges `count` pairs of messages. Returns the CPU time in nanoseconds.
     fn run(&mut self, count: u32) -> Result<f64, Failure> {
         let start = cpu_time()?;
         for n in 0..count {

@@ -1,4 +1,4 @@
-//! The certificate of one end of Tegmen, and its trust in the other end.
+//! The certificate with which one end of Tegmen authenticates itself, and the verifier of its peer's certificate.
 
 use crate::failure::failure;
 use rustls_pki_types::{CertificateDer, pem::PemObject as _};
@@ -10,12 +10,12 @@ use tegmen_host::{
     x509::{Purpose, Settings, Trust, Verifier, signer::SoftwareKey},
 };
 
-/// The credentials of one end of Tegmen, and the verifier of the other end.
+/// The credentials of one end of Tegmen, and the verifier of its peer.
 pub(crate) struct Proof {
     pub(crate) keys: HostKeys,
     pub(crate) signer: Arc<SoftwareKey>,
     pub(crate) verifier: Arc<Verifier>,
-    /// The role of the other end.
+    /// The role of the peer: client or server.
     pub(crate) peer: Purpose,
 }
 
@@ -44,7 +44,7 @@ impl Proof {
     }
 }
 
-/// Reads a file. A failure contains the path of the file.
+/// Reads a file. The message of a failure contains the path of the file.
 pub(crate) fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     fs::read(file).map_err(|error| Failure::new(format!("{}: {error}", file.display())))
 }

@@ -1,4 +1,4 @@
-//! An access control server without sockets, in its own directory.
+//! An access control server that has no sockets. It has its own directory.
 
 use crate::failure::failure;
 use std::{fs, path::PathBuf, sync::Arc};
@@ -32,13 +32,13 @@ publisher = "tag:delegated"
 allow = "GET /v"
 "#;
 
-/// Number of devices or groups that are added at the same time, so that one commit of the database contains many.
+/// Number of devices or groups that are added at the same time. One commit of the database so contains many of them.
 pub(crate) const AT_ONCE: usize = 256;
 
-/// A service, the key that signs its audit log, and its database.
+/// An access control service, the key that signs its audit log, and its database.
 type Opened = (Arc<Service<Database>>, Arc<SoftwareKey>, Database);
 
-/// A directory that is removed at the end, and the runtime of the server.
+/// The directory of the server, which is removed when this value is dropped, and the runtime of the server.
 pub(crate) struct Scene(pub(crate) PathBuf, pub(crate) Runtime);
 
 impl Drop for Scene {
@@ -54,7 +54,7 @@ impl Scene {
         Self::at(dir)
     }
 
-    /// Creates the directory with a sealing key.
+    /// Creates the directory `dir`, and writes a sealing key into it.
     pub(crate) fn at(dir: PathBuf) -> Result<Self, Failure> {
         fs::create_dir_all(&dir).map_err(failure)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failure)?;
@@ -68,12 +68,12 @@ impl Scene {
         self.0.join(name)
     }
 
-    /// Runs a future of the service to its end.
+    /// Runs a future of the service until it is complete.
     pub(crate) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         self.1.block_on(future)
     }
 
-    /// Runs `work` for each item of `many`, at most [`AT_ONCE`] at the same time.
+    /// Runs `work` for each item of `many`. At most [`AT_ONCE`] items are worked on at the same time.
     pub(crate) fn at_once<T, F>(
         &self,
         many: impl IntoIterator<Item = Result<T, Failure>>,
@@ -112,7 +112,7 @@ impl Scene {
         self.1.block_on(State::open(database, bounds, Box::new(|_| {}))).map_err(failure)
     }
 
-    /// Creates a service with a policy, the publisher `oven` and the subscriber `display`.
+    /// Creates a service with a policy, and with the publisher `oven` and the subscriber `display`.
     pub(crate) fn service(&self) -> Result<Opened, Failure> {
         let pair = rcgen::KeyPair::generate().map_err(failure)?;
         let signer = Arc::new(SoftwareKey::from_pem(pair.serialize_pem().as_bytes()).map_err(failure)?);
@@ -132,7 +132,7 @@ impl Scene {
     }
 }
 
-/// Makes a device with a secret.
+/// Makes a new device with a secret. `words` contain its name and its tags.
 pub(crate) fn device(words: &str, credential: Credential) -> Result<NewDevice, Failure> {
     let party = OwnedParty::from_words(words.split(' ')).map_err(failure)?;
     NewDevice::secret(party, credential, &[7; 16]).map_err(Failure::new)

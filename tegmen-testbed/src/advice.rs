@@ -1,20 +1,20 @@
-//! Advice on the protection that a deployment can afford. It follows from the figures of the deployment's runs.
+//! Advice about the protections that a deployment can afford. It follows from the figures of the deployment's runs.
 
 use crate::runs::Summary;
 use serde::Serialize;
 use std::fmt::Write as _;
 
-/// Advice for a deployment, with its figures.
+/// The advice for a deployment, and the figures from which it follows.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Advice {
-    /// The figures.
+    /// The figures of each case with each protection.
     pub table: Vec<Summary>,
-    /// The recommendation, with one entry for each case of the deployment.
+    /// The recommendation. It has one text for each case of the deployment.
     pub recommendation: Vec<String>,
 }
 
 impl Advice {
-    /// Makes the recommendation from the figures.
+    /// Makes the advice from the figures of a deployment.
     pub fn of(table: Vec<Summary>) -> Self {
         let mut recommendation = Vec::new();
         let mut cases: Vec<_> = table.iter().map(|summary| &summary.case).collect();
@@ -27,7 +27,7 @@ impl Advice {
         Self { table, recommendation }
     }
 
-    /// Returns the figures and the recommendation as text for people.
+    /// Formats the figures and the recommendation as text for people.
     pub fn text(&self) -> String {
         let mut text = crate::runs::table(&self.table);
         text.push('\n');

@@ -1,4 +1,4 @@
-//! The frames that carry a datagram, or an NDN packet, over one hop.
+//! Makes the frames that carry a datagram or an NDN packet over one hop.
 
 use tegmen::address::{Address, Path};
 use tegmen::buf::Frame;
@@ -7,8 +7,8 @@ use tegmen_lowpan::ip;
 use tegmen_lowpan::{Interface, Network};
 use tegmen_ndn::lowpan;
 
-/// Returns the PSDUs that carry a datagram from one node to another, with their check sequence. Empty if the datagram
-/// does not fit.
+/// Returns the frames that carry a datagram from one node to another. Each frame is a PSDU with its frame check
+/// sequence. The list is empty if the datagram is too long.
 pub fn frames(
     from: (LinkAddress, Address),
     to: (LinkAddress, Address),
@@ -31,8 +31,8 @@ pub fn frames(
     frames
 }
 
-/// Makes the payload of frames for an NDN packet: the uncompressed packet after a dispatch of RFC 9139. Returns `None`
-/// for other bytes.
+/// Makes the payload of the frames that carry an NDN packet: a dispatch of RFC 9139, and then the uncompressed packet.
+/// Returns `None` if the bytes are not an NDN packet.
 pub fn with_ndn(packet: &[u8]) -> Option<Vec<u8>> {
     let dispatch = match packet.first()? {
         5 => NDN_INTEREST,
@@ -42,7 +42,7 @@ pub fn with_ndn(packet: &[u8]) -> Option<Vec<u8>> {
     Some([&[lowpan::PAGE, dispatch], packet].concat())
 }
 
-/// Returns the NDN packet in a payload that [`with_ndn`] made.
+/// Returns the NDN packet in a payload that [`with_ndn`] has made; `None` for any other payload.
 pub fn ndn_packet(payload: &[u8]) -> Option<Vec<u8>> {
     let mut storage = [0; LONGEST_PACKET];
     let mut frame = Frame::new(&mut storage, tegmen_ndn::MAX_HEAD);
@@ -50,9 +50,9 @@ pub fn ndn_packet(payload: &[u8]) -> Option<Vec<u8>> {
     Some(frame.bytes().to_vec())
 }
 
-/// The dispatch of an Interest without compression.
+/// The dispatch of an uncompressed Interest.
 const NDN_INTEREST: u8 = 0x00;
-/// The dispatch of a Data packet without compression.
+/// The dispatch of an uncompressed Data packet.
 const NDN_DATA: u8 = 0x20;
 /// Maximum length of an NDN packet, in bytes.
 const LONGEST_PACKET: usize = 2048;

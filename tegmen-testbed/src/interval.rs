@@ -1,24 +1,24 @@
-//! Means and shares with their confidence intervals.
+//! Means and shares, with their confidence intervals.
 
 use serde::Serialize;
 
-/// A mean, with the bounds of its 95 % interval.
+/// A mean, and the bounds of its 95 % interval.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Mean {
     /// The mean.
     pub mean: f64,
-    /// The bounds of the interval; `None` if there is only one run.
+    /// The lower and the upper bound of the interval; `None` if there is only one run.
     pub interval: Option<[f64; 2]>,
 }
 
 impl Mean {
-    /// Returns half the width of the interval as text, or a dash if there is no interval.
+    /// Returns half of the interval's width as text with this number of digits, or a dash if there is no interval.
     pub fn half_width(&self, digits: usize) -> String {
         self.interval.map_or("-".into(), |[low, high]| format!("{:.digits$}", (high - low) / 2.0))
     }
 }
 
-/// Returns the mean of the results of runs, and its interval by Student's distribution.
+/// Returns the mean of the results of several runs. Its interval follows from Student's distribution.
 pub fn mean(values: &[f64]) -> Mean {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n.max(1.0);
@@ -32,9 +32,9 @@ pub fn mean(values: &[f64]) -> Mean {
     Mean { mean, interval: Some([mean - half, mean + half]) }
 }
 
-/// Returns the share of hits among the cases of all runs. A run is a pair (hits, cases). The interval is the wider one
-/// of Wilson's interval for all cases together and Student's interval for the runs, because cases of one run may depend
-/// on each other.
+/// Returns the share of hits among the cases of all runs. Each entry has the number of hits and the number of cases of
+/// a run. Two intervals are computed: Wilson's interval for all cases together, and Student's interval for the runs.
+/// The wider one is returned, because the cases of one run may depend on each other.
 pub fn share(runs: &[(u64, u64)]) -> Mean {
     let (hits, cases) = runs.iter().fold((0, 0), |(hits, cases), run| (hits + run.0, cases + run.1));
     if cases == 0 {
@@ -48,7 +48,7 @@ pub fn share(runs: &[(u64, u64)]) -> Mean {
     Mean { mean: hits as f64 / cases as f64, interval: Some([low, high]) }
 }
 
-/// Returns the 95 % interval of a share, with Wilson's formula.
+/// Returns the 95 % interval of a share, computed with Wilson's formula.
 fn wilson(hits: u64, cases: u64) -> [f64; 2] {
     const Z: f64 = 1.96;
     let (n, p) = (cases as f64, hits as f64 / cases as f64);

@@ -1,4 +1,5 @@
-//! Measures Tegmen: its footprint on a mote, the length of its messages, and the effect of both in a radio network.
+//! Measures Tegmen: its memory and instructions on a mote, the length of its messages, and the effect of both in a
+//! radio network.
 pub mod advice;
 pub mod coap_protected;
 pub mod cosim;
@@ -20,7 +21,7 @@ pub mod runs;
 pub mod scenario;
 pub mod sim;
 
-/// The Rust block of README.md, compiled as a test.
+/// The Rust example in README.md, which is compiled as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

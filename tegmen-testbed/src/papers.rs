@@ -1,8 +1,7 @@
-//! The plans that are named after papers, which the laboratory repeats, and the plan that compares the simulator with
-//! ns-3.
+//! The plans that reproduce papers, and the plan that compares the simulator with ns-3.
 //!
-//! The modules that run these plans (the simulator, the mote, deployments, costs, figures) are beside this folder and
-//! do not depend on it.
+//! The modules that run these plans (the simulator, the mote, deployments, costs and figures) are beside this folder.
+//! They do not depend on it.
 
 pub mod agreement;
 pub mod axiom;
@@ -19,7 +18,7 @@ pub mod two_way;
 
 use tegmen::dtls::Records;
 
-/// Returns the number of records in a datagram. In these papers each record has one message.
+/// Returns the number of records in a datagram. In these papers each record contains one message.
 fn records(datagram: &[u8]) -> usize {
     let mut datagram = datagram.to_vec();
     let mut records = Records::new(&mut datagram);

@@ -1,10 +1,10 @@
-//! Runs work on all cores, and returns the results in the order of the work.
+//! Runs work on all processor cores, and returns the results in the order of the work.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Calls `work` with each item, on as many threads as there are cores. Calls `done` after each item with the number of
-/// finished items. Returns the results in the order of the items.
+/// Calls `work` with each item, on as many threads as there are processor cores. Calls `done` after each item with the
+/// number of finished items. Returns the results in the order of the items.
 pub fn each<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync, done: impl Fn(usize) + Sync) -> Vec<R> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(items.len().max(1));
     let (next, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -34,7 +34,8 @@ pub fn each<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync, done: 
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Stack size of a thread in bytes. A node's table of a thousand peers is made on the stack before it is boxed.
+/// Stack size of a thread in bytes. The table of a node with a thousand peers is made on the stack before it is moved
+/// to the heap.
 const STACK: usize = 64 << 20;
 
 #[cfg(test)]

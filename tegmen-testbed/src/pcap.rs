@@ -1,13 +1,13 @@
-//! Writes captures: frames of the simulated radio in a file that tshark and Wireshark decode. The link type 283 (IEEE
-//! 802.15.4 TAP) includes channel and signal strength.
+//! Writes frames of the simulated radio into a capture file, which tshark and Wireshark can decode. Its link type 283
+//! (IEEE 802.15.4 TAP) includes the channel and the signal strength.
 
 use crate::sim::Captured;
 use std::io::{self, Write};
 
-/// Writes the frames in the order in which they were sent.
+/// Writes the frames into `out`, in the order in which they were sent.
 ///
 /// # Errors
-/// Errors of `out`.
+/// The errors of writing into `out`.
 pub fn write(frames: &[Captured], out: &mut impl Write) -> io::Result<()> {
     out.write_all(&MAGIC_MICROSECONDS.to_le_bytes())?;
     for half in [2u16, 4] {
@@ -30,8 +30,8 @@ pub fn write(frames: &[Captured], out: &mut impl Write) -> io::Result<()> {
 const MAGIC_MICROSECONDS: u32 = 0xa1b2_c3d4;
 const SNAP_LEN: u32 = 256;
 const LINKTYPE_IEEE802_15_4_TAP: u32 = 283;
-/// The TAP header of each frame: version 0, length 28, FCS of 16 bits, signal strength of -60 dBm as a float, channel
-/// 26 of page 0.
+/// The TAP header that precedes each frame. It states version 0, a length of 28 bytes, an FCS of 16 bits, a signal
+/// strength of -60 dBm as a float, and channel 26 of page 0.
 const TAP: [u8; 28] = [
     0, 0, 28, 0, //
     0, 0, 1, 0, 1, 0, 0, 0, //

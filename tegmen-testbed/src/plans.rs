@@ -1,8 +1,8 @@
-//! The plans of the laboratory. Each plan is a file.
+//! The plans of the laboratory that do not reproduce a paper. Each plan is a file.
 
 use crate::deployment::{Plan, Wrong};
 
-/// A plan's name and its file.
+/// The name of a plan, and the content of its file.
 #[derive(Clone, Copy, Debug)]
 pub struct Named {
     /// The name of the plan for `tegmen lab run`.

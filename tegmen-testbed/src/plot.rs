@@ -1,4 +1,5 @@
-//! Plots as SVG. They contain no script and no font, load nothing, and follow the reader's choice of a light or a dark scheme.
+//! Draws plots as SVG. They contain no script and no font, and load nothing. Their colors are light or dark, as the
+//! reader has chosen.
 
 mod bars;
 mod canvas;
@@ -10,10 +11,10 @@ pub use bars::{Bars, bars};
 pub use lines::{Series, distribution, lines};
 pub use map::{Node, map};
 
-/// A value, and the bounds of its interval.
+/// A value, and the lower and upper bound of its interval; `None` if there is no interval.
 pub type Value = (f64, Option<[f64; 2]>);
 
-/// Text in the form that HTML and SVG allow.
+/// Returns the text with the escapes that HTML and SVG require.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

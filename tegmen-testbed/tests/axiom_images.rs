@@ -1,5 +1,5 @@
-//! The sender and the listener of the images `axiom_sender` and `axiom_listener`, compiled for this machine: each takes the datagrams
-//! of the other, which are those of `firmware/src/axiom_datagrams.rs`.
+//! Tests the sender and the listener of the images `axiom_sender` and `axiom_listener`, compiled for this machine. Each
+//! processes the datagrams of the other, which must be those in `firmware/src/axiom_datagrams.rs`.
 
 #[path = "../../firmware/src/asking.rs"]
 pub mod asking;
@@ -38,7 +38,7 @@ use tegmen::secret::Secret;
 use tegmen::time::Instant;
 use tegmen_flash::Kept;
 
-/// A member as it starts with this memory.
+/// Starts a member with this flash memory.
 fn start<const SENDERS: usize, const LISTENERS: usize>(
     pages: &Pages,
     provisioning: &Provisioning<'_>,
@@ -56,12 +56,12 @@ fn start_sender(pages: &Pages) -> Option<Sender<Pages, 4>> {
     start::<0, 4>(pages, &sender()).map(Sender::new)
 }
 
-/// The request that switches all lamps.
+/// Returns the request that switches all lamps.
 fn request(sender: &mut Sender<Pages, 4>, is_on: bool) -> Vec<u8> {
     sender.request(is_on, &mut [0; REQUEST_LEN]).unwrap().to_vec()
 }
 
-/// Returns the response to a datagram, when it is due.
+/// Returns the response of the listener to a datagram, at the time when it is due.
 fn answer(listener: &mut Listener<Pages>, now: Instant, datagram: &[u8]) -> Option<Vec<u8>> {
     listener.take(now, &member(SENDER), &mut datagram.to_vec());
     let (to, response) = listener.poll(now.after_millis(255))?;
@@ -73,7 +73,7 @@ fn hear(sender: &mut Sender<Pages, 4>, datagram: &[u8]) -> Option<Heard> {
     sender.take(&member(LISTENER), &mut datagram.to_vec())
 }
 
-/// The message with the new secret of the parent, for the member of this leaf alone.
+/// Returns the message with the new secret of the parent node, for the member at this leaf only.
 fn node_message(leaf: u32, key: [u8; 16]) -> Vec<u8> {
     let mut out = [0; 128];
     let mut writer = Writer::new(&mut out);
@@ -83,7 +83,7 @@ fn node_message(leaf: u32, key: [u8; 16]) -> Vec<u8> {
     writer.finish().to_vec()
 }
 
-/// The message of epoch 2.
+/// Returns the message that begins epoch 2.
 fn epoch_message() -> Vec<u8> {
     let mut root = Secret::new(*NODE_SECRET.expose());
     for _ in 2..LEVELS {
@@ -97,7 +97,7 @@ fn epoch_message() -> Vec<u8> {
 
 /// The new secret of the parent of both leaves.
 const NODE_SECRET: Secret<16> = Secret::new([8; 16]);
-/// The element of the hash chain and the secret of epoch 2.
+/// The element of the hash chain and the secret for epoch 2.
 const CHAIN: [u8; 32] = [6; 32];
 const SECRET: Secret<32> = Secret::new([5; 32]);
 const NOW: Instant = Instant::from_micros(0);

@@ -1,5 +1,5 @@
-//! The member of the image `axiom_member`, compiled for this machine: it joins, serves, and asks for its keys after a missed message.
-//! Its messages are those of `tegmen_host::group::groupcomm`.
+//! Tests the member of the image `axiom_member`, compiled for this machine. The member joins, serves requests, and
+//! requests its keys again after a missed message. Its messages must be those of `tegmen_host::group::groupcomm`.
 
 #[path = "../../firmware/src/asking.rs"]
 pub mod asking;
@@ -36,7 +36,7 @@ use tegmen::time::Instant;
 use tegmen_flash::Kept;
 use tegmen_host::group::groupcomm::{self, GroupKeys, JoinRequest};
 
-/// The message of the controller with these parameters, in an epoch.
+/// Returns the controller's message with these parameters for an epoch.
 fn keys(provisioning: &Provisioning<'_>, epoch: u16, secret: u8) -> GroupKeys {
     let Provisioning { association, admission, senders } = provisioning;
     GroupKeys {
@@ -60,14 +60,15 @@ fn keys(provisioning: &Provisioning<'_>, epoch: u16, secret: u8) -> GroupKeys {
     }
 }
 
-/// A member that starts with this memory.
+/// Starts a member with this flash memory.
 fn start(pages: &Pages) -> GroupMember<Pages> {
     let parts =
         (Box::leak(Box::new(Member::EMPTY)) as &mut _, Provider::new([1; 32]), Kept::open(pages.clone()).unwrap());
     GroupMember::new(NOW, Provider::new([2; 32]), TO_CONTROLLER, parts)
 }
 
-/// Lets the two speak until both are silent. Returns the number of datagrams of the member.
+/// Lets the member and the controller exchange datagrams until neither sends one. Returns the number of the member's
+/// datagrams.
 fn speak(member: &mut GroupMember<Pages>, controller: &mut Controller<'_>, now: Instant) -> usize {
     let (mut out, mut back, mut said) = ([0; OUT_LEN], [0; LONGEST], 0);
     while let Some((path, len)) = member.poll(now, &mut out) {
@@ -85,13 +86,13 @@ fn speak(member: &mut GroupMember<Pages>, controller: &mut Controller<'_>, now: 
     said
 }
 
-/// A datagram to the group.
+/// Passes a datagram that was sent to the group to the member.
 fn to_group(member: &mut GroupMember<Pages>, now: Instant, datagram: &[u8]) {
     let path = Path { local: ADDRESS, remote: axiom_group::member(SENDER) };
     assert_eq!(member.handle(now, &path, &mut datagram.to_vec(), &mut [0; OUT_LEN]), 0);
 }
 
-/// The response that is due.
+/// Returns the response that the member sends when it is due.
 fn response(member: &mut GroupMember<Pages>, now: Instant) -> Option<Vec<u8>> {
     let mut out = [0; OUT_LEN];
     let (path, len) = member.poll(now.after_millis(255), &mut out)?;

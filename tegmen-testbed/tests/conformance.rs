@@ -1,5 +1,6 @@
-//! The tables of conformance (`conformance/*.toml`; `conformance/README.md` describes them): they count their rules, and the functions
-//! and tests that they name exist. With `--nocapture` the counts are printed.
+//! Checks the tables of conformance (`conformance/*.toml`; `conformance/README.md` describes them). The tables state
+//! how many rules there are, and the functions and tests that they name must exist. With `--nocapture` the counts are
+//! printed.
 
 use serde::Deserialize;
 use std::fs;
@@ -9,11 +10,11 @@ use std::path::{Path, PathBuf};
 #[serde(deny_unknown_fields)]
 struct Table {
     title: String,
-    /// The copy of the text that was read.
+    /// The copy of the standard from which the rules were read.
     source: String,
-    /// MUST and MUST NOT.
+    /// Number of rules with MUST or MUST NOT.
     musts: usize,
-    /// SHALL, SHALL NOT and REQUIRED, which mean the same (RFC 2119).
+    /// Number of rules with SHALL, SHALL NOT or REQUIRED, which mean the same (RFC 2119).
     shalls: usize,
     rule: Vec<Rule>,
 }
@@ -25,7 +26,7 @@ struct Rule {
     word: Word,
     rule: String,
     status: Status,
-    /// Each is `path/from/root.rs::function` or `path/from/root.rs::Type::method`.
+    /// The functions that implement the rule, as `path/from/root.rs::function` or `path/from/root.rs::Type::method`.
     #[serde(default)]
     code: Vec<String>,
     #[serde(default)]
@@ -61,7 +62,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The tables by the names of their files.
+/// Returns the tables, sorted by the names of their files.
 fn tables() -> Vec<Table> {
     let files = fs::read_dir(root().join("conformance")).unwrap().map(|file| file.unwrap().path());
     let mut files: Vec<_> = files.filter(|file| file.extension().is_some_and(|kind| kind == "toml")).collect();
@@ -74,7 +75,8 @@ fn read(file: &Path) -> Table {
     table.unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
-/// The files in which a test may be that is named `target::path`: the target is a crate, or a file or folder in a folder `tests`.
+/// Returns the files that can contain a test with the name `target::path`. The target is a crate, or a file or a folder
+/// in a folder `tests`.
 fn sources(target: &str) -> Vec<PathBuf> {
     let crates = fs::read_dir(root())
         .unwrap()
@@ -102,7 +104,7 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// True if a file of this path has the test: the file is that of the module, or of a folder of it.
+/// Returns true if the test exists in the file of its module.
 fn exists(test: &str) -> bool {
     let Some((target, path)) = test.split_once("::") else { return false };
     let (modules, name) = path.rsplit_once("::").unwrap_or(("", path));
@@ -113,7 +115,8 @@ fn exists(test: &str) -> bool {
     })
 }
 
-/// True if the file of `code` has the function, and an implementation or a trait with the name of its type.
+/// Returns true if the file that `code` names contains the function. A method also needs an `impl` or a trait of its
+/// type.
 fn has_code(code: &str) -> bool {
     let Some((file, function)) = code.split_once(".rs::") else { return false };
     let Ok(text) = fs::read_to_string(root().join(format!("{file}.rs"))) else { return false };
@@ -123,7 +126,7 @@ fn has_code(code: &str) -> bool {
     has_function && of_type.is_none_or(|of| names_type(&text, of))
 }
 
-/// True if the head of an `impl` or a `trait` has this name.
+/// Returns true if the file contains an `impl` or a `trait` with this name.
 fn names_type(text: &str, name: &str) -> bool {
     let begins = ["\nimpl", "\npub trait ", "\npub(crate) trait ", "\ntrait "];
     let heads = begins.iter().flat_map(|begin| text.split(begin).skip(1));

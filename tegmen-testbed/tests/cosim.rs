@@ -1,5 +1,5 @@
-//! Two motes of the firmware, as images for a Cortex-M3 under QEMU, open a session over the simulated radio and blink.
-//! They send the same bytes as the same motes compiled for this machine.
+//! Tests two motes of the firmware, as images for a Cortex-M3 in QEMU. They open a session over the simulated radio,
+//! and blink. They must send the same bytes as the same motes compiled for this machine.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,9 +10,9 @@ use tegmen_testbed::cosim::native::blink_server::Server;
 use tegmen_testbed::cosim::{CLIENT, Conversation, Error, SERVER, Setup, run};
 use tegmen_testbed::footprint;
 
-/// Nothing is lost.
+/// A run in which no frame is lost.
 const CALM: Setup = Setup { seed: 1, loss: 0.0, end: 4_000_000 };
-/// With these losses the MAC gives up: flights and requests are sent again.
+/// A run with losses that let the MAC give up frames, so that flights and requests are sent again.
 const STORMY: Setup = Setup { seed: 3, loss: 0.6, end: 60_000_000 };
 
 #[test]
@@ -96,8 +96,8 @@ fn a_mote_that_does_not_come_up_is_an_error_with_its_reason() {
     }
 }
 
-/// Runs native motes with the seeds of `motes`. Returns their datagrams, and the last values of the LEDs of the server
-/// and the client.
+/// Runs the motes compiled for this machine, with the seeds of `motes`. Returns their datagrams, and the last values
+/// that the LEDs of the server and of the client showed.
 fn natively(setup: &Setup, motes: &Setup) -> (Conversation, [u32; 2]) {
     let [server, client] = motes.starts();
     let mut server = Native::<Server>::new(server).expect("a server");

@@ -1,4 +1,5 @@
-//! The session of the image `edhoc` with both ends, compiled for this machine: the messages are those of `firmware/src/edhoc_messages.rs`.
+//! Tests both ends of the session of the image `edhoc`, compiled for this machine. Their messages must be those in
+//! `firmware/src/edhoc_messages.rs`.
 
 #[path = "../../firmware/src/edhoc_ends.rs"]
 pub mod edhoc_ends;

@@ -1,4 +1,5 @@
-//! Runs the examples of the libraries, as a reader runs them. Each has to end with exit code 0, or to name the means that it misses.
+//! Runs the examples of the libraries in the same way as a reader does. Each must end with exit code 0, or report what
+//! it needs.
 
 #[allow(dead_code, reason = "other tests put files beside the state of the TPM")]
 #[path = "../../tegmen-trust/tests/swtpm/mod.rs"]
@@ -10,9 +11,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use swtpm::Swtpm;
 
-/// The folders of examples.
+/// The folders that contain examples.
 const FOLDERS: [&str; 3] = ["tegmen/examples", "tegmen-host/examples", "tegmen-control/examples"];
-/// Examples that end by themselves, with their arguments.
+/// Examples that end without input, with their arguments.
 const RUN: [(&str, &[&str]); 16] = [
     ("tegmen/examples/bytes_over_dtls", &[]),
     ("tegmen/examples/in_memory", &[]),
@@ -32,7 +33,8 @@ const RUN: [(&str, &[&str]); 16] = [
     // With a TPM, for which `an_example_without_a_tpm_names_the_next_step` has the other case.
     ("tegmen-host/examples/tpm", &[]),
 ];
-/// Examples that need other programs or settings, and a part of the error message without arguments.
+/// Examples that need other programs or settings. Each has a part of the error message that it prints without
+/// arguments.
 const REFUSE: [(&str, &str); 4] = [
     ("tegmen-host/examples/gateway", "start the server at the second one"),
     ("tegmen-host/examples/light", "name the protections: plain, dtls, oscore=DIR"),
@@ -45,14 +47,14 @@ const NOT_RUN: [(&str, &str); 3] = [
     ("tegmen-host/examples/blink_client", "it asks the server at the default port until somebody ends it"),
     ("tegmen-host/examples/blink_server", "it serves at the default port until somebody ends it"),
 ];
-/// The longest time for one example.
+/// Maximum time for one example.
 const LIMIT: Duration = Duration::from_secs(30);
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The program of an example: cargo builds it into the folder `examples` beside that of the tests.
+/// Returns the path of an example's program. Cargo builds it into the folder `examples` beside the folder of the tests.
 fn program(example: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let name = format!("{}{}", example.rsplit('/').next().unwrap(), std::env::consts::EXE_SUFFIX);
@@ -62,7 +64,7 @@ fn program(example: &str) -> PathBuf {
     program
 }
 
-/// Runs an example. Returns whether it ended with exit code 0, and its output.
+/// Runs an example. Returns true if it ended with exit code 0, and its output.
 fn run(example: &str, arguments: &[&str], tpm: Option<&str>) -> (bool, String) {
     let file = std::env::temp_dir().join(format!("tegmen-{}-{}", std::process::id(), example.replace('/', "-")));
     let output = std::fs::File::create(&file).unwrap();

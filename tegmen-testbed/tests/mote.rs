@@ -1,7 +1,8 @@
-//! A simulated mote is built as a real mote, even if another crate of the same build enables features.
+//! Tests that a simulated mote sends the same bytes as a real mote, even if other crates in the same build enable
+//! features.
 //!
-//! `cargo test --workspace` builds this test with the features of a server, `cargo test -p tegmen-testbed` without
-//! them. The constants are the same.
+//! `cargo test --workspace` builds this test with the features of a server, and `cargo test -p tegmen-testbed` without
+//! them. The expected bytes are the same for both.
 
 use tegmen::address::Address;
 use tegmen::dtls::Profile;
@@ -14,7 +15,7 @@ fn address(node: u8) -> Address {
     Address { ip: [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, node], port: 5684, scope: 0 }
 }
 
-/// The first datagram of a mote that makes a reading.
+/// Returns the first datagram of a mote that makes a reading.
 fn first_datagram(profile: Profile) -> String {
     let setup = Setup {
         local: address(1),

@@ -1,4 +1,5 @@
-//! Numbers in the README and on the pages in docs/: they are those of the files that the benchmarks and the footprint wrote.
+//! Checks the numbers in the README and on the pages in docs/. They must be those in the files of the benchmarks and
+//! footprint.
 
 use serde_json::Value;
 use std::fs;
@@ -10,7 +11,7 @@ fn read(name: &str) -> String {
     fs::read_to_string(&file).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// The ratio of the first row of a result with this operation, this peer and, if there are several, this unit.
+/// Returns the ratio in the first row of a result that has this operation and this peer.
 fn ratio(file: &str, operation: &str, peer: &str) -> f64 {
     let result: Value = serde_json::from_str(&read(&format!("bench/results/{file}"))).unwrap();
     let mut rows = result["rows"].as_array().unwrap().iter();
@@ -19,10 +20,10 @@ fn ratio(file: &str, operation: &str, peer: &str) -> f64 {
         .unwrap_or_else(|| panic!("{file} has no ratio of \"{operation}\" beside {peer}"))
 }
 
-/// Peers, each as a result and as a page name it.
+/// Peers. Each has its name in a result, and its name on a page.
 type Peers = &'static [(&'static str, &'static str)];
 
-/// Ratios by the beginning of their row on a page: file, operation, and peers.
+/// Ratios on a page. Each has the beginning of its row on the page, the file, the operation, and the peers.
 const RATIOS: &[(&str, &str, &str, Peers)] = &[
     ("PSK handshakes", "dtls.json", "PSK-CCM8 handshake with cookie", DTLS),
     ("sessions resumed with a ticket", "dtls.json", "PSK-CCM8 handshake resumed with a ticket", BOTH),
@@ -81,7 +82,7 @@ fn ratios_are_those_of_the_results() {
     assert!(wrong.is_empty(), "write these numbers of bench/results:\n{}", wrong.join("\n"));
 }
 
-/// The images of the table in docs/choosing.md.
+/// The images in the table of docs/choosing.md.
 const IMAGES: [&str; 9] =
     ["dtls_psk", "dtls_resume", "dtls_rpk", "dtls_x509", "dtls_delegated", "oscore", "edhoc", "group_oscore", "ndn"];
 

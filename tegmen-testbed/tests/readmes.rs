@@ -1,4 +1,5 @@
-//! The README.md of each crate: its features are those of Cargo.toml, and its numbers are those of the workspace and the footprint.
+//! Checks the README.md of each crate. Its features must be those in Cargo.toml, and its numbers those of the workspace
+//! and the footprint.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +17,7 @@ fn toml(file: &Path) -> toml::Table {
     read(file).parse().unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
-/// The crates of the libraries and of the program.
+/// Returns the folders of the library crates and of the program's crate.
 fn crates() -> Vec<PathBuf> {
     let is_crate = |folder: &PathBuf| {
         folder.join("Cargo.toml").exists()
@@ -25,7 +26,7 @@ fn crates() -> Vec<PathBuf> {
     fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().path()).filter(is_crate).collect()
 }
 
-/// The row of the table of features for each feature of a README, by its name.
+/// Returns the rows in the README's table of features. Each has the name of the feature and the row.
 fn features(readme: &str) -> Vec<(&str, &str)> {
     let rows = readme.lines().skip_while(|line| *line != "## Cargo features").skip(1);
     let rows =

@@ -1,5 +1,6 @@
-//! The senders and the listeners of the images of CoAP Uni, CoAP Mul, DTLS Uni-Uni and DTLS Mul-Uni, compiled for this machine: each
-//! takes the datagrams of the other, which are those of `firmware/src/clear_datagrams.rs` and `session_datagrams.rs`.
+//! Tests the senders and the listeners of the images of CoAP Uni, CoAP Mul, DTLS Uni-Uni and DTLS Mul-Uni, compiled for
+//! this machine. Each processes the datagrams of the other, which must be those in `firmware/src/clear_datagrams.rs`
+//! and `session_datagrams.rs`.
 
 #[path = "../../firmware/src/asking.rs"]
 pub mod asking;
@@ -57,7 +58,7 @@ use tegmen_flash::Kept;
 use uni_uni_listener::UniUniListener;
 use uni_uni_sender::UniUniSender;
 
-/// A value that lives as long as the test.
+/// Returns a reference to the value, which stays in memory until the program ends.
 fn place<T>(value: T) -> &'static mut T {
     Box::leak(Box::new(value))
 }
@@ -73,7 +74,7 @@ fn group<const SENDERS: usize>(provisioning: &Provisioning<'_>) -> Provisioned<P
     Provisioned::new(place(Member::EMPTY), Provider::new([1; 32]), provisioning, kept).unwrap()
 }
 
-/// A sender with sessions, which takes and gives datagrams as the test does.
+/// A sender with DTLS sessions, to which the test passes datagrams.
 trait WithSessions {
     fn connect(&mut self, listener: &Address);
     fn take(&mut self, from: &Address, datagram: &[u8]) -> Option<Heard>;
@@ -118,7 +119,7 @@ fn polled(poll: impl FnOnce(&mut [u8; OUT_LEN]) -> Option<(Address, usize)>) -> 
     Some((to, out[..len].to_vec()))
 }
 
-/// A listener that takes a datagram to its own address, and returns what it sends then.
+/// A listener. It processes a datagram to its own address, and returns the datagram that it sends in response.
 type OfListener<'l> = dyn FnMut(&[u8]) -> Option<Vec<u8>> + 'l;
 
 fn own_of_uni_uni(listener: &mut UniUniListener) -> impl FnMut(&[u8]) -> Option<Vec<u8>> {
@@ -173,7 +174,7 @@ fn mul_uni() -> (MulUniSender<Pages, 3>, Listener<Pages, OverSessions>) {
     (MulUniSender::new(group(&sender()), sessions(SENDER, 1)), listener)
 }
 
-/// The request over the session with the listener.
+/// Returns the request that the sender sends in the session with the listener.
 fn ask_over_session(sender: &mut UniUniSender<3>, is_on: bool) -> Vec<u8> {
     sender.round.begin(is_on);
     let mut out = [0; REQUEST_LEN];
@@ -182,7 +183,7 @@ fn ask_over_session(sender: &mut UniUniSender<3>, is_on: bool) -> Vec<u8> {
     request.to_vec()
 }
 
-/// Returns the response to a datagram to the group, when it is due.
+/// Returns the response of a listener to a datagram that was sent to the group, at the time when it is due.
 fn answer_to_group(listener: &mut Listener<Pages, OverSessions>, datagram: &[u8]) -> Option<Vec<u8>> {
     listener.take(NOW, &member(SENDER), &mut datagram.to_vec());
     let (to, response) = listener.poll(LATER)?;
@@ -190,7 +191,8 @@ fn answer_to_group(listener: &mut Listener<Pages, OverSessions>, datagram: &[u8]
     Some(response.to_vec())
 }
 
-/// Returns the response of a listener in clear to a request to this address, at this time.
+/// Returns the response of a listener without protection to a request that was sent to the address `to` at the time
+/// `at`.
 fn answer_in_clear(listener: &mut CoapListener, to: Address, request: &[u8], at: Instant) -> Option<Vec<u8>> {
     listener.take(NOW, &Path { local: to, remote: member(SENDER) }, request, 200);
     listener.poll(at).map(|(_, response)| response.to_vec())

@@ -1,4 +1,5 @@
-//! Frames of the laboratory, decoded by tshark, an implementation of the same standards by others.
+//! Tests that tshark can decode the frames of the laboratory. It is an independent implementation of the same
+//! standards.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,7 +8,7 @@ use tegmen_testbed::mote::Protection;
 use tegmen_testbed::pcap;
 use tegmen_testbed::scenario;
 
-/// The fields of each frame of a run, as tshark reads them; `None` if it is not installed.
+/// Returns the fields of each frame of a run, as tshark reads them; `None` if tshark is not installed.
 fn decoded(deployment: &str, protection: Protection, fields: &[&str]) -> Option<Vec<Vec<String>>> {
     if Command::new("tshark").arg("--version").output().is_err() {
         println!("skipped: tshark is not installed; type: apt-get install tshark");

@@ -1,11 +1,11 @@
-//! Instructions of a program that calls itself under callgrind, which counts those of one function alone.
+//! Counts the instructions of one function in a program that starts itself under callgrind.
 
 use std::process::Command;
 
 /// Any failure, with its message.
 pub(crate) type Failure = Box<dyn std::error::Error>;
 
-/// Instructions that `program::counted` takes in all, if this program runs with the arguments `row` and `times`.
+/// Returns the number of instructions in `program::counted`, if this program runs with the arguments `row` and `times`.
 pub(crate) fn instructions(program: &str, row: &str, times: u32) -> Result<u64, Failure> {
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"]);

@@ -1,7 +1,9 @@
-//! Instructions of a decision under policies of 10,000 rules with wildcards and tags: `./ci.sh decisions`.
+//! Counts the instructions of an access decision with policies of 10,000 rules, which contain wildcards and tags:
+//! `./ci.sh decisions`.
 //!
-//! The program calls itself under `valgrind --tool=callgrind`, which counts the instructions of [`counted`] alone, for two
-//! numbers of repetitions; the difference is divided. No decision may take 10,000 instructions.
+//! The program starts itself under `valgrind --tool=callgrind`, which counts only the instructions in [`counted`]. It
+//! counts two numbers of repetitions, and divides the difference by the additional repetitions. No decision may need
+//! 10,000 instructions.
 
 #[path = "../callgrind/mod.rs"]
 mod callgrind;
@@ -12,14 +14,14 @@ use std::process::ExitCode;
 use tegmen::coap::Code;
 use tegmen_control::access::policy::{OwnedParty, Policy, Question};
 
-/// Rules of each policy.
+/// Number of rules in each policy.
 const RULES: usize = 10_000;
-/// Instructions that no decision may reach.
+/// Number of instructions below which each decision must be.
 const LIMIT: u64 = 10_000;
-/// Repetitions of the two runs.
+/// Numbers of repetitions in the two runs.
 const TIMES: (u32, u32) = (10, 110);
 
-/// A policy, a request, and the code of its decision.
+/// A row: a policy, a request, and the code of the decision on it.
 struct Row {
     name: &'static str,
     rule: fn(usize) -> String,
@@ -72,7 +74,7 @@ const ROWS: [Row; 5] = [
     },
 ];
 
-/// Names, beginnings of names and tags; half of the rules deny.
+/// Returns a rule with names, beginnings of names, or tags. Half of the rules deny access.
 fn mixed(number: usize) -> String {
     let subject = match number % 3 {
         0 => format!("display-{number}"),
@@ -95,7 +97,8 @@ fn mixed(number: usize) -> String {
     }
 }
 
-/// Each rule but the last fits two parts of the request, so that all sets are full and only the last has a number in common.
+/// Returns a rule that matches two of the three parts of the request. Only the last rule matches all parts. So all sets
+/// of candidates are full, and have only one rule in common.
 fn crowded(number: usize) -> String {
     let tag = ["tag:a", "tag:b", "tag:c", "tag:d"][number / 3 % 4];
     match number {
@@ -106,7 +109,7 @@ fn crowded(number: usize) -> String {
     }
 }
 
-/// A rule for one device, with names that differ from those of other rules in their digits.
+/// Returns a rule for one device. The names in the rules differ only in their digits.
 fn alike(number: usize) -> String {
     let number = number - 1;
     rule(&format!("display-{number:05}"), &format!("oven-{number:05}"), "deny", &format!("GET /sensors/{number:05}"))
@@ -116,7 +119,7 @@ fn rule(subject: &str, publisher: &str, effect: &str, resource: &str) -> String 
     format!("[[rule]]\nsubject = \"{subject}\"\npublisher = \"{publisher}\"\n{effect} = \"{resource}\"\n")
 }
 
-/// The function whose instructions are counted.
+/// Calls `work`. Callgrind counts the instructions of this function.
 #[inline(never)]
 fn counted<T>(work: impl FnOnce() -> T) -> T {
     black_box(work())
@@ -158,7 +161,7 @@ fn repeat(row: &str, times: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints each row; true if all are below the limit.
+/// Prints each row. Returns true if all rows are below the limit.
 fn compare() -> Result<bool, Failure> {
     println!("instructions of a decision under {RULES} rules, each below {LIMIT}");
     let (few, more) = TIMES;

@@ -1,4 +1,4 @@
-//! A client and a server in one process: each end receives at once the datagrams that the other one sends.
+//! A client and a server in one process. Each end immediately receives the datagrams that the other end sends.
 
 use tegmen::address::{Address, Path};
 use tegmen::buf::Frame;
@@ -62,7 +62,7 @@ impl<N> End<N> {
     }
 }
 
-/// Answers a need of a handshake.
+/// Answers what the handshake of an end needs, such as a pre-shared key.
 fn answer<R: Roles>(cx: &mut Cx<'_, HostCrypto>, endpoint: &mut Endpoint<Table, R>, id: PeerId) -> Option<Event> {
     let identity: &[u8] = match endpoint.need(id)? {
         Need::PskForServer { .. } => b"sensor-17",
@@ -72,7 +72,7 @@ fn answer<R: Roles>(cx: &mut Cx<'_, HostCrypto>, endpoint: &mut Endpoint<Table, 
     endpoint.resume(cx, id, Answer::Psk { identity, key: KEY, principal: PRINCIPAL })
 }
 
-/// Takes a datagram, if there is one, and returns the next that is to be sent.
+/// Processes a datagram, if there is one. Returns the next datagram that the end sends.
 fn step<R: Roles>(
     endpoint: &mut Endpoint<Table, R>,
     (crypto, counters): (&mut HostCrypto, &mut Counters),
@@ -131,7 +131,7 @@ impl Pair {
         assert!(client.session.is_some() && server.session.is_some());
     }
 
-    /// A confirmable GET for /temp, protected.
+    /// Makes a protected datagram with a confirmable GET for /temp.
     pub(crate) fn request(&mut self, message_id: u16) -> Vec<u8> {
         let [high, low] = message_id.to_be_bytes();
         let mut storage = [0; 200];
@@ -143,7 +143,7 @@ impl Pair {
         frame.finish().to_vec()
     }
 
-    /// The server takes a request. Returns the length of its response in `out`.
+    /// Lets the server process a request. Writes its response into `out`, and returns the length of the response.
     pub(crate) fn answer(&mut self, request: &mut [u8], out: &mut [u8]) -> usize {
         let End { node, crypto, counters, path, .. } = &mut self.server;
         let mut cx = Cx { now: NOW, crypto, counters };
@@ -156,7 +156,7 @@ impl Pair {
         answered
     }
 
-    /// The client takes the response.
+    /// Lets the client process the response, which must be a 2.05 Content.
     pub(crate) fn expect_content(&mut self, datagram: &mut [u8]) {
         let End { node, crypto, counters, path, .. } = &mut self.client;
         let mut cx = Cx { now: NOW, crypto, counters };

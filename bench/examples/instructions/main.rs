@@ -1,9 +1,10 @@
-//! Instructions of a record, a handshake and a request, beside the values of an earlier commit: `./ci.sh instructions`.
+//! Counts the instructions of a record, a handshake and a request, and compares them with the values of an earlier
+//! commit: `./ci.sh instructions`.
 //!
-//! The program calls itself under `valgrind --tool=callgrind`, which counts the instructions of [`counted`] alone. Each
-//! row is counted for two numbers of repetitions, and the difference divided, so that work that is done once does not
-//! count. Input and random numbers are fixed. No row may exceed its value in `bench/instructions.json` by more than two
-//! percent. `--json` prints the values in the form of that file.
+//! The program starts itself under `valgrind --tool=callgrind`, which counts only the instructions in [`counted`]. Each
+//! row is counted for two numbers of repetitions. The difference is divided by the additional repetitions, so that work
+//! that is done once does not count. The input and the random numbers are fixed. No row may exceed its value in
+//! `bench/instructions.json` by more than two percent. `--json` prints the values in the form of that file.
 
 #[path = "../callgrind/mod.rs"]
 mod callgrind;
@@ -19,7 +20,7 @@ use tegmen::dtls::{Channel, CipherSuite, Records};
 use tegmen::endpoint::{MAX_HEADROOM, MAX_TAILROOM};
 use tegmen_host::provider::HostCrypto;
 
-/// A name, and the work that is repeated.
+/// The name of a row, and a function that repeats its work the given number of times.
 type Row = (&'static str, fn(u32));
 
 const ROWS: [Row; 10] = [
@@ -36,9 +37,9 @@ const ROWS: [Row; 10] = [
 ];
 const CCM_8: CipherSuite = CipherSuite::PSK_WITH_AES_128_CCM_8;
 const GCM: CipherSuite = CipherSuite::PSK_WITH_AES_128_GCM_SHA256;
-/// Repetitions in the shorter of the two runs of a row, and additional repetitions in the other.
+/// Number of repetitions in the shorter run of a row, and number of additional repetitions in the longer run.
 const TIMES: (u32, u32) = (20, 100);
-/// The percentage by which a row may exceed its value.
+/// Maximum percentage by which a row may exceed its earlier value.
 const LIMIT: f64 = 2.0;
 
 fn main() -> ExitCode {
@@ -60,7 +61,7 @@ fn main() -> ExitCode {
 
 // --- what is counted ---
 
-/// The function whose instructions are counted.
+/// Calls `work`. Callgrind counts the instructions of this function.
 #[inline(never)]
 fn counted<T>(work: impl FnOnce() -> T) -> T {
     black_box(work())
@@ -86,7 +87,7 @@ fn get(times: u32) {
     }
 }
 
-/// Requests before the first that is counted: more than the replies that are kept.
+/// Number of requests before the first counted request. It exceeds the number of stored replies.
 const WARM: u32 = 64;
 
 fn handshake(times: u32) {
@@ -109,7 +110,7 @@ fn open(suite: CipherSuite, len: usize, times: u32) {
     records(suite, len, times, |frame, work| work(frame), |work| counted(work));
 }
 
-/// Seals records of `len` bytes and opens them again.
+/// Seals records with a content of `len` bytes, and opens them again.
 fn records(
     suite: CipherSuite,
     len: usize,
@@ -159,7 +160,7 @@ fn as_json(counts: &[(&str, f64)]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints each row beside its earlier value; true if all are within the limit.
+/// Prints each row with its earlier value. Returns true if all rows are within the limit.
 fn compare(counts: &[(&str, f64)]) -> Result<bool, Failure> {
     if !tegmen_accel::is_accelerated() {
         return Err(

@@ -1,9 +1,10 @@
-//! Heap in use by the count of the C library's allocator, which serves C stacks and Rust stacks.
+//! Measures the heap memory in use, as the allocator of the C library counts it. C stacks and Rust stacks use this
+//! allocator.
 //!
-//! Memory in its cache for each thread counts as used, so the driver turns the cache off:
+//! Memory in the allocator's cache for each thread counts as used, so the driver disables this cache:
 //! `GLIBC_TUNABLES=glibc.malloc.tcache_count=0`.
 
-/// Runs `step` and adds the bytes it left allocated to `total`, if they are to be counted.
+/// Runs `step`. If `counted` is true, adds the number of bytes that `step` has left allocated to `total`.
 pub(crate) fn growth<T>(counted: bool, total: &mut i64, step: impl FnOnce() -> T) -> T {
     if !counted {
         return step();
@@ -14,7 +15,7 @@ pub(crate) fn growth<T>(counted: bool, total: &mut i64, step: impl FnOnce() -> T
     result
 }
 
-/// Bytes that the allocator has given out.
+/// Returns the number of bytes that the allocator has currently allocated.
 #[cfg(target_env = "gnu")]
 #[expect(unsafe_code, reason = "the allocator's own statistics have no safe wrapper")]
 pub fn in_use() -> i64 {
@@ -23,7 +24,7 @@ pub fn in_use() -> i64 {
     i64::try_from(info.uordblks + info.hblkhd).unwrap_or(i64::MAX)
 }
 
-/// Returns 0: other C libraries do not report it.
+/// Returns 0, because other C libraries do not report the number.
 #[cfg(not(target_env = "gnu"))]
 pub fn in_use() -> i64 {
     0

@@ -1,9 +1,11 @@
-//! Each DTLS stack has a program for its measurement. All programs do the same work for the same commands.
+//! The common part of the programs that measure DTLS stacks. Each stack has a program, and all programs do the same
+//! work for the same commands.
 //!
-//! A program implements [`Stack`] and calls [`run`]. It then obeys one [`Command`] per line of standard input, or the
-//! single one given as arguments, and answers each with a [`Reply`] line. [`pair`] holds both ends of a session and
-//! moves datagrams between them in memory, so nothing but the stack itself is in the numbers. With `client` or `server`
-//! as its first argument, the same program runs a session over a socket, with any stack at the other end.
+//! A program implements [`Stack`] and calls [`run`]. It then executes the [`Command`] in its arguments, or without
+//! arguments each [`Command`] line on its standard input. It answers each command with a [`Reply`] line. [`pair`] has
+//! both ends of a session and passes datagrams between them in memory, so that only the stack itself is measured. With
+//! `client` or `server` as its first argument, the same program runs a session over a socket, with any stack at the
+//! other end.
 mod heap;
 mod measure;
 pub mod pair;
@@ -19,18 +21,18 @@ pub use words::{Certificates, Command, Reply};
 
 use std::{fmt, sync::OnceLock};
 
-/// The pre-shared key every stack is given.
+/// The pre-shared key that every stack receives.
 pub const KEY: [u8; 16] = *b"\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff";
 
-/// The identity that names [`KEY`].
+/// The identity that belongs to [`KEY`].
 pub const IDENTITY: &str = "Client_identity";
 
-/// The identity of this program: [`IDENTITY`], unless its arguments name another.
+/// Returns the PSK identity of this program. It is [`IDENTITY`], unless its arguments contain another identity.
 pub fn identity() -> &'static str {
     &credentials().0
 }
 
-/// The key of this program: [`KEY`], unless its arguments name another.
+/// Returns the pre-shared key of this program. It is [`KEY`], unless its arguments contain another key.
 pub fn key() -> &'static [u8] {
     &credentials().1
 }
@@ -54,15 +56,15 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
     digits.map(|digits| u8::from_str_radix(digits.ok().filter(|digits| digits.len() == 2)?, 16).ok()).collect()
 }
 
-/// The largest datagram that any end may send or take.
+/// Maximum length of a datagram that an end may send or receive, in bytes.
 pub const DATAGRAM_MAX: usize = 2048;
 
-/// A stack failed to obey a command. The text is for the reader of the report.
+/// The reason why a stack could not execute a command, as text for the reader of the report.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure(pub String);
 
 impl Failure {
-    /// A failure with this text.
+    /// Makes a failure with this text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }

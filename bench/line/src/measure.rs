@@ -1,4 +1,4 @@
-//! Obeys commands: the loops that are timed.
+//! Executes commands, and measures the time of their loops.
 
 use crate::{
     Certificates, Command, DATAGRAM_MAX, Failure, Reply, Resumption, Stack,
@@ -12,14 +12,14 @@ use std::{
     time::Duration,
 };
 
-/// Runs the program of one stack: obeys the command in its arguments, or without arguments those on standard input
-/// until it ends. With `client` or `server` it runs a session over a socket.
+/// Runs the program of a stack. Executes the command in its arguments, or without arguments the commands on its
+/// standard input until it ends. With `client` or `server` as the first argument, runs a session over a socket.
 pub fn run<S: Stack>(stack: Result<S, Failure>) -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     run_with(stack, &words)
 }
 
-/// As [`run`], with `words` in place of the arguments: the words of one command, or none.
+/// Does the same as [`run`], but with `words` as the arguments.
 pub fn run_with<S: Stack>(stack: Result<S, Failure>, words: &[String]) -> ExitCode {
     let mut stack = stack;
     if let Ok(stack) = &mut stack
@@ -67,7 +67,7 @@ fn measure<S: Stack>(stack: &mut S, command: Command) -> Result<Reply, Failure> 
     }
 }
 
-/// Every session from here on shows certificates.
+/// Lets all sessions from now on use these certificates.
 fn prove<S: Stack>(stack: &mut S, certificates: Certificates) -> Result<(), Failure> {
     let keys = certificates.public_keys()?;
     if certificates.remembered { stack.remember_chains(&keys) } else { stack.use_public_keys(&keys) }
@@ -85,7 +85,8 @@ fn handshakes<S: Stack>(stack: &mut S, count: u32) -> Result<Reply, Failure> {
     elapsed(start)
 }
 
-/// Every session from here on can be resumed, also where full handshakes are measured behind it.
+/// Opens a session, and measures `count` resumptions. All later sessions of this program are also resumable, even if
+/// full handshakes are measured afterwards.
 fn resumptions<S: Stack>(stack: &mut S, count: u32) -> Result<Reply, Failure> {
     stack.use_resumption(Resumption::Ticket)?;
     let (mut wire, mut tally) = (Wire::default(), Tally::default());
@@ -121,7 +122,8 @@ fn records<S: Stack>(stack: &mut S, count: u32, size: usize) -> Result<Reply, Fa
     elapsed(start)
 }
 
-/// Each session carries one record, so that no end keeps its last flight to send it again.
+/// Opens sessions, and measures the heap memory of each. Each session carries one record, so that no end keeps its last
+/// flight for a retransmission.
 fn held<S: Stack>(stack: &mut S, sessions: u32) -> Result<Reply, Failure> {
     let (mut wire, mut tally) = (Wire::default(), Tally::default());
     let mut opened = vec![0; DATAGRAM_MAX];
@@ -147,15 +149,16 @@ fn elapsed(start: Duration) -> Result<Reply, Failure> {
     Ok(Reply::Nanoseconds(u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX)))
 }
 
-/// CPU time of this thread: the machine may be busy with other things.
+/// Returns the CPU time of this thread, which does not depend on other work of the machine.
 ///
 /// # Errors
-/// The system has no such clock; the failure has the text of the system's error.
+/// If the system has no such clock. The message contains the error of the system.
 pub fn cpu_time() -> Result<Duration, Failure> {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_err(|e| Failure::new(e.to_string()))?;
     Ok(Duration::from(time))
 }
 
-/// Constant, so that a difference of two instruction counts cancels them.
+/// Number of handshakes before the measurement. It is constant, so that these handshakes cancel out in the difference
+/// of two instruction counts.
 const WARM_UP_HANDSHAKES: u32 = 2;
 const WARM_UP_RECORDS: u32 = 8;

@@ -1,8 +1,9 @@
-//! Builds the wolfSSL source that the crate `wolfssl-sys` carries, with pre-shared keys and everything the processor
-//! can speed up. The program of the multicast benchmark has this script too, and gets a library with multicast: with it, each
-//! connection is larger.
+//! Builds the wolfSSL source code that the crate `wolfssl-sys` contains. It has pre-shared keys and all optimizations
+//! for the processor. The program of the multicast benchmark uses the same script, and gets a library with multicast,
+//! because multicast makes each connection larger.
 //!
-//! `TEGMEN_WOLFSSL` may name an installed prefix instead; it must hold `lib/libwolfssl.a`.
+//! The environment variable `TEGMEN_WOLFSSL` can name the prefix of an installed wolfSSL instead. It must contain
+//! `lib/libwolfssl.a`.
 use std::{
     env, fs, io,
     path::{Path, PathBuf},
@@ -18,7 +19,7 @@ fn main() {
     println!("cargo::rustc-link-lib=dylib=m");
 }
 
-/// Configures, builds and installs the library below the output directory. Returns its prefix.
+/// Configures, builds and installs the library in the output directory. Returns the prefix of the installation.
 fn build() -> PathBuf {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     let (source, prefix) = (out.join("source"), out.join("prefix"));
@@ -41,7 +42,8 @@ fn build() -> PathBuf {
     prefix
 }
 
-/// The directory to which cargo unpacked the crate: a fetch of this workspace brings it, though nothing depends on it.
+/// Returns the directory into which cargo has unpacked the crate. A fetch of this workspace downloads the crate,
+/// although nothing depends on it.
 fn vendored_source() -> PathBuf {
     let home = env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| env::home_dir().map(|home| home.join(".cargo"))).expect("there is a home directory");
@@ -69,8 +71,8 @@ fn run(command: &mut Command, directory: &Path) {
     assert!(status.is_ok_and(|status| status.success()), "failed: {command:?}");
 }
 
-/// WOLFSSL_ALWAYS_VERIFY_CB: the callback also runs for a verified peer, and learns its name. WOLFSSL_MAX_RPK_PINS: at
-/// most one public key is expected.
+/// With WOLFSSL_ALWAYS_VERIFY_CB the callback also runs for a verified peer, and gets its name. With
+/// WOLFSSL_MAX_RPK_PINS=1 at most one public key is expected.
 const CFLAGS: &str =
     "-O3 -DWOLFSSL_STATIC_PSK -DWOLFSSL_STATIC_RSA -DWOLFSSL_ALWAYS_VERIFY_CB -DWOLFSSL_MAX_RPK_PINS=1";
 

@@ -14,14 +14,14 @@ use tegmen_host::{
     x509::{Settings, Trust, Verifier, signer::SoftwareKey},
 };
 
-/// The only cipher suite, which devices can resume.
+/// The only cipher suite. Devices can resume sessions that use it.
 pub(super) const SUITES: Suites = Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8]);
 
-/// The number of certificates in a chain below the trust anchor: the certificate of the authority, and a certificate
-/// that it issued.
+/// The number of certificates in a chain below the trust anchor. The chain has the certificate of the authority, and a
+/// certificate that the authority issued.
 pub(super) const CERTIFICATES: usize = 2;
 
-/// An authority with a key of secp256r1. Its certificate is issued by a trust anchor.
+/// An authority with a key on secp256r1. A trust anchor has issued its certificate.
 pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     /// The certificate of the authority.
@@ -30,7 +30,7 @@ pub(super) struct Authority {
 }
 
 impl Authority {
-    /// Creates an authority and writes its files into this directory.
+    /// Creates an authority, and writes its files into this directory.
     pub(super) fn create(directory: &Path) -> Result<Self, Failure> {
         let (root_key, key) = (KeyPair::generate().map_err(failure)?, KeyPair::generate().map_err(failure)?);
         let root = params("trust anchor")?;
@@ -51,14 +51,14 @@ impl Authority {
         Ok(Self { issuer, certificate: certificate.to_vec(), anchor: read(&directory.join(ANCHOR))? })
     }
 
-    /// Makes a verifier that remembers this number of verified chains.
+    /// Makes a verifier. It remembers at most `cache_entries` verified chains.
     pub(super) fn verifier(&self, cache_entries: usize) -> Result<Arc<Verifier>, Failure> {
         let mut trust = Trust::default();
         trust.add_anchors(&self.anchor).map_err(Failure::new)?;
         Ok(Arc::new(Verifier::new(trust, Settings { cache_entries, ..Settings::default() })))
     }
 
-    /// Issues a certificate with this name, and returns it with its key.
+    /// Issues a certificate with this name. Returns the certificate together with its private key.
     pub(super) fn issue(&self, name: &str, purpose: ExtendedKeyUsagePurpose) -> Result<PublicKeys, Failure> {
         let key = KeyPair::generate().map_err(failure)?;
         let mut params = CertificateParams::new(vec![name.to_owned()]).map_err(failure)?;
@@ -72,7 +72,7 @@ impl Authority {
     }
 }
 
-/// Returns the certificate parameters of an authority.
+/// Returns the parameters of a CA certificate with this name.
 fn params(name: &str) -> Result<CertificateParams, Failure> {
     let mut params = CertificateParams::new(Vec::new()).map_err(failure)?;
     params.distinguished_name.push(DnType::CommonName, name);

@@ -1,14 +1,14 @@
-//! The cryptographic provider of peers, which counts operations with public keys.
+//! The cryptographic provider of peers. It counts public-key operations.
 
 use tegmen::crypto::{
     Crypto, DIGEST_LEN, MAX_SHARE, NamedGroup, NotAuthentic, SCALAR_LEN, SignatureScheme, Unsupported,
 };
 use tegmen_host::provider::HostCrypto;
 
-/// A provider whose only group is secp256r1.
+/// A provider that supports only the group secp256r1.
 pub(super) struct Counting {
     pub(super) crypto: HostCrypto,
-    /// The number of key pairs, key agreements and verified signatures.
+    /// The number of generated key pairs, key agreements and verified signatures.
     pub(super) operations: u64,
 }
 

@@ -1,5 +1,5 @@
-//! The program of a server that resumes sessions: a device on a host, or a server without a delegate that issues its
-//! own tickets.
+//! The program of a server that resumes sessions. It is either a device on a host, or a server that delegates nothing
+//! and issues its own tickets.
 
 use super::{
     authority::Authority,
@@ -33,19 +33,19 @@ use tegmen_host::{
 };
 
 pub(crate) const VERB: &str = "resuming-server";
-/// The name of both servers.
+/// The name that both kinds of servers have.
 pub(super) const NAME: &str = "gateway.example";
-/// Number of verified chains that the server without a delegate remembers: enough for all clients.
+/// Number of verified certificate chains that the server without delegation remembers. It is enough for all clients.
 const REMEMBERED: usize = 1 << 14;
-/// Seconds for which the tickets of the device are valid.
+/// Time for which the tickets of the device are valid, in seconds.
 const LIFETIME: u32 = 24 * 3600;
 
-/// A server that a row measures.
+/// A server that is measured.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A server that resumes sessions with the tickets of its delegation server.
+    /// A device, which resumes sessions with the tickets of its delegation server.
     Device,
-    /// A server that resumes the sessions that it opened itself.
+    /// A server that delegates nothing, and resumes the sessions that it has opened itself.
     Bare,
 }
 
@@ -61,13 +61,13 @@ fn seconds() -> u32 {
     SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs() as u32)
 }
 
-/// Makes the epoch of the device. The bench makes the same epoch.
+/// Makes the epoch of the device. The process of the benchmark makes the same epoch.
 fn epoch() -> Result<Epoch, Failure> {
     let first = Epoch::first(DeviceKey(Secret::new([7; PSK_LEN])));
     first.next::<HostCrypto>(&Secret::new([8; PSK_LEN])).ok_or_else(|| Failure::new("no epoch"))
 }
 
-/// Makes the sessions and tickets that a delegation server gives to this number of peers of the device.
+/// Makes the sessions and tickets that `count` peers of the device would receive from the delegation server.
 pub(super) fn delegated(count: usize) -> Result<Vec<Kept>, Failure> {
     let (mut issuer, mut crypto) = (Issuer::new(epoch()?, None, 0), HostCrypto::from_os().map_err(failure)?);
     let mut all = Vec::new();
@@ -86,7 +86,7 @@ pub(super) fn delegated(count: usize) -> Result<Vec<Kept>, Failure> {
     Ok(all)
 }
 
-/// Serves until standard input ends. The arguments are `device|bare DIRECTORY`.
+/// Runs the server until its standard input ends. The words are `device|bare DIRECTORY`.
 pub(crate) fn serve(words: &[String]) -> Result<(), Failure> {
     let [kind, directory] = words else { return Err(Failure::new(format!("{VERB} device|bare DIRECTORY"))) };
     let is_device = kind == "device";
@@ -122,7 +122,7 @@ pub(crate) fn serve(words: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A device on a host, which stays in one epoch.
+/// A device on a host. It stays in the same epoch.
 struct OnHost(Mutex<(Device<Ram, 4, 4, 64>, HostCrypto)>);
 
 impl OnHost {

@@ -1,4 +1,4 @@
-//! Joins of groups at their controller, compared with introspections on the same DTLS sessions of the same process.
+//! Measures joins of groups at their controller. Compares them with introspections in the same DTLS sessions.
 
 use crate::{
     Options,
@@ -13,16 +13,16 @@ use tegmen::coap::{Code, MessageRef};
 use tegmen_bench_line::Failure;
 use tegmen_host::group::groupcomm::{GROUPCOMM_CBOR, GROUPS, GroupKeys, JoinRequest};
 
-/// Minimum rate of joins, as a share of the rate of introspections.
+/// Minimum rate of joins, divided by the rate of introspections.
 const JOINS_MIN: f64 = 0.3;
 /// Number of members of the large group.
 const LARGE: u32 = 1_000;
-/// Number of small groups, which [`PEERS`] join one after the other.
+/// Number of small groups. The [`PEERS`] peers are distributed evenly among them.
 const SMALL: usize = 100;
 /// Number of groups in a pass: the large group and the small groups.
 const EACH_PASS: usize = SMALL + 1;
 
-/// Adds the rows of joins.
+/// Adds the rows of joins to the report.
 pub(super) fn rows(options: &Options, report: &mut Report) -> Result<(), Failure> {
     eprintln!("joins");
     let scene = Scene::new()?;
@@ -75,7 +75,8 @@ pub(super) fn rows(options: &Options, report: &mut Report) -> Result<(), Failure
     Ok(())
 }
 
-/// Lets each of the first `count` peers join the group with this number.
+/// Lets each of the first `count` peers join a group. `group` returns the number of the group for a peer. Returns the
+/// rates of joins.
 fn join(
     (process, clients): (&Process, &mut Clients),
     count: u32,
@@ -96,7 +97,7 @@ fn join(
     })
 }
 
-/// Returns true if the response contains the parameters of a new member.
+/// Returns true if the response contains the parameters that a new member needs.
 fn is_joined(message: &MessageRef<'_>) -> bool {
     message.code() == Code::CREATED && GroupKeys::parse(message.payload()).is_ok()
 }

@@ -1,5 +1,5 @@
-//! Records of an Axiom group compared with group protection by other stacks. The traffic is the same, and the stacks
-//! take turns in each pass.
+//! Compares records of an Axiom group with the group protection of other stacks. The traffic is the same, and in each
+//! pass the stacks are measured in turn.
 
 use super::records::{Group, MANY, SIZES, Traffic, rate};
 use crate::{
@@ -13,22 +13,23 @@ use tegmen::{
 };
 use tegmen_bench_line::Failure;
 
-/// A program of another stack, which prints its version and the CPU time of its turns.
+/// The program of another stack. It prints its version, and the CPU time that its turns have needed.
 struct Peer {
     name: &'static str,
     install: &'static str,
     /// Number of turns in a pass.
     turns: u32,
-    /// The command line of the program, or the reason why the program cannot run.
+    /// The command line that starts the program, or the reason why the program cannot be started.
     words: Result<Vec<String>, Failure>,
 }
 
-/// A row: the suite of Tegmen, the protection of both stacks, the traffic, and the arguments that select the same
-/// measurement in the program.
+/// The description of a row: Tegmen's suite, the name of the protection, the kind of traffic, and the arguments with
+/// which the other program measures the same.
 type Kind = (Suite, &'static str, Traffic, &'static [&'static str]);
 
-/// The rows of wolfSSL. Its suite for multicast does not encrypt. It refuses suites with a pre-shared key for
-/// multicast, so the program uses suites of ECDHE_ECDSA, whose records are the same.
+/// The rows that compare Tegmen with wolfSSL. The only suite that wolfSSL has especially for multicast does not
+/// encrypt. It accepts no suite with a pre-shared key for multicast, so the program uses suites with ECDHE_ECDSA, whose
+/// records are equal.
 const OF_WOLFSSL: [Kind; 6] = [
     (Suite::MacOnly, "HMAC-SHA-256, no encryption", Traffic::Requests, &["requests", "00fe"]),
     (Suite::MacOnly, "HMAC-SHA-256, no encryption", Traffic::OneRequest, &["one", "00fe"]),
@@ -37,13 +38,14 @@ const OF_WOLFSSL: [Kind; 6] = [
     (Suite::Ccm, "CCM", Traffic::Requests, &["requests", "c0ac"]),
     (Suite::Ccm, "CCM", Traffic::OneRequest, &["one", "c0ac"]),
 ];
-/// The rows of aiocoap. Its Group OSCORE signs a request, and protects a response with a key that two members share.
+/// The rows that compare Tegmen with aiocoap. Its Group OSCORE signs a request, and protects a response with a key that
+/// only two members have.
 const OF_AIOCOAP: [Kind; 2] = [
     (Suite::Ccm8, "CCM with 8 bytes of tag, the peer signs", Traffic::Requests, &["requests"]),
     (Suite::Ccm8, "CCM with 8 bytes of tag", Traffic::Responses, &["responses"]),
 ];
 
-/// Adds the rows of all peers.
+/// Adds the rows of all other stacks to the report.
 pub(super) fn rows(passes: usize, report: &mut Report) -> Result<(), Failure> {
     let wolfssl = Peer {
         name: "wolfssl",

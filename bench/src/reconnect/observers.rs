@@ -1,4 +1,5 @@
-//! Observers whose server is killed and started again, with and without `--state`.
+//! Measures how soon observers are notified after their server was killed and started again, with and without
+//! `--state`.
 
 use super::{await_handshake, listens, words};
 use crate::{failure::failure, server::Process};
@@ -19,26 +20,26 @@ use tokio::{
 
 /// Number of observers. Each observer has its own socket.
 pub(super) const COUNT: u32 = 3_000;
-/// Time after which the benchmark stops waiting for observers that are not registered or not notified.
+/// Maximum time for which the benchmark waits until all observers are registered, and then until all are notified.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-/// Maximum time without a message of the server. After this time an observer sends its request again.
+/// Maximum time without a message from the server. After this time an observer sends its request again.
 const ALIVE: Duration = Duration::from_secs(4);
-/// Time in which the server writes its state before it is killed. The next constant is the time without a server.
+/// Time that the server has to write its state before it is killed. `WITHOUT` is the time until it is started again.
 const BEFORE: Duration = Duration::from_secs(5);
 const WITHOUT: Duration = Duration::from_secs(1);
 
 /// The state of the observers after a restart.
 pub(super) struct Notified {
-    /// Number of observers that the first server registered.
+    /// Number of observers that registered before the server was killed.
     pub(super) registered: u32,
-    /// For each observer with a value after the restart, the seconds from the start of the second server until this
-    /// value.
+    /// The times in seconds from the second start of the server until an observer received a value. Observers without a
+    /// value are left out.
     pub(super) seconds: Vec<f64>,
-    /// The error of one of the observers without a value.
+    /// The error of one of the observers that received no value; `None` if there was no error.
     pub(super) ended: Option<String>,
 }
 
-/// Kills the server `name` while clients observe it, and starts it again.
+/// Kills the server `name` while clients observe its value, and starts the server again.
 pub(super) fn restart(name: &str, directory: &Path, state: Option<&Path>) -> Result<Notified, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failure)?;
     LocalSet::new().block_on(&runtime, observe(name, directory, state))
@@ -79,7 +80,8 @@ async fn observe(name: &str, directory: &Path, state: Option<&Path>) -> Result<N
     Ok(notified)
 }
 
-/// Observes until the first value after the time `back`. Returns the arrival time of this value.
+/// Observes the value until the first notification after the time in `back`. Returns the time when this notification
+/// arrived.
 async fn observer(
     address: SocketAddr,
     registered: Rc<Cell<u32>>,

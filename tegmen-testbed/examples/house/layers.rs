@@ -1,19 +1,19 @@
-//! The imports among the modules of a crate, and the circles among siblings: `./ci.sh layers`.
+//! Finds the imports between the modules of a crate, and the circles among sibling modules: `./ci.sh layers`.
 //!
-//! Siblings are the top-level modules of a crate and the children of one module. A child may use its parent and a parent its
-//! children: only what leads from one sibling, or from within it, to another is an arrow.
+//! The top-level modules of a crate are siblings, and so are the children of one module. A child may use its parent,
+//! and a parent its children. An arrow is an import from one sibling, or from inside it, to another sibling.
 
 use crate::names::{Names, absolute, imports, paths};
 use crate::source::{Crate, Place};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Places that are printed of one arrow.
+/// Maximum number of places that are printed for one arrow.
 const SHOWN: usize = 3;
 
-/// The arrows of one folder: from which child to which.
+/// The arrows in one folder. The key has the name of the importing child and the name of the imported child.
 pub(crate) type Arrows = BTreeMap<(String, String), BTreeSet<Place>>;
 
-/// The arrows of every folder; a folder is named by its crate and modules.
+/// Returns the arrows in every folder. The name of a folder consists of its crate and its modules.
 pub(crate) fn arrows(crates: &[Crate], names: &Names) -> BTreeMap<String, Arrows> {
     let mut folders: BTreeMap<String, Arrows> = BTreeMap::new();
     for krate in crates {
@@ -41,7 +41,7 @@ pub(crate) fn arrows(crates: &[Crate], names: &Names) -> BTreeMap<String, Arrows
     folders
 }
 
-/// The circles of one folder: the arrows among children that all reach each other.
+/// Returns the circles in one folder. A circle consists of the arrows between children that can all reach each other.
 pub(crate) fn circles(arrows: &Arrows) -> Vec<Vec<&(String, String)>> {
     let mut reached: BTreeSet<(&str, &str)> = arrows.keys().map(|(a, b)| (a.as_str(), b.as_str())).collect();
     let children: BTreeSet<&str> = reached.iter().flat_map(|(a, b)| [*a, *b]).collect();
@@ -65,7 +65,8 @@ pub(crate) fn circles(arrows: &Arrows) -> Vec<Vec<&(String, String)>> {
     circles
 }
 
-/// Prints each circle with the imports that close it; returns its arrows as the ratchet names them.
+/// Prints each circle with the imports of which it consists. Returns its arrows with the names that `ratchet.toml`
+/// uses.
 pub(crate) fn print_circles(folders: &BTreeMap<String, Arrows>) -> BTreeSet<String> {
     let mut closing = BTreeSet::new();
     for (folder, arrows) in folders {

@@ -1,10 +1,10 @@
-//! `ratchet.toml`: the values that the steps reached last. They only fall.
+//! The file `ratchet.toml` with the last values of the steps. These values may only fall.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// First lines of the file.
+/// The first lines of the file.
 const HEADER: &str = "\
 # The values that the steps house, layers and words reached last. None may rise; `./ci.sh STEP --update` lowers them.
 ";
@@ -12,11 +12,11 @@ const HEADER: &str = "\
 #[derive(Default, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Ratchet {
-    /// Arrows that may still close a circle.
+    /// The arrows between modules that are still part of a circle.
     pub(crate) layers: BTreeSet<String>,
-    /// Values of the counts.
+    /// The value of each count.
     pub(crate) house: BTreeMap<String, usize>,
-    /// Idioms in each folder.
+    /// The number of idioms in each folder.
     pub(crate) words: BTreeMap<String, usize>,
 }
 
@@ -32,8 +32,8 @@ impl Ratchet {
     }
 }
 
-/// Lowers the values that fell. Returns a line for each value that rose, where a name that the ratchet does not know
-/// has risen from 0, and one for each that fell.
+/// Lowers the values that have fallen. Returns a line for each value that has risen, and a line for each value that has
+/// fallen. A name that the file does not contain has the last value 0.
 pub(crate) fn tighten(ratchet: &mut BTreeMap<String, usize>, now: &BTreeMap<String, usize>) -> [Vec<String>; 2] {
     let (mut rose, mut fell) = (Vec::new(), Vec::new());
     for (name, value) in now {
@@ -52,8 +52,8 @@ pub(crate) fn tighten(ratchet: &mut BTreeMap<String, usize>, now: &BTreeMap<Stri
     [rose, fell]
 }
 
-/// Replaces the arrows of each crate that has no more of them than before, so that a module can be renamed. Returns the
-/// differences of the crates that have more, and those of the others.
+/// Replaces the arrows of each crate whose number of arrows has not increased, so that a module can be renamed. Returns
+/// the differences of the crates with more arrows, and then those of the other crates.
 pub(crate) fn shorten(ratchet: &mut BTreeSet<String>, now: &BTreeSet<String>) -> [Vec<String>; 2] {
     let (mut rose, mut fell) = (Vec::new(), Vec::new());
     let crates: BTreeSet<String> = ratchet.union(now).map(|arrow| of_crate(arrow).to_owned()).collect();
@@ -73,7 +73,7 @@ pub(crate) fn shorten(ratchet: &mut BTreeSet<String>, now: &BTreeSet<String>) ->
     [rose, fell]
 }
 
-/// The crate in "crate::module: from -> to".
+/// Returns the name of the crate in an arrow such as "crate::module: from -> to".
 fn of_crate(arrow: &str) -> &str {
     arrow.split(':').next().unwrap_or(arrow)
 }

@@ -1,4 +1,4 @@
-//! Small programs in a folder of their own, and what is counted in them.
+//! Tests of the counts, with small programs that each test writes into a folder.
 
 use super::counts::{LONGEST, count};
 use super::draw::draw;
@@ -13,11 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A folder with packages, removed when it is dropped.
+/// A folder with packages, which is removed when this value is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
-    /// Writes `files`; a package is a folder with a file `src/lib.rs`.
+    /// Writes `files` into a new folder. A package is a folder that contains a file `src/lib.rs`.
     fn with(files: &[(&str, &str)]) -> Self {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let name = format!("tegmen-house-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -46,7 +46,7 @@ impl Drop for Folder {
     }
 }
 
-/// The places of one count, as "file:line remark".
+/// Returns the places that one count finds, as "file:line remark".
 fn counted(key: &str, files: &[(&str, &str)]) -> Vec<String> {
     let crates = Folder::with(files).crates();
     let places = count(&crates, &Names::of(&crates)).remove(key).unwrap_or_default();
@@ -56,7 +56,7 @@ fn counted(key: &str, files: &[(&str, &str)]) -> Vec<String> {
         .collect()
 }
 
-/// A function of `lines` lines behind one line of comment.
+/// Returns a function of `lines` lines. A line of comment precedes it.
 fn function_of(lines: usize) -> String {
     format!("/// Long.\npub fn long() {{\n{}}}\n", "    step();\n".repeat(lines - 2))
 }
@@ -150,7 +150,7 @@ fn public_items_are_those_that_a_user_can_name() {
     assert_eq!(counted("public_items", &files), seen);
 }
 
-/// The arrows that lie on circles, as "folder: from -> to".
+/// Returns the arrows that belong to circles, as "folder: from -> to".
 fn on_circles(files: &[(&str, &str)]) -> Vec<String> {
     let crates = Folder::with(files).crates();
     let folders = arrows(&crates, &Names::of(&crates));
@@ -220,7 +220,7 @@ fn a_ratchet_falls_and_never_rises() {
     assert_eq!(ratchet, names(&["a: x -> z", "a::x: u -> v", "b: x -> y"]));
 }
 
-/// The texts of a file with kinds and the lines of their ends.
+/// Returns the paragraphs of a file, each with its kind and the line of its end.
 fn texts_of(file: &str, content: &str) -> Vec<(Kind, usize, String)> {
     let texts = texts(Path::new(file), content);
     texts.into_iter().map(|text| (text.kind, text.line(text.text.len()), text.text)).collect()

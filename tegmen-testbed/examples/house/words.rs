@@ -1,4 +1,4 @@
-//! Idioms that a reader has to read twice, in everything that people read: `./ci.sh words`.
+//! Finds idioms that a reader has to read twice, in all texts that people read: `./ci.sh words`.
 
 use crate::source::{Place, files};
 use crate::text::{Kind, texts};
@@ -18,13 +18,13 @@ pub(crate) struct Words {
 #[serde(deny_unknown_fields)]
 struct Idiom {
     name: String,
-    /// A regular expression, which is not sensitive to case.
+    /// A regular expression for the idiom. It matches upper case and lower case.
     pattern: String,
-    /// A hit is none if this matches at the same place.
+    /// Another regular expression. A hit at a place where it matches does not count.
     except: Option<String>,
-    /// Plain words for it.
+    /// Plain words that can replace the idiom.
     better: String,
-    /// True if it is searched in doc comments alone.
+    /// True if only doc comments are searched for the idiom.
     #[serde(default)]
     doc: bool,
 }
@@ -37,10 +37,10 @@ pub(crate) struct Hit {
     pub(crate) better: String,
 }
 
-/// Every hit below `root`, in the order of the files.
+/// Returns every hit below `root`, in the order of the files.
 ///
 /// # Errors
-/// A pattern that is no regular expression, or a file that cannot be read.
+/// If a pattern is not a regular expression, or if a file cannot be read.
 pub(crate) fn hits(root: &Path, words: &Words) -> Result<Vec<Hit>, String> {
     let expression = |pattern: &str| Regex::new(&format!("(?i){pattern}")).map_err(|error| error.to_string());
     let mut idioms = Vec::new();
@@ -77,7 +77,8 @@ pub(crate) fn hits(root: &Path, words: &Words) -> Result<Vec<Hit>, String> {
     Ok(hits)
 }
 
-/// The hits in each folder: two levels deep, `.` for files of the project itself.
+/// Returns the number of hits in each folder. Folders are counted two levels deep, and `.` stands for files in the
+/// root.
 pub(crate) fn by_folder(hits: &[Hit]) -> BTreeMap<String, usize> {
     let mut folders = BTreeMap::new();
     for hit in hits {
@@ -93,7 +94,7 @@ pub(crate) fn by_folder(hits: &[Hit]) -> BTreeMap<String, usize> {
     folders
 }
 
-/// Prints the hits of each folder and of each idiom.
+/// Prints the number of hits in each folder and of each idiom.
 pub(crate) fn print(words: &Words, hits: &[Hit]) {
     for (folder, count) in by_folder(hits) {
         println!("{count:>6}  {folder}");
@@ -106,7 +107,7 @@ pub(crate) fn print(words: &Words, hits: &[Hit]) {
     println!("{:>6}  in all", hits.len());
 }
 
-/// Prints each hit below `folder`, with the sentence and the better words.
+/// Prints each hit below `folder`, with its sentence and the better words.
 pub(crate) fn list(hits: &[Hit], folder: &str) {
     let folder = folder.trim_end_matches('/');
     let below = |file: &str| file.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));

@@ -1,4 +1,4 @@
-//! The motes of the firmware as images for a Cortex-M3, which QEMU runs.
+//! Runs the motes of the firmware as images for a Cortex-M3 in QEMU.
 
 use super::{Error, packet_or_done, turn};
 use crate::footprint::build;
@@ -11,7 +11,7 @@ use tegmen::buf::Writer;
 use tegmen::time::Instant;
 use tegmen_lowpan::slip::{Control, Decoder, Start, encode};
 
-/// Builds the images of both motes: first the server's, then the client's.
+/// Builds the images of both motes. Returns the path of the server's image, and then that of the client's image.
 ///
 /// # Errors
 /// [`Error::Build`]. If a tool is missing, the message contains the command that installs it.
@@ -19,7 +19,7 @@ pub fn images(project: &Path, target: &Path) -> Result<[PathBuf; 2], Error> {
     build::chosen_images(project, target, "compact", ["cosim_server", "cosim_client"]).map_err(Error::Build)
 }
 
-/// A mote in a separate QEMU process. The process ends when this value is dropped.
+/// A mote that runs in a separate QEMU process. The process ends when this value is dropped.
 pub struct Emulated {
     qemu: Child,
     line: ChildStdin,
@@ -27,7 +27,7 @@ pub struct Emulated {
 }
 
 impl Emulated {
-    /// Starts the image, and answers the mote's request for its start data with `start`.
+    /// Starts the image in QEMU. When the mote requests its start data, answers with `start`.
     ///
     /// # Errors
     /// [`Error`], if QEMU or the mote does not start.
@@ -63,7 +63,7 @@ impl Emulated {
         })
     }
 
-    /// Returns the reason in the last message of QEMU. QEMU prints the reason first, and all registers after it.
+    /// Returns the first line of QEMU's last message. It contains the reason for the end; all registers follow it.
     fn epitaph(&mut self) -> String {
         let mut said = String::new();
         if let Some(mut errors) = self.qemu.stderr.take() {
@@ -99,7 +99,7 @@ impl Drop for Emulated {
     }
 }
 
-/// Reads frames from the line in a thread until the line ends, so that the receiver can wait with a timeout.
+/// Starts a thread that reads frames from the serial line until the line ends. So the receiver can wait with a timeout.
 fn listen(mut line: ChildStdout) -> Receiver<Vec<u8>> {
     let (sender, frames) = mpsc::channel();
     std::thread::spawn(move || {
@@ -119,5 +119,5 @@ fn listen(mut line: ChildStdout) -> Receiver<Vec<u8>> {
     frames
 }
 
-/// Maximum time for a turn. A turn takes about a millisecond, so a mote that takes longer than this has failed.
+/// Maximum time for a turn. A turn takes about a millisecond, so a mote that needs longer than this has failed.
 const PATIENCE: Duration = Duration::from_secs(20);

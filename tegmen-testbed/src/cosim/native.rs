@@ -1,4 +1,4 @@
-//! The motes of the firmware, compiled for this machine, with substitutes for the board.
+//! The motes of the firmware, compiled for this machine. Substitutes replace the board.
 
 #[path = "../../../firmware/src/blink_client.rs"]
 pub mod blink_client;
@@ -15,7 +15,7 @@ use tegmen::crypto::Compact;
 use tegmen::time::Instant;
 use tegmen_lowpan::slip::{Decoder, Start};
 
-/// The cryptographic provider of the images. Its use on this machine is only for comparing bytes, never for secrets.
+/// The cryptographic provider of the images. On this machine it is used only to compare bytes, and never for secrets.
 type Provider = Compact;
 
 /// A mote that runs in this process.
@@ -26,14 +26,14 @@ pub struct Native<A: Application> {
 }
 
 impl<A: Application> Native<A> {
-    /// Creates a mote that has received and sent nothing. Returns `None` if `start` lacks a value that its application
-    /// needs.
+    /// Creates a mote that has not received or sent anything yet. Returns `None` if `start` does not contain a value
+    /// that the application of the mote needs.
     pub fn new(start: Start) -> Option<Self> {
         let application = A::start(&start)?;
         Some(Self { mote: mote::Mote::new(Instant::default(), start, ()), application, shown: 0 })
     }
 
-    /// Returns the value that the LEDs show.
+    /// Returns the value that the mote's LEDs show.
     pub const fn shown(&self) -> u32 {
         self.shown
     }
@@ -57,7 +57,8 @@ impl<A: Application> super::Mote for Native<A> {
     }
 }
 
-/// The serial line of this thread. It stores the bytes that the mote sends in its turn.
+/// A substitute for the serial line of the board. It stores the bytes that the mote sends during its turn, for each
+/// thread.
 mod uart {
     use std::cell::RefCell;
 
@@ -72,7 +73,7 @@ mod uart {
     }
 }
 
-/// The LEDs of this thread. They store the value that the mote shows in its turn.
+/// A substitute for the LEDs of the board. It stores the value that the mote shows during its turn, for each thread.
 mod leds {
     use std::cell::Cell;
 

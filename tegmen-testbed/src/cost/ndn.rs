@@ -1,8 +1,8 @@
-//! The cost of the operations of a node of Named Data Networking, in instructions.
+//! The instructions that the operations of a node of Named Data Networking need.
 
 use serde::{Deserialize, Serialize};
 
-/// Instructions of the operations of a node. The file `data/ndn-instructions.toml` has the values.
+/// Instructions of each operation of a node. The values come from `data/ndn-instructions.toml`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NdnCosts {
@@ -10,16 +10,18 @@ pub struct NdnCosts {
     pub create: u64,
     /// Sending an Interest again at a forwarder.
     pub again: u64,
-    /// Processing an Interest at a forwarder, which sends it to the next hop or answers it.
+    /// Processing an Interest at a forwarder. The forwarder sends it to the next hop, or answers it from its content
+    /// store.
     pub on_interest: u64,
-    /// Processing a Data packet at a forwarder, which stores it, and sends it to the faces of the pending Interests.
+    /// Processing a Data packet at a forwarder. The forwarder stores it, and sends it to the faces with pending
+    /// Interests.
     pub on_data: u64,
-    /// Searching the content store, for each packet in it.
+    /// Searching the content store: the instructions for each packet that it contains.
     pub of_stored: u64,
-    /// Creating a Data packet at a producer: first without protection, then encrypted and signed.
+    /// Creating a Data packet at a producer: first without protection, then with encryption and a signature.
     pub create_data: [u64; 2],
-    /// Reading a Data packet at a consumer: first without protection, then with the verification of its signature and
-    /// the decryption of its content.
+    /// Reading a Data packet at a consumer: first without protection, then with the verification of the signature and
+    /// the decryption of the content.
     pub open: [u64; 2],
 }
 
@@ -29,12 +31,12 @@ impl NdnCosts {
             .expect("the file is part of the program, and a test reads it")
     }
 
-    /// Returns the cost of creating a Data packet.
+    /// Returns the cost of creating a Data packet, with or without protection.
     pub const fn create_of(&self, is_protected: bool) -> u64 {
         self.create_data[is_protected as usize]
     }
 
-    /// Returns the cost of reading a Data packet.
+    /// Returns the cost of reading a Data packet, with or without protection.
     pub const fn open_of(&self, is_protected: bool) -> u64 {
         self.open[is_protected as usize]
     }

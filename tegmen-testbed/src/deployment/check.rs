@@ -1,4 +1,4 @@
-//! Checks the limits of a deployment. An error names the section, the key and the allowed values.
+//! Checks the settings of a deployment. An error contains the section, the key and the allowed values.
 
 use super::{
     Changes, Deployment, Fault, Hardware, MAX_SEED, MAX_SEEDS, Move, Prefix, ProfileName, Rebooted, Shape, share,
@@ -7,13 +7,13 @@ use crate::mote::{self, Protection};
 use crate::platform::Platform;
 use crate::sim::Links;
 
-/// Returns a fault of a key, unless `holds` is true.
+/// Returns an error for the key `key`, unless `holds` is true.
 fn require(holds: bool, section: &'static str, key: &'static str, what: impl FnOnce() -> String) -> Result<(), Fault> {
     if holds { Ok(()) } else { Err((section, key, what())) }
 }
 
 impl Deployment {
-    /// Checks the limits that the types of the file do not express.
+    /// Checks the limits of settings that the Rust types do not express.
     pub(super) fn check(&self) -> Result<(), Fault> {
         let links = self.links()?;
         self.parents(&links)?;
@@ -34,7 +34,7 @@ impl Deployment {
         self.check_run()
     }
 
-    /// Returns the time from the first reading to the last, in seconds.
+    /// Returns the approximate time from the first reading of a node to its last reading, in seconds.
     fn length_s(&self) -> f64 {
         f64::from(self.traffic.readings) * self.traffic.period_s
     }
@@ -104,7 +104,7 @@ impl Deployment {
         })
     }
 
-    /// Checks that a plan with a protection of NDN has no setting that NDN does not support.
+    /// Checks that a plan with a protection over NDN contains no setting that NDN does not support.
     fn check_names(&self) -> Result<(), Fault> {
         let Some(name) = self.stack.protections.iter().find(|name| name.is_named()).map(|name| name.name()) else {
             return Ok(());
@@ -199,9 +199,9 @@ impl Deployment {
     }
 }
 
-/// Maximum number of readings of all nodes in one run.
+/// Maximum number of readings in one run, for all nodes together.
 const MAX_READINGS: u64 = 5_000_000;
 /// Maximum virtual time of one run, in seconds.
 const MAX_LENGTH_S: f64 = 1e8;
-/// Maximum time of an operating system for a datagram, in microseconds: a second.
+/// Maximum processor time of the operating system for a datagram, in microseconds. It is one second.
 const MAX_STACK_US: u32 = 1_000_000;

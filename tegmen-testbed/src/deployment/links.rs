@@ -1,4 +1,4 @@
-//! The links of a deployment: connectivity, losses, and the shortest paths to node 0.
+//! The links of a deployment: the nodes that hear each other, the losses of frames, and the shortest paths to node 0.
 
 use super::{Deployment, Fault, Shape, share};
 use crate::mote;
@@ -10,13 +10,13 @@ use serde::{Deserialize, Deserializer};
 use std::collections::VecDeque;
 use std::fmt;
 
-/// The share of frames that links lose, from 0 to 1: one value for all links, or a matrix with a row for each sender
-/// and a column for each receiver.
+/// The share of frames that links lose, from 0 to 1. It is one value for all links, or a matrix with a row for each
+/// sender and a column for each receiver.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Loss {
     /// The same share for every link.
     Every(f64),
-    /// A share for each sender and receiver. The share for two nodes that do not hear each other has no effect.
+    /// A share for each pair of sender and receiver. It has no effect for two nodes that do not hear each other.
     Matrix(Vec<Vec<f64>>),
 }
 
@@ -82,18 +82,19 @@ impl<'de> Deserialize<'de> for Loss {
     }
 }
 
-/// Good and bad times of links (the model of Gilbert and Elliott). The lengths of both are exponentially distributed.
+/// Good and bad periods of links (the Gilbert-Elliott model). The lengths of both kinds of periods are random, with an
+/// exponential distribution.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Weather {
-    /// Mean length of good times, in seconds.
+    /// Mean length of the good periods, in seconds.
     pub good_s: f64,
-    /// Mean length of bad times, in seconds.
+    /// Mean length of the bad periods, in seconds.
     pub bad_s: f64,
-    /// The share of frames that are lost in bad times.
+    /// The share of frames that are lost in bad periods, from 0 to 1.
     pub loss: f64,
 }
 
-/// Bad times with a name. The values are round numbers that fit the name. They are not measured at a place.
+/// Named settings for bad periods. Their values are round numbers that are typical for the name, and were not measured.
 pub const BURSTS: &[(&str, Weather)] = &[
     // A network beside it that sends a tenth of the time, a few frames at once.
     ("wlan", Weather { good_s: 0.045, bad_s: 0.005, loss: 0.9 }),
@@ -156,7 +157,7 @@ impl<'de> Deserialize<'de> for Weather {
 }
 
 impl Deployment {
-    /// Returns the links between the nodes.
+    /// Returns the links between the nodes, with their losses.
     pub(crate) fn links(&self) -> Result<Links, Fault> {
         let network = &self.network;
         let count = |key: &'static str, value: Option<usize>, most: usize| match value {

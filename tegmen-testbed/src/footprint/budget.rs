@@ -1,4 +1,4 @@
-//! The budget: the maximum cost of every image, which is committed beside the firmware.
+//! The budget: the limits of every image. It is committed in the folder of the firmware.
 
 use super::{Error, Footprint, grouped};
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-/// The limits of each image for each cryptographic provider.
+/// The limits of each image with each cryptographic provider.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Budget(BTreeMap<String, BTreeMap<String, Limits>>);
@@ -19,15 +19,15 @@ struct Limits {
     bss: u64,
     stack: u64,
     panics: u64,
-    /// Maximum instructions of each operation.
+    /// For each operation, the maximum number of instructions.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     operations: BTreeMap<String, u64>,
-    /// Maximum sizes of types, in bytes.
+    /// For each type, its maximum size in bytes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     sizes: BTreeMap<String, u64>,
 }
 
-/// A measured number above its limit.
+/// A measured number that is above its limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Excess {
     image: String,
@@ -39,7 +39,7 @@ pub(super) struct Excess {
 }
 
 impl Budget {
-    /// Makes the budget whose limits are equal to these measured values.
+    /// Makes a budget whose limits are equal to these measured values.
     pub(super) fn of(footprints: &[Footprint]) -> Self {
         let mut budget = Self::default();
         for footprint in footprints {
@@ -59,7 +59,7 @@ impl Budget {
         std::fs::write(path, HEADER.to_owned() + &limits).map_err(|error| Error::File(path.into(), error))
     }
 
-    /// Returns every number that is above its limit or has no limit.
+    /// Returns every number that is above its limit, and every number without a limit.
     pub(super) fn compare(&self, footprints: &[Footprint]) -> Vec<Excess> {
         let mut excesses = Vec::new();
         for footprint in footprints {
@@ -77,8 +77,9 @@ impl Budget {
     }
 }
 
-/// Returns the tolerance of a limit: 16 bytes of text, and one instruction in a thousand. A tolerance is necessary
-/// because the names of functions contain the path of the sources, and the linker orders functions by name.
+/// Returns by how much a number may exceed its limit: 16 bytes of text, or one instruction in a thousand. This
+/// tolerance is necessary because the names of functions contain the path of the source code. The linker orders
+/// functions by name, so another path gives slightly different numbers.
 fn slack(what: &str, limit: u64) -> u64 {
     match what {
         "text" => 16,
@@ -93,7 +94,7 @@ impl Limits {
         Self { text, data, bss, stack, panics, operations, sizes }
     }
 
-    /// Returns every limit with the name under which it is reported.
+    /// Returns every limit, with the name under which the report shows it.
     fn all(&self) -> BTreeMap<String, u64> {
         let Self { text, data, bss, stack, panics, operations, sizes } = self;
         let fixed = [("text", text), ("data", data), ("bss", bss), ("stack", stack), ("panics", panics)];
@@ -104,7 +105,7 @@ impl Limits {
     }
 }
 
-/// The table of the numbers above their limits.
+/// Prints the numbers above their limits as a table.
 pub(super) struct Report<'a>(pub(super) &'a [Excess]);
 
 impl fmt::Display for Report<'_> {

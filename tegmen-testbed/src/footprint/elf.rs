@@ -1,4 +1,5 @@
-//! Reads the ELF file of an image: sizes of its sections, addresses that link.x defines, and notes of the image.
+//! Reads the ELF file of an image: the sizes of its sections, the addresses that link.x defines, and the notes of the
+//! image.
 
 use super::Error;
 use object::read::elf::ElfFile32;
@@ -6,7 +7,7 @@ use object::{Object, ObjectSection, ObjectSymbol, SectionFlags, SectionKind, elf
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The content of an image's ELF file. The image has not run.
+/// The content of an image's ELF file, before the image runs.
 pub(super) struct Image {
     pub(super) path: PathBuf,
     pub(super) text: u64,
@@ -15,9 +16,9 @@ pub(super) struct Image {
     pub(super) marks: u64,
     pub(super) stack_top: u64,
     pub(super) stack_limit: u64,
-    /// Names of the measured regions; empty if the image does not measure.
+    /// The name of each measured region, by its number. It is empty if the image contains no measurements.
     pub(super) operations: BTreeMap<u32, String>,
-    /// Sizes of types in bytes, by the names of the types.
+    /// For each type, its size in bytes. The key is the name of the type.
     pub(super) sizes: BTreeMap<String, u64>,
 }
 
@@ -73,10 +74,10 @@ impl Image {
     }
 }
 
-/// The section of erased flash memory, which is no part of an image (link.x).
+/// The section of erased flash memory. It does not belong to an image (link.x).
 pub(super) const ERASED: &str = ".erased";
 
-/// A `measure::Note` of the firmware crate, in the form in which the ELF file contains it.
+/// A `measure::Note` of the firmware crate, in the form in which an ELF file contains it.
 struct Note {
     kind: u32,
     value: u32,

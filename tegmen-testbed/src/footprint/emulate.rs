@@ -1,4 +1,4 @@
-//! Runs a measurement image in QEMU, and reads the counts of the plugin.
+//! Runs an image that contains measurements in QEMU, and reads the counts of the plugin.
 
 use super::Error;
 use super::elf::Image;
@@ -7,15 +7,16 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The costs of one marked region.
+/// The costs of one region that the image has marked for measurement.
 pub(super) struct Region {
-    /// Instructions of all passes through the region together, because a handshake consists of many calls.
+    /// Number of instructions in all passes through the region together. A handshake, for example, consists of many
+    /// calls.
     pub(super) instructions: u64,
-    /// Number of bytes from the top of the stack to the lowest used address.
+    /// Number of bytes between the top of the stack and the lowest address that was used.
     pub(super) stack: u64,
 }
 
-/// Runs the image to its end. Returns its regions with their numbers.
+/// Runs the image to its end. Returns the costs of each region by the number of the region.
 pub(super) fn run(image: &Image, plugin: &Path) -> Result<BTreeMap<u32, Region>, Error> {
     let counts = image.path.with_extension("counts");
     let _ = std::fs::remove_file(&counts); // those of an earlier run
@@ -63,7 +64,7 @@ pub(super) fn run(image: &Image, plugin: &Path) -> Result<BTreeMap<u32, Region>,
     text.lines().map(|line| region(line).ok_or_else(|| failed(format!("counts not understood: {line}")))).collect()
 }
 
-/// Reads one line of the plugin: `region ID count=N instructions=N loads=N stores=N stack=N`.
+/// Reads one line that the plugin has printed: `region ID count=N instructions=N loads=N stores=N stack=N`.
 fn region(line: &str) -> Option<(u32, Region)> {
     let mut words = line.strip_prefix("region ")?.split(' ');
     let id = words.next()?.parse().ok()?;
@@ -73,7 +74,7 @@ fn region(line: &str) -> Option<(u32, Region)> {
     Some((id, Region { instructions: *values.get("instructions")?, stack: *values.get("stack")? }))
 }
 
-/// Maximum time for an image. An image takes less than a second, so an image that takes longer than this has failed.
+/// Maximum time for an image. An image takes less than a second, so an image that needs longer than this has failed.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
-//! Finds the source line of an instruction, after inlining.
+//! Finds the source lines of instructions, after inlining.
 
 use super::Error;
 use super::build::output_of;
 use std::path::Path;
 use std::process::Command;
 
-/// Returns the crate and the source line of each of these addresses of an image, such as `("tegmen", "src/buf.rs:12")`.
+/// Returns the crate and the source line for each of these addresses in an image, such as `("tegmen",
+/// "src/buf.rs:12")`.
 pub(super) fn of<'a>(image: &Path, addresses: impl Iterator<Item = &'a str>) -> Result<Vec<(String, String)>, Error> {
     let lines = output_of(
         Command::new("arm-none-eabi-addr2line").args(["--inlines", "--addresses", "--exe"]).arg(image).args(addresses),
@@ -13,8 +14,9 @@ pub(super) fn of<'a>(image: &Path, addresses: impl Iterator<Item = &'a str>) -> 
     Ok(sources(&lines))
 }
 
-/// Reads the output of addr2line. Returns the crate and the source line of every address: the innermost line outside of
-/// `core`, or the outermost line in `core` if there is no other.
+/// Reads the output of addr2line. Returns the crate and the source line for every address. Of the inlined lines at an
+/// address, it returns the innermost line that is not in `core`. If all lines are in `core`, it returns the outermost
+/// line.
 fn sources(lines: &str) -> Vec<(String, String)> {
     let mut sources: Vec<(String, String)> = Vec::new();
     for line in lines.lines() {
@@ -29,7 +31,8 @@ fn sources(lines: &str) -> Vec<(String, String)> {
     sources
 }
 
-/// Returns the crate and its file from a path such as `/home/me/.cargo/registry/src/index/aes-0.9.1/src/soft.rs:12`.
+/// Returns the crate and the source line for a path such as
+/// `/home/me/.cargo/registry/src/index/aes-0.9.1/src/soft.rs:12`.
 fn source_of(line: &str) -> Option<(String, String)> {
     let line = line.split(" (").next().filter(|line| !line.starts_with('?'))?;
     let (krate, file) = line.rsplit_once("/src/").unwrap_or(("", line.strip_prefix("src/").unwrap_or(line)));
@@ -40,7 +43,7 @@ fn source_of(line: &str) -> Option<(String, String)> {
     Some((krate.to_owned(), format!("src/{file}")))
 }
 
-/// The crate of the addresses that belong to no line of another crate.
+/// The crate to which an address belongs if it has no line in another crate.
 pub(super) const CORE: &str = "core";
 
 #[cfg(test)]

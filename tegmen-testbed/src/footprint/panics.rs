@@ -1,7 +1,7 @@
-//! Places in an image that can panic. They are branches to the panic functions of `core`, which are found in the
-//! disassembly.
+//! Finds the places in an image that can panic. They are the branches to the panic functions of `core` in the
+//! disassembly of the image.
 //!
-//! Each place belongs to the crate whose source line, after inlining, contains the branch.
+//! A place belongs to the crate whose source line contains the branch, after inlining.
 
 use super::build::output_of;
 use super::{Error, lines};
@@ -14,14 +14,14 @@ use std::process::Command;
 /// A source line that can panic.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 pub struct PanicPlace {
-    /// The crate of the line.
+    /// The crate to which the line belongs.
     #[serde(rename = "crate")]
     pub krate: String,
-    /// File and line, relative to the crate's folder.
+    /// The file, relative to the folder of the crate, and the line.
     pub at: String,
-    /// The panic function of `core` that the line calls.
+    /// The name of the panic function of `core` that the line calls.
     pub calls: String,
-    /// Number of branches in the machine code that come from this line.
+    /// Number of branches in the machine code that result from this line.
     pub branches: u64,
 }
 
@@ -48,7 +48,8 @@ pub(super) fn find(image: &Path) -> Result<Vec<PanicPlace>, Error> {
     Ok(places.into_iter().map(place).collect())
 }
 
-/// Returns the addresses of the branches from other functions to a panic function, with the name of the panic function.
+/// Returns the branches from other functions to a panic function. Each has its address and the name of the panic
+/// function.
 fn branches(listing: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut within_panic = false;
@@ -81,7 +82,7 @@ fn demangled(symbol: &str) -> String {
     format!("{:#}", rustc_demangle::demangle(symbol))
 }
 
-/// Returns true for the functions of `core` that only cause a panic, and for the panic handler.
+/// Returns true for a function of `core` that only causes a panic, and for the panic handler.
 fn is_panic(function: &str) -> bool {
     let announces = |name: &str| name.contains("panic") || name.ends_with("_fail") || name.ends_with("_failed");
     let of_core = function.starts_with("core::") || function.starts_with("<core::");

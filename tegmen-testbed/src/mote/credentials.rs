@@ -1,32 +1,32 @@
-//! The keys and certificates of simulated nodes, which are those of the firmware's images, and the answers of an end to
-//! the needs of a handshake with public keys.
+//! The keys and certificates of simulated nodes, which are those of the firmware images. Also the answers of an end
+//! when its handshake needs a public-key operation.
 
 use tegmen::crypto::{Compact, MAX_SIGNATURE, P256_PREFIX, SCALAR_LEN, SignatureScheme, curves};
 use tegmen::dtls::{Answer, CertificateType, CipherSuite, ClientAuthentication, Credential, Keys, Need, Suites};
 use tegmen::identity::Principal;
 use tegmen_x509::{Anchor, KeyPurpose, Name, PublicKey, Refusal, Rules};
 
-/// The public key that an end sends to the peer.
+/// The public key that an end sends to its peer, as a raw public key or in certificates.
 pub(crate) struct Shown {
     kind: CertificateType,
     content: Vec<u8>,
 }
 
 impl Shown {
-    /// Returns the raw public key, which both ends know.
+    /// Returns the raw public key. Both ends know it in advance.
     pub(crate) fn raw_public_key() -> Self {
         Self { kind: CertificateType::RAW_PUBLIC_KEY, content: public_key().to_vec() }
     }
 
-    /// Returns the certificate of the device alone.
+    /// Returns only the certificate of the device.
     pub(crate) fn certificate() -> Self {
         let device = tegmen::dtls::certificates(PATH).next().expect("a certificate of the device");
         let content = [&(device.len() as u32).to_be_bytes()[1..], device].concat();
         Self { kind: CertificateType::X509, content }
     }
 
-    /// Returns the certificates of the image `dtls_x509`: that of the device, and that of the CA below the trust
-    /// anchor.
+    /// Returns the certificates of the image `dtls_x509`: the certificate of the device, and that of the CA below the
+    /// trust anchor, which issued it.
     pub(crate) fn certificate_chain() -> Self {
         Self { kind: CertificateType::X509, content: PATH.to_vec() }
     }
@@ -51,7 +51,8 @@ impl Keys for Shown {
     }
 }
 
-/// Answers a need of a handshake with public keys. All ends have the same key.
+/// Answers what a handshake with public keys needs: a verification of the peer's key, or a signature. All ends have the
+/// same key.
 pub(crate) fn answer<'a>(crypto: &mut Compact, need: Need<'_>, room: &'a mut [u8; 91]) -> Answer<'a> {
     match need {
         Need::VerifyPeer { certificate_type: CertificateType::X509, content } => {
@@ -92,7 +93,7 @@ pub(crate) fn answer<'a>(crypto: &mut Compact, need: Need<'_>, room: &'a mut [u8
     }
 }
 
-/// Returns the SubjectPublicKeyInfo in a certificate.
+/// Returns the SubjectPublicKeyInfo that a certificate contains.
 fn key_in(der: &[u8]) -> PublicKey {
     let at = der.windows(P256_PREFIX.len()).position(|bytes| bytes == P256_PREFIX).expect("a key on secp256r1");
     der[at..].first_chunk().copied().expect("a whole key")
@@ -102,12 +103,12 @@ fn public_key() -> PublicKey {
     curves::public_key_of(&PRIVATE).expect("a private key")
 }
 
-/// The only principal of the simulation.
+/// The only principal in the simulation.
 pub(crate) const WHO: Principal = Principal(1);
 /// The private key of the device.
 const PRIVATE: [u8; SCALAR_LEN] = [1; SCALAR_LEN];
 const PATH: &[u8] = include_bytes!("../../../firmware/x509/path.bin");
 const ANCHOR_NAME: &[u8] = include_bytes!("../../../firmware/x509/anchor-name.der");
 const ANCHOR_KEY: &PublicKey = include_bytes!("../../../firmware/x509/anchor-key.der");
-/// The encoded name `CN=Works CA`.
+/// The name `CN=Works CA`, encoded in DER.
 const CA_NAME: &[u8] = b"\x30\x13\x31\x11\x30\x0f\x06\x03\x55\x04\x03\x0c\x08Works CA";

@@ -1,4 +1,4 @@
-//! A device of a delegation server, and the tickets that the server seals for the device.
+//! A simulated device of a delegation server, and the tickets that the server seals for the device.
 
 use std::convert::Infallible;
 use tegmen::crypto::Compact;
@@ -10,11 +10,11 @@ use tegmen_delegation::{
 };
 use tegmen_tickets::TicketKeys;
 
-/// A device with space for one session that is handed over.
+/// A device that has space for one session from its delegation server.
 pub(crate) type Simulated = Device<NotKept, 16, 1, 32>;
 
-/// A memory that stores only the first epoch, until the device has read it. The devices of the laboratory do not lose
-/// power.
+/// The memory of a device that never loses power, as in the laboratory. It contains the first epoch until the device
+/// has loaded it, and stores nothing.
 #[derive(Debug)]
 pub(crate) struct NotKept(Option<Epoch>);
 
@@ -35,30 +35,32 @@ impl Memory for NotKept {
     }
 }
 
-/// Returns the first epoch that has tickets.
+/// Returns the first epoch in which the server seals tickets.
 pub(crate) fn first_epoch(seed: [u8; PSK_LEN]) -> Epoch {
     let device_key = DeviceKey(Secret::new(seed));
     Epoch::first(device_key).next::<Compact>(&Secret::new(seed)).expect("epoch 1")
 }
 
-/// Returns the epoch after the first epoch that has tickets.
+/// Returns the epoch that follows [`first_epoch`].
 pub(crate) fn second_epoch(seed: [u8; PSK_LEN]) -> Epoch {
     first_epoch(seed).next::<Compact>(&Secret::new(seed)).expect("epoch 2")
 }
 
-/// Makes a device in its first epoch, and the tickets of its server. The time of the device is `time` at `now`.
+/// Makes a device in the epoch [`first_epoch`], and the issuer of its server's tickets. The device's clock shows `time`
+/// at `now`.
 pub(crate) fn in_first_epoch(seed: [u8; PSK_LEN], now: Instant, time: u32) -> (Simulated, Issuer) {
     (in_epoch(first_epoch(seed), now, time), Issuer::new(first_epoch(seed), None, 0))
 }
 
-/// Makes a device in this epoch. The time of the device is `time` at `now`.
+/// Makes a device in this epoch. The device's clock shows `time` at `now`.
 pub(crate) fn in_epoch(epoch: Epoch, now: Instant, time: u32) -> Simulated {
     let mut device = Device::load(NotKept(Some(epoch))).expect("an epoch");
     device.set_time(now, time);
     device
 }
 
-/// Makes the session of a connection. The server opened the session at the time `since`, and it ends at `expires`.
+/// Makes the delegated session of the connection `number`. The server opened the session at the time `since`, and it
+/// ends at the time `expires`.
 pub(crate) fn delegation(number: u32, since: u32, expires: u32) -> Delegation {
     let principal = Connection::new(number, 0).expect("a number below 2^24").principal();
     let mut master = [0x4d; MASTER_LEN];
@@ -67,14 +69,15 @@ pub(crate) fn delegation(number: u32, since: u32, expires: u32) -> Delegation {
     Delegation { session: SessionState { cipher_suite, master, principal, since: Some(since) }, expires }
 }
 
-/// Seals a ticket.
+/// Seals the ticket of a delegated session.
 pub(crate) fn seal(issuer: &mut Issuer, crypto: &mut Compact, delegation: &Delegation) -> Vec<u8> {
     let mut room = [0; LONGEST_TICKET];
     issuer.seal(crypto, delegation, &mut room).expect("fewer than 65,536 tickets").0.to_vec()
 }
 
-/// Returns true if a ticket contains no name of a peer. The decrypted state must contain only suite, master secret,
-/// connection, scope and two times. The unencrypted part must contain only epoch and nonce.
+/// Returns true if a ticket contains no name of a peer. The encrypted state may contain only the cipher suite, the
+/// master secret, the connection, the scope and two times. The unencrypted part may contain only the epoch and the
+/// nonce.
 pub(crate) fn names_no_peer() -> bool {
     let (seed, crypto) = ([1; PSK_LEN], &mut Compact::new([3; 32]));
     let (number, scope, since, expires) = (0x01_0203, 4, 0x0506_0708, 0x090a_0b0c);

@@ -1,5 +1,5 @@
-//! The sessions that a simulated node can resume: those of a server with tickets or ids, and those of a device of a
-//! delegation server.
+//! The sessions that simulated nodes can resume. A server stores sessions with tickets or session ids, and a device has
+//! the sessions of its delegation server.
 
 use super::delegated::{NotKept, Simulated};
 use std::cell::RefCell;
@@ -13,7 +13,7 @@ use tegmen::time::Instant;
 use tegmen_delegation::Sessions;
 use tegmen_tickets::TicketKeys;
 
-/// A session that a client can resume, with its ticket or session id.
+/// A session that a client can resume, with the ticket or session id for this.
 pub(crate) struct Resumed {
     pub(crate) session: SessionState,
     is_ticket: bool,
@@ -21,7 +21,7 @@ pub(crate) struct Resumed {
 }
 
 impl Resumed {
-    /// Makes a session with this ticket or session id.
+    /// Makes a resumable session with this ticket or session id.
     pub(crate) fn new(session: SessionState, handle: Handle<'_>) -> Self {
         let (is_ticket, handle) = match handle {
             Handle::Ticket(bytes) => (true, bytes.to_vec()),
@@ -30,7 +30,7 @@ impl Resumed {
         Self { session, is_ticket, handle }
     }
 
-    /// Returns the ticket or the session id.
+    /// Returns the ticket or the session id of the session.
     pub(crate) fn handle(&self) -> Handle<'_> {
         if self.is_ticket { Handle::Ticket(&self.handle) } else { Handle::Id(&self.handle) }
     }
@@ -41,7 +41,7 @@ impl Resumed {
     }
 }
 
-/// The sessions of a device, which the node shares with its endpoint.
+/// The delegated sessions of a device. The node shares them with its endpoint.
 pub(crate) struct OfDevice(pub(crate) Rc<RefCell<Simulated>>);
 
 impl Resumption for OfDevice {
@@ -56,7 +56,7 @@ impl Resumption for OfDevice {
     }
 }
 
-/// The store of a server: the keys of its tickets, or the last session with its session id.
+/// The store of a server. It contains the keys of its tickets, or the last session with its session id.
 pub(crate) struct Memory {
     tickets: bool,
     keys: RefCell<TicketKeys>,
@@ -64,7 +64,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Makes the store of a server that gives tickets if `tickets` is true, or otherwise session ids.
+    /// Makes the store of a server. The server issues tickets if `tickets` is true, and session ids otherwise.
     pub(crate) fn new(tickets: bool, seed: [u8; 32]) -> Self {
         Self { tickets, keys: RefCell::new(TicketKeys::draw(&mut Compact::new(seed))), known: RefCell::default() }
     }

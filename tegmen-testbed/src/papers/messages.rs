@@ -1,4 +1,4 @@
-//! CoAP messages of the exchanges that the simulator carries over the radio.
+//! Makes the CoAP messages of the exchanges that the simulator carries over the radio.
 
 use tegmen::buf::Frame;
 use tegmen::coap::{BuildError, Builder, Code, MessageType, OptionNumber};
@@ -14,7 +14,7 @@ pub(super) fn request(code: Code, path: &str, content_format: Option<u16>, paylo
     })
 }
 
-/// Makes a response with a payload, in the acknowledgement of its request.
+/// Makes a response with a payload. It is piggybacked in the acknowledgement of its request.
 pub(super) fn answer(code: Code, content_format: u16, payload: &[u8]) -> Vec<u8> {
     message(MessageType::Acknowledgement, code, |message| {
         message.uint(OptionNumber::CONTENT_FORMAT, content_format.into())?;
@@ -22,7 +22,7 @@ pub(super) fn answer(code: Code, content_format: u16, payload: &[u8]) -> Vec<u8>
     })
 }
 
-/// Makes a message. `write` adds options and payload after the token.
+/// Makes a message. `write` adds its options and its payload after the token.
 pub(super) fn message(
     kind: MessageType,
     code: Code,

@@ -1,5 +1,6 @@
-//! The paper on content object security: the cost of protection for a request and its response in bytes, in time on the air, and in
-//! instructions, over CoAP and over Named Data Networking. The figures of the paper are in `data/objects.toml`.
+//! The paper on content object security. It compares the cost of protection over CoAP and over Named Data Networking:
+//! for a request and its response in bytes, in time, and in instructions. The figures of the paper are in
+//! `data/objects.toml`.
 
 pub mod bytes;
 pub mod caches;
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageType, OptionNumber};
 
-/// Writes a request for the temperature: a confirmable GET.
+/// Writes a request for the temperature, which is a confirmable GET.
 fn request(frame: &mut Frame<'_>, message_id: u16) {
     let builder = Builder::new(frame, MessageType::Confirmable, Code::GET, message_id, &TOKEN);
     builder.and_then(|mut message| message.path(PATH)).expect("room");
@@ -29,13 +30,13 @@ fn response(frame: &mut Frame<'_>, message_id: u16, payload: &[u8]) {
     built.expect("room");
 }
 
-/// The path that the firmware's images also request.
+/// The path of the resource. The firmware images request the same path.
 const PATH: &str = "sensors/temperature";
 const TOKEN: [u8; 2] = [0xca, 0xfe];
 /// A reading of two bytes.
 const READING: [u8; 2] = 2150u16.to_be_bytes();
 
-/// Numbers that the paper prints.
+/// The numbers that the paper prints.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Paper {
@@ -54,7 +55,7 @@ struct Paper {
     discovery: Discovery,
 }
 
-/// Number of bytes that a protection adds to a request and to its response.
+/// Numbers of bytes that a protection adds to a request and to its response.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Overhead {
@@ -64,7 +65,7 @@ struct Overhead {
     mac: [u64; 2],
 }
 
-/// The distribution of a time, in milliseconds.
+/// The distribution of a time, described by numbers in milliseconds.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Spread {
@@ -90,7 +91,7 @@ struct Fig9 {
     success_percent: BTreeMap<String, [f64; 2]>,
 }
 
-/// The time to create a request in microseconds: the first time, and for a retransmission.
+/// The time in microseconds to create a request for the first time, and to create it for a retransmission.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Creation {
@@ -98,7 +99,7 @@ struct Creation {
     again: f64,
 }
 
-/// The shares of answered requests, in percent.
+/// The shares of answered requests in figure 13, in percent.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Fig13 {
@@ -108,7 +109,7 @@ struct Fig13 {
     ndn: f64,
 }
 
-/// The parameters of Equation 1.
+/// The parameters of Equation 1 in the paper.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Discovery {

@@ -1,4 +1,5 @@
-//! The whole report: a section for each paper and for the comparison with ns-3, then the plans.
+//! Writes the whole report. It has a section for each plan of a paper, for the comparison with ns-3, and for each
+//! deployment.
 
 use super::agreement;
 use super::plans::{self, Inputs};
@@ -12,22 +13,23 @@ use std::path::{Path, PathBuf};
 
 /// The content of a report.
 pub struct Content<'c> {
-    /// The commit of the program.
+    /// The commit of this program.
     pub commit: &'c str,
-    /// The most seeds of each case of a paper.
+    /// Maximum number of seeds for each case of a paper's plan.
     pub seeds: u64,
-    /// Deployments of the reader, each with a name, and those of the laboratory.
+    /// The deployments of the user, and then those of the laboratory. Each has a name.
     pub deployments: [&'c [(String, Plan)]; 2],
-    /// Inputs of the plans of papers. Without them nothing is computed, and each plan without kept results is named.
+    /// The inputs that the plans of papers need. With `None` nothing is computed: the report contains only stored
+    /// results, and names the plans without stored results.
     pub inputs: Option<&'c Inputs<'c>>,
 }
 
-/// Writes the plans of the papers, the comparison with ns-3 and deployments to `folder`, from the results in `store` and from new
-/// ones. Returns the path of the HTML file. Calls `done` with the name of the part, and the numbers of its finished runs and of
-/// all its runs.
+/// Writes a report into `folder`: the plans of the papers, the comparison with ns-3, and the deployments. Uses the
+/// results in `store`, and computes the missing results if there are inputs. Returns the path of the HTML file. Calls
+/// `done` with the name of a plan or deployment, the number of its finished runs, and the number of all its runs.
 ///
 /// # Errors
-/// If a file cannot be written, or an input cannot be made.
+/// If a file cannot be written, or if an input cannot be made.
 pub fn write(
     folder: &Path,
     store: &Store,
@@ -81,7 +83,7 @@ pub fn write(
     report.finish(content.commit, &names)
 }
 
-/// The name of the comparison with ns-3.
+/// The name of the plan that compares the simulator with ns-3.
 const NS3: &str = "ns3-agreement";
 const SIMULATOR: Paper =
     Paper { name: "The simulator", title: "Its radio and MAC beside the model lr-wpan of ns-3 3.37" };

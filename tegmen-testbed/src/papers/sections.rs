@@ -1,4 +1,5 @@
-//! The sections of the report: text, plots and table of each plan of a paper, and of the comparison with ns-3.
+//! The sections of the report for the plans of papers and for the comparison with ns-3. Each has text, plots and a
+//! table.
 
 use super::agreement;
 use crate::figure::{Figure, WITHIN};
@@ -248,7 +249,8 @@ pub(super) fn axiom(report: &mut Report<'_>, figures: &[Figure]) -> io::Result<(
     report.figures(figures)
 }
 
-/// A line for each scheme: the figures whose names have a number between a start and an end.
+/// Returns a line for each scheme. Its points are the figures whose names have a number between a beginning and an end,
+/// which `around` returns.
 fn series(figures: &[Figure], around: impl Fn(&str) -> (String, String)) -> Vec<Series> {
     let of = |name: &&str| {
         let (start, end) = around(name);
@@ -261,7 +263,7 @@ fn series(figures: &[Figure], around: impl Fn(&str) -> (String, String)) -> Vec<
     SCHEMES.iter().map(of).collect()
 }
 
-/// The energies of the schemes in a figure of the paper on Axiom.
+/// Returns the figures of the schemes' energies that belong to one figure of the paper on Axiom.
 fn energies(figures: &[Figure], name: &str) -> Vec<Figure> {
     let is_of = |figure: &&Figure| {
         figure.id.split_once('/').is_some_and(|(of, scheme)| of == name && SCHEMES.contains(&scheme))
@@ -269,7 +271,7 @@ fn energies(figures: &[Figure], name: &str) -> Vec<Figure> {
     figures.iter().filter(is_of).cloned().collect()
 }
 
-/// The schemes of the paper on Axiom, as they are named in its figures.
+/// The names of the schemes of the paper on Axiom, as its figures contain them.
 const SCHEMES: [&str; 5] = ["coap_uni", "coap_mul", "uni_uni", "mul_uni", "mul_mul"];
 
 pub(super) fn agreement(report: &mut Report<'_>, rows: &[agreement::Row]) -> io::Result<()> {

@@ -1,27 +1,28 @@
-//! Bars, from left to right.
+//! Draws horizontal bars, which begin at the left edge.
 
 use super::Value;
 use super::canvas::{Anchor, Canvas, LINE, MARGIN, WIDTH, color, width, wrapped};
 use super::escape;
 use super::scale::{Scale, number};
 
-/// The bars of a name: a value for each name of the legend.
+/// A row of bars that have the same name. It has a value for each entry of the legend.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Bars {
-    /// Their name.
+    /// The name of the row.
     pub name: String,
-    /// Values with the bounds of their intervals.
+    /// The values, each with the bounds of its interval.
     pub values: Vec<Value>,
 }
 
 impl Bars {
-    /// Two bars without intervals.
+    /// Makes a row of two bars whose values have no intervals.
     pub fn pair(name: impl Into<String>, one: f64, other: f64) -> Self {
         Self { name: name.into(), values: vec![(one, None), (other, None)] }
     }
 }
 
-/// Bars by name, each name above its bars and each value behind its bar. `legend` names the bars of a row, unless there is one.
+/// Draws rows of bars. The name of a row is above its bars, and each value follows its bar. `legend` contains the names
+/// of the bars in a row. It is not drawn if a row has only one bar.
 pub fn bars(title: &str, unit: &str, legend: &[&str], rows: &[Bars]) -> String {
     let mut canvas = Canvas::new(title);
     if legend.len() > 1 {
@@ -70,7 +71,7 @@ pub fn bars(title: &str, unit: &str, legend: &[&str], rows: &[Bars]) -> String {
     canvas.finish()
 }
 
-/// A value with three digits.
+/// Formats a value with three digits.
 fn label(value: f64) -> String {
     let step = if value == 0.0 { 1.0 } else { 10f64.powf(value.abs().log10().floor() - 2.0) };
     number(value, step)

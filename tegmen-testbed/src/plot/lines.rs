@@ -1,4 +1,4 @@
-//! Lines over two axes.
+//! Draws lines over two axes.
 
 use super::Value;
 use super::canvas::{Anchor, COLORS, Canvas, LINE, MARGIN, WIDTH, color, width, wrapped};
@@ -10,11 +10,13 @@ use super::scale::Scale;
 pub struct Series {
     /// The name of the line in the legend.
     pub name: String,
-    /// Points, from left to right: on the first axis, and on the second with the bounds of its interval.
+    /// The points from left to right: the value on the horizontal axis, and the value on the vertical axis with its
+    /// interval.
     pub points: Vec<(f64, Value)>,
 }
 
-/// Lines with a mark for each point. Both axes begin at zero; where all that is shown are shares, the second ends at 1.
+/// Draws lines with a mark for each point. Both axes begin at zero. The vertical axis ends at 1 if the largest value is
+/// between 0.5 and 1, as for shares.
 pub fn lines(title: &str, x_label: &str, y_label: &str, series: &[Series]) -> String {
     let all = || series.iter().flat_map(|series| &series.points);
     let most = all().map(|(_, (y, interval))| interval.map_or(*y, |bounds| bounds[1])).fold(0.0, f64::max);
@@ -42,7 +44,8 @@ pub fn lines(title: &str, x_label: &str, y_label: &str, series: &[Series]) -> St
     area.finish(series)
 }
 
-/// Shares that are at most a value: steps over powers of ten. Each point is a value above zero, and the share up to it.
+/// Draws distributions as lines with steps. The horizontal axis is logarithmic. Each point has a value above zero, and
+/// the share of the sample up to this value.
 pub fn distribution(title: &str, x_label: &str, y_label: &str, series: &[Series]) -> String {
     let values = || series.iter().flat_map(|series| &series.points).map(|point| point.0);
     let scale = Scale::powers(values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
@@ -62,7 +65,7 @@ pub fn distribution(title: &str, x_label: &str, y_label: &str, series: &[Series]
     area.finish(series)
 }
 
-/// The area of a plot, with its axes.
+/// The area of a plot, in which the lines are drawn, and its two axes.
 struct Area {
     canvas: Canvas,
     x: Scale,
@@ -112,7 +115,7 @@ impl Area {
         self.canvas.add(&format!("<polyline class=\"{color} line\" points=\"{points}\" stroke-width=\"2\"{dash}/>"));
     }
 
-    /// Writes the legend: a stroke as the series has it, and its name.
+    /// Writes the legend: a piece of each line, and the name of the line.
     fn finish(self, series: &[Series]) -> String {
         let mut canvas = self.canvas;
         canvas.bottom += 8.0;
@@ -127,12 +130,12 @@ impl Area {
     }
 }
 
-/// Lines that share a color differ in their dashes.
+/// Returns the dashes of a line. Lines with the same color have different dashes.
 const fn dash(n: usize) -> &'static str {
     ["", " stroke-dasharray=\"6 3\"", " stroke-dasharray=\"2 2\""][n / COLORS % 3]
 }
 
-/// Height of the area.
+/// Height of the area between the axes.
 const HEIGHT: f64 = 230.0;
-/// Space at the right, for half of the last label.
+/// Free space at the right edge, into which half of the last label extends.
 const RIGHT: f64 = 30.0;

@@ -1,26 +1,26 @@
-//! The scale of an axis: its end, its marks and their labels.
+//! The scale of an axis: its ends, and its marks with their labels.
 
 /// The scale of an axis.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Scale {
-    /// From zero, with a mark after each step.
+    /// A linear scale that begins at zero. It has a mark at each multiple of the step.
     Linear {
-        /// From a mark to the next.
+        /// The difference between two neighbouring marks.
         step: f64,
         /// The last mark.
         end: f64,
     },
-    /// From a power of ten to another.
+    /// A logarithmic scale from one power of ten to another.
     Powers {
-        /// The first power.
+        /// The exponent of the power of ten at the beginning of the axis.
         first: i32,
-        /// The last power.
+        /// The exponent of the power of ten at the end of the axis.
         last: i32,
     },
 }
 
 impl Scale {
-    /// A linear scale up to this value or more. Steps are 1, 2 or 5 of a power of ten.
+    /// Makes a linear scale that ends at `most` or at the next mark. Its step is 1, 2 or 5 times a power of ten.
     pub(super) fn linear(most: f64) -> Self {
         if !(most.is_finite() && most > 0.0) {
             return Self::Linear { step: 1.0, end: 1.0 };
@@ -31,10 +31,10 @@ impl Scale {
         Self::Linear { step, end: (most / step).ceil() * step }
     }
 
-    /// A scale of shares: up to 1.
+    /// The scale for shares, from 0 to 1.
     pub(super) const SHARES: Self = Self::Linear { step: 0.2, end: 1.0 };
 
-    /// The powers of ten around these values, which are above zero.
+    /// Makes a logarithmic scale that contains both values, which must be above zero.
     pub(super) fn powers(least: f64, most: f64) -> Self {
         let power = |value: f64, round: fn(f64) -> f64| match value.is_finite() && value > 0.0 {
             true => round(value.log10()) as i32,
@@ -44,7 +44,7 @@ impl Scale {
         Self::Powers { first, last: power(most, f64::ceil).max(first + 1) }
     }
 
-    /// The place of a value between the ends of the axis, from 0 to 1 if the scale has it.
+    /// Returns the position of a value on the axis: 0 is the beginning of the axis, and 1 is its end.
     pub(super) fn place(self, value: f64) -> f64 {
         match self {
             Self::Linear { end, .. } => value / end,
@@ -52,7 +52,7 @@ impl Scale {
         }
     }
 
-    /// Marks with their labels.
+    /// Returns the values of the marks, each with its label.
     pub(super) fn marks(self) -> Vec<(f64, String)> {
         match self {
             Self::Linear { step, end } => {
@@ -73,7 +73,8 @@ impl Scale {
     }
 }
 
-/// A number with as many digits as a step needs: thousands as `k`, millions as `M`.
+/// Formats a number with as many digits as are needed for a scale with this step. Thousands are written with `k`, and
+/// millions with `M`.
 pub(super) fn number(value: f64, step: f64) -> String {
     let (over, unit) = match value.abs() {
         large if large >= 1e7 => (1e6, " M"),

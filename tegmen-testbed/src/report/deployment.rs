@@ -131,8 +131,8 @@ const MOST_MAPS: usize = 8;
 
 type Pick = fn(&Summary) -> Mean;
 
-/// The values that are plotted, if the cases of a plan differ in a number. Each has a name, a label, and a function
-/// that selects the value.
+/// The values that are plotted for a deployment. Each has a name for the file, a label, and a function that selects the
+/// value of a summary.
 const FIGURES: &[(&str, &str, Pick)] = &[
     ("delivered", "delivered, share of readings", |summary| summary.delivered),
     ("delay", "median from reading to answer, ms", |summary| summary.delay_p50_ms),

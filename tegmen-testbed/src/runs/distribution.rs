@@ -1,23 +1,24 @@
-//! Distributions of delays, in steps that two runs have in common.
+//! Distributions of delays. Delays are counted in steps that are the same for all runs.
 
 use crate::sim::Micros;
 use serde::{Deserialize, Serialize};
 
-/// The number of delays in each step: pairs of the end of a step and a number, in the order of the steps. A step is a
-/// sixteenth of its distance from zero, so that the distributions of runs can be added.
+/// The number of delays in each step. Each pair has the end of a step in microseconds, and the number of delays in the
+/// step. The width of a step is at most a sixteenth of its end. All runs have the same steps, so their distributions
+/// can be added.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Distribution(Vec<(Micros, u64)>);
 
 impl Distribution {
-    /// The distribution of these delays.
+    /// Counts these delays.
     pub fn of(delays: &[Micros]) -> Self {
         let mut counts = std::collections::BTreeMap::new();
         delays.iter().for_each(|delay| *counts.entry(end(*delay)).or_insert(0) += 1);
         Self(counts.into_iter().collect())
     }
 
-    /// Adds the delays of another run.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &Self) {
         for (end, count) in &other.0 {
             match self.0.binary_search_by_key(end, |(end, _)| *end) {
@@ -27,7 +28,8 @@ impl Distribution {
         }
     }
 
-    /// Pairs of milliseconds and the share of `all` that took at most as long.
+    /// Returns the distribution as shares of `all` delays. Each pair has the end of a step in milliseconds, and the
+    /// share of delays that are at most this long.
     pub fn shares(&self, all: u64) -> Vec<(f64, f64)> {
         let mut below = 0;
         let share = |(end, count): &(Micros, u64)| {
@@ -38,7 +40,8 @@ impl Distribution {
     }
 }
 
-/// The end of the step of a delay: the least that is not below it of the numbers with five binary digits and zeros.
+/// Returns the end of the step to which a delay belongs. It is the smallest number that is not less than the delay and
+/// whose binary form has at most five digits before its final zeros.
 const fn end(delay: Micros) -> Micros {
     let digits = Micros::BITS - delay.leading_zeros();
     if digits <= DIGITS {
@@ -48,7 +51,7 @@ const fn end(delay: Micros) -> Micros {
     delay.div_ceil(step) * step
 }
 
-/// Binary digits of a step.
+/// Number of binary digits to which the end of a step is rounded.
 const DIGITS: u32 = 5;
 
 #[cfg(test)]

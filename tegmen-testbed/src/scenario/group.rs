@@ -1,5 +1,5 @@
-//! Datagrams to a group, which 6LoWPAN floods (RFC 4944, section 11.1). In a star all nodes hear the first frame, so no
-//! frame is flooded.
+//! Sends datagrams to a group. 6LoWPAN floods them through the network (RFC 4944, section 11.1). In a star all nodes
+//! hear the first frame, so no node relays it.
 
 use super::{Later, World, view};
 use crate::deployment::Group;
@@ -23,7 +23,7 @@ impl From<Group> for Asking {
 }
 
 impl World<'_> {
-    /// Sends a packet to all nodes.
+    /// Sends a packet from `node` to all other nodes.
     pub(super) fn flood(&mut self, node: NodeId, packet: &[u8]) {
         if !self.stations.iter().skip(1).any(|station| station.relays) {
             return self.send(node, LinkAddress::BROADCAST, packet);
@@ -44,8 +44,8 @@ impl World<'_> {
         }
     }
 
-    /// Relays a flooded frame after a random delay. Without the delay, all nodes that received it would send at the
-    /// same time.
+    /// Relays a flooded frame after a random delay. Without the delay, all nodes that received the frame would relay it
+    /// at the same time.
     pub(super) fn relay(&mut self, node: NodeId, header: &Header, payload: &[u8]) {
         let mut reader = Reader::new(payload);
         let mut out = [0; FRAME];
@@ -58,7 +58,7 @@ impl World<'_> {
     }
 }
 
-/// Maximum delay of a relayed frame, in microseconds.
+/// Maximum random delay of a relayed frame, in microseconds.
 const RELAY_SPREAD: Micros = 20_000;
 /// Maximum length of a frame, in bytes.
 const FRAME: usize = 127;

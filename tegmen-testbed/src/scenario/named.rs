@@ -1,4 +1,4 @@
-//! NDN packets between neighbours, which are in frames of the link without IPv6.
+//! Sends NDN packets between neighbours. Frames contain the packets directly, without IPv6.
 
 use super::World;
 use crate::deployment::Deployment;
@@ -10,7 +10,7 @@ use tegmen_lowpan::fragment::{Fragments, Reassembly};
 use tegmen_lowpan::frame::LinkAddress;
 use tegmen_lowpan::iphc::Hop;
 
-/// Makes the nodes of a deployment, each with an NDN forwarder. Node 0 is the producer of all readings.
+/// Makes the nodes of a deployment. Each has an NDN forwarder. Node 0 is the producer of all readings.
 pub(super) fn world_of(deployment: &Deployment, protection: Protection, seed: u64) -> World<'_> {
     let links = deployment.links().expect("a checked deployment");
     let parents = deployment.parents(&links).expect("a checked deployment");
@@ -22,11 +22,11 @@ pub(super) fn world_of(deployment: &Deployment, protection: Protection, seed: u6
     })
 }
 
-/// The reassembly of packets of neighbours.
+/// The reassembly of packets that neighbours have sent.
 pub(super) type Packets = Reassembly<4, 1280>;
 
 impl World<'_> {
-    /// Sends a packet to a neighbour.
+    /// Sends an NDN packet to a neighbour.
     pub(super) fn send_named(&mut self, node: NodeId, to: Address, packet: &[u8]) {
         let next = self.stations.iter().find(|station| station.address == to).map(|station| station.link);
         let Some((next, payload)) = next.zip(with_ndn(packet)) else { return };
@@ -40,7 +40,7 @@ impl World<'_> {
         }
     }
 
-    /// Receives a frame of a neighbour.
+    /// Processes a frame that a neighbour has sent.
     pub(super) fn receive_named(&mut self, node: NodeId, from: LinkAddress, payload: &[u8]) {
         let now = self.instant();
         let neighbour = self.stations.iter().find(|station| station.link == from).map(|station| station.address);

@@ -1,5 +1,5 @@
-//! The queue of future events: a heap that is sorted by time. Events of the same microsecond are in the order in which
-//! they were planned.
+//! The queue of future events, which is a heap that is sorted by time. Events of the same microsecond are in the order
+//! in which they were planned.
 
 use super::Micros;
 use std::cmp::Reverse;
@@ -7,15 +7,15 @@ use std::collections::BinaryHeap;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Event {
-    /// A clear channel assessment ends. `turn` belongs to its medium access, which may have ended.
+    /// A clear channel assessment ends. `turn` is the number of its medium access, which may have ended earlier.
     Assessed { node: u32, turn: u32 },
-    /// The radio has turned from receiving to sending.
+    /// The radio has finished its change from receiving to sending.
     TurnedAround { node: u32 },
-    /// The last bit of a frame was sent. `slot` is the frame's slot on the air.
+    /// The last bit of a frame was sent. `slot` is the index of the frame's slot on the air.
     FrameEnds { slot: u32 },
-    /// No acknowledgement arrived in time.
+    /// No acknowledgement arrived in time. `turn` is the number of the wait, which may have ended earlier.
     AcknowledgementMissing { node: u32, turn: u32 },
-    /// The station can send its next frame.
+    /// The station may send its next frame.
     Ready { node: u32 },
     /// The alarm of a node.
     Alarm { node: u32, token: u64 },
@@ -33,7 +33,7 @@ impl Queue {
         self.planned += 1;
     }
 
-    /// Returns the next event, if it is not later than `end`.
+    /// Removes and returns the next event. Returns `None` if the next event is later than `end`.
     pub(super) fn take(&mut self, end: Micros) -> Option<(Micros, Event)> {
         if self.heap.peek()?.0.0 > end {
             return None;

@@ -1,13 +1,14 @@
-//! A headless chromium that is asked over two pipes (the DevTools protocol, a JSON object and a zero byte for each message).
+//! Controls a headless chromium over two pipes. They carry the DevTools protocol: each message is a JSON object and a
+//! zero byte.
 //!
-//! Its windows are at least 500 pixels wide, so the width of a phone is set by emulation.
+//! The windows of chromium are at least 500 pixels wide, so the width of a phone is emulated.
 
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// Maximum number of starts of chromium: some starts never end, with any page.
+/// Maximum number of attempts to start chromium. Some starts never end, whatever the page is.
 const STARTS: usize = 3;
 
 /// True if chromium is installed.
@@ -15,14 +16,15 @@ pub(crate) fn is_installed() -> bool {
     Command::new("chromium").arg("--version").output().is_ok()
 }
 
-/// The width of a screen, and the scheme that its user chose.
+/// The width of a screen, and the color scheme that its user has chosen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Screen {
     pub(crate) width: u32,
     pub(crate) dark: bool,
 }
 
-/// The result of `script` in a page on each of the screens, and the messages on the console.
+/// Opens a page on each of the screens, and runs `script` in it. Returns the results of the script, and the messages on
+/// the console.
 pub(crate) fn on_screens(page: &Path, screens: &[Screen], script: &str) -> Vec<(Value, Vec<String>)> {
     for start in 0..STARTS {
         let mut chromium = Chromium::start(&page.with_file_name(format!("profile-{start}")));
@@ -55,7 +57,7 @@ impl Chromium {
         Self { process, requests, answers, last: 0, console: Vec::new() }
     }
 
-    /// Opens a page in a new tab. `None` if chromium ended.
+    /// Opens a page in a new tab, and runs `script` in it. Returns `None` if chromium has ended.
     fn open(&mut self, page: &Path, screen: Screen, script: &str) -> Option<(Value, Vec<String>)> {
         let tab = self.ask(None, "Target.createTarget", json!({ "url": "about:blank" }))?;
         let attach = json!({ "targetId": tab["targetId"], "flatten": true });
@@ -81,7 +83,7 @@ impl Chromium {
         Some((result["result"]["value"].clone(), std::mem::take(&mut self.console)))
     }
 
-    /// Sends a request and waits for its answer.
+    /// Sends a request to chromium, and waits for its answer.
     fn ask(&mut self, session: Option<&str>, method: &str, parameters: Value) -> Option<Value> {
         self.last += 1;
         let mut request = json!({ "id": self.last, "method": method, "params": parameters });

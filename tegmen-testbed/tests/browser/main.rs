@@ -1,7 +1,9 @@
-//! The report in a real browser, at the width of a phone and of a desk, light and dark: every plot is drawn, no label is cut or
-//! covers another, all can be read, and the console stays silent.
+//! Tests the report in a real browser, with the widths of a phone and of a desktop screen, and in light and dark
+//! colors. Every plot must be drawn, no label may be cut or cover another label, all labels must be readable, and the
+//! console must stay empty.
 //!
-//! Without chromium the tests report that they are skipped, and pass; `./ci.sh lab` installs it and so runs them. A few minutes.
+//! Without chromium the tests print that they are skipped, and pass. `./ci.sh lab` installs chromium, and so runs them.
+//! They take a few minutes.
 
 mod chromium;
 
@@ -25,7 +27,7 @@ const SCREENS: [Screen; 4] = [
     Screen { width: 1280, dark: true },
 ];
 
-/// A folder that is removed at the end.
+/// A folder that is removed when this value is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -42,7 +44,7 @@ impl Drop for Folder {
     }
 }
 
-/// False if there is no chromium, which the test then reports.
+/// Returns true if chromium is installed. Otherwise prints that the test is skipped.
 fn browser() -> bool {
     let installed = chromium::is_installed();
     if !installed {
@@ -51,7 +53,7 @@ fn browser() -> bool {
     installed
 }
 
-/// Returns the faults that `labels.js` finds on each screen.
+/// Returns the faults that the script `labels.js` finds on each screen.
 fn measure(page: &Path) -> Vec<(Screen, Value)> {
     let results = on_screens(page, &SCREENS, include_str!("labels.js"));
     let results = SCREENS.into_iter().zip(results).map(|(screen, (found, console))| {
@@ -89,7 +91,7 @@ fn rekeying() -> Rekeying {
     }
 }
 
-/// A report with all papers and three deployments, each with few seeds.
+/// Writes a report with all papers and three deployments, each with few seeds. Returns the path of its page.
 fn write(folder: &Path) -> PathBuf {
     let named = |name: &str| {
         let named = tegmen_testbed::plans::ALL.iter().find(|named| named.name == name).expect("a name");

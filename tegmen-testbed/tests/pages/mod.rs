@@ -1,10 +1,10 @@
-//! The flash memory of a mote, in the memory of a test.
+//! A substitute for the flash memory of a mote. It is in the memory of the test.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use tegmen_flash::{Flash, Page, RECORD_LEN, record};
 
-/// The two pages of a mote. A clone is the same memory, as a restarted mote finds it.
+/// The two pages of a mote's flash memory. A clone has the same content, as it is for a mote after a restart.
 #[derive(Clone)]
 pub(crate) struct Pages {
     pub(crate) bytes: Rc<RefCell<[[u8; Self::PAGE_LEN]; 2]>>,
@@ -12,7 +12,7 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// The memory as the image brings it.
+    /// Returns the flash memory with the content that the image has.
     pub(crate) fn written() -> Self {
         let mut bytes = [[0xff; Self::PAGE_LEN]; 2];
         bytes[Page::A as usize][..RECORD_LEN].copy_from_slice(&record(0));

@@ -1,6 +1,7 @@
-//! Datagrams that images have as statics.
+//! Checks datagrams that images contain as statics.
 
-/// Returns the text of a static of the file, if it has other bytes.
+/// Returns the text of a static for the source file, if the compiled static has other bytes; `None` if it is up to
+/// date.
 pub(crate) fn stale(made: &[u8], name: &str, compiled: &[u8]) -> Option<String> {
     let rows = made.chunks(16).map(|row| row.iter().map(|byte| format!("0x{byte:02x}, ")).collect::<String>());
     let rows = rows.map(|row| format!("    {}\n", row.trim_end())).collect::<String>();

@@ -9,7 +9,7 @@ struct Dimpl {
 }
 
 struct Endpoint {
-    /// In a box, so that it counts as heap.
+    /// The connection. It is in a `Box`, so that it counts as heap memory.
     dtls: Box<Dtls>,
     established: bool,
 }
@@ -57,7 +57,8 @@ impl Endpoint {
         Ok(Self { dtls, established: false })
     }
 
-    /// Polls until only a timeout is left. Returns the length of the application data that arrived, or 0.
+    /// Polls the connection until only a timeout is left. Returns the length of the application data that arrived; 0 if
+    /// none.
     fn poll(&mut self, mut out: Option<&mut Outbox>, payload: &mut [u8]) -> Result<usize, Failure> {
         let mut buf = [0; DATAGRAM_MAX];
         let mut opened = 0;

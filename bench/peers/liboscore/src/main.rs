@@ -1,6 +1,8 @@
-//! libOSCORE on the same work as ours: a GET and its response, protected and unprotected at both ends in memory.
+//! The program that measures libOSCORE with the same work as Tegmen: both ends protect and open a GET and its response,
+//! in memory.
 //!
-//! `tegmen-bench-liboscore version` and `tegmen-bench-liboscore pairs COUNT`, which prints `nanoseconds N` of CPU time.
+//! The commands are `tegmen-bench-liboscore version` and `tegmen-bench-liboscore pairs COUNT`. The second prints
+//! `nanoseconds N`, the CPU time.
 
 use coap_message::{
     MessageOption as _, MinimalWritableMessage as _, MutableWritableMessage as _, ReadableMessage as _,
@@ -37,7 +39,7 @@ fn context(sender_id: &[u8], recipient_id: &[u8]) -> Option<PrimitiveContext> {
     Some(PrimitiveContext::new_from_fresh_material(parts))
 }
 
-/// Nanoseconds of CPU time for `count` pairs; `None` if one fails.
+/// Returns the CPU time for `count` pairs in nanoseconds; `None` if a pair fails.
 fn pairs(count: u32) -> Option<u128> {
     let (mut client, mut server) = (context(b"c", b"s")?, context(b"s", b"c")?);
     for _ in 0..100 {
@@ -50,7 +52,7 @@ fn pairs(count: u32) -> Option<u128> {
     Some(cpu_time().ok()?.saturating_sub(start).as_nanos())
 }
 
-/// One request and its response.
+/// Exchanges one request and its response.
 fn pair(client: &mut PrimitiveContext, server: &mut PrimitiveContext) -> Option<()> {
     let (mut code, mut tail) = (0, [0; 128]);
     let mut request = inmemory_write::Message::new(&mut code, &mut tail);
@@ -100,7 +102,7 @@ fn pair(client: &mut PrimitiveContext, server: &mut PrimitiveContext) -> Option<
     right.then_some(())
 }
 
-/// The value of the OSCORE option, out of the message that is about to be changed.
+/// Returns a copy of the OSCORE option's value, because the message is changed afterwards.
 fn oscore_option(code: u8, tail: &[u8]) -> Option<([u8; 16], usize)> {
     let message = inmemory::Message::new(code, tail);
     let option = message.options().find(|option| option.number() == OSCORE)?;

@@ -1,7 +1,7 @@
 //! The few functions of libssl that one DTLS connection over memory needs.
 //!
-//! A BIO of our own keeps datagrams apart: it reads the one datagram that is being delivered and writes into the
-//! outbox of the running call.
+//! OpenSSL reads and writes datagrams through a BIO of this program. It reads the one datagram that is being delivered,
+//! and writes datagrams into the list of the current call.
 #![expect(unsafe_code, reason = "libssl is a C library")]
 
 mod public_keys;
@@ -19,7 +19,7 @@ pub(crate) enum Role {
     Server,
 }
 
-/// The settings of one end, shared by all its connections.
+/// The settings of one end, which all its connections share.
 pub(crate) struct Context {
     context: *mut SslCtx,
     method: *mut BioMethod,
@@ -29,11 +29,12 @@ pub(crate) struct Context {
 /// One end of a session.
 pub(crate) struct Connection {
     ssl: *mut Ssl,
-    /// Allocated by a box. A raw pointer, because the BIO writes through it too, and a box must be the only owner.
+    /// The memory that the BIO uses. It was allocated by a `Box`. It is a raw pointer, because the BIO also writes
+    /// through it, and a `Box` must be the only owner of its memory.
     wire: *mut Wire,
 }
 
-/// Memory that the BIO reads and writes during one call; empty between calls.
+/// The buffers that the BIO uses during one call. They are empty between two calls.
 struct Wire {
     inbound: *const u8,
     inbound_len: usize,
@@ -119,7 +120,7 @@ impl Connection {
         unsafe { SSL_is_init_finished(self.ssl) == 1 }
     }
 
-    /// Offers to resume the session of `end`.
+    /// Offers to resume the session of `end`. It must be called before the handshake.
     pub(crate) fn go_on_from(&self, end: &Self) -> Result<(), Failure> {
         // SAFETY: both are alive; the session is counted, and this count of it is given back.
         unsafe {
@@ -153,7 +154,7 @@ impl Connection {
         usize::try_from(read).ok().filter(|&len| len > 0).ok_or_else(|| last_error("read"))
     }
 
-    /// Runs `step` with the wire set, and unsets it.
+    /// Calls `step` while the BIO can use `inbound` and `outbound`.
     fn call(
         &mut self,
         inbound: Option<&[u8]>,
@@ -199,7 +200,7 @@ impl Drop for Context {
     }
 }
 
-/// Name and version of the library that was loaded.
+/// Returns the name and the version of the library that was loaded.
 pub(crate) fn version() -> String {
     // SAFETY: the library returns a static string that ends in zero.
     unsafe { CStr::from_ptr(OpenSSL_version(0)) }.to_string_lossy().into_owned()
@@ -279,7 +280,7 @@ unsafe extern "C" fn psk_server(_: *mut Ssl, identity: *const c_char, psk: *mut 
     }
 }
 
-/// Copies the key out; `psk` must be writable for `room` bytes.
+/// Copies the key into `psk`, which must be writable for `room` bytes.
 unsafe fn give_key(psk: *mut c_uchar, room: c_uint) -> c_uint {
     if (room as usize) < KEY.len() {
         return 0;
@@ -304,7 +305,7 @@ unsafe extern "C" fn verify_cookie(_: *mut Ssl, cookie: *const c_uchar, len: c_u
     c_int::from(given == cookie_for_peer())
 }
 
-/// The application's part of the cookie: a MAC over the address of the peer, cut to 16 bytes as others do.
+/// Returns the cookie for the peer: a MAC of its address, shortened to 16 bytes as in other stacks.
 fn cookie_for_peer() -> [u8; COOKIE_LEN] {
     let mut mac = [0; 32];
     let mut len = 0;

@@ -1,5 +1,5 @@
-//! The system's OpenSSL: DTLS 1.2 with PSK and CCM_8 or with certificates, cookie exchange on, session cache off, tickets
-//! where they are wanted.
+//! The program that measures the system's OpenSSL: DTLS 1.2 with PSK and CCM_8, or with certificates. The cookie
+//! exchange is enabled. The session cache is disabled, and tickets are enabled only if the driver requests them.
 mod ffi;
 
 use ffi::{Connection, Context, Role};

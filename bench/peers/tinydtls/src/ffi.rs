@@ -24,20 +24,20 @@ pub(crate) enum Role {
     Server,
 }
 
-/// All sessions of one role. The port of the other end identifies a session.
+/// All sessions of one role. The port of the peer identifies a session.
 pub(crate) struct Context {
     context: *mut dtls_context_t,
     handler: Box<dtls_handler_t>,
     keys: Option<Box<RawKeys>>,
 }
 
-/// Memory that the callbacks read and write during one call.
+/// The buffers that the callbacks use during one call.
 struct Wire {
     outbound: *mut Outbox,
     payload: *mut u8,
     payload_room: usize,
     payload_len: usize,
-    /// Null where pre-shared keys are used.
+    /// The raw public keys; null if pre-shared keys are used.
     keys: *const RawKeys,
 }
 
@@ -75,7 +75,7 @@ impl Context {
         if result > 0 { Ok(()) } else { Err(Failure::new(format!("connect: {result}"))) }
     }
 
-    /// Processes a datagram. Returns the length of the application data in it.
+    /// Processes a datagram. Returns the length of the application data that it contained.
     pub(crate) fn handle(
         &self,
         port: u16,
@@ -101,7 +101,8 @@ impl Context {
         }
     }
 
-    /// True if the library has no session with this port. After an alert, this is the only sign that a session ended.
+    /// Returns true if the library has no session with this port. After an alert, this is the only sign that a session
+    /// has ended.
     pub(crate) fn is_gone(&self, port: u16) -> bool {
         // SAFETY: the context is alive.
         unsafe { dtls_get_peer(self.context, &address(port)).is_null() }
@@ -119,7 +120,7 @@ impl Context {
         }
     }
 
-    /// Retransmits the messages that are due, of all sessions.
+    /// Retransmits the messages that are due, in all sessions.
     pub(crate) fn retransmit(&self, out: &mut Outbox) {
         self.call(Some(out), &mut [], |context| {
             // SAFETY: the context is alive; a null pointer means that the time of the next retransmission is not
@@ -129,7 +130,7 @@ impl Context {
         });
     }
 
-    /// Frees a session and sends nothing to the other end, as every stack here does.
+    /// Frees a session without a message to the peer. All measured stacks do the same.
     pub(crate) fn forget(&self, port: u16) {
         // SAFETY: the context is alive; a peer that is not null belongs to it and is not used after the reset. A closed
         // peer is freed without an alert.
@@ -142,8 +143,8 @@ impl Context {
         }
     }
 
-    /// Runs `step` with the wire set, and unsets it. Returns the result of `step` and the length of the payload that
-    /// arrived.
+    /// Calls `step` while the callbacks can use the buffers. Returns the result of `step`, and the length of the
+    /// application data that arrived.
     fn call(
         &self,
         out: Option<&mut Outbox>,
@@ -174,14 +175,14 @@ impl Drop for Context {
     }
 }
 
-/// Version of the library.
+/// Returns the version of tinydtls.
 pub(crate) fn version() -> String {
     // SAFETY: the library returns a static string that ends in zero.
     let version = unsafe { CStr::from_ptr(dtls_package_version()) };
     format!("tinydtls {} (tinydtls-sys 0.2.0)", version.to_string_lossy())
 }
 
-/// The address 127.0.0.1 with this port; sessions are found by it.
+/// Returns the address 127.0.0.1 with this port. The library finds sessions by their addresses.
 fn address(port: u16) -> session_t {
     // SAFETY: a session is plain numbers, for which zeros are valid; `dtls_session_init` sets the size of the address,
     // which becomes an IPv4 address here.
@@ -252,7 +253,7 @@ unsafe extern "C" fn on_psk_info(
 }
 
 const LOG_EMERGENCIES: c_uint = 0;
-/// Fatal alerts, as the library wants them from a callback: minus (level, description).
+/// Values that a callback returns to send a fatal alert: minus (level, description).
 const ALERT_UNKNOWN_IDENTITY: c_int = -(2 << 8 | 115);
 const ALERT_INTERNAL_ERROR: c_int = -(2 << 8 | 80);
 

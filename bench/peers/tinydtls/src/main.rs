@@ -1,11 +1,12 @@
-//! tinydtls, with its debug output left out: PSK and CCM_8, cookie exchange always on.
+//! The program that measures tinydtls: PSK and CCM_8. The cookie exchange is always enabled, and debug output is
+//! disabled.
 mod ffi;
 
 use ffi::{Context, PUBLIC_KEY_SUITE, Role};
 use std::{process::ExitCode, rc::Rc};
 use tegmen_bench_line::{Agreed, End, Failure, Outbox, PublicKeys, Stack, public_keys::RAW_PUBLIC_KEY, run};
 
-/// The stack, with one context for each role, as in a program. Every session has a port of its own.
+/// The stack. It has one context for each role, as in a real program. Every session has its own port.
 struct TinyDtls {
     client: Rc<Context>,
     server: Rc<Context>,

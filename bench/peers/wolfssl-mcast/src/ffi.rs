@@ -12,11 +12,12 @@ use tegmen_bench_line::{Failure, Outbox};
 pub(crate) struct Member {
     context: *mut WolfSslCtx,
     ssl: *mut WolfSsl,
-    /// Allocated by a box. A raw pointer, because the callbacks access it too, and a box must be the only owner.
+    /// The memory that the callbacks use. It was allocated by a `Box`. It is a raw pointer, because the callbacks also
+    /// access it, and a `Box` must be the only owner of its memory.
     wire: *mut Wire,
 }
 
-/// The datagrams that the callbacks read and write during one call; empty between calls.
+/// The datagrams that the callbacks read and write during one call. They are empty between two calls.
 struct Wire {
     inbound: *const u8,
     inbound_len: usize,
@@ -28,8 +29,8 @@ impl Wire {
 }
 
 impl Member {
-    /// Creates the member with the number `id`, which accepts records of the members with the numbers `peers`. All have
-    /// the same secret.
+    /// Creates the member with the number `id`. It accepts records of the members with the numbers in `peers`. All
+    /// members have the same secret.
     pub(crate) fn new(id: u8, suite: u16, peers: RangeInclusive<u8>) -> Result<Self, Failure> {
         // SAFETY: initialising twice is allowed; the method is handed over to the context. Context and connection are checked
         // before they are used, and `drop` frees them and the wire. Every callback is a function that lives as long as the program.
@@ -82,7 +83,7 @@ impl Member {
         Ok((from, len))
     }
 
-    /// Runs `step` with the wire set, and unsets it.
+    /// Calls `step` while the callbacks can use `wire`.
     fn call(&mut self, wire: Wire, step: impl FnOnce(*mut WolfSsl) -> c_int) -> c_int {
         // SAFETY: `wire` is alive, and no reference to it exists.
         unsafe { self.wire.write(wire) };
@@ -113,7 +114,7 @@ impl Drop for Member {
     }
 }
 
-/// Version of the library.
+/// Returns the version of wolfSSL.
 pub(crate) fn version() -> String {
     // SAFETY: the library returns a static string that ends in zero.
     let version = unsafe { CStr::from_ptr(wolfSSL_lib_version()) };

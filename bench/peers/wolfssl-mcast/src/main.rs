@@ -1,12 +1,14 @@
-//! The DTLS multicast of wolfSSL: members of one group with one secret, and records of each of them to all others.
+//! The DTLS multicast of wolfSSL: the members of one group with a common secret, and records from each member to the
+//! others.
 //!
 //! ```text
 //! version
 //! requests|one SUITE MEMBERS BYTES TURNS
 //! ```
 //!
-//! A turn of `requests` is a record of each of the members to one other. A turn of `one` is a record of one member, which each of the
-//! others opens. Both print the CPU time of all turns. SUITE has four hexadecimal digits.
+//! A turn of `requests` has one record from each of the other members to the first member. A turn of `one` has one
+//! record from the first member, which each of the others opens. Both commands print the CPU time of all turns. SUITE
+//! has four hexadecimal digits.
 mod ffi;
 
 use ffi::Member;
@@ -50,7 +52,7 @@ fn number(word: &str) -> Result<u32, Failure> {
     word.parse().map_err(|_| Failure::new(format!("not a number: {word}")))
 }
 
-/// A member, and all others.
+/// The first member, and all other members.
 struct Group {
     one: Member,
     many: Vec<Member>,
@@ -65,7 +67,7 @@ impl Group {
         Ok(Self { one, many, outbox: Outbox::new(), opened: vec![0; 1 << 14] })
     }
 
-    /// A record of each of the others to the one.
+    /// Seals a record at each of the other members, and opens the records at the first member.
     fn requests(&mut self, content: &[u8]) -> Result<(), Failure> {
         let Self { one, many, outbox, opened } = self;
         outbox.clear();
@@ -78,7 +80,7 @@ impl Group {
         Ok(())
     }
 
-    /// A record of the one, which each of the others opens.
+    /// Seals a record at the first member, and opens it at each of the other members.
     fn one(&mut self, content: &[u8]) -> Result<(), Failure> {
         let Self { one, many, outbox, opened } = self;
         outbox.clear();

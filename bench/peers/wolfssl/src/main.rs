@@ -1,5 +1,5 @@
-//! wolfSSL: DTLS 1.2 with PSK and CCM_8, cookie exchange on, tickets and session cache off unless the driver asks for
-//! resumption.
+//! The program that measures wolfSSL: DTLS 1.2 with PSK and CCM_8. The cookie exchange is enabled. Tickets and the
+//! session cache are disabled, unless the driver requests resumption.
 mod ffi;
 
 use ffi::{Connection, Context, Role};

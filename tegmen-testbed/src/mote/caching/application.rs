@@ -1,4 +1,4 @@
-//! The resources of a producer, and the requests that a forwarder answers from its cache or forwards.
+//! The application of a node: a producer serves its resources, and a forwarder answers or forwards requests.
 
 use super::{ITEMS, Part, RESOURCE, memory};
 use tegmen::coap::handler::{Anybody, Policy};
@@ -14,14 +14,14 @@ type Forwarding = Proxy<Exchange, ENTRIES, ENTRY, { memory::OUT }, { memory::MES
 
 /// The application of a node.
 pub(super) struct Application {
-    /// The proxy of a forwarder.
+    /// The caching proxy of a forwarder; `None` at all other nodes.
     pub proxy: Option<Box<Forwarding>>,
     pub now: Instant,
-    /// Number of requests that were served and are not yet counted.
+    /// Number of requests that were served and whose cost is not yet counted.
     pub served: u32,
-    /// Number of replies from other proxies and from producers that are not yet counted.
+    /// Number of replies from other proxies and from producers whose cost is not yet counted.
     pub heard: u32,
-    /// The ends of the node's own requests. True for a response with a reading.
+    /// The requests of this node that have ended. The last value is true if the response contains a reading.
     pub replies: Vec<(PeerId, RequestId, bool)>,
 }
 
@@ -83,24 +83,24 @@ impl node::Application<Exchange> for Application {
     }
 }
 
-/// Returns the Uri-Host of a producer.
+/// Returns the name of a producer, which is the Uri-Host of requests for its readings.
 pub(in super::super) fn name(producer: usize) -> String {
     format!("p{producer}")
 }
 
-/// Returns the number of the producer with this Uri-Host.
+/// Returns the number of the producer with this name; `None` if the name has another form.
 pub(super) fn producer(name: &[u8]) -> Option<usize> {
     std::str::from_utf8(name).ok()?.strip_prefix('p')?.parse().ok()
 }
 
-/// Returns the path of a reading.
+/// Returns the path of the reading with this number.
 pub(super) fn path(item: u64) -> String {
     format!("{RESOURCE}{item}")
 }
 
-/// Number of responses that a forwarder stores, as in the paper.
+/// Maximum number of responses that a forwarder stores. It is the same as in the paper.
 const ENTRIES: usize = 30;
-/// Maximum size of a stored response with its key, in bytes.
+/// Maximum size of a stored response and its cache key, in bytes.
 const ENTRY: usize = 64;
 /// A reading of two bytes.
 const READING: [u8; 2] = 2150u16.to_be_bytes();

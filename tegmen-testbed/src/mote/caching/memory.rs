@@ -1,23 +1,25 @@
-//! The storage of the message layer of a proxy on a mote. Unlike [`Fixed`], it also stores a response that arrives
-//! after the handler has returned, so that a retransmitted request receives the response again.
+//! The storage for the CoAP exchanges of a proxy on a mote. A proxy gets the response to a request only after its
+//! handler has returned. Unlike [`Fixed`], this storage also stores such a response, so that it can be sent again if
+//! the request is retransmitted.
 
 use std::collections::VecDeque;
 use tegmen::buf::{Frame, Full};
 use tegmen::coap::{Busy, ExchangeStorage, Fixed, Late, Outgoing, Repeat, RequestId};
 use tegmen::time::Instant;
 
-/// The storage.
+/// The storage for all peers.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Memory(Inner);
 
 type Inner = Fixed<OUT, MESSAGE, SEEN, REPLIES>;
 type InnerPeer = <Inner as ExchangeStorage>::Peer;
 
-/// The part of the storage for one peer.
+/// The part of the storage that belongs to one peer.
 #[derive(Default)]
 pub(super) struct Kept {
     inner: InnerPeer,
-    /// Late replies with their Message IDs. The newest reply is the last.
+    /// The replies that were stored after their handlers had returned, each with its Message ID. The newest reply is
+    /// the last.
     late: VecDeque<(u16, Vec<u8>)>,
 }
 
@@ -91,11 +93,11 @@ impl ExchangeStorage for Memory {
     }
 }
 
-/// Maximum number of open exchanges with a peer.
+/// Maximum number of exchanges with a peer that are open at the same time.
 pub(super) const OUT: usize = 512;
 /// Maximum length of a message, in bytes.
 pub(super) const MESSAGE: usize = 128;
-/// Number of messages of a peer whose replies are stored.
+/// Maximum number of a peer's messages whose replies are stored.
 const SEEN: usize = 512;
-/// Number of bytes for the stored replies of a peer.
+/// Maximum number of bytes for the stored replies to a peer.
 const REPLIES: usize = 1 << 15;

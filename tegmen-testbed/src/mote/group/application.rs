@@ -1,4 +1,5 @@
-//! The application of a node of a group. A member serves its resource, and node 0 stores the responses that arrived.
+//! The application of a node in a group. A member serves its resource, and node 0 stores the responses that have
+//! arrived.
 
 use super::{Protection, RESOURCE, Setup};
 use std::collections::VecDeque;
@@ -10,13 +11,13 @@ use tegmen::node::{self, DeferredRequest, Reply};
 
 pub(super) struct Application {
     setup: Setup,
-    /// Number of requests that were served and are not yet counted.
+    /// Number of requests that were served and whose cost is not yet counted.
     pub(super) served: u32,
-    /// Tokens of requests to the group that the member answers over a session.
+    /// The tokens of requests to the group that the member answers later, over its DTLS session.
     pub(super) deferred: Vec<Vec<u8>>,
-    /// Responses to requests to the group, each with the address of the member.
+    /// The responses to requests that were sent to the group. Each entry has the request and the address of the member.
     pub(super) heard: VecDeque<(RequestId, Address)>,
-    /// Ends of requests to one member. True if there is a response.
+    /// The separate requests to one member that have ended. The value is true if a response arrived.
     pub(super) replies: VecDeque<(RequestId, bool)>,
 }
 

@@ -1,11 +1,11 @@
-//! A FIB whose next hops do not change, and a content store that can be disabled.
+//! The tables of a node: a FIB whose next hops never change, and a content store that can be disabled.
 
 use tegmen::time::Instant;
 use tegmen_ndn::fixed::FixedStore;
 use tegmen_ndn::tables::{FaceId, Fib, NextHop, Store, Strategy};
 use tegmen_ndn::{Interest, Name, ReceivedData};
 
-/// The next hop of each prefix.
+/// A FIB with one next hop for each prefix.
 #[derive(Default)]
 pub(super) struct Hops(pub(super) Vec<(Vec<u8>, [NextHop; 1])>);
 
@@ -23,11 +23,11 @@ impl Fib for Hops {
     }
 }
 
-/// The content store of a node.
+/// The content store of a node. It stores nothing if it is disabled.
 #[derive(Default)]
 pub(super) struct Shelf {
     pub(super) is_on: bool,
-    /// Number of packets in the store.
+    /// Number of packets that are now in the store.
     pub(super) len: usize,
     store: FixedStore<STORED, PACKET>,
 }
@@ -45,7 +45,7 @@ impl Store for Shelf {
     }
 }
 
-/// Maximum number of packets in the store, as in the paper.
+/// Maximum number of packets in the store. It is the same as in the paper.
 const STORED: usize = 30;
-/// Maximum length of a stored packet, in bytes. A packet fits one frame.
+/// Maximum length of a stored packet, in bytes. Each packet fits into one frame.
 const PACKET: usize = 127;

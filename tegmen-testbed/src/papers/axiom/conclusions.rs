@@ -1,4 +1,5 @@
-//! The conclusions of the paper for this stack, with the sizes of groups and the numbers of exchanges for which they hold.
+//! The conclusions of the paper, with the verdict whether they hold for Tegmen. Each names the group sizes or the
+//! numbers of exchanges for which it holds.
 
 use super::controller::{Eviction, Rekeying};
 use super::growth::{Churn, SENDERS};
@@ -73,8 +74,8 @@ impl View<'_> {
         Figure::conclusion("conclusion/axiom_is_five_times_faster".into(), holds, &what)
     }
 
-    /// Concludes whether the energy of the first transaction is smaller by the factor of the paper, rounded as in the
-    /// paper.
+    /// Checks whether Axiom reduces the energy of the first transaction by the factor of the paper. The ratios are
+    /// rounded as in the paper.
     fn less_energy(&self, paper: &Paper, role: &str) -> Figure {
         let (_, of_role) = ROLES.into_iter().find(|(name, _)| *name == role).expect("a role");
         let ratio = |listeners, load, of: fn(&Energy) -> f64| {
@@ -159,8 +160,8 @@ impl View<'_> {
         Figure::conclusion("conclusion/overhead_is_independent_of_the_size".into(), most < 1.1, &what)
     }
 
-    /// Concludes whether Axiom takes less than each scheme with handshakes in all sizes of groups. Gives the ratios in
-    /// the smallest and in the largest group.
+    /// Checks whether Axiom needs less than each scheme with handshakes in groups of all sizes. The verdict contains
+    /// the ratios in the smallest and in the largest group.
     fn advantage_by_size(&self) -> Vec<Figure> {
         let ratio = |listeners, other, of: fn(&Part) -> f64| {
             let case = |scheme| Case { listeners, ..Case::paper(scheme) };
@@ -189,8 +190,8 @@ impl View<'_> {
             .collect()
     }
 
-    /// Gives the number of exchanges until which Axiom saves more than a tenth of the sender's energy. After more
-    /// exchanges the handshakes of the other scheme do not count.
+    /// Computes how many exchanges can follow until Axiom saves less than a tenth of the sender's energy. The
+    /// handshakes of the other scheme matter less with each exchange.
     fn advantage_by_exchanges(&self) -> Vec<Figure> {
         Scheme::WITH_HANDSHAKES
             .iter()
@@ -218,8 +219,8 @@ impl View<'_> {
     }
 }
 
-/// Compares the cost of joining and leaving with the paper, which counts no cost with Axiom, because it leaves the
-/// controller out.
+/// Compares the cost of joining and leaving with the paper. The paper counts no such cost for Axiom, because it does
+/// not count the messages of the controller.
 fn churn_is_free(churn: &Churn) -> [Figure; 2] {
     let (axiom, handshakes) =
         (|senders| churn.joins(Scheme::MulMul, senders), |senders| churn.joins(Scheme::UniUni, senders));
@@ -241,7 +242,7 @@ fn churn_is_free(churn: &Churn) -> [Figure; 2] {
     ]
 }
 
-/// Compares the key tree with a separate message for each member.
+/// Compares the key tree with a separate message for each member, for all sizes of groups.
 fn rekeying_scales(rekeying: &Rekeying) -> Figure {
     let evictions = &rekeying.evictions;
     let from = |saves: &dyn Fn(&Eviction) -> bool| {

@@ -1,4 +1,4 @@
-//! Groups of other sizes, links that lose frames, and members that join and leave.
+//! Figures for groups of other sizes, for links that lose frames, and for members that join and leave.
 
 use super::controller::{Rekeying, in_frames};
 use super::transaction::{ACKNOWLEDGES, Case, LOSSES, QUANTITIES, Quantity, Transaction};
@@ -14,7 +14,7 @@ pub(super) fn figures(results: &Results, rekeying: &Rekeying, unicast: &Unicast,
     figures
 }
 
-/// Returns the figures for each number of members, including the sender.
+/// Returns the figures for each size of the group. The sender counts as a member.
 fn sizes(results: &Results, effort: Effort) -> Vec<Figure> {
     let mut figures = Vec::new();
     let why = "first transaction; the leisure grows with the group, and a receiver hears each frame of the star";
@@ -67,7 +67,7 @@ fn losses(results: &Results) -> Vec<Figure> {
     figures
 }
 
-/// Returns the share of responses that arrived.
+/// Returns the figure of the share of responses that arrived; `None` without runs.
 fn answered(results: &Results, id: String, case: Case, why: &str) -> Option<Figure> {
     let runs = results.of(case);
     let share = interval::share(&runs.iter().map(|run| run.answered).collect::<Vec<_>>());
@@ -76,14 +76,14 @@ fn answered(results: &Results, id: String, case: Case, why: &str) -> Option<Figu
     (n > 0).then(|| Figure::shown(id, None, percent.mean, "percent", why).sampled(n, runs.len() as u64, &percent))
 }
 
-/// Number of frames on the air when a listener joins a group with a number of senders, and when a listener is evicted.
+/// Numbers of frames on the air when a listener joins a group, and when a listener is evicted.
 pub(super) struct Churn {
     /// Frames of a handshake between a sender and the listener.
     handshake: f64,
-    /// Frames until the listener has the keys of the group: a handshake with the controller, a request and its answer,
-    /// and the messages to the group that begin the next epoch.
+    /// Frames until the new listener has the keys of the group. They belong to a handshake with the controller, to a
+    /// request and its answer, and to the messages to the group that begin the next epoch.
     join: f64,
-    /// Frames of the messages to the group that begin the epoch after an eviction.
+    /// Frames of the messages to the group with which an epoch begins after an eviction.
     evict: f64,
 }
 
@@ -109,7 +109,7 @@ impl Churn {
     }
 }
 
-/// Returns the figures of members that join and leave. The paper leaves the controller out.
+/// Returns the figures of members that join and leave. The paper does not count the messages of the controller.
 fn churn(results: &Results, rekeying: &Rekeying, unicast: &Unicast) -> Vec<Figure> {
     let churn = Churn::of(results, rekeying, unicast);
     let joins = "handshakes with the senders; with keys of a group also the session with the controller and the messages of the next epoch";

@@ -1,4 +1,4 @@
-//! Rekeying with a key tree, compared with a separate message for each member, and the cost of losses.
+//! Compares rekeying with a key tree to a separate message for each member, and measures the cost of losses.
 
 use super::controller::{Eviction, Rekeying, Repair};
 use super::unicast::Unicast;
@@ -11,7 +11,7 @@ pub(super) fn figures(rekeying: &Rekeying, unicast: &Unicast) -> Vec<Figure> {
     figures
 }
 
-/// Returns the keys, frames, bytes and time of an eviction.
+/// Returns the figures of an eviction: its keys, frames, bytes and time.
 fn eviction(eviction: &Eviction) -> Vec<Figure> {
     let Eviction { members, key_tree, point_to_point } = eviction;
     let id = |what: &str| format!("rekeying/{members}_members/{what}");
@@ -41,7 +41,7 @@ fn eviction(eviction: &Eviction) -> Vec<Figure> {
     figures
 }
 
-/// Returns the figures of losses: a member that missed the next epoch sends a request to the controller.
+/// Returns the figures of losses. A member that missed the next epoch requests the missed messages from the controller.
 fn repairs(repair: &Repair, unicast: &Unicast) -> Vec<Figure> {
     let Repair { loss, members, messages, ref missed, missed_point_to_point } = *repair;
     let id = |what: String| format!("rekeying/{}_members/{loss}_percent_lost/{what}", members + 1);

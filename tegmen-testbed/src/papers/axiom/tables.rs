@@ -1,5 +1,5 @@
-//! Tables I and II, and figures 10 to 12, with three listeners, acknowledgements of the MAC, and tags of 8 bytes, as in
-//! the paper.
+//! Tables I and II, and figures 10 to 12 of the paper. As in the paper, there are three listeners, the MAC layer
+//! acknowledges frames, and tags have 8 bytes.
 
 use super::transaction::{Case, Part, ROLES, Transaction};
 use super::{Longer, Paper, Results, Scheme};
@@ -14,7 +14,7 @@ pub(super) fn figures(paper: &Paper, results: &Results) -> Vec<Figure> {
     figures
 }
 
-/// Returns the seconds of each handshake and of the exchange.
+/// Returns the figures of table I: the duration of each handshake and of an exchange, in seconds.
 fn table1(paper: &Paper, results: &Results) -> Vec<Figure> {
     let mut figures = Vec::new();
     for scheme in Scheme::ALL {
@@ -35,7 +35,8 @@ fn table1(paper: &Paper, results: &Results) -> Vec<Figure> {
     figures
 }
 
-/// Returns the seconds of the first transaction, with the paper's leisure and without leisure.
+/// Returns the figures of figure 10: the duration of the first transaction in seconds, with the waiting time of
+/// listeners as in the paper, and without it.
 fn figure10(paper: &Paper, results: &Results) -> Vec<Figure> {
     let mut figures = Vec::new();
     let seconds = |run: &Transaction| run.first().map(|part| part.seconds);
@@ -62,7 +63,8 @@ fn figure10(paper: &Paper, results: &Results) -> Vec<Figure> {
     figures
 }
 
-/// Returns the millijoules of the processor, of sending and of receiving, for the keys and for the exchange.
+/// Returns the figures of table II: the energy of the processor, of sending and of receiving in millijoules, for the
+/// keys and for the exchange.
 fn table2(paper: &Paper, results: &Results) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (role, of_role) in ROLES {
@@ -85,7 +87,8 @@ fn table2(paper: &Paper, results: &Results) -> Vec<Figure> {
     figures
 }
 
-/// Returns the millijoules of the first transaction, at the sender and at a listener.
+/// Returns the figures of figures 11 and 12: the energy of the first transaction in millijoules, at the sender and at a
+/// listener.
 fn figures11and12(paper: &Paper, results: &Results) -> Vec<Figure> {
     let mut figures = Vec::new();
     for ((role, of_role), figure) in ROLES.into_iter().zip(["figure11", "figure12"]) {

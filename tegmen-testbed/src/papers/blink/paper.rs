@@ -1,8 +1,8 @@
-//! The plan `blink`: all figures of the Blink paper, compared with this stack.
+//! The plan `blink`: all figures of the Blink paper, compared with Tegmen.
 //!
-//! Bytes are measured on frames that the stack writes. For time and energy there are two comparisons: the energies that
-//! the paper prints with those of the paper's own model of its board, and the paper with this stack's instructions on
-//! that board.
+//! Bytes are measured in frames that Tegmen writes. There are two comparisons of time and energy. The first compares
+//! the energies that the paper prints with the energies that follow from the paper's model of its board. The second
+//! compares the paper with the instructions of Tegmen, as if they ran on that board.
 
 use super::{ORDER, Profile, Run, plan};
 use crate::cost::{self, CYCLES_PER_INSTRUCTION, Costs, Memory};
@@ -24,7 +24,7 @@ pub fn figures() -> Vec<Figure> {
     figures
 }
 
-/// Returns tables II and III: UDP payloads and frames.
+/// Returns the figures of tables II and III: the lengths of UDP payloads and of frames.
 fn bytes(paper: &Paper) -> Vec<Figure> {
     let printed = plan();
     let minimal = Run::new(Profile::Minimal);
@@ -44,8 +44,8 @@ fn bytes(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Returns the length of the frame that carries a datagram between two motes with short addresses, link-local addresses
-/// and ports of four bits, in bytes.
+/// Returns the length in bytes of the frame that carries a datagram between two motes. The motes have short addresses
+/// and link-local addresses, and their ports are compressed to four bits.
 fn frame_len(datagram: &[u8], by_client: bool) -> usize {
     let address = |node: u16, port| {
         let mut ip = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, 0];
@@ -58,7 +58,7 @@ fn frame_len(datagram: &[u8], by_client: bool) -> usize {
     frames(from, to, 64, datagram).first().map_or(0, Vec::len)
 }
 
-/// Compares table I with the firmware of this stack, which runs on another processor.
+/// Compares table I with the firmware of Tegmen, which runs on another processor.
 fn memory(paper: &Paper) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (name, image) in [("secured", "blink_server"), ("unsecured", "coap")] {
@@ -72,7 +72,7 @@ fn memory(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Checks in tables IV and V whether power times time is the printed energy.
+/// Checks whether the energies that tables IV and V print are equal to power multiplied by time.
 fn energy_model(paper: &Paper) -> Vec<Figure> {
     let milliwatts = behind_resistor(paper.supply.active_volts, paper.supply.volts, paper.supply.ohms);
     let mut figures = Vec::new();
@@ -113,7 +113,7 @@ fn energy_model(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Returns the time and energy of this stack's instructions on the paper's board.
+/// Returns the time and energy that Tegmen's instructions would need on the paper's board.
 fn ours(paper: &Paper) -> Vec<Figure> {
     let costs = Costs::of_budget();
     let milliwatts = behind_resistor(paper.supply.active_volts, paper.supply.volts, paper.supply.ohms);
@@ -164,7 +164,8 @@ fn ours(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Maximum difference between a number of the paper and the value that follows from its other numbers, in percent.
+/// Maximum difference between a number of the paper and the value that follows from other numbers of the paper, in
+/// percent.
 const PERCENT: f64 = 0.5;
 
 #[derive(Deserialize)]

@@ -1,5 +1,6 @@
-//! Cases beyond the paper: the return of all peers after an epoch reset, a fleet of devices, and devices whose radio
-//! sleeps. They differ from `plans/delegation.toml` in topology, traffic and sleep.
+//! Cases that the paper does not have: the return of all peers after the end of an epoch, a fleet of devices, and
+//! devices whose radio sleeps. Their settings differ from those in `plans/delegation.toml` in topology, traffic and
+//! sleep.
 
 mod fleet;
 mod sleepy;
@@ -12,22 +13,22 @@ use crate::interval::{self, Mean};
 use crate::parallel;
 use std::ops::Range;
 
-/// A run of a case with one seed.
+/// A function that runs a case with one seed.
 type Job = Box<dyn Fn() -> Measured + Send + Sync>;
 
 /// The measured values of one run, with their names.
 type Measured = Vec<(&'static str, f64)>;
 
-/// Makes the figures of a scenario from its runs.
+/// A function that makes the figures of a case from its runs.
 type Figures = Box<dyn Fn(&Runs) -> Vec<Figure>>;
 
-/// A case: its runs, and the function that makes its figures.
+/// A case: the functions that run it, and the function that makes its figures.
 struct Case {
     jobs: Vec<Job>,
     figures: Figures,
 }
 
-/// The runs of a case.
+/// The measured values of all runs of a case.
 struct Runs(Vec<Measured>);
 
 impl Runs {
@@ -36,12 +37,12 @@ impl Runs {
         self.0.iter().filter_map(of_run).collect()
     }
 
-    /// Returns the mean of a value over the runs that have this value.
+    /// Returns the mean of the value with this name, over the runs that have this value.
     fn mean(&self, what: &str) -> Mean {
         interval::mean(&self.values(what))
     }
 
-    /// Makes figures without a bound for these values, from `n` exchanges. A value that no run has gives no figure.
+    /// Makes figures without a limit for these values, from `n` exchanges. A value that no run has gets no figure.
     fn shown(&self, name: &str, n: u64, readings: &[(&str, &'static str, &str)]) -> Vec<Figure> {
         let known = readings.iter().filter(|(what, ..)| !self.values(what).is_empty());
         let shown = known.map(|(what, unit, why)| {
@@ -51,7 +52,7 @@ impl Runs {
         shown.collect()
     }
 
-    /// Makes the figure of a share that must be 100 %.
+    /// Makes the figure of a share that must be 100 % in every run.
     fn complete(&self, name: &str, n: u64, what: &str) -> Figure {
         let mean = self.mean(what);
         let id = format!("{name}/{what}");
@@ -84,14 +85,14 @@ fn of_cases(cases: Vec<Case>, done: impl Fn(usize, usize) + Sync) -> Vec<Figure>
     figures
 }
 
-/// Returns the deployment of the file.
+/// Returns the deployment in `plans/delegation.toml`.
 fn deployment() -> Deployment {
     let plan = Plan::parse("delegation", include_str!("../../../plans/delegation.toml"));
     let plan = plan.expect("the plan is part of the program, and a test reads it");
     plan.cases.into_iter().next().expect("a plan has a case").deployment
 }
 
-/// Returns the seeds for a number of runs.
+/// Returns a range with this number of seeds, from 1 on.
 const fn seeds(runs: u64) -> Range<u64> {
     1..runs + 1
 }

@@ -1,4 +1,5 @@
-//! The plan `objects-creation`: figure 11, the cost of creating a request for the first time, and for a retransmission.
+//! The plan `objects-creation`, which reproduces figure 11: the cost of creating a request, first and for a
+//! retransmission.
 
 use super::{paper, request};
 use crate::cost::{self, CYCLES_PER_INSTRUCTION, Costs};
@@ -45,7 +46,7 @@ pub fn figures() -> Vec<Figure> {
     figures
 }
 
-/// Returns the statements of the section.
+/// Returns the statements of the paper's section, each with the verdict whether it holds for Tegmen.
 fn conclusions(ours: impl Fn(&str) -> [u64; 2]) -> impl Iterator<Item = Figure> {
     let [first, again] = [0, 1].map(|place| {
         let ours = &ours;

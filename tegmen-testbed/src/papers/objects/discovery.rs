@@ -1,5 +1,5 @@
-//! The plan `objects-discovery`: Equation 1 and section V-B, the discovery of a server with a multicast request that
-//! only the owner of the context can open.
+//! The plan `objects-discovery`, which reproduces Equation 1 and section V-B of the paper: a client discovers a server
+//! with a multicast request. Only the server that has the same OSCORE context can open the request.
 
 use super::paper;
 use crate::figure::{Figure, Source};
@@ -8,16 +8,16 @@ use tegmen::buf::Frame;
 use tegmen::crypto::{Crypto as _, RustCrypto};
 use tegmen::oscore::{Aead, Context, OVERHEAD, Parameters, Unprotected, discovery_address};
 
-/// The size of a run.
+/// The size of a run of the plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Number of random links, whose nodes have random contexts.
+    /// Number of random networks. Each has as many nodes as the paper, with random contexts.
     pub links: u32,
     /// Number of servers that receive one request.
     pub servers: u32,
 }
 
-/// The size of a run of the command.
+/// The size with which the command runs the plan.
 pub const FULL: Effort = Effort { links: 5_000, servers: 575 };
 
 /// Returns all figures of the plan.
@@ -66,13 +66,13 @@ pub fn figures(effort: Effort) -> Vec<Figure> {
     figures
 }
 
-/// Returns the result of Equation 1: the probability that two of `n` addresses are the same.
+/// Returns the result of Equation 1: the probability that at least two of `n` nodes have the same address.
 fn collision(n: u32, addresses: f64) -> f64 {
     1.0 - (1..n).map(|k| (addresses - f64::from(k)) / addresses).product::<f64>()
 }
 
-/// Makes a random link of `n` nodes with one context each. Returns the number of their different addresses, and the
-/// number of nodes that receive a request to the first address.
+/// Makes a random network of `n` nodes, each with one context. Returns the number of different addresses, and the
+/// number of nodes that receive a request to the address of the first node.
 fn link(crypto: &mut RustCrypto, n: u32) -> (u32, u32) {
     let mut kid = [0; 7];
     let mut seen = HashSet::new();
@@ -86,8 +86,8 @@ fn link(crypto: &mut RustCrypto, n: u32) -> (u32, u32) {
     (seen.len() as u32, taking)
 }
 
-/// Sends one request to servers whose contexts have the same identifiers but different secrets. Returns the number of
-/// servers that open it.
+/// Sends one request to servers whose contexts have the same identifiers, but different secrets. Returns the number of
+/// servers that can open it.
 fn openings(servers: u32) -> u32 {
     let crypto = &mut RustCrypto::new([0xd2; 32]);
     let parameters = |secret: &'static [u8], sender_id: &'static [u8], recipient_id: &'static [u8]| Parameters {

@@ -1,4 +1,4 @@
-//! Figure 6: round trips of plain text and of records, over one hop and over four, for several sizes.
+//! Figure 6: the times of round trips of plain text and of records, over one hop and over four, for several sizes.
 
 use super::{Increase, Increases, Paper, Protection};
 use crate::deployment::{Deployment, Plan};
@@ -13,16 +13,16 @@ use std::collections::BTreeMap;
 /// The number of round trips and runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Number of round trips of each size.
+    /// Number of round trips with each size.
     pub readings: u32,
     /// Number of runs of each case.
     pub seeds: u64,
 }
 
-/// The number of round trips and runs of the command and of the report.
+/// The number of round trips and runs with which the command and the report run the plan.
 pub const FULL: Effort = Effort { readings: 60, seeds: 3 };
 
-/// One case of a round trip: the number of hops, the protection, and the bytes in each direction.
+/// One case: the number of hops, the protection, and the number of plain text bytes in each direction.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Case {
     hops: usize,
@@ -73,7 +73,7 @@ pub(super) fn figures(paper: &Paper, effort: Effort, done: impl Fn(usize, usize)
     figures
 }
 
-/// Returns the additional time of a round trip with each protection.
+/// Returns the figures of the time that each protection adds to a round trip.
 fn increases(
     hops: &str,
     printed: &Increases,
@@ -116,15 +116,15 @@ fn increases(
     figures
 }
 
-/// Returns the first size at which the time grows more than twice as much as at the size with the least growth; the
-/// largest size if there is none.
+/// Returns the first size at which the time grows more than twice as much as at the size with the least growth. Returns
+/// the largest size if there is none.
 fn first_jump(ms: impl Fn(usize) -> f64) -> usize {
     let step = |size: &usize| ms(*size) - ms(size - STEP);
     let least = sizes().skip(1).map(|size| step(&size)).fold(f64::INFINITY, f64::min);
     sizes().skip(1).find(|size| step(size) > 2.0 * least).unwrap_or(LARGEST)
 }
 
-/// Returns the times of the round trips of a case, without the time of its ciphers.
+/// Returns the times of the round trips of a case. The time for encryption and HMAC is not included.
 fn run(case: Case, effort: Effort, seed: u64) -> Vec<Micros> {
     let mut deployment = deployment();
     deployment.network.hops = Some(case.hops);
@@ -135,7 +135,7 @@ fn run(case: Case, effort: Effort, seed: u64) -> Vec<Micros> {
     scenario::run(&deployment, mote::Protection::Coap, seed, false).0.first_try
 }
 
-/// Returns the time of the mote's ciphers in milliseconds. They protect the request, and open the response.
+/// Returns the time that the mote needs to protect the request and to open the response, in milliseconds.
 fn cipher_ms(paper: &Paper, case: Case) -> f64 {
     let of_255 = match case.protection {
         Protection::None => 0.0,
@@ -151,7 +151,7 @@ fn deployment() -> Deployment {
     plan.cases.into_iter().next().expect("a plan has a case").deployment
 }
 
-/// Returns the lengths of plain text, in bytes.
+/// Returns the measured lengths of plain text, in bytes.
 fn sizes() -> impl Iterator<Item = usize> {
     (STEP..=LARGEST).step_by(STEP)
 }

@@ -10,7 +10,8 @@ use std::{
 use tegmen_bench_line::{Failure, KeyForm, PublicKeys};
 
 impl Context {
-    /// Sessions from now on show this chain, and want to see one of the other end.
+    /// Lets all sessions from now on authenticate themselves with this certificate chain, and require a chain of the
+    /// peer.
     pub(crate) fn use_public_keys(&mut self, keys: &PublicKeys) -> Result<(), Failure> {
         let KeyForm::X509 { ca, certificate, key } = &keys.form else {
             return Err(Failure::new("it has no raw public keys"));

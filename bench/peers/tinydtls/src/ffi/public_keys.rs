@@ -1,4 +1,4 @@
-//! Raw public keys: tinydtls has no certificates.
+//! Raw public keys. tinydtls does not support certificates.
 
 use super::{ALERT_INTERNAL_ERROR, Context, Wire};
 use std::{ffi::c_int, ptr, slice};
@@ -9,12 +9,12 @@ use tinydtls_sys::{
 
 pub(crate) const SUITE: &str = "TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8";
 
-/// The keys of one end, in the form that the library takes.
+/// The keys of one end, in the form that tinydtls requires.
 pub(crate) struct RawKeys {
     own: dtls_ecdsa_key_t,
-    /// Memory that `own` points to: the number of the private key, then both coordinates of the public key.
+    /// The memory to which `own` points: the number of the private key, and then both coordinates of the public key.
     _numbers: Box<[u8; 3 * LEN]>,
-    /// Both coordinates of the point of the other end.
+    /// Both coordinates of the point in the peer's public key.
     peer: [u8; 2 * LEN],
 }
 
@@ -39,7 +39,8 @@ impl RawKeys {
 }
 
 impl Context {
-    /// As [`Context::new`], for sessions that show a key and want to see one.
+    /// Does the same as [`Context::new`] for sessions in which both ends authenticate themselves with raw public
+    /// keys.
     pub(crate) fn with_public_keys(keys: &PublicKeys) -> Result<Self, Failure> {
         let keys = RawKeys::from_files(keys)?;
         let mut context = Self::new()?;
@@ -57,14 +58,15 @@ impl Context {
     }
 }
 
-/// The number in a private key in PKCS#8: behind the version of the ECPrivateKey (RFC 5915, section 3).
+/// Returns the number in a private key in PKCS#8. It follows the version of the ECPrivateKey (RFC 5915, section 3).
 fn private_number(der: &[u8]) -> Result<[u8; LEN], Failure> {
     const BEFORE: &[u8] = &[2, 1, 1, 4, LEN as u8];
     let at = der.windows(BEFORE.len()).position(|window| window == BEFORE).ok_or_else(malformed)?;
     der.get(at + BEFORE.len()..).and_then(|rest| rest.first_chunk()).copied().ok_or_else(malformed)
 }
 
-/// The point in a SubjectPublicKeyInfo: its last bytes, behind the mark of an uncompressed one (RFC 5480, section 2.2).
+/// Returns the point in a SubjectPublicKeyInfo. It is in the last bytes, after the mark of an uncompressed point (RFC
+/// 5480, section 2.2).
 fn point(der: &[u8]) -> Result<[u8; 2 * LEN], Failure> {
     let (before, point) = der.split_last_chunk().ok_or_else(malformed)?;
     if before.last() == Some(&4) { Ok(*point) } else { Err(malformed()) }
@@ -74,7 +76,7 @@ fn malformed() -> Failure {
     Failure::new("no key of the curve P-256")
 }
 
-/// The keys of the context whose call is running.
+/// Returns the keys of the context in whose call the callback runs; `None` if it has no keys.
 unsafe fn keys<'a>(context: *mut dtls_context_t) -> Option<&'a RawKeys> {
     // SAFETY: `app` is null or the `Wire` of the running call, whose context keeps the keys.
     unsafe { (*context).app.cast::<Wire>().as_ref()?.keys.as_ref() }
@@ -121,6 +123,6 @@ unsafe extern "C" fn on_peer_key(
     }
 }
 
-/// Bytes of a number of the curve.
+/// Length of a number of the curve, in bytes.
 const LEN: usize = 32;
 const ALERT_BAD_CERTIFICATE: c_int = -(2 << 8 | 42);

@@ -14,12 +14,12 @@ use tegmen_bench_line::{
 };
 
 thread_local! {
-    /// The common name in the last certificate that was accepted; there is one session at a time that asks for it.
+    /// The common name in the certificate that was accepted last. Only one session at a time uses it.
     static PEER: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
 impl Context {
-    /// Sessions from now on show this key, and want to see one of the other end.
+    /// Lets all sessions from now on authenticate themselves with this key, and require a key of the peer.
     pub(crate) fn use_public_keys(&mut self, keys: &PublicKeys) -> Result<(), Failure> {
         let suite = text(&keys.suite)?;
         let context = self.context;
@@ -56,7 +56,7 @@ impl Context {
 }
 
 impl Context {
-    /// Sessions from now on have this suite, with the key that is shared.
+    /// Lets all sessions from now on use this cipher suite with the pre-shared key.
     pub(crate) fn use_suite(&mut self, suite: &str) -> Result<(), Failure> {
         let suite = text(suite)?;
         // SAFETY: the context is alive; the string ends in zero, and is read before the call returns.
@@ -69,7 +69,7 @@ impl Context {
 }
 
 impl Connection {
-    /// Cipher suite and peer of the session, after the handshake.
+    /// Returns the cipher suite and the peer of the session, after the handshake.
     pub(crate) fn agreed(&self) -> Agreed {
         let mut form = -1;
         // SAFETY: the connection is alive; the library returns a static string that ends in zero, or null.
@@ -87,7 +87,7 @@ impl Connection {
     }
 }
 
-/// Names of all suites, as the registry has them.
+/// Returns the IANA names of all cipher suites.
 pub(crate) fn suites() -> Vec<String> {
     let mut room = vec![0u8; 16 * 1024];
     // SAFETY: `room` is writable for its length; what is written ends in zero.
@@ -110,7 +110,7 @@ fn path(path: &Path) -> Result<CString, Failure> {
     CString::new(path.as_os_str().as_bytes()).map_err(|error| Failure::new(error.to_string()))
 }
 
-/// Leaves the verdict as it is, and keeps the name.
+/// Returns the verdict without a change, and stores the common name of the certificate.
 unsafe extern "C" fn on_verified(verdict: c_int, store: *mut StoreCtx) -> c_int {
     // SAFETY: the library lends a store for the time of this call; the name in it ends in zero or is null.
     unsafe {
@@ -121,7 +121,8 @@ unsafe extern "C" fn on_verified(verdict: c_int, store: *mut StoreCtx) -> c_int 
     verdict
 }
 
-/// The begin of WOLFSSL_X509_STORE_CTX as it is without OPENSSL_EXTRA, which the build script does not ask for.
+/// The beginning of the C struct WOLFSSL_X509_STORE_CTX, as it is without OPENSSL_EXTRA. The build script does not set
+/// this option.
 #[repr(C)]
 struct StoreCtx {
     _session_chain: *mut u8,
@@ -135,7 +136,7 @@ const FILETYPE_PEM: c_int = 1;
 const FILETYPE_ASN1: c_int = 2;
 const VERIFY_PEER: c_int = 1;
 const VERIFY_FAIL_IF_NO_PEER_CERT: c_int = 2;
-/// RawPublicKey (RFC 7250, section 3).
+/// The certificate type RawPublicKey (RFC 7250, section 3).
 const CERT_TYPE_RPK: c_char = 2;
 
 type Verify = unsafe extern "C" fn(c_int, *mut StoreCtx) -> c_int;

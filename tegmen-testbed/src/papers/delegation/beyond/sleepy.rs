@@ -1,6 +1,6 @@
-//! A device whose radio sleeps. It asks its parent for packets after each interval. The server is reached through the
-//! parent. It opens a session and sends a request every 10 minutes on average: the state of a session with its ticket,
-//! or a revocation.
+//! Simulates a device whose radio sleeps. The device asks its parent for packets after each interval. The server of the
+//! device is reached through the parent. Every 10 minutes on average, the server opens a session with the device and
+//! sends a request. The request contains the state of a session with its ticket, or a revocation.
 
 use super::super::PERCENT;
 use super::{Case, Effort, Job, Measured, Runs, deployment, seconds, seeds};
@@ -11,7 +11,7 @@ use crate::platform::Platform;
 use crate::scenario;
 use tegmen_delegation::{LONGEST_TICKET, STATE_LEN};
 
-/// Returns a case for each request and each interval.
+/// Returns a case for each kind of request and each interval.
 pub(super) fn cases(effort: Effort) -> Vec<Case> {
     let mut cases = Vec::new();
     for (name, interval_s) in INTERVALS {
@@ -69,18 +69,20 @@ fn figures(name: &str, has_energy: bool, interval_s: f64, runs: &Runs) -> Vec<Fi
     figures
 }
 
-/// The time between two requests to the parent, in seconds; 0 for a radio that is always on.
+/// The times between two requests of the device to its parent, in seconds, each with its name. 0 stands for a radio
+/// that is always on.
 const INTERVALS: [(&str, f64); 5] =
     [("always_on", 0.0), ("1_s", 1.0), ("10_s", 10.0), ("60_s", 60.0), ("300_s", 300.0)];
-/// Payload lengths in bytes: of `/dlg/ctx` with flags, state and ticket, and of `/dlg/rl` with a connection.
+/// The payload length of each kind of request in bytes. A request to `/dlg/ctx` contains flags, a state and a ticket. A
+/// request to `/dlg/rl` contains a connection.
 const REQUESTS: [(&str, usize); 2] = [("context", 1 + STATE_LEN + LONGEST_TICKET), (REVOCATION, 4)];
 const DELIVERED: &str = "delivered";
 const REVOCATION: &str = "revocation";
-/// The mean time between two requests of the server to a device, in seconds.
+/// The mean time between two requests of the server to the device, in seconds.
 const PERIOD_S: f64 = 600.0;
 const REQUESTS_OF_A_RUN: u32 = 36;
-/// The longest interval at which the first request to a device is still answered in time, in seconds, because a
-/// handshake is given up after 60 s.
+/// The longest interval, in seconds, at which the server's first request is always answered in time. With longer
+/// intervals a handshake can need more than 60 s, and is then given up.
 const REACHABLE_S: f64 = 10.0;
 const TOO_LONG: &str = "the server gives a handshake up after 60 s, and a request after 45 to 93 s, and tries again in its next conversation";
 const ENERGY: &str = "of a Z1 with a conversation every 10 minutes: processor, radio while it is on, and 5 uA of sleep";

@@ -1,5 +1,5 @@
-//! The epoch of one device ends, and its peers return over the radio. The device is node 0 of a star. Its peers are the
-//! other nodes.
+//! Simulates the end of a device's epoch. All its peers then return to the device over the radio at about the same
+//! time. The device is node 0 of a star. Its peers are the other nodes.
 
 use super::super::PERCENT;
 use super::{Case, Effort, Job, Measured, Runs, deployment, seconds, seeds};
@@ -8,8 +8,7 @@ use crate::mote::Protection;
 use crate::scenario;
 use tegmen::time::Duration;
 
-/// Returns a case for each protection, each number of peers and each time span in which the peers send their next
-/// message (`SPANS`).
+/// Returns a case for each protection, for each number of peers, and for each time span in [`SPANS`].
 pub(super) fn cases(effort: Effort) -> Vec<Case> {
     let mut cases = Vec::new();
     for &peers in effort.peers {
@@ -82,7 +81,8 @@ fn figures(name: &str, is_delegated: bool, peers: u64, runs: &Runs) -> Vec<Figur
     figures
 }
 
-/// Compares delegation with certificates: its time and its frames as a share of those with certificates.
+/// Compares delegation with certificates. Each figure is the time or the number of frames with delegation, in percent
+/// of that with certificates.
 pub(super) fn verdicts(effort: Effort, figures: &[Figure]) -> Vec<Figure> {
     let mut verdicts = Vec::new();
     for peers in effort.peers {
@@ -102,10 +102,11 @@ pub(super) fn verdicts(effort: Effort, figures: &[Figure]) -> Vec<Figure> {
     verdicts
 }
 
-/// The span in which the peers notice the end of their sessions, because they send their next message.
+/// The time spans within which all peers send their next message, each with its name and its seconds. A peer notices
+/// the end of its session when it sends this message.
 const SPANS: [(&str, f64); 3] = [("in_100_ms", 0.1), ("in_a_second", 1.0), ("in_a_minute", 60.0)];
-/// The time in which a peer gets a ticket of the current epoch from the server: three turns of 20 ms on the Internet,
-/// which are not on the air.
+/// The time that a peer needs to get a ticket of the current epoch from the server. It consists of three turns on the
+/// Internet of 20 ms each, which use no radio.
 pub(super) const REISSUE: Duration = Duration::from_millis(60);
 const OF_CERTIFICATES: &str = "percent of certificates";
 const NO_RANDOM_PART: &str =
