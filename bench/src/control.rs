@@ -36,7 +36,7 @@ const BATCHES: usize = 20;
 const BYTES_MAX: f64 = 450e6;
 /// Maximum time that a server with a million devices needs to start, in seconds.
 const START_MAX: f64 = 5.0;
-/// Minimum rate of grants, divided by the rate of SQLite alone.
+/// Minimum ratio of the rate of grants to the rate of SQLite alone.
 const GRANTS_MIN: f64 = 0.6;
 
 /// Measures the rate of grants, the size of a database with many devices, and the time that a server needs to start.

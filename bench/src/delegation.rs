@@ -41,11 +41,11 @@ const DEVICES: usize = 1_000;
 const PEERS: usize = 2 * DEVICES;
 /// The number of peers that connect at the same time.
 const AT_ONCE: usize = 128;
-/// The number of parts of a pass. After each part, the next of the compared measurements takes its turn.
+/// The number of parts of a pass. The compared measurements alternate after each part.
 const PARTS: usize = 4;
-/// Minimum of the rate of full delegations, divided by the rate of their curve operations alone.
+/// Minimum ratio of the rate of full delegations to the rate of their curve operations alone.
 const FULL_MIN: f64 = 0.8;
-/// Minimum of the rate of resumptions and of new tickets, divided by the rate of the server that delegates nothing.
+/// Minimum ratio of the rate of resumptions, or of new tickets, to the rate of the server that delegates nothing.
 const RESUMED_MIN: f64 = 0.5;
 /// The number of peers that resume their sessions, at each of the two servers.
 const RETURNING: usize = 1_000;
@@ -259,7 +259,7 @@ impl Scene {
 
     /// Measures a reset. Before it, each device has a session with a peer. All devices then begin another epoch at
     /// once, which ends the sessions. A peer whose session ends tries its ticket at the device. If the device refuses
-    /// the ticket, the peer gets a new ticket from the server, and connects to the device again. At last the device
+    /// the ticket, the peer gets a new ticket from the server, and connects to the device again. Finally, the device
     /// answers a request of the peer.
     fn storm(&mut self) -> Result<Storm, Failure> {
         let Self { devices, peers, server, .. } = self;

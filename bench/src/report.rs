@@ -113,14 +113,14 @@ impl Row {
         Self { judged: limit.judge("ratio", self.ratio), ..self }
     }
 
-    /// Checks that the interval of the ratio does not exclude this minimum share of the peer's speed. The command fails
-    /// if the verdict is `missed`.
+    /// Compares the interval of the ratio with the limit `bound`, which is a share of the peer's speed. The verdict is
+    /// `missed` if Tegmen is slower than this share in the whole interval. The command then fails.
     pub(crate) fn judge_bound(&self, bound: f64) -> Judged {
         let verdict = self.interval.map(|_| if self.is_below(bound) { "missed" } else { "met" });
         Judged { limit: Some(bound), limit_of: Some("interval"), verdict, binds: true }
     }
 
-    /// Returns true if even the best value in the interval of the ratio means less than this share of the peer's speed.
+    /// Returns true if Tegmen is slower than the share `bound` of the peer's speed, for every ratio in the interval.
     pub(crate) fn is_below(&self, bound: f64) -> bool {
         self.interval.is_some_and(|[low, high]| if self.more_is_better { high < bound } else { low * bound > 1.0 })
     }

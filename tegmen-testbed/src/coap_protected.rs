@@ -127,8 +127,8 @@ impl Resource {
         out.get(..payload.len().saturating_add(OVERHEAD)).ok_or(PayloadError::Full)
     }
 
-    /// Decrypts a payload in place. It accepts the same payload any number of times: see the limits of the
-    /// [module](self).
+    /// Decrypts a payload in place. A second call with the same payload also succeeds, so the function does not detect
+    /// replays: see the limits of the [module](self).
     ///
     /// # Errors
     /// [`NotAuthentic`]. The bytes of `payload` must then not be used.

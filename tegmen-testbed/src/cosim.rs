@@ -49,8 +49,8 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Returns the start data for the server, and then that for the client. Outside this simulation, a bridge sends
-    /// this data to a mote.
+    /// Returns the start data of the server and of the client, in this order. Outside this simulation, a bridge sends
+    /// the start data to a mote.
     pub fn starts(&self) -> [Start; 2] {
         [SERVER, CLIENT].map(|node| Start {
             seed: Secret::new(Stream::new(self.seed, node, Purpose::Crypto).seed()),
@@ -100,7 +100,7 @@ fn told(said: Option<&Said>) -> String {
     format!("{} at {at} us: {hex}", if *by == CLIENT { "client" } else { "server" })
 }
 
-/// Lets the server mote and then the client mote of `motes` communicate over the radio.
+/// Lets two motes communicate over the radio. The first mote is the server, and the second mote is the client.
 ///
 /// # Errors
 /// [`Error`], if one of the motes fails.

@@ -36,9 +36,9 @@ pub struct Costs {
     pub server: u64,
     /// Each kind of handshake, divided into the steps of the client and of the server.
     pub handshakes: Handshakes,
-    /// Deriving the key with which one listener verifies one sender of a group (Axiom, section 5.5). No image counts
-    /// this operation, so the value is an upper bound: `client` times 7 / 41. The derivation runs the compression
-    /// function of SHA-256 7 times, and a client's handshake runs it 41 times.
+    /// Deriving the key with which one listener protects its responses to one sender of a group (Axiom, section 5.5).
+    /// No image counts this operation, so the value is an upper bound: `client` times 7 / 41. The derivation runs the
+    /// compression function of SHA-256 7 times, and a client's handshake runs it 41 times.
     pub derive: u64,
     /// Building a request and protecting it with OSCORE.
     pub create_oscore: u64,
@@ -74,7 +74,8 @@ impl Oscore {
         operation * oscore_blocks(len) / oscore_blocks(21)
     }
 
-    /// Returns the instructions of an operation on a response with `len` encrypted bytes, in the same way.
+    /// Returns the instructions of an operation on a response with `len` encrypted bytes, in proportion to the number
+    /// of AES blocks. `operation` is the cost that the image measured.
     pub const fn of_response(operation: u64, len: usize) -> u64 {
         operation * oscore_blocks(len) / oscore_blocks(6)
     }
@@ -120,7 +121,7 @@ impl Costs {
         self.seal * blocks(len) / blocks(64)
     }
 
-    /// Returns the cost of opening a record whose content has `len` bytes.
+    /// Returns the cost of opening a record whose content has `len` bytes, in proportion to the number of AES blocks.
     pub const fn open_of(&self, len: usize) -> u64 {
         self.open * blocks(len) / blocks(64)
     }
@@ -137,7 +138,8 @@ impl Costs {
         on_line(self.send, len)
     }
 
-    /// Returns the cost of receiving a datagram of `len` bytes over 6LoWPAN, in the same way.
+    /// Returns the cost of receiving a datagram of `len` bytes over 6LoWPAN. The cost is on the straight line through
+    /// the two measured costs.
     pub fn receive_of(&self, len: usize) -> u64 {
         on_line(self.receive, len)
     }

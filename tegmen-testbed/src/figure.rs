@@ -144,8 +144,8 @@ impl Figure {
         Self::new(id, Some(1.0), Some(f64::from(u8::from(holds))), "assertion", verdict)
     }
 
-    /// Makes a figure for an assertion that must hold. Its value is 1 if it holds, and otherwise 0. `what` describes
-    /// it.
+    /// Makes a figure for an assertion that must hold. Its value is 1 if the assertion holds, and otherwise 0. `what`
+    /// describes the assertion.
     pub fn holds(id: String, holds: bool, what: &str) -> Self {
         let verdict = if holds { format!("holds: {what}") } else { DIFFERS.to_owned() };
         Self::new(id, None, Some(f64::from(u8::from(holds))), "assertion", verdict)

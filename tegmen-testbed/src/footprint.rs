@@ -81,6 +81,7 @@ pub struct Footprint {
 
 /// Measures the firmware of the project in the folder `project`, and prints the result to standard output.
 ///
+/// # Errors
 /// If a tool is missing, a build or a run fails, or a file cannot be written. If a tool is missing, the message
 /// contains the command that installs it.
 pub fn run(project: &Path, options: &Options) -> Result<Verdict, Error> {

@@ -67,8 +67,8 @@ pub struct Summary {
     pub sessions: Mean,
     /// The number of changes of addresses in a run.
     pub moves: Mean,
-    /// The mean time from the first reading of a mote with a changed address to the next answer that it receives, in
-    /// milliseconds; 0 if no address changed.
+    /// The mean time in milliseconds until a mote with a changed address receives an answer again; 0 if no address
+    /// changed. The time begins with the mote's next reading.
     pub recovery_ms: Mean,
     /// Battery life in years of the mote that uses the most energy, if its radio is on only during frames for this
     /// mote.

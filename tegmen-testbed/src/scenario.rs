@@ -595,8 +595,8 @@ impl<'s> World<'s> {
         station.busy_until = station.busy_until.max(self.network.now()) + cpu;
     }
 
-    /// Carries out the wishes of a node. Keeps its processor busy for the work that led to them, and sends the
-    /// datagrams when the processor has finished.
+    /// Carries out the wishes of a node, which are its requests to the simulation. Keeps the processor busy for the
+    /// work that led to them, and sends the datagrams when the processor has finished.
     fn fulfil(&mut self, node: NodeId, wishes: Vec<Wish>) {
         let now = self.instant();
         let sent = wishes.iter().filter_map(|wish| match wish {

@@ -25,7 +25,7 @@ use tegmen_host::provider::HostCrypto;
 
 /// Number of other members with which the measured member exchanges records.
 pub(super) const MANY: usize = 64;
-/// Minimum of the rate of group records, divided by the rate of the records of DTLS sessions.
+/// Minimum ratio of the rate of group records to the rate of the records of DTLS sessions.
 const RECORDS_MIN: f64 = 0.9;
 /// Lengths of the content, in bytes.
 pub(super) const SIZES: [usize; 2] = [16, 64];
@@ -150,8 +150,8 @@ fn sealed(
     Ok(())
 }
 
-/// The measured member, and [`MANY`] other members. They have already exchanged a request and a response with it. `KEY`
-/// is the length of a key in bytes.
+/// The measured member, and [`MANY`] other members. Each of the other members has already exchanged a request and a
+/// response with the measured member. `KEY` is the length of a key in bytes.
 pub(super) struct Group<const KEY: usize> {
     one: Box<Member<MANY, MANY, KEY>>,
     many: Vec<Member<1, 1, KEY>>,

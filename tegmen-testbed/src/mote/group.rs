@@ -384,7 +384,7 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         }
     }
 
-    /// Sends the responses in DTLS sessions whose time has come.
+    /// Sends the responses that are due, each in the DTLS session with node 0.
     fn send_waiting(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         while let Some(place) = self.waiting.iter().position(|waiting| waiting.at <= now) {
             let Waiting { to, token, .. } = self.waiting.remove(place);

@@ -342,8 +342,8 @@ const APPLICATION: FaceId = FaceId(0);
 const INTEREST: u8 = 5;
 /// The first byte of a Data packet.
 const DATA: u8 = 6;
-/// Maximum number of pending Interests. One face may use three quarters of them. This is enough for three consumers
-/// that each send four Interests in a second, because it covers the lifetime of an Interest.
+/// Maximum number of pending Interests. One face may use three quarters of them. This is enough for the Interests of
+/// three consumers, if each consumer sends four in a second and each Interest waits for its whole lifetime.
 const WAITING: usize = 160;
 /// Maximum length of a name, in bytes.
 const NAME: usize = 40;

@@ -95,7 +95,7 @@ pub(super) fn certificates() -> Vec<Sent> {
 }
 
 /// Returns the datagrams of a handshake with the certificates of the image `dtls_x509`. Each end sends its own
-/// certificate, and that of the CA below the trust anchor that issued it.
+/// certificate, and the certificate of the CA that issued it. The CA is below the trust anchor.
 pub(super) fn certificate_chains() -> Vec<Sent> {
     shown(Shown::certificate_chain)
 }

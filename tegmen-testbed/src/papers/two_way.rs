@@ -8,7 +8,7 @@
 //! paper uses. So they send plain datagrams with the lengths of the records (`Protection::record_len`). The plan then
 //! adds the time that the paper gives for encryption and HMAC.
 //!
-//! At last the plan computes the time and energy of Tegmen's handshakes on the processor of the paper, and shows them
+//! Finally, the plan computes the time and energy of Tegmen's handshakes on the processor of the paper, and shows them
 //! beside those of the paper.
 
 pub mod architecture;

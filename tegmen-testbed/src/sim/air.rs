@@ -249,6 +249,6 @@ fn span(times: &mut Stream, mean: Micros) -> Micros {
 
 /// Number of bits that are sent in a millisecond, at 250 kbit/s.
 const BITS_PER_MILLISECOND: u64 = 250;
-/// The ratio of the signal to noise and interference at which fewer than one in ten million frames of 127 bytes are
-/// lost.
+/// The ratio of the signal to noise and interference above which bit errors are ignored. At this ratio fewer than one
+/// in ten million frames of 127 bytes are lost.
 const CLEAN_SINR: f64 = 4.0;

@@ -158,7 +158,7 @@ pub fn key_len(data: &ReceivedData<'_>) -> usize {
 }
 
 /// The signature of a packet without protection. It is a digest with a length of 0 bytes, as in CCN-lite, the program
-/// of the paper. The packet format requires a signature. A verifier does not accept this one.
+/// of the paper. The packet format requires a signature, but a verifier refuses this signature.
 struct NoSignature;
 
 impl<C: Crypto> Signer<C> for NoSignature {

@@ -99,7 +99,8 @@ impl Case {
     }
 }
 
-/// The cost of a period of a run. A run has three: the exchange of keys, the first request, and the second request.
+/// The cost of one period of a run. A run has three periods: the exchange of keys, the first request, and the second
+/// request.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Part {
     pub(super) seconds: f64,
@@ -203,7 +204,8 @@ impl Transaction {
     }
 }
 
-/// Returns the cost of the period between the milestones `from` and `to`. Its duration begins at the time `since`.
+/// Returns the cost of the period between the milestones `from` and `to`. `since` is the time at which the period
+/// begins.
 fn part(frames: &[Captured], (from, since): (&Noted, Micros), to: &Noted) -> Part {
     // The acknowledgement of the last frame comes within a millisecond: see `Noted`.
     let start = if from.at == 0 { 0 } else { from.begun + 1000 };
@@ -235,8 +237,8 @@ fn part(frames: &[Captured], (from, since): (&Noted, Micros), to: &Noted) -> Par
     }
 }
 
-/// Returns the energy of the keys that Axiom derives during the first exchange, and subtracts it from the energy of
-/// that exchange. The result is zero for other schemes.
+/// Returns the energy for the derivation of Axiom's keys, which happens during the first exchange. Subtracts it from
+/// the energy of that exchange. The result is zero for other schemes.
 fn derived(case: &Case, exchange: Option<&mut Part>) -> Part {
     let mut keys = Part::default();
     let Some(exchange) = exchange.filter(|_| case.scheme == Scheme::MulMul) else { return keys };
@@ -282,7 +284,7 @@ fn platform() -> Platform {
 pub(super) struct Quantity {
     pub(super) name: &'static str,
     pub(super) unit: &'static str,
-    /// The aim: the minimum of a scheme with handshakes divided by Axiom.
+    /// The minimum of the ratio: the quantity with a scheme that needs handshakes, divided by the quantity with Axiom.
     pub(super) aim: f64,
     pub(super) of: fn(&Part) -> f64,
 }

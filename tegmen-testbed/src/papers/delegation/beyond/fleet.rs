@@ -222,7 +222,8 @@ fn figures(name: &str, devices: u64, runs: &Runs) -> Vec<Figure> {
     figures
 }
 
-/// Networks of 50 devices that do not hear each other. Each has its own border router, which is node 0.
+/// Networks of 50 devices each, which do not hear the other networks. Each network has its own border router, which is
+/// node 0.
 const CELLS: Network =
     Network { name: "cells_of_50", topology: Shape::Star, devices: 50, spans: [IN_A_SECOND, IN_AN_HOUR] };
 /// A network with one border router for all devices. The farthest devices are three hops away.
