@@ -38,7 +38,7 @@ pub(crate) const VALUE_PATH: &str = "value";
 pub(crate) const THUMBPRINT: [u8; 32] = [9; 32];
 /// Maximum number of bytes for stored replies. The server stores each reply for EXCHANGE_LIFETIME (247 s; RFC 7252,
 /// section 4.8.2), so all replies of a run must fit. The default of the server is enough for about two million
-/// introspections. A run makes more introspections in this time.
+/// introspections. A run makes more than two million introspections in this time.
 const MAX_EXCHANGE_BYTES: usize = 4 << 30;
 /// The last epoch that a group can reach. Joins begin new epochs; joins that wait for the same commit share an epoch.
 const EPOCHS: u16 = 2_000;

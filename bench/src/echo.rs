@@ -1,7 +1,8 @@
 //! A UDP echo server that uses `recvmmsg` and `sendmmsg`. It measures the cost of the system calls that every server
 //! needs to read and write batches of datagrams.
 //!
-//! The echo server uses no segmentation offload. So a server that uses it may need even less CPU time.
+//! The echo server uses no segmentation offload. So a server that uses segmentation offload may need less CPU time than
+//! the echo server.
 
 use crate::mmsg::Batch;
 use std::net::UdpSocket;

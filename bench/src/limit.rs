@@ -173,7 +173,7 @@ pub(crate) const NOTE: &str = "records at the limit: ours is the mean time of on
                                endpoint, each record of another session than the one before; peer is the AES rounds \
                                of the same record and, where keys are expanded, the expansion; surplus is ours \
                                without twice the peer's";
-/// Maximum of the time of a record, minus twice the time of the AES instructions alone, in nanoseconds.
+/// Maximum difference between the time of a record and twice the time of its AES instructions alone, in nanoseconds.
 const SURPLUS_MAX: f64 = 60.0;
 /// Minimum number of records in a pass.
 const RECORDS: usize = 100_000;

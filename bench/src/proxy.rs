@@ -1,8 +1,8 @@
 //! Measures reverse proxies with GETs from many peer addresses. In one measurement the cache of the proxy answers the
 //! GETs, and in the other the origin answers them.
 //!
-//! One `tegmen serve` process is the origin of all proxies. Its CPU time does not count in the results. This time shows
-//! whether the caches answer, because it is then nearly zero.
+//! One `tegmen serve` process is the origin of all proxies. Its CPU time does not count in the results. The CPU time of
+//! the origin shows whether the caches answer: it is nearly zero if they do.
 
 use crate::{
     Options,

@@ -44,7 +44,7 @@ pub(super) fn device(number: usize) -> String {
     format!("lamp-{number:04}.example")
 }
 
-/// The data that the server has, counted.
+/// Counts of the data that the server has.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub(super) struct State {
     /// Number of rows of the delegation service in the database, for each kind of row.

@@ -28,8 +28,8 @@ struct Peer {
 type Kind = (Suite, &'static str, Traffic, &'static [&'static str]);
 
 /// The rows that compare Tegmen with wolfSSL. The only suite that wolfSSL has especially for multicast does not
-/// encrypt. It accepts no suite with a pre-shared key for multicast, so the program uses suites with ECDHE_ECDSA, whose
-/// records are equal.
+/// encrypt. wolfSSL accepts no suite with a pre-shared key for multicast, so the program uses suites with ECDHE_ECDSA,
+/// whose records are equal.
 const OF_WOLFSSL: [Kind; 6] = [
     (Suite::MacOnly, "HMAC-SHA-256, no encryption", Traffic::Requests, &["requests", "00fe"]),
     (Suite::MacOnly, "HMAC-SHA-256, no encryption", Traffic::OneRequest, &["one", "00fe"]),
@@ -38,8 +38,8 @@ const OF_WOLFSSL: [Kind; 6] = [
     (Suite::Ccm, "CCM", Traffic::Requests, &["requests", "c0ac"]),
     (Suite::Ccm, "CCM", Traffic::OneRequest, &["one", "c0ac"]),
 ];
-/// The rows that compare Tegmen with aiocoap. Its Group OSCORE signs a request, and protects a response with a key that
-/// only two members have.
+/// The rows that compare Tegmen with aiocoap. The Group OSCORE of aiocoap signs a request, and protects a response with
+/// a key that only two members have.
 const OF_AIOCOAP: [Kind; 2] = [
     (Suite::Ccm8, "CCM with 8 bytes of tag, the peer signs", Traffic::Requests, &["requests"]),
     (Suite::Ccm8, "CCM with 8 bytes of tag", Traffic::Responses, &["responses"]),

@@ -63,7 +63,7 @@ impl Emulated {
         })
     }
 
-    /// Returns the first line of QEMU's last message. It contains the reason for the end; all registers follow it.
+    /// Returns the line that contains the reason why QEMU ended. QEMU prints all registers after this line.
     fn epitaph(&mut self) -> String {
         let mut said = String::new();
         if let Some(mut errors) = self.qemu.stderr.take() {

@@ -74,7 +74,7 @@ fn release(folder: &Path) -> PathBuf {
 }
 
 /// A symbolic link to the checkout. The path of the link is the same on every machine. The link exists as long as this
-/// value. Cargo puts the paths of crates into the names of symbols, these names determine the order of the symbols, and
+/// value. Cargo puts the paths of crates into the names of symbols. These names determine the order of the symbols, and
 /// the order changes the instructions of an image. With two different folders the instructions of a handshake differed
 /// by 190.
 struct Place {

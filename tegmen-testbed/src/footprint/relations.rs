@@ -1,8 +1,8 @@
-//! Limits that follow from other numbers, and not from the budget. In a group that Axiom protects, the state of a
-//! member is compared with the state of a DTLS peer. The memory and the code that a mote has for it are also limited.
-//! With public keys, the code, the instructions and the stack are limited, for the operations of secp256r1 and for
-//! handshakes. A delegated session is compared with the resumption of a session that has a pre-shared key, and with the
-//! handshake with certificates.
+//! Limits that follow from other numbers, and not from the budget. For a group that Axiom protects, the limits apply to
+//! the state of a member, to the RAM of a sender and to the code of a listener. The state of a member is compared with
+//! the state of a DTLS peer. With public keys, the code, the instructions and the stack are limited, for the operations
+//! of secp256r1 and for handshakes. A delegated session is compared with the resumption of a session that has a
+//! pre-shared key, and with the handshake with certificates.
 
 use super::components::P256;
 use super::{Error, Footprint, grouped};

@@ -25,8 +25,8 @@ impl Shown {
         Self { kind: CertificateType::X509, content }
     }
 
-    /// Returns the certificates of the image `dtls_x509`: the certificate of the device, and that of the CA below the
-    /// trust anchor, which issued it.
+    /// Returns the certificates of the image `dtls_x509`: the certificate of the device, and the certificate of the CA
+    /// that issued it. The CA is below the trust anchor.
     pub(crate) fn certificate_chain() -> Self {
         Self { kind: CertificateType::X509, content: PATH.to_vec() }
     }

@@ -86,8 +86,8 @@ fn device_key(number: usize) -> [u8; PSK_LEN] {
     key
 }
 
-/// Makes the node with this number in a deployment. `makers` is the number of nodes that make readings, which node 0
-/// receives.
+/// Makes the node with this number in a deployment. `makers` is the number of nodes that make readings. Node 0 receives
+/// the readings.
 pub fn node(seed: u64, number: usize, makers: usize, setup: Setup) -> Box<dyn Mote> {
     match setup.protection {
         Protection::Certificate | Protection::RawKey => {

@@ -13,7 +13,7 @@ use tegmen::time::Instant;
 use tegmen_delegation::Sessions;
 use tegmen_tickets::TicketKeys;
 
-/// A session that a client can resume, with the ticket or session id for this.
+/// A session that a client can resume, with its ticket or session id.
 pub(crate) struct Resumed {
     pub(crate) session: SessionState,
     is_ticket: bool,

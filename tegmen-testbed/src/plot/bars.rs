@@ -22,7 +22,7 @@ impl Bars {
 }
 
 /// Draws rows of bars. The name of a row is above its bars, and each value follows its bar. `legend` contains the names
-/// of the bars in a row. It is not drawn if a row has only one bar.
+/// of the bars in a row. The legend is not drawn if a row has only one bar.
 pub fn bars(title: &str, unit: &str, legend: &[&str], rows: &[Bars]) -> String {
     let mut canvas = Canvas::new(title);
     if legend.len() > 1 {

@@ -114,7 +114,7 @@ fn places(nodes: &[Node]) -> (Vec<(f64, f64)>, f64) {
     (places, WIDTH - 2.0 * EDGE + 2.0 * LARGEST)
 }
 
-/// Returns the children of each node. The next node on the path of a child to node 0 is the node itself.
+/// Returns the children of each node: the nodes whose next node on the path to node 0 is this node.
 fn children(nodes: &[Node]) -> Vec<Vec<usize>> {
     let mut children = vec![Vec::new(); nodes.len()];
     for (number, node) in nodes.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! The conclusions of the paper, with the verdict whether they hold for Tegmen. Each names the group sizes or the
-//! numbers of exchanges for which it holds.
+//! The conclusions of the paper, with the verdict whether they hold for Tegmen. Each verdict names the group sizes or
+//! the numbers of exchanges for which the conclusion holds.
 
 use super::controller::{Eviction, Rekeying};
 use super::growth::{Churn, SENDERS};
@@ -190,7 +190,7 @@ impl View<'_> {
             .collect()
     }
 
-    /// Computes how many exchanges can follow until Axiom saves less than a tenth of the sender's energy. The
+    /// Computes the number of exchanges after which Axiom saves less than a tenth of the sender's energy. The
     /// handshakes of the other scheme matter less with each exchange.
     fn advantage_by_exchanges(&self) -> Vec<Figure> {
         Scheme::WITH_HANDSHAKES

@@ -1,5 +1,5 @@
-//! The plan `objects-creation`, which reproduces figure 11: the cost of creating a request, first and for a
-//! retransmission.
+//! The plan `objects-creation`, which reproduces figure 11: the cost of creating a request for the first time, and for
+//! a retransmission.
 
 use super::{paper, request};
 use crate::cost::{self, CYCLES_PER_INSTRUCTION, Costs};

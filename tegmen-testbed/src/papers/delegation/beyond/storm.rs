@@ -82,7 +82,7 @@ fn figures(name: &str, is_delegated: bool, peers: u64, runs: &Runs) -> Vec<Figur
 }
 
 /// Compares delegation with certificates. Each figure is the time or the number of frames with delegation, in percent
-/// of that with certificates.
+/// of the time or the number with certificates.
 pub(super) fn verdicts(effort: Effort, figures: &[Figure]) -> Vec<Figure> {
     let mut verdicts = Vec::new();
     for peers in effort.peers {
