@@ -210,8 +210,8 @@ impl Scene {
         Ok(())
     }
 
-    /// Returns the number of full delegations for each CPU second of the server. Then returns the number of delegations
-    /// for which the curve operations alone would take a CPU second.
+    /// Returns two rates for each CPU second. The first is the number of full delegations at the server. The second is
+    /// the number of delegations whose curve operations alone take this time.
     fn delegations(&mut self) -> Result<(f64, f64), Failure> {
         let (mut spent, mut bare) = (0, 0.0);
         let each = PEERS / PARTS;

@@ -390,7 +390,8 @@ fn value(round: u32) -> [u8; 16] {
     value
 }
 
-/// A bit that is set in the message IDs of the GETs that follow acknowledgements. It is not set in those of PUTs.
+/// A bit that is set in the message IDs of the GETs that follow acknowledgements. It is not set in the message IDs of
+/// PUTs.
 const GETS: u16 = 1 << 15;
 /// A bit that is set in the message IDs of the GETs with which observers read the value.
 const READS: u16 = 1 << 14;

@@ -45,11 +45,11 @@ pub(crate) struct Row {
     pub(crate) peer: Option<f64>,
     /// Name of the peer.
     pub(crate) peer_name: &'static str,
-    /// The result of Tegmen divided by that of the peer. It is computed for each pass, and this is the median of the
-    /// passes. `None` if one of the two was not measured.
+    /// The result of Tegmen divided by the result of the peer: the median of the ratios of all passes. `None` if one of
+    /// the two was not measured.
     pub(crate) ratio: Option<f64>,
-    /// Interval that contains the true median of the ratio with a probability of at least 95 %; `None` for fewer than
-    /// six passes.
+    /// Interval that contains the true median of the ratio with a probability of at least 95 %. `None` if there were
+    /// fewer than six passes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) interval: Option<[f64; 2]>,
     /// Unit of the results of Tegmen and of the peer.
@@ -351,9 +351,9 @@ pub(crate) fn median(numbers: &[f64]) -> Option<f64> {
     Some(f64::midpoint(*low, *high))
 }
 
-/// Returns two of the numbers, between which the median of their distribution is with a probability of at least 95 %.
-/// This holds for every distribution, because each number is below the median with a probability of one half. Returns
-/// `None` if there are too few numbers.
+/// Returns the two of these numbers that are the bounds of a 95 % interval. With a probability of at least 95 % the
+/// interval contains the median of the distribution from which the numbers come. This holds for every distribution,
+/// because each number is below the median with a probability of one half. Returns `None` if there are too few numbers.
 pub(crate) fn interval(numbers: &[f64]) -> Option<[f64; 2]> {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);

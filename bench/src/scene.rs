@@ -32,7 +32,7 @@ publisher = "tag:delegated"
 allow = "GET /v"
 "#;
 
-/// Number of devices or groups that are added at the same time. One commit of the database so contains many of them.
+/// Number of devices or groups that are added at the same time. So one commit of the database contains many of them.
 pub(crate) const AT_ONCE: usize = 256;
 
 /// An access control service, the key that signs its audit log, and its database.

@@ -420,7 +420,7 @@ fn head_of(line: &str) -> Option<&str> {
     (line.trim_start().starts_with('[') && head.starts_with(|first: char| first.is_ascii_alphabetic())).then_some(head)
 }
 
-/// Returns the text with empty lines in place of the lines of a section. All other lines so keep their line numbers.
+/// Returns the text with empty lines in place of the lines of a section. So all other lines keep their line numbers.
 fn without_section(text: &str, section: &str) -> String {
     let mut inside = false;
     let lines = text.lines().map(|line| {

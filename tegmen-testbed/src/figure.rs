@@ -231,7 +231,7 @@ pub const MISSED: &str = "missed";
 pub const HOLDS_NOT: &str = "does not hold";
 /// The two values should agree, but do not agree.
 pub const DIFFERS: &str = "differs";
-/// The paper contradicts itself. The verdict also contains the value that fits.
+/// The paper contradicts itself. The verdict also contains the value that agrees with the other numbers of the paper.
 pub const MISPRINT: &str = "misprint";
 
 #[cfg(test)]

@@ -260,7 +260,7 @@ pub enum Error {
         /// The file and the line of this instruction.
         at: String,
     },
-    /// The relations between images cannot be checked, because an image is missing, or the size of a type in an image.
+    /// The relations between images cannot be checked, because an image or the size of a type is missing.
     NoRelation(&'static str, &'static str),
     /// The budget file has a wrong format.
     Budget(String),

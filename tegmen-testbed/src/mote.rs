@@ -428,8 +428,8 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
     }
 
     /// Calls [`Mote::poll`] immediately, unless the protection has public-key operations, which keep the processor busy
-    /// for seconds. With these operations the simulation calls [`Mote::poll`] when the processor has finished. The
-    /// retransmission timer of a flight so begins when the flight is sent.
+    /// for seconds. With these operations the simulation calls [`Mote::poll`] when the processor has finished. So the
+    /// retransmission timer of a flight begins when the flight is sent.
     fn poll_after_receipt(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         if self.setup.protection.has_public_keys() {
             self.alarm = self.node.endpoint.next_alarm();

@@ -23,7 +23,7 @@ impl Named {
     /// Reads the plan.
     ///
     /// # Errors
-    /// [`Wrong`]. A test checks that no plan has an error.
+    /// [`Wrong`] if the file has an error. A test checks that no plan has an error.
     pub fn plan(&self) -> Result<Plan, Wrong> {
         Plan::parse(self.name, self.text)
     }

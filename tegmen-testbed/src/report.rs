@@ -109,7 +109,7 @@ impl<'f> Report<'f> {
     }
 
     /// Plots the distributions of the figures whose names begin with `start` and end with `end`. Each figure becomes a
-    /// line. The part of its name between both is the name of the line.
+    /// line. The name of the line is the part of the figure's name between `start` and `end`.
     pub(crate) fn distributions(
         &mut self,
         name: &str,

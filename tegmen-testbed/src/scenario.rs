@@ -215,8 +215,8 @@ pub struct Storm {
     pub public_key_answers: u64,
 }
 
-/// Runs the return of all other nodes to node 0, which has ended all its sessions. Each node that makes readings
-/// returns with its first reading. The run ends when all nodes have returned, or after an hour. With
+/// Simulates how all other nodes return to node 0 after node 0 has ended all its sessions. Each node that makes
+/// readings returns with its first reading. The run ends when all nodes have returned, or after an hour. With
 /// [`Protection::Delegation`] each node has a ticket of an ended epoch of node 0. With [`Protection::Certificate`] a
 /// node has no ticket. A node whose handshake fails, or whose request has no response, tries again after `pause`. Each
 /// further pause is twice as long. During the first pause a node with a ticket gets a ticket of the current epoch from

@@ -21,7 +21,7 @@ const LIMIT: u64 = 10_000;
 /// Numbers of repetitions in the two runs.
 const TIMES: (u32, u32) = (10, 110);
 
-/// A row: a policy, a request, and the code of the decision on it.
+/// A row: a policy, a request, and the code of the decision on this request.
 struct Row {
     name: &'static str,
     rule: fn(usize) -> String,
@@ -97,8 +97,9 @@ fn mixed(number: usize) -> String {
     }
 }
 
-/// Returns a rule that matches two of the three parts of the request. Only the last rule matches all parts. So all sets
-/// of candidates are full, and have only one rule in common.
+/// Returns a rule that matches two of the three parts of a request: its subject, its publisher and its path. Only the
+/// last rule matches all three parts. As a result, for each part many rules are candidates, but only one rule is a
+/// candidate for all parts.
 fn crowded(number: usize) -> String {
     let tag = ["tag:a", "tag:b", "tag:c", "tag:d"][number / 3 % 4];
     match number {

@@ -88,9 +88,9 @@ impl FromStr for Certificates {
 /// A reply of a stack's program to a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
-    /// `version TEXT`
+    /// `version TEXT`: the name and the version of the stack.
     Version(String),
-    /// `suites NAME...`
+    /// `suites NAME...`: the names of all cipher suites of the stack.
     Suites(String),
     /// `nanoseconds N`: the CPU time of the thread for all handshakes or records of the command, in nanoseconds.
     Nanoseconds(u64),
@@ -110,7 +110,7 @@ pub enum Reply {
     },
     /// `absent TEXT`: this program does not support the measurement yet. The text is the reason.
     Absent(String),
-    /// `failed TEXT`
+    /// `failed TEXT`: the command failed. The text is the reason.
     Failed(String),
 }
 

@@ -1,6 +1,7 @@
-//! Builds the wolfSSL source code that the crate `wolfssl-sys` contains. It has pre-shared keys and all optimizations
-//! for the processor. The program of the multicast benchmark uses the same script, and gets a library with multicast,
-//! because multicast makes each connection larger.
+//! Builds the wolfSSL source code that the crate `wolfssl-sys` contains. The library has pre-shared keys and all
+//! optimizations for the processor. The program of the multicast benchmark uses the same script, but gets a separate
+//! library with multicast. Multicast makes each connection larger, so the library for all other measurements does not
+//! have it.
 //!
 //! The environment variable `TEGMEN_WOLFSSL` can name the prefix of an installed wolfSSL instead. It must contain
 //! `lib/libwolfssl.a`.

@@ -199,8 +199,8 @@ fn absolute(path: &Path) -> Result<PathBuf, Error> {
 
 /// Images that need the feature `public-keys` of the firmware.
 const WITH_PUBLIC_KEYS: [&str; 6] = ["dtls_rpk", "dtls_x509", "edhoc", "group_oscore", "ndn_ecdsa", "p256"];
-/// Images that are built only with the cryptographic provider of motes. Their `required-features` in the firmware crate
-/// state the same.
+/// Images that are built only with the cryptographic provider of motes. Their entries `required-features` in the
+/// Cargo.toml of the firmware must name the same provider.
 const WITH_OF_MOTES: [&str; 10] = [
     "coap_listener",
     "coap_mul_sender",

@@ -1,5 +1,5 @@
-//! The keys and certificates of simulated nodes, which are those of the firmware images. Also the answers of an end
-//! when its handshake needs a public-key operation.
+//! The keys and certificates of simulated nodes, which are the same as in the firmware images. The module also verifies
+//! and signs for an end whose handshake needs a public-key operation.
 
 use tegmen::crypto::{Compact, MAX_SIGNATURE, P256_PREFIX, SCALAR_LEN, SignatureScheme, curves};
 use tegmen::dtls::{Answer, CertificateType, CipherSuite, ClientAuthentication, Credential, Keys, Need, Suites};
@@ -51,8 +51,8 @@ impl Keys for Shown {
     }
 }
 
-/// Answers what a handshake with public keys needs: a verification of the peer's key, or a signature. All ends have the
-/// same key.
+/// Performs the operation that a handshake with public keys needs: a verification of the peer's key, or a signature.
+/// All ends have the same key.
 pub(crate) fn answer<'a>(crypto: &mut Compact, need: Need<'_>, room: &'a mut [u8; 91]) -> Answer<'a> {
     match need {
         Need::VerifyPeer { certificate_type: CertificateType::X509, content } => {
@@ -103,7 +103,7 @@ fn public_key() -> PublicKey {
     curves::public_key_of(&PRIVATE).expect("a private key")
 }
 
-/// The only principal in the simulation.
+/// The principal to which every verified peer belongs.
 pub(crate) const WHO: Principal = Principal(1);
 /// The private key of the device.
 const PRIVATE: [u8; SCALAR_LEN] = [1; SCALAR_LEN];

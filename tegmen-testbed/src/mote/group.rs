@@ -508,7 +508,8 @@ impl<const PEERS: usize, const MEMBERS: usize> Mote for GroupNode<PEERS, MEMBERS
     fn moved(&mut self, _: Instant, _: Address, _: Address, _: &mut Vec<Wish>) {}
 }
 
-/// Makes the membership of a node in the group. The other members know the number of the first request of node 0.
+/// Makes the membership of a node in the group. Every member except node 0 already knows node 0 as a sender whose
+/// requests begin with the number 0.
 fn join<const MEMBERS: usize>(crypto: &mut Compact, setup: Setup, asking: Asking, asks: bool) -> Member<1, MEMBERS> {
     let association = Association {
         group_id: 1,

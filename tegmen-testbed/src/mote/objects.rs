@@ -36,7 +36,7 @@ pub(super) struct Contexts {
     pub(super) instructions: u64,
 }
 
-/// The key of protected payloads, and the numbers that it may use.
+/// The key of protected payloads, and the message numbers that the node may use under this key.
 pub(super) struct Payloads {
     crypto: Compact,
     costs: Costs,
@@ -50,7 +50,8 @@ pub(super) struct Payloads {
 #[derive(Clone, Default)]
 pub(super) struct Kept {
     contexts: BTreeMap<u16, u64>,
-    /// The number of the key of protected payloads, and the end of the lease of the message numbers under this key.
+    /// The number of the key of protected payloads, and the end of the lease under this key: the node may use all
+    /// message numbers below it.
     resource: (u16, u64),
 }
 
@@ -67,7 +68,8 @@ impl Contexts {
         Self { pair, costs, contexts, asked: Vec::new(), kept, challenges: 0, instructions: 0 }
     }
 
-    /// Deletes the context with the node `maker` from memory. The end of its lease stays in flash memory.
+    /// Deletes the context with the node `maker` from memory. The end of the lease of its message numbers stays in
+    /// flash memory.
     pub(super) fn forget(&mut self, maker: u16) {
         self.contexts.remove(&maker);
     }

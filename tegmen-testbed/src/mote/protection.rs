@@ -65,7 +65,8 @@ impl Protection {
     pub const OF_GROUPS: [Self; 4] = [Self::Coap, Self::CoapDtls, Self::AxiomDtls, Self::Axiom];
     /// The protections of readings that nodes request over Named Data Networking.
     pub const NAMED: [Self; 2] = [Self::Ndn, Self::NdnProtected];
-    /// The protections with which a plan runs if it lists none. The other protections must be listed in a plan.
+    /// The protections with which a plan runs if it lists none. A plan runs with another protection only if it lists
+    /// this protection.
     pub const USUAL: [Self; 3] = [Self::Coap, Self::CoapDtls, Self::Oscore];
 
     /// Returns the name of the protection in plans.

@@ -37,7 +37,7 @@ pub struct Effort {
     pub listeners: &'static [usize],
 }
 
-/// The number of runs with which the command runs the plan.
+/// The numbers of runs and of listeners that `tegmen lab run` and the report use.
 pub const FULL: Effort = Effort { seeds: 20, seeds_of_large: 10, listeners: &[1, 2, 3, 5, 9, 19, 39, 79, 126, 254] };
 
 /// Returns all figures of the plan. `rekeying` contains the messages of Tegmen's controller. Calls `done` with the

@@ -27,7 +27,7 @@ pub struct Effort {
     pub devices: usize,
 }
 
-/// The number of runs with which the command runs the plan.
+/// The numbers of runs, peers and devices that `tegmen lab run` and the report use.
 pub const FULL: Effort = Effort { seeds: 5, peers: &[8, 32], devices: 1000 };
 
 /// Returns all figures of the plan. Calls `done` with the number of finished runs and the number of all runs.

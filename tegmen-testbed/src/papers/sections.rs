@@ -249,8 +249,8 @@ pub(super) fn axiom(report: &mut Report<'_>, figures: &[Figure]) -> io::Result<(
     report.figures(figures)
 }
 
-/// Returns a line for each scheme. Its points are the figures whose names have a number between a beginning and an end,
-/// which `around` returns.
+/// Returns a line for each scheme. A figure becomes a point of the line if its name consists of a beginning, a number
+/// and an end. `around` returns the beginning and the end for a scheme. The number is the value on the horizontal axis.
 fn series(figures: &[Figure], around: impl Fn(&str) -> (String, String)) -> Vec<Series> {
     let of = |name: &&str| {
         let (start, end) = around(name);

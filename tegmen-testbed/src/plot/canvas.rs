@@ -137,8 +137,8 @@ pub(super) const LINE: f64 = 18.0;
 const BOLD: f64 = 1.15;
 /// The number of different colors for series.
 pub(super) const COLORS: usize = 6;
-/// The style sheet. People who cannot distinguish red and green can distinguish its colors (after Okabe and Ito). They
-/// are darker on white and lighter on black.
+/// The style sheet. People who cannot distinguish red and green can distinguish the colors (after Okabe and Ito). The
+/// colors are darker on a white page, and lighter on a black page.
 const STYLE: &str = ".plot text{fill:#222}.paper{fill:#fff}.grid{stroke:#ddd}.axis{stroke:#666;fill:none}\
     .range{stroke:#222;fill:none}.c0{color:#0072b2}.c1{color:#c44e00}.c2{color:#00805d}.c3{color:#b0558a}.c4{color:#8f6400}\
     .c5{color:#555}.c0,.c1,.c2,.c3,.c4,.c5{fill:currentColor}.line{fill:none;stroke:currentColor}\

@@ -86,7 +86,7 @@ impl Air {
         others.filter_map(|(_, flying)| flying.as_ref()).map(|flying| links.power(flying.from, node)).sum()
     }
 
-    /// Decides for the time until now whether the frame that `node` receives has bit errors.
+    /// Decides whether the frame that `node` receives got bit errors in the time since the last decision.
     fn judge(&mut self, links: &Links, now: Micros, node: NodeId) {
         let Some(lock) = &self.receivers[node].lock else { return };
         let (slot, judged) = (lock.slot, lock.judged);

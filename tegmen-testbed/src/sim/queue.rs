@@ -7,13 +7,15 @@ use std::collections::BinaryHeap;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Event {
-    /// A clear channel assessment ends. `turn` is the number of its medium access, which may have ended earlier.
+    /// A clear channel assessment ends. `turn` is the counter of the station when the assessment was planned. The event
+    /// is ignored if the counter has increased since then.
     Assessed { node: u32, turn: u32 },
     /// The radio has finished its change from receiving to sending.
     TurnedAround { node: u32 },
     /// The last bit of a frame was sent. `slot` is the index of the frame's slot on the air.
     FrameEnds { slot: u32 },
-    /// No acknowledgement arrived in time. `turn` is the number of the wait, which may have ended earlier.
+    /// The maximum time to wait for an acknowledgement is over. `turn` is the counter of the station when the wait
+    /// began. The event is ignored if the counter has increased since then.
     AcknowledgementMissing { node: u32, turn: u32 },
     /// The station may send its next frame.
     Ready { node: u32 },

@@ -6,13 +6,13 @@ use super::Micros;
 /// The behaviour of a station's radio and MAC.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Radio {
-    /// macMinBE.
+    /// The first backoff exponent of a medium access (macMinBE).
     pub min_exponent: u8,
-    /// macMaxBE.
+    /// The maximum backoff exponent (macMaxBE).
     pub max_exponent: u8,
-    /// macMaxCSMABackoffs.
+    /// Maximum number of further backoffs when the channel is busy (macMaxCSMABackoffs).
     pub max_backoffs: u8,
-    /// macMaxFrameRetries.
+    /// Maximum number of retransmissions of a frame (macMaxFrameRetries).
     pub max_retries: u8,
     /// True if a frame is reported only once when the sender sends it again because the acknowledgement was lost. The
     /// standard does not require this, and ns-3 does not do it.
@@ -79,19 +79,19 @@ pub fn bit_error_rate(sinr: f64) -> f64 {
 pub const BYTE: Micros = 32;
 /// Number of bytes that a transmission has before the PSDU.
 pub const PHY_HEADER_LEN: u64 = 6;
-/// aUnitBackoffPeriod.
+/// The length of a backoff period, in microseconds (aUnitBackoffPeriod).
 pub const BACKOFF: Micros = 320;
 /// The time of a clear channel assessment.
 pub const ASSESSMENT: Micros = 128;
-/// aTurnaroundTime.
+/// The time that a radio needs to change between receiving and sending, in microseconds (aTurnaroundTime).
 pub const TURNAROUND: Micros = 192;
-/// macAckWaitDuration.
+/// The maximum time that a sender waits for an acknowledgement, in microseconds (macAckWaitDuration).
 pub const ACKNOWLEDGEMENT_WAIT: Micros = 864;
-/// macLIFSPeriod: the silence after a frame that is longer than [`SHORT_FRAME_LEN`].
+/// The silence after a frame that is longer than [`SHORT_FRAME_LEN`], in microseconds (macLIFSPeriod).
 pub const LONG_SPACING: Micros = 640;
-/// macSIFSPeriod.
+/// The silence after every other frame, in microseconds (macSIFSPeriod).
 pub const SHORT_SPACING: Micros = 192;
-/// aMaxSIFSFrameSize, in bytes.
+/// Maximum length of a frame that needs only the short silence [`SHORT_SPACING`], in bytes (aMaxSIFSFrameSize).
 pub const SHORT_FRAME_LEN: usize = 18;
 /// The thermal noise of the receiver over 2 MHz at 290 K, in dBm.
 pub const NOISE_DBM: f64 = -110.97;

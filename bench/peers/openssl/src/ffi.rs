@@ -12,7 +12,7 @@ use std::{
 };
 use tegmen_bench_line::{Failure, IDENTITY, KEY, Outbox};
 
-/// Which end a context makes.
+/// The end of a session for which a context is made.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Client,

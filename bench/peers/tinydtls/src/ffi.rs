@@ -17,7 +17,7 @@ use tinydtls_sys::{
 use public_keys::RawKeys;
 pub(crate) use public_keys::SUITE as PUBLIC_KEY_SUITE;
 
-/// Which end a session is.
+/// The end of a session: its client or its server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Client,
@@ -253,7 +253,8 @@ unsafe extern "C" fn on_psk_info(
 }
 
 const LOG_EMERGENCIES: c_uint = 0;
-/// Values that a callback returns to send a fatal alert: minus (level, description).
+/// Values that a callback returns to send a fatal alert. Each is a negative number, made from the alert level and the
+/// alert description.
 const ALERT_UNKNOWN_IDENTITY: c_int = -(2 << 8 | 115);
 const ALERT_INTERNAL_ERROR: c_int = -(2 << 8 | 80);
 

@@ -11,7 +11,7 @@ use tegmen_bench_line::{self as line, Failure, Outbox, Resumption};
 
 pub(crate) use public_keys::suites;
 
-/// The end for which a context is made.
+/// The end of a session for which a context is made.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Client,

@@ -14,7 +14,7 @@ pub struct Rekeying {
     pub joining: Joining,
     /// Evictions in groups whose members lose messages, for several shares of lost messages.
     pub repairs: Vec<Repair>,
-    /// The answer to a member of the smallest group that requests the messages which it missed.
+    /// The controller's answer when a member of the smallest group requests the messages that it missed.
     pub answer: Vec<u8>,
 }
 

@@ -273,7 +273,7 @@ const KEY: [u8; 16] = [7; 16];
 const ROOM: usize = 256;
 const RECORD_HEADER: usize = 13;
 const EPOCH: usize = 2;
-/// The hop limit. Frames would leave out the values 1, 64 and 255, so it has another value.
+/// The hop limit of all packets. It is not 1, 64 or 255, because frames would leave out these values.
 const HOP_LIMIT: u8 = 63;
 const LINKS: [LinkAddress; 2] =
     [LinkAddress::Extended([2, 0, 0, 0, 0, 0, 0, 1]), LinkAddress::Extended([2, 0, 0, 0, 0, 0, 0, 2])];

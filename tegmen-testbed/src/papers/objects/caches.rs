@@ -24,7 +24,7 @@ pub struct Effort {
     pub seeds: u64,
 }
 
-/// The number of requests and runs with which the command and the report run the plan.
+/// The number of requests and runs that `tegmen lab run` and the report use.
 pub const FULL: Effort = Effort { requests: 100, seeds: 5 };
 
 /// Returns all figures of the plan. Calls `done` with the number of finished runs and the number of all runs.

@@ -17,7 +17,7 @@ pub struct Effort {
     pub servers: u32,
 }
 
-/// The size with which the command runs the plan.
+/// The size of a run that `tegmen lab run` and the report use.
 pub const FULL: Effort = Effort { links: 5_000, servers: 575 };
 
 /// Returns all figures of the plan.

@@ -54,7 +54,7 @@ pub struct Effort {
     pub seeds: u64,
 }
 
-/// The number of runs with which the command runs the plan.
+/// The number of runs that `tegmen lab run` and the report use.
 pub const FULL: Effort = Effort { seeds: 60 };
 
 /// Returns all figures of the plan. Calls `done` with the number of finished runs and the number of all runs.

@@ -19,7 +19,7 @@ pub struct Effort {
     pub seeds: u64,
 }
 
-/// The number of round trips and runs with which the command and the report run the plan.
+/// The number of round trips and runs that `tegmen lab run` and the report use.
 pub const FULL: Effort = Effort { readings: 60, seeds: 3 };
 
 /// One case: the number of hops, the protection, and the number of plain text bytes in each direction.
