@@ -144,8 +144,8 @@ impl Bare {
         Self::with(&pem, group, 2)
     }
 
-    /// Prepares the operations. Both ends have this private key, a key agreement in this group, and chains with this
-    /// number of certificates.
+    /// Prepares the operations. Both ends use the private key in `pem`, key shares in `group`, and chains with
+    /// `certificates` certificates.
     pub(crate) fn with(pem: &[u8], group: NamedGroup, certificates: usize) -> Result<Self, Failure> {
         let signer = SoftwareKey::from_pem(pem).map_err(Failure::new)?;
         let digest = [7; 32];

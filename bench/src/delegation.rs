@@ -210,8 +210,8 @@ impl Scene {
         Ok(())
     }
 
-    /// Returns two rates for each CPU second. The first is the number of full delegations at the server. The second is
-    /// the number of delegations whose curve operations alone take this time.
+    /// Returns two rates. The first is the number of full delegations for each CPU second of the server. The second is
+    /// the number of delegations whose curve operations alone take a CPU second.
     fn delegations(&mut self) -> Result<(f64, f64), Failure> {
         let (mut spent, mut bare) = (0, 0.0);
         let each = PEERS / PARTS;

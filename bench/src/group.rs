@@ -1,5 +1,5 @@
-//! Measures groups of Axiom. Their records are compared with records of DTLS sessions, and joins with introspections.
-//! Both are also compared with other stacks.
+//! Measures groups of Axiom. Their records are compared with records of DTLS sessions, and with the group protection of
+//! other stacks. Joins are compared with introspections.
 
 mod joins;
 mod peers;

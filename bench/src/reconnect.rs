@@ -102,7 +102,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
 }
 
 /// Kills each server while clients observe its value, and starts the server again. Measures Tegmen's server with and
-/// without `--state`. Returns the times with it, and then the times without it.
+/// without `--state`. Returns the times with `--state`, and then the times without it.
 fn restarts(
     options: &Options,
     directory: &Path,

@@ -56,8 +56,8 @@ pub(crate) struct Row {
     pub(crate) unit: &'static str,
     /// True if a larger result is better.
     pub(crate) more_is_better: bool,
-    /// The result of Tegmen minus twice that of the peer. It is set only if the peer is the cryptography alone, without
-    /// a protocol.
+    /// The result of Tegmen minus twice the result of the peer. It is set only if the peer is the cryptography alone,
+    /// without a protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) surplus: Option<f64>,
     /// Share of notifications that were sent as confirmable messages, from 0 to 1; `None` if the row does not measure

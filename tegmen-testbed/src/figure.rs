@@ -86,7 +86,7 @@ impl Figure {
         Self::new(id, Some(paper), Some(ours), unit, verdict.into())
     }
 
-    /// Makes a figure that agrees if Tegmen's value differs from that of the paper by at most `percent` percent.
+    /// Makes a figure that agrees if Tegmen's value differs from the paper's value by at most `percent` percent.
     pub fn near(id: String, paper: f64, ours: f64, unit: &'static str, percent: f64) -> Self {
         let near = (ours / paper - 1.0).abs() * 100.0 <= percent;
         let verdict = if near { format!("within {percent} %") } else { DIFFERS.into() };
@@ -219,7 +219,7 @@ pub fn table(figures: &[Figure]) -> String {
 
 /// The value of Tegmen equals the value of the paper.
 pub const EQUAL: &str = "equal";
-/// Tegmen's value is near that of the paper. The verdict also contains the limit in percent.
+/// Tegmen's value is near the paper's value. The verdict also contains the limit in percent.
 pub const WITHIN: &str = "within";
 /// The paper's assertion holds for Tegmen too.
 pub const HOLDS: &str = "holds";

@@ -1,7 +1,7 @@
 //! The plans that reproduce papers, and the plan that compares the simulator with ns-3.
 //!
 //! The modules that run these plans (the simulator, the mote, deployments, costs and figures) are beside this folder.
-//! They do not depend on it.
+//! These modules do not depend on the modules in this folder.
 
 pub mod agreement;
 pub mod axiom;

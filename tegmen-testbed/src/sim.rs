@@ -76,7 +76,7 @@ pub enum Outcome {
     ChannelBusy,
 }
 
-/// The activity of a node's radio. The node's energy and its time on the air are computed from it.
+/// The activity of a node's radio. The energy of the node and its time on the air are computed from the activity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Activity {
     /// Number of sent frames, including acknowledgements.

@@ -15,9 +15,9 @@
 //! prints `resumed` before `established`.
 //!
 //! Each line of hexadecimal digits on standard input is sent as one record. On the line `again` a client opens another
-//! session, which resumes its last session. On the line `again ADDRESS` it does so at another server. A server has one
-//! session: that with the client from which the last datagram came. A record with a connection id always belongs to
-//! this session, whatever its source address is.
+//! session, which resumes its last session. On the line `again ADDRESS` the client opens this session at the server
+//! with this address. A server has only one session: with the client from which the last datagram came. A record with a
+//! connection id always belongs to this session, whatever its source address is.
 
 use crate::{Agreed, DATAGRAM_MAX, End, Failure, Outbox, PublicKeys, Resumption, Stack, from_hex};
 use std::{

@@ -25,7 +25,7 @@ pub enum Command {
         /// Length of the application data in each record, in bytes.
         size: usize,
     },
-    /// `heap N`: opens N sessions, and reports the heap memory that one of them needs.
+    /// `heap N`: opens N sessions, and reports the heap memory that one session needs.
     Heap(u32),
     /// `wire`: reports the bytes and the datagrams of one handshake.
     Wire,

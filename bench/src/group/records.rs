@@ -94,8 +94,9 @@ pub(super) fn rows(passes: usize, report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sets the minimum rate of group records in a row that compares them with sessions, if both do the same work. A row
-/// that compares them with [`Channels`] gets no minimum, because a channel does not search for its session.
+/// Sets the minimum rate of group records in a row that compares them with sessions. A row has no minimum if the two
+/// sides do different work: with [`Traffic::OneRequest`], and beside [`Channels`], which do not search for the session
+/// of a record.
 fn judge(row: Row, traffic: Traffic) -> Row {
     if traffic == Traffic::OneRequest || row.peer_name != Sessions::NAME {
         return row;

@@ -24,7 +24,8 @@ pub(super) const COUNT: u32 = 3_000;
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// Maximum time without a message from the server. After this time an observer sends its request again.
 const ALIVE: Duration = Duration::from_secs(4);
-/// Time that the server has to write its state before it is killed. `WITHOUT` is the time until it is started again.
+/// Time that the server has to write its state before it is killed. `WITHOUT` is the time from then until the server is
+/// started again.
 const BEFORE: Duration = Duration::from_secs(5);
 const WITHOUT: Duration = Duration::from_secs(1);
 

@@ -347,7 +347,7 @@ const DATA: u8 = 6;
 const WAITING: usize = 160;
 /// Maximum length of a name, in bytes.
 const NAME: usize = 40;
-/// Maximum number of faces that wait for the same name: those of three consumers, and that of the application.
+/// Maximum number of faces that wait for the same name: the faces of three consumers, and the face of the application.
 const ASKED: usize = 4;
 /// Maximum number of next hops to which an Interest is sent.
 const SENT: usize = 1;

@@ -19,8 +19,8 @@ use tegmen::oscore::{
 use tegmen::secret::Secret;
 
 /// The OSCORE contexts of a node, one for each pair of a node that makes readings and its receiver. The number of a
-/// pair is that of the node that makes readings. If several consumers use the same producer, each pair of a consumer
-/// and a producer has its own number.
+/// pair is the number of the node that makes readings. If several consumers use the same producer, each pair of a
+/// consumer and a producer has its own number.
 pub(super) struct Contexts {
     /// The number of the pair whose context protects the node's requests.
     pub(super) pair: u16,

@@ -212,8 +212,8 @@ mod tests {
         Exchange { turns: (0..turns).map(turn).collect(), timeout: Duration::from_secs(1) }
     }
 
-    /// Delivers all datagrams except those for whose number `is_lost` returns true. Returns true if the exchange ended,
-    /// and the number of datagrams that were sent.
+    /// Delivers all datagrams except the datagrams for whose number `is_lost` returns true. Returns true if the
+    /// exchange ended, and the number of datagrams that were sent.
     fn play(turns: usize, is_lost: impl Fn(usize) -> bool) -> (bool, usize) {
         let (exchange, began) = (exchange(turns), Rc::default());
         let mut nodes = [true, false].map(|begins| Script::new(&exchange, begins, &began));

@@ -137,8 +137,8 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
-    /// Returns the name of the datagram in the tables, which follows from its first record; `None` if it has no name
-    /// there.
+    /// Returns the name that the tables have for this datagram; `None` if they do not contain it. The name follows from
+    /// the first record of the datagram.
     fn name(&self) -> Option<&'static str> {
         let epoch = self.bytes.get(3..5)?;
         Some(match (self.bytes.first()?, epoch, self.bytes.get(13)?) {

@@ -1,9 +1,10 @@
 //! The plan `delegation`: all figures of the paper on delegated handshakes, compared with a handshake with
 //! certificates. The figures of the paper are in `data/delegation.toml`.
 //!
-//! All three kinds of handshakes are measured in the same way. Bytes and frames come from handshakes between two ends
-//! in this process. Instructions are those of one end. ROM is the size of the code in an image with CoAP, minus the
-//! size of an empty image. The plan [`handshakes`](super::handshakes) has the handshakes without delegation alone.
+//! Handshakes with certificates, handshakes with pre-shared keys and delegated handshakes are measured in the same way.
+//! Bytes and frames come from handshakes between two ends in this process. Instructions are those of one end. ROM is
+//! the size of the code in an image with CoAP, minus the size of an empty image. The plan
+//! [`handshakes`](super::handshakes) contains only the handshakes without delegation.
 
 mod beyond;
 

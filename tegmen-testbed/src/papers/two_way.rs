@@ -9,7 +9,7 @@
 //! adds the time that the paper gives for encryption and HMAC.
 //!
 //! Finally, the plan computes the time and energy of Tegmen's handshakes on the processor of the paper, and shows them
-//! beside those of the paper.
+//! beside the values of the paper.
 
 pub mod architecture;
 mod round_trip;

@@ -126,8 +126,8 @@ pub(super) fn wrapped(text: &str, most: f64) -> Vec<String> {
     lines
 }
 
-/// The width of a picture. It is small, so that letters are readable on a phone, where the picture fills the screen.
-/// They are then 11 pixels high on a screen with a width of 390 pixels.
+/// The width of a picture. It is small, so that letters are readable on a phone, where the picture fills the screen. On
+/// a screen with a width of 390 pixels, letters are 11 pixels high.
 pub(super) const WIDTH: f64 = 400.0;
 pub(super) const MARGIN: f64 = 12.0;
 /// The height of letters.

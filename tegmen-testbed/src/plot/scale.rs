@@ -7,7 +7,7 @@ pub(super) enum Scale {
     Linear {
         /// The difference between two neighbouring marks.
         step: f64,
-        /// The last mark.
+        /// The value of the last mark.
         end: f64,
     },
     /// A logarithmic scale from one power of ten to another.

@@ -17,8 +17,8 @@ pub struct Radio {
     /// True if a frame is reported only once when the sender sends it again because the acknowledgement was lost. The
     /// standard does not require this, and ns-3 does not do it.
     pub rejects_duplicates: bool,
-    /// True if interference does no damage when it ends before the received frame ends. It is so in ns-3, which
-    /// computes bit errors only when another frame begins and when the received frame ends.
+    /// True if interference does no damage when it ends before the received frame ends. This is the behaviour of ns-3,
+    /// which computes bit errors only when another frame begins and when the received frame ends.
     pub forgets_interference: bool,
     /// True if the radio receives nothing during its own medium access, like the AT86RF231 in its extended mode.
     pub deaf: bool,

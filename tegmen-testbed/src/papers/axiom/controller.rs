@@ -68,7 +68,8 @@ pub struct Repair {
     pub members: u32,
     /// Number of messages of the method with a key tree.
     pub messages: u32,
-    /// The number of transmissions of each message, and the number of members that then do not reach the next epoch.
+    /// Each entry has a number of transmissions, and the number of members that do not reach the next epoch if each
+    /// message is sent this number of times.
     pub missed: Vec<(u8, u32)>,
     /// Number of members that do not reach the next epoch with the method without a key tree. Each separate message is
     /// sent once, and the MAC layer retransmits lost frames. The message that begins the epoch is sent once, without

@@ -117,7 +117,7 @@ pub(super) struct Part {
 pub(super) struct Transaction {
     /// The duration of each handshake, in seconds.
     pub(super) handshakes: Vec<f64>,
-    /// The cost of the keys: that of the handshakes, or that of the derivation of keys.
+    /// The cost of the keys: the cost of the handshakes, or the cost of the derivation of keys.
     pub(super) keys: Part,
     /// The cost of the first request and its responses, without the cost of the keys; `None` if a response is missing.
     pub(super) exchange: Option<Part>,
@@ -416,7 +416,7 @@ const PARTS: [(&str, Shown); 2] = [("first", Transaction::first), ("later", |run
 pub(super) const ACKNOWLEDGES: [(bool, &str); 2] = [(true, "acknowledged"), (false, "unacknowledged")];
 /// Payload lengths of the request and of the response with [`Load::Light`], in bytes.
 const LIGHT: [usize; 2] = [2, 0];
-/// Lengths of the tags in records of the group, in bytes: first that of the paper, then Tegmen's default.
+/// Lengths of the tags in records of the group, in bytes: first the length in the paper, then Tegmen's default.
 const TAGS: [u8; 2] = [8, 16];
 /// The shares of frames that links lose in the cases with losses, in percent.
 pub(super) const LOSSES: [u8; 3] = [5, 10, 20];

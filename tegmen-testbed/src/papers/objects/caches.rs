@@ -89,7 +89,7 @@ impl Topology {
     }
 
     /// Returns the deployment of the plan with this topology. Each consumer sends a request to each producer every 2.5
-    /// s. It sends less often if the load would otherwise exceed that of the paper's largest topology.
+    /// s. It sends less often if the load would otherwise exceed the load of the paper's largest topology.
     fn deployment(self, requests: u32, stack_us: u32) -> Deployment {
         let mut deployment = deployment(include_str!("../../../plans/objects-cache.toml"));
         let Self { forwarders, producers, consumers } = self;
@@ -158,7 +158,7 @@ fn fig13(results: &Results) -> Vec<Figure> {
     figures
 }
 
-/// Compares NDN's shares of answered requests in the largest topology with those in figure 9, which has another
+/// Compares NDN's shares of answered requests in the largest topology with the shares in figure 9, which has another
 /// topology.
 fn fig9(results: &Results) -> Vec<Figure> {
     let largest = Topology::of_paper(LARGEST).name();
@@ -271,8 +271,8 @@ const LARGEST: usize = 5;
 const SIMPLE: [usize; 2] = [1, 2];
 /// The number of percentage points by which a share may be less than that of the paper.
 const TOLERANCE: f64 = 10.0;
-/// A topology with a hundred producers. They nearly fill the peer table of the last forwarder. The load is that of the
-/// largest topology of the paper.
+/// A topology with a hundred producers. They nearly fill the peer table of the last forwarder. The load is the same as
+/// in the largest topology of the paper.
 const BEYOND: Topology = Topology { producers: 100, ..Topology::of_paper(LARGEST) };
 const PERCENT: &str = "percent";
 

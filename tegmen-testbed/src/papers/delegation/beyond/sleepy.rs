@@ -73,8 +73,8 @@ fn figures(name: &str, has_energy: bool, interval_s: f64, runs: &Runs) -> Vec<Fi
 /// that is always on.
 const INTERVALS: [(&str, f64); 5] =
     [("always_on", 0.0), ("1_s", 1.0), ("10_s", 10.0), ("60_s", 60.0), ("300_s", 300.0)];
-/// The payload length of each kind of request in bytes. A request to `/dlg/ctx` contains flags, a state and a ticket. A
-/// request to `/dlg/rl` contains a connection.
+/// The payload length of each kind of request in bytes. A request to `/dlg/ctx` contains flags, the state of a session
+/// and its ticket. A request to `/dlg/rl` contains the connection whose sessions are revoked.
 const REQUESTS: [(&str, usize); 2] = [("context", 1 + STATE_LEN + LONGEST_TICKET), (REVOCATION, 4)];
 const DELIVERED: &str = "delivered";
 const REVOCATION: &str = "revocation";
