@@ -1,6 +1,6 @@
-//! The paper on content object security. It compares the cost of protection over CoAP and over Named Data Networking:
-//! for a request and its response in bytes, in time, and in instructions. The figures of the paper are in
-//! `data/objects.toml`.
+//! The paper on content object security. It compares the cost of protection over CoAP with the cost over Named Data
+//! Networking. The costs are the bytes of a request and its response, the time, and the instructions. The figures of
+//! the paper are in `data/objects.toml`.
 
 pub mod bytes;
 pub mod caches;

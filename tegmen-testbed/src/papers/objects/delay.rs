@@ -60,7 +60,8 @@ pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure
     figures
 }
 
-/// Returns the operating system's time for each datagram in microseconds, as the full plan determines it.
+/// Returns the time that the operating system needs for each datagram, in microseconds. It is computed with the
+/// requests of the whole plan ([`FULL`]).
 pub(super) fn stack_us() -> u32 {
     let mut single = deployment(SINGLE_HOP);
     single.traffic.readings = FULL.readings;

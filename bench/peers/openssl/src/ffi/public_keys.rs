@@ -1,4 +1,4 @@
-//! Certificates at both ends.
+//! Lets both ends authenticate themselves with certificates.
 
 use super::{Context, SslCtx, last_error};
 use std::{
