@@ -1,4 +1,4 @@
-//! The interface for administrators, and the requests that passed its checks.
+//! The interface for administrators, and a request that passed its checks.
 
 use crate::attempts::Attempts;
 use crate::authority::LoginAuthority;
@@ -22,7 +22,7 @@ pub(crate) const STREAMS: usize = 32;
 
 /// A request that passed authentication and the checks of scope and size.
 pub(crate) struct Admitted {
-    /// The path of the request's route.
+    /// The path of the route to which the request belongs, with the names of parameters in braces.
     pub(crate) path: &'static str,
     /// The first parameter of the path; empty if the path has none.
     pub(crate) name: String,
@@ -43,7 +43,7 @@ impl Admitted {
     }
 }
 
-/// The interface of an access control server.
+/// The HTTPS interface of an access control server for administrators.
 pub struct Api<S> {
     pub(crate) service: Arc<Service<S>>,
     pub(crate) store: S,
@@ -65,9 +65,9 @@ pub struct Api<S> {
 }
 
 impl<S: Store> Api<S> {
-    /// Returns the interface of a server, and a flag. `store` is the store with the server's state. If no valid key has
-    /// the scope `keys:write`, this function generates a bootstrap token, which can create one key. It writes the token
-    /// to the file `bootstrap`, which only its owner can read, and the flag is then true.
+    /// Opens the interface of a server. `store` is the store with the server's state. If no valid API key has the scope
+    /// `keys:write`, this function generates a bootstrap token, which can create one key. It writes the token to the
+    /// file `bootstrap`, which only its owner can read. Returns the interface, and true if it wrote a token.
     ///
     /// # Errors
     /// [`KeysError`] if the token could not be stored or written.
@@ -91,8 +91,8 @@ impl<S: Store> Api<S> {
         Ok((api, written))
     }
 
-    /// Returns the number of passwords that were compared with a hash since the start. This happens for each login,
-    /// even if the user does not exist.
+    /// Returns the number of passwords that were compared with a hash since the start. The server makes such a
+    /// comparison for each login, even if the user does not exist.
     pub fn passwords_compared(&self) -> u64 {
         self.passwords.compared()
     }

@@ -21,7 +21,8 @@ pub(crate) struct Attempts {
 
 impl Attempts {
     /// Returns true if too many wrong passwords for this user arrived. Always returns false for an address from which
-    /// the user logged in before: only the limit for addresses applies to it. So other people cannot lock the user out.
+    /// the user logged in before, so that other people cannot lock the user out. The server still limits the failures
+    /// of each address.
     pub(crate) fn are_refused(&self, name: &str, address: IpAddr, now: u64) -> bool {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = known.get(&(name.to_owned(), address)).is_some_and(|at| now.saturating_sub(*at) < REMEMBERED);

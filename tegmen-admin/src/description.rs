@@ -16,8 +16,8 @@ pub(crate) struct Schemas {
 }
 
 impl Schemas {
-    /// Makes generators without schemas. The schema of a request describes the type that the server reads. The schema
-    /// of an answer describes the type that the server writes.
+    /// Makes two generators of schemas, one for requests and one for answers. They have no schemas yet. The schema of a
+    /// request describes the type that the server reads. The schema of an answer describes the type that it writes.
     pub(crate) fn new() -> Self {
         let settings = SchemaSettings::draft2020_12().with(|settings| {
             settings.definitions_path = "/components/schemas".into();
@@ -45,7 +45,7 @@ pub(crate) struct Description<'s> {
 }
 
 impl<'s> Description<'s> {
-    /// Begins the description of an operation, without members.
+    /// Begins the description of an operation. It has no parameters, body and responses yet.
     pub(crate) fn new(schemas: &'s mut Schemas) -> Self {
         Self { schemas, parameters: Vec::new(), body: None, responses: BTreeMap::new(), codes: BTreeSet::new() }
     }

@@ -210,7 +210,7 @@ impl<S: Store> Follower<S> {
     }
 }
 
-/// Returns the time at which a pause that begins now ends.
+/// Returns the time that is `pause` later than now.
 fn after(pause: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(pause).unwrap_or(now)
@@ -221,7 +221,7 @@ fn mark(at: Revision) -> Event {
     Event::default().id(at.0.to_string()).comment("")
 }
 
-/// Makes the problem for an error of the store, which could not return the changes after a revision.
+/// Makes the problem document for a client, if the store failed to return the changes after a revision.
 fn refused(error: StoreError) -> Problem {
     match error {
         StoreError::Compacted { .. } | StoreError::NotYet { .. } => {

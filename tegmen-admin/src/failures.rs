@@ -9,8 +9,8 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) const MOST: u32 = 10;
 /// Length of a window in seconds. It begins with the first failure.
 const WINDOW: u64 = 60;
-/// Maximum number of addresses or names that are remembered. For a further one, the entry whose window began first is
-/// removed.
+/// Maximum number of addresses or names that are remembered. Before a further address or name is added, the entry whose
+/// window began first is removed.
 const REMEMBERED: usize = 4096;
 
 /// The failures by address or by name. Each value is the beginning of the window in seconds since 1970, and the number

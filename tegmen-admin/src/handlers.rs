@@ -45,7 +45,8 @@ pub(crate) async fn show_device<S: Store>(
     Ok(Tagged(Shown((&device).into()), revision))
 }
 
-/// A change of a device: its name, the revision that the sender intends to change (`None` for any), and the change.
+/// A change of a device: the name of the device, the revision of the device that the sender intends to change (`None`
+/// if the sender accepts any revision), and the change.
 pub(crate) type DeviceChange = (String, Option<Revision>, Change);
 
 pub(crate) fn replacement(

@@ -50,8 +50,8 @@ pub enum KeysError {
 /// The sender of a request. Its credential, an API key or a client certificate, proves the identity.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Principal {
-    /// The name of the sender, for the audit log and for rows of the store: the ID of the key, or `certificate-` and a
-    /// digest.
+    /// The name of the sender, for the audit log and for rows of the store. For a key it is the ID of the key; for a
+    /// client certificate it is `certificate-` and the SHA-256 of the certificate.
     pub(crate) name: String,
     pub(crate) right: Right,
 }
@@ -65,7 +65,7 @@ pub(crate) enum Right {
 }
 
 impl Principal {
-    /// Returns the value for a request without a credential, which has no scope.
+    /// Returns the sender of a request without a credential: a sender without a name and without scopes.
     pub(crate) fn nobody() -> Self {
         Self { name: String::new(), right: Right::Scopes(Scopes::new(), 0) }
     }

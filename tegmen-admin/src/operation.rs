@@ -35,8 +35,8 @@ pub(crate) struct Operation<S> {
     pub(crate) id: &'static str,
     /// The description of the operation in the OpenAPI document, one sentence.
     pub(crate) summary: &'static str,
-    /// The codes with which the operation refuses requests, in addition to the codes of its parts and the codes of all
-    /// operations.
+    /// The codes with which the operation itself refuses requests. Further codes come from the parts of a request that
+    /// the operation reads ([`Part`](crate::parts::Part)), and some codes apply to all operations.
     pub(crate) codes: &'static [Code],
     /// True if the bootstrap token may call the operation.
     pub(crate) is_for_bootstrap: bool,

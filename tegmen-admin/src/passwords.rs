@@ -43,8 +43,8 @@ pub(crate) struct Passwords {
     places: Semaphore,
     running: Semaphore,
     compared: AtomicU64,
-    /// A hash that belongs to no user. It is compared with the passwords of unknown users, so that this takes the same
-    /// time.
+    /// A hash that belongs to no user. The password of an unknown user is compared with this hash, so that the answer
+    /// takes the same time as for a known user.
     nobody: Arc<str>,
 }
 
@@ -77,7 +77,7 @@ fn matches(password: &str, hash: &str) -> Result<bool, Problem> {
 }
 
 impl Passwords {
-    /// Makes the limits, and a hash of random bytes with which passwords of unknown users are compared.
+    /// Makes the semaphores that limit the computations, and a hash of random bytes for unknown users.
     pub(crate) fn new() -> Result<Self, Problem> {
         let mut drawn = Zeroizing::new([0; 32]);
         aws_lc_rs::rand::fill(&mut *drawn).map_err(|_| no_random())?;

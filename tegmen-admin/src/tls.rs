@@ -66,8 +66,8 @@ impl Tls {
         &self.config
     }
 
-    /// Verifies a chain of certificates, and returns the client as the sender of its requests; `None` if the chain is
-    /// not accepted.
+    /// Verifies the chain of certificates of a client. Returns the principal that represents the client as the sender
+    /// of its requests. Returns `None` if the chain is not accepted.
     fn principal(&self, chain: &[CertificateDer<'static>]) -> Option<Principal> {
         let (Accepted { verifier, clients }, (own, authorities)) = (self.accepted.as_ref()?, chain.split_first()?);
         verifier.verify_client_cert(own, authorities, UnixTime::now()).ok()?;

@@ -48,7 +48,8 @@ impl Operator {
         imprinted
     }
 
-    /// Begins the next epoch as if the device had confirmed it, and reserves the first numbers of the epoch.
+    /// Begins the next epoch of `LAMP` at the server, and confirms it in place of the device. Reserves the first
+    /// connection numbers of the epoch.
     async fn next_epoch(&self) {
         let server = &self.scene.delegations;
         let next = server.begin_epoch(LAMP, &Secret::new([5; 32])).await.unwrap();

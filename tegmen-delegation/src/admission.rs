@@ -1,4 +1,5 @@
-//! The decision of a device about a session: its list of refused connections, its time, and the counts of refusals.
+//! The decision of a device to admit or to refuse a session. It needs the list of refused connections and the present
+//! time. The device counts the refused sessions.
 
 use crate::refusal::{Refusals, Refused};
 use crate::ticket::{Connection, Delegation, STATE_LEN, terms};
@@ -16,10 +17,11 @@ pub(crate) struct Admission<const REFUSED: usize> {
     /// The numbers of the refused connections. The places after the first `len` contain [`FREE`].
     refused: [u32; REFUSED],
     len: usize,
-    /// Number of entries of the list that the memory also holds. The other entries could not be stored yet.
+    /// Number of entries of the list that are also in the [`Memory`](crate::Memory) of the device. The entries after
+    /// them could not be stored yet.
     kept_len: usize,
-    /// The time of the server in seconds since 1970, and the time on the device's clock at which the device learned it;
-    /// `None` before.
+    /// The time that the server sent, in seconds since 1970, and the instant on the device's own clock at which it
+    /// arrived. `None` until the server has sent its time.
     time: Option<(u32, Instant)>,
     refusals: Refusals,
 }
@@ -91,8 +93,9 @@ impl<const REFUSED: usize> Admission<REFUSED> {
         self.refusals
     }
 
-    /// Admits the session with this state, and returns it. Returns the reason if the session is refused, and counts the
-    /// reason. If `state` is a reason, the session was already refused.
+    /// Checks the session with this state. Returns the session if the device admits it. Otherwise returns the reason of
+    /// the refusal, and counts the refusal. If `state` is an error, the caller has already refused the session, and
+    /// this function only counts the refusal.
     #[inline(never)]
     pub(crate) fn admit(
         &mut self,
@@ -125,7 +128,7 @@ impl<const REFUSED: usize> Admission<REFUSED> {
     }
 }
 
-/// Returns the seconds between two points of the clock, without a division.
+/// Returns the seconds from `earlier` to `now`. The computation needs no division.
 fn seconds(now: Instant, earlier: Instant) -> u32 {
     let units = now.coarse().saturating_sub(earlier.coarse());
     // A unit has 1.048576 seconds.

@@ -23,8 +23,8 @@ pub trait Memory {
     /// The error type of the hardware.
     type Error;
 
-    /// Reads the epoch that was stored last, and the connections that were refused in this epoch. Returns the number
-    /// of these connections.
+    /// Reads the epoch that was stored last into `epoch`, and the numbers of the connections that were refused in this
+    /// epoch into `refused`. Returns the count of these numbers.
     ///
     /// # Errors
     /// [`Lost`] if there is no epoch, or if `refused` is too short.
@@ -37,8 +37,8 @@ pub trait Memory {
     /// The error of the hardware. The previous epoch is then still stored.
     fn keep_epoch(&mut self, epoch: &Epoch) -> Result<(), Self::Error>;
 
-    /// Stores the number of a connection that is refused in this epoch, in addition to those stored before. When this
-    /// function returns, the number is durable.
+    /// Stores the number of a connection that is refused in this epoch. The numbers that were stored before remain
+    /// stored. When this function returns, the number is durable.
     ///
     /// # Errors
     /// The error of the hardware.
@@ -81,8 +81,8 @@ impl<const HANDLE: usize> Kept<HANDLE> {
     }
 }
 
-/// A device that has not read its memory yet, for a mote with a device in a static variable. If all bytes of the value
-/// `M` are zero, all bytes of this type are zero. The linker then needs no bytes of flash memory for the initial value
+/// A device that has not read its memory yet. A mote keeps this value in a static variable. If all bytes of the memory
+/// `M` are zero, all bytes of this value are zero. The linker then needs no bytes of flash memory for the initial value
 /// of the variable.
 #[derive(Debug)]
 pub struct Unread<M, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize>(
@@ -252,9 +252,10 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
         }
     }
 
-    /// Returns the session of a connection that the device opens, and the ticket or id with which the session is
-    /// resumed, for [`Endpoint::connect_again`](tegmen::endpoint::Endpoint::connect_again). Returns `None` if there is
-    /// no such session, or if the session is refused.
+    /// Returns the session of connection `number`, which the device resumes as client, and the ticket or id with which
+    /// it resumes the session. The caller passes both to
+    /// [`Endpoint::connect_again`](tegmen::endpoint::Endpoint::connect_again). Returns `None` if there is no such
+    /// session, or if the session is refused.
     pub fn to_open(&mut self, now: Instant, number: u32) -> Option<(SessionState, Handle<'_>)> {
         let kept = self.sessions.iter().find(|kept| kept.flags & OPENS != 0 && kept.number() == number)?;
         match self.admission.admit(now, Ok(kept.state.expose())) {

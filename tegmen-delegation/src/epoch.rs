@@ -87,15 +87,15 @@ impl Epoch {
         Self { number: 0, key, tickets: TicketKey(Secret::zeroed()) }
     }
 
-    /// Returns the epoch after this one, which device and server begin in a session. `exported` is the keying
-    /// material of that session under [`EXPORTER`]. Returns `None` after epoch 65,535: the device then needs a new
-    /// device key.
+    /// Returns the epoch after this epoch. The device and the server begin it during a session between them, and
+    /// `exported` is the keying material of that session under [`EXPORTER`]. Returns `None` if this is epoch 65,535:
+    /// the device then needs a new device key.
     pub fn next<C: Crypto>(&self, exported: &Secret<PSK_LEN>) -> Option<Self> {
         let mut next = Self::blank();
         self.write_next::<C>(exported, &mut next).then_some(next)
     }
 
-    /// Writes the result of [`Self::next`] to `next`. Returns false after epoch 65,535.
+    /// Writes the result of [`Self::next`] to `next`. Returns false if this is epoch 65,535.
     pub(crate) fn write_next<C: Crypto>(&self, exported: &Secret<PSK_LEN>, next: &mut Self) -> bool {
         let Some(number) = self.number.checked_add(1) else { return false };
         next.number = number;
@@ -111,14 +111,14 @@ impl Epoch {
         Self::first(DeviceKey(Secret::zeroed()))
     }
 
-    /// Returns the number in the name of the ticket key.
+    /// Returns the number of the epoch, as the name of the ticket key contains it.
     pub(crate) const fn number_of_tickets(&self) -> u16 {
         let &[a, b, ..] = self.tickets.0.expose();
         u16::from_be_bytes([a, b])
     }
 
-    /// Returns a value that device and server compare before they use the ticket key. If they derive the key from
-    /// different sessions, the values differ. The value does not reveal the key.
+    /// Returns a value that device and server compare before they use the ticket key. If the device and the server
+    /// derived the key from different sessions, their values differ. The value does not reveal the key.
     pub fn check<C: Crypto>(&self) -> [u8; CHECK_LEN] {
         let mut check = [0; CHECK_LEN];
         derive::<C>(self.tickets.0.expose(), b"check", &[], &mut check);

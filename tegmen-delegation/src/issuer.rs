@@ -57,9 +57,9 @@ impl Issuer {
         Ok(Ticket(room.get(..len).ok_or(Full)?))
     }
 
-    /// Returns the session of a ticket of this or the previous epoch, under a new connection number. `now` is the
-    /// time at which the peer resumed the session at the server, in seconds since 1970. The scope, the time of
-    /// authentication and the expiry time do not change.
+    /// Opens a ticket of the present or the previous epoch, and returns its session with the new connection number
+    /// `number`. `now` is the time at which the peer resumed the session at the server, in seconds since 1970. The
+    /// scope, the time of authentication and the expiry time do not change.
     ///
     /// # Errors
     /// [`NotReissued`] has the reason.

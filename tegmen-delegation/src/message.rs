@@ -18,7 +18,7 @@ pub enum Resource {
     Refuse,
     /// POST stores a session that the server hands over.
     Keep,
-    /// POST makes the device resume a session that was handed over.
+    /// POST makes the device resume a session that the server handed over before.
     Go,
     /// GET returns the state of the device.
     Status,
@@ -231,7 +231,7 @@ fn put(places: &mut [[u8; 2]], numbers: &[u16]) {
     }
 }
 
-/// Returns `bytes` as a ticket or as an id, which the flags decide.
+/// Returns `bytes` as a ticket if the flag `IS_TICKET` is set, and as an id otherwise.
 pub(crate) const fn handle(flags: u8, bytes: &[u8]) -> Handle<'_> {
     if flags & IS_TICKET != 0 { Handle::Ticket(bytes) } else { Handle::Id(bytes) }
 }

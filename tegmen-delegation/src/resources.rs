@@ -18,8 +18,8 @@ use tegmen::time::Instant;
 pub struct Resources<'d, M, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize> {
     /// The device whose state the resources read and change.
     pub device: &'d RefCell<Device<M, REFUSED, SESSIONS, HANDLE>>,
-    /// The keying material of the session with the server under [`EXPORTER`](crate::EXPORTER); `None` before such a
-    /// session.
+    /// The keying material of the session with the delegation server under [`EXPORTER`](crate::EXPORTER). `None` if
+    /// there was no such session yet.
     pub exported: Option<Secret<PSK_LEN>>,
     /// The present time. The owner of this value sets it before each call.
     pub now: Instant,

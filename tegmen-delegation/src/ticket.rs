@@ -12,17 +12,17 @@ pub const STATE_LEN: usize = SessionState::LEN + 4 + 4;
 /// Number of bytes of a ticket.
 pub const LONGEST_TICKET: usize = OVERHEAD + STATE_LEN;
 
-/// A delegated connection: its number, which is below 2^24 - 1 and which the server gives only once in an epoch, and
-/// the index of the scope that the server authorized. The device defines the meaning of each scope.
+/// A delegated connection: its number, and the index of its scope.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Connection {
-    /// The number of the connection.
+    /// The number of the connection, below 2^24 - 1. The server gives a number only once in an epoch.
     pub number: u32,
-    /// The index of the scope.
+    /// The index of the scope that the server authorized. The device defines the meaning of each scope.
     pub scope: u8,
 }
 
-/// The highest number of a connection. With the next number, a principal could be [`Principal::NOBODY`].
+/// The highest number of a connection. With a higher number, [`Connection::principal`] could return
+/// [`Principal::NOBODY`].
 const MAX_NUMBER: u32 = (1 << 24) - 2;
 
 impl Connection {
@@ -31,7 +31,7 @@ impl Connection {
         (number <= MAX_NUMBER).then_some(Self { number, scope })
     }
 
-    /// Returns the principal of the peer at the device.
+    /// Returns the principal by which the device knows the peer of this connection.
     pub const fn principal(self) -> Principal {
         Principal(self.number << 8 | self.scope as u32)
     }
@@ -48,8 +48,8 @@ pub const SERVER: Principal = Principal(0xffff_ff00);
 /// A session that a server opened in the name of a device. Times are in seconds since 1970.
 #[derive(Debug)]
 pub struct Delegation {
-    /// The session. Its principal is [`Connection::principal`], and `since` is the time at which the peer and the server
-    /// authenticated each other.
+    /// The session. Its principal is [`Connection::principal`], and `since` is the time at which the peer and the
+    /// server authenticated each other.
     pub session: SessionState,
     /// The time from which on the device refuses the session.
     pub expires: u32,
@@ -100,7 +100,8 @@ pub(crate) const fn terms(state: &[u8; STATE_LEN]) -> (Principal, u32, u32) {
 /// epoch (2) | nonce (9) | sealed: cipher suite (2), master secret (48), connection (3), scope (1), since (4), expires (4) | tag (16)
 /// ```
 ///
-/// The epoch is the name of the key in `tegmen_tickets`, which seals and opens tickets.
+/// The crate `tegmen_tickets` seals and opens the ticket. The field that is the epoch here is the name of the ticket
+/// key there.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket<'t>(pub &'t [u8]);
 
@@ -110,13 +111,13 @@ impl Ticket<'_> {
         self.0.first_chunk().copied().map(u16::from_be_bytes)
     }
 
-    /// Opens the ticket. Returns `None` if this key did not seal it.
+    /// Opens the ticket. Returns `None` if `key` did not seal it.
     pub fn open<C: Crypto>(self, key: &TicketKey, crypto: &mut C) -> Option<Delegation> {
         let mut state = Secret::zeroed();
         self.open_into(key, crypto, &mut state).then(|| Delegation::read(state.expose()))
     }
 
-    /// Opens the ticket into `state`. Returns false if this key did not seal it.
+    /// Opens the ticket, and writes its state to `state`. Returns false if `key` did not seal it.
     pub(crate) fn open_into<C: Crypto>(self, key: &TicketKey, crypto: &mut C, state: &mut Secret<STATE_LEN>) -> bool {
         key.open(crypto, self.0, state.expose_mut()) == Some(STATE_LEN)
     }

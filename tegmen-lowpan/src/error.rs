@@ -1,6 +1,6 @@
-//! The texts of the errors.
+//! The texts of the errors of this crate.
 //!
-//! An image that prints no error does not contain these texts.
+//! The firmware image of a program that prints no error does not contain these texts.
 
 use crate::fragment::FragmentError;
 use crate::frame::FrameError;
@@ -10,7 +10,7 @@ use crate::slip::NotControl;
 use core::error::Error;
 use core::fmt::{self, Display, Formatter};
 
-/// Implements `Display` and `Error` with one text for each value.
+/// Implements `Display` and `Error` for each error type in the list. Each value of the type has its own text.
 macro_rules! texts {
     ($($error:ty { $($value:pat => $text:expr,)+ })+) => {$(
         impl Display for $error {

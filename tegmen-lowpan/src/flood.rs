@@ -71,8 +71,9 @@ fn read_address(short: bool, bytes: &mut Reader<'_>) -> Result<LinkAddress, Trun
     Ok(if short { LinkAddress::Short(bytes.u16()?) } else { LinkAddress::Extended(bytes.array()?) })
 }
 
-/// The last `N` floods that this node saw, each for 10 seconds. If more than `N` floods arrive in this time, the node
-/// forgets the oldest, and may relay a frame again. The hop limit of the frame still ends its flood.
+/// A record of the last `N` floods that this node received. The node remembers each flood for 10 seconds. If more than
+/// `N` floods arrive in this time, the node forgets the oldest flood, and may relay a frame of it again. The hop limit
+/// in the frame still ends the flood.
 #[derive(Debug)]
 pub struct Seen<const N: usize> {
     entries: [(LinkAddress, u8, Instant); N],
@@ -114,15 +115,15 @@ impl<const N: usize> Seen<N> {
     }
 }
 
-/// The time for which a node remembers a flood. A flood crosses a network in a shorter time. An originator needs a
-/// longer time for 256 floods, after which it repeats a sequence number.
+/// The time for which a node remembers a flood. A flood crosses a network in a shorter time. An originator repeats a
+/// sequence number after 256 floods, and it needs a longer time for these floods.
 pub(crate) const MEMORY: Duration = Duration::from_secs(10);
 /// The dispatch LOWPAN_BC0.
 const BC0: u8 = 0x50;
 const ORIGINATOR_SHORT: u8 = 0x20;
 const FINAL_SHORT: u8 = 0x10;
-/// The value of the hop field that announces a separate byte with the number of hops. Numbers from 15 on need this
-/// byte.
+/// The value of the hop field in the mesh header if the number of hops is 15 or more. The number of hops is then in a
+/// separate byte after the field.
 const DEEP: u8 = 0xf;
 
 #[cfg(test)]

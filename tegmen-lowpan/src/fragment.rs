@@ -32,8 +32,8 @@ impl<'p> Fragments<'p> {
         Ok(Self { packet, headers: Compressed::of(packet, hop, contexts)?, tag, sent: None })
     }
 
-    /// Prepares a payload of another network layer for the link. The payload must begin with its own dispatch in a page
-    /// of RFC 8025.
+    /// Prepares a payload for the link that belongs to another network layer than IPv6. The payload must begin with the
+    /// dispatch of that layer, in a page of RFC 8025.
     ///
     /// # Errors
     /// [`Truncated`] if the payload does not begin with such a dispatch, or is too long for fragments.
@@ -297,7 +297,8 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
     }
 
     /// Records that the bytes from `start` to `end` have arrived. Accepts a repeated fragment. Drops the packet if the
-    /// fragment overlaps other fragments only in part, or if its end is impossible in this packet (section 5.3).
+    /// fragment overlaps other fragments only in part, if it ends after the packet, or if it ends within a unit of
+    /// eight bytes before the end of the packet (section 5.3).
     fn mark(&mut self, index: usize, start: usize, end: usize) -> Result<(), FragmentError> {
         let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
         let len = usize::from(slot.len);
@@ -319,8 +320,8 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         Ok(())
     }
 
-    /// Returns the index of the slot for the packet to which a fragment belongs. Takes a slot for a new packet if this
-    /// is its first fragment.
+    /// Returns the index of the slot for the packet to which a fragment belongs. If no slot has this packet yet, takes
+    /// a slot for it.
     fn slot(&mut self, now: Instant, hop: &Hop, len: u16, tag: u16) -> Result<usize, FragmentError> {
         self.expire(now);
         if usize::from(len) > BYTES {
@@ -342,7 +343,7 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         Ok(index)
     }
 
-    /// Empties a free slot, or the slot of the oldest packet if no slot is free. Returns the index of the slot.
+    /// Returns the index of a free slot. If no slot is free, drops the oldest packet and returns the index of its slot.
     fn free(&mut self, now: Instant) -> usize {
         let age = |slot: &Slot<BYTES>| if slot.since == Instant::NEVER { u64::MAX } else { age(now, slot.since) };
         let oldest = self.slots.iter().enumerate().max_by_key(|(_, slot)| age(slot)).map_or(0, |(index, _)| index);

@@ -106,8 +106,8 @@ pub struct Header {
     pub destination_pan: PanId,
     /// The receiver.
     pub destination: LinkAddress,
-    /// The network of the sender. If both addresses are present and both networks are the same, the frame does not
-    /// contain this identifier.
+    /// The network of the sender. The frame does not contain the identifier of this network if both addresses are
+    /// present, and sender and receiver are in the same network.
     pub source_pan: PanId,
     /// The sender.
     pub source: LinkAddress,

@@ -17,8 +17,8 @@ pub struct Datagram<'r> {
 }
 
 impl<'r> Datagram<'r> {
-    /// Reads `packet`, which begins with its IPv6 header. Bytes after the lengths in the headers are padding, and are
-    /// ignored.
+    /// Reads `packet`, which begins with its IPv6 header. If `packet` is longer than the lengths in its headers, the
+    /// further bytes are padding, and this function ignores them.
     ///
     /// # Errors
     /// [`ParseError`]. The caller drops such a packet without an answer, and counts it.
@@ -93,8 +93,8 @@ pub fn headers(path: &Path, hop_limit: u8, payload: &[u8]) -> Result<[u8; HEADRO
     Ok(headers)
 }
 
-/// Computes the checksum of a UDP datagram that has none because a lower layer left it out (RFC 6282, section 4.3.2).
-/// `packet` begins with its IPv6 header. A packet that is not UDP does not change.
+/// Writes the UDP checksum into `packet`, from which the compression of headers has left it out (RFC 6282, section
+/// 4.3.2). `packet` begins with its IPv6 header. A packet that is not UDP does not change.
 pub(crate) fn restore_checksum(packet: &mut [u8]) {
     let mut header = Reader::new(packet);
     let fields = (header.take(6).ok(), header.u8().ok(), header.u8().ok(), header.array().ok(), header.array().ok());
@@ -112,7 +112,8 @@ pub(crate) fn restore_checksum(packet: &mut [u8]) {
 pub enum ParseError {
     /// The version is not 6.
     NotIpv6,
-    /// The packet ends before its headers end, or a length in them is too small for its content.
+    /// The packet ends before its headers end, or before the length in a header, or the length in the UDP header is
+    /// shorter than that header.
     Truncated,
     /// The packet has the extension header with this number. No extension header is supported.
     ExtensionHeader(u8),

@@ -6,7 +6,8 @@
 use super::frame::LinkAddress;
 use tegmen_base::buf::{Full, Reader, Truncated, Writer};
 
-/// The link addresses of the sender and the receiver of a frame. Elided IPv6 addresses are computed from them.
+/// The link addresses of the sender and the receiver of a frame. An IPv6 address that the sender left out is computed
+/// from one of these link addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Hop {
     /// The sender of the frame.
@@ -49,12 +50,12 @@ pub struct Compressed {
 }
 
 impl Compressed {
-    /// The compressed headers of a packet without headers: no bytes.
+    /// Compressed headers of no bytes, for a payload without IPv6 headers.
     pub(super) const NONE: Self = Self { bytes: [0; MAX_COMPRESSED_LEN], len: 0, replaces: 0 };
 
     /// Compresses the IPv6 header of `packet`, and its UDP header if it has one.
     ///
-    /// `contexts` are the contexts that both ends know.
+    /// `contexts` are the contexts that the sender and the receiver of the frame know.
     ///
     /// # Errors
     /// [`Truncated`] if the packet ends within its headers, or if the length in its IPv6 header is wrong. A caller that
@@ -165,9 +166,10 @@ fn udp_len_is_implied(payload: &[u8]) -> bool {
     header.take(4).is_ok() && header.u16().is_ok_and(|len| usize::from(len) == payload.len()) && header.u16().is_ok()
 }
 
-/// The form in which an address is written: its mode, its context, and the bytes that are written inline.
+/// The form in which an address is compressed: the mode bits in the header, the context, and the bytes of the address
+/// that follow the header (inline).
 struct Choice {
-    /// The bits SAC and SAM, or M, DAC and DAM.
+    /// The mode bits: SAC and SAM for a source address; M, DAC and DAM for a destination address (section 3.1.1).
     mode: u16,
     context: u8,
     inline: Inline,
@@ -259,8 +261,9 @@ impl Choice {
     }
 }
 
-/// Restores an address without a context. Its last `len` bytes are those of `inline`. The other bytes follow from
-/// these, or from the link address (section 3.2.2).
+/// Computes the interface identifier of an address, which is the last 8 bytes of the result. The first 8 bytes are
+/// zero. The frame contains the last `len` bytes of the address, and they are the last bytes of `inline`. If `len` is
+/// 0, the interface identifier is computed from the link address (section 3.2.2).
 fn assemble(len: usize, inline: &[u8; 16], link: &LinkAddress) -> Option<[u8; 16]> {
     let id = match (len, inline) {
         (0, _) => link.interface_id()?,
@@ -446,7 +449,7 @@ pub enum HeaderError {
     UnknownContext(u8),
     /// An address was left out, and the frame does not contain the link address from which to compute it.
     NoLinkAddress,
-    /// The packet cannot have the length that was announced.
+    /// The packet cannot have the length that its fragments announced.
     WrongLength,
     /// The packet is longer than the buffer.
     TooLong,

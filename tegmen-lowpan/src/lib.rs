@@ -41,7 +41,7 @@ pub struct Network<'n> {
     pub link: LinkAddress,
     /// The IPv6 addresses of the node.
     pub own: &'n [[u8; 16]],
-    /// The prefixes that all nodes know.
+    /// The prefixes that all nodes of the network know, for the compression of headers.
     pub contexts: &'n [Context],
     /// The routes to other nodes.
     pub routes: &'n [Route],

@@ -37,9 +37,9 @@ impl Route {
     }
 }
 
-/// Returns the neighbour to which packets for `ip` go; `None` if no route covers `ip`. The route with the longest
-/// prefix decides, and the first of several such routes. For a link-local address, the link address of the neighbour is
-/// computed from `ip` itself.
+/// Returns the neighbour to which packets for `ip` go; `None` if no route covers `ip`. Of the routes that cover `ip`,
+/// the route with the longest prefix decides. If several of them have the longest prefix, the first in `routes`
+/// decides. For a link-local address, the link address of the neighbour is computed from `ip` itself.
 pub fn next_hop(routes: &[Route], ip: &[u8; 16]) -> Option<LinkAddress> {
     if let [0xfe, 0x80, 0, 0, 0, 0, 0, 0, id @ ..] = ip {
         return Some(match *id {

@@ -11,8 +11,8 @@ use tegmen_base::secret::Secret;
 
 /// Returns the bytes that represent `frame` on the line, with delimiters on both sides.
 ///
-/// The delimiter in front ends any noise on the line. Receivers ignore the empty frame that results. The frame may
-/// consist of several parts: `headers.iter().chain(payload)`.
+/// The delimiter in front separates the frame from noise on the line. Without noise, a receiver sees an empty frame
+/// there, and ignores it. The frame may consist of several parts: `headers.iter().chain(payload)`.
 pub fn encode<'f>(frame: impl IntoIterator<Item = &'f u8>) -> impl Iterator<Item = u8> {
     let escaped = frame.into_iter().flat_map(|&byte| {
         let (first, second) = match byte {
@@ -33,7 +33,7 @@ pub fn write(frame: &[u8], out: &mut Writer<'_>) -> Result<(), Full> {
     encode(frame).try_for_each(|byte| out.u8(byte))
 }
 
-/// A decoder that finds frames in the bytes of the line.
+/// A decoder that finds the frames in the bytes that arrive on the line.
 #[derive(Debug)]
 pub struct Decoder<'b> {
     storage: &'b mut [u8],
@@ -142,7 +142,7 @@ pub struct Start {
 }
 
 impl Control {
-    /// Longest control frame in bytes, before it is encoded for the line.
+    /// Length of the longest control frame in bytes, before it is encoded for the line.
     pub const MAX_LEN: usize = 2 + 32 + 16 + 18;
 
     /// Reads a frame that is not an IPv6 packet.

@@ -21,6 +21,7 @@ fn packet(from: [u8; 16], to: [u8; 16], hop_limit: u8, payload: &[u8]) -> Vec<u8
 }
 
 /// Sends `packet` from node to node along the routes. Returns the last node, and the packet's hop limit at this node.
+/// If a node drops the packet, returns this node and the reason as the error.
 fn walk(nodes: u16, from: u16, packet: &[u8]) -> Result<(u16, u8), (u16, Decision)> {
     let mut interfaces: Vec<_> = (0..nodes).map(|_| Interface::<1, 1280>::new()).collect();
     let contexts = [Context { id: 0, prefix: ip_of(0), len: 64 }];

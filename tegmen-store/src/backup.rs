@@ -12,9 +12,9 @@
 //!
 //! A backup does not record the numbers that are used later. So [`restore`] moves each [`Number`](crate::store::Number)
 //! to the highest value that its pace allows at the time of the restore, and moves the revisions in the same way. It
-//! deletes the sessions and the numbers of contexts. [`Database::was_recovered`] then returns true, and a context
-//! without a row begins above every number that the pace of contexts allows. The restore also deletes the history, so
-//! each watcher receives [`StoreError::Compacted`](crate::StoreError::Compacted).
+//! deletes the sessions and the numbers of contexts. [`Database::was_recovered`] then returns true. A context without a
+//! row then begins above every number that it can have used at its maximum pace. The restore also deletes the history,
+//! so each [`Watch`](crate::Watch) fails with [`StoreError::Compacted`](crate::StoreError::Compacted).
 //!
 //! All changes after the time of the backup are lost. This includes revocations.
 
@@ -163,8 +163,8 @@ fn digest(from: &mut impl Read, to: &mut impl Write) -> io::Result<([u8; 32], u6
     Ok((hash.finalize().into(), len))
 }
 
-/// Verifies that a backup is complete, that SQLite finds no fault in the database, and that the database has the
-/// sealing key of `keeper`.
+/// Verifies that a backup is complete, that SQLite finds no fault in its database, and that `keeper` has the sealing
+/// key of this database.
 ///
 /// # Errors
 /// [`BackupError`]. The backup of a database with a sealing key needs a `keeper`. With a `keeper`, this function

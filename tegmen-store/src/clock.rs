@@ -2,7 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Returns true if a time, in seconds since 1970, is in the future. The clock has then gone back since that time.
+/// Returns true if a stored time, in seconds since 1970, is in the future. This shows that the clock was set back after
+/// that time was stored, or that the clock is not set.
 pub fn is_in_future(written: u64) -> bool {
     written > now().saturating_add(CLOCK_TOLERANCE)
 }
@@ -21,8 +22,9 @@ pub fn now_millis() -> u64 {
 pub const DAY: u64 = 24 * 3600 * 1000;
 
 /// Returns the first number that was certainly not used until `now`, if the numbers increase by at most `pace` in a day
-/// and began at `since`. Both times are in milliseconds since 1970. The result includes the numbers of one more day. No
-/// lease ends above the result, so the result and all higher numbers are unused even after a loss of all state.
+/// and began with 0 at the time `since`. Both times are in milliseconds since 1970. The calculation adds one day to the
+/// time between them. No lease ends above the result, so the result and all higher numbers are unused even after a loss
+/// of all state.
 pub fn allowed(pace: u64, since: u64, now: u64) -> u64 {
     let time = now.saturating_sub(since).saturating_add(DAY);
     let allowed = u128::from(time).saturating_mul(pace.into()) / u128::from(DAY);

@@ -24,8 +24,8 @@ pub trait Driver {
     /// The type of the store.
     type Store: Store;
 
-    /// Opens the store, which must be able to seal secrets. The first store has no rows; a later store has the rows of
-    /// the previous store. The previous store was dropped, or was passed to [`Self::crash`].
+    /// Opens the store with a sealing key. At the first call the store has no rows. At a later call it has the rows
+    /// that the previous store wrote. The test case drops the previous store before, or passes it to [`Self::crash`].
     fn open(&self) -> Self::Store;
 
     /// Ends a store as `kill -9` would end its process.
@@ -37,7 +37,7 @@ pub trait Driver {
 
 /// One test case. It panics if the driver does not pass.
 pub struct Case<D> {
-    /// The statement that the test case checks, in the form of a name of a test.
+    /// The name of the test case. It is a statement about the store, with `_` between the words.
     pub name: &'static str,
     /// Runs the test case on a driver without rows.
     pub run: fn(&D),

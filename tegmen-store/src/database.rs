@@ -1,7 +1,7 @@
-//! The numbers of all contexts, and the rows of a [`Store`](crate::Store), in one SQLite file. One thread writes the
-//! file. It combines changes that arrive close together into one transaction. Numbers and rows share the file, the
-//! thread and the commit. So one synchronization of the disk makes both durable, and one lock, one `.place` file and
-//! one backup serve both.
+//! A database: one SQLite file with the record numbers of all contexts, and with the rows of a [`Store`](crate::Store).
+//! One thread writes the file. The thread combines changes that arrive close together into one transaction. Numbers
+//! and rows share the file, the thread and the commit. So one synchronization of the disk makes numbers and rows
+//! durable, and one backup contains numbers and rows.
 //!
 //! ```text
 //! state.db          a row for each context and session, and for each revision of a key; WAL, synchronous
@@ -9,12 +9,12 @@
 //! state.db.place    a file whose identity the database knows: a new one whenever a lease moves on
 //! ```
 //!
-//! A lease is a range of numbers that a process may use. The database stores its end. A restored backup is an intact
-//! database, so its content does not show its age. The file `state.db.place` shows the age. Before an existing lease
-//! moves forward, the server creates a new file. The commit of the lease names this file, and then the file replaces
-//! `state.db.place`. Only then may the lease be used. So the newest database names either the present `state.db.place`,
-//! or the new file that has not replaced it yet. A database that names neither of the two files is an older version,
-//! and is refused.
+//! A lease is a range of numbers that a process may use. The database stores the end of the range. A restored backup is
+//! an intact database, so its content does not show its age. The file `state.db.place` shows the age. Before a context
+//! takes its next lease, the server creates a new file. The commit that stores the end of the lease also stores the
+//! identity of this file. After the commit, the file replaces `state.db.place`. Only then may the process use the
+//! lease. So the newest database names either the present `state.db.place`, or the new file that has not replaced it
+//! yet. A database that names neither of the two files is an older version, and the server refuses it.
 //!
 //! Revisions are leased like other numbers. A lease has [`REVISIONS`] revisions. Its end is durable, with a new
 //! `.place` file, before its first revision is used. The next process begins after this end. So no revision is used
@@ -65,8 +65,8 @@ struct Shared {
 pub enum Change {
     /// Writes a row with this name and these numbers.
     Put(String, Numbers),
-    /// Sets the next number and the window in the row of this name. All other fields stay. If there is no such row,
-    /// nothing changes.
+    /// Sets the next number and the replay window in the row of this name. All other fields of the row keep their
+    /// values. If no row has this name, nothing changes.
     Move(String, u64, Option<[u64; 2]>),
     /// Removes the row of this name.
     Remove(String),
@@ -86,7 +86,7 @@ pub struct Options {
     pub wall: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// The file system that holds the database.
     pub files: Arc<dyn Files>,
-    /// Minimum number of revisions whose history is kept.
+    /// The database keeps the history of at least this number of the newest revisions, and deletes older history.
     pub history: u64,
     /// When the write-ahead log has this number of pages of 4096 bytes, SQLite moves the pages into the database.
     pub checkpoint_pages: u32,
@@ -163,7 +163,8 @@ impl Database {
         Ok(Self(Arc::new(Shared { file, guard, was_recovered, orders, writer: Mutex::new(Some(thread)) })))
     }
 
-    /// Opens a database and closes it again. The database then names the present `.place` file.
+    /// Opens a restored database and closes it again. Opening creates a `.place` file, and stores its identity in the
+    /// database. From then on, a copy of the database is refused.
     pub(crate) fn take_place(file: &Path, options: Options, guard: Guard) -> Result<(), StateError> {
         let _locked = guard;
         Writer::open(file, false, options).map(drop)
@@ -204,8 +205,8 @@ impl Database {
         self.0.guard.key()
     }
 
-    /// Returns true if the database lost rows at a [recovery](recover) or a restore. A context without a row may
-    /// then have been used.
+    /// Returns true if a [recovery](recover) or a restore deleted the rows of contexts. A context without a row may
+    /// then have used numbers.
     pub fn was_recovered(&self) -> bool {
         self.0.was_recovered
     }
@@ -263,8 +264,8 @@ impl Drop for Shared {
     }
 }
 
-/// Returns the current time in milliseconds since 1970, if the database may be recovered now. The pace of numbers
-/// limits the numbers that were used before this time.
+/// Returns the current time in milliseconds since 1970, if the clock is set. A recovery and a restore need this time:
+/// together with the pace it limits the numbers that may have been used.
 ///
 /// # Errors
 /// [`StateError::Untrusted`] if the clock is not set.

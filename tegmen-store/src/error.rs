@@ -47,7 +47,7 @@ pub enum StateError {
         file: String,
         /// The version of the tables.
         found: i64,
-        /// The newest version that this program knows.
+        /// The newest version of the tables that this program knows.
         known: i64,
     },
     /// The sealing key cannot be used.

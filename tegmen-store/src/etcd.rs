@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The driver uses the JSON gateway of etcd over HTTP, which needs no generated code. A separate thread holds the
-//! connections, so a caller needs no asynchronous runtime. Revisions and leases are those of etcd. If an operator
-//! restores a snapshot of etcd, revisions repeat.
+//! connections, so a caller needs no asynchronous runtime. The revisions and leases of the store are the revisions and
+//! leases of etcd. After an operator restores a snapshot of etcd, etcd uses later revisions a second time.
 //!
 //! If a majority of the members does not answer, a call fails with [`StoreError::Unavailable`] within about five
 //! seconds. Only [`Store::changes`] waits until the cluster answers again, and then continues after the last change
@@ -126,8 +126,8 @@ impl Cluster {
         Ok(found.kvs.into_iter().next().map(|row| row.value.0))
     }
 
-    /// Stores a sealed data key, unless the store already has a data key. Returns the sealed data key that the store
-    /// has then.
+    /// Stores the sealed data key `sealed`, unless the store already has a data key. Returns the sealed data key that
+    /// is in the store after this call.
     async fn keep_data_key(&self, sealed: Vec<u8>) -> Result<Vec<u8>, StoreError> {
         let key = || Base64(self.address.data_key());
         let request = TxnRequest {

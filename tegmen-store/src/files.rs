@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 use tegmen_base::private;
 
-/// Returns the path `FILE.extension`. The new extension follows an extension that `file` already has.
+/// Returns the path `FILE.extension`. An extension that `file` already has stays: the result for `state.db` and `key`
+/// is `state.db.key`.
 pub fn beside(file: &Path, extension: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(".");

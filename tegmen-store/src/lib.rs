@@ -1,8 +1,10 @@
-//! Stores the state of a server that must never return to an older version: numbers that make nonces, and sessions.
+//! Stores the state of a server: sessions, and the numbers from which nonces are made. This state must never return to
+//! an older version.
 //!
-//! The store follows one rule: the end of a lease of numbers is durable before the first number of the lease is used. A
-//! [`Database`] holds the numbers of many contexts in one SQLite file, which one thread writes. A [`Place`] is the
-//! storage for the numbers of one context: a row of the database, or a separate file.
+//! A lease is a range of numbers that a process may use. The store follows one rule: the end of a lease is durable
+//! before the first number of the lease is used. A [`Database`] holds the numbers of many contexts in one SQLite file,
+//! which one thread writes. A [`Place`] is the storage for the numbers of one context: a row of the database, or a
+//! separate file.
 //!
 //! Only one process at a time can open a place. A place refuses a copy, a restored older version and a file that was
 //! cut short, because they would repeat nonces.

@@ -1,4 +1,4 @@
-//! The record of the numbers that one context or session may have used, and the file that stores this record.
+//! The record of the sequence numbers that one context or session may have used, and the file that stores this record.
 
 use crate::clock::{is_in_future, now};
 use crate::files::{beside, identity, rename};
@@ -10,7 +10,7 @@ use std::path::Path;
 use tegmen_base::hex::{from_hex, to_hex};
 use tegmen_base::private;
 
-/// The number of numbers that one lease covers. A power cut loses at most this many numbers.
+/// The count of numbers in one lease. A power cut skips at most this count of unused numbers.
 pub const LEASE: u64 = 1024;
 
 /// The record of the numbers of one context or session, which a file or a row of a database stores.
@@ -24,11 +24,11 @@ pub struct Numbers {
     pub window: Option<[u64; 2]>,
     /// The time at which the numbers were written to the file, in seconds since 1970; 0 before the first use.
     pub written: u64,
-    /// The identity of this file, which a copy does not have. `None` before the first use of the context, so that the
-    /// file of a new context can be moved to another machine.
+    /// The identity of this file. A copy of the file has another identity. `None` before the first use of the context,
+    /// so that the file of a new context can be moved to another machine.
     pub place: Option<String>,
-    /// The identity of the file when an unused context was created; `None` for a used context. [`Self::read`] sets it
-    /// to `None` in a copy, because the original may have been used.
+    /// The identity of the file that was written for an unused context; `None` for a used context. If the file is a
+    /// copy, [`Self::read`] also returns `None` here, because the original may have been used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<String>,
     /// For a session: its encrypted state, in hexadecimal. For a member of a group: the windows of the other members,
@@ -121,8 +121,9 @@ impl Numbers {
         Self { with: format!("{mark}{}", to_hex(id_context)), ..self }
     }
 
-    /// Writes the complete file or nothing. After this function returns, the file survives a power cut. `in_use` is
-    /// true if the context is in use. Returns the identity of the file, which a copy does not have.
+    /// Writes the complete file or nothing. After this function returns, the file survives a power cut. If `in_use` is
+    /// true, the file is written for a used context: then [`Self::read`] refuses a copy of the file. Returns the
+    /// identity of the file.
     ///
     /// # Errors
     /// The error of the system; the file is then unchanged.

@@ -42,7 +42,8 @@ pub trait Keeper: Send + Sync {
     fn origin(&self) -> String;
 }
 
-/// A sealing key of 32 bytes. A file contains it as 64 hexadecimal digits, or the caller has it from another origin.
+/// A sealing key of 32 bytes. It is read from a file with 64 hexadecimal digits, or the caller passes it to
+/// [`Self::new`].
 pub struct SealingKey {
     key: Secret<SEALING_KEY_LEN>,
     origin: String,

@@ -1,4 +1,5 @@
-//! Rows with revisions, behind one trait for all drivers.
+//! The trait [`Store`]: rows with revisions. A driver is an implementation of the trait: a database file, or a cluster
+//! of etcd.
 //!
 //! * A [`Transaction`] is made completely or not at all. It has a [`Revision`], which no other transaction ever has.
 //! * A read and a scan show the rows at one revision, and return this revision.
@@ -30,9 +31,9 @@ pub struct LeaseId(pub u64);
 
 /// A number that only increases, for nonces and epochs.
 ///
-/// The pace limits the number: T days after the row was made, the number has increased by at most T + 1 times the pace.
-/// A restore relies on this limit. It moves the number above all values that the pace allowed until the time of the
-/// restore, so the age of the backup does not matter.
+/// The pace limits the number: T days after the row was made, the number has increased by at most (T + 1) × pace.
+/// The restore of a backup relies on this limit. The restore moves the number above all values that the pace allowed
+/// until now. So the restore repeats no number, even if the backup is old.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Number {
     /// Every number below this one may have been used.
@@ -133,10 +134,10 @@ impl Transaction {
         self
     }
 
-    /// Checks the sizes of the keys and values, and that no key is changed twice.
+    /// Checks the sizes of the keys and values, and that the transaction changes each row only once.
     ///
     /// # Errors
-    /// [`StoreError::Invalid`] if a limit is exceeded, or if a key is changed twice.
+    /// [`StoreError::Invalid`] if a limit is exceeded, or if two changes have the same key.
     pub fn check(&self) -> Result<(), StoreError> {
         let invalid = |why| Err(StoreError::Invalid { why });
         if self.require.len() + self.put.len() + self.delete.len() > MAX_OPERATIONS {
@@ -200,14 +201,14 @@ pub struct Found {
 /// The description of one page of a scan: the keys, the number of rows and the revision.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Scan {
-    /// The bytes with which all keys begin; none for all keys.
+    /// The scan returns the rows whose keys begin with these bytes. If the prefix is empty, it returns all rows.
     pub prefix: Vec<u8>,
     /// The key after which the page begins: [`Page::next`] of the previous page. `None` for the first page.
     pub after: Option<Vec<u8>>,
     /// Maximum number of rows in the page, at least one.
     pub most: usize,
-    /// The revision to read; `None` for the newest revision. All pages after the first have [`Page::at`] of the first
-    /// page here, so that all pages show the same revision.
+    /// The revision to read; `None` for the newest revision. [`Self::following`] copies [`Page::at`] of the first page
+    /// into this field, so that all pages show the same revision.
     pub at: Option<Revision>,
 }
 
@@ -283,8 +284,8 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Deletes the history before `through`. The rows at `through` and at all later revisions can still be read.
     fn compact(&self, through: Revision) -> Answer<()>;
 
-    /// Makes a lease. The lease ends if it is not renewed for `ttl`, and never earlier. A restart of the store renews
-    /// each lease.
+    /// Makes a lease. The lease ends if it is not renewed for `ttl`. It never ends earlier, unless [`Self::revoke`]
+    /// ends it. A restart of the store renews each lease.
     fn grant(&self, ttl: Duration) -> Answer<LeaseId>;
 
     /// Renews a lease for its whole duration. The answer is [`StoreError::LeaseEnded`] if the lease has ended.
@@ -331,7 +332,7 @@ pub enum StoreError {
         /// The key of the number.
         key: Vec<u8>,
     },
-    /// A number would exceed its pace.
+    /// A number would increase faster than its pace allows.
     #[error("the number of {} would move faster than its pace allows: wait, or set the clock", name(.key))]
     TooFast {
         /// The key of the number.
@@ -343,10 +344,10 @@ pub enum StoreError {
     /// The request breaks a limit.
     #[error("{why}")]
     Invalid {
-        /// The limit.
+        /// A text that describes the limit.
         why: &'static str,
     },
-    /// The store failed. If the call was a transaction, it may have been made or not.
+    /// The store failed. If the call was a transaction, it is unknown if the store made its changes.
     #[error("the store is not available ({why}): try again later, and read first whether a change was made")]
     Unavailable {
         /// The cause.

@@ -1,4 +1,4 @@
-//! A watch: all changes after a revision, without gaps.
+//! A watch, which returns all changes after a revision, without gaps.
 
 use crate::store::{Changes, Revision, Store, StoreError};
 
@@ -43,5 +43,6 @@ impl<S: Store> Watch<S> {
     }
 }
 
-/// Maximum number of changes that one call returns. A call returns a few more if a revision would be divided.
+/// Maximum number of changes that one call returns. A call returns a few more changes if this limit would divide the
+/// changes of one revision.
 const MOST: usize = 256;

@@ -105,8 +105,8 @@ impl Random {
 
 const KEYS: [(&str, u64); 3] = [("n/slow", 10), ("n/fast", 1_000_000), ("n/epoch", 1000)];
 
-/// Increases random numbers `most` times, as fast as their paces allow. Writes to `issued` the end of the numbers that
-/// may have been used, for each key. Returns the newest revision.
+/// Increases numbers `most` times, each time the number of a random key. Writes the new value to `issued` for each key,
+/// if the pace of the number allowed the increase. Returns the newest revision.
 fn use_numbers(store: &Database, random: &mut Random, most: u64, issued: &mut BTreeMap<String, u64>) -> Revision {
     let mut newest = Revision::ABSENT;
     for _ in 0..most {
@@ -141,7 +141,7 @@ fn numbers(store: &Database) -> BTreeMap<String, (u64, Revision)> {
 }
 
 /// Restores a backup without [`backup::restore`]: writes the database in the backup to its old path, and removes the
-/// name of the `.place` file in it.
+/// identity of the `.place` file from the database.
 fn restore_naively(scene: &Scene) {
     let backup = std::fs::read(scene.file("backup")).unwrap();
     let at = backup.windows(2).position(|two| two == b"\n\n").unwrap() + 2;

@@ -15,7 +15,7 @@ use tegmen_store::sealing::{Keeper, SealingKey};
 use tegmen_store::{Etcd, Revision, StateError, Store, StoreError, Transaction, Value};
 use zeroize::Zeroizing;
 
-/// A process of etcd with its directory and its port, and the name of a store in it.
+/// A process of etcd with its directory and its port, and the name of a store in this etcd.
 struct Scene {
     dir: PathBuf,
     port: u16,

@@ -14,9 +14,9 @@ use disk::{Calls, Site};
 use life::{Counts, Life, When};
 use std::collections::BTreeMap;
 
-/// Runs lives, each with another seed, until together they have `cuts` power cuts, or until a life finds a fault. A
-/// [`Life`] is a server through several power cuts. Returns the counts, the synchronizations of each place in the code,
-/// and the fault.
+/// Runs one [`Life`] after the other, each with another seed. A life is the work of a server through several power
+/// cuts. Stops when the lives together have `cuts` power cuts, or when a life finds a fault. Returns the counts of all
+/// lives, the numbers of synchronizations at each place in the code, and the fault if there is one.
 fn lives(when: When, cuts: u64, left_out: Option<Site>) -> (Counts, BTreeMap<Site, Calls>, Result<(), String>) {
     let (mut counts, mut calls) = (Counts::default(), BTreeMap::<Site, Calls>::new());
     for seed in 0.. {
@@ -81,14 +81,15 @@ fn each_sync_is_needed_or_another_one_does_its_work() {
 
 /// Number of power cuts, if `TEGMEN_POWER_CUTS` is not set.
 const CUTS: u64 = 10_000;
-/// Maximum number of power cuts after which a missing synchronization must have caused a fault.
+/// Number of power cuts within which the absence of a needed synchronization must cause a fault.
 const MOST_WITHOUT_SYNC: u64 = 10_000;
 
-/// Number of power cuts in the test of a synchronization that is redundant.
+/// Number of power cuts in the test without a redundant synchronization.
 const CUTS_WITHOUT_REDUNDANT: u64 = 500;
 
-/// The synchronizations that are needed, each with the time of cuts that shows this. Without one of them, a cut loses
-/// an acknowledged change, or an older copy of the database is accepted.
+/// The synchronizations that are needed, each with the time of power cuts at which the test proves the need. If one
+/// of these synchronizations is absent, a power cut loses an acknowledged change, or an older copy of the database is
+/// accepted.
 const NEEDED: [(Site, When); 10] = [
     (Site::Commit, When::Ever),
     (Site::LogHeader, When::Ever),

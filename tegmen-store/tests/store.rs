@@ -11,7 +11,7 @@ use tegmen_store::store::Number;
 use tegmen_store::{Database, Options, StateError, Store, StoreError, Transaction, Value};
 use zeroize::Zeroizing;
 
-/// A directory, which is removed at the end, and the clock of leases in seconds.
+/// The path of a directory, which is removed at the end, and the clock that measures leases, in seconds.
 struct Scene(PathBuf, Arc<AtomicU64>);
 
 impl Scene {

@@ -199,7 +199,7 @@ impl Scene {
         self.tls.send_replace(Arc::new(tls));
     }
 
-    /// Returns an authority that issued the certificate of neither client.
+    /// Returns an authority that did not issue the certificates of the two clients.
     pub(crate) fn other_authority(&self) -> RootCertStore {
         self.roots.clone()
     }

@@ -255,8 +255,8 @@ fn a_peer_cannot_prevent_an_epoch_by_a_session_of_its_own() {
     assert_eq!(kept(&mut device), of_server);
 }
 
-/// Returns the ticket of a mutant of the server. Its nonce consists only of random bytes, so a copy of the server
-/// repeats it.
+/// Returns the ticket of a mutant of the server. The nonce of the ticket consists only of random bytes, so a copy of
+/// the server seals another ticket with the same nonce.
 fn sealed_under_drawn(epoch: &Epoch, crypto: &mut Recorder, delegation: &Delegation) -> Vec<u8> {
     let (name, rest) = epoch.tickets.0.expose().split_at(2);
     let (key, salt) = rest.split_at(16);

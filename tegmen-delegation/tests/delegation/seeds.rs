@@ -7,8 +7,8 @@ use std::collections::HashSet;
 use tegmen::secret::Secret;
 use tegmen_delegation::{Epoch, FlashMemory, Issuer, LONGEST_TICKET, Refused, Rejected, Ticket};
 
-/// A server: the present epoch of the device in its store, and the epoch that it began last and that the device has not
-/// confirmed yet.
+/// A delegation server. `epoch` is the present epoch of the device, as the store has it. `pending` is the epoch that
+/// the server has begun and the device has not confirmed yet.
 struct Server {
     epoch: Epoch,
     pending: Option<Epoch>,

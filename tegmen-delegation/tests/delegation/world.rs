@@ -108,7 +108,7 @@ impl Resumption for Remote {
 
 type Table = PeerArray<(), 4, 2, 400, 160>;
 
-/// An endpoint with its pre-shared key and the results of its events.
+/// An endpoint with its pre-shared key. The fields from `established` to `closed` record the events of the endpoint.
 pub struct End<S: Resumption> {
     pub endpoint: Endpoint<Table, Resuming<Either, S>>,
     pub crypto: Recorder,

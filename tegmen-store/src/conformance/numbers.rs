@@ -66,6 +66,6 @@ pub(super) fn crash<D: Driver>(driver: &D) {
 }
 
 const PACE: u64 = 1_000_000;
-/// The number of threads that write at the same time. Each thread leases `TURNS` times.
+/// The number of threads that write at the same time. Each thread increases the number `TURNS` times.
 const WRITERS: usize = 8;
 const TURNS: usize = 10;

@@ -105,7 +105,8 @@ impl Version {
         Ok(())
     }
 
-    /// Returns this version for a row that the revision `created` made and that is attached to `lease`.
+    /// Sets the revision that made the row, and the lease to which the row is attached. `lease` is `None` for a row
+    /// without a lease.
     pub(super) fn of(self, created: u64, lease: Option<LeaseId>) -> Self {
         Self { created, lease: lease.map(|lease| lease.0), ..self }
     }
@@ -323,8 +324,9 @@ pub(super) fn wanted(
     Ok(Changes { changes, through: newest })
 }
 
-/// Deletes versions that were replaced or deleted after `from`, up to the revision `through`. Stops after about `most`
-/// changes. Returns the revision up to which history was deleted.
+/// Deletes old versions. Examines the changes after the revision `from`, up to the revision `through`, and stops after
+/// about `most` changes. For each of these changes, deletes the earlier versions of the same row. Returns the revision
+/// up to which history was deleted.
 pub(super) fn compact(connection: &Connection, from: u64, through: u64, most: usize) -> rusqlite::Result<u64> {
     let mut border = connection.prepare_cached(
         "SELECT revision FROM versions WHERE revision > ?1 AND revision <= ?2 ORDER BY revision LIMIT 1 OFFSET ?3",

@@ -24,7 +24,8 @@ pub(super) struct Revisions {
 }
 
 impl Revisions {
-    /// Makes the state for a start after a lease that ended at `end`. The next transaction begins another lease.
+    /// Makes the state at a start of the program. `end` is the durable end of the previous lease. The first transaction
+    /// begins another lease.
     pub(super) fn after(end: u64, compacted: u64) -> Self {
         Self { newest: end, end, wanted_end: end.saturating_add(REVISIONS), compacted }
     }
@@ -71,8 +72,8 @@ impl Revisions {
     }
 }
 
-/// Returns a revision that no store has reached at `now`, in milliseconds since 1970. For each store, the pace counts
-/// from the same time, so a recovery needs no data of the lost store.
+/// Returns a revision that no store has reached at `now`, in milliseconds since 1970. The pace of every store counts
+/// from [`ORIGIN`], so a recovery needs no data of the lost store.
 pub(super) fn allowed(now: u64) -> u64 {
     clock::allowed(PACE, ORIGIN, now)
 }

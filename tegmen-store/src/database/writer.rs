@@ -22,11 +22,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Maximum number of changes in one commit, and maximum number of calls that are answered while these changes wait.
+/// Maximum number of changes in one commit. It is also the maximum number of calls that read and that the thread
+/// answers before it commits the waiting changes.
 const MOST: usize = 256;
 /// The time for which the first change of a commit waits for further changes.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// Maximum time for which a commit waits until the clock allows its revisions, in milliseconds.
+/// Maximum time for which a commit waits if its revisions exceed their pace, in milliseconds. After this time the
+/// commit fails, because the clock is wrong.
 const CLOCK_PATIENCE: u32 = 1000;
 /// Maximum memory of SQLite for pages, in KiB. Session identities are random, so sessions are spread over many
 /// pages.
@@ -44,8 +46,8 @@ pub(super) struct Writer {
     connection: Connection,
     file: PathBuf,
     options: Options,
-    /// The XOR of the digests of all rows of numbers. If it differs from the stored value, the rows are of different
-    /// ages.
+    /// The XOR of the digests of all rows of numbers. If it differs from the value in the database at a start, some
+    /// rows are older than others, so the database is damaged.
     sum: u128,
     pub(super) was_recovered: bool,
     /// An error if a change since the last [`Database::flush`](super::Database::flush) is not durable.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The prefix of an address of a cluster.
+/// The first characters of each address of a cluster.
 const SCHEME: &str = "etcd://";
 /// The name of the store, if the address contains no name.
 const NAME: &str = "tegmen";

@@ -131,7 +131,8 @@ impl Cluster {
         Ok(left.map_err(unavailable)?.ttl.0 == 0)
     }
 
-    /// Makes the error of a call from the fault of a request. Asks the cluster for the revisions that the error names.
+    /// Converts the fault of a request to the error of a call. Asks the cluster for the oldest or the newest revision,
+    /// if the error contains this revision.
     pub(super) async fn error(&self, fault: Fault) -> StoreError {
         let known = match &fault {
             Fault::Refused(why) if why.contains(COMPACTED) => {
@@ -162,7 +163,8 @@ impl Cluster {
     }
 }
 
-/// Makes the request for all changes at the revision `from` and later.
+/// Makes the request for all changes at the revision `from` and later. The changes concern the keys in etcd from `key`
+/// up to `end`, without `end` itself. `None` for the key `key` alone.
 pub(super) fn watch(key: Vec<u8>, end: Option<Vec<u8>>, from: u64) -> WatchRequest {
     let create_request = WatchCreate { key: Base64(key), range_end: end.map(Base64), start_revision: Int(from) };
     WatchRequest { create_request }

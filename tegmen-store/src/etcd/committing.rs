@@ -1,7 +1,7 @@
 //! Transactions in etcd. A transaction of etcd compares the revisions of rows, and then either changes rows or reads
-//! them. The driver keeps no rows in memory. Its first attempt requires that none of the rows that it writes exists. If
-//! such a row exists, etcd changes nothing and returns all rows that the transaction names. The driver then checks the
-//! requirements and the numbers, and tries again with the revisions of these rows.
+//! them. The driver keeps no rows in memory. So its first attempt assumes that all rows to write are new. If one of
+//! these rows exists, etcd changes nothing and returns all rows that the transaction names. The driver then checks the
+//! requirements and the numbers, and tries again with the revisions of the returned rows.
 
 use super::address::Address;
 use super::cluster::{Cluster, NO_LEASE, unavailable};
@@ -75,8 +75,8 @@ impl Cluster {
         }
     }
 
-    /// Makes a request of etcd. If the rows still have the known revisions, etcd changes them. Otherwise etcd returns
-    /// them.
+    /// Makes the request for etcd. If the rows still have the revisions in `rows`, etcd makes the changes of the
+    /// transaction. If not, etcd returns the current rows.
     fn request(&self, transaction: &Transaction, rows: &Rows) -> Result<TxnRequest, StoreError> {
         let now = now_millis();
         let Self { address, sealer, .. } = self;

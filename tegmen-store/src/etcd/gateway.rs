@@ -23,15 +23,15 @@ const CONNECT: Duration = Duration::from_millis(500);
 const ATTEMPT: Duration = Duration::from_secs(2);
 /// Maximum time for a call, with all its attempts.
 const CALL: Duration = Duration::from_secs(5);
-/// Time after which a connection without requests is not used again.
+/// If a connection had no request for this time, the gateway does not use it again.
 const IDLE: Duration = Duration::from_secs(5);
-/// The pause after all members failed to answer a request. The attempts begin again after it.
+/// The pause after all members failed to answer a request. After the pause the gateway tries all members again.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
 /// Maximum number of requests at the same time; further requests wait.
 const AT_ONCE: usize = 64;
 /// Maximum number of bytes of a response, and of a message in a stream.
 const LONGEST: usize = 256 << 20;
-/// The gRPC status with which etcd reports that the result of a request is unknown.
+/// The gRPC status CANCELLED. With this status etcd reports that the result of a request is unknown.
 const CANCELLED: u32 = 1;
 const DEADLINE: u32 = 4;
 const UNAVAILABLE: u32 = 14;
@@ -61,8 +61,8 @@ type Connection = SendRequest<Full<Bytes>>;
 /// The members of a cluster, and the connections to them.
 pub(super) struct Gateway {
     members: Vec<String>,
-    /// The index of the member that gets each request first: the member that answered last, or its successor after it
-    /// failed.
+    /// The index of the member to which the gateway sends each request first. When this member fails, the next member
+    /// in `members` takes its place.
     first: AtomicUsize,
     /// Open connections without a request. Each has the index of its member and the time of the last answer.
     idle: Mutex<Vec<(usize, Instant, Connection)>>,
@@ -120,8 +120,8 @@ impl Gateway {
         Err(last)
     }
 
-    /// Opens a stream of messages at a member. `turn` counts the members from the one that gets requests first, which
-    /// is 0.
+    /// Opens a stream of messages at a member. `turn` selects the member: 0 is the member to which requests are sent
+    /// first, 1 is the next member, and so on.
     pub(super) async fn stream(&self, turn: usize, path: &str, request: &impl Serialize) -> Result<Stream, Fault> {
         let body = Bytes::from(serde_json::to_vec(request).map_err(|error| Fault::NotDone(error.to_string()))?);
         let member = (self.first.load(Ordering::Relaxed) + turn) % self.members.len().max(1);
@@ -134,7 +134,8 @@ impl Gateway {
         Ok(Stream { member, name, body: response.into_body(), received: Vec::new() })
     }
 
-    /// If requests are sent to `member` first, sends them to its successor first from now on.
+    /// Handles a failure of `member`. If requests are sent to `member` first, sends them to the next member first from
+    /// now on. Closes the idle connections to `member`.
     fn leave(&self, member: usize) {
         let next = (member + 1) % self.members.len().max(1);
         // Another call may have left it already.
@@ -239,7 +240,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Returns the next message.
+    /// Returns the next message. Fails if no complete message arrives within the time `within`.
     pub(super) async fn next<T: DeserializeOwned>(&mut self, within: Duration) -> Result<T, Fault> {
         loop {
             if let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {

@@ -46,13 +46,14 @@ struct Watching {
     prefix: Vec<u8>,
     /// The last revision whose changes were returned to a call.
     after: Revision,
-    /// The last revision whose events were received from the cluster.
+    /// The last revision whose events the cluster has sent.
     seen: u64,
     /// Received changes that were not returned to a call yet, by revision. All revisions are complete, and later than
     /// `after`.
     ready: VecDeque<(u64, Vec<Event>)>,
     stream: Option<Stream>,
-    /// Number of members that were tried so far. It selects the next member.
+    /// Number of times that the driver has changed to another member. It selects the member to which the driver opens
+    /// the stream.
     turn: usize,
     /// True if the cluster has confirmed that it has the revision from which the watch begins.
     is_checked: bool,

@@ -80,7 +80,7 @@ impl<T> Promise<T> {
         }
     }
 
-    /// Returns true if somebody still waits for the answer, and false if the answer was dropped.
+    /// Returns true if the [`Answer`] still exists, and false if it was dropped.
     pub fn is_wanted(&self) -> bool {
         self.0.as_ref().is_some_and(|shared| Arc::strong_count(shared) > 1)
     }

@@ -80,7 +80,8 @@ pub(crate) enum Site {
     Commit,
     /// The log, after a new header was written, because the log begins again.
     LogHeader,
-    /// The log, at the beginning of a checkpoint. Nothing was written since its last synchronization.
+    /// The log, at the beginning of a checkpoint. SQLite wrote nothing to the log since the last synchronization of the
+    /// log.
     LogAgain,
     /// The database, after a checkpoint wrote pages of the log.
     Checkpoint,
@@ -108,7 +109,7 @@ pub(crate) enum Site {
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Calls {
     pub(crate) all: u64,
-    /// Number of synchronizations for which there was a change that was not durable.
+    /// Number of synchronizations that made at least one change durable.
     pub(crate) useful: u64,
 }
 
@@ -131,7 +132,8 @@ impl Node {
         self.is_identity_durable && self.content == self.durable
     }
 
-    /// Changes the file to the state after a power cut: some parts of it have the content that was not durable yet.
+    /// Changes the file to its state after a power cut: random parts have the new content, which was not durable yet,
+    /// and all other parts have the old durable content.
     fn survive(&mut self, random: &mut Random) {
         let (old, new) = (self.durable.len(), self.content.len());
         let (percent, border) = (random.percent(), random.below((old.max(new) / SECTOR) as u64 + 1) as usize);
@@ -265,7 +267,7 @@ impl State {
         }
     }
 
-    /// Counts a synchronization at `site`. Returns false if this test leaves it out.
+    /// Counts a synchronization at `site`. Returns false if this test leaves out the synchronizations of this site.
     fn is_done(&mut self, site: Site, is_useful: bool) -> bool {
         let calls = self.calls.entry(site).or_default();
         calls.all += 1;

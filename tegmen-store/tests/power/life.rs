@@ -12,7 +12,7 @@ use tegmen_store::database::Change;
 use tegmen_store::store::{Changes, LeaseId, Number, Scan};
 use tegmen_store::{Database, Numbers, Options, Revision, StateError, Store, StoreError, Transaction, Value};
 
-/// Counts over all lives. A [`Life`] is a server through several power cuts.
+/// Counts over all lives. A [`Life`] is the work of a server through several power cuts.
 #[derive(Default, Debug)]
 pub(crate) struct Counts {
     pub(crate) cuts: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Counts {
     pub(crate) during_start: u64,
     /// Number of power cuts while changes waited for their acknowledgement.
     unacknowledged: u64,
-    /// Number of these changes that were in the database after the cut.
+    /// Number of changes without an acknowledgement that were in the database after the power cut.
     survived: u64,
     acknowledged: u64,
     numbers_issued: u64,
@@ -422,8 +422,8 @@ impl Life {
         self.watch(&store)
     }
 
-    /// Finds the number of changes without an answer that the database has made. These must be the first changes, in
-    /// the order of the requests. Records the rows that were found.
+    /// Finds the number of changes without an answer that the database has made. The database must have made the first
+    /// of these changes, in the order of the requests, without a gap. Records the rows that were found.
     fn explain(&mut self, found: Rows, counts: &mut Counts) -> Result<(), String> {
         let open = std::mem::take(&mut self.open);
         let (mut rows, mut leased) = (self.rows.clone(), self.leased.clone());
@@ -531,7 +531,8 @@ fn apply(rows: &mut Rows, leased: &mut BTreeMap<LeaseId, String>, step: &Step, a
     }
 }
 
-/// Returns true if the found rows are the expected rows, also with their revisions, if these are known.
+/// Returns true if the found rows are the expected rows. If the revision of an expected row is known, the found row
+/// must also have this revision.
 fn is_same(expected: &Rows, found: &Rows) -> bool {
     expected.len() == found.len()
         && expected.iter().zip(found).all(|((key, (text, at)), (found_key, (found_text, found_at)))| {

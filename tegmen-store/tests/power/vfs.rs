@@ -7,8 +7,8 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
 use std::sync::MutexGuard;
 
-/// A disk that SQLite knows under the name of a VFS until this value is dropped. All connections must be closed before
-/// the drop.
+/// Registers a disk with SQLite as a VFS. The VFS exists until this value is dropped. All connections must be closed
+/// before the drop.
 pub(crate) struct Mounted {
     pub(crate) disk: Disk,
     vfs: Box<sqlite3_vfs>,
@@ -258,8 +258,8 @@ unsafe extern "C" fn file_control(_: *mut sqlite3_file, _: c_int, _: *mut c_void
     ffi::SQLITE_NOTFOUND
 }
 
-/// Returns the sector size that the VFS of Unix reports. The sectors of the disk are smaller, so a power cut tears more
-/// writes.
+/// Returns the sector size that the VFS of Unix reports. The sectors of [`Disk`] are smaller, so a power cut interrupts
+/// more writes in the middle.
 unsafe extern "C" fn sector_size(_: *mut sqlite3_file) -> c_int {
     4096
 }
