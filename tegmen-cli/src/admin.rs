@@ -23,8 +23,8 @@ use zeroize::Zeroizing;
 
 /// Longest time for a request and its response.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Number of bytes that are reserved for a request body, so that a buffer with a secret never grows, and leaves no
-/// copy in memory.
+/// Number of bytes that are reserved for a request body. A buffer of this size never grows, because a growing buffer
+/// would leave a copy of the secret in memory.
 const SECRET: usize = 64 << 10;
 /// Longest body of a response in bytes.
 const MAX_BODY: usize = 8 << 20;
@@ -256,9 +256,9 @@ pub(crate) fn secret(file: &Path, option: &str) -> Result<Zeroizing<String>, Fai
     read_secret(file).map_err(|why| Failure::usage(format!("{option}: {why}")))
 }
 
-/// Calls `create`, which creates keys that the server shows only once. Writes each key to one file of `outputs`. None
-/// of these files may exist before. If a key cannot be written, the error contains the text of `undo`, which names the
-/// command that removes the created entry.
+/// Calls `create`, which creates keys that the server shows only once. Writes each key to one file of `outputs`. If one
+/// of these files exists already, fails and does not call `create`. If a key cannot be written, the error contains the
+/// text of `undo`, which names the command that removes the created entry.
 pub(crate) fn save_once<T, K: AsRef<[u8]>>(
     outputs: &[PathBuf],
     create: impl FnOnce() -> Result<(T, Vec<K>), Failure>,
@@ -299,7 +299,7 @@ pub(crate) fn rfc3339_of(seconds: &Value) -> String {
     time.map_or_else(String::new, rfc3339)
 }
 
-/// Returns the time after this number of seconds from now, in seconds since 1970.
+/// Returns the time that is this number of seconds later than now, in seconds since 1970.
 pub(crate) fn after(seconds: u64) -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     now.as_secs().saturating_add(seconds)

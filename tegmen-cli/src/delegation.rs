@@ -66,8 +66,8 @@ enum Command {
     List {
         #[command(flatten)]
         named: Named,
-        /// List only connection numbers that are reserved and have no entry. A server that was killed may have given
-        /// such a connection to a peer.
+        /// List only the numbers that the server reserved for connections without an entry in the store. If the server
+        /// was killed, a peer may have a connection with such a number.
         #[arg(long)]
         unaccounted: bool,
     },
@@ -320,7 +320,7 @@ impl Named {
     }
 }
 
-/// Describes a connection of the previous epoch in one line.
+/// Describes in one line how a connection of the previous epoch continues in the current epoch, or why it ends.
 fn describe_reissue(reissue: &Value, preview: bool) -> String {
     let before = describe_connection(&reissue["before"]);
     let what = match (reissue["way"].as_str(), reissue["given"].as_str(), reissue["failed"].as_str()) {

@@ -34,8 +34,8 @@ enum Command {
     },
     /// Show a device. Its secret is never shown.
     Show(Named),
-    /// Create a one-time key, with which a device registers itself (`tegmen enrol`), and write it to a file that only you can
-    /// read. The server cannot show it again. The new key replaces an earlier one-time key for this name.
+    /// Create a one-time key, with which a device registers itself (`tegmen enrol`), and write it to a file that only
+    /// you can read. The server cannot show it again. The new key replaces an earlier one-time key for this name.
     #[command(after_help = "Example:\n  tegmen device expect oven --tag kitchen --kind protokey --output oven.enrol")]
     Expect(Expect),
     /// List the devices that have a one-time key.
@@ -45,8 +45,8 @@ enum Command {
     },
     /// Take back the one-time key of a device.
     Withdraw(Named),
-    /// Imprint a device for delegated sessions: the server draws a device key, and this command writes it to a file that only you can
-    /// read. The server cannot show it again. Bring it to the device.
+    /// Imprint a device for delegated sessions: the server draws a device key, and this command writes it to a file
+    /// that only you can read. The server cannot show it again. Bring it to the device.
     #[command(after_help = "Examples:\n  \
         tegmen device imprint lamp.example --address '[fd00::17]:5684' --scope 'GET /temp' --output lamp.key\n  \
         tegmen device imprint lamp.example --again --output lamp.key")]
@@ -79,7 +79,8 @@ enum Kind {
     SharedKey,
     /// A secret from which the device derives the keys of its sessions.
     Protokey,
-    /// A protokey with the derivation of the paper: a session key is not bound to one subscriber.
+    /// A protokey for an old publisher. Session keys are derived as in the paper on two-way authentication, and are
+    /// not bound to one subscriber.
     ProtokeyPaper,
     /// A key of 32 bytes under which the server seals tokens of the OSCORE profile for the device.
     Oscore,

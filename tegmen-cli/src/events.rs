@@ -40,17 +40,17 @@ enum Over {
     Enough,
     /// The connection was lost.
     Lost(String),
-    /// The server ended the connection, and lets the client connect again.
+    /// The server ended the connection, and the client can connect again at once.
     Resume,
 }
 
-/// The state of the output.
+/// The output of the command, with the events that were already printed.
 struct Printed {
     out: Output,
     /// The ID of the last event; `None` before the first event.
     last: Option<String>,
     left: Option<u64>,
-    /// True if the server has sent an event on one of the connections of this command.
+    /// True if the server has sent an event since the command began, on any of its connections.
     began: bool,
     /// The group to watch. Changes of other groups are not printed.
     watched: Option<Watched>,
@@ -106,7 +106,8 @@ impl Watched {
 }
 
 impl Printed {
-    /// Prints the changes in an event. Returns the reason if the connection is over; otherwise `None`.
+    /// Prints the changes in an event. If no further event of this connection is to be printed, returns the reason;
+    /// otherwise returns `None`.
     fn take(&mut self, event: Event) -> Result<Option<Over>, Failure> {
         self.began = true;
         let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
@@ -144,8 +145,9 @@ impl Printed {
         Ok(is_over.then_some(Over::Enough))
     }
 
-    /// If a group is watched, forgets the ID of the last event and returns true. The missed changes do not matter then,
-    /// because the command reads the group again.
+    /// Handles a gap in the history of the server. If the command watches a group and knows the ID of the last event,
+    /// forgets this ID and returns true: the command then reads the group again, so it does not need the missed
+    /// changes. Otherwise returns false.
     fn forget(&mut self) -> bool {
         let Some(watched) = self.watched.as_mut().filter(|_| self.last.take().is_some()) else { return false };
         (watched.is_stale, watched.is_shown) = (true, false);

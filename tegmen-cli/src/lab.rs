@@ -89,7 +89,8 @@ enum Command {
     /// Write the frames that a deployment sends by radio to a capture that Wireshark and tshark decode.
     #[command(after_help = "Example:\n  tegmen lab pcap examples/greenhouse.toml --out greenhouse.pcap")]
     Pcap {
-        /// A plan, or a file that describes a deployment. Its first case runs with its first seed.
+        /// A plan, or a file that describes a deployment. If the file varies settings, the first value of each setting
+        /// is used. The run has the first seed in the file.
         deployment: String,
         /// Protection to use.
         #[arg(long, default_value = "coap+dtls")]
@@ -157,7 +158,7 @@ impl Kept {
 const NS3: &str = "ns3-agreement";
 const ABOUT_NS3: &str = "the radio and MAC of the simulator beside the model lr-wpan of ns-3, case by case";
 
-/// The data that some plans need, and that this program makes.
+/// The functions with which this program makes data for some plans.
 const INPUTS: Inputs<'static> = Inputs {
     messages: &messages::messages,
     rekeying: &|| rekeying::rekeying().map_err(|failure| io::Error::other(failure.message)),
@@ -248,8 +249,8 @@ fn print_rows<R: Serialize>(out: Output, rows: &[R], table: impl FnOnce() -> Str
     }
 }
 
-/// A progress bar with the remaining time, which is shown only on a terminal. It also has the number of finished runs
-/// and the number of all runs.
+/// A progress bar with the remaining time. It is shown only on a terminal. `done` is the number of finished runs, and
+/// `all` is the number of all runs.
 struct Progress {
     bar: indicatif::ProgressBar,
     done: Arc<AtomicUsize>,
@@ -272,7 +273,8 @@ impl Progress {
         self.all.store(all, Ordering::Relaxed);
     }
 
-    /// Begins to count finished runs from 0, if `what` is the name of another plan than before.
+    /// Sets the name of the plan that runs now. If this plan is not the previous one, the count of finished runs begins
+    /// with 0 again.
     fn begin(&self, what: &str) {
         if self.bar.message() != what {
             self.bar.set_message(what.to_owned());

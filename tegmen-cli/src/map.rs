@@ -48,7 +48,8 @@ pub(crate) fn find(file: &Path, uri: &Uri) -> Result<Credential, Failure> {
     Ok(Credential::Oscore(file.parent().unwrap_or(Path::new("")).join(dir)))
 }
 
-/// Returns two texts of a URI: without its default port, and with its port.
+/// Returns two texts of a URI. The first text contains the port only if it is not the default port of the scheme. The
+/// second text always contains the port.
 fn spellings(uri: &Uri) -> (String, String) {
     let scheme = uri.scheme;
     let host = if uri.host.contains(':') { format!("[{}]", uri.host) } else { uri.host.clone() };

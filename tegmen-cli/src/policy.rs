@@ -1,5 +1,5 @@
 //! `tegmen policy`: runs the tests of a policy file, explains a decision, compares two policy files, and applies a file
-//! at an access control server. Only the last needs a server.
+//! at an access control server. Only `tegmen policy apply` needs a server.
 
 use crate::admin::{Admin, done};
 use crate::output::{Failure, Output, printable, printable_lines};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tegmen_control::access::policy::{self, Change, Explanation, FailedTest, OwnedParty, Question, RuleId};
 
-/// Exit code of a request that a policy refuses.
+/// Exit code of `tegmen policy explain` if the policy refuses the request.
 const REFUSED: u8 = 3;
 /// Maximum number of changes that are printed as text; `--json` prints all changes.
 const MAX_PRINTED: usize = 100;

@@ -41,7 +41,8 @@ pub(crate) struct Servers {
     /// Plain list of revoked certificates: lines of SHA-256 digests, or of `serial HEX issuer NAME`.
     #[arg(long, value_name = "FILE", requires = "ca")]
     revoked: Vec<PathBuf>,
-    /// Accept the server with this raw public key: SHA-256 of its SubjectPublicKeyInfo, as `tegmen keys show` prints it.
+    /// Accept the server with this raw public key: SHA-256 of its SubjectPublicKeyInfo, as `tegmen keys show` prints
+    /// it.
     #[arg(long, value_name = "DIGEST")]
     server_key: Vec<String>,
     /// Name expected in the server's certificate, if it differs from the name in the URI.
@@ -101,9 +102,10 @@ impl Clients {
         self.own.cert_key.is_some()
     }
 
-    /// Returns the public keys that the options name, or `None` if they name none. Certificates of clients are kept
-    /// in the file `kept`. `devices` accepts further raw public keys. `revoked` is a further plain list of revoked
-    /// certificates.
+    /// Returns the public keys that the options name, or `None` if the options give the server no private key. The
+    /// server keeps the certificates of its clients in the file `kept`. `devices` is a verifier that accepts the raw
+    /// public keys of devices. `revoked` is the file of a plain list of revoked certificates, in addition to the lists
+    /// in the options.
     pub(crate) fn keys(
         &self,
         suites: Option<Suites>,
@@ -164,7 +166,8 @@ impl Clients {
         mistakes
     }
 
-    /// Returns `keys` with the own certificate and private key read again from their files.
+    /// Reads the server's own certificate and private key from their files again. Returns `keys` with them in place of
+    /// the previous ones.
     pub(crate) fn renewed(&self, keys: &PublicKeys) -> Result<PublicKeys, Failure> {
         self.own.add_to(keys.clone().without_own())
     }
@@ -177,7 +180,8 @@ pub(crate) fn servers_of(anchors: &[PathBuf], crls: &[PathBuf]) -> Result<Arc<dy
     Ok(Believed::new(files, Vec::new(), None)?)
 }
 
-/// Refuses cipher suites in `named`, the value of --suites, with which the key cannot be used.
+/// Returns an error if one of the cipher suites in `named`, the value of --suites, cannot be used with the key of the
+/// server.
 pub(crate) fn check_suites(keys: &PublicKeys, named: Suites) -> Result<(), Failure> {
     let unusable = named.0.iter().find(|suite| suite.encrypts_to_server() && !keys.can_serve(**suite));
     match unusable {

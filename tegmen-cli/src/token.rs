@@ -35,8 +35,8 @@ enum Command {
         tegmen token request coaps://access.example -u display -k 00ff --update oven.token --allow 'PUT /light' --output more.token\n  \
         tegmen token request coaps://access.example -u display -k 00ff --audience lock --own-key display.edhoc --allow 'GET /state' --output lock.token")]
     Request(Box<Request>),
-    /// Post a token at its resource server: write the OSCORE context that both ends derive, or, with a token that
-    /// updates rights, change the rights of an existing context.
+    /// Post a token at its resource server, and write the OSCORE context that both ends derive. If the token updates
+    /// rights, change the rights of an existing context instead.
     #[command(after_help = "Examples:\n  \
         tegmen token post oven.token coap://oven.example --context oven && tegmen get --oscore oven coap://oven.example/temp\n  \
         tegmen token post more.token coap://oven.example --context oven     # a token that updates the rights of this context\n  \
@@ -223,7 +223,8 @@ fn read(file: &Path) -> Result<(TokenFile, TokenResponse), Failure> {
     if response.access_token.is_some() { Ok((parsed, response)) } else { Err(wrong()) }
 }
 
-/// Returns the input material for an OSCORE context that came with a token. The error is the reason why there is none.
+/// Returns the input material for an OSCORE context from the response with a token. The error is the reason why the
+/// response contains no input material.
 fn input_material(response: &TokenResponse) -> Result<&InputMaterial, &'static str> {
     match &response.cnf {
         Some(Confirmation::Osc(material)) => Ok(material),

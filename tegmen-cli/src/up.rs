@@ -41,7 +41,7 @@ const IDENTITY: &str = "Client_identity";
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tegmen up\n  tegmen up --once 20 --json\n  tegmen up --port 0 --period 100")]
 pub(crate) struct Up {
-    /// Stop after the tour and N exchanges, and print a summary; the exit code is 0 if all of them succeeded.
+    /// Stop after the tour and N exchanges, and print a summary; the exit code is 0 if all exchanges succeeded.
     #[arg(long, value_name = "N")]
     once: Option<u64>,
     /// Port of the server, which other clients can also use; 0 takes any free port.

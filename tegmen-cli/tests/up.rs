@@ -10,7 +10,8 @@ use std::process::{Command, Stdio};
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
-/// The port of the group. A test that occupies the port holds the write lock.
+/// The port of the group. A test that runs the tour holds the read lock. A test that itself occupies the port holds the
+/// write lock, so that no tour runs at the same time.
 static PORT: RwLock<u16> = RwLock::new(20792);
 
 fn tegmen(arguments: &str) -> Command {

@@ -1,5 +1,5 @@
-//! The CA: its key, its certificate, and an index of the certificates that it issued. The CA writes the entry of a
-//! certificate in the index to disk before it returns the certificate.
+//! The CA: its key, its certificate, and an index of the certificates that it issued. When the CA issues a certificate,
+//! it adds an entry to the index and writes the index to disk. Only then does it return the certificate.
 
 use super::seconds;
 use crate::files::{self, Readers};
@@ -218,8 +218,9 @@ impl Authority {
         Ok(subject)
     }
 
-    /// Marks the valid login certificates of a user as revoked in the index. Returns the expiry times of all revoked
-    /// login certificates of the user that have not expired, in seconds since 1970.
+    /// Marks the valid login certificates of a user as revoked in the index. Returns the expiry times of the user's
+    /// revoked login certificates that have not expired, in seconds since 1970. These include the certificates that
+    /// were revoked before.
     pub(crate) fn revoke_logins(&mut self, subject: &str, now: SystemTime) -> Result<Vec<u64>, Failure> {
         let mut has_changed = false;
         for issued in self.index.issued.iter_mut().filter(|issued| issued.is_of_login(subject) && issued.is_valid(now))
@@ -276,8 +277,8 @@ impl Authority {
 }
 
 impl Index {
-    /// Returns the parameters of the CA's certificate. They are the same at each start, so the issuer names in the
-    /// issued certificates are the same too.
+    /// Returns the parameters of the CA's certificate. The parameters are the same at each start, so all issued
+    /// certificates have the same issuer name.
     fn params(&self) -> CertificateParams {
         let mut params = CertificateParams::default();
         params.distinguished_name = common_name(&self.name);

@@ -104,8 +104,8 @@ impl Join {
     }
 }
 
-/// Makes the membership from a file of the operator. Renames the file before this, so that a second run does not find
-/// it, and removes it afterwards. A second member with the same keys would repeat nonces.
+/// Makes the membership from a file of the operator. First renames the file, so that a second run does not find it, and
+/// removes the renamed file at the end. Two members with the keys of this file would repeat nonces.
 fn provisioned(file: &PathBuf, state: &Path, settings: MemberSettings) -> Result<Membership, Failure> {
     let failed = |at: &Path, error: io::Error, next: &str| Failure::new(format!("{}: {error}; {next}", at.display()));
     let member = MemberFile::open(file).map_err(|error| Failure::usage(format!("--file: {error}")))?;

@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 
 #[derive(Subcommand)]
 pub(super) enum Command {
-    /// Create a group. Devices that the policy allows then join it in their sessions with the server.
+    /// Create a group. A device can then join the group in its session with the server, if the policy allows this.
     #[command(after_help = "Examples:\n  tegmen group create lamps --address '[ff15::1]:5684'\n  \
         tegmen group create lamps --address '[ff15::1]:5684' --sender switch --listener hall=fd00::1 --listener porch=fd00::2 \\\n      \
         --controller coaps://controller.example --output-dir members")]
@@ -109,7 +109,8 @@ pub(super) struct Create {
     /// The multicast address and the port of the group, such as [ff15::1]:5684.
     #[arg(long, value_name = "IP:PORT", value_parser = address)]
     address: SocketAddr,
-    /// Protection of the records: ccm and gcm encrypt with tags of 16 bytes, ccm-8 with tags of 8 bytes; mac-only does not encrypt.
+    /// Protection of the records: ccm and gcm encrypt with tags of 16 bytes, ccm-8 with tags of 8 bytes; mac-only does
+    /// not encrypt.
     #[arg(long, value_name = "SUITE", value_parser = ["ccm", "ccm-8", "gcm", "mac-only"], default_value = "ccm")]
     suite: String,
     /// The group has space for 2^N members.
@@ -123,8 +124,8 @@ pub(super) struct Create {
     /// epoch.
     #[arg(long, value_name = "N", default_value_t = u16::MAX, value_parser = clap::value_parser!(u16).range(2..))]
     last_epoch: u16,
-    /// The signatures of records, which prove to all members which member sent a record. In a group with signatures,
-    /// members must join by themselves.
+    /// The signature scheme for records. A signature proves to all members which member sent the record. In a group
+    /// with signatures, members must join by themselves.
     #[arg(long, value_name = "KIND", value_parser = ["none", "p256", "ed25519"], default_value = "none")]
     signature: String,
     /// The number of the group in the header of a response. Each group of a member needs a different number.

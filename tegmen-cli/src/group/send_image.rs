@@ -53,8 +53,8 @@ impl SendImage {
         Ok(summarize(out, &transfer, &expected))
     }
 
-    /// Sends blocks and asks the members for missing blocks, until all members have the image, or until a round brings
-    /// no progress.
+    /// Sends blocks and asks the members which blocks they lack. Repeats this until all members have the image, until
+    /// no member gets further blocks, or until all rounds are used.
     async fn send(
         &self,
         out: Output,
@@ -112,8 +112,8 @@ fn progress(out: Output, blocks: usize) -> ProgressBar {
     }
 }
 
-/// Returns the number of bytes that a member lacks, from the missing units in its report. The last unit of an image
-/// counts in full, although it may be shorter.
+/// Returns the number of bytes that a member lacks. `gaps` are the missing units in the report of the member, and each
+/// counts [`UNIT`] bytes, although the last unit of an image may be shorter.
 fn lacks(gaps: &[std::ops::Range<u32>]) -> u64 {
     gaps.iter().map(|gap| u64::from(gap.end - gap.start) * u64::from(UNIT)).sum()
 }

@@ -67,9 +67,9 @@ impl Sender {
         Err(Failure::usage(format!("{uri}: {state} is the membership in the group {name}, coap://{group}/")))
     }
 
-    /// Gets the keys of new epochs while the member sends. It asks the controller after a record of a later epoch
-    /// arrived, and after a request that no member answered. Returns when the member is evicted, or after an error of
-    /// the membership.
+    /// Gets the keys of new epochs while the member sends. The member asks the controller after a record of a later
+    /// epoch arrived, and after a request that no member answered. This function returns only with an error: the
+    /// controller has evicted the member, or the membership failed.
     pub(super) async fn keep_up(&self, membership: &Membership, unanswered: &Notify) -> Result<(), Failure> {
         let follow = async {
             match self.controller(membership)? {

@@ -205,7 +205,8 @@ const EPOCHS: u16 = 1000;
 const LOSSES: [u8; 3] = [1, 5, 20];
 /// Number of members of the group in the measurement with lost messages.
 const WITH_LOSS: u32 = 1000;
-/// Number of keys on the path of a member of that group from its leaf to the root of the key tree.
+/// Number of keys on the path from the leaf of a member to the root of the key tree, in a group of [`WITH_LOSS`]
+/// members.
 const PATH: usize = 11;
 /// The numbers of times that each message to the group is sent, one for each measurement. The last number is the
 /// default of Tegmen (`rekey-repetitions`).

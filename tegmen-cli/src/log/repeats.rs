@@ -72,8 +72,9 @@ impl Repeats {
         }
     }
 
-    /// Takes the counts of events that were left out, if the last line is old enough. If `now` is `None`, at the end of
-    /// the program, takes all such counts. Removes the entries of events that were not repeated.
+    /// Returns the counts of events that were left out, each with its kind and prefix, and sets the counts to 0. Leaves
+    /// out the kinds and prefixes whose last line was written within the last second. At the end of the program, `now`
+    /// is `None`: then all counts are returned. Removes the entries of events that were not repeated.
     pub(super) fn due(&mut self, now: Option<Instant>) -> Vec<(&'static str, Prefix, u64)> {
         let mut due = Vec::new();
         self.0.retain(|(kind, prefix), repeat| {

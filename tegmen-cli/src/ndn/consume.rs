@@ -32,7 +32,7 @@ pub(super) struct Get {
     /// Fetch one packet instead of an object that consists of segments.
     #[arg(long)]
     packet: bool,
-    /// Accept a packet with a longer name.
+    /// Accept a packet whose name is longer, and begins with the name in the request.
     #[arg(long, requires = "packet")]
     prefix: bool,
     /// Accept a packet from a cache only if it is fresh.

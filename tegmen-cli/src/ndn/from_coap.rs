@@ -23,8 +23,8 @@ use tegmen_ndn_host::object::{Object, SEGMENT};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-/// Maximum number of objects whose segments are kept. The next constant is the maximum number of bytes of their
-/// contents. The newest object is always kept.
+/// Maximum number of objects whose segments are kept. `OBJECT_BYTES` is the maximum number of bytes of the contents of
+/// these objects together. The newest object is always kept, even if it is longer.
 const OBJECTS: usize = 64;
 const OBJECT_BYTES: usize = 64 << 20;
 
@@ -54,7 +54,8 @@ pub(super) struct FromCoap {
     connect: Connect,
 }
 
-/// An Interest, and the response of the CoAP server to the request that it caused; or an error text.
+/// An Interest, and the response of the CoAP server to the request for this Interest. If there is no response, the
+/// second value is the text of the error.
 type Answered = (Vec<u8>, Result<Response, String>);
 
 impl FromCoap {
@@ -175,8 +176,8 @@ impl Bridge<'_> {
     }
 }
 
-/// Returns the name up to its first component that is not generic. Such a component is a version, a segment number or
-/// the keyword of metadata.
+/// Returns the generic components at the beginning of a name. The first component that is not generic is a version, a
+/// segment number or the keyword of metadata.
 fn object_name<'n>(name: &Name<'n>) -> Name<'n> {
     name.prefix(name.components().take_while(|component| component.kind == Type::GENERIC).count())
 }

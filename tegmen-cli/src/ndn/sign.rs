@@ -79,8 +79,8 @@ fn locator(pair: &Pair) -> tegmen_ndn::signature::KeyLocator<'_> {
 /// The options that name the anchors and the schema of a consumer.
 #[derive(Args)]
 pub(super) struct Trusted {
-    /// An anchor: a certificate that you trust. Content is used only if a chain of certificates connects its key to an
-    /// anchor. May be given several times.
+    /// An anchor: a certificate that you trust. A packet is accepted only if a chain of certificates leads from the key
+    /// that signed the packet to an anchor. May be given several times.
     #[arg(long, value_name = "CERT")]
     anchor: Vec<PathBuf>,
     /// Trust schema in LVS, which defines the keys that may sign a name: a model, or its text. Without a schema, a

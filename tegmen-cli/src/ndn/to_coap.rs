@@ -136,7 +136,8 @@ impl ToCoap {
     }
 }
 
-/// Returns the response to a CoAP request whose Interest got no Data packet: the code, and a text.
+/// Returns the code and the text of the response to a CoAP request, if the Interest for this request got no Data
+/// packet.
 fn refused(error: &ClientError) -> (Code, String) {
     let code = match error {
         ClientError::TimedOut => Code::GATEWAY_TIMEOUT,

@@ -42,9 +42,10 @@ pub(crate) struct Role {
     revocations: Revocations,
 }
 
-/// The application of a server with its roles. A request goes to the first role that has its path: resource server with
-/// tokens, delegated device, resource directory, groups, access control. A request with another path goes to the proxy
-/// or to the resources. A device of the access control server gets 4.03 there.
+/// The application of a server with its roles. A request goes to the first role that has the path of the request:
+/// resource server with tokens, delegated device, resource directory, groups, access control. If no role has the path,
+/// the request goes to the proxy or to the resources. Such a request of a device that the access control server knows
+/// gets 4.03 instead.
 #[derive(Clone)]
 pub(crate) struct Roles {
     pub(crate) tokens: Option<Tokens>,

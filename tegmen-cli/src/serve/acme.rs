@@ -38,7 +38,8 @@ const FIRST_PAUSE: Duration = Duration::from_secs(300);
 const LONGEST_PAUSE: Duration = Duration::from_secs(12 * 3600);
 /// Maximum time to obtain one certificate.
 const PATIENCE: Duration = Duration::from_secs(240);
-/// The interval at which the clock of the system is read again, because an operator may set it.
+/// The longest time for which the task waits before it reads the clock of the system again. An operator may set this
+/// clock at any time.
 const LOOK: Duration = Duration::from_secs(600);
 
 /// The certificates of devices, which an authority issues.

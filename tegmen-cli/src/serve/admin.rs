@@ -98,8 +98,8 @@ impl Admin {
     }
 
     /// Serves the interface on the runtime, if it is configured. If the server controls groups or delegates sessions,
-    /// the interface includes them. This function returns after the listener is bound. The returned sender changes the
-    /// certificates of the interface.
+    /// the interface includes them. This function returns after the listener is bound. With the returned sender the
+    /// caller can change the certificates of the interface. Returns `None` if the interface is not configured.
     pub(super) async fn start(
         &self,
         role: &access::Role,

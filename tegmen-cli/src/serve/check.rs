@@ -77,8 +77,8 @@ impl Sections {
         self.access.store.is_some() || self.directory.directory || self.proxy.is_given()
     }
 
-    /// Returns the application that serves these resources. If the server is a resource directory, the application also
-    /// lists its paths.
+    /// Returns the application that serves these resources. In `/.well-known/core` the application also lists the path
+    /// of EDHOC, and the paths of the resource directory, if the server has these roles.
     pub(super) fn application(&self, made: &Made) -> Resources {
         let resources = Resources::new(made.values().cloned()).with_max_body(self.limits.max_body);
         resources.with_others([self.directory.paths(), self.keys.edhoc_paths()].concat())

@@ -145,8 +145,8 @@ pub(super) struct Served {
     /// The files of a directory; PUT writes them and DELETE removes them: /path=directory.
     #[arg(long, value_name = "PATH=DIR")]
     pub(super) dir_rw: Vec<String>,
-    /// A file that GET reads and PUT writes, and that `tegmen group send-image` replaces in all members of a group: /path=file. The
-    /// keys of a group prove only that a member sent the image: sign your images.
+    /// A file that GET reads and PUT writes, and that `tegmen group send-image` replaces in all members of a group:
+    /// /path=file. Sign your images, because the keys of a group prove only that some member sent the image.
     #[arg(long, value_name = "PATH=FILE")]
     pub(super) image: Vec<String>,
     /// Longest image in bytes that a group may send.
@@ -169,7 +169,8 @@ pub(super) struct Access {
     #[arg(long, value_name = "PLACE")]
     pub(super) store: Option<Place>,
     /// Seal the secrets of the database under this key: a file of 64 hexadecimal digits, readable by its owner only; a
-    /// credential of systemd; or tpm:FILE, a key that the TPM sealed (TEGMEN_TPM names the TPM). The first start makes FILE.
+    /// credential of systemd; or tpm:FILE, a key that the TPM sealed (TEGMEN_TPM names the TPM). The first start makes
+    /// FILE.
     #[arg(long, value_name = "FILE")]
     pub(super) sealing_key: Option<PathBuf>,
     /// Apply this policy at the start, unless it is in force already. Without this option the policy of the database
@@ -192,8 +193,8 @@ pub(super) struct ResourceServer {
     /// option needs --token-key. With --edhoc the server also takes tokens that are bound to public keys.
     #[arg(long, value_name = "NAME")]
     pub(super) resource_server: Option<String>,
-    /// The key under which the access control server seals tokens for this server: a file of 64 hexadecimal digits, readable by its owner
-    /// only (`tegmen device add --kind oscore`).
+    /// The key under which the access control server seals tokens for this server: a file of 64 hexadecimal digits,
+    /// readable by its owner only (`tegmen device add --kind oscore`).
     #[arg(long, value_name = "FILE")]
     pub(super) token_key: Option<PathBuf>,
     /// Maximum number of tokens at the same time.
@@ -250,9 +251,9 @@ pub(super) struct Groups {
     /// members answer at once.
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
     pub(super) leisure: f64,
-    /// Control groups after Axiom: admit devices over coaps (RFC 9594), evict them, and rekey. In the rules of the
-    /// policy this server is the publisher NAME, and these rules allow devices to join. The option needs --store, which
-    /// keeps the groups.
+    /// Control Axiom groups: admit devices over coaps (RFC 9594), evict them, and rekey the groups. The rules of the
+    /// policy decide which devices may join; in these rules this server is the publisher NAME. The option needs
+    /// --store, which keeps the groups.
     #[arg(long, value_name = "NAME")]
     pub(super) group_controller: Option<String>,
     /// Sign rekey messages with this private key on secp256r1 in PEM, or a key in a TPM as for --cert-key. Without this
@@ -296,9 +297,9 @@ pub(super) struct Groups {
 
 #[derive(Args)]
 pub(super) struct Delegation {
-    /// Be a delegation server with the CA in this directory: open sessions in the name of devices, which resume them.
-    /// `tegmen ca init` makes the CA, which issues the certificates of the devices. The option needs --store, which
-    /// keeps the devices.
+    /// Be a delegation server with the CA in this directory: open sessions in the name of devices, and let the devices
+    /// resume these sessions. `tegmen ca init` makes the CA, which issues the certificates of the devices. The option
+    /// needs --store, which keeps the devices.
     #[arg(long, value_name = "DIR")]
     pub(super) delegation_ca: Option<PathBuf>,
     /// Be a delegation server, with certificates of the authority whose ACME directory (RFC 8555) is at this URL. The
@@ -309,7 +310,8 @@ pub(super) struct Delegation {
     /// Keep the account at the authority, the certificates of devices and their private keys in this directory.
     #[arg(long, value_name = "DIR")]
     pub(super) delegation_acme_dir: Option<PathBuf>,
-    /// Answer the challenges of the authority at this address; port 80 of the names of all devices has to lead to it.
+    /// Answer the challenges of the authority at this address. The authority connects to port 80 of the name of each
+    /// device, and this port has to lead to the address.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "[::]:80")]
     pub(super) delegation_acme_listen: SocketAddr,
     /// URL at which the authority can reach you, such as mailto:ops@example.org.
@@ -319,7 +321,7 @@ pub(super) struct Delegation {
     #[arg(long, value_name = "FILE", default_value = "/etc/ssl/certs/ca-certificates.crt")]
     pub(super) delegation_acme_trust: PathBuf,
     /// Bind the new ACME account to an account that you have at the authority (RFC 8555, section 7.3.4): a file with
-    /// the identifier of its key, a space, and the key in base64url, readable by its owner only.
+    /// the key identifier from the authority, a space, and the key in base64url, readable by its owner only.
     #[arg(long, value_name = "FILE")]
     pub(super) delegation_acme_binding: Option<PathBuf>,
     /// Open sessions between devices and servers outside this installation, if these authorities (PEM) issued the
@@ -337,8 +339,7 @@ pub(super) struct Directory {
     /// /rd-lookup/res and /rd-lookup/ep. The policy decides which client may send requests to these paths.
     #[arg(long)]
     pub(super) directory: bool,
-    /// Let this identity register other endpoints, at any address, because it is a commissioning tool. May be
-    /// repeated.
+    /// Let this identity, a commissioning tool, register other endpoints at any address. May be repeated.
     #[arg(long, value_name = "NAME", requires = "directory")]
     pub(super) directory_tool: Vec<String>,
     /// Maximum number of registrations.
@@ -447,11 +448,12 @@ pub(super) struct Limits {
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20, value_parser = body_size)]
     pub(super) max_body: usize,
     /// Total bytes of bodies held at once for all clients, at least four times --max-body; a request that would
-    /// exceed this total is answered with 5.03. Clients without DTLS can use half of it.
+    /// exceed this total is answered with 5.03. All clients without DTLS together can use half of this total.
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20, value_parser = body_size)]
     pub(super) max_bodies: usize,
     /// Total bytes of replies and messages that are kept to be sent again, for all clients. A reply is kept for 247
-    /// seconds, so that a repeated request is not executed twice; a POST or PATCH for which there is no space is answered with 5.03.
+    /// seconds, so that a repeated request is not executed twice; a POST or PATCH for which there is no space is
+    /// answered with 5.03.
     #[arg(long, value_name = "BYTES", default_value_t = 256 << 20, value_parser = body_size)]
     pub(super) max_exchange_bytes: usize,
     /// Send up to N notifications in a row as non-confirmable: faster, but some may be lost. A notification that
@@ -487,8 +489,8 @@ pub(super) struct Dtls {
     /// themselves (RFC 8449).
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(64..=16384))]
     pub(super) record_size_limit: Option<u16>,
-    /// Longest handshake datagram to send, 128 to 2048 bytes; longer messages are fragmented. Clients choose the size of
-    /// blocks.
+    /// Longest handshake datagram to send, 128 to 2048 bytes; longer messages are fragmented. The option does not limit
+    /// responses, because clients choose the size of blocks.
     #[arg(long, value_name = "BYTES", default_value_t = 1232, value_parser = clap::value_parser!(u16).range(128..=2048))]
     pub(super) mtu: u16,
     /// Disable connection IDs (RFC 9146); clients must reconnect when their address changes.

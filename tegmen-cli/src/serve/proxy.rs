@@ -79,8 +79,8 @@ impl ProxyOptions {
         Proxy::new(config).map(Some).map_err(Failure::usage)
     }
 
-    /// Serves HTTP clients on the runtime, if the options allow HTTP clients to use the proxy. `addresses` are those of
-    /// the CoAP server. The service ends when the returned value is dropped.
+    /// Serves HTTP clients on the runtime, if the options allow HTTP clients to use the proxy. `addresses` are the
+    /// addresses at which the CoAP server listens. The service ends when the returned value is dropped.
     pub(super) async fn serve_http(
         &self,
         addresses: &[Listen],
@@ -105,7 +105,7 @@ impl ProxyOptions {
     }
 }
 
-/// Returns the address under which this machine reaches a socket that is bound to `address`.
+/// Returns the address to which a program on this machine sends datagrams for a socket that is bound to `address`.
 fn reached(address: SocketAddr) -> SocketAddr {
     match address.ip().is_unspecified() {
         // A socket of [::] takes IPv4, too.

@@ -85,8 +85,8 @@ pub(super) struct Running {
     keys: Option<PublicKeys>,
 }
 
-/// Sets the policy of a server that is a delegated device or a resource server. A server has at most one of these
-/// roles. Without such a role, the builder does not change.
+/// Sets the policy of a server that is a delegated device or a resource server. A server is at most one of the two. If
+/// it is neither of them, the builder does not change.
 fn with_policy(
     builder: ServerBuilder,
     credentials: &Credentials,

@@ -1,5 +1,5 @@
-//! The settings of a server: from the command line, the environment and the configuration file. The earlier in this
-//! list, the higher the priority.
+//! The settings of a server. An option on the command line has priority over the environment, and the environment has
+//! priority over the configuration file.
 
 use super::Serve;
 use super::config_file::{self, Mistake, Places, keys};

@@ -110,7 +110,7 @@ pub(super) struct Dropped {
 }
 
 impl Dropped {
-    /// Returns the sums of the two values for each reason.
+    /// Adds the numbers of `more` to the numbers of this value, for each reason.
     pub(super) const fn and(self, more: Self) -> Self {
         Self {
             replayed: self.replayed.saturating_add(more.replayed),

@@ -10,7 +10,7 @@ pub(super) struct Step {
     /// The measured values of this run, as text.
     pub(super) facts: Vec<String>,
     pub(super) proved: &'static str,
-    /// The same values, as JSON fields.
+    /// The same measured values as in `facts`, as JSON fields.
     pub(super) more: Value,
 }
 

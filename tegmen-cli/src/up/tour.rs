@@ -56,8 +56,8 @@ struct Try {
 }
 
 impl Tour {
-    /// Starts all parties. After the last step, the display passes events of its clients to `events`. Before that, the
-    /// steps themselves report these events.
+    /// Starts all parties. After the last step of the tour, the subscriber `display` passes the events of its clients
+    /// to `events`. Until then, the steps themselves report these events.
     pub(super) async fn start(
         mut access: AccessControl,
         folder: Folder,

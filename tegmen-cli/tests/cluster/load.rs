@@ -168,7 +168,7 @@ impl Load {
         load
     }
 
-    /// Passes the records of the load until now to `look`, and returns its result.
+    /// Passes the records that the load has made until now to `look`, and returns the result of `look`.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&Records) -> T) -> T {
         look(&self.records.lock().unwrap())
     }

@@ -61,7 +61,7 @@ struct Cut {
     target: &'static Target,
     /// The time after the replica was cut off.
     out: Instant,
-    /// The time at which the connected replica had acknowledged that the rights and the token are taken away.
+    /// The time after the connected replica acknowledged that the devices are disabled and the token is revoked.
     taken_back: Instant,
     /// The time before the replica was connected again.
     end: Instant,

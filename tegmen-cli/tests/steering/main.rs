@@ -92,7 +92,8 @@ impl Peer {
     }
 }
 
-/// Returns true if an attacker with this memory and all datagrams of a session can decrypt the request or the response.
+/// Returns true if an attacker can decrypt the request or the response of a session. The attacker has all datagrams of
+/// the session, and tries the bytes of `memory` as a secret of the kind `held`.
 fn opens(memory: &[u8], seen: &Seen, held: Held) -> bool {
     let records = Spy { memory, datagrams: &seen.datagrams }.opened(held);
     // The path in the request, and the text of the response.

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The switches are in the namespace `hub`. All namespaces need root and the program `ip`. They disappear when the
-//! value is dropped.
+//! [`Network`] is dropped.
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
