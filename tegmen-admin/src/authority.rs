@@ -42,7 +42,7 @@ pub struct LoginCertificate {
 /// The reason why a user gets no certificate.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotCertified {
-    /// The user has too many valid certificates.
+    /// The user already has this number of valid certificates, which is the maximum.
     #[error("the user has {0} valid certificates: use one of them, or wait until one of them has ended")]
     TooMany(usize),
     /// The authority failed, for this reason.

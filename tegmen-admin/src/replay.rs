@@ -1,12 +1,13 @@
-//! Requests with an `Idempotency-Key`. The server executes the first request with such a key, and sends its answer to
-//! repeated requests.
+//! Requests with an `Idempotency-Key`. The server executes the first request with a key, and stores the answer. A later
+//! request with the same key is a repetition. The server does not execute a repetition, and sends the stored answer.
 //!
 //! ```text
 //! admin/replay/WHO/HASH   the hash of the request, and its answer as soon as there is one
 //! ```
 //!
-//! The row is written before the change. So even after a failure no repeated request makes the change twice. The row
-//! has a lease, and is removed when the lease ends.
+//! The server writes the row before it makes the change. If the server fails before it stores the answer, the row has
+//! none, and the server refuses repetitions. So no repetition makes the change twice. The row has a lease, and is
+//! removed when the lease ends.
 
 use crate::problem::{Code, Problem};
 use crate::sha256;

@@ -119,8 +119,8 @@ pub(crate) async fn check_free<S: Store>(api: &Api<S>, name: &str) -> Result<(),
     }
 }
 
-/// Refuses a name for a delegated device, if it is the name of a user. The certificates of both would have the same
-/// subject.
+/// Refuses a name for a delegated device, if it is the name of a user. Otherwise the certificates of the device and of
+/// the user would have the same subject.
 pub(crate) async fn check_none<S: Store>(store: &S, name: &str) -> Result<(), Problem> {
     match find(store, name).await? {
         None => Ok(()),

@@ -30,7 +30,7 @@ enum Command {
     Verify {
         /// The backup.
         backup: PathBuf,
-        /// The sealing key of the database, as for the other commands.
+        /// The sealing key of the database: a file of 64 hexadecimal digits, a credential of systemd, or tpm:FILE.
         #[arg(long, value_name = "FILE")]
         sealing_key: Option<PathBuf>,
     },

@@ -254,9 +254,9 @@ pub(crate) fn device_files(dir: &Path, device: &str) -> (PathBuf, PathBuf) {
     (dir.join(format!("{device}.pem")), dir.join(format!("{device}.key")))
 }
 
-/// Issues a certificate for a delegated device, and writes the certificate and its key to the [files](device_files).
-/// Uses the key of the previous certificate, or makes a new key if there is none. The certificate expires at the latest
-/// when the certificate of the CA expires.
+/// Issues a certificate for a delegated device. Writes the certificate and its key to the paths that [`device_files`]
+/// returns. Uses the key of the previous certificate, or makes a new key if there is none. The certificate expires at
+/// the latest when the certificate of the CA expires.
 pub(crate) fn issue_for_device(dir: &Path, device: &str, valid: Duration) -> Result<(), Failure> {
     let (certificate_file, key_file) = device_files(dir, device);
     let now = SystemTime::now();

@@ -46,9 +46,10 @@ enum Command {
         #[command(flatten)]
         admin: Admin,
     },
-    /// Open a session of a device with a server outside this installation. The device proves itself with its
-    /// certificate, and resumes the session at that server. The delegation server trusts the authorities in its option
-    /// --delegation-trust.
+    /// Open a session of a device with a server outside this installation. The delegation server performs the
+    /// handshake with the certificate of the device, and the device resumes the session at the other server. The
+    /// delegation server accepts the other server if one of the authorities in --delegation-trust issued its
+    /// certificate.
     #[command(
         after_help = "Example:\n  tegmen delegation connect lamp.example '[2001:db8::5]:5684' --server-name hub.example"
     )]

@@ -158,7 +158,7 @@ impl Kept {
 const NS3: &str = "ns3-agreement";
 const ABOUT_NS3: &str = "the radio and MAC of the simulator beside the model lr-wpan of ns-3, case by case";
 
-/// The functions with which this program makes data for some plans.
+/// The functions that make the inputs of some plans: the messages of access control, and the costs of rekeying.
 const INPUTS: Inputs<'static> = Inputs {
     messages: &messages::messages,
     rekeying: &|| rekeying::rekeying().map_err(|failure| io::Error::other(failure.message)),
@@ -363,8 +363,8 @@ fn capture(out: Output, deployment: &str, protection: &str, file: &Path) -> Resu
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads the deployments of the user. Returns each with a name for its section of the report, which no other section
-/// has.
+/// Reads the deployments of the user. Returns each deployment with the name of its section in the report. No other
+/// section has the same name.
 fn own_deployments(files: &[PathBuf]) -> Result<Vec<(String, deployment::Plan)>, Failure> {
     let mut plans: Vec<(String, deployment::Plan)> = Vec::new();
     for path in files {

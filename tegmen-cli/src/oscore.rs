@@ -63,7 +63,8 @@ enum Command {
         tegmen oscore export --to libcoap --recover client server.conf   # then: coap-server -E server.conf,server.conf.seq\n  \
         tegmen oscore export --to wireshark client ~/.config/wireshark/oscore_contexts")]
     Export {
-        /// Format to write. `wireshark` writes a line for its table oscore_contexts that decrypts both directions.
+        /// Format to write. The format `wireshark` is a line for the table oscore_contexts of Wireshark, which can then
+        /// decrypt both directions.
         #[arg(long, value_enum)]
         to: Target,
         /// Directory of the context.
@@ -80,8 +81,8 @@ enum Command {
         The server joins the address of the context with `tegmen serve --oscore DIR --oscore-discovery eth0`.")]
     Find(Find),
     /// Skip all sequence numbers that a context may have used, after the context was restored, copied or damaged. The
-    /// context belongs to one of two ends, or to a member of a group. The other end, or each other member, then has to
-    /// prove that its next request is fresh, which costs one round trip.
+    /// context belongs to one of two ends, or to a member of a group. After this command, the other end (or each other
+    /// member of the group) has to prove that its next request is fresh, which costs one round trip.
     Recover {
         /// Directory of the context, or a database of `serve --state`. In a database this also deletes the DTLS
         /// sessions.
@@ -110,8 +111,8 @@ struct New {
     /// Time after which the context must not be used, such as 2027-12-31T00:00:00Z.
     #[arg(long, value_name = "TIME")]
     expires: Option<String>,
-    /// Derive new keys at both ends (RFC 8613, appendix B.2) when one of them has lost its numbers or was restored from a
-    /// backup, instead of refusing the context.
+    /// Derive new keys at both ends (RFC 8613, appendix B.2) when one of them has lost its numbers or was restored from
+    /// a backup, instead of refusing the context.
     #[arg(long)]
     rederivation: bool,
     /// Right of the owner of the first directory at the other end, as "METHOD /path"; may be repeated. Default: all

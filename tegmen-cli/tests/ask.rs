@@ -35,7 +35,7 @@ fn answering(code: u8, options: &'static [u8], payload: &'static [u8]) -> String
     uri
 }
 
-/// The option Content-Format with the value 40, whose payload the command shows as text.
+/// The option Content-Format with the value 40 (links). The command shows a payload with this format as text.
 const LINKS: &[u8] = &[0xc1, 40];
 
 #[test]

@@ -167,7 +167,8 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
     /// sessions of the previous epoch, and its list of refused connections is empty. If `number` is the number of the
     /// present epoch, this function changes nothing.
     ///
-    /// The owner of the device must then close all sessions that have a [`Connection`](crate::Connection).
+    /// The owner of the device must then close all DTLS sessions whose principal belongs to a
+    /// [`Connection`](crate::Connection).
     ///
     /// # Errors
     /// [`Rejected::Wrong`] if `number` is neither the present nor the next epoch, or if `check` is not the

@@ -53,7 +53,7 @@ impl<F: Flash> FlashMemory<F> {
         Ok(memory)
     }
 
-    /// Returns the flash memory. [`Self::new`] makes the memory of the device from it again.
+    /// Returns the flash memory. Pass it to [`Self::new`] to use the stored epoch again.
     pub fn into_flash(self) -> F {
         self.flash
     }

@@ -107,9 +107,9 @@ pub struct Status {
     pub refused: u16,
     /// Maximum number of connections that can be refused in an epoch.
     pub most_refused: u16,
-    /// Number of stored sessions that were handed over.
+    /// Number of sessions that the server handed over and the device stores now.
     pub sessions: u16,
-    /// Maximum number of sessions that can be stored.
+    /// Maximum number of handed-over sessions that the device can store.
     pub most_sessions: u16,
     /// Numbers of refused sessions, one for each reason.
     pub refusals: Refusals,

@@ -45,9 +45,9 @@ pub struct Decoder<'b> {
 /// The numbers of frames that were not delivered, for each reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Dropped {
-    /// The frame was longer than the decoder's storage.
+    /// The number of frames that were longer than the decoder's storage.
     pub oversized: u32,
-    /// An escape byte preceded a byte that it cannot escape.
+    /// The number of frames in which an escape byte preceded a byte that it cannot escape.
     pub malformed: u32,
 }
 

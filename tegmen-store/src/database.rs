@@ -16,9 +16,9 @@
 //! lease. So the newest database names either the present `state.db.place`, or the new file that has not replaced it
 //! yet. A database that names neither of the two files is an older version, and the server refuses it.
 //!
-//! Revisions are leased like other numbers. A lease has [`REVISIONS`] revisions. Its end is durable, with a new
-//! `.place` file, before its first revision is used. The next process begins after this end. So no revision is used
-//! twice, even if a process ended between a revision and its commit, or if an older copy of the database was opened.
+//! Revisions are leased like other numbers. A lease has [`REVISIONS`] revisions. Before the first revision of a lease
+//! is used, the end of the lease is durable, and a new `.place` file exists. The next process begins after the end of
+//! the lease. So no revision is used twice, even if a process took a revision and ended before the commit.
 
 mod applying;
 mod calls;

@@ -7,7 +7,7 @@
 //! separate file.
 //!
 //! Only one process at a time can open a place. A place refuses a copy, a restored older version and a file that was
-//! cut short, because they would repeat nonces.
+//! cut short, because each of these files would repeat nonces.
 #![forbid(unsafe_code)]
 
 pub mod backup;

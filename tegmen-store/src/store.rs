@@ -6,7 +6,8 @@
 //! * [`Changes`] after a revision arrive in order and without gaps. The store deletes old history. A request for
 //!   deleted history fails with [`StoreError::Compacted`]; the caller then reads the rows again, and continues from the
 //!   revision of that read.
-//! * A row may be attached to a lease. When the lease ends, all its rows are deleted in one revision.
+//! * A row may be attached to a lease. A lease ends if nobody renews it in time. Then the store deletes all rows that
+//!   are attached to the lease, in one revision.
 
 pub mod answer;
 pub(crate) mod pace;

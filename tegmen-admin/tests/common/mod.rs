@@ -218,13 +218,14 @@ impl Scene {
         std::fs::read_to_string(self.bootstrap_file()).unwrap().trim().to_owned()
     }
 
-    /// Creates a key with all scopes by the bootstrap token, and returns the key.
+    /// Creates a key with all scopes with the help of the bootstrap token. Returns the text of the key.
     pub(crate) async fn first_key(&self) -> String {
         let scopes: Vec<&str> = Scope::ALL.iter().map(|scope| scope.name()).collect();
         self.key(&self.bootstrap_token(), &scopes).await.1
     }
 
-    /// Creates a key with these scopes by the key `by`. Returns the ID of the new key, and the key.
+    /// Creates a key with these scopes. The API key `by` authenticates the request. Returns the ID of the new key, and
+    /// the text of the new key.
     pub(crate) async fn key(&self, by: &str, scopes: &[&str]) -> (String, String) {
         let expires = if by.contains("bootstrap") { later() + 60 } else { later() };
         let body = json!({ "name": "test", "scopes": scopes, "expires": expires });

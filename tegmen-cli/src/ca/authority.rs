@@ -36,7 +36,7 @@ struct Index {
     name: String,
     not_before: u64,
     not_after: u64,
-    /// The number in the last revocation list that the CA made.
+    /// The CRL number of the last revocation list that the CA made (RFC 5280, section 5.2.3).
     crl_number: u64,
     issued: Vec<Issued>,
 }

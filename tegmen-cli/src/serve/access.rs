@@ -44,8 +44,8 @@ pub(crate) struct Role {
 
 /// The application of a server with its roles. A request goes to the first role that has the path of the request:
 /// resource server with tokens, delegated device, resource directory, groups, access control. If no role has the path,
-/// the request goes to the proxy or to the resources. Such a request of a device that the access control server knows
-/// gets 4.03 instead.
+/// the request goes to the proxy or to the resources. But if the sender is a device that the access control server
+/// knows, the response to such a request is 4.03.
 #[derive(Clone)]
 pub(crate) struct Roles {
     pub(crate) tokens: Option<Tokens>,

@@ -8,8 +8,8 @@ use tegmen_host::public_keys::PublicKeys;
 /// The only cipher suite of the sessions of devices.
 pub(crate) const SUITES: Suites = Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8]);
 
-/// Loads the certificates and the private key of a device. The first certificate is its own. The error is the reason
-/// why they cannot be used.
+/// Loads the certificates and the private key of a device. The first certificate in the file is the certificate of the
+/// device. The error is the reason why the certificates or the key cannot be used.
 pub(super) fn load(certificate: &Path, key: &Path) -> Result<PublicKeys, String> {
     let chain = certificates(certificate).map_err(|failure| failure.message)?;
     let signer = signer(key).map_err(|failure| failure.message)?;

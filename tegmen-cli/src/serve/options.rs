@@ -412,8 +412,8 @@ pub(super) struct ProxyOptions {
     /// Maximum number of bytes of stored responses; 0 stores nothing.
     #[arg(long, value_name = "BYTES", default_value_t = ProxyConfig::default().cache)]
     pub(super) proxy_cache: usize,
-    /// Maximum number of bytes of stored responses to the requests of one client. Clients without a name are
-    /// distinguished by address.
+    /// Maximum number of bytes of stored responses to the requests of one client. If a client has no name, its
+    /// address identifies it.
     #[arg(long, value_name = "BYTES", default_value_t = ProxyConfig::default().cache_of_client)]
     pub(super) proxy_cache_client: usize,
     /// Maximum number of requests that wait for a response of one origin at the same time (NSTART, RFC 7252). Further

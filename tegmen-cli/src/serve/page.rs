@@ -85,7 +85,8 @@ fn delegation_totals(server: &Delegations<Rows>) -> DelegationTotals {
     }
 }
 
-/// Returns the first word with status 200 if `yes` is true, and otherwise the second word with status 503.
+/// Returns an HTTP response. If `yes` is true, the status is 200 and the body is the first word. If `yes` is false, the
+/// status is 503 and the body is the second word.
 fn answer(yes: bool, words: [&'static str; 2]) -> impl axum::response::IntoResponse {
     let (status, word) = if yes { (StatusCode::OK, words[0]) } else { (StatusCode::SERVICE_UNAVAILABLE, words[1]) };
     (status, [(header::CONNECTION, "close")], format!("{word}\n"))

@@ -24,8 +24,8 @@ use tokio::time::MissedTickBehavior;
 /// Maximum time until a revocation reaches the subscriber.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The number of the first step after the steps of the group. The number is the same if the tour leaves out the steps
-/// of the group.
+/// The number of the first step after the steps of the group. If the tour leaves out the steps of the group, this
+/// number is `WITHOUT_GROUP`.
 const WITH_GROUP: usize = 11;
 const WITHOUT_GROUP: usize = 6;
 

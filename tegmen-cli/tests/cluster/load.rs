@@ -260,7 +260,8 @@ impl Device {
     }
 }
 
-/// Reads a response that may grant the request. Returns the time of the request, its subject, and its result.
+/// Reads a successful response, and decides whether it grants the request. Returns the time at which the request was
+/// sent, its subject, and its result.
 fn granted(sent: Instant, about: About, payload: &[u8]) -> (Instant, About, Result) {
     let is_granted = match &about {
         About::Session(_) | About::Rights(..) => IntrospectionResponse::parse(payload).unwrap().active,

@@ -290,7 +290,7 @@ fn given_again(replica: &Replica, records: &Records) -> usize {
     again
 }
 
-/// Returns the number of values that occurred in the list before.
+/// Returns the number of values in the list that are equal to an earlier value in the list.
 fn repeated<T: std::hash::Hash + Eq + Copy>(list: impl Iterator<Item = T>) -> usize {
     let mut seen = HashSet::new();
     list.filter(|one| !seen.insert(*one)).count()

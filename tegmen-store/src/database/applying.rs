@@ -137,7 +137,7 @@ impl Applying<'_> {
         Ok(Ok(lease))
     }
 
-    /// Ends a lease. Deletes all rows that are attached to it in one revision.
+    /// Ends a lease. In one revision, deletes all rows that are attached to the lease.
     fn end(&mut self, lease: LeaseId) -> rusqlite::Result<Outcome> {
         self.lease = None;
         let mut delete = self.connection.prepare_cached("DELETE FROM leases WHERE lease = ?1")?;

@@ -50,8 +50,9 @@ impl Revisions {
         self.newest
     }
 
-    /// Ends the transaction in progress. `is_durable` is false if the transaction failed. `before` is the state before
-    /// the transaction, to which a failed transaction returns, except that its revisions remain used.
+    /// Ends the transaction in progress. `is_durable` is false if the transaction failed. In this case the state
+    /// returns to `before`, which is the state before the transaction, but the revisions of the transaction remain
+    /// used.
     pub(super) fn settle(&mut self, before: &Self, is_durable: bool) {
         *self = match is_durable {
             true => Self { end: self.wanted_end, ..*self },

@@ -146,8 +146,8 @@ impl Cluster {
         known.unwrap_or_else(|error| error)
     }
 
-    /// Returns the oldest revision that can be read. For this it opens a watch from revision 1. If earlier history was
-    /// deleted, the answer of the cluster contains the oldest revision. Otherwise the oldest revision is 1.
+    /// Returns the oldest revision that can be read. To find this revision, opens a watch from revision 1. If earlier
+    /// history was deleted, the answer of the cluster contains the oldest revision. Otherwise the oldest revision is 1.
     async fn oldest(&self) -> Result<Revision, StoreError> {
         let request = watch(self.address.data_key(), None, 1);
         let mut stream = self.gateway.stream(0, WATCH, &request).await.map_err(unavailable)?;

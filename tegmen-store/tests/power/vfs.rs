@@ -264,7 +264,8 @@ unsafe extern "C" fn sector_size(_: *mut sqlite3_file) -> c_int {
     4096
 }
 
-/// Returns the characteristics that the VFS of Unix reports.
+/// Returns the characteristics of the disk that the VFS of Unix reports: a power cut changes no bytes outside of a
+/// write.
 unsafe extern "C" fn characteristics(_: *mut sqlite3_file) -> c_int {
     ffi::SQLITE_IOCAP_POWERSAFE_OVERWRITE
 }
