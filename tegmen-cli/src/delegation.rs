@@ -67,8 +67,8 @@ enum Command {
     List {
         #[command(flatten)]
         named: Named,
-        /// List only the numbers that the server reserved for connections without an entry in the store. If the server
-        /// was killed, a peer may have a connection with such a number.
+        /// List only connection numbers that the server has reserved, but for which the store has no entry. If the
+        /// server was killed, a peer may have a connection with such a number.
         #[arg(long)]
         unaccounted: bool,
     },
@@ -103,8 +103,9 @@ enum Command {
         #[arg(long)]
         preview: bool,
     },
-    /// Treat the server as compromised: draw new device keys, and list the connections that an intruder could reach.
-    /// The keys are written to files NAME.key that only you can read. Bring them to the devices.
+    /// Treat the server as compromised: draw new device keys, and list the connections that an intruder with the old
+    /// keys can read and resume. The new keys are written to files NAME.key that only you can read. Bring these files
+    /// to the devices.
     #[command(
         after_help = "Example:\n  tegmen delegation server-compromised lamp.example valve.example --output-dir keys"
     )]
@@ -358,7 +359,7 @@ fn revoke(named: &Named, connections: &[String], out: Output) -> Result<(), Fail
     if failures.is_empty() { Ok(()) } else { Err(Failure::new(failures.join("\n"))) }
 }
 
-/// Draws new device keys, and prints the connections that an intruder could reach.
+/// Draws new device keys, and prints the connections that an intruder with the old keys can read and resume.
 fn server_compromised(admin: &Admin, names: &[String], dir: &Path, out: Output) -> Result<(), Failure> {
     let wrong = |error| Failure::usage(format!("--output-dir: {}: {error}: correct the path", dir.display()));
     std::fs::create_dir_all(dir).map_err(wrong)?;

@@ -100,8 +100,8 @@ pub(crate) const fn terms(state: &[u8; STATE_LEN]) -> (Principal, u32, u32) {
 /// epoch (2) | nonce (9) | sealed: cipher suite (2), master secret (48), connection (3), scope (1), since (4), expires (4) | tag (16)
 /// ```
 ///
-/// The crate `tegmen_tickets` seals and opens the ticket. The field that is the epoch here is the name of the ticket
-/// key there.
+/// The crate `tegmen_tickets` seals and opens the ticket. For that crate, the two bytes of the epoch are the name of
+/// the ticket key.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket<'t>(pub &'t [u8]);
 

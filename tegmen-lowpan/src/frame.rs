@@ -114,7 +114,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Makes the header of a data frame within one network. It requests an acknowledgement, unless the frame is a
+    /// Makes the header of a data frame within one network. The frame requests an acknowledgement, unless it is a
     /// broadcast.
     pub const fn data(pan: PanId, source: LinkAddress, destination: LinkAddress, sequence: u8) -> Self {
         Self {

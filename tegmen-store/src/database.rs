@@ -18,7 +18,8 @@
 //!
 //! Revisions are leased like other numbers. A lease has [`REVISIONS`] revisions. Before the first revision of a lease
 //! is used, the end of the lease is durable, and a new `.place` file exists. The next process begins after the end of
-//! the lease. So no revision is used twice, even if a process took a revision and ended before the commit.
+//! the lease. So no revision is used twice, even if a process took a revision and ended before the commit, or if an
+//! operator starts the server with an older copy of the database.
 
 mod applying;
 mod calls;

@@ -28,7 +28,7 @@ pub(crate) struct Status {
 }
 
 impl Member {
-    /// Makes the member with this number. The first member has the number 1. Its process is not started.
+    /// Makes the member with this number; the first member has the number 1. Does not start the process of the member.
     pub(crate) fn new(number: u8, dir: &Path) -> Self {
         let host = MEMBERS[usize::from(number) - 1];
         Self { number, host, dir: dir.to_owned(), process: None }
@@ -96,8 +96,8 @@ pub(crate) struct Replica {
 pub(crate) const REPLICAS: [&str; 2] = ["replica-1", "replica-2"];
 
 impl Replica {
-    /// Makes the server with this number, and the files of its operator. The first server has the number 1. Its process
-    /// is not started.
+    /// Makes the server with this number, and the files of its operator. The first server has the number 1. Does not
+    /// start the process of the server.
     pub(crate) fn new(number: u8, dir: &Path) -> Self {
         let host = REPLICAS[usize::from(number) - 1];
         let dir = dir.join(host);

@@ -27,8 +27,9 @@ impl Waiting {
         }
     }
 
-    /// Answers the calls for whose prefixes a commit made changes, and drops the calls whose caller no longer waits. A
-    /// waiting call already has all changes before this commit, so this function reads nothing from the disk.
+    /// Answers the waiting calls after a commit: each call whose prefix is the beginning of a changed key. Drops the
+    /// calls whose caller no longer waits. A waiting call already has all changes before this commit, so this function
+    /// reads nothing from the disk.
     pub(super) fn changed(&mut self, mut versions: Vec<Version>, newest: Revision, sealer: Option<&Sealer>) {
         versions.sort_unstable_by(|one, other| (one.revision, &one.key).cmp(&(other.revision, &other.key)));
         let all = std::mem::take(&mut self.0);
