@@ -107,7 +107,7 @@ impl<'s> Description<'s> {
         self.codes.extend(codes);
     }
 
-    /// Returns the members of the operation object.
+    /// Returns the members of the operation object in JSON.
     pub(crate) fn finish(mut self) -> Map<String, Value> {
         self.refusals();
         let mut members = Map::new();

@@ -125,7 +125,7 @@ pub(crate) async fn log_in<S: Store>(api: Arc<Api<S>>, login: Checked) -> Result
 
 impl<S: Store> Api<S> {
     /// Counts a refused login, and records it in the audit log. An unknown name is not recorded, because the user may
-    /// have typed the password there.
+    /// have typed the password in place of the name.
     fn refuse(&self, who: &str, name: &str, address: IpAddr, code: &'static str) -> Problem {
         let at = now();
         self.failures.add(address, at);

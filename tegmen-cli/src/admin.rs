@@ -29,7 +29,7 @@ const SECRET: usize = 64 << 10;
 /// Longest body of a response in bytes.
 const MAX_BODY: usize = 8 << 20;
 
-/// The interface of an access control server.
+/// The options that name the HTTPS interface of an access control server.
 #[derive(Args)]
 pub(crate) struct Interface {
     /// The interface for administrators, as https://HOST:PORT.

@@ -28,7 +28,7 @@ pub(crate) struct Connect {
     /// PSK as text, in the form that coap-client takes with -k.
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["key", "credentials"])]
     key_text: Option<String>,
-    /// Credentials file. The client uses its only identity, or the identity that --identity names.
+    /// Credentials file. The client uses the only identity in the file, or the identity that --identity names.
     #[arg(long, env = "TEGMEN_CREDENTIALS")]
     credentials: Option<PathBuf>,
     /// Directory of an OSCORE context (made with `tegmen oscore new`, or `new-group`). This context protects all
@@ -73,8 +73,8 @@ pub(crate) struct Connect {
     suites: Option<Suites>,
     #[command(flatten)]
     servers: Servers,
-    /// Offer no TLS extensions, to send the same bytes as the Blink paper. The session is weaker, because it has no
-    /// extended master secret.
+    /// Offer no TLS extensions, to send the same bytes as the client in the Blink paper. The session is weaker, because
+    /// it has no extended master secret.
     #[arg(long)]
     minimal: bool,
     /// Append the secrets of the session to this file (RFC 9850). The file must stay secret: anyone who has it can
@@ -91,11 +91,12 @@ pub(crate) struct Connect {
     /// Longest response body to accept, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
     max_body: usize,
-    /// Longest content of a DTLS record to accept, 64 to 16384 bytes. The client announces it with record_size_limit (RFC
-    /// 8449) and max_fragment_length (RFC 6066), and uses smaller blocks.
+    /// Longest content of a DTLS record to accept, 64 to 16384 bytes. The client announces it with record_size_limit
+    /// (RFC 8449) and max_fragment_length (RFC 6066), and uses smaller blocks.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(64..=16384))]
     record_size_limit: Option<u16>,
-    /// Longest datagram to send, 128 to 2048 bytes: longer handshake messages are fragmented, and blocks become smaller.
+    /// Longest datagram to send, 128 to 2048 bytes: longer handshake messages are fragmented, and blocks become
+    /// smaller.
     #[arg(long, value_name = "BYTES", default_value_t = 1232, value_parser = clap::value_parser!(u16).range(128..=2048))]
     mtu: u16,
     /// Ask for connection IDs (RFC 9146), so that the session survives a change of the client's address. BYTES is the

@@ -101,7 +101,7 @@ struct Add {
     /// SHA-256 of the certificate or the public key, 64 hexadecimal digits (`tegmen keys show`).
     #[arg(long, value_name = "DIGEST", conflicts_with_all = ["certificate", "secret_file"])]
     sha256: Option<String>,
-    /// The certificate (PEM or DER), or, with --kind public-key, a certificate with this key.
+    /// The certificate (PEM or DER). With --kind public-key, a certificate that contains the public key.
     #[arg(long, value_name = "FILE", conflicts_with = "secret_file")]
     certificate: Option<PathBuf>,
     /// Read the shared key or protokey from this file, in hexadecimal. It has 16 to 64 bytes, and exactly 32 bytes

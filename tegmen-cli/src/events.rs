@@ -44,7 +44,7 @@ enum Over {
     Resume,
 }
 
-/// The output of the command, with the events that were already printed.
+/// The output of the command: the last printed event, the number of changes still to print, and the watched group.
 struct Printed {
     out: Output,
     /// The ID of the last event; `None` before the first event.

@@ -99,7 +99,7 @@ enum Command {
         #[arg(long)]
         out: PathBuf,
     },
-    /// Build the firmware images, measure them under QEMU, and compare with the committed budget.
+    /// Build the firmware images, measure them under QEMU, and compare the measurements with the committed budget.
     #[command(
         after_help = "Examples:\n  tegmen lab footprint\n  tegmen lab footprint --update   write the measurements as the new budget"
     )]

@@ -84,8 +84,8 @@ enum Command {
     /// context belongs to one of two ends, or to a member of a group. After this command, the other end (or each other
     /// member of the group) has to prove that its next request is fresh, which costs one round trip.
     Recover {
-        /// Directory of the context, or a database of `serve --state`. In a database this also deletes the DTLS
-        /// sessions.
+        /// Directory of the context, or a database of `serve --state`. In a database, the command also deletes the
+        /// DTLS sessions.
         dir: PathBuf,
     },
 }

@@ -433,8 +433,8 @@ pub(super) struct ProxyOptions {
 
 #[derive(Args)]
 pub(super) struct Limits {
-    /// Number of threads, each with its own sockets; 0 means one per core or, if the process inherited
-    /// sockets, one per socket of an address.
+    /// Number of threads, each with its own sockets; 0 means one thread per core or, if the process inherited
+    /// sockets, one thread per inherited socket of an address.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) shards: usize,
     /// Maximum number of peers in the table.

@@ -42,7 +42,7 @@ const LOSS: u8 = 20;
 /// A lamp that was evicted.
 struct Evicted {
     lamp: Lamp,
-    /// The value of its resource when its eviction was acknowledged.
+    /// The value of the lamp's resource when the eviction of the lamp was acknowledged.
     light: String,
 }
 

@@ -124,7 +124,7 @@ fn link() -> impl Strategy<Value = LinkAddress> {
     prop_oneof![any::<u16>().prop_map(LinkAddress::Short), any::<[u8; 8]>().prop_map(LinkAddress::Extended)]
 }
 
-/// Draws addresses of each kind that has its own mode.
+/// Draws addresses of all kinds that LOWPAN_IPHC compresses in different ways.
 fn address(link: LinkAddress, context: [u8; 16]) -> impl Strategy<Value = [u8; 16]> {
     let id = link.interface_id().unwrap();
     (0..8u8, any::<[u8; 16]>()).prop_map(move |(kind, random)| {

@@ -22,8 +22,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Maximum number of changes in one commit. It is also the maximum number of calls that read and that the thread
-/// answers before it commits the waiting changes.
+/// Maximum number of changes in one commit. It is also the maximum number of reading calls that the thread answers
+/// before it commits the waiting changes.
 const MOST: usize = 256;
 /// The time for which the first change of a commit waits for further changes.
 const PATIENCE: Duration = Duration::from_millis(2);

@@ -164,7 +164,7 @@ impl Cluster {
 }
 
 /// Makes the request for all changes at the revision `from` and later. The changes concern the keys in etcd from `key`
-/// up to `end`, without `end` itself. `None` for the key `key` alone.
+/// up to `end`, without `end` itself. If `end` is `None`, they concern only the key `key`.
 pub(super) fn watch(key: Vec<u8>, end: Option<Vec<u8>>, from: u64) -> WatchRequest {
     let create_request = WatchCreate { key: Base64(key), range_end: end.map(Base64), start_revision: Int(from) };
     WatchRequest { create_request }
