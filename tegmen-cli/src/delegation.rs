@@ -67,7 +67,7 @@ enum Command {
     List {
         #[command(flatten)]
         named: Named,
-        /// List only connection numbers that the server has reserved, but for which the store has no entry. If the
+        /// List only the connection numbers that the server has reserved and for which the store has no entry. If the
         /// server was killed, a peer may have a connection with such a number.
         #[arg(long)]
         unaccounted: bool,
