@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const TARGET: &str = "thumbv7m-none-eabi";
-const IMAGES: [&str; 1] = ["mote-smoltcp"];
+const IMAGES: [&str; 2] = ["mote-embassy", "mote-smoltcp"];
 /// The example that runs on this host.
 const PROGRAM: &str = "mote-nal";
 const IDENTITY: &str = "sensor-17";
