@@ -49,7 +49,8 @@ impl Shape {
         }
     }
 
-    /// Compares tags in constant time: compares all bytes, and decides once at the end.
+    /// Compares the computed tag `made` with the received tag, in constant time: compares all bytes, and decides once
+    /// at the end. If the tags differ, fills `body` with zeros.
     #[inline(always)]
     pub(crate) fn check(&self, made: u128, tag: &[u8], body: &mut [u8]) -> Result<(), NotAuthentic> {
         if std::hint::black_box((made ^ short(tag)) & self.mask) == 0 {

@@ -1,8 +1,10 @@
-//! Stores one number in two pages of flash memory. The number can only become higher. A mote stores there the end of
-//! its lease of message numbers (`tegmen::oscore::Lease`). The mote may use only numbers below this end.
+//! Stores one number in two pages of flash memory. The number can only become higher. A mote uses it to reserve message
+//! numbers: the mote may use only message numbers below the stored number, which is the end of its lease
+//! (`tegmen::oscore::Lease`).
 //!
-//! Each new value is appended as a record with a checksum. Only when a page is full is the other page erased. After a
-//! power cut during a write or an erasure, the last complete record is still there, and its number is the highest.
+//! The crate appends each new value to a page, as a record with a checksum. When the page is full, the crate erases the
+//! other page and continues there. After a power cut during a write or an erasure, the last complete record is still
+//! stored, and it has the highest number.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -108,7 +110,8 @@ impl<F: Flash> Kept<F> {
         self.value
     }
 
-    /// Stores a higher number. It is durable when this function returns. A lower number changes nothing.
+    /// Stores a higher number. The number is durable when this function returns. If `value` is not higher than the
+    /// stored number, nothing changes.
     ///
     /// # Errors
     /// The error of the hardware. The previous number is then still stored.
@@ -142,7 +145,8 @@ pub const fn record(value: u64) -> [u8; RECORD_LEN] {
     [a, b, c, d, e, f, g, h, i, j, k, l]
 }
 
-/// Returns the highest valid number of a page, or `None`, and the offset after the last record that is not erased.
+/// Returns the highest valid number of a page (`None` if the page has none), and the offset after the last record that
+/// is not erased.
 #[inline(never)]
 fn scan<F: Flash>(flash: &F, page: Page) -> (Option<u64>, usize) {
     let (mut newest, mut free, mut at) = (None, 0, 0_usize);
@@ -165,8 +169,8 @@ fn scan<F: Flash>(flash: &F, page: Page) -> (Option<u64>, usize) {
     }
 }
 
-/// Computes the CRC-32 of IEEE 802.3 over the 8 bytes of `value`, beginning with the lowest byte. It works bit by bit
-/// without a table, because each lease needs only one such checksum.
+/// Computes the CRC-32 of IEEE 802.3 over the 8 bytes of `value`, beginning with the lowest byte. The function works
+/// bit by bit without a table, because checksums are computed rarely: one for each stored number.
 const fn crc32(value: u64) -> u32 {
     let (mut rest, mut bits) = (value ^ u32::MAX as u64, u64::BITS);
     while bits > 0 {

@@ -1,10 +1,11 @@
 //! The bridge between a mote on a serial line and UDP.
 //!
 //! The mote speaks IPv6 in SLIP frames ([`tegmen_lowpan::slip`]). The bridge gives the mote a random seed and an
-//! address, because the mote has neither, and forwards its datagrams. For a mote that is a client, each port of the
-//! mote becomes a socket, which is connected to the server in [`BridgeConfig::peer`]. For a mote that is a server, each
-//! socket represents one port of the mote. Every remote keeps its own address, so that the mote can distinguish the
-//! remotes. The bridge never reads the payload.
+//! address, because the mote has neither, and forwards the mote's datagrams. For a mote that is a client, the bridge
+//! opens a UDP socket for each port of the mote, and connects it to the server in [`BridgeConfig::peer`]. For a mote
+//! that is a server, each address in [`BridgeConfig::listen`] represents one port of the mote. The packets to the mote
+//! contain the address of the remote as their source, so that the mote can distinguish the remotes. The bridge never
+//! reads the payload.
 
 mod line;
 
@@ -161,7 +162,7 @@ pub struct Bridge {
     config: BridgeConfig,
     events: EventSink,
     line: Ends,
-    /// The sockets. Those of [`BridgeConfig::listen`] come first.
+    /// The sockets. The sockets for [`BridgeConfig::listen`] come first, and then the sockets of a client mote.
     ports: Vec<Port>,
     remotes: HashMap<Remote, Known>,
     totals: Totals,
@@ -173,7 +174,7 @@ pub struct Bridge {
 struct Port {
     socket: UdpSocket,
     mote_port: u16,
-    /// The time of the last use, for a socket of a client mote.
+    /// The time of the last datagram. A socket of a client mote is closed if it is not used for [`BridgeConfig::idle`].
     last: Instant,
 }
 

@@ -52,7 +52,7 @@ pub enum ControllerError {
         /// The code of the response.
         code: Code,
     },
-    /// The group has no free place.
+    /// The group has no free leaf for another member, or no free SenderID.
     #[error(
         "the group {group} is full, or all its SenderIDs are in use: let the operator of the controller evict a member"
     )]
@@ -140,10 +140,10 @@ impl Controller {
     /// Joins the group, and stores the membership in a directory. If the directory has an older membership in this
     /// group, the new membership replaces it. End the program that uses the older membership before this call.
     ///
-    /// # Errors
-    /// [`ControllerError::Membership`] before the request to the controller, if the interface does not exist, or if a
-    /// program uses the directory. Afterwards any [`ControllerError`]. If the controller has admitted the device, the
-    /// keys of an older membership are no longer valid, even after an error.
+    /// [`ControllerError::Membership`] if the interface does not exist, or if a program uses the directory. In both
+    /// cases the controller has received no request. Any other [`ControllerError`] if the request fails, or if the
+    /// membership cannot be stored. If the controller has admitted the device, the keys of an older membership are no
+    /// longer valid, even after an error.
     pub async fn join(
         &self,
         dir: &Path,
@@ -259,10 +259,10 @@ impl Controller {
         }
     }
 
-    /// Keeps the keys of a member current: asks for them when the member may have missed an epoch. Before each request
-    /// the member waits for a random time, because all members may have missed the same message. An attacker can cause
-    /// such a request, so the interval doubles after each request without a response or without new keys. The call ends
-    /// when the member is evicted.
+    /// Keeps the keys of a member current: asks the controller for them when the member may have missed an epoch.
+    /// Before each request the member waits for a random time, because all members may have missed the same message. An
+    /// attacker can cause such a request. So the interval before the next request doubles after each request without a
+    /// response, and after each response without new keys. The call ends when the member is evicted.
     pub async fn follow(&self, membership: &Membership, pace: Pace) {
         let mut wait = pace.shortest;
         while !membership.is_evicted() {

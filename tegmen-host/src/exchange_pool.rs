@@ -3,11 +3,15 @@
 //! an acknowledgement.
 //!
 //! The memory for replies consists of segments of equal size. Each reply is in one of three rings of segments. A ring
-//! is in the order of time, so that its oldest reply is always removed first. The first ring has the replies to
-//! requests that must not be executed twice, and these replies are removed only when they expire. The second ring has
-//! replies that may be lost. The third ring is small, and has the replies that may be lost of peers that make many
-//! requests, so that they do not displace the replies of other peers. If the first ring needs a segment and no segment
-//! is free, it takes a segment of the second or the third ring.
+//! is in the order of time, so that its oldest reply is always removed first.
+//!
+//! * The first ring has the replies to requests that must not be executed twice. These replies are removed only when
+//!   they expire.
+//! * The second ring has the replies that may be lost.
+//! * The third ring is small. It has the replies that may be lost, for peers that make many requests. So these replies
+//!   do not displace the replies to other peers.
+//!
+//! If the first ring needs a segment and no segment is free, it takes a segment of the second or the third ring.
 
 mod ring;
 mod sent;
@@ -20,8 +24,8 @@ use tegmen::buf::{Frame, Full};
 use tegmen::coap::{Busy, EXCHANGE_LIFETIME, ExchangeStorage, Late, Outgoing, Repeat, RequestId};
 use tegmen::time::Instant;
 
-/// The ring [`ExchangePool::safe`] may have this number of bytes for each peer that has a number. All peers share these
-/// bytes.
+/// Number of bytes by which each known peer increases the maximum size of the ring [`ExchangePool::safe`]. All peers
+/// share the ring.
 const SAFE_PER_PEER: usize = 1024;
 /// The ring [`ExchangePool::safe`] may always have this number of segments, even with few peers.
 const SAFE_MIN: usize = 16;
@@ -50,8 +54,9 @@ const SECOND: u32 = 1_000_000 >> 10;
 /// The replies, and the messages that wait for an acknowledgement, of all peers of a shard.
 pub struct ExchangePool {
     segments: Segments,
-    /// Replies to requests that must not be executed twice, and replies to idempotent requests while the peer is below
-    /// its limit.
+    /// Replies that are kept until they expire. They answer requests that must not be executed twice. Replies to
+    /// idempotent requests are also in this ring, unless the replies to the peer in it have reached the limit of one
+    /// peer.
     lasting: Ring,
     /// Replies that may be lost, because their requests may be executed again.
     safe: Ring,
@@ -64,8 +69,8 @@ pub struct ExchangePool {
     /// The count of peers to which the pool has given a number, and which the pool has not forgotten.
     peers: usize,
     keys: [u64; 4],
-    /// The tick in which [`Self::expire_some`] last examined the age of replies. `added` is the number of replies since
-    /// then.
+    /// The tick in which [`Self::expire_some`] last examined the age of replies. `added` is the number of replies that
+    /// were added after this tick.
     looked_at: u32,
     added: usize,
 }
@@ -241,8 +246,8 @@ impl ExchangePool {
         self.evict(which, usize::MAX, |_| true)
     }
 
-    /// Removes the oldest replies of a ring while `may_go` is true, at most `most` replies and at most one segment.
-    /// Returns true if a segment is free now.
+    /// Removes the oldest replies of a ring, as long as `may_go` returns true for them. Removes at most `most` replies,
+    /// and at most one segment. Returns true if a segment became free.
     fn evict(&mut self, which: Which, most: usize, may_go: impl Fn(&Header) -> bool) -> bool {
         let Self { segments, index, keys, .. } = self;
         let ring = match which {

@@ -56,7 +56,7 @@ pub struct Resumption {
     pub by: &'static str,
     /// True if the server resumed the session. False if it made a full handshake, or no handshake was completed.
     pub taken: bool,
-    /// Bytes sent and received, counting only UDP payloads.
+    /// Bytes that the probe sent and received in the second handshake, counting only UDP payloads.
     pub bytes: (usize, usize),
     /// Datagrams in both directions.
     pub datagrams: usize,

@@ -8,14 +8,15 @@
 //! proxy's own identity, and over `http` and `https`.
 //!
 //! The policy of the server decides on each request, before the cache is searched. In a rule, the resource `/a` of
-//! `coap://host` has the path `/proxy/coap/host:5683/a`. The origin sees only the identity of the proxy. A client with
-//! a right to a resource receives the response that the proxy received.
+//! `coap://host` has the path `/proxy/coap/host:5683/a`. The origin sees only the identity of the proxy. So if the
+//! policy allows a client to read a resource, the client receives the response that the origin gave to the proxy.
 //!
 //! All clients that observe the same resource share one observation at the origin (RFC 7641, section 5).
 //!
 //! A request with OSCORE for another target is forwarded without changes. Its response is not stored (RFC 8613, section
-//! 10), except for a deterministic request of a group ([`cache::is_cacheable`]). A registration with OSCORE becomes one
-//! observation at the origin, which only its client uses (`protected`).
+//! 10), except for a deterministic request of a group ([`cache::is_cacheable`]). For each registration with OSCORE the
+//! proxy makes a separate observation at the origin, and only the client of the registration receives its notifications
+//! (`protected`).
 //!
 //! With the feature `http`, HTTP clients can use the proxy, and the proxy can send requests to HTTP servers: see the
 //! module `http`.
@@ -194,8 +195,8 @@ impl Proxy {
         }
     }
 
-    /// Lets a client observe a resource, which the proxy observes at its origin. Returns true if the response will come
-    /// from the origin. Returns false if the stored response is the answer.
+    /// Lets a client observe a resource, which the proxy then observes at the origin. Returns true if the response will
+    /// come from the origin. Returns false if the client has to get the stored response.
     fn observe(
         &self,
         route: &Route<'_>,
@@ -374,7 +375,7 @@ fn write_key(key: &mut Vec<u8>, route: &Route<'_>, message: &MessageRef<'_>) -> 
     resource
 }
 
-/// Defers the response to a request.
+/// Defers the response to a request. Returns the right to respond later, with the ETags in the request.
 fn waiter(message: &MessageRef<'_>, request: &Request<'_>, response: &mut Response<'_, '_>) -> Waiter {
     let known = message.values(OptionNumber::ETAG).map(<[u8]>::to_vec).collect();
     Waiter { responder: request.defer(response), known }

@@ -1,5 +1,5 @@
-//! An application that a server can run from its configuration, without code: values, files, images, commands, and
-//! Blink.
+//! An application that a server can run from its configuration, without code. Its resources are values, files, images,
+//! commands, and the counter of the Blink paper.
 
 mod files;
 mod image;
@@ -130,7 +130,8 @@ pub struct ListedPath {
 /// The resources of a server by their paths, without leading slashes. All clones serve the same resources.
 #[derive(Clone)]
 pub struct Resources {
-    /// The resources that this clone serves, until the clone finds a newer set.
+    /// The version of the resources that this clone serves. The clone replaces it when it finds a newer version in
+    /// [`Newest`].
     set: Arc<Set>,
     newest: Arc<Newest>,
     running: Arc<Semaphore>,

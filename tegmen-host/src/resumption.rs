@@ -98,7 +98,8 @@ struct Inner {
     ids: Mutex<Ids>,
     credentials: Credentials,
     public_keys: PublicKeys,
-    /// True if a key store may have identities that are not in the credentials.
+    /// True if the server has a key store. Pre-shared keys can then belong to identities that are not in the
+    /// credentials file.
     store: bool,
     counts: Counts,
 }
@@ -134,7 +135,8 @@ const LOST: usize = 4;
 /// Maximum length in bytes of the state of a session before it is encrypted in a ticket: cipher suite (2), master
 /// secret (48), start of the session (4), and the proof and the identity of the client.
 const STATE_MAX: usize = 2 + MASTER_LEN + 4 + 1 + 3 + crate::credentials::MAX_IDENTITY;
-/// Number of bytes of a digest of a pre-shared key in a ticket. They show that the key of an identity has changed.
+/// Number of bytes of the digest of a pre-shared key in a ticket. The server compares these bytes to find out whether
+/// the key of the identity has changed.
 const FINGERPRINT_LEN: usize = 3;
 /// Number of bytes of the digest of a raw public key in a ticket.
 const RAW_LEN: usize = 16;
@@ -273,15 +275,15 @@ impl Inner {
         Some(self.credentials.certified_as(&name, kind, digest))
     }
 
-    /// Returns bytes that distinguish the key of a principal from other keys; zeros for a key that is not in the
-    /// credentials file.
+    /// Returns the first bytes of the digest of a peer's pre-shared key, which a ticket contains. Returns zeros if the
+    /// key is not in the credentials file.
     fn fingerprint(&self, principal: Principal) -> [u8; FINGERPRINT_LEN] {
         let digest = self.credentials.fingerprint(principal);
         digest.and_then(|digest| digest.first_chunk().copied()).unwrap_or_default()
     }
 }
 
-/// In these methods the argument `server` is 0 for the server itself, or the number of a device.
+/// In these methods the argument `server` is the number of a device, or 0 for the server itself.
 impl Resumption for ServerResumption {
     /// A device on a host resumes a session that its delegation server opened, even if the device itself offers another
     /// cipher suite.

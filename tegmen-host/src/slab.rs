@@ -28,9 +28,10 @@ const SMALL: usize = 4096;
 /// Number of handshakes that one search for a free place examines. The next search continues with the handshakes after
 /// them.
 const LOOKED_AT: usize = 16;
-/// The age from which a handshake can lose its place, if its client has not answered the server's first flight. A
-/// handshake loses its place only if all places are taken. The place then goes to a client of another network prefix
-/// that has fewer places. The time is longer than one second, after which a client repeats a lost flight.
+/// The age from which a handshake can lose its place in the table, if its client has not answered the server's first
+/// flight. A handshake loses its place only if all places for handshakes are taken. The place then goes to a handshake
+/// from another network prefix, if that prefix has fewer places. The time is longer than one second, after which a
+/// client repeats a lost flight.
 const SILENT: Duration = Duration::from_secs(2);
 /// The age from which a handshake can lose its place in the same way, if its client has answered, but has not proved
 /// its key yet.
@@ -350,8 +351,8 @@ impl<A: Default, const N: usize> Slab<A, N> {
         age >= life && self.shares.held(handshake.remote) > mine || age >= life * FOR_ANYBODY
     }
 
-    /// Frees a place for one more handshake. Returns true if a peer was removed. Returns false if no peer had to be
-    /// removed.
+    /// Frees a place for one more handshake. Returns true if a peer was removed for this. Returns false if no peer had
+    /// to be removed: a place was free, or belonged to a completed handshake.
     fn make_handshake_room(&mut self, path: &Path, rank: Rank) -> Result<bool, TableFull> {
         if self.handshakes() < self.capacity.handshakes {
             return Ok(false);

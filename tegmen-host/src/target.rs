@@ -22,7 +22,7 @@ use tegmen::coap::{BuildError, Builder, Code, MessageRef, OptionNumber, Request}
 pub(crate) const PREFIX: &str = "proxy";
 /// The second segment of the path of each resource of a virtual host. No scheme of a target has this name.
 const VIRTUAL: &str = "host";
-/// Maximum number of bytes that [`VirtualHosts::decide_on`] accepts for a request without its payload.
+/// Maximum total number of bytes of a request without its payload, for [`VirtualHosts::decide_on`].
 const LONGEST: usize = 2048;
 /// Maximum number of bytes of a host (RFC 7252, section 5.10).
 const LONGEST_HOST: usize = 255;
@@ -162,9 +162,10 @@ impl VirtualHosts {
     }
 
     /// Adds a suffix to a path from [`Self::read_path`], if OSCORE protects the request for another server. OSCORE
-    /// hides the path of such a request, and each registration has a different ciphertext. The suffix is a digest of
-    /// the request, and so distinguishes the observations. No request can name a path with this suffix, because a
-    /// segment `..` is not valid.
+    /// hides the path of such a request, so all these requests would have the same path. The suffix is `/../` and a
+    /// digest of the request. Each registration has a different ciphertext, and therefore a different suffix. So the
+    /// path distinguishes the observations. No request can name a path with this suffix, because a segment `..` is not
+    /// valid.
     pub(crate) fn distinguish(&self, message: &MessageRef<'_>, path: &mut String) {
         if let Some(option) = message.option(OptionNumber::OSCORE)
             && self.named(message).is_some()

@@ -120,10 +120,11 @@ impl Socket {
         open().map_err(|source| BindError::new(address, source))
     }
 
-    /// Binds a socket to `address` alone; port 0 takes any free port. Afterwards other sockets of this user can have
-    /// the same port, if they are bound with `shared`.
+    /// Binds a socket to `address`, which no other socket may have yet; port 0 takes any free port. Afterwards other
+    /// sockets of the same operating-system user can be bound to the same port with `shared`.
     ///
-    /// A socket that is bound to port 0 with `shared` may get a port that another shared socket has.
+    /// [`Self::bind`] with port 0 and `shared` is not enough for the first socket: the system may choose a port that
+    /// another shared socket already has.
     ///
     /// # Errors
     /// [`BindError`], whose text names the next step.
@@ -173,7 +174,7 @@ impl Socket {
         Self::join_as(group, group.at(address.port), *address)
     }
 
-    /// Joins a group. `local` becomes the local end of the path of the received datagrams.
+    /// Joins a group, and returns its socket. `local` becomes the local address in the path of each received datagram.
     fn join_as(group: &Group, address: SocketAddr, local: Address) -> Result<Self, BindError> {
         let open = || -> io::Result<Self> {
             let socket = Socket2::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
@@ -349,7 +350,8 @@ impl Default for Inbound {
 #[derive(Default)]
 pub struct Outbox {
     storage: Vec<u8>,
-    /// Path, start and end of each datagram in the queue.
+    /// For each datagram in the queue: its path, the index of its first byte in `storage`, and the index after its last
+    /// byte.
     queue: Vec<(Path, usize, usize)>,
     end: usize,
 }
@@ -440,8 +442,9 @@ impl Outbox {
         self.end = 0;
     }
 
-    /// Returns the number of datagrams, beginning at `first`, that [`Self::send_alone`] can send together. They have
-    /// the same local address, and each of them has a different path from the next datagram in the queue.
+    /// Returns the number of datagrams, beginning at `first`, that one call of [`Self::send_alone`] can send. These
+    /// datagrams have the same local address, and each of them has a different path from the next datagram in the
+    /// queue.
     #[cfg(target_os = "linux")]
     fn alone(&self, first: usize) -> usize {
         let rest = self.queue.get(first..).unwrap_or(&[]);
@@ -472,8 +475,8 @@ impl Outbox {
         }
     }
 
-    /// Sends datagrams of `batch` with one system call, and returns the number that the system took. `one` is the first
-    /// datagram of `batch`.
+    /// Sends datagrams of `batch` with one system call, and returns the number of datagrams that the system took. `one`
+    /// is the first datagram of `batch`.
     #[cfg(target_os = "linux")]
     fn send_batch(
         &self,
@@ -497,9 +500,10 @@ impl Outbox {
         Ok(rustix::net::sendmmsg(io, messages, SendFlags::empty())?)
     }
 
-    /// Extends a run of at most `most` datagrams that one system call can send as segments of equal size. The run
-    /// begins at `first`. `end` is the end of its bytes, and `after` is the index after its last datagram. All
-    /// datagrams of the run have the same path, and only the last datagram may be shorter.
+    /// Extends a run of datagrams, which one system call can send as segments of equal size. The run begins with the
+    /// datagram `first`, and may have at most `most` datagrams. `end` is the index after the last byte of the run, and
+    /// `after` is the index after its last datagram. All datagrams of the run have the same path, and only the last
+    /// datagram may be shorter than the others.
     fn gather(&self, first: usize, most: usize, end: &mut usize, after: &mut usize) {
         let Some(&(path, first_start, first_end)) = self.queue.get(first) else { return };
         let size = first_end - first_start;
@@ -532,7 +536,8 @@ pub(crate) const fn any_of_family(of: IpAddr) -> IpAddr {
     }
 }
 
-/// Returns the first address of a host name, with its scope.
+/// Returns the first address that the resolver finds for a host name. A link-local IPv6 address includes its scope (the
+/// network interface).
 ///
 /// # Errors
 /// The error of the resolver.

@@ -264,7 +264,7 @@ impl World {
         }
     }
 
-    /// Sends a response from `from` with a message number of its own, in the same way as a notification to an observer.
+    /// Sends a response from `from` with its own message number, in the same way as a notification to an observer.
     fn notify(&mut self, from: Which) {
         let to = if from == Which::Mote { Which::Host } else { Which::Mote };
         let (_, pending) = self.protect(to, None, u64::MAX);
@@ -411,7 +411,8 @@ fn no_nonce_and_no_request_comes_twice_through_crashes_restores_copies_and_doubl
     assert!(all.challenges > 0 && all.replays_tried > 0 && all.most_round_trips <= 2, "{all:?}");
 }
 
-/// Shows that the test above can fail. A lease that continues before its end repeats nonces, and the test detects this.
+/// Shows that the test above can fail. A mote that uses the numbers of its last lease again repeats nonces, and the
+/// test detects this.
 #[test]
 fn a_lease_that_is_broken_on_purpose_is_caught() {
     let scratch = Scratch::new("broken");

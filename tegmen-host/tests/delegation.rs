@@ -134,7 +134,8 @@ impl Delegate for DelegationServer {
     }
 }
 
-/// The memory of the device with this number. It stores nothing, and is lost when the process ends.
+/// The memory of the device with this number. It keeps nothing when the process ends: each process begins with the
+/// first epoch of the device.
 struct Forgetful(u32);
 
 impl Memory for Forgetful {
@@ -170,7 +171,7 @@ impl OnHost {
     }
 }
 
-/// The number that the device uses for itself, for each name that a client requests.
+/// The number with which the device names itself to its own server. The device uses this number for every server_name.
 const ITSELF: u32 = 77;
 
 impl Delegate for OnHost {
@@ -198,7 +199,8 @@ impl Delegate for OnHost {
     fn remember(&self, _: u32, _: Option<Proved<'_>>, _: &[u8], _: &SessionState) {}
 }
 
-/// The number of a device, and the number of its client; `None` for a client of no device.
+/// For a request of a peer that has a session with a device: the number of the device, and the number of the session at
+/// this device. `None` for any other request.
 type Asked = Option<(u32, u32)>;
 
 struct Running {
@@ -206,7 +208,7 @@ struct Running {
     address: SocketAddr,
     credentials: Credentials,
     events: Arc<Mutex<Vec<String>>>,
-    /// For each request, the device and the number of the client that sent it.
+    /// An entry for each request that the server received.
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 

@@ -23,7 +23,7 @@ use tegmen_host::uri::Scheme;
 
 const WAIT: Duration = Duration::from_secs(2);
 
-/// A directory with the group `lights`, whose members are a switch and two lamps.
+/// A directory with the group `lights`. Its members are a switch, and two lamps with the names `hall` and `porch`.
 struct Scene(PathBuf);
 
 impl Scene {
@@ -35,7 +35,8 @@ impl Scene {
         scene
     }
 
-    /// Creates a group. The switch may send every request, and the porch may only read.
+    /// Creates a group. The member `switch` may send every request to the other members, and the member `porch` may
+    /// send only GET requests.
     fn group(&self, name: &str, curve: Curve) {
         let names = ["switch", "hall", "porch"].map(str::to_owned);
         let allow = BTreeMap::from([("porch".to_owned(), vec!["GET /*".to_owned()])]);

@@ -277,12 +277,12 @@ async fn a_notification_that_is_lost_is_sent_again() {
     assert!(lost.load(Relaxed) >= 6, "{lost:?}");
 }
 
-/// The ciphertexts of registrations. The second value is true if the registration came with an Echo option outside
-/// OSCORE.
+/// The registrations that the server in front of the origin received. Each entry has the ciphertext, and true if the
+/// registration had an Echo option that OSCORE does not protect.
 type Registrations = Arc<Mutex<Vec<(Vec<u8>, bool)>>>;
 
-/// Starts a server in front of the origin. It sends an Echo challenge `challenges` times before it passes a
-/// registration to the origin.
+/// Starts a server in front of the origin. The server answers the first `challenges` registrations with an Echo
+/// challenge, and passes all later registrations to the origin. `seen` receives all registrations.
 fn challenging(origin: SocketAddr, challenges: usize, seen: &Registrations) -> SocketAddr {
     let seen = seen.clone();
     lossy(origin, move |is_request, datagram, front, from| {

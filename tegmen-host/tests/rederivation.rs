@@ -125,7 +125,8 @@ impl Running {
     }
 }
 
-/// Returns an address that passes only one datagram to the server, and its response back to the client.
+/// Returns an address in front of the server. It passes only the first datagram to the server, and only the response to
+/// this datagram back to the client.
 fn only_first(server: SocketAddr) -> SocketAddr {
     let (before, behind) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
     let address = before.local_addr().unwrap();
@@ -151,8 +152,8 @@ async fn get(client: &Session) -> Vec<u8> {
     reply.payload
 }
 
-/// The messages in which new keys are derived, with the lengths of their kid contexts. A kid context is a CBOR byte
-/// string of 8, 16 or 24 bytes.
+/// The messages in which new keys are derived. The first value is true for a request. The second is the length of the
+/// kid context, which is a CBOR byte string of 8, 16 or 24 bytes.
 const PROCEDURE: [(bool, Option<usize>); 4] = [(true, Some(9)), (false, Some(17)), (true, Some(26)), (false, None)];
 const USUAL: [(bool, Option<usize>); 2] = [(true, None), (false, None)];
 
@@ -230,7 +231,8 @@ async fn both_lose_their_numbers_and_a_server_those_of_derived_keys() {
     assert_eq!(scene.passed(), PROCEDURE);
 }
 
-/// A client that ends between response #1 and request #2 still names its new keys after its restart.
+/// The client ends before it sends request #2. After its restart it continues with the new keys that it had derived,
+/// and sends request #2.
 #[tokio::test]
 async fn keys_that_nobody_answered_yet_are_named_after_a_restart() {
     let scene = Scene::new("between", true, None);
@@ -265,8 +267,8 @@ async fn keys_that_nobody_answered_yet_are_named_after_a_restart() {
     assert!(passed.ends_with(&[(true, Some(26)), (false, None)]), "{passed:?}");
 }
 
-/// After a power cut the derived keys remain. The server does not know its replay window, and sends a challenge
-/// (appendix B.1).
+/// The derived keys remain after a power cut. The server has lost its replay window, so it answers the first request
+/// with a challenge (appendix B.1).
 #[tokio::test]
 async fn derived_keys_survive_a_power_cut() {
     let scene = Scene::new("cut", true, None);

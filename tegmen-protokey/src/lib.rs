@@ -184,13 +184,13 @@ impl fmt::Debug for Protokey {
     }
 }
 
-/// The server in a publisher's handshake is not the configured subscriber. The publisher ends the handshake, and
-/// derives no other key.
+/// The error that the server in a publisher's DTLS handshake is not the configured subscriber. The publisher then ends
+/// the handshake, and derives no other key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WrongHint {
     /// The handshake contains no identity hint.
     Missing,
-    /// The identity hint is another name.
+    /// The identity hint is not the name of the configured subscriber.
     Other,
 }
 

@@ -38,22 +38,23 @@ pub struct Proxy<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, con
 struct Asked<X: OpenedRequest, const ENTRY: usize> {
     method: Code,
     key: Option<Key<ENTRY>>,
-    /// True if the request has an OSCORE option. If it has none, the response must have none either: otherwise the
-    /// client gets 5.02.
+    /// True if the request has an OSCORE option. If the request has none, but the response has one, the client gets
+    /// 5.02.
     is_protected: bool,
     /// The value of Hop-Limit in the forwarded request.
     hops: Option<u8>,
     /// The ETag of a stored response that is no longer fresh. The forwarded request asks whether this response is still
     /// valid.
     etag: Option<Held<MAX_ETAG>>,
-    /// The right to answer the request later. The node hands it over after the handler has returned; until then it is
-    /// `None`.
+    /// The right to answer the request later. It is `None` until the node passes it to [`Proxy::on_deferred`], after
+    /// the handler has returned.
     right: Option<Deferred<X>>,
 }
 
 /// A request that was forwarded.
 struct Waiting<X: OpenedRequest, const ENTRY: usize> {
-    /// The peer and the id of the forwarded request; `None` if it could not be sent, or got no response.
+    /// The peer and the id of the forwarded request. `None` if the request could not be sent, or ended without a
+    /// response: the client then gets the code `failed`.
     sent: Option<(PeerId, RequestId)>,
     asked: Asked<X, ENTRY>,
     /// The code for the client if there is no response.
@@ -63,7 +64,7 @@ struct Waiting<X: OpenedRequest, const ENTRY: usize> {
 /// A response that must be sent to its client.
 struct Passing<X: OpenedRequest> {
     right: Deferred<X>,
-    /// The error code that replaces the response.
+    /// The error code that the client receives in place of the response; `None` if the client receives the response.
     failed: Option<Code>,
     max_age: Option<u32>,
 }
@@ -291,10 +292,10 @@ impl<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: 
         }
     }
 
-    /// Writes the next response for a client into `out`, protected for this client. Returns the client, and the
-    /// length of the datagram to send; `None` if there is no response. A response that cannot be sent now is lost.
-    /// For example, the client has not acknowledged an earlier response, and the node has no
-    /// [`Queue`](tegmen::node::Queue).
+    /// Writes the next response for a client into `out`, protected for this client. Returns the client, and the length
+    /// of the datagram to send; `None` if there is no response. If a response cannot be sent now, the response is lost,
+    /// and the function continues with the next response. This occurs, for example, if the client has not acknowledged
+    /// an earlier response, and the node has no [`Queue`](tegmen::node::Queue).
     pub fn respond<
         C: Crypto,
         P: Peers<Attached: PeerExchanges>,

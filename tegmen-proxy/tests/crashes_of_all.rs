@@ -1,10 +1,12 @@
-//! Tests OSCORE between a client and a server through a proxy. Each of the three loses its power at any point. The
-//! network loses and repeats messages, and an attacker replays them. After a power cut an end has only its disk, which
-//! contains the end of the numbers that it leased (RFC 8613, appendix B.1.1). A server that lost its replay window asks
-//! with Echo whether a request is fresh (appendix B.1.2). The proxy stores nothing on disk.
+//! Tests OSCORE between a client and a server through a proxy. The power of the client, the server and the proxy fails
+//! at many points. The network loses and repeats messages, and an attacker replays old messages. After a power cut, the
+//! client or the server continues only with the data on its disk: the end of the message numbers that it has leased
+//! (RFC 8613, appendix B.1.1). A server that lost its replay window asks with Echo whether a request is fresh (appendix
+//! B.1.2). The proxy stores nothing on disk.
 //!
-//! No nonce is used twice, and nobody accepts a message twice. If an end breaks one of the rules, the same runs detect
-//! this.
+//! The test checks that no nonce is used twice, and that neither the client nor the server accepts a message twice. It
+//! also makes the same runs with a client or a server that breaks one of these rules of RFC 8613 (`Fault`), and checks
+//! that the runs detect the fault.
 
 mod recorder;
 mod scene;
@@ -24,12 +26,12 @@ const STEPS: u32 = 150;
 const LEASE: u64 = 4;
 /// Number of tokens of the client. It is small, so that an old response often has the token of a new request.
 const TOKENS: u32 = 8;
-/// The power fails at one of this number of points, chosen at random.
+/// At each point where the power can fail, it fails with a probability of one divided by this number.
 const POINTS: usize = 40;
 const CLIENT: u8 = 2;
 const ATTACKER: u8 = 7;
 
-/// The rule that an end of the OSCORE context breaks.
+/// The rule that the client or the server breaks in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
     Nothing,
@@ -46,7 +48,7 @@ enum Who {
     Proxy,
 }
 
-/// The error that the power failed. Everything is lost that was not on the disk.
+/// The error that the power failed. Only the data on the disk remains.
 struct Cut;
 
 /// The client or the server, with its disk.
@@ -189,7 +191,8 @@ impl World {
         }
     }
 
-    /// A point at which the power of `who` may fail.
+    /// Lets the power of `who` fail at this point of the program, with the probability of one divided by [`POINTS`].
+    /// Returns [`Cut`] if the power failed.
     fn point(&mut self, who: Who) -> Result<(), Cut> {
         if !self.fails || self.draw(POINTS) > 0 {
             return Ok(());
@@ -202,7 +205,7 @@ impl World {
         if who == Who::Client { &mut self.client } else { &mut self.server }
     }
 
-    /// Leases numbers if none is left. The end of the lease is on the disk before the numbers are used.
+    /// Leases message numbers if none is left. Writes the end of the lease to the disk before the numbers are used.
     fn lease(&mut self, who: Who) -> Result<(), Cut> {
         if self.end(who).context.lease().left() > 0 {
             return Ok(());
@@ -326,8 +329,8 @@ impl World {
         }
     }
 
-    /// Lets the attacker replay a request, through the proxy and directly at the server, and a response, at the proxy
-    /// and directly at the client.
+    /// Lets the attacker replay one old request and one old response. The request goes to the proxy, and also directly
+    /// to the server. The response goes to the proxy, and also directly to the client.
     fn attack(&mut self) {
         self.counts.replays_tried += 1;
         if !self.requests.is_empty() {
@@ -372,7 +375,8 @@ impl World {
         }
     }
 
-    /// Stops all failures. Returns true if a request then gets its response after at most one challenge.
+    /// Ends all power cuts, and restarts the proxy. Returns true if the client then gets a response after at most one
+    /// challenge.
     fn is_back(&mut self) -> bool {
         (self.fails, self.scene) = (false, Scene::new());
         let before = self.counts.answered;
@@ -384,7 +388,7 @@ impl World {
     }
 }
 
-/// Makes runs until there were at least this number of crashes.
+/// Makes runs with this fault, until there were at least `crashes` power cuts. Returns the counts of all runs.
 fn run(crashes: u64, fault: Fault) -> Counts {
     let mut all = Counts::default();
     for seed in 0.. {

@@ -24,7 +24,8 @@
 //!
 //! Rights belong to a name together with its proof: an entry does not apply to a peer that proved the same name in
 //! another way. There is one exception, which only removes rights. An OSCORE context has at most the rights of the
-//! pre-shared key of the same name. The same limit applies to a certificate or raw public key without its own entry.
+//! pre-shared key of the same name. A certificate or raw public key has the rights of the pre-shared key of the same
+//! name if the file contains neither an entry for this certificate or key nor an entry `*`.
 
 mod file;
 mod key_store;
@@ -111,7 +112,8 @@ pub struct Credentials {
 struct Shared {
     table: Table,
     principals: Principals,
-    /// Rights of peers that are not in the file: peers with keys of a store, and OSCORE contexts.
+    /// Rights of peers whose rights are not in the file: peers whose key comes from a [`KeyStore`], and OSCORE
+    /// contexts.
     learned: HashMap<Principal, Allow>,
     /// Rights of peers without a certificate or key, in addition to the rights in the file.
     anonymous: Vec<Rule>,
@@ -123,7 +125,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// Returns the rights that the file currently gives a peer with this proof, or `None` if the peer has no rights.
+    /// Returns the rights of the peer `who`, which has the number `principal`. Returns `None` if the peer has no
+    /// rights, for example because the file no longer contains its key.
     fn rights(&self, principal: Principal, who: &Who) -> Option<&Allow> {
         match who.proof {
             // Another key of the same name is another peer.
@@ -144,8 +147,8 @@ impl Shared {
         }
     }
 
-    /// Returns the rights of the pre-shared key with the same name as this peer. A peer that proved the name in another
-    /// way, and has no entry of its own, has at most these rights.
+    /// Returns the rights of the pre-shared key with the same name as the peer `who`. They limit a peer that proved
+    /// this name in another way: see the [module](self).
     fn limit(&self, who: &Who) -> Option<&Allow> {
         self.table.psk.get(&who.name).map(|entry| &entry.allow)
     }
@@ -272,8 +275,8 @@ impl Credentials {
         })
     }
 
-    /// Registers an OSCORE context with the name that its owner gives it and its rights (`None` is all rights). Returns
-    /// the number that identifies requests under it.
+    /// Registers an OSCORE context. `name` is the name of the context in the log, and `allow` are the rights of its
+    /// peer; `None` allows everything. Returns the number that identifies requests under this context.
     pub fn learn(&self, name: &str, allow: Option<&[String]>) -> Principal {
         self.write(|shared| {
             let principal = shared.principals.context(name, Instant::now());
@@ -293,9 +296,9 @@ impl Credentials {
         });
     }
 
-    /// Registers an identity that a store returned. Returns the number that identifies its requests. The rights are
-    /// the rights that the store returned last. They apply to each peer with a key of the store under this identity,
-    /// and to no other peer.
+    /// Registers an identity that a [`KeyStore`] returned, with the rights `allow`; `None` allows everything. Returns
+    /// the number that identifies requests of this identity. The rights replace the rights of an earlier call. They
+    /// apply to each peer that proves a key of the store under this identity, and to no other peer.
     pub fn learn_stored(&self, identity: &str, allow: Option<&[String]>) -> Principal {
         self.write(|shared| {
             let principal = shared.principals.number(Proof::Stored, identity, Instant::now());
@@ -369,7 +372,7 @@ impl Credentials {
         self.read(|shared| shared.principals.len())
     }
 
-    /// Returns the principal of an identity whose key came from a store. Returns `None` if no such identity is
+    /// Returns the principal of an identity whose key came from a [`KeyStore`]. Returns `None` if no such identity is
     /// registered.
     pub fn stored(&self, identity: &str) -> Option<Principal> {
         self.read(|shared| shared.principals.find(Proof::Stored, identity))
@@ -408,8 +411,10 @@ impl Credentials {
         self.read(|shared| shared.principals.get(principal).map(|who| who.name.clone()))
     }
 
-    /// Returns the identity that has this number, true if the file contains its key, and the rules that a store gives
-    /// it. `None` for the rules is all rights.
+    /// Returns three values about the peer with this number. The first is its identity. The second is true if the peer
+    /// proved a pre-shared key of the file. The third are the rules that a [`KeyStore`] gave the peer; `None` if the
+    /// peer has all rights, or if its key did not come from a store. Returns `None` if no peer has this number, or if
+    /// the peer no longer has rights.
     pub fn standing(&self, principal: Principal) -> Option<(String, bool, Option<Vec<String>>)> {
         self.read(|shared| {
             let who = shared.principals.get(principal)?;

@@ -25,7 +25,7 @@ pub struct PublicKeys {
 struct Own {
     certificate_type: CertificateType,
     content: Vec<u8>,
-    /// The time at which the first certificate of the chain expires.
+    /// The earliest time at which a certificate of the chain expires; `None` for a raw public key.
     expires: Option<SystemTime>,
     signer: Arc<dyn Signer>,
 }

@@ -49,7 +49,7 @@ pub struct Reading<S> {
 }
 
 impl<S: PartialEq> Reading<S> {
-    /// Makes a reading whose first read was successful.
+    /// Makes a value for a file whose first read was successful. `stamp` is the stamp of the file at this read.
     pub const fn of(stamp: S) -> Self {
         Self { read: Some(stamp), said: None }
     }
@@ -59,7 +59,7 @@ impl<S: PartialEq> Reading<S> {
         self.read.as_ref() == Some(stamp)
     }
 
-    /// Records a successful read. Take the stamp before the read.
+    /// Records a successful read. `stamp` is the stamp of the file that the caller took before the read.
     pub fn succeeded(&mut self, stamp: S) {
         *self = Self::of(stamp);
     }

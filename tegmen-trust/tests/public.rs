@@ -11,7 +11,7 @@ fn sha256(message: &[u8]) -> [u8; 32] {
     aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, message).as_ref().try_into().unwrap()
 }
 
-/// Returns a private key as 32 bytes. Removes leading zeros or adds them. Returns `None` if the key is longer.
+/// Returns a private key as 32 bytes: adds or removes leading zeros. Returns `None` if more than 32 bytes remain.
 fn private(key: &[u8]) -> Option<Secret<32>> {
     let key = &key[key.iter().take_while(|byte| **byte == 0).count()..];
     let mut out = [0; 32];
@@ -26,8 +26,8 @@ const P256_SPKI: &[u8] = &[
     0x42, 0,
 ];
 
-/// FAULTS 31: points that are not on the curve, on another curve, at infinity or of small order are refused. Valid
-/// points are accepted.
+/// Points that are not on the curve, on another curve, at infinity or of small order are refused. Valid points are
+/// accepted.
 #[test]
 fn invalid_curve_points_are_refused() {
     let (mut agreed, mut refused) = (0, 0);
@@ -116,8 +116,8 @@ fn two_ends_agree_whether_their_keys_are_at_hand_or_made_anew() {
     }
 }
 
-/// FAULTS 32: signatures with numbers out of range, leading zeros, lengths in long form or further bytes are refused.
-/// Valid signatures are accepted.
+/// Signatures with numbers out of range, leading zeros, lengths in long form or further bytes are refused. Valid
+/// signatures are accepted.
 #[test]
 fn malleable_ecdsa_signatures_are_refused() {
     let scheme = SignatureScheme::ECDSA_SECP256R1_SHA256;
@@ -144,8 +144,8 @@ fn malleable_ecdsa_signatures_are_refused() {
     assert_eq!((taken, refused), (174, 310));
 }
 
-/// FAULTS 33: signatures are refused if the padding is too short or contains other bytes, or if the digest is encoded
-/// in another way.
+/// Signatures are refused if the padding is too short or contains other bytes, or if the digest is encoded in another
+/// way.
 #[test]
 fn lax_rsa_padding_is_refused() {
     use rsa_pkcs1_verify::TestName;

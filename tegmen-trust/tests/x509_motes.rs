@@ -1,5 +1,5 @@
-//! Compares the verdicts of a mote with those of a host, which uses `rustls-webpki`. If the mote and the host accept a
-//! path, both return the same key. The mote accepts no path that the host refuses.
+//! Compares the verdicts of a mote with those of a host, which uses `rustls-webpki`. If both accept a path, they return
+//! the same key. The mote accepts no path that the host refuses, except a path with a UTCTime before 1970.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -269,7 +269,7 @@ fn copy(key: &KeyPair) -> KeyPair {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..Default::default() })]
 
-    /// Generates paths as CAs issue them. Some of them have a fault.
+    /// Generates paths of certificates that CAs issued, and compares the two verdicts. Some of the paths have a fault.
     #[test]
     fn generated_paths_come_out_alike(
         cas in prop::collection::vec(made(true), 0..3),
@@ -304,8 +304,8 @@ proptest! {
     }
 }
 
-/// Changes bytes of a certificate before a CA signs it. The signature is valid, so only the parsers of the mote and of
-/// the host decide.
+/// Changes bytes of a certificate before a CA signs it. The signature is then valid, so the path can only be refused
+/// for its content.
 #[test]
 fn what_is_changed_before_it_is_signed_is_believed_by_both_or_by_hosts_alone() {
     let believed = Cell::new(0);

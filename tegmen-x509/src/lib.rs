@@ -5,8 +5,8 @@
 //! the certificates. [`Path::take`] takes the certificates of
 //! [`Need::VerifyCertificate`](tegmen::dtls::Need::VerifyCertificate), which arrive one at a time. The receive buffer
 //! of the handshake then only has to hold the longest certificate. [`Rules::verify`] takes the whole list of
-//! [`Need::VerifyPeer`](tegmen::dtls::Need::VerifyPeer). The receive buffer must then hold the longest list and an
-//! eighth more.
+//! [`Need::VerifyPeer`](tegmen::dtls::Need::VerifyPeer). The receive buffer must then hold the longest list, and in
+//! addition one bit for each byte of the list.
 //!
 //! An accepted path has certificates of version 3, keys on secp256r1, and signatures of ECDSA with SHA-256. Each
 //! certificate is signed by the next one, and the last one is signed by an [`Anchor`]. There are at most
@@ -15,9 +15,11 @@
 //! compared byte by byte. Revocation is not checked: issue certificates that expire soon, or remove an anchor.
 //!
 //! A host has a verifier that accepts more certificates (`tegmen_host::x509`). A host trusts every certificate that
-//! this module trusts, if the anchor's own certificate is valid. There is one exception: if a CA issued a certificate
-//! for a new key of its own, hosts count that certificate in the pathLenConstraint of the CAs above, and this module
-//! does not.
+//! this module trusts, if the anchor's own certificate is valid. There are two exceptions:
+//!
+//! * If a CA issued a certificate for a new key of its own, hosts count that certificate in the pathLenConstraint of
+//!   the CAs above, and this module does not.
+//! * This module reads a UTCTime before 1970 as the beginning of 1970, and hosts refuse a certificate with such a time.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -39,8 +41,8 @@ use tegmen::crypto::{Crypto, DIGEST_LEN, MAX_SIGNATURE, SignatureScheme, digest 
 use tegmen::dtls::{AlertDescription, certificates};
 
 /// Maximum number of certificates in a path: the certificate of the end entity, and the certificates of two CAs below
-/// the anchor. So the list of a peer costs at most two verifications of signatures between its certificates, and at
-/// most three verifications with the key of each anchor.
+/// the anchor. So the verification of a list verifies at most two signatures with keys of the list, and at most three
+/// signatures with the key of each anchor.
 pub const MAX_CERTIFICATES: u8 = 3;
 
 /// A SubjectPublicKeyInfo with a key on secp256r1, in DER.

@@ -56,11 +56,11 @@ pub enum EdhocError {
 /// A client whose credential a server has, or a server whose credential a client has.
 #[derive(Clone, Debug)]
 pub struct EdhocPeer {
-    /// The name of the end in policies and in the log.
+    /// The name of the peer in policies and in the log.
     pub name: String,
-    /// The credential of the end.
+    /// The credential of the peer.
     pub credential: Credential,
-    /// The rights of the end, as in a credentials file; `None` allows everything.
+    /// The rights of the peer, as in a credentials file; `None` allows everything.
     pub allow: Option<Vec<String>>,
 }
 
@@ -89,8 +89,8 @@ struct PeerText {
 }
 
 /// Makes a private key, and writes it to a new file that only its owner can read. `name` is the subject of the
-/// credential. `kid` is the short name with which messages refer to the credential. Returns the credential, which other
-/// ends need.
+/// credential. `kid` is the short name with which messages refer to the credential. Returns the credential, which the
+/// peers need.
 ///
 /// # Errors
 /// [`EdhocError`], also if the file already exists.
@@ -155,7 +155,7 @@ pub fn read_key(path: &Path) -> Result<Identity, EdhocError> {
     Ok(Identity::new(private, credential, transfer))
 }
 
-/// Reads a file of other ends. The file has a table `[[peer]]` for each end, with `name`, `credential` and optionally
+/// Reads a file of peers. The file has a table `[[peer]]` for each peer, with `name`, `credential` and optionally
 /// `allow`.
 ///
 /// # Errors
@@ -205,7 +205,7 @@ pub fn parse_credential(text: &str) -> Result<Credential, EdhocError> {
     })
 }
 
-/// True if a message cannot distinguish the two credentials.
+/// True if the credentials are equal or have the same `kid`. A message could then mean either credential.
 fn is_like(one: &Credential, other: &Credential) -> bool {
     one.as_bytes() == other.as_bytes() || one.kid().is_some() && one.kid() == other.kid()
 }

@@ -145,7 +145,7 @@ impl Ring {
         true
     }
 
-    /// Adds a record. The ring must have enough space.
+    /// Adds a record, and returns its position. Returns `None` if the last segment has no space for the record.
     pub(super) fn push(&mut self, segments: &mut Segments, header: Header, reply: &[u8]) -> Option<Position> {
         let number = *self.segments.back()?;
         let room = segments.all.get_mut(number as usize)?.get_mut(self.end..)?;
@@ -157,8 +157,8 @@ impl Ring {
         Some(at)
     }
 
-    /// Removes the oldest records of the first segment while `goes` is true, at most `most` records. Returns true if
-    /// the segment became empty and was freed.
+    /// Removes the oldest records of the first segment, as long as `goes` returns true for them. Removes at most `most`
+    /// records. Returns true if the segment became empty and was freed.
     pub(super) fn drain(
         &mut self,
         segments: &mut Segments,
@@ -185,7 +185,7 @@ impl Ring {
     }
 }
 
-/// Marks the end of the records in this segment.
+/// Writes a mark after the last record of a segment, at the offset `at`.
 fn end_here(segments: &mut Segments, number: u32, at: usize) {
     if let Some(mark) = segments.all.get_mut(number as usize).and_then(|segment| segment.get_mut(at..at + 4)) {
         mark.fill(0);

@@ -1,4 +1,4 @@
-//! The exchanges that this end began. Their messages are in cells of one size, several for a long message.
+//! The exchanges that this end began. The messages are stored in cells of one size. A long message takes several cells.
 
 use tegmen::buf::{Frame, Full};
 use tegmen::coap::{Busy, Outgoing, RequestId, Waiting};
@@ -96,7 +96,8 @@ impl SentMessages {
         Self { exchanges: Slots::new(), cells: Slots::new(), limit }
     }
 
-    /// Adds an exchange to the list of a peer, whose first exchange has the index `first`.
+    /// Adds an exchange with this message to the list of a peer. `first` is the index of the first exchange of the
+    /// list.
     pub(super) fn open(&mut self, first: &mut u32, message: &[u8]) -> Result<&mut Outgoing, Busy> {
         let len = u16::try_from(message.len()).map_err(|_| Busy::TooLong)?;
         let needed = size_of::<Slot<Sent>>() + message.len().div_ceil(CELL) * size_of::<Slot<[u8; CELL]>>();

@@ -12,7 +12,7 @@ const START: Instant = Instant::from_micros(1_000_000_000);
 /// The minimum number of bytes of a pool.
 const SMALLEST: usize = (SAFE_MIN + BUSY_MIN) * SEGMENT;
 
-/// The storage for the shared test modules, which every storage has to pass.
+/// The storage that the shared test modules test. The same modules also test other storages.
 type Storage = ExchangePool;
 
 fn storage() -> Storage {

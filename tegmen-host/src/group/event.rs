@@ -17,7 +17,7 @@ pub enum MembershipEvent {
     Behind {
         /// The number of the epoch in which the member is.
         epoch: u16,
-        /// The observation that caused the event.
+        /// The reason why the member may have missed an epoch.
         why: Behind,
     },
     /// The controller gave the member its keys.

@@ -224,7 +224,7 @@ fn read_scope(entry: &[u8]) -> Result<(String, bool), Malformed> {
 pub struct GroupKeys {
     /// The identity of the group: 16 random bytes of its controller.
     pub group: [u8; 16],
-    /// The GroupID: one byte in the header of a response.
+    /// The GroupID, one byte. It identifies the group in the record header of a response.
     pub group_id: u8,
     /// The multicast address of the group in the form of [`address_bytes`], and its UDP port.
     pub address: ([u8; 16], u16),

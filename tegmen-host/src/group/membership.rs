@@ -85,15 +85,16 @@ pub(super) struct State {
     keys: GroupKeys,
     path: KeyPath<NODES>,
     numbers: Place,
-    /// The last lease that is on disk: the epoch, and the ends of the numbers for requests and for responses.
+    /// The last lease that is on disk: its epoch, and the ends of the numbers that the member may use for requests and
+    /// for responses in this epoch.
     kept: Kept,
     pub(super) groups: Box<OneGroup>,
     pub(super) principal: Principal,
     behind: Option<Behind>,
     /// Number of records of the current epoch that did not open since the last record that opened.
     not_opened: u32,
-    /// The epoch of the public keys of other members that the controller gave. 0 if the controller has given no public
-    /// keys since the start.
+    /// The epoch for which the controller last gave the public keys of other members; 0 if the controller has given
+    /// none since the process started.
     creds_of: u16,
     /// The last message of the controller that the member could not open because an earlier message was missing. A
     /// message to this member alone and a message to the group can arrive in the wrong order, so the member tries this
@@ -168,9 +169,10 @@ impl Membership {
         if dir.join(MEMBER).exists() { lock(dir).map(drop) } else { Ok(()) }
     }
 
-    /// Opens a directory. After an orderly end the member continues at its next number. After any other end the member
-    /// skips the numbers of its last lease. It then no longer knows the numbers of other members, so each of them has
-    /// to prove that its requests are new.
+    /// Opens a membership in a directory. After an orderly end the member continues at its next sequence number. After
+    /// any other end the member skips all sequence numbers that it had reserved on disk (its last lease). After each
+    /// start the member no longer knows which requests of other members it has received, so each other member has to
+    /// prove that its requests are new.
     ///
     /// # Errors
     /// [`MembershipError::File`], also if the directory has no membership. [`MembershipError::Exposed`] or
@@ -268,7 +270,8 @@ impl Membership {
         self.lock().groups.epoch(&self.0.group)
     }
 
-    /// Returns the leaf of the member in the key tree, the last part of its path at the controller.
+    /// Returns the number of the member's leaf in the key tree. The controller also uses this number as the last
+    /// segment of the URI path of the member.
     pub fn leaf(&self) -> u32 {
         self.lock().keys.leaf
     }
@@ -301,7 +304,8 @@ impl Membership {
         self.lock().report(event);
     }
 
-    /// Sets the principal under which the application sees the members.
+    /// Sets the principal that the application gets as the sender of each request to the group. All members have this
+    /// principal.
     pub(crate) fn set_principal(&self, principal: Principal) {
         self.lock().principal = principal;
     }
@@ -462,12 +466,13 @@ impl Membership {
         state.file.keep(&state.dir, &state.keys)
     }
 
-    /// Returns the addresses of the members that answered earlier requests, and that should answer the next request.
+    /// Returns the addresses of the members that should answer the next request, because they answered earlier
+    /// requests.
     pub fn expected(&self) -> Vec<IpAddr> {
         answered::expected(&self.lock().dir)
     }
 
-    /// Notes the members that answered a request.
+    /// Notes the members that answered a request, for [`Self::expected`].
     pub(crate) fn note_answers(&self, members: &[IpAddr]) {
         answered::note(&self.lock().dir, members);
     }
@@ -492,8 +497,8 @@ impl Membership {
         Ok(())
     }
 
-    /// Ends the membership as a power cut does, without a write to disk. After the next start the member uses numbers
-    /// after its last lease.
+    /// Ends the membership as a power cut does, without a write to disk. After the next start the member skips all
+    /// sequence numbers that it had reserved on disk (its last lease).
     pub fn abandon(self) {
         self.lock().is_closed = true;
     }
@@ -512,8 +517,8 @@ impl State {
         }
     }
 
-    /// Makes a member with the keys of this membership, and puts it into the table. Its numbers begin at 0 if the epoch
-    /// was never used, and otherwise after the numbers that are on disk.
+    /// Makes a member with the keys of this membership, and puts the member into the table. The member's numbers begin
+    /// at 0 if the epoch was never used, and otherwise after the numbers that are on disk.
     fn begin(&mut self) -> Result<(), MembershipError> {
         let refused = |why| of_group(&self.file.settings.group, why);
         let mut crypto = HostCrypto::from_os().map_err(file_error(&self.dir))?;
@@ -563,7 +568,7 @@ impl State {
         Ok(())
     }
 
-    /// Writes the end of the next lease to disk. The lease is valid for the numbers of requests and for the numbers of
+    /// Writes the end of the next lease to disk. The lease reserves numbers for requests, and the same numbers for
     /// responses.
     fn lease(&mut self) -> Result<(), MembershipError> {
         let used = if self.kept.epoch == self.keys.epoch { self.kept.requests.max(self.kept.responses) } else { 0 };
@@ -589,8 +594,8 @@ impl State {
         }
     }
 
-    /// Takes the next lease if no number is left for requests or for responses. If the disk fails, reports
-    /// [`MembershipEvent::NotKept`].
+    /// Takes the next lease if the current lease has no number left for requests, or no number left for responses. If
+    /// the disk fails, reports [`MembershipEvent::NotKept`].
     pub(super) fn lease_ahead(&mut self, group: &Address) {
         let left = self.groups.member(group).map(|member| member.left());
         if !left.is_some_and(|(requests, responses)| requests == 0 || responses == 0) {
@@ -602,7 +607,8 @@ impl State {
         }
     }
 
-    /// Writes the next free numbers to disk at an orderly end, so that no number of the lease is lost.
+    /// Writes the next free numbers to disk at an orderly end, so that the next start does not skip the unused numbers
+    /// of the lease.
     fn close(&mut self) {
         if std::mem::replace(&mut self.is_closed, true) {
             return;
@@ -659,14 +665,14 @@ fn of_group(group: &str, why: BadAssociation) -> MembershipError {
     }
 }
 
-/// Returns the content of the file of numbers for a lease. The file has one number, which is the end of the lease for
-/// requests and for responses.
+/// Returns the content of the file of numbers, from a lease. The file has only one number: the higher of the ends of
+/// the lease for requests and for responses.
 fn text_of(kept: &Kept, keys: &GroupKeys) -> Numbers {
     let with = format!("epoch {} of group {}", kept.epoch, to_hex(&keys.group));
     Numbers { with, ..Numbers::from(kept.requests.max(kept.responses), None) }
 }
 
-/// Returns the lease in the file of numbers; `None` if the file belongs to another group.
+/// Reads the lease from the content of the file of numbers. Returns `None` if the file belongs to another group.
 fn kept_in(numbers: &Numbers, keys: &GroupKeys) -> Option<Kept> {
     let epoch = numbers.with.strip_prefix("epoch ")?.strip_suffix(&format!(" of group {}", to_hex(&keys.group)))?;
     Some(Kept { epoch: epoch.parse().ok()?, requests: numbers.next, responses: numbers.next })

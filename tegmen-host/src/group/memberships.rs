@@ -21,12 +21,14 @@ impl Memberships {
         self.0.iter().find(|membership| membership.address_of_group() == group)
     }
 
-    /// Calls `use_it` with the state of a group.
+    /// Calls `use_it` with the state of the membership in this group, and returns the result. Returns `None` if the
+    /// node is not a member of the group.
     fn with<T>(&self, group: &Address, use_it: impl FnOnce(&mut State) -> T) -> Option<T> {
         self.find(group).map(|membership| use_it(&mut membership.lock()))
     }
 
-    /// Opens a record, and notes the result for the check of missed epochs.
+    /// Calls `open`, which opens a record of a group. Counts records that cannot be opened, because they may show that
+    /// the member has missed an epoch.
     fn open<T>(&self, group: &Address, open: impl FnOnce(&mut State) -> Result<T, Discard>) -> Result<T, Discard> {
         let membership = self.find(group).ok_or(Discard::UnknownPeer)?;
         let mut state = membership.lock();

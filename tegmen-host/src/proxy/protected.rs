@@ -17,11 +17,12 @@ use tegmen::coap::Token;
 use tegmen::identity::{Identity, Principal};
 use tokio::sync::mpsc;
 
-/// Maximum number of responders that wait for the first response of one observation: for the registration, and for its
-/// repetitions.
+/// Maximum number of messages of a client that wait for the first response of one observation: the registration, and
+/// its repetitions.
 const MOST_WAITERS: usize = 4;
 
-/// The sender of a registration. No other client can share the registration, or end it with a message.
+/// The sender of a registration. No other client can join the observation of this registration, or end it with a
+/// message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Client {
     remote: SocketAddr,
@@ -59,7 +60,7 @@ struct Watch {
     client: Client,
     token: Token,
     owner: Owner,
-    /// The responders that wait for the first response: of the registration, and of its repetitions.
+    /// The rights to answer the registration and its repetitions. They wait for the first response of the origin.
     waiters: Vec<Responder>,
     newest: Option<Newest>,
     /// The sender for cancellations to the task that follows the observation. Dropping this sender ends the task.
@@ -68,11 +69,13 @@ struct Watch {
 
 /// The result of a registration.
 pub(super) enum Registration {
-    /// The observation begins. The task that receives its notifications takes the cancellations from this receiver.
+    /// The observation begins. The first value is its cache key. The second value receives the cancellations, for the
+    /// task that follows the observation.
     Begins(Arc<[u8]>, mpsc::UnboundedReceiver<Cancellation>),
-    /// The same client has already sent the same bytes. The responder waits for the first response.
+    /// The same client has already sent the same bytes. The new message waits for the first response, too.
     Joined,
-    /// The same client has already sent the same bytes, and there is a newest response for the responder.
+    /// The same client has already sent the same bytes, and the origin has responded. The caller must send the newest
+    /// response through this responder.
     Known(Responder, Newest),
 }
 
@@ -166,7 +169,8 @@ impl Protected {
         watch.map(|watch| watch.waiters).unwrap_or_default()
     }
 
-    /// True if the table has the observation for which [`Registration::Begins`] returned `key`, and not a later one.
+    /// True if the table still has the observation for which [`Registration::Begins`] returned `key`, and no later
+    /// observation has replaced it.
     fn is_same(&self, key: &Arc<[u8]>) -> bool {
         self.watches.get_key_value(key).is_some_and(|(own, _)| Arc::ptr_eq(own, key))
     }

@@ -281,7 +281,7 @@ async fn ask_http(shared: &Shared, pool: &Pool, origin: &Origin, upstream: &Upst
     Answer::of(code, options, payload, &shared.config.name).map_err(|why| Failed::unusable(&origin.host, &why))
 }
 
-/// Returns an error. Without the feature `http`, no target has the scheme of HTTP.
+/// Returns an error, for builds without the feature `http`. In such a build no target has the scheme `http` or `https`.
 #[cfg(not(feature = "http"))]
 async fn ask_http(_: &Shared, _: &Pool, origin: &Origin, _: &Upstream) -> Result<Answer, Failed> {
     Err(Failed::new(Code::PROXYING_NOT_SUPPORTED, format!("{}: HTTP is not spoken here", origin.host)))

@@ -38,12 +38,13 @@ impl SessionFile {
         self.kept.as_ref().map(|kept| kept.with.as_str())
     }
 
-    /// Returns the stored session and the end of its lease, if the peer of the session is `with`. The lease is on disk.
-    /// A second call returns `None`. After an orderly end the session continues at its next number. After any other end
-    /// it continues after its lease, and its replay window is lost.
+    /// Returns the stored session and the end of its lease, if the peer of the session is `with`. The session may use
+    /// only record numbers below this end, which is already on disk. A second call returns `None`. After an orderly end
+    /// the session continues at its next number. After any other end the session skips all numbers of its last lease,
+    /// and its replay window is lost.
     ///
     /// # Errors
-    /// [`StateError::File`]. The session is then not taken.
+    /// [`StateError::File`] if the end of the lease cannot be written. No session is then returned.
     pub fn take<C: Crypto>(&mut self, crypto: &mut C, with: &str) -> Result<Option<(Session, u32)>, StateError> {
         let Some(kept) = self.kept.take().filter(|kept| kept.with == with) else { return Ok(None) };
         let lease_end = u32::try_from(kept.next).ok().map(end_after).filter(|end| *end <= MAX_SEALED);

@@ -201,8 +201,8 @@ impl Sessions {
         self.database.change(Change::Remove(name.text()), None);
     }
 
-    /// Stores the next number and the replay window of a session at an orderly end of the server, after the last record
-    /// of the session.
+    /// Stores the next number and the replay window of a session at an orderly end of the server. Call this after the
+    /// session has sent and received its last record.
     pub fn park(&self, name: SessionName, session: &Session) {
         let (next, window) = session.position();
         let window = window.map(<[u64; 2]>::from);
@@ -226,7 +226,7 @@ impl Sessions {
         Some(Restored { name, with, session, lease_end })
     }
 
-    /// Removes a waiting session whose peer began a new session.
+    /// Removes a waiting session, because its peer has begun a new session on the same path.
     pub fn forget(&self, path: &Path) {
         if self.waiting() > 0
             && let Some(waiting) = self.forget_waiting(path)

@@ -66,7 +66,7 @@ enum Front {
     ServerHello,
     /// A fatal alert in clear, which ends a handshake (RFC 5246, section 7.2).
     Refusal,
-    /// Another message, or a protected one.
+    /// Another message, or a protected message.
     Other,
 }
 

@@ -1,5 +1,6 @@
-//! Tests power cuts and restores of DTLS sessions. The sessions are stored outside of their endpoints, cut off and
-//! restored, and all datagrams are replayed. The store in this file is in memory; the stores in `stores` are on disk.
+//! Tests power cuts and restores of DTLS sessions. Each end stores its session in a store. After a power cut a new
+//! endpoint continues the stored session, and an attacker replays the old datagrams. The store in this file is in
+//! memory; the stores in `stores` are on disk.
 
 use crate::world::{Node, World};
 use std::collections::HashSet;
@@ -75,20 +76,21 @@ pub(crate) trait Store {
     /// Extends the lease if necessary, so that the next record has a leased number.
     fn lease(&mut self, node: &mut Node);
 
-    /// Ends in an orderly way.
+    /// Ends the session in an orderly way: stores its next number and its replay window.
     fn park(&mut self, node: &mut Node);
 
-    /// Ends as in a power cut. The session in the node is lost.
+    /// Closes the store as a power cut does. The session in the node is lost.
     fn cut(&mut self, draw: u64);
 
-    /// Starts again after an end. Returns the stored session and the end of its lease, which is already durable.
-    /// Returns `None` if a handshake is needed.
+    /// Opens the store after [`Self::park`] or [`Self::cut`]. Returns the stored session and the end of its lease,
+    /// which is already durable. Returns `None` if a handshake is needed.
     fn open(&mut self, node: &mut Node, path: &Path) -> Option<(Session, u32)>;
 
-    /// Is called when the session continues in the node as this peer.
+    /// Is called when the stored session continues in the node. `peer` is the peer of this session.
     fn opened(&mut self, node: &mut Node, peer: PeerId);
 
-    /// Applies one of the other faults of the store. Returns true if the fault lost the session.
+    /// Causes another fault of the store, for example a restored backup or a damaged file; `draw` selects the fault.
+    /// Returns true if the fault lost the session.
     fn suffer(&mut self, draw: u64, counts: &mut Counts) -> bool;
 }
 
@@ -217,8 +219,8 @@ impl Scene {
         }
     }
 
-    /// Replaces the endpoint of one end by a new endpoint, which continues the stored session. The end of its next
-    /// lease is stored before it is used.
+    /// Replaces the endpoint of one end by a new endpoint, which continues the stored session. The end of the session's
+    /// next lease is stored before the session uses a number of this lease.
     fn come_back(&mut self, which: usize) {
         let seed = self.random(u64::MAX >> 1);
         let (mut node, remote) = match which {

@@ -44,7 +44,7 @@ impl Scene {
         (server, address)
     }
 
-    /// Returns the path of the server's context at a third party that has all keys of the context.
+    /// Returns the path of a copy of the server's context, for a third party that has all keys of the context.
     #[allow(dead_code, reason = "not all tests have a third party")]
     pub(crate) fn third(&self) -> PathBuf {
         self.0.join("third")

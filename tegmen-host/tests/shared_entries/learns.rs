@@ -91,8 +91,8 @@ fn plaintext(path: &str) -> Vec<u8> {
     [&[1, 0xb0 | path.len() as u8], path.as_bytes()].concat()
 }
 
-/// Returns three requests and responses with a fault, as the proxy sees them. The proxy removes its entries after each
-/// exchange.
+/// Returns three requests with their responses, as the proxy sees them. The client or the origin has the fault `flaw`.
+/// The cache of the proxy is emptied after each exchange, so that each request reaches the origin.
 fn watch(flaw: Flaw) -> Vec<Sight> {
     let mut member = Member::new("house", "origin");
     let origin = Origin::answering(move |datagram, count| {
@@ -124,8 +124,8 @@ fn payload(datagram: &[u8]) -> &[u8] {
     MessageRef::parse(datagram).unwrap().payload()
 }
 
-/// Returns the names of the attacks in which a proxy succeeds. The proxy does not know the secrets of the group. For
-/// each two messages it knows one of the two plaintexts.
+/// Returns the names of the attacks in which a proxy succeeds. The proxy does not know the secrets of the group. When
+/// it compares two ciphertexts, it knows the plaintext of one of them.
 fn attacks(sights: &[Sight]) -> Vec<&'static str> {
     let all: Vec<_> = sights.iter().flat_map(|sight| [&sight.request, &sight.response]).collect();
     let contains = |word: &str| all.iter().any(|bytes| bytes.windows(word.len()).any(|at| at == word.as_bytes()));

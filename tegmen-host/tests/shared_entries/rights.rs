@@ -15,8 +15,8 @@ use tegmen_host::uri::Scheme;
 
 const KEY: &[u8] = b"0123456789abcdef";
 
-/// A proxy for one origin, which can be faulty. Each flag is true if the key of a cache entry contains this part of the
-/// request.
+/// A proxy for one origin. The proxy can have a fault: a flag is false if the key of a cache entry lacks this part of
+/// the request.
 struct Mutant {
     has_oscore: bool,
     has_hash: bool,

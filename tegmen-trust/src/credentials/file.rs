@@ -296,8 +296,8 @@ impl Table {
     }
 }
 
-/// Reads a key from the field `name` in hexadecimal digits, or as text from the field `name` with the ending `_text`.
-/// Returns `None` if the file has neither field. The error is a position in the file, and a message.
+/// Reads a key from one of two fields: `name`, which has hexadecimal digits, or `name` followed by `_text`, which has
+/// text. Returns `None` if the file has neither field. The error is a position in the file, and a message.
 fn read_key(
     name: &str,
     hex: Option<Spanned<String>>,
@@ -320,8 +320,8 @@ fn read_key(
     }
 }
 
-/// Reads a file. Takes the stamp of the file before it reads the content, so that a change during the read is noticed
-/// later.
+/// Reads a credentials file. Returns its content, and its [`Stamp`], which changes when the file changes. The stamp is
+/// taken before the content is read, so a later check also finds a change that happened during the read.
 pub(super) fn load(path: &Path) -> Result<(Table, Stamp), CredentialsError> {
     let file = path.display().to_string();
     let unreadable = |source| CredentialsError::Unreadable { file: file.clone(), source };

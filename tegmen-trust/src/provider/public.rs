@@ -185,7 +185,8 @@ impl KeyPairs {
         }
     }
 
-    /// Returns the slot of a key. The digest of the key selects the slot, so that the slot reveals no bit of the key.
+    /// Returns the slot of the cache for the key with this digest. The index of the slot comes from the digest, so the
+    /// index reveals no bit of the key.
     fn slot(&mut self, digest: &crate::digest::Digest) -> &mut Option<(crate::digest::Digest, PrivateKey)> {
         let number = u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]]);
         let at = number as usize % self.slots.len();
@@ -202,8 +203,9 @@ fn copy(bytes: &[u8], private: &mut Secret<32>) -> Result<(), InvalidKey> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InvalidKey;
 
-/// Encrypts `body` in place with ChaCha20-Poly1305 (RFC 8439) and writes the tag. The library allocates and frees a
-/// small part of the heap for each call. It is five times as fast as the RustCrypto crate, which needs no heap.
+/// Encrypts `body` in place with ChaCha20-Poly1305 (RFC 8439) and writes the tag. The library `aws-lc-rs` allocates and
+/// frees a small part of the heap for each call. The library is five times as fast as the RustCrypto crate, which needs
+/// no heap.
 ///
 /// # Errors
 /// [`Unsupported`] if a length is wrong, or `body` is longer than the cipher allows (256 GiB).

@@ -60,7 +60,7 @@ pub enum Refusal {
     /// The revocation status of a certificate is unknown: there is no CRL of its CA, or the CRL is too old.
     #[error("whether the peer's path is revoked is not known ({0}): fetch the newest CRL of each CA of the path")]
     RevocationUnknown(String),
-    /// The list of the peer, or every path that it allows, has more certificates than the verifier accepts.
+    /// The peer sent more certificates than the verifier accepts, or the search for a path took too many steps.
     #[error(
         "the peer's path has too many certificates (at most {max} are followed): raise the limit, or issue from a CA nearer to the anchor"
     )]

@@ -56,9 +56,9 @@ pub trait Signer: Send + Sync {
 pub trait PremasterDecrypter: Send + Sync {
     /// Decrypts an EncryptedPreMasterSecret. `version` is the version that the ClientHello offered.
     ///
-    /// After any error in the padding, the length or the version, the result is `random`: 48 bytes that the caller
-    /// generated before. The Finished messages then do not match, and nobody learns the cause (Bleichenbacher's
-    /// attack).
+    /// After any error in the padding, the length or the version, the result is `random`: 48 bytes that the caller drew
+    /// before the call. The Finished messages of the handshake then do not match, so the client cannot find out which
+    /// error occurred (Bleichenbacher's attack needs this knowledge).
     fn premaster_secret(&self, encrypted: &[u8], version: [u8; 2], random: &Secret<48>) -> Secret<48>;
 }
 
@@ -106,7 +106,7 @@ pub struct SoftwareKey {
 
 enum Pair {
     Ecdsa(EcdsaKeyPair),
-    /// A key of a member of a group. No file in PEM contains such a key.
+    /// An Ed25519 key, which signs the records of a group member. It never comes from a PEM file.
     Ed25519(Ed25519KeyPair),
     /// An RSA key in two forms: for signatures, and for decryption.
     Rsa(rsa::KeyPair, BareRsa),

@@ -77,7 +77,7 @@ pub enum TpmError {
         /// The error of the TPM.
         message: String,
     },
-    /// There is no usable key at the place, or the place for a new key is not free.
+    /// The file or handle has no usable key, or the file or handle for a new key is already in use.
     #[error("{place}: {message}")]
     Place {
         /// A file or a handle.

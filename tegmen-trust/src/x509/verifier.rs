@@ -40,7 +40,8 @@ impl Default for Settings {
     }
 }
 
-/// A stamp for each file from which trust is read, or `None` for a file that does not exist.
+/// The [`Stamp`] of each file from which trust is read, or `None` for a file that does not exist. A stamp changes when
+/// its file changes.
 type Stamps = Vec<Option<Stamp>>;
 
 /// A verifier that accepts certificates whose path leads to its trust anchors.
@@ -133,7 +134,7 @@ impl Verifier {
     /// Verifies the certificate_list of a Certificate message: see [`PeerVerifier::verify`].
     ///
     /// The certificates after the first certificate may be in any order, and there may be more certificates than the
-    /// path needs. All must parse and have strong keys.
+    /// path needs. Each certificate must be well formed and have a strong key, even if the path does not need it.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -255,7 +256,8 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Finds a path to an anchor, and returns the period in which all certificates of the path are valid.
+    /// Finds a path to an anchor. Returns the period in which the path stays valid: until a certificate expires, or a
+    /// CRL has to be replaced.
     fn path(&self, end_entity: &Certificate<'_>, others: &[Certificate<'_>]) -> Result<Span, Refusal> {
         match end_entity.key().ok_or(Refusal::Malformed("a public key that does not parse"))?.kind {
             KeyKind::Ed25519 | KeyKind::Other => return Err(Refusal::UnsupportedAlgorithm),
@@ -317,7 +319,8 @@ impl Check<'_> {
         Ok(span)
     }
 
-    /// Checks the rules that the library does not check, for a path whose signatures are valid.
+    /// Checks the rules that the library does not check, for a path whose signatures are valid. Returns the period in
+    /// which all certificates of the path and of its anchor are valid, and all current CRLs are in force.
     fn judge(&self, path: &VerifiedPath<'_>, end_entity: &Certificate<'_>) -> Result<Span, Refusal> {
         let listed = |certificate: &Certificate<'_>| self.trust.revocations.lists(certificate);
         if listed(end_entity) {

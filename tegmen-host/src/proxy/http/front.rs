@@ -52,8 +52,8 @@ pub struct HttpFront {
     pub max_body: usize,
 }
 
-/// Serves HTTP/1.1 clients until the future is dropped: 64 connections at a time, and 16 of one address. Open
-/// connections remain open when the future is dropped.
+/// Serves HTTP/1.1 clients until this future is dropped. Serves at most 64 connections at the same time, and at most 16
+/// from one address. Dropping the future does not close open connections.
 pub async fn serve(listener: TcpListener, front: HttpFront) {
     let places = Places { all: Arc::new(Semaphore::new(CONNECTIONS)), by_address: Arc::default() };
     loop {

@@ -12,8 +12,9 @@ fn message(block: &[u8]) -> Option<&[u8]> {
     (end >= 8).then(|| &rest[end + 1..])
 }
 
-/// Tests the vectors of Wycheproof for RSAES-PKCS1-v1_5. No message in them is as long as a premaster secret, so each
-/// of them gives the random secret. Ciphertexts of this test for the same keys give their secrets.
+/// Tests the vectors of Wycheproof for RSAES-PKCS1-v1_5. No message in the vectors has the length of a premaster
+/// secret, so the decryption as a premaster secret gives the random secret. Then encrypts a premaster secret to each of
+/// these keys, and checks that the decryption gives this secret.
 #[test]
 fn it_agrees_with_wycheproof() {
     let (mut valid, mut wrong) = (0, 0);

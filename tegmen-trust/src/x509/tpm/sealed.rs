@@ -1,8 +1,9 @@
 //! Seals a secret to a TPM, in a file that no other TPM can open.
 //!
 //! The file has the format of wrapped keys, with the type of sealed data (id-sealedkey of the TCG). The secret is
-//! encrypted between this process and the TPM, so that nobody can read it on the wires. The file has no password and
-//! does not depend on a measurement of the boot: anyone who has the file and can reach the TPM can open it.
+//! encrypted on its way between this process and the TPM, so that nobody can read it on the wires between the processor
+//! and the TPM. The file has no password and does not depend on a measurement of the boot: anyone who has the file and
+//! can reach the TPM can open it.
 
 use super::{Place, SEALED_DATA, TpmError, connect, flush, load, parse_file, refused, storage_root, write_file};
 use std::path::Path;
