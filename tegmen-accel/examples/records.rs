@@ -1,5 +1,5 @@
-//! Prints the nanoseconds for one record on this processor, and for comparison those of the bare AES instructions and
-//! of the crates `ccm` and `sha2`.
+//! Prints the nanoseconds that one record takes on this processor. For comparison, also prints the times of the bare
+//! AES instructions, and of the crates `ccm` and `sha2`.
 
 use ccm::aead::inout::InOutBuf;
 use ccm::aead::{AeadInOut, KeyInit};

@@ -158,7 +158,8 @@ fn counter_block(base: __m128i, low: u32) -> __m128i {
     _mm_insert_epi32(base, low.swap_bytes() as i32, 3)
 }
 
-/// Encrypts six blocks one after the other, and five further blocks in parallel to them.
+/// Encrypts six blocks, each after the previous block, as the MAC of a record does. Encrypts five further blocks in
+/// parallel to them, as the key stream does.
 #[target_feature(enable = "aes,sse4.1")]
 fn bare_record(keys: &Keys, block: [u8; 16]) -> [u8; 16] {
     let keys = &load_keys(keys);
@@ -202,9 +203,9 @@ fn encrypt2(keys: &[__m128i; 11], a: __m128i, b: __m128i) -> (__m128i, __m128i) 
     (_mm_aesenclast_si128(a, *last), _mm_aesenclast_si128(b, *last))
 }
 
-/// Expands the key (FIPS 197, section 5.2) without `aeskeygenassist`, which is slow. The last round of AES computes
-/// SubWord if all four columns of the block are equal, because ShiftRows then changes nothing. The round key of this
-/// round adds the round constant.
+/// Expands the key (FIPS 197, section 5.2) without `aeskeygenassist`, which is slow. Uses the instruction for the last
+/// round of AES in its place. If all four columns of the block are equal, ShiftRows changes nothing, so this
+/// instruction computes SubWord. The round key of this round adds the round constant.
 #[target_feature(enable = "aes,sse4.1")]
 fn expand(key: &[u8; 16], keys: &mut Keys) {
     let rotated = _mm_set1_epi32(0x0c0f_0e0d);

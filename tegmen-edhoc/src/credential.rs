@@ -20,8 +20,8 @@ pub struct Credential(pub(crate) lakers::Credential);
 pub enum BadCredential {
     /// The credential is longer than [`MAX_CREDENTIAL`], or its `kid` is longer than 16 bytes.
     TooLong,
-    /// The bytes are not a map in CBOR of definite lengths that contains a subject (2) and a confirmation (8) with a
-    /// COSE_Key (1).
+    /// The bytes are not a CBOR map of definite length, or the map does not have the necessary entries: a confirmation
+    /// (8) with a COSE_Key (1), and optionally a subject (2).
     Malformed,
     /// The public key is not on P-256.
     Key,

@@ -9,8 +9,8 @@ use tegmen_base::cbor;
 use tegmen_base::crypto::hash::{HmacKey, digest, hmac};
 use tegmen_base::crypto::{Crypto, MAX_SHARE, NamedGroup};
 
-/// A crypto provider in the form that `lakers` needs. Some operations can fail, but `lakers` expects no failure.
-/// Their output is then random, so that no message authenticates, and [`Self::has_failed`] returns true.
+/// A crypto provider in the form that `lakers` needs. Some operations can fail, but `lakers` expects no failure. The
+/// output of a failed operation is random, so that no message authenticates, and [`Self::has_failed`] returns true.
 ///
 /// `lakers` parses decrypted bytes before they are authenticated. Version 0.8.0 of `lakers` counts the items of a CBOR
 /// value in 8 bits, and panics on some nested arrays. So the provider checks each decrypted plaintext before `lakers`

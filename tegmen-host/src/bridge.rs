@@ -59,7 +59,8 @@ pub struct Forward {
 }
 
 impl BridgeConfig {
-    /// Creates a bridge without peers.
+    /// Returns the default settings of a bridge with this line, without a server for a client mote and without
+    /// addresses for remotes.
     pub fn new(line: Line) -> Self {
         Self {
             line,

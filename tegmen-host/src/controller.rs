@@ -52,7 +52,7 @@ pub enum ControllerError {
         /// The code of the response.
         code: Code,
     },
-    /// The group has no free leaf for another member, or no free SenderID.
+    /// The group is full: it has no leaf of the key tree, or no SenderID, for another member.
     #[error(
         "the group {group} is full, or all its SenderIDs are in use: let the operator of the controller evict a member"
     )]

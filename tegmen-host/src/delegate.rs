@@ -24,8 +24,8 @@ pub trait Delegate: Send + Sync {
 
     /// Returns the credentials of a device and its cipher suites. The server ignores suites that it does not offer
     /// itself. Without credentials a client can only resume a session, or open a session with a pre-shared key. The
-    /// server verifies clients with its own trust settings, and not with these credentials. Each shard asks again for
-    /// the credentials after a second.
+    /// server verifies clients with its own trust settings, and not with these credentials. Each shard stores the
+    /// returned value for one second, and then asks again.
     fn credentials(&self, device: u32) -> Option<Arc<PublicKeys>>;
 
     /// Writes the ticket of a session into `ticket`. The ticket may have at most 512 bytes. Returns the time in seconds

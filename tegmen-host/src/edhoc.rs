@@ -2,8 +2,8 @@
 //! first request if [`ClientConfig::edhoc`](crate::client::ClientConfig::edhoc) is set. A server answers EDHOC messages
 //! if [`ServerConfig::edhoc`](crate::server::ServerConfig::edhoc) is set.
 //!
-//! A context from EDHOC is only in memory, and ends with the process. Its keys are new in each session, so none of its
-//! numbers can be used twice.
+//! A context from EDHOC is only in memory, and ends with the process. Each EDHOC session derives new keys, so no nonce
+//! is used twice after a restart.
 
 mod file;
 mod server;

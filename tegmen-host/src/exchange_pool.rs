@@ -38,7 +38,8 @@ const BUSY_SHARE: usize = 8;
 const OFTEN: u16 = 16;
 /// The replies that must be kept for one peer can take at most the whole pool divided by this number.
 const SHARE: usize = 8;
-/// Minimum number of replies in each ring whose age one call of [`ExchangePool::expire_some`] may examine.
+/// Number of replies of each ring that one call of [`ExchangePool::expire_some`] may examine, in addition to twice the
+/// number of replies that were added.
 const EXPIRED_AT_ONCE: usize = 16;
 
 /// Returns a time in ticks of 1024 microseconds. The value wraps after 50 days.
@@ -75,7 +76,7 @@ pub struct ExchangePool {
     added: usize,
 }
 
-/// The data of the pool in the entry of a peer: the number and the counts of this peer.
+/// The data that the pool stores for one peer in the peer's entry: the number of the peer, and its counts.
 #[derive(Debug)]
 pub struct PoolPeer {
     /// The number of the peer, or zero if the peer has no number yet.
@@ -88,8 +89,9 @@ pub struct PoolPeer {
     /// The number of requests of the peer since the time `second`, in ticks.
     requests: u16,
     second: u32,
-    /// The time, in ticks, from which `bytes` counts the replies that must be kept for this peer. `bytes_before` has
-    /// the same count for the EXCHANGE_LIFETIME that ended at this time.
+    /// The time, in ticks, at which the current period of EXCHANGE_LIFETIME began. `bytes` has the bytes of the replies
+    /// that were added to [`ExchangePool::lasting`] for this peer in this period, and `bytes_before` has the bytes of
+    /// the previous period.
     since: u32,
     bytes: u32,
     bytes_before: u32,

@@ -66,8 +66,8 @@ impl Group {
         address.parse().is_ok_and(|ip: IpAddr| ip.is_multicast())
     }
 
-    /// Opens a non-blocking socket that sends to the group through its interface. `own` is the local address; with
-    /// `None` the socket has any port.
+    /// Opens a non-blocking socket that sends to the group through its interface. `own` is the local address and port;
+    /// with `None` the system chooses both.
     ///
     /// # Errors
     /// The error of the system, also if the interface no longer exists.

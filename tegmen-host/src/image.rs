@@ -21,7 +21,8 @@ use std::fmt;
 use std::str::FromStr;
 use tegmen::coap::{MessageRef, OptionNumber};
 
-/// Bytes of a unit, in which missing parts of an image are counted. The size of a block is a multiple of a unit.
+/// The size of a unit in bytes. Reports count the missing parts of an image in units. The size of a block is a multiple
+/// of a unit.
 pub const UNIT: u32 = 64;
 
 /// The key of the query argument that names an image.

@@ -7,7 +7,7 @@
 //! * [`proxy`] forwards requests to other servers, and stores their responses.
 //! * [`contexts`] keeps OSCORE contexts on disk, and [`edhoc`] makes contexts between two ends that know each other's
 //!   keys.
-//! * [`group`] is a member of a protected group, and [`controller`] asks the controller of a group for keys.
+//! * [`group`] implements a member of a protected group, and [`controller`] asks the controller of a group for keys.
 //! * [`delegate`] lets a server open sessions in the name of devices, and lets a device resume them.
 //! * [`exporter`] gives keying material of sessions to other protocols.
 //! * [`state`] keeps the numbers of sessions and contexts over restarts, so that no number is used twice.

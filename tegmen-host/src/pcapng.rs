@@ -1,7 +1,8 @@
 //! Captures in the pcapng format, including the secrets (Decryption Secrets Block), so that Wireshark shows the
 //! decrypted traffic.
 //!
-//! A reader of the file can decrypt the traffic, so only its owner can read it.
+//! Anyone who can read the file can decrypt the traffic. Therefore only the owner of the file has the permission to
+//! read it.
 
 use crate::client::{Tap, Tapped};
 use std::fs::File;

@@ -22,7 +22,8 @@ const INCOMING: usize = 6144;
 /// Maximum number of paths that are prefetched together.
 pub const BATCH: usize = 32;
 
-/// Number of peers below which all data that a search reads fits in a cache of one megabyte.
+/// Number of peers below which the table prefetches nothing. All data that a search reads is then in the cache of the
+/// processor, if the cache has one megabyte.
 const SMALL: usize = 4096;
 
 /// Number of handshakes that one search for a free place examines. The next search continues with the handshakes after
@@ -52,7 +53,7 @@ const BLOCK: usize = 256;
 struct Entry<A> {
     /// The peer of the entry. It is vacant while the entry is free, and only then `next_free` is valid.
     peer: Peer,
-    /// The generation of the entry, which rises in steps of two, as [`PeerId::new`] requires.
+    /// The generation of the entry. It rises by two each time a peer is removed from the entry: see [`PeerId::new`].
     generation: u32,
     /// Index in the handshake pool, or [`NONE`].
     handshake: u32,
@@ -383,7 +384,8 @@ impl<A: Default, const N: usize> Slab<A, N> {
     }
 
     /// Removes ended peers from `order`, if `order` is longer than 64 plus twice `alive`. `alive` is the maximum number
-    /// of living peers in `order`. So at least `alive` insertions occur between two passes over `order`.
+    /// of living peers in `order`. So at least `alive` insertions occur between two passes over `order`, and the passes
+    /// cost little for each insertion.
     fn trim(order: &mut VecDeque<PeerId>, alive: usize, keep: impl FnMut(&PeerId) -> bool) {
         if order.len() > 64 + 2 * alive {
             #[cfg(test)]

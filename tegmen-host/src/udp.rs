@@ -34,9 +34,9 @@ pub struct Socket {
     io: UdpSocket,
     state: UdpSocketState,
     local: SocketAddr,
-    /// The local address of each received datagram, for a socket that receives requests to a group; `None` for any
-    /// other socket. If the requests are in clear, this is the bound address of the socket that answers. If Axiom
-    /// protects the group, this is the address of the group.
+    /// For a socket that receives requests to a group: the local address in the path of each received datagram. If the
+    /// requests are in clear, this is the bound address of the socket that answers. If Axiom protects the group, this
+    /// is the address of the group. `None` for any other socket.
     in_group: Option<Address>,
 }
 
@@ -136,7 +136,8 @@ impl Socket {
     }
 
     /// Takes a socket that another program bound. The socket keeps its buffer sizes, because that program may have had
-    /// the right to larger buffers. With `beside_groups`, sockets of groups may have the same port.
+    /// the right to larger buffers. With `beside_groups`, sockets that receive requests to groups may be bound to the
+    /// same port.
     ///
     /// # Errors
     /// [`BindError`], whose text names the next step.

@@ -1,5 +1,5 @@
-//! Tests OSCORE contexts that are restored from an image that was made before their first use. The image is a golden
-//! image, or a copy whose original is still in use.
+//! Tests OSCORE contexts that are restored from an image of the disk. The image was made before the first use of the
+//! contexts. It is the template of several machines, or a copy of a machine that is still in use.
 
 use std::collections::HashSet;
 use std::net::{SocketAddr, UdpSocket};
@@ -17,8 +17,8 @@ use tegmen_host::server::{Event, Server};
 use tegmen_host::state::Database;
 use tegmen_host::uri::Scheme;
 
-/// The two ends of a context in a temporary directory, an image of both that was made before their first use, and the
-/// datagrams of the client.
+/// The two ends of a context in a temporary directory, an image of both ends from the time before their first use, and
+/// the datagrams of the client.
 struct Scene {
     dir: PathBuf,
     database: bool,

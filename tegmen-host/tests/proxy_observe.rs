@@ -18,8 +18,7 @@ use tegmen_host::uri::Scheme;
 
 type Options = Vec<(OptionNumber, Vec<u8>)>;
 
-/// The number of clients. It is more than the number of observations that one peer without protection may have at a
-/// server.
+/// The number of clients. A server permits fewer observations to one peer without protection, such as the proxy.
 const CLIENTS: u8 = 18;
 
 /// An origin with a context for each client, and a proxy between them.

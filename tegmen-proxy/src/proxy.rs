@@ -46,8 +46,8 @@ struct Asked<X: OpenedRequest, const ENTRY: usize> {
     /// The ETag of a stored response that is no longer fresh. The forwarded request asks whether this response is still
     /// valid.
     etag: Option<Held<MAX_ETAG>>,
-    /// The right to answer the request later. It is `None` until the node passes it to [`Proxy::on_deferred`], after
-    /// the handler has returned.
+    /// The right to answer the request later. This field is `None` until the node passes the right to
+    /// [`Proxy::on_deferred`], after the handler has returned.
     right: Option<Deferred<X>>,
 }
 

@@ -37,7 +37,8 @@ const MAX_SEALED: u32 = 1 << 20;
 /// Length in bytes of a ticket key when it is stored or shared: name, key, salt.
 pub const TICKET_KEY_LEN: usize = NAME_LEN + KEY_LEN + SALT_LEN;
 
-/// One key for tickets. It was drawn now, was stored before, or comes from another server of the same service.
+/// The bytes of one ticket key. The key was drawn by this server, was read from storage, or comes from another server
+/// of the same service.
 #[derive(Debug)]
 pub struct TicketKey(pub Secret<TICKET_KEY_LEN>);
 

@@ -1,4 +1,5 @@
-//! The crypto provider of hosts: AES-CCM on the CPU's instructions, with a cache of key schedules for busy sessions.
+//! The crypto provider of hosts: AES-CCM with the AES instructions of the processor, and a cache of key schedules for
+//! busy sessions.
 
 mod group;
 pub mod public;

@@ -130,8 +130,8 @@ pub enum Refusal {
     Malformed,
     /// A signature is not ECDSA with SHA-256. Have the certificate issued by a CA whose key is on secp256r1.
     UnsupportedAlgorithm,
-    /// A public key is not an uncompressed point on secp256r1. Longer keys of another kind are also refused. Make
-    /// another key.
+    /// A public key is not an uncompressed point on secp256r1. Keys of other kinds are refused, even if they are
+    /// longer. Make a key on secp256r1.
     UnsupportedKey,
     /// The certificate has name constraints, or an unsupported critical extension (RFC 5280, section 4.2). Issue it
     /// without this extension.

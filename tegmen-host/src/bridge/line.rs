@@ -120,8 +120,8 @@ impl fmt::Display for Line {
     }
 }
 
-/// Opens a serial device. The system waits for a terminal in the same way as for a pipe, so the types for pipes are
-/// used.
+/// Opens a serial device. A program waits for data of a terminal in the same way as for data of a pipe, so this
+/// function returns the types of tokio for pipes.
 fn open_device(path: &std::path::Path) -> io::Result<(pipe::Receiver, pipe::Sender)> {
     use rustix::fs::OFlags;
     use rustix::termios::{OptionalActions, isatty, tcgetattr, tcsetattr};

@@ -53,7 +53,8 @@ pub enum EdhocError {
     System(io::Error),
 }
 
-/// A client whose credential a server has, or a server whose credential a client has.
+/// A peer in a file of peers, with its credential. A server has such a file of its clients, and a client has such a
+/// file of its servers.
 #[derive(Clone, Debug)]
 pub struct EdhocPeer {
     /// The name of the peer in policies and in the log.

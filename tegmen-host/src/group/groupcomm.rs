@@ -37,7 +37,8 @@ pub const REQUESTER: &str = "requester";
 /// The role of a member that answers requests to the group.
 pub const RESPONDER: &str = "responder";
 
-/// The number of Axiom's key type, profile and rekeying scheme, in the range for private use.
+/// The number that means Axiom: as a key type, as a profile, and as a rekeying scheme. It is in the range for private
+/// use.
 const AXIOM: i64 = -65537;
 /// The label of a parameter in a join request. The value of the parameter is false if the member does not check the
 /// signatures of rekey messages.
@@ -55,8 +56,8 @@ const MGT_KEY_MATERIAL: i64 = 27;
 const SUITES: [(Suite, u64); 4] =
     [(Suite::Ccm, 0xc0a4), (Suite::Ccm8, 0xc0a8), (Suite::Gcm, 0x00a8), (Suite::MacOnly, 0x00b0)];
 
-/// The label of the entry `ace-groupcomm-error` in concise problem details, and below it the label of `error-id` in
-/// this entry (RFC 9594, section 4.1.2).
+/// The label of the entry `ace-groupcomm-error` in concise problem details (RFC 9594, section 4.1.2). `ERROR_ID` is the
+/// label of `error-id` in this entry.
 const PROBLEM_ENTRY: i64 = 0;
 const ERROR_ID: i64 = 0;
 

@@ -41,8 +41,8 @@ const SENDERS: usize = 256;
 const LISTENERS: usize = 1024;
 /// Number of sequence numbers in one lease. The member may use only the numbers of a lease whose end is on disk.
 const LEASE: u64 = 256;
-/// Number of records that the member could not open, one directly after the other, after which it asks its controller
-/// for the current keys. Only records of the current epoch count.
+/// Number of consecutive records that the member could not open. After this number the member asks its controller for
+/// the current keys. Only records of the current epoch count.
 const NOT_OPENED: u32 = 16;
 
 /// A placeholder for a group whose address is not known yet: the group of all CoAP nodes (RFC 7252, section 12.8).

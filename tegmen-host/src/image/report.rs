@@ -11,8 +11,8 @@ pub enum ImageReport {
     /// Label 1: the member has the image with this SHA-256 digest.
     Complete(Digest),
     /// Label 2: the member lacks these units, and possibly units after them that did not fit in the report. An empty
-    /// list means that the member has all units, and verifies the image. The encoding is an array of counts: units that
-    /// it has, units that it lacks, units that it has, and so on.
+    /// list means that the member has all units, and is now verifying the image. The encoding is an array of counts of
+    /// units: the member has the first count of units, lacks the next, has the next, and so on.
     Lacks(Vec<Range<u32>>),
     /// Label 3: the member is receiving another image. The value is the first bytes of its digest.
     Busy([u8; 8]),

@@ -10,8 +10,8 @@ use tegmen::coap::{Block, block};
 const MAX_BLOCKS: usize = 1 << 20;
 /// Length in bytes of a report that fits in any response.
 const REPORT: usize = 256;
-/// Number of successive requests without progress after which the sender gives up. A member that still receives another
-/// image counts as progress, because it takes this image later.
+/// Number of successive requests without progress after which the sender gives up. If a member still receives another
+/// image, the request counts as progress, because this member takes the image of the sender later.
 const MAX_IDLE: u32 = 3;
 
 /// The reason why bytes cannot be sent as an image.

@@ -76,8 +76,9 @@ impl Answer {
         }
     }
 
-    /// Calls `revalidate` with the head of a 2.03 response, and with a buffer for the stored response that is valid
-    /// again. Returns this response with the Max-Age of the 2.03. Returns `None` if `revalidate` returns false.
+    /// Calls `revalidate` with the head of a 2.03 response, and with a buffer. `revalidate` writes the stored response
+    /// that is valid again into the buffer. Returns the stored response with the Max-Age of the 2.03 response. Returns
+    /// `None` if `revalidate` returns false.
     pub(super) fn revalidate(
         &self,
         longest: usize,

@@ -14,8 +14,8 @@ pub(super) struct Upstream {
     /// The name of the virtual host that the client requested, if the URI of the origin contains an IP address. The
     /// proxy sends this name to the origin as the Uri-Host option.
     name: Option<String>,
-    /// The entity tag of a stored response, for the question whether this response is still valid; `None` if none is
-    /// stored.
+    /// The entity tag of the stored response that is no longer fresh. The request asks the origin whether this response
+    /// is still valid. `None` if no such response is stored.
     pub(super) etag: Option<Vec<u8>>,
 }
 

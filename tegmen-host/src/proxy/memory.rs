@@ -71,8 +71,8 @@ impl Place {
     }
 }
 
-/// The three chains that contain each place: of all places by their last use, of the places that one client caused, and
-/// of the places of one resource.
+/// The three chains that each place belongs to: the chain of all places in the order of their last use, the chain of
+/// the places that one client caused, and the chain of the places of one resource.
 #[derive(Clone, Copy)]
 enum Kind {
     Used,

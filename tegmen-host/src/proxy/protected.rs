@@ -34,8 +34,8 @@ impl Client {
         Self { remote, principal: identity.principal }
     }
 
-    /// Returns the owner that counts for the limits of this client: its identity, or its address if it proved no
-    /// identity.
+    /// Returns the owner under which the limits count the observations of this client: its identity, or its address if
+    /// it proved no identity.
     pub(super) const fn owner(&self, identity: &Identity) -> Owner {
         Owner::new(identity, Some(self.remote.ip()))
     }

@@ -41,8 +41,8 @@ pub struct ProxyCounts {
 pub(super) struct State {
     cache: Cache<Memory>,
     max_open: usize,
-    /// For each cache key, the number of the request to the origin ([`Fetching`]) whose response further equal requests
-    /// may await.
+    /// For each cache key, the number of the request to the origin ([`Fetching`]) that is in progress. Further equal
+    /// requests may wait for its response.
     by_key: HashMap<Arc<[u8]>, u64>,
     fetches: HashMap<u64, Fetching>,
     /// The observation at the origin for each cache key.
@@ -90,7 +90,8 @@ pub(super) struct Waiter {
 
 /// The decision for a request that the cache does not answer. The last variant means that too many requests wait.
 pub(super) enum Room {
-    /// The request waits for the response to an equal request, which has this number.
+    /// The request waits for the response to an equal request, which the proxy has already sent to the origin. The
+    /// value is the number of the earlier request.
     Joins(u64),
     Begins,
     /// The proxy sends the request to the origin separately. An equal request already waits, but it may pass more
@@ -272,8 +273,9 @@ impl State {
         self.fetches.remove(&id).map(|fetching| fetching.waiters).unwrap_or_default()
     }
 
-    /// Takes a 2.03 response to the request `id`, which had this ETag. Returns the stored response that is valid again,
-    /// and the clients that wait for it. Returns `None` if this response is no longer stored.
+    /// Takes a 2.03 response to the request `id`, which asked whether the stored response with this ETag is still
+    /// valid. Returns the stored response, which is now fresh again, and the clients that wait for it. Returns `None`
+    /// if the response is no longer stored.
     pub(super) fn revalidate(
         &mut self,
         now: Instant,

@@ -20,7 +20,7 @@ use tegmen_store::files::{directory_of, rename};
 
 /// The time without a new block after which another image can replace an incomplete image.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The first bytes of the trailer of an incomplete file.
+/// The first bytes of the trailer. The trailer is at the end of the hidden file of an incomplete image.
 const MAGIC: [u8; 8] = *b"tegmen i";
 /// Length of the trailer in bytes: [`MAGIC`] (8), the digest in the name of the image (8), and the size of the image
 /// (4).

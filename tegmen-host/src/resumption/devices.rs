@@ -50,8 +50,9 @@ impl Devices {
         self.delegate.remember(device, proved(&peer), id, &session);
     }
 
-    /// Returns the name of the peer of a session, with the expiry time of its certificate. Also returns the session
-    /// with the number that the [`Delegate`] chose for the principal, which [`Self::found`] replaced.
+    /// Returns two values about a session. The first is the name of its peer, with the expiry time of the peer's
+    /// certificate. The second is the session for the [`Delegate`]: if [`Self::found`] replaced the number that the
+    /// [`Delegate`] chose as the principal, the session has this number again.
     fn peer_of(&self, session: &SessionState) -> (Option<Named>, SessionState) {
         let delegated = self.credentials.delegated(session.principal);
         let principal = delegated.map_or(session.principal, |(_, number)| Principal(number));

@@ -1,5 +1,5 @@
-//! Tests the routes of datagrams, and sessions through a gateway. Servers of this crate are the delegation server and
-//! the device.
+//! Tests the routes of datagrams, and sessions through a gateway. Two servers of this crate take the places of the
+//! delegation server and of the device.
 
 use super::*;
 use crate::client::{ClientConfig, ClientKey, Session};

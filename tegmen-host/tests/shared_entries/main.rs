@@ -1,8 +1,8 @@
 //! Tests a proxy between members of groups, which send deterministic requests of Group OSCORE. Some tests are about the
 //! responses that the members share, and some about the data that the proxy learns.
 //!
-//! The members are those of the library, with separate sockets. Each attack first succeeds against a faulty
-//! implementation.
+//! The members use the implementation of the library, and have separate sockets. Each attack is also made against a
+//! faulty implementation, where it succeeds. So the tests show that they detect the attack.
 
 mod learns;
 mod rights;

@@ -24,7 +24,7 @@ type Pending = GroupPending<Vec<Replies>>;
 /// Identifier.
 pub(crate) const GROUPS: [(&str, &[u8], [u8; 16]); 3] =
     [("house", b"grp1", [1; 16]), ("shop", b"grp2", [1; 16]), ("clone", b"grp1", [2; 16])];
-/// The ID of the Deterministic Client.
+/// The Sender ID of the Deterministic Client, whose key all members of a group share.
 pub(crate) const SHARED: u8 = b'd';
 pub(crate) const SALT: &[u8] = b"salt";
 /// Free bytes in a buffer in addition to the message.

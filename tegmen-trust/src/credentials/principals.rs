@@ -80,7 +80,8 @@ struct Numbered {
     who: Who,
     /// The lease that the sessions of the peer share. It is gone if the peer has no session.
     lease: Weak<Lease>,
-    /// The time at which the last handshake began that has not led to a session; `None` if there is none.
+    /// The time at which the peer began its last handshake, if this handshake has not led to a session yet; otherwise
+    /// `None`.
     handshake: Option<Instant>,
     /// The time at which the certificate of the peer expires; `None` for a peer without a certificate.
     end: Option<SystemTime>,
@@ -93,7 +94,8 @@ pub(super) struct Principals {
     numbers: HashMap<Who, u32>,
     all: HashMap<u32, Numbered>,
     next: u32,
-    /// The handshakes that have not led to a session: the time at which each began, and the number of its peer.
+    /// The handshakes that have not led to a session yet: for each, the time at which it began, and the number of its
+    /// peer.
     handshakes: BTreeSet<(Instant, u32)>,
 }
 

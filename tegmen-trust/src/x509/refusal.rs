@@ -60,7 +60,7 @@ pub enum Refusal {
     /// The revocation status of a certificate is unknown: there is no CRL of its CA, or the CRL is too old.
     #[error("whether the peer's path is revoked is not known ({0}): fetch the newest CRL of each CA of the path")]
     RevocationUnknown(String),
-    /// The peer sent more certificates than the verifier accepts, or the search for a path took too many steps.
+    /// The peer sent more certificates than the verifier accepts, or the search for a path became too long.
     #[error(
         "the peer's path has too many certificates (at most {max} are followed): raise the limit, or issue from a CA nearer to the anchor"
     )]
@@ -89,7 +89,7 @@ pub enum Refusal {
     /// The peer sent certificates or a raw public key, and this verifier accepts no proof of this kind.
     #[error("this end takes no {0}: set up a verifier for them, or have the peer present something else")]
     NotTaken(&'static str),
-    /// A rule of the user's program refuses the peer.
+    /// A [`PeerVerifier`](super::PeerVerifier) of the user's own program refuses the peer. The text is the reason.
     #[error("a rule of this end refuses the peer: {0}")]
     Rule(String),
 }

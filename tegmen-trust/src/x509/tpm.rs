@@ -104,8 +104,8 @@ struct Connection {
 }
 
 impl TpmKey {
-    /// Makes a key in the TPM and keeps it at a free place. `tpm` names the TPM as the software stack does:
-    /// `device:/dev/tpmrm0`, `swtpm:host=127.0.0.1,port=2321`.
+    /// Makes a key in the TPM and keeps it at `place`, which must be free. `tpm` names the TPM as the software stack
+    /// does: `device:/dev/tpmrm0`, `swtpm:host=127.0.0.1,port=2321`.
     ///
     /// # Errors
     /// [`TpmError`].
@@ -469,7 +469,9 @@ fn unsigned(number: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Writes the file of a wrapped object: TPMKey { its type, no password, storage root of the owner, public, private }.
+/// Writes a new file with a wrapped object: the DER structure TPMKey in PEM. The structure contains the type of the
+/// object, a mark that the object has no password, the handle of the owner (the parent is the storage root of the
+/// owner), and the public and the private part.
 fn write_file(file: &std::path::Path, kind: &[u8], private: &Private, public: &Public) -> Result<(), TpmError> {
     let place = Place::File(file.to_owned());
     let sized = |bytes: &[u8]| {

@@ -89,8 +89,8 @@ pub(in crate::proxy) struct Answered {
 }
 
 impl Origins {
-    /// Returns a client without connections, with the time limit, the maximum body and the authorities of these
-    /// settings.
+    /// Returns a client that uses the time limit, the maximum length of a body and the authorities of these settings.
+    /// The client has no connection yet.
     ///
     /// # Errors
     /// [`ClientError::System`] if an authority is not a certificate.
@@ -108,8 +108,8 @@ impl Origins {
     /// Sends a request to a server.
     ///
     /// # Errors
-    /// 5.02 if the name cannot be resolved, the session cannot be opened, or the response cannot be used. 5.04 if the
-    /// server cannot be reached or is too slow. Another code if HTTP cannot carry the request.
+    /// 5.02 if the name cannot be resolved, the TLS handshake fails, or the response cannot be used. 5.04 if the server
+    /// cannot be reached or is too slow. Another code if HTTP cannot carry the request.
     pub(in crate::proxy) async fn ask(&self, site: &Site<'_>, asked: &Asked<'_>) -> Result<Answered, Failed> {
         // The semaphore is never closed.
         let _place = self.places.acquire().await;
