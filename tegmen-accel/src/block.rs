@@ -10,11 +10,12 @@ pub(crate) struct Shape {
     pub(crate) first: u128,
     /// Counter block 0.
     pub(crate) counter: u128,
-    /// A mask for the tag: all bits of its used bytes are 1.
+    /// A mask for the tag: its lowest bytes, as many as the tag has, have only bits 1.
     mask: u128,
 }
 
-/// Number of bytes of associated data in its first block, which begins with the length in two bytes.
+/// Number of bytes of associated data in the first block of associated data. The block begins with the length of the
+/// data, in two bytes.
 pub(crate) const HEAD: usize = 14;
 
 impl Shape {
@@ -39,7 +40,7 @@ impl Shape {
         Ok(Self { first, counter, mask: ones(tag.len()) })
     }
 
-    /// Copies the used bytes of the computed tag `made` to `tag`.
+    /// Copies the computed tag `made` to `tag`, cut to the length of `tag`.
     #[inline(always)]
     pub(crate) fn cut(&self, made: u128, tag: &mut [u8]) {
         if let Ok(tag) = <&mut [u8; 8]>::try_from(&mut *tag) {

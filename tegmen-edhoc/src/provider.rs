@@ -27,7 +27,7 @@ impl<'c, C: Crypto> Provider<'c, C> {
         Self { crypto, has_failed: false, ciphertext_2: None }
     }
 
-    /// Creates a provider that reads message_2.
+    /// Creates a provider for a session that reads message_2.
     pub(crate) fn reading_message_2(crypto: &'c mut C, message_2: &'c [u8]) -> Self {
         let mut reader = Reader::new(message_2);
         let content = cbor::read_bytes(&mut reader).unwrap_or(&[]);

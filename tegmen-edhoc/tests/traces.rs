@@ -23,7 +23,7 @@ impl Traces {
         Self(serde_json::from_str(include_str!("../../vectors/edhoc_rfc9529_static_dh.json")).unwrap())
     }
 
-    /// Returns the value in a step whose label begins with `label`.
+    /// Returns the value in the step `step` of the trace whose label begins with `label`.
     fn get(&self, step: &str, label: &str) -> Vec<u8> {
         let cases = self.0["vectors"].as_array().unwrap();
         let text = |case: &Value, key: &str| case[key].as_str().unwrap().to_owned();

@@ -80,7 +80,7 @@ pub enum ControllerError {
         "the controller of the group {0} does not take the public key of this device, whose proof may have come too late: join again"
     )]
     NotProved(String),
-    /// The device has no key for the signatures of the group.
+    /// The device cannot make or use a private key for the signatures of the group.
     #[error("the group {group} has signatures, and {source}: let the system give randomness")]
     NoKey {
         /// The name of the group.

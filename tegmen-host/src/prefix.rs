@@ -44,7 +44,7 @@ impl Shares {
         self.count(ip).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts one place less for the prefix of `ip`.
+    /// Counts one place fewer for the prefix of `ip`.
     pub(crate) fn give_back(&self, ip: IpAddr) {
         self.count(ip).fetch_sub(1, Ordering::Relaxed);
     }

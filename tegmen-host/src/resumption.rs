@@ -150,7 +150,8 @@ impl ServerResumption {
         Self { own: None, devices: None }
     }
 
-    /// Also opens and resumes sessions in the name of devices.
+    /// Returns this state with the devices of `delegate`, so that the server also opens and resumes sessions in their
+    /// name.
     pub(crate) fn with_devices(self, delegate: Option<Arc<dyn Delegate>>, credentials: &Credentials) -> Self {
         let devices = |delegate| Devices { delegate, credentials: credentials.clone(), counts: Counts::default() };
         Self { devices: delegate.map(|delegate| Arc::new(devices(delegate))), ..self }

@@ -42,7 +42,7 @@ pub struct Record {
     /// Boolean value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vb: Option<bool>,
-    /// Data value, in base64url without padding, also for CBOR.
+    /// Data value, in base64url without padding, even if the pack was read from CBOR.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vd: Option<String>,
     /// Sum, the integral over time.

@@ -107,8 +107,8 @@ impl Shared {
         Self { socket, on_refused, refused, remotes, to_server, to_device, to_remotes, unsent }
     }
 
-    /// Notes whether the server or the device accepts or refuses datagrams. Reports the address if it begins to refuse
-    /// them.
+    /// Notes whether the server or the device accepts or refuses datagrams. Reports `address` when this end begins to
+    /// refuse datagrams.
     fn note(&self, end: End, address: SocketAddr, is_refused: bool) {
         let [server, device] = &self.refused;
         let refused = if end == End::Server { server } else { device };

@@ -8,9 +8,9 @@ pub(crate) const NONE: u32 = u32::MAX;
 const LEVELS: usize = 6;
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
-/// The number of the list of entries whose alarms have passed.
+/// The number of the list whose entries have alarms that have passed.
 const DUE: u16 = (LEVELS * SLOTS) as u16;
-/// The number that stands for no list, for an entry without an alarm.
+/// The list number of an entry without an alarm, which is in no list.
 const UNLINKED: u16 = DUE + 1;
 /// The shift from microseconds to ticks: a tick has 1024 microseconds.
 const TICK_SHIFT: u32 = 10;
@@ -35,7 +35,7 @@ pub(crate) trait Links {
     fn link(&mut self, index: u32) -> &mut Link;
 }
 
-/// A timing wheel: the heads of the lists, and the tick up to which they were examined.
+/// A timing wheel: the first entry of each list, and the tick up to which the wheel has examined the lists.
 pub(crate) struct Wheel {
     elapsed: u64,
     occupied: [u64; LEVELS],

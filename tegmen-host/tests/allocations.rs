@@ -1,4 +1,4 @@
-//! Counts the heap allocations for a request that is similar to earlier requests: at a server, over DTLS and over
+//! Counts the heap allocations for a request after similar requests. Counts them at a server, over DTLS and over
 //! OSCORE, and at a client session.
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -19,7 +19,7 @@ thread_local! {
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-/// Counts the allocations of the threads that set `COUNTS`.
+/// An allocator that counts the allocations of the threads that have set `COUNTS`.
 struct Counting;
 
 #[expect(unsafe_code, reason = "an allocator is unsafe by its trait")]

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 
 const AT_ONCE: usize = 64;
 
-/// Returns the payload of each request, and counts the requests.
+/// Answers each request with the payload of the request, and counts the requests.
 #[derive(Clone)]
 struct Echo(Resources, Arc<AtomicUsize>);
 
@@ -89,7 +89,7 @@ async fn lossy(to: SocketAddr, lose: usize) -> SocketAddr {
     address
 }
 
-/// Opens a session without protection with a server that never answers.
+/// Opens a session without DTLS with a server that never answers. Returns the socket of the server, and the session.
 async fn silent(change: impl FnOnce(&mut ClientConfig)) -> (UdpSocket, Session) {
     let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let mut config = ClientConfig::default();

@@ -1,5 +1,6 @@
-//! Tests sessions that a server opens in the name of devices. OpenSSL resumes these sessions at a device, which has
-//! neither a certificate nor a private key. All ends use real sockets on the loopback interface.
+//! Tests sessions that a server opens in the name of devices. OpenSSL opens a session with the server, and then resumes
+//! it at a device, which has neither a certificate nor a private key. All ends use real sockets on the loopback
+//! interface.
 
 mod test_ca;
 
@@ -155,7 +156,7 @@ impl Memory for Forgetful {
     }
 }
 
-/// A device on a host. Its epoch is its only secret.
+/// A device that is a program on a host. Its only secret is the secret of its epoch.
 struct OnHost(Mutex<Device<Forgetful, 4, 4, 64>>);
 
 impl OnHost {
@@ -235,7 +236,7 @@ impl Running {
         Self { server, address, credentials, events, asked }
     }
 
-    /// Starts a device on a host, which has no keys of its own.
+    /// Starts the server of a device on a host. The server has no keys of its own.
     fn device(device: &Arc<OnHost>) -> Self {
         Self::start(device.clone(), None)
     }

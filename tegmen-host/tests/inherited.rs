@@ -185,7 +185,7 @@ fn sockets_that_do_not_match_the_addresses_are_refused_by_address() {
     assert!(matches!(error, InheritError::NoIpv4 { .. }), "{error}");
 }
 
-/// Defers the response to each POST, and passes the responder to the test.
+/// An application that defers the response to each POST, and passes the responder to the test.
 #[derive(Clone)]
 struct Slow(std::sync::mpsc::Sender<Responder>, Resources);
 
@@ -282,7 +282,7 @@ fn limits_and_resources_change_while_the_server_runs() {
     assert_eq!(ask(&asker(listen.address), 1), 0x45);
 }
 
-/// Waits in each POST until the test releases it.
+/// An application that waits in each POST until the test releases it.
 #[derive(Clone)]
 struct Stuck(Arc<std::sync::Barrier>);
 

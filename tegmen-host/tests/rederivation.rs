@@ -371,7 +371,7 @@ async fn numbers_in_a_database_have_their_keys_beside_them() {
     running.stop();
 }
 
-/// Without `rederivation` a context with lost numbers is refused, and the error names the cause.
+/// Without the setting `rederivation`, a context whose numbers are lost is refused, and the error names the cause.
 #[tokio::test]
 async fn without_it_lost_numbers_are_refused_on_both_sides() {
     let scene = Scene::new("without", false, None);

@@ -41,7 +41,7 @@ struct Asked<X: OpenedRequest, const ENTRY: usize> {
     /// True if the request has an OSCORE option. If the request has none, but the response has one, the client gets
     /// 5.02.
     is_protected: bool,
-    /// The value of Hop-Limit in the forwarded request.
+    /// The value of Hop-Limit in the forwarded request; `None` if the request of the client has no Hop-Limit.
     hops: Option<u8>,
     /// The ETag of a stored response that is no longer fresh. The forwarded request asks whether this response is still
     /// valid.

@@ -1,5 +1,5 @@
 //! Tests OSCORE between a client and a server through a proxy that crashes. The network loses and repeats messages, and
-//! an attacker replays them.
+//! an attacker replays old messages.
 
 mod scene;
 
@@ -10,7 +10,7 @@ use tegmen::coap::{Builder, Code, MessageRef, MessageType};
 use tegmen::crypto::{Crypto as _, RustCrypto};
 use tegmen::oscore::{Aead, Context, OVERHEAD, Parameters, Pending, Unprotected};
 
-/// The number of runs, each of which has [`STEPS`].
+/// The number of runs. Each run has [`STEPS`] steps.
 const RUNS: u8 = 250;
 const STEPS: u16 = 100;
 const CLIENT: u8 = 2;

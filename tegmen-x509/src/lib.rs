@@ -41,8 +41,8 @@ use tegmen::crypto::{Crypto, DIGEST_LEN, MAX_SIGNATURE, SignatureScheme, digest 
 use tegmen::dtls::{AlertDescription, certificates};
 
 /// Maximum number of certificates in a path: the certificate of the end entity, and the certificates of two CAs below
-/// the anchor. So the verification of a list verifies at most two signatures with keys of the list, and at most three
-/// signatures with the key of each anchor.
+/// the anchor. So for one list, at most two signatures are verified with keys of the list, and at most three signatures
+/// with the key of each anchor.
 pub const MAX_CERTIFICATES: u8 = 3;
 
 /// A SubjectPublicKeyInfo with a key on secp256r1, in DER.
@@ -239,7 +239,7 @@ pub struct Path<'r> {
     walked: Option<Walked>,
 }
 
-/// The data that are stored about the certificates so far.
+/// The data that a [`Path`] stores about the certificates that it has taken.
 #[derive(Debug)]
 struct Walked {
     end_entity: EndEntity,

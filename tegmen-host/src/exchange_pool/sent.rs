@@ -87,7 +87,7 @@ struct Sent {
 pub(super) struct SentMessages {
     exchanges: Slots<Sent>,
     cells: Slots<[u8; CELL]>,
-    /// Maximum number of bytes of exchanges and cells together.
+    /// Maximum number of bytes of all exchanges and all cells together.
     limit: usize,
 }
 

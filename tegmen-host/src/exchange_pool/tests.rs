@@ -153,7 +153,7 @@ proptest! {
     }
 }
 
-/// Number of peers. The shares of all these peers together are more than the pool.
+/// Number of peers. The maximum replies of all these peers together take more bytes than the pool has.
 const CROWD: usize = 64;
 
 #[test]

@@ -245,7 +245,7 @@ pub struct GroupKeys {
     pub late: Vec<u8>,
     /// The number of the current epoch. The first epoch is 1.
     pub epoch: u16,
-    /// The element of the hash chain of the epoch, 32 bytes. It is not secret.
+    /// The element of the hash chain that belongs to the epoch, 32 bytes. It is not secret.
     pub chain: [u8; DIGEST_LEN],
     /// The secret of the epoch, 32 bytes.
     pub secret: Secret<DIGEST_LEN>,

@@ -1,5 +1,5 @@
-//! The signatures of a membership: its private key, the public keys of the other members, and the requests to which
-//! responses belong.
+//! Signs and verifies the records of a membership. Has the private key of the member, the public keys of the other
+//! members, and the requests to which responses belong.
 
 use super::groupcomm::{Cred, GroupKeys};
 use crate::x509::signer::{Signer as _, SoftwareKey};
@@ -12,7 +12,7 @@ use tegmen::crypto::{DIGEST_LEN, SignatureScheme};
 /// Maximum number of requests that are stored so that responses to them can be signed or verified.
 const REQUESTS: usize = 1024;
 
-/// The signatures of a membership; `None` in a group without signatures.
+/// The keys with which a membership signs and verifies records; `None` in a group without signatures.
 #[derive(Default)]
 pub(super) struct Signing(Option<InUse>);
 

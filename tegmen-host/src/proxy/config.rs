@@ -69,7 +69,7 @@ impl Default for ProxyConfig {
 }
 
 impl ProxyConfig {
-    /// Returns these settings after the function has changed them.
+    /// Returns these settings after `change` has changed them.
     pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
         change(&mut self);
         self

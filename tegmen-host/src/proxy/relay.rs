@@ -16,7 +16,7 @@ use tegmen::coap::Code;
 use tokio::sync::mpsc;
 use tokio::time;
 
-/// The time between two checks that the client still observes the resource.
+/// The time between two checks whether the client still observes the resource.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// A registration that the proxy forwards to an origin.

@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 /// The time limit of a response with all its blocks. It is less than the time that a server allows an application
 /// ([`ServerCoap::response_timeout`](crate::server::ServerCoap::response_timeout)).
 const LONGEST: Duration = Duration::from_secs(100);
-/// The time between two checks that a client still observes a resource.
+/// The time between two checks whether a client still observes a resource.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// The minimum time between two requests for a resource whose origin permits no observation.
 const SHORTEST_POLL: Duration = Duration::from_secs(5);

@@ -34,7 +34,7 @@ struct Watched {
 pub(super) struct Stamp {
     modified: SystemTime,
     len: u64,
-    /// The inode changes each time a file is replaced, even twice within the resolution of `modified`.
+    /// The inode changes each time a file is replaced, even if two replacements have the same time `modified`.
     inode: u64,
 }
 

@@ -294,8 +294,8 @@ impl Part {
         self.file.write_all(bytes)
     }
 
-    /// Renames the verified image to `file`. Returns the digest of the image; `None` if it does not match the name of
-    /// the image.
+    /// Computes the digest of the received image. If the digest matches the name of the image, renames the hidden file
+    /// to `file` and returns the digest. If it does not match, returns `None`.
     fn finish(&mut self, id: ImageId, file: &Path) -> io::Result<Option<Digest>> {
         self.is_kept = false;
         self.file.set_len(id.size.into())?;

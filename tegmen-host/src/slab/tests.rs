@@ -55,7 +55,8 @@ fn a_session_is_found_by_its_id_and_by_the_path_that_it_moved_to() {
     }
 }
 
-/// Opens handshakes with unauthenticated peers at ports of `10.0.NETWORK.1`. Returns the peers that get a place.
+/// Begins handshakes with unauthenticated peers at ports of the address `10.0.NETWORK.1`. Returns the peers for which
+/// the table had a place.
 fn knock(table: &mut Slab<u64>, network: u8, hosts: std::ops::Range<u16>) -> Vec<PeerId> {
     let at = |ip: [u8; 4], port| Address::from(std::net::SocketAddr::from((ip, port)));
     let opened = hosts.map(|port| {
@@ -159,7 +160,7 @@ fn a_full_table_takes_a_session_of_the_principal_that_has_most() {
 }
 
 thread_local! {
-    /// The total number of entries that all passes examined.
+    /// The total number of entries that all calls of [`Slab::trim`] have examined.
     pub(super) static EXAMINED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 

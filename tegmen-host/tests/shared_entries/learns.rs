@@ -7,10 +7,10 @@ use tegmen::crypto::hash::digest;
 use tegmen::crypto::hkdf::Hkdf;
 use tegmen_host::provider::HostCrypto;
 
-/// Number of bytes of a tag, and of a tag with a signature.
+/// Number of bytes of an authentication tag (`TAG`), and of a tag with a signature (`SIGNED`).
 const TAG: usize = 8;
 const SIGNED: usize = TAG + 64;
-/// The paths of three requests, and the payloads of their responses.
+/// The paths of three requests. `VALUES` has the payloads of the responses.
 const PATHS: [&str; 3] = ["door", "lamp", "door"];
 const VALUES: [&str; 3] = ["it is open", "it is dark", "it is shut"];
 
@@ -60,7 +60,7 @@ impl Client {
         Self { flaw, crypto: HostCrypto::from_os().unwrap(), sender_key, nonce }
     }
 
-    /// Returns the array that is authenticated. All its content is public.
+    /// Returns the `aad_array` of a request, which OSCORE authenticates. All its content is public.
     fn aad_array() -> Vec<u8> {
         let manager = credential("manager");
         let head = b"\x89\x01\x84\x0a\x0a\x26\x38\x1a\x41d\x41\x00\x40\x44grp1\x48";
@@ -86,7 +86,7 @@ impl Client {
     }
 }
 
-/// Returns the encrypted part of a request for a path: GET and Uri-Path.
+/// Returns the plaintext of a request for a path: the code GET, and the Uri-Path option.
 fn plaintext(path: &str) -> Vec<u8> {
     [&[1, 0xb0 | path.len() as u8], path.as_bytes()].concat()
 }

@@ -9,13 +9,13 @@ use tegmen::dtls::AlertDescription;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// A certificate of the path is past its notAfter.
+    /// The notAfter of a certificate of the path has passed.
     #[error("a certificate of the peer's path expired on {}: renew it, or set this machine's clock", date(*.not_after))]
     Expired {
         /// The last moment at which the certificate was valid.
         not_after: SystemTime,
     },
-    /// A certificate of the path is before its notBefore.
+    /// The notBefore of a certificate of the path has not come yet.
     #[error("a certificate of the peer's path is valid only from {}: wait, or set this machine's clock", date(*.not_before))]
     NotYetValid {
         /// The first moment at which the certificate is valid.

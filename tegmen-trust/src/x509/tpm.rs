@@ -87,7 +87,7 @@ pub enum TpmError {
     },
 }
 
-/// A private key in a TPM, with a connection to it.
+/// A private key in a TPM, with a connection to this TPM.
 pub struct TpmKey {
     connection: Mutex<Connection>,
     scheme: SignatureScheme,
@@ -470,8 +470,8 @@ fn unsigned(number: &[u8]) -> Vec<u8> {
 }
 
 /// Writes a new file with a wrapped object: the DER structure TPMKey in PEM. The structure contains the type of the
-/// object, a mark that the object has no password, the handle of the owner (the parent is the storage root of the
-/// owner), and the public and the private part.
+/// object, a flag that the object has no password, the handle of the owner, the public part, and the private part. The
+/// handle means that the storage root of the owner is the parent of the object.
 fn write_file(file: &std::path::Path, kind: &[u8], private: &Private, public: &Public) -> Result<(), TpmError> {
     let place = Place::File(file.to_owned());
     let sized = |bytes: &[u8]| {

@@ -2,7 +2,7 @@
 
 use hyper::StatusCode;
 
-/// The reason why a request is not forwarded, which its client receives.
+/// The reason why a request is not forwarded. The client of the request receives this reason.
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) status: StatusCode,

@@ -9,7 +9,7 @@ use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 use tegmen::coap::{Code, OptionNumber, uint_bytes};
 
-/// Maximum number of entity tags of a condition that are forwarded.
+/// Maximum number of entity tags that the proxy forwards for one condition.
 const TAGS: usize = 8;
 
 /// A request to the proxy, without its body.
