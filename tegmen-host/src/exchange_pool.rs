@@ -52,7 +52,7 @@ const LIFETIME: u32 = ((EXCHANGE_LIFETIME.as_secs() * 1_000_000) >> 10) as u32;
 /// A second in ticks.
 const SECOND: u32 = 1_000_000 >> 10;
 
-/// The replies, and the messages that wait for an acknowledgement, of all peers of a shard.
+/// The replies, and the messages that wait for an acknowledgement, of all peers of one shard (a task of a server).
 pub struct ExchangePool {
     segments: Segments,
     /// Replies that are kept until they expire. They answer requests that must not be executed twice. Replies to

@@ -22,7 +22,7 @@ pub struct Operation {
     pub reloads_refused: u64,
     /// The counts of the controller of groups, if the service has one.
     pub groups: Option<GroupTotals>,
-    /// The counts of the server of delegated sessions, if the service has one.
+    /// The counts of the delegation server, if the service opens sessions in the name of devices.
     pub delegation: Option<DelegationTotals>,
     /// The counts of the proxy, if the service has a proxy.
     pub proxy: Option<ProxyCounts>,
@@ -39,7 +39,7 @@ pub struct GroupTotals {
     pub failures: u64,
 }
 
-/// The counts of a server of delegated sessions.
+/// The counts of a delegation server, which opens sessions in the name of devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DelegationTotals {
     /// The number of devices.
@@ -56,7 +56,7 @@ pub struct DelegationTotals {
     pub sealed: u64,
     /// Tickets that were issued to peers that returned with a ticket.
     pub reissued: u64,
-    /// Sessions that were handed over to devices.
+    /// Sessions that the server handed over to devices.
     pub handed_over: u64,
     /// Peers that got no session because they have no rights.
     pub without_rights: u64,
@@ -64,13 +64,15 @@ pub struct DelegationTotals {
     pub not_given: u64,
     /// Refused tickets of returning peers.
     pub refused: u64,
-    /// Conversations with a device in which the server delivered everything that waited for the device.
+    /// Conversations (contacts of the server with a device) in which the server delivered everything that waited for
+    /// the device.
     pub conversations: u64,
-    /// Failed conversations with a device.
+    /// Failed conversations: contacts of the server with a device.
     pub failed_conversations: u64,
     /// Epochs that devices began.
     pub epochs: u64,
-    /// Conversations in which a device no longer had some revocations that it had acknowledged earlier.
+    /// Conversations (contacts of the server with a device) in which the device no longer had some revocations that it
+    /// had acknowledged earlier.
     pub forgotten: u64,
 }
 
@@ -152,7 +154,7 @@ fn write_proxy(text: &mut String, counts: &ProxyCounts) {
     counter(text, "proxy_failures", "Requests to origins that failed.", &[("", counts.failed)]);
 }
 
-/// Writes the counts of delegated sessions.
+/// Writes the counts of sessions that the server opened in the name of devices.
 fn write_delegation(text: &mut String, totals: &DelegationTotals) {
     gauge(text, "delegated_devices", "", "Devices in whose name the server opens sessions.", totals.devices);
     gauge(text, "delegated_devices_unreachable", "", "Devices that the server did not reach last.", totals.unreachable);

@@ -23,7 +23,7 @@ use tegmen::coap::observe::REGISTER;
 use tegmen::coap::{Block, Code, MessageRef, OptionNumber, Response, block};
 use tokio::sync::Semaphore;
 
-/// Maximum number of commands that run at the same time, in all shards together.
+/// Maximum number of commands that run at the same time, in all tasks (shards) of a server together.
 const MAX_COMMANDS: usize = 8;
 /// The Content-Format application/cbor.
 const CBOR: u32 = 60;

@@ -83,7 +83,7 @@ impl ResumptionCounters {
     }
 }
 
-/// The state of resumption that all shards of a server share.
+/// The state of resumption that all shards (tasks) of a server share.
 #[derive(Clone)]
 pub(crate) struct ServerResumption {
     /// The resumption of sessions with the server itself; `None` if the server resumes none of them.

@@ -56,7 +56,8 @@ fn router() -> Router {
         })
 }
 
-/// A server of one shard with a pre-shared key and an OSCORE context, and the address of its port.
+/// A server with a pre-shared key and an OSCORE context, and the address of its port. The server has one shard, so one
+/// thread processes all requests.
 struct Scene {
     _server: Server,
     config: ClientConfig,

@@ -301,8 +301,8 @@ fn crashes() -> u64 {
     std::env::var("TEGMEN_CRASHES").ok().and_then(|text| text.parse().ok()).unwrap_or(10_000)
 }
 
-/// A directory that is removed at the end. It is in memory if the system has `/dev/shm`, because every lease is written
-/// to disk.
+/// A directory that is removed at the end. It is in memory if the system has `/dev/shm`, because the test writes each
+/// reservation of numbers to disk.
 struct Scratch(PathBuf);
 
 impl Scratch {

@@ -16,8 +16,8 @@ use tegmen::oscore::OpenedRequest;
 use tegmen::time::Instant;
 
 /// A proxy for at most `WAITING` requests that wait for their responses. Messages have at most `MESSAGE` bytes. The
-/// cache has `ENTRIES` responses of at most `ENTRY` bytes, each with its key. `X` is the type of a request that
-/// OSCORE opened: see [`Oscore::Exchange`].
+/// cache has `ENTRIES` responses of at most `ENTRY` bytes, each with its key. `X` is the type of a request that OSCORE
+/// has decrypted: see [`Oscore::Exchange`].
 ///
 /// A message that OSCORE protects for another endpoint is forwarded as it is, and is never stored.
 pub struct Proxy<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: usize, const MESSAGE: usize>
@@ -113,7 +113,7 @@ impl<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: 
     /// # Errors
     /// * The codes of [`Target::of`].
     /// * 5.08 if the request may pass no further proxy (RFC 8768, section 3), and 4.00 if its Hop-Limit is invalid.
-    /// * 5.03 if `WAITING` requests wait, or if the last request is not forwarded yet.
+    /// * 5.03 if `WAITING` requests wait, or if the previous request has not been forwarded yet.
     /// * 4.13 if the request is longer than `MESSAGE` bytes.
     pub fn handle(
         &mut self,

@@ -22,7 +22,7 @@ use tegmen::oscore::{Aead, Context, OVERHEAD, Parameters, Pending, ReplayWindow,
 const CRASHES: u64 = 10_000;
 /// The steps of one run.
 const STEPS: u32 = 150;
-/// Number of message numbers in one lease.
+/// Number of message numbers that an end reserves on its disk at once (a lease).
 const LEASE: u64 = 4;
 /// Number of tokens of the client. It is small, so that an old response often has the token of a new request.
 const TOKENS: u32 = 8;
@@ -55,7 +55,7 @@ struct Cut;
 struct End {
     ids: (&'static [u8], &'static [u8]),
     context: Context,
-    /// The end of the lease that is on the disk.
+    /// The end of the reserved message numbers (the lease) that is on the disk.
     kept: u64,
     keeps: bool,
     asks: bool,

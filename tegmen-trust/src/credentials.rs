@@ -354,8 +354,8 @@ impl Credentials {
     }
 
     /// Keeps the number of a peer for a session, until the returned value is dropped with the session. The number of a
-    /// peer with a certificate, a raw public key or a delegated session is removed after the last session of the peer.
-    /// Returns `None` for other peers, whose numbers do not depend on sessions.
+    /// peer with a certificate, a raw public key or a [delegated](Self::delegated_as) session is removed after the last
+    /// session of the peer. Returns `None` for other peers, whose numbers do not depend on sessions.
     pub fn hold(&self, principal: Principal) -> Option<Held> {
         let ends = self.read(|shared| shared.principals.ends_with_sessions(principal));
         if ends { self.write(|shared| shared.principals.hold(principal, &self.shared)) } else { None }

@@ -41,7 +41,8 @@ impl Stamp {
     }
 }
 
-/// The stamp of the last successful read, and the last reported failure.
+/// The stamp of a file at the last successful read, and the last reported failure. A stamp changes when its file
+/// changes.
 #[derive(Clone, Debug, Default)]
 pub struct Reading<S> {
     read: Option<S>,

@@ -40,7 +40,7 @@ const SKIPPED: &[(&str, std::ops::RangeInclusive<u32>, &str)] = &[
 /// A certificate with a critical constraint on policies is refused.
 const POLICIES: u32 = 20 + 8 + 14 + 11 + 10;
 
-/// Returns the blocks of a PEM file in DER. The key of a block is the line before it.
+/// Returns the PEM blocks of a file, decoded to DER. The key of each block in the map is the line before the block.
 fn named(file: &str) -> HashMap<String, Vec<u8>> {
     let text = std::fs::read_to_string(format!("{DATA}{file}")).unwrap();
     let (mut out, mut name) = (HashMap::new(), String::new());

@@ -1,4 +1,5 @@
-//! The EDHOC responder of a server, which all its shards share.
+//! The EDHOC responder of a server. All shards of the server, which are tasks with their own sockets, share the
+//! responder.
 
 use super::context_of;
 use super::file::EdhocPeer;
@@ -54,8 +55,8 @@ struct Shared {
     identity: Identity,
     peers: Vec<(EdhocPeer, Principal)>,
     state: Mutex<State>,
-    /// The crypto provider for a message_3 in an OSCORE request. The shard that received the request verifies this
-    /// message itself, without the thread of the responder.
+    /// The crypto provider for a message_3 in an OSCORE request. The shard (task of the server) that received the
+    /// request verifies this message itself, without the thread of the responder.
     crypto: Mutex<HostCrypto>,
     contexts: AgreedContexts,
     /// The function that finds the owner of a credential that is not in `peers`.

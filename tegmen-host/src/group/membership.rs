@@ -39,7 +39,8 @@ const NODES: usize = 24;
 const SENDERS: usize = 256;
 /// Maximum number of members whose responses this member can check for replays.
 const LISTENERS: usize = 1024;
-/// Number of sequence numbers in one lease. The member may use only the numbers of a lease whose end is on disk.
+/// Number of sequence numbers that a member reserves at once (a lease). It uses them only after the end of the lease is
+/// on disk.
 const LEASE: u64 = 256;
 /// Number of consecutive records that the member could not open. After this number the member asks its controller for
 /// the current keys. Only records of the current epoch count.
@@ -586,7 +587,7 @@ impl State {
         Ok(())
     }
 
-    /// Lets the member use the numbers of the lease that is on disk.
+    /// Lets the member use the sequence numbers that are reserved on disk (the last lease).
     fn extend(&mut self, group: &Address) {
         let kept = self.kept;
         if let Some(member) = self.groups.member(group) {

@@ -29,7 +29,7 @@ struct InUse {
 }
 
 impl Signing {
-    /// Returns the signatures of a member with these parameters and this private key.
+    /// Returns the keys of a member with these parameters and this private key.
     pub(super) fn new(keys: &GroupKeys, key: &Arc<SoftwareKey>) -> Self {
         let mut made = InUse {
             scheme: key.scheme(),

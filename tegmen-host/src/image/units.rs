@@ -1,9 +1,9 @@
-//! A set of units of an image.
+//! A set of units of an image. A unit is a part of 64 bytes.
 
 use super::UNIT;
 use std::ops::Range;
 
-/// A set of units of one image, with one bit for each unit.
+/// A set of units (parts of 64 bytes) of one image, with one bit for each unit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Units {
     bits: Vec<u8>,
@@ -79,8 +79,9 @@ impl Units {
     }
 }
 
-/// Returns the units of a part of an image. Returns `None` if the part does not begin at a unit, or ends within a unit
-/// other than the last one.
+/// Returns the units of the part of an image that begins at `start`, with `len` bytes. `size` is the size of the image.
+/// Returns `None` if the part does not begin at a unit, or if it ends within a unit other than the last unit of the
+/// image.
 pub(crate) fn units_of(start: u32, len: usize, size: u32) -> Option<Range<u32>> {
     let end = u32::try_from(len).ok()?.checked_add(start)?;
     let ends_well = end.is_multiple_of(UNIT) && end <= size || end == size;

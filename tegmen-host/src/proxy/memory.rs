@@ -45,7 +45,7 @@ pub(super) struct Memory {
     places: Vec<Option<Place>>,
     free: Vec<u32>,
     by_key: HashMap<Arc<[u8]>, u32>,
-    /// The chain of all places in the order of their last use.
+    /// The chain of all places (stored responses) in the order of their last use.
     used: Chain,
     owners: HashMap<Owner, Share>,
     resources: HashMap<Box<[u8]>, Chain>,
@@ -80,7 +80,7 @@ enum Kind {
     Resource,
 }
 
-/// A chain of places, by the indexes of its oldest and its newest place.
+/// A chain of places (stored responses), by the indexes of its oldest and its newest place.
 #[derive(Clone, Copy)]
 struct Chain {
     oldest: u32,

@@ -14,7 +14,7 @@ use tegmen_store::files::rename;
 /// Maximum number of files that are checked each second.
 const MAX_WATCHED: usize = 1024;
 
-/// The files that clients observe, in all shards.
+/// The files that clients observe, for all shards (tasks) of a server.
 #[derive(Clone, Default)]
 pub(super) struct Files {
     /// The observed files, by the path of the resource. A request that changes a file holds this lock from the check of
@@ -224,7 +224,8 @@ fn open(file: &Path) -> io::Result<File> {
     options.open(file)
 }
 
-/// Sends the part of a file that the response needs, and reads only this part. Returns the stamp of the file.
+/// Sends the part of a file that the response needs, and reads only this part. Returns the [`Stamp`] of the file, which
+/// identifies its content.
 pub(super) fn send(file: &Path, message: &MessageRef<'_>, response: &mut Response<'_, '_>) -> Result<Stamp, Trouble> {
     let failed = |error: io::Error| trouble(file, &error);
     let mut opened = open(file).map_err(failed)?;

@@ -57,7 +57,7 @@ pub(super) struct Ring {
     /// The time for which one key encrypts tickets.
     period: Duration,
     file: Option<PathBuf>,
-    /// The stamp of the file when it was last read or written.
+    /// The [`Stamp`] of the file when it was last read or written. A stamp changes when its file changes.
     pub(super) reading: Reading<Stamp>,
 }
 

@@ -55,7 +55,8 @@ impl SessionFile {
         Ok(Some((session, lease_end)))
     }
 
-    /// Stores a session. The next number ([`Session::next`]) of `session` must already be the end of the lease.
+    /// Stores a session. The next number ([`Session::next`]) of `session` must be the end of its lease: the first
+    /// record number that is not reserved for the session.
     ///
     /// # Errors
     /// [`StateError::File`].
@@ -64,7 +65,8 @@ impl SessionFile {
         self.write(Numbers { next: session.position().0.into(), sealed, with: with.to_owned(), ..Numbers::default() })
     }
 
-    /// Moves the end of the lease to `end`. The new end is on disk when this returns.
+    /// Reserves the record numbers below `end` for the session (extends its lease). The new end is on disk when this
+    /// returns.
     ///
     /// # Errors
     /// [`StateError::File`]. The lease then does not change.

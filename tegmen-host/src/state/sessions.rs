@@ -174,15 +174,16 @@ impl Sessions {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Stores a session under a new name. The next number ([`Session::next`]) of `session` must already be the end of
-    /// the lease.
+    /// Stores a session under a new name. The next number ([`Session::next`]) of `session` must be the end of its
+    /// lease: the first record number that is not reserved for the session.
     pub fn keep<C: Crypto>(&self, crypto: &mut C, session: &Session, with: &With) -> SessionName {
         let name = SessionName(self.next_name.fetch_add(1, Ordering::Relaxed));
         self.keep_as(name, crypto, session, with);
         name
     }
 
-    /// Does the same as [`Self::keep`], for a stored session whose peer has a new address.
+    /// Does the same as [`Self::keep`] for a session that is already stored under `name`, if its peer has a new
+    /// address.
     pub fn keep_as<C: Crypto>(&self, name: SessionName, crypto: &mut C, session: &Session, with: &With) {
         let with = serde_json::to_string(with).unwrap_or_default();
         let Some(sealed) = seal(crypto, self.database.key(), &purpose(&name.text(), &with), session) else { return };
@@ -190,8 +191,8 @@ impl Sessions {
         self.database.change(Change::Put(name.text(), numbers), None);
     }
 
-    /// Moves the end of a lease to `end`. Calls `then` on another thread when the new end is on disk, or with the
-    /// reason if the write fails.
+    /// Reserves the record numbers below `end` for a session (extends its lease). Calls `then` on another thread when
+    /// the new end is on disk, or with the reason if the write fails.
     pub fn extend(&self, name: SessionName, end: u32, then: impl FnOnce(Result<(), String>) + Send + 'static) {
         self.database.change(Change::Move(name.text(), end.into(), None), Some(Box::new(then)));
     }
@@ -268,7 +269,8 @@ impl Sessions {
     }
 }
 
-/// Returns the end of the lease for a session that continues from `next`.
+/// Returns the end of the lease for a session that continues at the number `next`: the first record number that is not
+/// reserved.
 pub(super) const fn end_after(next: u32) -> u32 {
     next.div_ceil(CHUNK).saturating_add(1).saturating_mul(CHUNK)
 }

@@ -15,7 +15,7 @@ pub(crate) struct Cut;
 pub(crate) trait End {
     fn context(&mut self) -> &mut RederivableContext;
 
-    /// Leases a number if none is left. If this returns [`Cut`], the end has restarted.
+    /// Reserves message numbers (a lease) if none is left. If this returns [`Cut`], the end has restarted.
     fn lease_one(&mut self) -> Result<(), Cut>;
 }
 
@@ -66,7 +66,7 @@ impl Flash for Memory {
     }
 }
 
-/// Number of message numbers in one lease of a mote.
+/// Number of message numbers that a mote reserves at once (a lease).
 const LEASE: u64 = 16;
 
 pub(crate) struct Mote {
@@ -98,7 +98,8 @@ impl Mote {
         self.kept = Some(Kept::open(memory).unwrap());
     }
 
-    /// Moves the numbers back by one lease. The checks of the test must detect this fault.
+    /// Moves the next message number back by one lease ([`LEASE`]), so that numbers repeat. The checks of the test must
+    /// detect this fault.
     pub(crate) fn forget_the_last_lease(&mut self) {
         let kept = self.kept.as_ref().unwrap().value().saturating_sub(LEASE);
         self.context = RederivableContext::resume::<HostCrypto>(&parameters(&self.secret), kept).unwrap();

@@ -73,7 +73,7 @@ pub(crate) trait Store {
     /// Stores the session that was just established.
     fn keep(&mut self, node: &mut Node, path: &Path);
 
-    /// Extends the lease if necessary, so that the next record has a leased number.
+    /// Reserves more record numbers (extends the lease) if necessary, so that the next record has a reserved number.
     fn lease(&mut self, node: &mut Node);
 
     /// Ends the session in an orderly way: stores its next number and its replay window.
@@ -98,7 +98,7 @@ pub(crate) trait Store {
 #[derive(Default)]
 pub(crate) struct Memory {
     sealed: Vec<u8>,
-    /// The end of the lease. Every record number below it may have been used.
+    /// The end of the reserved record numbers (the lease). Every number below this end may have been used.
     end: u32,
 }
 

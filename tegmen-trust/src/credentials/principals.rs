@@ -1,9 +1,10 @@
 //! Numbers that identify peers by their proof of identity. A name alone is not enough, because a pre-shared key, a
 //! certificate and an OSCORE context may have the same name.
 //!
-//! The number of a pre-shared key or of an OSCORE context does not depend on sessions. There are as many such numbers
-//! as an operator configures. A peer with a certificate, a raw public key or a delegated session has its number from
-//! its handshake to the end of its last session.
+//! The number of a pre-shared key or of an OSCORE context does not depend on sessions. The configuration of the
+//! operator limits the count of these numbers. A peer that proves itself with a certificate or a raw public key has its
+//! number from its handshake to the end of its last session. This is also true for a peer whose session a delegation
+//! server opened in the name of a device.
 
 use super::Shared;
 use crate::digest::Digest;
@@ -78,7 +79,7 @@ impl Drop for Lease {
 /// A peer that has a number.
 struct Numbered {
     who: Who,
-    /// The lease that the sessions of the peer share. It is gone if the peer has no session.
+    /// The [`Lease`] that the sessions of the peer share. It no longer exists if the peer has no session.
     lease: Weak<Lease>,
     /// The time at which the peer began its last handshake, if this handshake has not led to a session yet; otherwise
     /// `None`.
