@@ -184,7 +184,7 @@ fn critical_data_is_refused_at_any_place() {
     }
 }
 
-/// An empty array of cipher suites made `lakers` 0.8.0 read the element before its first one.
+/// An empty array of cipher suites made `lakers` 0.8.0 read the element before the first element of the array.
 #[test]
 fn an_empty_array_of_cipher_suites_is_refused() {
     let mut world = World::new(Transfer::ByReference, Transfer::ByReference);

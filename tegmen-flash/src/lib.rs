@@ -66,7 +66,7 @@ impl Page {
 /// Length of a record in bytes: the number (8 bytes) and its checksum (4 bytes).
 pub const RECORD_LEN: usize = 12;
 
-/// The stored number, with the flash memory.
+/// The stored number, and the flash memory that stores it.
 #[derive(Debug)]
 pub struct Kept<F> {
     flash: F,

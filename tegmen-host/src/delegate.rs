@@ -14,8 +14,8 @@ use tegmen::dtls::SessionState;
 /// The devices in whose name a server opens or resumes sessions.
 ///
 /// The threads of the server call these methods during handshakes, so each method must return without waiting for input
-/// or output. The number of a device is not 0. The server never searches for a ticket or session id of one device in
-/// the name of another device.
+/// or output. The number of a device is not 0. The server searches for a ticket or session id only under the number of
+/// the device that the client selected.
 pub trait Delegate: Send + Sync {
     /// Returns the number of the device with this server_name; `None` if no device has this name. The name is in lower
     /// case, and empty if the ClientHello has none. With `None` the server answers in its own name. The server calls

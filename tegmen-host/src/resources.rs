@@ -209,7 +209,7 @@ impl Resources {
         self.newest.version.store(version, Ordering::Release);
     }
 
-    /// Returns the resource at a path, and the rest of the path below it (for directories).
+    /// Returns the resource at a path. For a directory, also returns the rest of the path below the directory.
     fn find<'p>(&self, path: &'p str) -> Option<(&Resource, &'p str)> {
         if let Some(found) = self.set.by_path.get(path) {
             return Some((found, ""));
@@ -291,7 +291,7 @@ impl Resources {
         }
     }
 
-    /// Reads a file of a directory, or writes or removes it if the directory is writable.
+    /// Reads a file of a directory. If the directory is writable, also writes or removes a file.
     fn serve_file(
         &self,
         file: &Path,
@@ -544,8 +544,8 @@ impl Application for Resources {
     }
 }
 
-/// Writes the entity tag. If the request shows that the client has this representation, the response has only the
-/// entity tag, and the result is true (RFC 7252, section 5.10.6.2).
+/// Writes the entity tag. Returns true if the request shows that the client already has this representation. The
+/// response then has only the entity tag (RFC 7252, section 5.10.6.2).
 fn is_valid(message: &MessageRef<'_>, etag: &[u8], response: &mut Response<'_, '_>) -> Result<bool, Code> {
     response.option(OptionNumber::ETAG, etag)?;
     let valid = message.values(OptionNumber::ETAG).any(|known| known == etag);

@@ -51,7 +51,7 @@ const BLOCK: usize = 256;
 // In lines of the cache: what a search by address compares is the first.
 #[repr(align(64))]
 struct Entry<A> {
-    /// The peer of the entry. It is vacant while the entry is free, and only then `next_free` is valid.
+    /// The peer of the entry. While the entry is free, this peer is vacant, and `next_free` is valid.
     peer: Peer,
     /// The generation of the entry. It rises by two each time a peer is removed from the entry: see [`PeerId::new`].
     generation: u32,

@@ -1,7 +1,7 @@
 //! State that must never return to an earlier version: numbers for nonces, and the numbers that the other end has used.
 //!
-//! One rule applies: the end of a lease of numbers is on disk before the first number of the lease is used. The state
-//! of a context or a session is in one of two places:
+//! One rule applies: a sender reserves numbers in advance (a lease), and the end of the reserved numbers is on disk
+//! before the first of these numbers is used. The state of a context or a session is in one of two places:
 //!
 //! * a separate file, which is written and renamed in one step: for OSCORE contexts (see [`crate::contexts`]), and for
 //!   the session of a client ([`SessionFile`]);

@@ -246,7 +246,7 @@ impl Socket {
         self.io.poll_send_ready(cx)
     }
 
-    /// Sends one datagram without waiting, from the local address of its path.
+    /// Sends one datagram without waiting, from the local address of `path`.
     ///
     /// # Errors
     /// The error of the system: [`ErrorKind::WouldBlock`] if the system cannot take the datagram now.
@@ -387,9 +387,10 @@ impl Outbox {
         self.queue.is_empty()
     }
 
-    /// Sends all datagrams of the queue, each through the socket that is bound to its local address. A datagram that
-    /// cannot be sent is lost. On Linux one system call sends datagrams to many peers. A socket that is bound to all
-    /// addresses needs a separate call for each peer, because each of its datagrams has to carry a source address.
+    /// Sends all datagrams of the queue. Each datagram goes through the socket that is bound to the local address of
+    /// its path. A datagram that cannot be sent is lost. On Linux one system call sends datagrams to many peers. A
+    /// socket that is bound to all addresses needs a separate call for each peer, because each of its datagrams has to
+    /// carry a source address.
     pub async fn flush(&mut self, sockets: &[Socket]) {
         let mut next = 0;
         while let Some(&(path, start, end)) = self.queue.get(next) {

@@ -90,8 +90,8 @@ impl World {
         self.client(number, self.server.addresses()[0].address).await
     }
 
-    /// Waits until the origin has this number of observers. `change` makes the origin send notifications, so that it
-    /// notices which observers are gone.
+    /// Waits until the origin has this number of observers. `change` makes the origin send notifications, so that the
+    /// origin notices which observers are gone.
     async fn observers(&self, expected: usize, change: impl AsyncFn()) {
         loop {
             change().await;

@@ -25,11 +25,11 @@ pub struct Proxy<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, con
     /// True if responses are stored in the cache.
     pub stores: bool,
     cache: Cache<FixedCache<ENTRIES, ENTRY>>,
-    /// The request that must be forwarded next.
+    /// The request that must be forwarded next; `None` if no request waits to be forwarded.
     asked: Option<Asked<X, ENTRY>>,
     request: Held<MESSAGE>,
     waiting: [Option<Waiting<X, ENTRY>>; WAITING],
-    /// The response that must be sent to its client next.
+    /// The response that must be sent to its client next; `None` if there is no response.
     passing: Option<Passing<X>>,
     response: Held<MESSAGE>,
 }
@@ -167,8 +167,8 @@ impl<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: 
         Target::of(&self.request.message()?).ok()
     }
 
-    /// Answers the request that must be forwarded with an error code: 5.02 if the owner does not know the target,
-    /// 4.03 if clients are not allowed to use the target.
+    /// Answers with an error code the request that must be forwarded: 5.02 if the owner does not know the target, 4.03
+    /// if clients are not allowed to use the target.
     pub fn refuse(&mut self, failed: Code) {
         if let Some(asked) = self.asked.take() {
             self.wait(Waiting { sent: None, asked, failed });

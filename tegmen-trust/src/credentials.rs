@@ -401,7 +401,7 @@ impl Credentials {
         })
     }
 
-    /// Replaces the content of the file by this one identity.
+    /// Replaces all identities, keys and rights of the file by this one identity, which has all rights.
     pub fn set_single(&self, identity: &str, key: &[u8]) {
         self.replace(Table::single(identity, key));
     }

@@ -34,7 +34,7 @@ impl HostCrypto {
     /// Number of key schedules in the cache of [`Self::from_os`]. This is enough for 512 sessions, and takes 176 KiB.
     pub const DEFAULT_CACHE_ENTRIES: usize = 1024;
 
-    /// Seeds the generator from the operating system.
+    /// Makes a provider whose random generator is seeded by the operating system.
     ///
     /// # Errors
     /// The error of the system if it gives no randomness.

@@ -256,7 +256,7 @@ struct Walked {
 enum Found {
     /// No anchor has the name of the issuer.
     Nothing,
-    /// An anchor has the name of the issuer, but its key did not make the signature.
+    /// An anchor has the name of the issuer, but the signature was not made with the key of this anchor.
     Name,
     /// An anchor signed the certificate, so the path is complete.
     Anchor,

@@ -1,7 +1,7 @@
 //! Messages between a group member and its controller (RFC 9594), with the keying material of Axiom.
 //!
-//! The numbers of the key type, the profile and the rekeying scheme are in the range for private use. `key` is a CBOR
-//! map, and `mgt_key_material` is a byte string that contains another CBOR map:
+//! The numbers of the key type, the profile and the rekeying scheme are in the range for private use. The parameter
+//! `key` is a CBOR map, and the parameter `mgt_key_material` is a byte string that contains another CBOR map:
 //!
 //! ```text
 //! key:  1 GroupID   2 SenderID   3 cipher suite   4 secret of the epoch   5, 6 random bytes of client and server

@@ -456,8 +456,8 @@ impl Membership {
     /// records.
     ///
     /// # Errors
-    /// [`MembershipError::File`] if the eviction cannot be written. After a restart the member then asks the controller
-    /// again.
+    /// [`MembershipError::File`] if the eviction cannot be written. A restart then forgets the eviction, and the member
+    /// asks the controller again.
     pub fn evict(&self) -> Result<(), MembershipError> {
         let mut state = self.lock();
         state.groups.leave(&self.0.group);

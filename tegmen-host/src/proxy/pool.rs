@@ -34,7 +34,7 @@ pub(super) struct Pool {
 #[derive(Default)]
 struct Sessions {
     by_origin: HashMap<Origin, (Session, u64)>,
-    /// The number of times that a session was used, counted over all sessions.
+    /// The total number of uses of all sessions, so that the session that was not used for the longest time is known.
     uses: u64,
 }
 

@@ -29,8 +29,8 @@ pub struct Settings {
     pub max_certificates: usize,
     /// Maximum number of verified paths in the cache, of about 100 bytes each. With 0 or 1 the cache stores no path.
     pub cache_entries: usize,
-    /// True if the verifier accepts a path in which a CA has no CRL, although it has CRLs of other CAs. Without any
-    /// CRL, the verifier checks only the lists in [`Files::revoked`].
+    /// True if the verifier accepts a path in which it has no CRL of a CA, although it has CRLs of other CAs. If the
+    /// verifier has no CRL at all, it checks only the lists in [`Files::revoked`].
     pub missing_crl_allowed: bool,
 }
 
