@@ -1,7 +1,6 @@
 //! A forward proxy with a cache in fixed memory, for devices (RFC 7252, section 5.7).
 //!
 //! The application of a node owns a [`Proxy`]. The application passes three kinds of data to the proxy: each request
-//! The application of a node owns a [`Proxy`]. The application passes three kinds of data to the proxy: each request
 //! that names another target to [`Proxy::handle`], the right to answer this request later to [`Proxy::on_deferred`],
 //! and each reply to a request of the node itself to [`Proxy::on_reply`]. After each datagram or timer that the node
 //! has processed, the application sends the messages of the proxy. While [`Proxy::target`] returns a target, the
