@@ -27,14 +27,14 @@ impl ConnectionId {
         self.0.as_cbor()
     }
 
-    /// Converts an identifier that `lakers` has read. Returns `None` if it is too long, or if it is encoded as a byte
-    /// string of one byte although RFC 9528 requires an integer for this byte.
+    /// Converts an identifier that `lakers` has read. Returns `None` for an identifier that is too long. Also returns
+    /// `None` for a byte string of one byte, if RFC 9528 requires an integer for this byte.
     pub(crate) fn of(read: ConnId) -> Option<Self> {
         Self::new(read.as_slice()).filter(|id| id.0 == read)
     }
 
-    /// Reads an identifier in the CBOR form of messages. Returns `None` if it is malformed or too long, or if it is
-    /// encoded as a byte string of one byte although RFC 9528 requires an integer for this byte.
+    /// Reads an identifier in the CBOR form of messages. Returns `None` for an identifier that is malformed or too
+    /// long. Also returns `None` for a byte string of one byte, if RFC 9528 requires an integer for this byte.
     pub(crate) fn read(reader: &mut Reader<'_>) -> Option<Self> {
         let rest = reader.rest();
         let (major, number) = cbor::read_head(reader)?;

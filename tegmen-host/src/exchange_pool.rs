@@ -55,8 +55,8 @@ const SECOND: u32 = 1_000_000 >> 10;
 /// The replies, and the messages that wait for an acknowledgement, of all peers of one shard (a task of a server).
 pub struct ExchangePool {
     segments: Segments,
-    /// Replies that are kept until they expire. They answer requests that must not be executed twice. Replies to
-    /// idempotent requests are also in this ring, unless the replies to the peer in it have reached the limit of one
+    /// Replies that are kept until they expire, because they answer requests that must not be executed twice. Replies
+    /// to idempotent requests are also in this ring, unless the replies to the peer in it have reached the limit of one
     /// peer.
     lasting: Ring,
     /// Replies that may be lost, because their requests may be executed again.

@@ -281,7 +281,7 @@ fn write_sessions(text: &mut String, totals: &Totals) {
     );
 }
 
-/// Returns the counts of sessions that clients wanted to resume, with their labels.
+/// Returns the counts of attempts of clients to resume a session, each count with its labels.
 const fn by_handle(resumption: &ResumptionCounters) -> [(&'static str, u64); 4] {
     [
         ("{by=\"ticket\",result=\"taken\"}", resumption.tickets_opened),

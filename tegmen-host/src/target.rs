@@ -211,8 +211,9 @@ fn read_host(host: &[u8]) -> Result<&str, Code> {
 /// Returns the canonical form of a host: a name in lower case, or an IPv6 address in its short form.
 ///
 /// # Errors
-/// 4.00 for a host with characters that have a meaning in a URI or a path, and for an address with a zone, which would
-/// select an interface of the proxy. 5.05 for a multicast address, because the proxy sends no requests to groups.
+/// 4.00 for a host with characters that have a meaning in a URI or a path. 4.00 also for an address with a zone,
+/// because the zone would select an interface of the proxy. 5.05 for a multicast address, because the proxy sends no
+/// requests to groups.
 pub(crate) fn canonical(host: &str) -> Result<Cow<'_, str>, Code> {
     let is_other = |c: char| c.is_whitespace() || c.is_control() || "/?#@[]%\\".contains(c);
     if host.is_empty() || host.len() > LONGEST_HOST || host.contains(is_other) {

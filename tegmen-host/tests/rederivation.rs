@@ -125,8 +125,8 @@ impl Running {
     }
 }
 
-/// Returns an address in front of the server. It passes only the first datagram to the server, and only the response to
-/// this datagram back to the client.
+/// Starts a forwarder in front of the server, and returns its address. The forwarder passes only the first datagram to
+/// the server, and only the response to this datagram back to the client.
 fn only_first(server: SocketAddr) -> SocketAddr {
     let (before, behind) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
     let address = before.local_addr().unwrap();
@@ -291,8 +291,8 @@ async fn derived_keys_survive_a_power_cut() {
     assert_eq!(passed.len(), 4, "a challenge, or new keys: {passed:?}");
 }
 
-/// The server cannot know whether a client is the copy or the original. It serves both, each under keys that the other
-/// does not have.
+/// The server cannot know whether a client is the copy or the original. The server serves both clients, each under keys
+/// that the other client does not have.
 #[tokio::test]
 async fn a_copy_and_its_original_repeat_nothing() {
     let scene = Scene::new("copy", true, None);

@@ -12,7 +12,7 @@
 //! in the paper, for publishers that cannot be changed. Other subscribers are then protected only if the access control
 //! server accepts each session identity once.
 //!
-//! Publishers on motes and the server use this crate. It needs neither an operating system nor a heap.
+//! Publishers on motes and the server use this crate. The crate needs neither an operating system nor a heap.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -9,8 +9,8 @@ use std::time::SystemTime;
 use tegmen::crypto::DIGEST_LEN;
 use tegmen::dtls::{CertificateType, CipherSuite, ClientAuthentication, Credential, Keys, Suites};
 
-/// The public keys of an endpoint. [`Default`] has no key and trusts nobody. It supports only cipher suites with
-/// pre-shared keys.
+/// The public keys of an endpoint. The value of [`Default`] has no key and trusts nobody, so it supports only cipher
+/// suites with pre-shared keys.
 #[derive(Clone)]
 pub struct PublicKeys {
     own: Vec<Own>,

@@ -157,10 +157,10 @@ pub trait PeerVerifier: Send + Sync {
         None
     }
 
-    /// Looks up a client that resumes a session, and that this verifier accepted earlier. Returns the name of the
-    /// client and its complete digest ([`Verified::digest`]). Returns `None` if the verifier does not accept the client
-    /// any more. For a certificate, `digest` is its complete digest. For a raw public key, `digest` is at least the
-    /// first 16 bytes.
+    /// Looks up a client that resumes a session, and that this verifier accepted earlier. `digest` is the digest of the
+    /// client's certificate, or at least the first 16 bytes of the digest of the client's raw public key. Returns the
+    /// name of the client and its complete digest ([`Verified::digest`]). Returns `None` if the verifier does not
+    /// accept the client any more.
     ///
     /// A verifier that does not implement this method lets no client resume a session.
     fn recall(&self, kind: CertificateType, digest: &[u8], now: SystemTime) -> Option<(String, Digest)> {

@@ -1,5 +1,5 @@
-//! Tests the public-key arithmetic of the host with the vectors of Wycheproof. It accepts each valid vector, and
-//! refuses each invalid vector.
+//! Tests the public-key arithmetic of the host with the vectors of Wycheproof. The arithmetic must accept each valid
+//! vector, and refuse each invalid vector.
 
 use tegmen::secret::Secret;
 use tegmen_trust::provider::public::{Group, KeyPairs, MAX_PUBLIC_LEN, verify_digest};

@@ -121,7 +121,7 @@ pub struct EndEntity {
     pub not_after: UnixTime,
 }
 
-/// The reason why a path is not trusted. It is for the owner of this endpoint. The peer gets the alert
+/// The reason why a path is not trusted. The reason is for the owner of this endpoint. The peer gets the alert
 /// [`Refusal::ALERT`] for every reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]

@@ -39,8 +39,8 @@ const NODES: usize = 24;
 const SENDERS: usize = 256;
 /// Maximum number of members whose responses this member can check for replays.
 const LISTENERS: usize = 1024;
-/// Number of sequence numbers that a member reserves at once (a lease). It uses them only after the end of the lease is
-/// on disk.
+/// Number of sequence numbers that a member reserves at once (a lease). The member uses these numbers only after the
+/// end of the lease is on disk.
 const LEASE: u64 = 256;
 /// Number of consecutive records that the member could not open. After this number the member asks its controller for
 /// the current keys. Only records of the current epoch count.
@@ -79,7 +79,7 @@ struct Shared {
     behind: Notify,
 }
 
-/// The state of a membership, which its lock protects.
+/// The state of a membership. A lock protects this state.
 pub(super) struct State {
     dir: PathBuf,
     file: MemberFile,
@@ -172,7 +172,7 @@ impl Membership {
 
     /// Opens a membership in a directory. After an orderly end the member continues at its next sequence number. After
     /// any other end the member skips all sequence numbers that it had reserved on disk (its last lease). After each
-    /// start the member no longer knows which requests of other members it has received, so each other member has to
+    /// start the member no longer knows which requests of other members it has received. So each other member has to
     /// prove that its requests are new.
     ///
     /// # Errors

@@ -5,7 +5,8 @@ use crate::cbor::{self, Malformed, MapWriter};
 use crate::digest::Digest;
 use std::ops::Range;
 
-/// The report of a member about one image: which parts of the image the member lacks. It is a CBOR map with one entry.
+/// The report of a member about one image: which parts of the image the member lacks. The report is a CBOR map with one
+/// entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ImageReport {
     /// Label 1: the member has the image with this SHA-256 digest.

@@ -95,8 +95,8 @@ impl<'i> ImageTransfer<'i> {
         &self.digest
     }
 
-    /// Returns the block option for requests of reports. Its size is 256 bytes, or the block size of the image if that
-    /// is larger.
+    /// Returns the block option for requests of reports. The option asks for blocks of 256 bytes. If the image is sent
+    /// in larger blocks, it asks for blocks of that size.
     pub fn report_block(&self) -> Block {
         Block::first(self.block.size().max(REPORT))
     }

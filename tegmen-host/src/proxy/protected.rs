@@ -60,7 +60,7 @@ struct Watch {
     client: Client,
     token: Token,
     owner: Owner,
-    /// The rights to answer the registration and its repetitions. They wait for the first response of the origin.
+    /// The rights to answer the registration and its repetitions, until the first response of the origin arrives.
     waiters: Vec<Responder>,
     newest: Option<Newest>,
     /// The sender for cancellations to the task that follows the observation. Dropping this sender ends the task.

@@ -42,8 +42,8 @@ pub(super) enum Purpose {
     /// The response is the first one of an observation at the origin, for all clients that wait for it. The
     /// notifications that follow are for the cache, and for the observers of a path.
     Watch { key: Arc<[u8]>, resource: usize, owner: Owner, observers: (String, Notifier) },
-    /// The response is only for one client. It may make stored responses for the resource invalid. `prefix` is the path
-    /// of the origin at the proxy.
+    /// The response is only for one client. The request may make stored responses for the resource invalid. `prefix` is
+    /// the path of the origin at the proxy.
     Pass { responder: Responder, resource: Vec<u8>, prefix: String },
     /// The response is the first one of an observation whose registration OSCORE protects.
     Relay(Relay),

@@ -49,8 +49,8 @@ pub struct With {
     pub listed: bool,
     /// The rights of the peer if it is not listed; `None` allows everything.
     pub allow: Option<Vec<String>>,
-    /// The [`Sessions::fingerprint`] of the peer's key in the credentials file. It changes if the file gets another key
-    /// for the same identity. `None` if the peer proved no key of the file.
+    /// The [`Sessions::fingerprint`] of the peer's key in the credentials file. The fingerprint changes if the file
+    /// gets another key for the same identity. `None` if the peer proved no key of the file.
     #[serde(default)]
     pub key: Option<String>,
     /// The certificate type, and the hexadecimal digest of the certificate or raw public key with which the peer proved

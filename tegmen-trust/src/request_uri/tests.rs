@@ -91,8 +91,8 @@ proptest! {
         }
     }
 
-    /// [`super::read`] gives the same verdict as [`Path`] and [`Query`]. Its text has the segments of the path, joined
-    /// by slashes.
+    /// [`super::read`] gives the same verdict as [`Path`] and [`Query`]. The text that it returns has the segments of
+    /// the path, joined by slashes.
     #[test]
     fn one_pass_agrees_with_the_views(
         segments in prop::collection::vec(prop::sample::select(PARTS), 0..4),

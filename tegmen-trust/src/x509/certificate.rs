@@ -127,7 +127,7 @@ impl<'a> Certificate<'a> {
     }
 }
 
-/// The content of a certificate in a readable form. It is not verified.
+/// The content of a certificate in a readable form. The content is not verified.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CertificateInfo {
     /// The serial number, without leading zeros.

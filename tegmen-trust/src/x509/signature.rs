@@ -9,8 +9,8 @@ use tegmen::crypto::NotAuthentic;
 
 /// Verifies a peer's signature over a SHA-256 digest with its SubjectPublicKeyInfo in DER.
 ///
-/// The key must be of the scheme's kind: an uncompressed point of secp256r1, RSA of 2048 to 4096 bits, or Ed25519,
-/// which signs the digest as its message. An ECDSA signature must be in strict DER, with both numbers from 1 to the
+/// The key must be of the scheme's kind: an uncompressed point of secp256r1, RSA of 2048 to 4096 bits, or Ed25519. With
+/// Ed25519 the digest is the signed message. An ECDSA signature must be in strict DER, with both numbers from 1 to the
 /// order of the group less one. An RSA signature must be as long as the modulus, and have the only valid padding (RFC
 /// 8017, section 9.2). In ECDSA, both `s` and its negative give valid signatures, so a signature must not be used as an
 /// identifier.
