@@ -9,7 +9,7 @@ use std::time::SystemTime;
 /// The media type of [`render`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The counts of the service that runs a server, which the server itself does not have.
+/// The counts of the service that runs a server. They are not in the [`Totals`] of the server.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
     /// The time at which the service started.

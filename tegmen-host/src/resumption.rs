@@ -276,8 +276,8 @@ impl Inner {
         Some(self.credentials.certified_as(&name, kind, digest))
     }
 
-    /// Returns the first bytes of the digest of a peer's pre-shared key, which a ticket contains. Returns zeros if the
-    /// key is not in the credentials file.
+    /// Returns the bytes that a ticket contains of the digest of a peer's pre-shared key: the first bytes of the
+    /// digest. Returns zeros if the key is not in the credentials file.
     fn fingerprint(&self, principal: Principal) -> [u8; FINGERPRINT_LEN] {
         let digest = self.credentials.fingerprint(principal);
         digest.and_then(|digest| digest.first_chunk().copied()).unwrap_or_default()

@@ -34,7 +34,7 @@ fn written(
     frame.bytes().to_vec()
 }
 
-/// Starts a proxy for one client and one server, which passes at most 64 bytes of payload in one message.
+/// Starts a proxy for one client and one server. The proxy passes at most 64 bytes of payload in one message.
 async fn cut(server: SocketAddr) -> SocketAddr {
     let (front, back) = (UdpSocket::bind("127.0.0.1:0").await.unwrap(), UdpSocket::bind("127.0.0.1:0").await.unwrap());
     let address = front.local_addr().unwrap();

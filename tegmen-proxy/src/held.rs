@@ -43,8 +43,8 @@ pub(crate) fn write_whole(message: &MessageRef<'_>, frame: &mut Frame<'_>) -> Re
     builder.payload(message.payload())
 }
 
-/// True for an option that describes one block of a transfer (RFC 7959), which the proxy forwards with its message.
-/// Also true for Echo, the challenge of a server (RFC 9175), which the client must answer itself.
+/// True for an option that describes one block of a transfer (RFC 7959). The proxy forwards such an option with its
+/// message. Also true for Echo, the challenge of a server (RFC 9175), which the client must answer itself.
 pub(crate) const fn is_of_blocks(number: OptionNumber) -> bool {
     matches!(
         number,

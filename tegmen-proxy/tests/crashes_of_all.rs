@@ -130,7 +130,7 @@ struct World {
     waiting: BTreeMap<u8, Waiting>,
     /// The Echo value of the server's last challenge, which the next request must contain.
     echo: Option<Vec<u8>>,
-    /// The number of the next request, which is its payload. Each request has a different number.
+    /// The number of the next request. The payload of the request is this number. Each request has a different number.
     next: u32,
     /// The numbers of the requests that the server accepted. `answered` has the numbers of the requests whose responses
     /// the client accepted.

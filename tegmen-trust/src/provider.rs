@@ -224,7 +224,7 @@ const KEY_PAIRS: usize = 64;
 /// bytes.
 const OSCORE_NONCE_LEN: usize = 13;
 
-/// A cache of key schedules. Each key can be in only one slot, which the constant part of its nonces selects.
+/// A cache of key schedules. The constant part of the nonces of a key selects the only slot in which this key can be.
 struct Schedules {
     slots: Box<[KeySchedule]>,
 }

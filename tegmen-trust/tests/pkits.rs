@@ -36,8 +36,8 @@ const SKIPPED: &[(&str, std::ops::RangeInclusive<u32>, &str)] = &[
     ("4.15", 1..=10, "delta CRLs"),
 ];
 
-/// The number of cases in sections 4.8 to 4.12, whose data is not in `vectors`. Certificate policies are not processed.
-/// A certificate with a critical constraint on policies is refused.
+/// The number of cases in sections 4.8 to 4.12. The data of these cases is not in `vectors`. Certificate policies are
+/// not processed. A certificate with a critical constraint on policies is refused.
 const POLICIES: u32 = 20 + 8 + 14 + 11 + 10;
 
 /// Returns the PEM blocks of a file, decoded to DER. The key of each block in the map is the line before the block.

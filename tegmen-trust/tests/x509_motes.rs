@@ -156,7 +156,7 @@ fn blocks_of(text: &str) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// A CA or an end entity: its certificate, and its key as an issuer.
+/// A CA or an end entity: its certificate, and its name and key in the form of an issuer.
 struct Party {
     der: Vec<u8>,
     issuer: Issuer<'static, KeyPair>,

@@ -333,7 +333,7 @@ impl<'r> Path<'r> {
         }
     }
 
-    /// Stores the data of a certificate with which the next certificate is checked. Returns the issuer's Name, which
+    /// Stores the data of a certificate that are needed to check the next certificate. Returns the issuer's Name, which
     /// is the subject of the next certificate or the name of an anchor.
     #[inline(never)]
     fn keep<'c, C: Crypto>(&mut self, der: &'c [u8]) -> Result<&'c [u8], Refusal> {

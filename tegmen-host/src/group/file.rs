@@ -48,7 +48,7 @@ pub(super) struct MemberFile {
     pub(super) key: Option<PrivateKey>,
 }
 
-/// The private key of a member, which signs its records.
+/// The private key with which a member signs its records.
 #[derive(Clone)]
 pub(crate) struct PrivateKey {
     pub(crate) key: Arc<SoftwareKey>,

@@ -20,7 +20,7 @@ pub struct Pattern {
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Host {
     All,
-    /// All names with this ending, which begins with a dot.
+    /// All names that end with this text. The text begins with a dot.
     Below(String),
     One(String),
 }

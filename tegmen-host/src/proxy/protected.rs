@@ -82,7 +82,8 @@ pub(super) enum Registration {
 /// All observations with OSCORE of a proxy.
 #[derive(Default)]
 pub(super) struct Protected {
-    /// The observations by the cache key of the registration, which contains its ciphertext.
+    /// The observations, each with the cache key of its registration. The cache key contains the ciphertext of the
+    /// registration.
     watches: HashMap<Arc<[u8]>, Watch>,
 }
 

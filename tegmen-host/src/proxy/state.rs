@@ -62,7 +62,8 @@ struct Fetching {
     waiters: Vec<Waiter>,
 }
 
-/// The observation of a resource at its origin, which all clients of the proxy share.
+/// The observation of a resource at its origin. All clients of the proxy that observe this resource share the
+/// observation.
 struct Watch {
     hops: u8,
     /// The clients that wait for the first response; `None` after the first response came.

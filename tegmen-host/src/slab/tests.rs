@@ -120,7 +120,7 @@ fn a_full_table_displaces_no_handshake_that_is_under_way() {
     assert_eq!(alive(&table, &first), 64);
 }
 
-/// Makes a session on a separate path, whose principal has just been authenticated with this rank.
+/// Makes a session on a separate path. The principal of the session has just been authenticated with this rank.
 fn establish(endpoint: &mut Slab<u64>, number: u32, rank: Rank) -> PeerId {
     let (path, phase, is_session) = (&path(number), Phase::Handshaking, true);
     let id = endpoint.insert(&NewPeer { path, rank, phase, is_session, with_handshake: true }).unwrap().id;

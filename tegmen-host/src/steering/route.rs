@@ -97,7 +97,8 @@ impl Front {
 /// True for a ClientHello that shows a session id or a ticket. The first fragment of a ClientHello contains the session
 /// id, which clients with a ticket also send (RFC 5077, section 3.4).
 fn resumes(body: &[u8]) -> bool {
-    /// The offset of the length of the session id, which follows version and random (RFC 5246, section 7.4.1.2).
+    /// The offset of the length field of the session id. The version and the random precede this field (RFC 5246,
+    /// section 7.4.1.2).
     const ID_LEN_AT: usize = 2 + 32;
     match HandshakeMessage::read(MessageType::CLIENT_HELLO, body) {
         Ok(HandshakeMessage::ClientHello { resumes, .. }) => resumes,

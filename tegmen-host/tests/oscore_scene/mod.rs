@@ -1,4 +1,4 @@
-//! A server and the settings of a client, which share an OSCORE context.
+//! A server, and the settings of a client. The server and the client share an OSCORE context.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -12,8 +12,8 @@ use tegmen::dtls::{CertificateType, MAX_PSK};
 use toml::Spanned;
 use zeroize::Zeroizing;
 
-/// Maximum length of an identity in bytes, which RFC 4279, section 5.3, requires. A server accepts an identity only if
-/// it fits the buffer that its handshakes use for the cookie.
+/// Maximum length of an identity in bytes. RFC 4279, section 5.3, requires support for identities of this length. A
+/// server accepts an identity only if it fits the buffer that its handshakes use for the cookie.
 pub const MAX_IDENTITY: usize = 128;
 
 /// Returns the next step for the operator after the system refused a credentials file.

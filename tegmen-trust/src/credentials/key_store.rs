@@ -23,13 +23,14 @@ pub trait KeyStore: Send + Sync + 'static {
     fn find(&self, identity: &str, ticket: KeyTicket);
 }
 
-/// The right to answer one search for a key, which can be used once.
+/// The right to answer one search for a key. The right can be used only once.
 pub struct KeyTicket {
     answer: Box<dyn FnOnce(Option<StoredKey>) + Send>,
 }
 
 impl KeyTicket {
-    /// Returns a ticket for which [`Self::answer`] calls the function `answer`, on the same thread.
+    /// Returns a ticket for one search. [`Self::answer`] passes the found key to the function `answer`, on the same
+    /// thread.
     pub fn new(answer: impl FnOnce(Option<StoredKey>) + Send + 'static) -> Self {
         Self { answer: Box::new(answer) }
     }

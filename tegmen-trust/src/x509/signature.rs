@@ -7,7 +7,7 @@ use aws_lc_rs::digest::{Digest, SHA256};
 use aws_lc_rs::signature::{self, VerificationAlgorithm};
 use tegmen::crypto::NotAuthentic;
 
-/// Verifies a peer's signature over a SHA-256 digest with its SubjectPublicKeyInfo in DER.
+/// Verifies a peer's signature over a SHA-256 digest. `spki` is the SubjectPublicKeyInfo of the peer in DER.
 ///
 /// The key must be of the scheme's kind: an uncompressed point of secp256r1, RSA of 2048 to 4096 bits, or Ed25519. With
 /// Ed25519 the digest is the signed message. An ECDSA signature must be in strict DER, with both numbers from 1 to the

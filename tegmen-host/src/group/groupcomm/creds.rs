@@ -164,7 +164,7 @@ impl Creds {
     }
 }
 
-/// The filter of a request for public keys (`get_creds`), which selects members. The default selects all members.
+/// The filter of a request for public keys (`get_creds`). The filter selects members; the default selects all members.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct CredsFilter {
     /// Roles of members. An empty list selects all roles.
