@@ -91,8 +91,8 @@ fn a_key_at_a_handle_stays_until_it_is_removed() {
     assert!(nowhere.to_string().contains("group tss"), "{nowhere}");
 }
 
-/// An attacker cannot find out whether the padding of a ciphertext is valid. A valid ciphertext is decrypted, and every
-/// other ciphertext gives the random secret.
+/// An attacker cannot find out whether the padding of a ciphertext is valid. A valid ciphertext is decrypted. For every
+/// other ciphertext the key returns the random bytes that the caller passed.
 #[test]
 fn an_rsa_key_decrypts_a_premaster_secret_and_tells_nothing_of_wrong_ones() {
     let Some(tpm) = Swtpm::start("tpm-decrypt") else { return };

@@ -96,8 +96,8 @@ pub(super) enum Room {
     Joins(u64),
     Begins,
     /// The proxy sends the request to the origin separately. An equal request already waits, but it may pass more
-    /// proxies than this request (RFC 8768). In a loop of proxies, this request may be that earlier request after it
-    /// passed all proxies, and would then wait for itself.
+    /// proxies than this request (RFC 8768). In a loop of proxies, the earlier request passes all proxies and arrives
+    /// here again as this request. If this request waited for the earlier request, it would wait for itself.
     Apart,
     Full,
 }

@@ -13,8 +13,8 @@ fn message(block: &[u8]) -> Option<&[u8]> {
 }
 
 /// Tests the vectors of Wycheproof for RSAES-PKCS1-v1_5. No message in the vectors has the length of a premaster
-/// secret, so the decryption as a premaster secret gives the random secret. Then encrypts a premaster secret to each of
-/// these keys, and checks that the decryption gives this secret.
+/// secret, so `premaster_secret` returns the random bytes that the caller passed. Then encrypts a premaster secret to
+/// each of these keys, and checks that the decryption gives this secret.
 #[test]
 fn it_agrees_with_wycheproof() {
     let (mut valid, mut wrong) = (0, 0);
