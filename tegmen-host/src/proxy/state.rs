@@ -96,7 +96,7 @@ pub(super) enum Room {
     Joins(u64),
     Begins,
     /// The proxy sends the request to the origin separately. An equal request already waits, but it may pass more
-    /// proxies than this request (RFC 8768). In a loop of proxies, the earlier request passes all proxies and arrives
+    /// proxies than this request (RFC 8768). In a loop of proxies, the earlier request can pass all proxies and arrive
     /// here again as this request. If this request waited for the earlier request, it would wait for itself.
     Apart,
     Full,
