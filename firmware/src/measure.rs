@@ -71,7 +71,7 @@ fn mark(word: usize) {
 
 /// Measures the stack of the whole `work`, including the code before and between its measured operations.
 ///
-/// Take large values from a [`crate::place::Place`], so that the stack holds only the needs of the calls.
+/// Take large values from a [`crate::place::Place`], so that the measured stack does not include these values.
 #[inline(always)]
 pub fn stack_of<T>(work: impl FnOnce() -> T) -> T {
     measured(REGIONS - 1, work)

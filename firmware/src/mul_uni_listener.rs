@@ -1,5 +1,5 @@
-//! The listener of DTLS Mul-Uni (draft-keoh-dice-multicast-security). It is the listener of Axiom, but its responses go
-//! over the DTLS session of the sender.
+//! The listener of DTLS Mul-Uni (draft-keoh-dice-multicast-security). It is the listener of Axiom
+//! (`axiom_listener.rs`), but it sends its responses over the DTLS session with the sender.
 
 use super::axiom_listener::{Listener, Responses};
 use super::axiom_provisioned::Provisioned;

@@ -1,5 +1,6 @@
 //! The sender of DTLS Mul-Uni (draft-keoh-dice-multicast-security). It opens a session with each listener, sends one
-//! request to all listeners under the keys of the group, and receives the response of each listener over its session.
+//! request to all listeners under the keys of the group, and receives the response of each listener over the session
+//! with this listener.
 
 use super::asking::{Heard, REQUEST_LEN, Requests};
 use super::axiom_provisioned::{Provisioned, is_rekey_message};
@@ -13,7 +14,8 @@ use tegmen_flash::Flash;
 pub struct MulUniSender<F, const LISTENERS: usize> {
     group: Provisioned<F, 0, 0>,
     sessions: Sessions<ClientOnly, LISTENERS>,
-    /// The requests with their own numbers. The numbers of records begin again in each epoch, but sessions continue.
+    /// The requests, which have their own numbers, from which their tokens are made. The numbers of records cannot be
+    /// used for this: they begin again in each epoch, but the sessions with the listeners continue.
     requests: Requests,
 }
 

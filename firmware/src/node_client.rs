@@ -1,5 +1,5 @@
-//! A client of Blink that also observes the resource `blink`, the count of the server. It shows the low three bits of
-//! the count in each notification.
+//! The client of `blink_client`, which also observes the resource `blink`: the number of PUTs that the server has
+//! counted. It shows the low three bits of the count in each notification.
 
 use super::blink_client;
 use super::leds;

@@ -32,7 +32,8 @@ pub struct Pair<C: Memory + 'static, S: Memory + 'static> {
 
 impl<C: Memory, S: Memory> Pair<C, S> {
     /// Makes both motes, and stores them in `client` and `server`. `client_parts` and `server_parts` make the optional
-    /// parts of the nodes. `with_oscore` protects the observation and the bodies, but not the PUTs of Blink.
+    /// parts of the nodes. `with_oscore` protects the observation and the bodies with OSCORE, but not the PUTs that
+    /// `blink_client` sends every second.
     pub fn new(
         (client, client_parts): (&'static Place<Mote<ClientOnly, C>>, impl FnOnce() -> C::Features),
         (server, server_parts): (&'static Place<Mote<ServerOnly, S>>, impl FnOnce() -> S::Features),
@@ -72,8 +73,8 @@ impl<C: Memory, S: Memory> Pair<C, S> {
         self.download(Code::POST, 1, POST)
     }
 
-    /// Lets the client send the messages that are due: a PUT of Blink. Then lets both motes answer each other until
-    /// neither has a message to send.
+    /// Lets the client send the message that is due: the PUT that `blink_client` sends every second. Then lets both
+    /// motes answer each other until neither has a message to send.
     fn blink(&mut self, sending: u32, in_session: u32) {
         measured(sending, || self.client.on_time(&mut self.asking, self.now));
         self.converse(in_session);

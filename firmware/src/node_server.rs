@@ -1,4 +1,5 @@
-//! A server of Blink whose count can be observed, and that stores a text which is longer than a block.
+//! The server of `blink_server`, whose count of PUTs clients can also observe. It also stores a text that is longer
+//! than a block.
 //!
 //! `/blink` is the resource of [`blink_server`]. A change of its count is notified. `/text` has a text of at most
 //! [`TEXT_LEN`] bytes: GET reads the text, PUT replaces it, and POST replaces it and answers with the previous text.

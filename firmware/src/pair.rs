@@ -60,7 +60,7 @@ struct Memory<T: Peers + 'static, R: Answers + 'static, const LEN: usize> {
 
 /// The two ends after their start.
 pub struct Running<T: Peers + 'static, R: Answers + 'static, const LEN: usize> {
-    /// The context that every call takes.
+    /// The crypto provider, the clock and the counters, which every call of an endpoint takes.
     pub cx: Cx<'static, Provider>,
     /// The end that opens sessions.
     pub client: &'static mut Node<T, R>,
@@ -122,8 +122,8 @@ impl<T: Peers, R: Answers, const LEN: usize> Running<T, R, LEN> {
         Some(())
     }
 
-    /// Sends the record that follows the handshake to the server. Returns `None` if the server does not receive its
-    /// content.
+    /// Sends the record that follows the handshake to the server. Returns `None` if the server does not receive the
+    /// content of the record.
     #[inline]
     pub fn speak(&mut self) -> Option<()> {
         let Self { cx, client, server, wire: Wire { there, text, .. } } = self;
@@ -131,7 +131,8 @@ impl<T: Peers, R: Answers, const LEN: usize> Running<T, R, LEN> {
         server.open(cx, datagram, text)
     }
 
-    /// Sends the last flight of a handshake that ends with a flight of the client.
+    /// Sends the last flight of the handshake from the client to the server, in a handshake that ends with a flight of
+    /// the client.
     #[inline]
     pub fn finish(&mut self) {
         let Self { cx, client, server, wire: Wire { there, back, .. } } = self;
@@ -307,8 +308,8 @@ impl<T: Peers, R: Answers> Node<T, R> {
         }
     }
 
-    /// Gives a handshake what it needs. Returns true if the handshake needs another answer. The function is not
-    /// inlined, so that its variables are not on the stack while records are handled.
+    /// Gives a handshake what it needs. Returns true if the handshake needs one more answer after this one. The
+    /// function is not inlined, so that its variables are not on the stack while records are handled.
     #[inline(never)]
     fn give_key(&mut self, cx: &mut Cx<'_, Provider>, id: PeerId) -> bool {
         let Self { endpoint, end, kept, .. } = self;
@@ -395,16 +396,16 @@ pub const SEAL: u32 = 2;
 /// Number of the region that counts the opening of a record.
 pub const OPEN: u32 = 3;
 
-/// Returns the address of an end.
+/// Returns the address of an end: `fd00::` with the last byte `last`.
 pub const fn address(last: u8) -> Address {
     Address { ip: [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last], port: 5684, scope: 0 }
 }
 
-/// The principal of both ends.
+/// The identity (principal) under which each end knows the other end.
 pub const WHO: Principal = Principal(1);
 /// The time of every call. No exchange depends on the clock.
 pub const NOW: Instant = Instant::from_micros(0);
 /// Length of the content of a record, in bytes.
 pub const RECORD_LEN: usize = 64;
-/// Minimum length of a buffer for a record with this content, in bytes.
+/// Minimum length of a buffer for a record with a content of [`RECORD_LEN`] bytes, in bytes.
 pub const MIN_DATAGRAM: usize = HEADROOM + RECORD_LEN + TAILROOM;

@@ -4,7 +4,7 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// A static that can be borrowed once, and then forever.
+/// A static whose value can be borrowed once, for the rest of the run.
 pub struct Place<T> {
     taken: AtomicBool,
     value: UnsafeCell<MaybeUninit<T>>,
@@ -36,8 +36,8 @@ fn is_taken(taken: &AtomicBool) -> bool {
     taken.swap(true, Ordering::Relaxed)
 }
 
-/// A static that can be borrowed once, as [`Place`], but has a value from the start. A value whose bytes are all zero
-/// needs no flash memory and is never on the stack.
+/// A static whose value can be borrowed once, for the rest of the run. In contrast to [`Place`], it has a value from
+/// the start. A value whose bytes are all zero needs no flash memory and is never on the stack.
 pub struct Kept<T> {
     taken: AtomicBool,
     value: UnsafeCell<T>,

@@ -51,7 +51,7 @@ pub type Role<S> = Resuming<Either, S>;
 pub type KeyRoom = Secret<32>;
 
 impl<S: Resumption, A: Resumes> Side<S, A> {
-    /// A node.
+    /// Creates a node without a session.
     #[inline(never)]
     pub fn new(
         table: &'static mut Table,

@@ -169,7 +169,8 @@ fn groupcomm() -> (JoinRequest, GroupKeys) {
     (join, keys)
 }
 
-/// A policy. The first line is a comment with a request, for which the fuzz target asks the policy.
+/// A policy. Its first line is a comment that contains a request. The fuzz target asks the policy for the decision on
+/// this request.
 const POLICY: &str = r##"#GET /a/b,d-1 tag:d,oven tag:k
 [[rule]]
 name = "n"

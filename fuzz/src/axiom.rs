@@ -10,10 +10,11 @@ use tegmen::buf::Frame;
 use tegmen::crypto::{Compact, digest};
 use tegmen::dtls::Records;
 
-/// Number of members in a script. A record key of a member has `KEY` bytes: 16 in the suites with encryption, and 32 in
-/// the suite without encryption.
+/// Number of members in a script.
 const MEMBERS: usize = 2;
 
+/// A member of the group. Its record keys have `KEY` bytes: 16 in the suites with encryption, and 32 in the suite without
+/// encryption.
 struct End<const KEY: usize> {
     member: Member<2, 2, KEY>,
     epoch: u16,
@@ -75,8 +76,8 @@ fn with_association<T>(
 
 /// Reads the bytes as a script: requests, responses, replays, damaged records, restarts, new epochs and records of an
 /// outsider. A member must deliver only records that were sent, and each of them once. The members must never report a
-/// clash, because none of them misbehaves. If the third lowest bit of the first byte is set, the script consists of
-/// rekey messages.
+/// clash (two members with one SenderID), because each member has its own SenderID. If the third lowest bit of the
+/// first byte is set, the script consists of rekey messages.
 pub fn script(data: &[u8]) {
     let mut input = Input::new(data);
     // Each script has keys of its own. Otherwise the fuzzer learns a record in one script, and it is no forgery in another.

@@ -107,13 +107,13 @@ struct Script {
     expected: Expected,
     /// The epoch of the other device. It has the same number as the first epoch of the device under test.
     other: Epoch,
-    /// The seed of all keys. Each script has its own keys. Otherwise the fuzzer learns a ticket in one script and uses
-    /// it in another, where the ticket is then no forgery.
+    /// The seed of all keys. Each script has its own keys. If all scripts had the same keys, the fuzzer could learn a
+    /// ticket in one script and use it in another script, where the ticket would not be a forgery.
     seed: [u8; 32],
     crypto: Compact,
     now: Instant,
     /// The keying material of the newest session between the server and the device under test. `None` if there is no
-    /// such session. `sessions` is the number of these sessions.
+    /// session. The next field, `sessions`, is the number of the sessions that the server has opened so far.
     exported: Option<[u8; 32]>,
     sessions: u32,
     tickets: Vec<Sealed>,
@@ -144,8 +144,8 @@ fn copy(epoch: &Epoch) -> Epoch {
     }
 }
 
-/// Returns three values of a session state: the principal of the connection, the time `since`, and the time at which
-/// the session ends.
+/// Returns three values of a session state: the principal of the connection, the time at which the peer authenticated
+/// itself (`since`), and the time at which the session ends.
 fn terms(state: &[u8; STATE_LEN]) -> (Principal, u32, u32) {
     let word = |at: usize| u32::from_be_bytes(*state[at..].first_chunk().expect("it is in the state"));
     (Principal(word(STATE_LEN - 12)), word(STATE_LEN - 8), word(STATE_LEN - 4))
@@ -434,7 +434,7 @@ impl Script {
     }
 
     /// Makes the state of a session that the server opened. The master secret contains the number of tickets so far, so
-    /// it is another one for each session.
+    /// each session has another master secret.
     fn state(&mut self, input: &mut Input<'_>) -> [u8; STATE_LEN] {
         let connection = Connection::new(u32::from(input.byte() & 7), input.byte()).expect("a low number");
         let mut master = [7; MASTER_LEN];
@@ -656,7 +656,8 @@ fn session_bytes(session: &SessionState) -> (CipherSuite, [u8; MASTER_LEN], Prin
     (session.cipher_suite, *session.master.expose(), session.principal, session.since)
 }
 
-/// Returns the sender of a request: the peer of connection 5, an unauthenticated peer, or the server.
+/// Returns the sender of a request, which `byte` selects: the peer of connection 5, an unauthenticated peer, or the
+/// server.
 fn of_sender(byte: u8) -> Principal {
     match byte & 3 {
         1 => Connection::new(5, 0).expect("a low number").principal(),

@@ -1,8 +1,8 @@
 //! Access control. The peers are publishers and subscribers, whose keys a Tegmen server derives. A subscriber gets its
 //! keys from `tegmen agent`.
 //!
-//! The key of a publisher is HMAC-SHA-256 under its protokey. Only OpenSSL computes this key, so no code of Tegmen is
-//! involved.
+//! The key of a publisher is HMAC-SHA-256 under its protokey. The tests compute this key with OpenSSL, and not with
+//! code of Tegmen.
 
 mod coapcore;
 
@@ -52,7 +52,8 @@ allow = ["read /*", "PUT /*", "write /temp"]
 "#;
 const SUBSCRIBER: &str = "access control: subscriber with keys of the agent";
 
-/// Returns the [rows](Cell) of this module, and the programs that must be built for these rows.
+/// Returns the rows of the result table ([`Cell`]) for the scenarios with access control, and the programs that must be
+/// built for these rows.
 pub(crate) fn all(images: &Arc<Images>, places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let mut cells = Vec::new();
     let header = ("/usr/include/openssl/ssl.h", "libssl-dev");

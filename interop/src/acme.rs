@@ -23,7 +23,8 @@ const SHORT: u32 = 24;
 /// The interval at which a state is polled.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Returns the [rows](Cell) of this module, and the programs that must be built for these rows.
+/// Returns the rows of the result table ([`Cell`]) for the scenarios with ACME, and the programs that must be built for
+/// these rows.
 pub(crate) fn all(places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let pebble = places.go_program("pebble", "pebble", "github.com/letsencrypt/pebble/v2/cmd/pebble");
     let names = "github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv";
@@ -180,7 +181,7 @@ impl Delegating {
         }
     }
 
-    /// Imprints the device. The device itself does not run.
+    /// Creates the device at the server (`tegmen device imprint`). No program of the device runs.
     fn imprint(&self, scene: &Scene) -> Check {
         let scopes = "--scope keys:write --scope delegation:read --scope delegation:write";
         self.command(scene, "bootstrap", &format!("key create root {scopes} --output root.key"), &[])?;
@@ -236,8 +237,8 @@ fn has_certificate(certificate: &Value) -> bool {
     certificate["expires"].is_u64() && certificate["problem"].is_null()
 }
 
-/// Checks that the device gets a certificate with its chain soon after the imprint, and has it at once after a restart
-/// of the server.
+/// Checks that the device gets a certificate with its chain soon after it was created (`tegmen device imprint`), and
+/// has it at once after a restart of the server.
 fn issues(scene: &Scene, programs: &Programs) -> Check {
     Delegating::prepare(scene)?;
     let challenges = free_port()?;

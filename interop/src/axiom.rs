@@ -1,6 +1,7 @@
 //! Groups of Axiom. A Python program that shares no code with Tegmen opens every record of a captured session.
 //!
-//! The members are members of `tegmen::axiom`. Each has its own sockets, and requests go to a multicast address.
+//! Each member of the group uses the code of `tegmen::axiom`, and has its own sockets. The members send requests to a
+//! multicast address.
 
 use crate::capture::{file_header, packet};
 use crate::cell::{Cell, Check, Role, Scene};
@@ -26,7 +27,7 @@ pub(crate) const CRYPTOGRAPHY: &str = "50.0.2";
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 84, 71);
 const GROUP_ID: u8 = 7;
 const IDENTITY: [u8; 16] = *b"a group of three";
-/// The beginning of the content of a response. The content of its request follows.
+/// The beginning of the content of a response. The content of the request follows it.
 const ANSWER: &[u8] = b"response to ";
 /// Number of members. Their addresses are 127.0.0.2, 127.0.0.3 and so on. Each member sends requests, and answers the
 /// requests of the other members.
@@ -37,7 +38,8 @@ const EPOCHS: u16 = 3;
 /// Free bytes before and after a content, for the header and the end of its record.
 const ROOM: usize = 128;
 
-/// Returns the [rows](Cell) of the Python program, and the programs that must be built for these rows.
+/// Returns the rows of the result table ([`Cell`]) for the Python program, and the programs that must be built for
+/// these rows.
 pub(crate) fn all(places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let reader = places.python_peer("axiom_reader.py", "cryptography==50.0.2");
     let cell = |suite: Suite, signature: Option<SignatureScheme>, play: fn(&Scene, &Built, Protection) -> Check| {
@@ -152,7 +154,8 @@ impl Secrets {
     }
 }
 
-/// The signing keys of a member. A response contains no token: it repeats the content of its request after [`ANSWER`].
+/// The signing keys of a member, and the requests that it has sent. A response contains no token, but it repeats the
+/// content of its request after [`ANSWER`]. So the member finds the request of a response by this content.
 struct SigningKeys {
     private: Option<Arc<SoftwareKey>>,
     /// The public keys of all members, in the order of their numbers.

@@ -123,8 +123,9 @@ impl Capture {
         }
     }
 
-    /// Reports that the peer does not support an extension, which `name` and `number` identify. If the last hello of
-    /// this kind has the extension, the function fails instead.
+    /// Reports that the peer does not support an extension, which `name` and `number` identify. The evidence is the
+    /// last ClientHello or ServerHello, as `hello` selects. If this message has the extension, the function fails
+    /// instead.
     pub(crate) fn lacks(&self, hello: Hello, (name, number): (&str, u16)) -> Check {
         let datagrams = self.datagrams();
         let read = datagrams.iter().rev().find_map(|datagram| hello::read(&datagram.bytes, hello));

@@ -25,8 +25,8 @@ pub(crate) const LAMP: &str = "lamp.example";
 /// The name of another device of the same server.
 pub(crate) const DOOR: &str = "door.example";
 
-/// The policy of the server. The peer with the certificate `device1` is a client, and the peer with the certificate
-/// `server` is a server.
+/// The policy of the delegation server. The peer with the certificate `device1` is a client of the device, and the peer
+/// with the certificate `server` is a server of the device.
 const POLICY: &str = r#"[[rule]]
 subject = ["CN=device1", "CN=server"]
 publisher = ["lamp.example", "door.example"]
@@ -208,7 +208,8 @@ impl Operator<'_> {
         serde_json::from_str(&text).map_err(|_| format!("tegmen {} printed {text:?}", words.join(" ")))
     }
 
-    /// Creates a device with this name at the server (imprint), starts it, and waits until it is in its first epoch.
+    /// Creates a device with this name at the server (`tegmen device imprint`). Starts the device, and waits until it
+    /// is in its first epoch.
     fn imprint(&self, name: &'static str) -> Result<Device, Trouble> {
         let address = address(LOOPBACK)?;
         let directory = self.scene.directory().join(name);
@@ -221,7 +222,7 @@ impl Operator<'_> {
         Ok(Device { name, process, address })
     }
 
-    /// Starts a device in its own directory. The library `later`, if given, changes its clock.
+    /// Starts a device in its own directory. The library `later`, if given, changes the clock of the device.
     fn run_device(&self, name: &str, address: SocketAddr, later: Option<&Command>) -> Result<Process, String> {
         let port = address.port().to_string();
         let listen = ["serve", "--listen", "127.0.0.1", "--port", &port, "--shards", "1", "--log-level", "debug"];
@@ -285,14 +286,15 @@ impl Way {
         (LOOPBACK, self.to_device.as_ref().unwrap_or(&self.to_server).port).into()
     }
 
-    /// Waits until a hello of this kind has passed between the peer and the server. Returns the index of the datagram
-    /// among all datagrams of the relay.
+    /// Waits until a ClientHello or a ServerHello, as `wanted` selects, has passed between the peer and the server.
+    /// Returns the index of the datagram among all datagrams of the relay.
     pub(crate) fn await_hello(&self, scene: &Scene, wanted: Hello) -> Result<usize, String> {
         let is_it = |datagram: &Datagram| hello::read(&datagram.bytes, wanted).is_some();
         self.to_server.await_count(scene.deadline, 1, is_it)
     }
 
-    /// Reports that the client repeats its ClientHello, although it received a ServerHello with an empty server_name.
+    /// Waits for a ServerHello with an empty server_name, and for the next datagram of the client. If this datagram is
+    /// the ClientHello again, reports that the client does not read such a ServerHello.
     pub(crate) fn is_not_read(&self, scene: &Scene) -> Check {
         let answer = self.await_hello(scene, Hello::Server)?;
         let sent = |datagrams: &[Datagram]| datagrams.iter().take(answer).filter(|datagram| datagram.to_server).count();
@@ -309,14 +311,14 @@ impl Way {
         }
     }
 
-    /// Reports that the peer does not support an extension, with the last hello of this kind on the path to the server.
-    /// See [`Capture::lacks`].
+    /// Reports that the peer does not support an extension. The evidence is the last ClientHello or ServerHello, as
+    /// `hello` selects, between the peer and the server. See [`Capture::lacks`].
     pub(crate) fn lacks(&self, hello: Hello, extension: (&str, u16)) -> Check {
         self.to_server.lacks(hello, extension)
     }
 
-    /// Checks that the first session, at the server, had a key exchange. Checks that the second session, at the device,
-    /// was resumed by `by` and had no key exchange.
+    /// Checks that the first session, which the peer had with the server, had a key exchange. Checks that the second
+    /// session, which the peer had with the device, was resumed by `by` and had no key exchange.
     pub(crate) fn resumed(&self, by: By) -> Check {
         let mut datagrams = self.to_server.datagrams();
         datagrams.extend(self.to_device.iter().flat_map(Capture::datagrams));

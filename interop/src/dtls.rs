@@ -1,5 +1,5 @@
-//! The scenarios that each DTLS peer has. Such a peer does not support CoAP, so the scenarios write and read CoAP
-//! messages byte by byte.
+//! The scenarios that are run with each DTLS peer. A DTLS peer does not support CoAP, so the scenarios write and read
+//! CoAP messages byte by byte.
 
 use crate::capture::Capture;
 use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, Trouble, address};
@@ -10,7 +10,7 @@ use crate::session::{DtlsClient, DtlsServer, Plaintext, answer};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
-/// Returns the [rows](Cell) of a client.
+/// Returns the rows of the result table ([`Cell`]) for a DTLS client.
 pub(crate) fn client_cells(peer: &str, version: &str, client: impl DtlsClient) -> Vec<Cell> {
     type Scenario = (&'static str, fn(&Scene, &dyn DtlsClient) -> Check);
     let client = Arc::new(client);
@@ -37,7 +37,7 @@ pub(crate) fn client_cells(peer: &str, version: &str, client: impl DtlsClient) -
     scenarios.map(cell).collect()
 }
 
-/// Returns the [rows](Cell) of a server.
+/// Returns the rows of the result table ([`Cell`]) for a DTLS server.
 pub(crate) fn server_cells(peer: &str, version: &str, server: impl DtlsServer) -> Vec<Cell> {
     type Scenario = (&'static str, fn(&Scene, &dyn DtlsServer) -> Check);
     let server = Arc::new(server);

@@ -27,7 +27,7 @@ pub(crate) fn version() -> Option<String> {
     text.lines().next()?.split_whitespace().last().map(str::to_owned)
 }
 
-/// Returns the [rows](Cell) of this peer.
+/// Returns the rows of the result table ([`Cell`]) for GnuTLS.
 pub(crate) fn cells(version: &str) -> Vec<Cell> {
     let client = |scenario: &str, play: fn(&Scene) -> Check| Cell::new(PEER, version, Role::Client, scenario, play);
     let server = |scenario: &str, play: fn(&Scene) -> Check| Cell::new(PEER, version, Role::Server, scenario, play);
@@ -79,9 +79,9 @@ fn serve_with(scene: &Scene, psk: &Psk, suite: &str, more: &[&str]) -> Result<(P
 }
 
 /// Checks a session with GnuTLS's server, which returns each message unchanged (an echo). Tegmen's client sends a
-/// request, and gets its own request back. It does not accept a request, so it sends a Reset. The server returns the
-/// Reset too, and the client takes it as the response to its request. If the client reports this Reset, it has
-/// decrypted a record of the server.
+/// request, and gets its own request back. The client does not accept a request, so it sends a Reset. The server
+/// returns the Reset too, and the client takes it as the response to its request. If the client reports this Reset, it
+/// has decrypted a record of the server.
 fn server_echo(scene: &Scene, host: IpAddr, psk: &Psk, more: &[&str]) -> Check {
     let (server, port) = serve(scene, psk, &[])?;
     let uri = format!("coaps://{}/question", SocketAddr::new(host, port));
@@ -103,7 +103,7 @@ fn server_over(scene: &Scene, network: Network) -> Check {
     relay.did_harm()
 }
 
-/// Checks that each end sends its limit, and that GnuTLS logs the limit that it received.
+/// Checks that each end sends a record_size_limit, and that GnuTLS logs the limit that it received.
 fn server_record_size_limit(scene: &Scene) -> Check {
     let (server, port) = serve(scene, &Psk::usual(), &["--recordsize", "700"])?;
     probe_record_size(scene, (LOOPBACK, port).into(), "600", "record_size_limit", 700)?;

@@ -1,13 +1,13 @@
 //! Reads the extensions and other fields of a ClientHello or a ServerHello from a datagram.
 
-/// The kind of a hello, with its handshake type (RFC 5246, section 7.4).
+/// A ClientHello or a ServerHello. The value of a variant is its handshake type (RFC 5246, section 7.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Hello {
     Client = 1,
     Server = 2,
 }
 
-/// The fields of a hello that the scenarios examine.
+/// The fields of a ClientHello or a ServerHello that the scenarios examine.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Read {
     pub(crate) random: Vec<u8>,
@@ -22,8 +22,8 @@ impl Read {
     }
 }
 
-/// Reads the hello at the beginning of a datagram. Returns `None` if the datagram does not begin with a hello of this
-/// kind.
+/// Reads the ClientHello or the ServerHello, as `hello` selects, at the beginning of a datagram. Returns `None` if the
+/// datagram does not begin with this message.
 pub(crate) fn read(datagram: &[u8], hello: Hello) -> Option<Read> {
     /// Number of bytes before the random: header of the record, header of the message, and version.
     const TO_RANDOM: usize = 13 + 12 + 2;

@@ -60,7 +60,7 @@ pub(crate) fn version() -> Option<String> {
 /// A scenario: its name, and the function that plays it with one build of the peer.
 type Scenario = (&'static str, fn(&Scene, Build) -> Check);
 
-/// Returns the [rows](Cell) of these peers.
+/// Returns the rows of the result table ([`Cell`]) for the programs of libcoap.
 pub(crate) fn cells(version: &str) -> Vec<Cell> {
     let mut cells = Vec::new();
     for build in Build::ALL {

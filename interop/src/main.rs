@@ -79,8 +79,8 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
     Ok(options)
 }
 
-/// Plays all [rows](cell::Cell). Returns true if no row failed. A row whose peer does not support the feature does not
-/// count as failed.
+/// Plays the scenarios of all rows of the result table ([`Cell`](cell::Cell)). Returns true if no row failed. A row
+/// whose peer does not support the feature does not count as failed.
 fn run(options: &Options) -> Result<bool, String> {
     let started = Instant::now();
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
@@ -153,7 +153,7 @@ fn build_tegmen(built: &Path, target: &Path) -> Result<PathBuf, String> {
     if status.success() { Ok(tegmen) } else { Err("tegmen does not build".to_owned()) }
 }
 
-/// Returns all [rows](Cell), and the programs that must be built for these rows.
+/// Returns all rows of the result table ([`Cell`]), and the programs that must be built for these rows.
 fn all_cells(images: &Arc<mote::Images>, places: &peers::Places) -> (Vec<Cell>, Vec<Arc<peers::Built>>) {
     let (mut cells, mut built) = (Vec::new(), Vec::new());
     match openssl::version() {

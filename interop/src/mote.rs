@@ -21,7 +21,7 @@ pub(crate) fn missing_tool() -> Option<(&'static str, &'static str)> {
     tools.into_iter().find(|(file, _)| !Path::new(file).exists())
 }
 
-/// Returns the [rows](Cell) of all peers of a mote.
+/// Returns the rows of the result table ([`Cell`]) for all peers of a mote.
 pub(crate) fn cells(images: &Arc<Images>) -> Vec<Cell> {
     let openssl = openssl::version().unwrap_or_default();
     let libcoap = libcoap::version().unwrap_or_default();

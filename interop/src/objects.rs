@@ -43,8 +43,8 @@ struct Peer {
     rederives: bool,
 }
 
-/// Returns the [rows](Cell) of all these peers and the rows in which both ends are Tegmen's. Also returns the programs
-/// that must be built for these rows.
+/// Returns the rows of the result table ([`Cell`]) for all peers with OSCORE, and the rows in which both ends are
+/// Tegmen's. The second value has the programs that must be built for these rows.
 pub(crate) fn all(places: &Places, aiocoap: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let californium = places.java_peer("californium-oscore");
     let peers = [
@@ -305,8 +305,8 @@ fn server_blocks(scene: &Scene, peer: &Peer) -> Check {
     wire::protected(&capture)
 }
 
-/// Checks an observation. The peer counts twice a second. After the fourth representation it must receive the end of
-/// the observation.
+/// Checks an observation of `/count` at the peer's server, whose value increases twice a second. After the fourth
+/// representation Tegmen's client ends the observation, and the peer must receive this end.
 fn server_observe(scene: &Scene, peer: &Peer) -> Check {
     let (server, _, capture) = peer.serve(scene)?;
     observe_counting(scene, &uri(capture.port, "count"), &["--oscore", OURS])?;

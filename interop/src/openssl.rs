@@ -26,7 +26,7 @@ pub(crate) const PEER: &str = "OpenSSL";
 /// bytes.
 const SUITE: &str = "PSK-AES128-CCM8:@SECLEVEL=0";
 
-/// Returns the [rows](Cell) of this peer.
+/// Returns the rows of the result table ([`Cell`]) for OpenSSL.
 pub(crate) fn cells(version: &str) -> Vec<Cell> {
     let server = |scenario: &str, play: fn(&Scene) -> Check| Cell::new(PEER, version, Role::Server, scenario, play);
     let client = |scenario: &str, play: fn(&Scene) -> Check| Cell::new(PEER, version, Role::Client, scenario, play);
@@ -141,7 +141,8 @@ impl Server {
         self.process.write(&[&[first, code, *id0, *id1], &token[..], &[0xff], payload].concat())
     }
 
-    /// Sends one PUT with the command line, and answers it.
+    /// Sends one PUT with the command `tegmen put`, and answers the PUT from `s_server`. Checks the answer that `tegmen
+    /// put` prints.
     fn exchange(&mut self, scene: &Scene, psk: &Psk, more: &[&str]) -> Check {
         let uri = self.uri();
         let asked = start_ask(scene, &[&["put", &uri, "a blink"], more].concat(), Some(psk))?;

@@ -23,7 +23,8 @@ struct Peer {
     secure: bool,
 }
 
-/// Returns the [rows](Cell) of all these peers, and the programs that must be built for these rows.
+/// Returns the rows of the result table ([`Cell`]) for all CoAP libraries, and the programs that must be built for
+/// these rows.
 pub(crate) fn all(aiocoap: &Arc<Built>, java: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let peers = [
         Peer { name: "aiocoap", version: "0.4.17", program: aiocoap.clone(), secure: false },
@@ -187,8 +188,8 @@ fn server_well_known_core(scene: &Scene, peer: &Peer) -> Check {
     if complete { Ok(()) } else { Err(format!("its links are {:?}", answer.payload).into()) }
 }
 
-/// Checks an observation. The peer counts twice a second. After the fourth representation it must receive the end of
-/// the observation.
+/// Checks an observation of `/count` at the peer's server, whose value increases twice a second. After the fourth
+/// representation Tegmen's client ends the observation, and the peer must receive this end.
 fn server_observe(scene: &Scene, peer: &Peer) -> Check {
     let (server, address) = peer.serve(scene, LOOPBACK)?;
     observe_counting(scene, &format!("coap://{address}/count"), &[])?;

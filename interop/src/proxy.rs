@@ -14,7 +14,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tegmen::coap::OptionNumber;
 
-/// Returns the [rows](Cell) of this module, and the program that must be built only for these rows.
+/// Returns the rows of the result table ([`Cell`]) for the scenarios with a proxy, and the program that must be built
+/// only for these rows.
 pub(crate) fn all(places: &Places, aiocoap: &Arc<Built>, java: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let theirs = places.java_example("californium-proxy", peers::source("californium-proxy/Proxy.java"));
     let mut cells = cells(aiocoap, java);
@@ -329,8 +330,8 @@ fn oscore_through_ours(scene: &Scene, peer: &Built) -> Check {
     is_protected(&proxied.origin)
 }
 
-/// Checks requests of Tegmen's client through the forward proxy of aiocoap. No scenario observes through this proxy,
-/// because it then fails with the assertion "Remote has no netloc set".
+/// Checks requests of Tegmen's client through the forward proxy of aiocoap. No scenario observes a resource through
+/// this proxy, because aiocoap then fails with the assertion "Remote has no netloc set".
 fn through_that_of_aiocoap(scene: &Scene, peer: &Built) -> Check {
     let address = SocketAddr::new(LOOPBACK, free_port()?);
     let mut command = peer.command()?;

@@ -79,7 +79,7 @@ impl Cbc {
         }
     }
 
-    /// Checks in the ServerHello that passed the relay that both ends agreed on this order.
+    /// Reads the ServerHello that the relay recorded, and checks that both ends agreed on this order.
     pub(crate) fn was_agreed(self, relay: &Capture) -> Check {
         relay.agreed(("encrypt_then_mac", 22), matches!(self, Self::EncryptThenMac))
     }

@@ -40,7 +40,8 @@ struct Peer {
     unknown_identity: Option<&'static str>,
     /// True if the peer sends close_notify when it ends.
     closes: bool,
-    /// The extensions for the size of records that the peer's client sends. The peer's server answers the last of them.
+    /// The extensions for the size of records that the peer's client sends. The peer's server answers the last of these
+    /// extensions.
     record_size: &'static [&'static str],
     /// True if the peer supports connection ids (RFC 9146).
     connection_id: bool,
@@ -68,7 +69,8 @@ enum Reaches {
     Nowhere,
 }
 
-/// Returns the [rows](Cell) of all these peers, and the programs that must be built for these rows.
+/// Returns the rows of the result table ([`Cell`]) for all these libraries, and the programs that must be built for
+/// these rows.
 pub(crate) fn all(places: &Places, java: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let peers = [tinydtls(places), wolfssl(places), mbedtls(places), pion(places), scandium(java)];
     let built = peers.iter().map(|peer| peer.program.clone()).collect();

@@ -19,7 +19,7 @@ pub(crate) fn version() -> Option<String> {
     Some(version.to_owned())
 }
 
-/// Returns the [rows](Cell) of tshark.
+/// Returns the rows of the result table ([`Cell`]) for tshark.
 pub(crate) fn cells(version: &str) -> Vec<Cell> {
     let cell = |scenario: &str, play: fn(&Scene) -> Check| Cell::new(PROGRAM, version, Role::Reader, scenario, play);
     vec![

@@ -66,7 +66,7 @@ impl SignatureScheme {
     pub const RSA_PKCS1_SHA256: Self = Self(0x0401);
     /// ECDSA with SHA-256. In TLS 1.2 the key determines the curve, and this crate supports only secp256r1.
     pub const ECDSA_SECP256R1_SHA256: Self = Self(0x0403);
-    /// Ed25519 (RFC 8032). Its message is a SHA-256 digest. No handshake uses this scheme.
+    /// Ed25519 (RFC 8032). The signed message is a SHA-256 digest. No handshake uses this scheme.
     pub const ED25519: Self = Self(0x0807);
 }
 

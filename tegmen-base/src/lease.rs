@@ -13,7 +13,8 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Continues after the last stored end. No number may be used until [`Self::extend`].
+    /// Continues with the number `kept`: the end of the lease that was stored last, or 0 if none was stored. No number
+    /// may be used until [`Self::extend`].
     pub const fn resume(kept: u64) -> Self {
         Self { next: kept, end: kept }
     }
@@ -33,8 +34,8 @@ impl Lease {
         self.end.saturating_sub(self.next)
     }
 
-    /// Allows all numbers below `kept`, an end that was just stored durably. An end below the current end changes
-    /// nothing.
+    /// Allows all numbers below `kept`, the new end of the lease. The caller must have stored this end durably. An end
+    /// below the current end changes nothing.
     pub const fn extend(&mut self, kept: u64) {
         if kept > self.end {
             self.end = kept;

@@ -27,7 +27,8 @@ impl ReplayWindow {
         Self { next: mark.saturating_add(1), seen: 0 }
     }
 
-    /// Returns both fields, to be stored at an orderly end.
+    /// Returns the fields `next` and `seen`. A program that ends without a failure can store them, and restore the
+    /// window later with [`Self::from_parts`].
     pub const fn parts(&self) -> (u64, u64) {
         (self.next, self.seen)
     }
@@ -73,7 +74,7 @@ impl ReplayWindow {
     }
 }
 
-/// The inverse of [`ReplayWindow::parts`].
+/// Does the same as [`ReplayWindow::from_parts`].
 impl From<(u64, u64)> for ReplayWindow {
     fn from(parts: (u64, u64)) -> Self {
         Self::from_parts(parts)

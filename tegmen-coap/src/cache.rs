@@ -146,7 +146,8 @@ pub fn lifetime(response: &MessageRef<'_>) -> Option<Duration> {
     (may_be && !of_one_client && !is_challenge).then(|| max_age(response)).filter(|age| !age.is_zero())
 }
 
-/// Returns the Max-Age of a response. A value that is too long counts as 0, so that the response is not fresh.
+/// Returns the Max-Age of a response. If its value has more than four bytes, returns 0, so that the response is not
+/// fresh.
 pub fn max_age(response: &MessageRef<'_>) -> Duration {
     let seconds = match response.option(OptionNumber::MAX_AGE) {
         None => DEFAULT_MAX_AGE,

@@ -32,7 +32,7 @@ pub enum Received<'m, 'x, K> {
         request: RequestId,
         /// The response.
         message: MessageRef<'m>,
-        /// An acknowledgement to send.
+        /// The acknowledgement to send. `None` if the response needs no acknowledgement.
         acknowledge: Option<[u8; 4]>,
     },
     /// The peer received a message of this end. If the message is a request, its response comes separately.
@@ -80,7 +80,8 @@ pub trait PeerExchanges {
     type Storage: ExchangeStorage;
     /// The state of the peer that an application keeps with the exchanges, or `()` if there is none.
     type State;
-    /// True if [`Self::freshness`] returns the state of the proof. If this is false, a node sends no challenges.
+    /// True if [`Self::freshness`] returns a [`Freshness`]. If this is false, a node sends no challenges with the Echo
+    /// option.
     const VERIFIES: bool = false;
 
     /// Returns the exchanges of this peer, if it has any.
@@ -92,8 +93,8 @@ pub trait PeerExchanges {
         None
     }
 
-    /// Returns the state of the proof that the peer receives at its address now. Returns `None` if the peer has no
-    /// exchanges, or if [`Self::VERIFIES`] is false.
+    /// Returns the state of the peer's proof that it receives datagrams at its current address. Returns `None` if the
+    /// peer has no exchanges, or if [`Self::VERIFIES`] is false.
     #[inline]
     fn freshness(&mut self) -> Option<&mut Freshness> {
         None
@@ -139,8 +140,9 @@ impl<S: ExchangeStorage> Default for Exchanges<S> {
 }
 
 impl<S: ExchangeStorage> Exchanges<S> {
-    /// Makes a value without open exchanges. The first message that this end sends has this Message ID, which should be
-    /// random. If [`Self::default`] makes the value, a node draws the first Message ID with [`Self::draw_message_id`].
+    /// Makes a value without open exchanges. The first message that this end sends has the Message ID
+    /// `first_message_id`, which should be random. If [`Self::default`] makes the value, a node draws the first Message
+    /// ID with [`Self::draw_message_id`].
     pub fn new(first_message_id: u16) -> Self {
         Self { next_message_id: first_message_id, is_drawn: true, ..Self::default() }
     }
@@ -248,7 +250,8 @@ impl<S: ExchangeStorage> Exchanges<S> {
         Received::Response { request: id, message, acknowledge: None }
     }
 
-    /// Ends the request that has this token, unless notifications follow. Returns the request.
+    /// Ends the request whose token is in `response`, unless notifications follow. Returns the request, or `None` if no
+    /// open request has this token.
     fn finish(&mut self, storage: &mut S, response: &MessageRef<'_>) -> Option<RequestId> {
         let is_it = |outgoing: &Outgoing| outgoing.is_request && outgoing.token.as_bytes() == response.token();
         let outgoing = storage.find(&mut self.kept, is_it)?;

@@ -1,10 +1,12 @@
-//! The proof that a peer receives at its address now, with the Echo option (RFC 9175, section 2).
+//! The proof that a peer receives datagrams at its current address. The peer gives this proof with the Echo option (RFC
+//! 9175, section 2).
 
 use super::message::MessageRef;
 use super::option::OptionNumber;
 use tegmen_base::secret;
 
-/// The proof that a peer receives at the source address of its messages, and that its requests are not replays.
+/// The proof that a peer receives datagrams at the source address of its messages, and that its requests are not
+/// replays.
 #[derive(Clone, Copy, Debug)]
 pub struct Freshness {
     echo: [u8; 8],
@@ -13,7 +15,7 @@ pub struct Freshness {
 }
 
 /// Maximum number of response bytes for each byte of the request, as long as the peer has not proved that it receives
-/// at its address (RFC 9175, section 2.4).
+/// datagrams at its address (RFC 9175, section 2.4).
 const AMPLIFICATION: usize = 3;
 
 impl Freshness {
@@ -23,8 +25,9 @@ impl Freshness {
         Self { echo, is_shown: false, verifies_address: false }
     }
 
-    /// Sets whether an unprotected peer must prove its address. If so, the peer must give the proof before a request
-    /// changes a resource, and before a response has more than 3 bytes for each byte of its request.
+    /// Sets whether an unprotected peer must prove its address. If so, this end executes no request of the peer that
+    /// changes a resource before the peer has given the proof. Until then a response has at most 3 bytes for each byte
+    /// of its request.
     pub const fn verify_address(&mut self, verifies_address: bool) {
         self.verifies_address = verifies_address;
     }

@@ -3,9 +3,9 @@
 //! [`MessageRef`] is a view of a received message, and [`Builder`] writes a message in place. [`Exchanges`] is the
 //! message layer of one peer (retransmission, deduplication, matching of responses), and [`ExchangeStorage`] is its
 //! memory. [`cache`] contains the rules of a cache and of a proxy. [`block`] contains the options of block-wise
-//! transfer (RFC 7959), and [`observe`] the numbers of notifications (RFC 7641). [`Freshness`] proves that a client
-//! receives at its address (RFC 9175). [`Probing`] limits messages to peers that do not answer. [`Rule`] is a rule on
-//! requests in a readable notation.
+//! transfer (RFC 7959), and [`observe`] the numbers of notifications (RFC 7641). [`Freshness`] is the proof that a
+//! client receives datagrams at its address (RFC 9175). [`Probing`] limits messages to peers that do not answer.
+//! [`Rule`] is a rule on requests in a readable notation.
 //!
 //! The crate uses no operating system, no heap, no socket and no `unsafe`, and cannot panic. Requests, their rights
 //! and their protection are in the crate `tegmen`, which re-exports these items as `tegmen::coap`.

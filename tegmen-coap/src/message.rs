@@ -67,7 +67,7 @@ impl Token {
 /// The reason why bytes are not a CoAP message (RFC 7252, section 3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Malformed {
-    /// The datagram has fewer than four bytes, or another version. It is ignored without an answer.
+    /// The datagram has fewer than four bytes, or its version is not 1. It is ignored without an answer.
     NotCoap,
     /// The type and the Message ID are known, so the message can be answered with Reset. The error is in the token, in
     /// the options or in the payload. It may also be in the options or the payload of the plaintext that OSCORE
@@ -159,8 +159,8 @@ impl<'a> MessageRef<'a> {
         builder.payload(self.payload)
     }
 
-    /// Returns the last message of a block-wise transfer with another payload: `body`, the whole body of the transfer,
-    /// replaces the last block.
+    /// Replaces the payload of the last message of a block-wise transfer, which is the last block, by `body`: the whole
+    /// body of the transfer.
     pub const fn with_body(self, body: &'a [u8]) -> Self {
         Self { payload: body, assembled: true, ..self }
     }
@@ -311,8 +311,8 @@ impl From<Full> for BuildError {
     }
 }
 
-/// Length of the longest insertion in bytes: the header and the value of the inserted option, and the header of the
-/// option after it.
+/// Maximum number of bytes that [`Builder::insert`] writes: the header and the value of the inserted option, and the
+/// new header of the next option.
 const MAX_INSERTED: usize = 24;
 
 /// A builder that writes a message into a frame, in the order of the wire: options by rising number, then the
@@ -326,7 +326,7 @@ pub struct Builder<'f, 't> {
 }
 
 impl<'f, 't> Builder<'f, 't> {
-    /// Begins a message.
+    /// Writes the header and the token of a new message.
     ///
     /// # Errors
     /// [`BuildError::Full`].
@@ -471,7 +471,8 @@ impl<'f, 't> Builder<'f, 't> {
         Ok(())
     }
 
-    /// Returns the number of bytes that still fit, without the payload marker.
+    /// Returns the number of bytes that still fit into the frame. The payload marker takes one of these bytes, if it is
+    /// not written yet.
     pub fn room(&self) -> usize {
         self.frame.room()
     }

@@ -36,10 +36,10 @@ impl Order {
         newer
     }
 
-    /// Returns true if a response is not older than the last response of this server. `last` is the state of the last
-    /// response, or `None` if that response had no Observe option. `number` is the Observe option of this response, or
-    /// `None` if it has no such option. If both responses have none, returns false: a server that does not accept the
-    /// observation sends only one response, so this response is a repetition.
+    /// Returns true if a response counts as newer than the last response of the same server. `last` is the state of the
+    /// last response, or `None` if that response had no Observe option. `number` is the Observe option of this
+    /// response, or `None` if it has no such option. If both responses have none, returns false: a server that does not
+    /// accept the observation sends only one response, so this response is a repetition.
     pub fn follows(last: &mut Option<Self>, number: Option<u32>, now: Instant) -> bool {
         match (last.as_mut(), number) {
             (Some(order), Some(number)) => order.is_newer(number, now),
@@ -73,8 +73,9 @@ impl Observation {
         self.number
     }
 
-    /// Returns the Observe option of the next notification. Each change causes at most one notification, so 2^23
-    /// notifications take longer than the 128 seconds in which a client compares numbers.
+    /// Returns the Observe option of the next notification. A client compares the numbers of two notifications only if
+    /// the second one arrives within 128 seconds, and the comparison is right for less than 2^23 notifications in this
+    /// time. Each change causes at most one notification, so this number is not reached.
     pub const fn next(&mut self) -> u32 {
         self.number = self.number.wrapping_add(1) & NUMBER_MASK;
         self.number

@@ -11,7 +11,8 @@ use super::option::OptionNumber;
 use tegmen_base::buf::{Frame, Full};
 use tegmen_base::time::{Duration, Instant};
 
-/// EXCHANGE_LIFETIME: the time in which a Message ID means the same message (RFC 7252, section 4.8.2).
+/// EXCHANGE_LIFETIME (RFC 7252, section 4.8.2): the time for which an endpoint does not use the Message ID of a message
+/// for another message.
 pub const EXCHANGE_LIFETIME: Duration = Duration::from_secs(247);
 
 /// Identifies a request, or a separate response, that was sent.

@@ -14,7 +14,7 @@ pub enum Error {
     Trailing,
     /// A type or a length is not encoded in as few bytes as possible.
     NotShortest,
-    /// A type is 0, or above 4,294,967,295, or is not a type of a component.
+    /// The type of an element is 0 or above 4,294,967,295, or the type of a component of a name is above 65,535.
     Type,
     /// A critical element is unknown, repeated or out of order.
     Critical(Type),

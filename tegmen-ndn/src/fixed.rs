@@ -302,7 +302,7 @@ pub struct FixedStore<const N: usize, const LEN: usize> {
 struct Stored<const LEN: usize> {
     packet: [u8; LEN],
     len: u16,
-    /// The position of the components of the name.
+    /// The position of the components of the name in the stored packet.
     name: Span,
     /// The time from which the packet is no longer fresh.
     stale: Tick,

@@ -76,13 +76,12 @@ pub enum Outcome {
     Returned,
 }
 
-/// The times of a forwarder.
+/// The time limits of a forwarder for an Interest.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
     /// The longest time for which an Interest is stored.
     pub longest_lifetime: Duration,
-    /// The time after an Interest was sent, in which an Interest with the same name and another Nonce is not sent
-    /// again.
+    /// For this time after an Interest was sent, an Interest with the same name and another Nonce is not sent.
     pub suppression: Duration,
     /// The time after which an Interest is retransmitted to the same next hop, on links that lose frames.
     pub retransmission: Duration,
@@ -110,7 +109,7 @@ pub struct Forwarder<F, P, S> {
     pub pit: P,
     /// The content store.
     pub store: S,
-    /// The times.
+    /// The time limits for an Interest.
     pub times: Times,
     /// The state of the generator for the nonces of retransmissions. The owner sets it to a random number at the start.
     pub random: u32,
@@ -344,7 +343,8 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
         }
     }
 
-    /// Retransmits an Interest to the next hops whose time has arrived, each time with a new Nonce.
+    /// Retransmits an Interest to each next hop for which the time of the next retransmission has arrived. Each
+    /// retransmission has a new Nonce.
     fn send_again<C: Crypto>(&mut self, now: Tick, id: PitId, storage: &mut [u8], faces: &mut impl Faces<P::Token>) {
         let times = self.times;
         let is_due = |sent: &OutRecord| times.again(sent, now).is_some_and(|at| !now.is_before(at));

@@ -84,8 +84,9 @@ struct Dispatch {
 
 /// Compresses a packet into an empty frame with [`HEADROOM`] free bytes in front.
 ///
-/// `hop` is a HopID and the name of an Interest. For an Interest, this node has chosen the HopID, and expects it in the
-/// Data packet. For a Data packet, the neighbour has chosen the HopID in its Interest. `None` if there is no HopID.
+/// `hop` is a HopID and the name of the Interest for which it was chosen, or `None` if there is no HopID. If `packet`
+/// is an Interest, this node has chosen the HopID, and expects it in the Data packet. If `packet` is a Data packet, the
+/// neighbour has chosen the HopID in its Interest.
 ///
 /// # Errors
 /// [`Full`], also for bytes that are neither an Interest nor a Data packet. The frame is then empty.

@@ -58,7 +58,7 @@ impl KeyLocator<'_> {
 pub struct SignatureInfo<'p> {
     /// SignatureType.
     pub kind: SignatureType,
-    /// KeyLocator. A KeyLocator with neither a name nor a digest is left out.
+    /// KeyLocator. `None` if there is no KeyLocator, or if a received KeyLocator has neither a name nor a digest.
     pub key: Option<KeyLocator<'p>>,
     /// SignatureNonce, only in an Interest.
     pub nonce: Option<&'p [u8]>,
@@ -77,7 +77,7 @@ impl<'p> SignatureInfo<'p> {
         Self { kind, key, nonce: None, time: None, sequence: None, validity: None }
     }
 
-    /// Reads the value of the element.
+    /// Reads the value of a SignatureInfo or InterestSignatureInfo element.
     pub(crate) fn parse(value: &'p [u8]) -> Result<Self, Error> {
         const KINDS: [Type; 6] = [
             Type::SIGNATURE_TYPE,
@@ -109,7 +109,7 @@ impl<'p> SignatureInfo<'p> {
         })
     }
 
-    /// Writes the value of the element.
+    /// Writes the value of the SignatureInfo or InterestSignatureInfo element.
     fn write_value(&self, out: &mut Writer<'_>) -> Result<(), Full> {
         tlv::write_integer(out, Type::SIGNATURE_TYPE, self.kind.0)?;
         if let Some(key) = &self.key {
@@ -141,7 +141,8 @@ impl<'p> SignatureInfo<'p> {
         parts.into_iter().fold(0, usize::saturating_add)
     }
 
-    /// Writes the element. `kind` is the type for a Data packet or for an Interest.
+    /// Writes the element. `kind` is its type: SignatureInfo for a Data packet, or InterestSignatureInfo for an
+    /// Interest.
     pub(crate) fn write(&self, kind: Type, out: &mut Writer<'_>) -> Result<(), Full> {
         tlv::write_head(out, kind, self.value_len())?;
         self.write_value(out)

@@ -21,7 +21,7 @@ impl Validity {
     /// The last time that can be written: the end of the year 9999.
     pub const MAX_TIME: u64 = 253_402_300_799;
 
-    /// The length of the value of the element in bytes.
+    /// The length of the value of a ValidityPeriod element, in bytes.
     pub const LEN: usize = 2 * tlv::element_len(Type::NOT_BEFORE, Self::TIME_LEN);
 
     /// Returns true if the period contains a time in seconds since 1970.
@@ -29,10 +29,11 @@ impl Validity {
         self.not_before <= now && now <= self.not_after
     }
 
-    /// Reads the value of the element.
+    /// Reads the value of a ValidityPeriod element.
     ///
     /// # Errors
-    /// [`Error::Time`] if a time is not valid. The other [`Error`]s if the value does not have the right elements.
+    /// [`Error::Time`] if a time is not valid. Other variants of [`Error`] if the value does not consist of NotBefore
+    /// and NotAfter.
     pub fn parse(value: &[u8]) -> Result<Self, Error> {
         let [before, after] = tlv::fields(value, &[Type::NOT_BEFORE, Type::NOT_AFTER])?;
         let before = before.ok_or(Error::Missing(Type::NOT_BEFORE))?;
@@ -41,7 +42,8 @@ impl Validity {
         Ok(Self { not_before: time(before.value)?, not_after: time(after.value)? })
     }
 
-    /// Returns the value of the element. A time after [`Self::MAX_TIME`] is replaced by [`Self::MAX_TIME`].
+    /// Returns the value of the ValidityPeriod element. A time after [`Self::MAX_TIME`] is replaced by
+    /// [`Self::MAX_TIME`].
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         let mut out = Writer::new(&mut bytes);

@@ -1,4 +1,5 @@
-//! Certificates: what is written is read again, and what does not prove an origin is refused.
+//! Tests that certificates can be read again after they are written, and that a certificate is refused if it does not
+//! prove the origin of a packet.
 
 use proptest::prelude::*;
 use tegmen_base::buf::{Frame, Writer};

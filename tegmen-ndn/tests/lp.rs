@@ -1,4 +1,5 @@
-//! NDNLPv2: what is written is read again, and unknown fields are skipped or refused by their types.
+//! Tests of NDNLPv2: an LpPacket can be read again after it is written, and the type of an unknown field decides
+//! whether the field is skipped or refused.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Packets: what is written is read again, and what is not a packet is refused.
+//! Tests that packets can be read again after they are written, and that bytes that are not a packet are refused.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

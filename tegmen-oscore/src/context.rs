@@ -50,10 +50,10 @@ pub type Context = SecurityContext<AsItIs>;
 /// One end of a security context: a [`Context`], or a `RederivableContext`. `N` is the way in which its messages
 /// identify the ID Context.
 ///
-/// Its numbers come from a [`Lease`]. A [`ReplayWindow`] records the numbers that the other end has used. A power cut
-/// loses the window. After this, each request is answered with a challenge, which contains an Echo value. A request
-/// that repeats this value is certainly not a replay, so the window begins again with its number (RFC 8613, appendix
-/// B.1.2).
+/// The sequence numbers of its messages come from a [`Lease`]. A [`ReplayWindow`] records the numbers that the other
+/// end has used. A power cut loses the window. After this, each request is answered with a challenge, which contains an
+/// Echo value. A request that repeats this value is certainly not a replay. So the window begins again with the number
+/// of this request (RFC 8613, appendix B.1.2).
 #[repr(C)]
 pub struct SecurityContext<N: Naming> {
     /// The lease of numbers for messages of this end.
@@ -85,8 +85,8 @@ impl<N: Naming> SecurityContext<N> {
         Self::derive::<C>(parameters, Lease::resume(0), ReplayWindow::new())
     }
 
-    /// Restores a context after a restart. `kept` is the end of the lease that was stored last. The window of the
-    /// other end counts as lost.
+    /// Restores a context after a restart. `kept` is the end of the lease of sequence numbers that was stored last. The
+    /// window of the numbers that the other end has used counts as lost.
     ///
     /// # Errors
     /// [`BadParameters`].
@@ -94,8 +94,8 @@ impl<N: Naming> SecurityContext<N> {
         Self::derive::<C>(parameters, Lease::resume(kept), ReplayWindow::lost(NO_CHALLENGE))
     }
 
-    /// Restores a context whose window is known, because it was stored at an orderly end, after the last message. A
-    /// stored window must be used only once.
+    /// Restores a context whose window is known, because the program stored it after the last message and then ended
+    /// without a failure. `kept` is the end of the lease that was stored last. A stored window must be used only once.
     ///
     /// # Errors
     /// [`BadParameters`].
@@ -239,6 +239,6 @@ impl<N: Naming> core::fmt::Debug for SecurityContext<N> {
     }
 }
 
-/// The `mark` in [`ReplayWindow::lost`] as long as no Echo value was drawn. After the first challenge, the `mark` is
-/// the Echo value.
+/// The `mark` of a [lost window](ReplayWindow::lost) before the first challenge. From the first challenge on, the
+/// `mark` is the Echo value of the challenge.
 pub(super) const NO_CHALLENGE: u64 = 0;

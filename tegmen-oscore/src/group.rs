@@ -12,10 +12,10 @@
 //!   GroupContext::unprotect_response  <- group or pairwise    GroupContext::protect_response
 //! ```
 //!
-//! Numbers come from one [lease](crate::Lease) for both modes. A request of a member whose replay window is not known
-//! is answered with a challenge ([`GroupContext::write_challenge`], section 9). When the Group Manager gives the
-//! group new keys, the owner makes a new context, and [renews](GroupContext::renew) each recipient for it. Earlier
-//! requests are then answered with a number of the new context.
+//! The sequence numbers of the messages in both modes come from one [lease](crate::Lease). A request of a member whose
+//! replay window is not known is answered with a challenge ([`GroupContext::write_challenge`], section 9). When the
+//! Group Manager gives the group new keys, the owner makes a new context, and [renews](GroupContext::renew) each
+//! recipient for it. Earlier requests are then answered with a number of the new context.
 //!
 //! A proxy cannot answer from its cache, because each of these messages is different. [Deterministic
 //! requests](DeterministicClient) have the same bytes from each member. A proxy then answers all members with one

@@ -109,8 +109,8 @@ impl<N: Naming> SecurityContext<N> {
     }
 }
 
-/// Builds the challenge for a peer whose window was lost. Draws the Echo value if this is the first challenge after the
-/// loss.
+/// Builds a challenge: the answer to a peer after this end has lost the window of the peer's numbers. Draws the Echo
+/// value if this is the first challenge after the loss.
 #[inline]
 pub(super) fn build_challenge<C: Crypto>(
     crypto: &mut C,

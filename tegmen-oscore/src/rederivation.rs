@@ -1,4 +1,4 @@
-//! Derivation of new keys by both ends, after one end has lost its numbers (RFC 8613, appendix B.2).
+//! Derivation of new keys by both ends, after one end has lost its sequence numbers (RFC 8613, appendix B.2).
 //!
 //! ```text
 //! client                                                      server
@@ -9,15 +9,16 @@
 //! ```
 //!
 //! A kid context of these messages is a CBOR byte string that contains the bytes in the figure. Later messages have no
-//! kid context. A client that has lost its numbers generates ID1 ([`RederivableContext::rederive`]). A server that has
-//! lost its numbers uses the client's previous ID Context as ID1, so that any request becomes request #1.
+//! kid context. A client that has lost its sequence numbers generates ID1 ([`RederivableContext::rederive`]). A server
+//! that has lost its sequence numbers uses the client's previous ID Context as ID1, so that any request becomes request
+//! #1.
 //!
-//! Response #1 is encrypted under the keys of R2 || ID1. It needs no number, because it uses the nonce of request #1,
-//! which is made with the common IV of ID1. A response #1 with its own number is also accepted.
+//! Response #1 is encrypted under the keys of R2 || ID1. It contains no sequence number, because it uses the nonce of
+//! request #1, which is made with the common IV of ID1. A response #1 with its own sequence number is also accepted.
 //!
-//! R2 consists of 8 random bytes, and of the first 8 bytes of their HMAC under a secret key ([`Offers`]). So a server
-//! recognizes its own R2, and stores no state for a client that has not yet sent request #2. The server generates the
-//! secret key again after each derivation, so it never accepts an old request #2 again.
+//! R2 consists of 8 random bytes, followed by the first 8 bytes of an HMAC of these random bytes under a secret key
+//! ([`Offers`]). So a server recognizes its own R2, and stores no state for a client that has not yet sent request #2.
+//! The server generates the secret key again after each derivation, so it never accepts an old request #2 again.
 
 use super::context::{BadParameters, Parameters, SecurityContext};
 use super::cose::{Aead, MAX_NONCE};
@@ -121,9 +122,9 @@ impl RederivableContext {
     }
 
     /// Restores a context of [`Self::rederived`] or [`Rederived::Second`] after a restart. `parameters` contain its [ID
-    /// Context](Self::id_context). `kept` is the end of the lease that was stored last. `window` is the window that was
-    /// stored at an orderly end, or `None` if there was no orderly end. `settled` is true if the context was
-    /// [settled](Self::settle).
+    /// Context](Self::id_context). `kept` is the end of the lease of sequence numbers that was stored last. `window` is
+    /// the replay window, if it was stored after the last message, when the program ended without a failure. Otherwise
+    /// `window` is `None`. `settled` is true if the context was [settled](Self::settle).
     ///
     /// # Errors
     /// [`BadParameters`].
@@ -157,8 +158,8 @@ impl RederivableContext {
 
     /// Decrypts response #1, which has a kid context. Returns the inner message, and a new context, which protects
     /// request #2 and all later messages. Before you send a message under the new context, store its [ID
-    /// Context](Self::id_context) and the end of a lease. When a message arrives under the new context,
-    /// [settle](Self::settle) it.
+    /// Context](Self::id_context) and the end of a lease ([`Self::lease_mut`]). When a message arrives under the new
+    /// context, [settle](Self::settle) it.
     ///
     /// # Errors
     /// [`UnprotectError`]. `pending` is then unchanged, and the true response may still come.
@@ -238,15 +239,15 @@ fn unwrap(kid_context: &[u8]) -> Option<&[u8]> {
 /// earlier values of R2 invalid.
 pub struct Offers(Secret<DIGEST_LEN>);
 
-/// The purpose of a request with another ID Context.
+/// The purpose of a request whose kid context contains a CBOR byte string: it is request #1 or request #2.
 #[derive(Debug)]
 pub enum Rederived<'r> {
     /// Request #1, which [`Offers::answer`] answers. Do not deliver it to the application, because it may be a
     /// replay.
     First(FirstRequest),
-    /// Request #2, which is fresh, and the context that replaces the previous context. Store its [ID
-    /// Context](SecurityContext::id_context) and the end of a lease before you deliver a message, and draw new
-    /// [`Offers`].
+    /// Request #2, which is fresh. The values are the new context, which replaces the previous context, the decrypted
+    /// request, and the right to answer it once. Before you deliver the request, store the [ID
+    /// Context](SecurityContext::id_context) of the new context and the end of a lease, and draw new [`Offers`].
     Second(RederivableContext, MessageRef<'r>, RequestNonce),
 }
 
@@ -266,8 +267,8 @@ impl core::fmt::Debug for FirstRequest {
 }
 
 impl FirstRequest {
-    /// Treats a request of a client as request #1. The request came under `context`, for which the server has lost the
-    /// numbers. ID1 is the ID Context of `context`.
+    /// Treats a request of a client as request #1. The request arrived under the keys of `context`, for which the
+    /// server has lost the sequence numbers. ID1 is the ID Context of `context`.
     pub fn under(context: &RederivableContext, request: RequestBinding) -> Self {
         let id1 = context.id_context().unwrap_or(&[]);
         let common_iv = context.common_iv;
@@ -299,7 +300,8 @@ impl Offers {
         Self(key)
     }
 
-    /// Decrypts request #1 or request #2 in place. The kid context of the request contains the ID Context of its keys.
+    /// Decrypts request #1 or request #2 in place. The kid context of the request contains the ID Context from which
+    /// the keys of the request are derived.
     ///
     /// # Errors
     /// [`UnprotectError`].

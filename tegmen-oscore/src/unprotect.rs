@@ -26,7 +26,7 @@ impl OpenedRequest for RequestBinding {
     type Nonce = RequestNonce;
 }
 
-/// The request that a message answers, together with a value that the owner of the node attaches to the request.
+/// The identity of a decrypted request, together with a value that the owner of the node attaches to the request.
 impl<T: Copy, R: OpenedRequest> OpenedRequest for (T, R) {
     type Nonce = R::Nonce;
 }
@@ -128,7 +128,8 @@ impl Pending {
         self.request
     }
 
-    /// Returns the number of the newest notification (RFC 8613, section 7.4.1).
+    /// Returns the number of the newest notification (RFC 8613, section 7.4.1), or `None` if no accepted notification
+    /// had a number.
     #[cfg(test)]
     pub(crate) const fn notification_number(&self) -> Option<u64> {
         self.taken.newest.checked_sub(1)

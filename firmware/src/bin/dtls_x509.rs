@@ -1,6 +1,7 @@
-//! Two DTLS endpoints in one image with certificates on both sides. Each sends the certificate of a device and the
-//! certificate of the CA that issued it, which the trust anchor signed. The handshake has a key agreement, which both
-//! sign with ECDSA over secp256r1. A record in each direction follows. There is no clock.
+//! Two DTLS endpoints in one image with certificates on both sides. Each endpoint sends two certificates: the
+//! certificate of a device, and that of the CA that issued it. The trust anchor has signed the certificate of the CA.
+//! The handshake has a key agreement, which both endpoints sign with ECDSA over secp256r1. A record in each direction
+//! follows. The endpoints have no clock.
 #![no_std]
 #![no_main]
 

@@ -231,7 +231,8 @@ impl Mote {
         (outcome == Ok(Outcome::Returned) && self.radio.to == FIRST).then_some(())
     }
 
-    /// Lets an Interest reach its end without an answer. The mote must retransmit it once, and then remove it.
+    /// Lets the lifetime of an Interest end without an answer. The mote must retransmit the Interest once, and then
+    /// remove it.
     #[inline(never)]
     fn end(&mut self) -> Option<()> {
         let Self { forwarder, radio, packet, .. } = self;

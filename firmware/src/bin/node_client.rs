@@ -1,4 +1,4 @@
-//! A client of Blink that also observes the count.
+//! A client that sends a PUT every second, and observes the number of PUTs that the server has counted.
 #![no_std]
 #![no_main]
 

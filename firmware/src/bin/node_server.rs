@@ -1,4 +1,5 @@
-//! A server of Blink whose count can be observed, and that receives and sends bodies in blocks.
+//! A server that counts the PUTs of its clients, and sends the count to observers. It also receives and sends bodies in
+//! blocks.
 #![no_std]
 #![no_main]
 

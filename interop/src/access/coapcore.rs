@@ -12,7 +12,7 @@ use tegmen_host::hex::to_hex;
 const PEER: &str = "coapcore";
 const VERSION: &str = "0.1.1";
 
-/// Returns the [rows](Cell) of coapcore, and the program that must be built for these rows.
+/// Returns the rows of the result table ([`Cell`]) for coapcore, and the program that must be built for these rows.
 pub(super) fn all(places: &Places) -> (Vec<Cell>, Arc<Built>) {
     let needs: &[_] = &[("cc", "gcc libc6-dev"), (LIBCLANG, "libclang-dev")];
     let program = places.cargo_peer("coapcore", "tegmen-interop-coapcore", needs);

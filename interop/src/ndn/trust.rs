@@ -199,8 +199,9 @@ fn ndnd_verifies(scene: &Scene, library: &Built) -> Check {
     Ok(())
 }
 
-/// Checks a producer that uses python-ndn and signs with a key whose certificate its root signed. Tegmen verifies the
-/// chain, and refuses it with another trust anchor.
+/// Checks a producer that uses python-ndn. The producer signs packets with a key, and a root key has signed the
+/// certificate of this key. Tegmen verifies this chain of certificates, and refuses it if the trust anchor is another
+/// key.
 fn python_chain(scene: &Scene, program: &Built) -> Check {
     let (_forwarder, socket) = forwarder(scene, &[])?;
     let anchor = path(scene, "root.data");

@@ -1,5 +1,5 @@
-//! Group OSCORE (RFC 10021). aiocoap is the other member of a group. A Python program that shares no code with Tegmen
-//! or aiocoap opens every message of a session.
+//! Group OSCORE (RFC 10021). A group has a member of Tegmen and a member of aiocoap. A Python program that shares no
+//! code with Tegmen or aiocoap opens every message of a session.
 //!
 //! Tegmen's member uses `tegmen::oscore::group` and has its own socket.
 

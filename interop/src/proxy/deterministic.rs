@@ -9,7 +9,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tegmen::coap::{Code, MessageRef, OptionNumber};
 
-/// Returns the [rows](Cell) of this module, and the program that must be built for these rows.
+/// Returns the rows of the result table ([`Cell`]) for deterministic requests, and the program that must be built for
+/// these rows.
 pub(super) fn all(places: &Places) -> (Vec<Cell>, Arc<Built>) {
     let aiocoap = group::aiocoap(places);
     let cells = USUAL.map(|protection| {

@@ -14,8 +14,9 @@ use zeroize::optimization_barrier;
 
 /// A provider with AES-128-CCM, SHA-256 and a random generator in little memory.
 ///
-/// CCM accepts every nonce of 7 to 13 bytes, every even tag of 4 to 16, associated data below 65,280 bytes and a body
-/// below 65,536. Each call expands its key again: this costs less than one block, and keeps no schedule in memory.
+/// CCM accepts nonces of 7 to 13 bytes, tags of an even number of bytes from 4 to 16, less than 65,280 bytes of
+/// associated data, and a body of less than 65,536 bytes. Each call expands its key again. This costs less than the
+/// encryption of one block, and needs no memory for expanded keys.
 pub struct Compact {
     /// The key of the generator. It is replaced by its own hash whenever bytes are drawn, so that earlier bytes
     /// cannot be computed again.

@@ -158,7 +158,7 @@ impl Crypto for RustCrypto {
 /// An AEAD algorithm of [`RustCrypto`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Algorithm {
-    /// AES-128-CCM with nonces of 12 and 13 bytes and tags of 8 and 16.
+    /// AES-128-CCM with nonces of 12 or 13 bytes, and tags of 8 or 16 bytes.
     Ccm,
     /// AES-128-GCM.
     Gcm,

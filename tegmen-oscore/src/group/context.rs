@@ -91,8 +91,8 @@ pub struct GroupContext<B, const AAD: usize> {
 }
 
 impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
-    /// Derives the context of a member. Before the context can send with its own numbers, the lease must be
-    /// [extended](Self::lease_mut).
+    /// Derives the context of a member. Before the context can protect a message that needs a number of its own, the
+    /// lease of numbers must be [extended](Self::lease_mut).
     ///
     /// # Errors
     /// [`BadGroup`].
@@ -164,7 +164,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         Ok(self.validated::<C>(id, (credential, public_key), window))
     }
 
-    /// Derives the Recipient Context of a member. Its key must be validated before.
+    /// Derives the Recipient Context of a member. The caller must have validated the public key of the member.
     fn validated<C: GroupCrypto>(
         &self,
         id: Id,

@@ -1,5 +1,6 @@
-//! Deterministic requests (draft-ietf-core-cacheable-oscore-02). All members protect the same request with the same
-//! bytes. So a proxy that is not a member can answer each of them from its cache.
+//! Deterministic requests (draft-ietf-core-cacheable-oscore-02). If several members protect the same request, the
+//! protected requests have the same bytes. So a proxy that is not a member can answer the later requests from its
+//! cache.
 //!
 //! ```text
 //! any member, as the Deterministic Client            server

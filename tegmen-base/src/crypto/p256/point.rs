@@ -19,11 +19,11 @@ pub(super) struct Machine {
 /// The name of a register of the [`Machine`]. A register holds an element of the field.
 #[derive(Clone, Copy)]
 enum Register {
-    /// The current sum: the point `X1 / Z1` and `Y1 / Z1`.
+    /// The first point, which is the current sum. Its coordinates are `X1 / Z1` and `Y1 / Z1`.
     X1,
     Y1,
     Z1,
-    /// The point that is added to the sum.
+    /// The second point, which is added to the first. Its coordinates are `X2 / Z2` and `Y2 / Z2`.
     X2,
     Y2,
     Z2,
@@ -44,7 +44,8 @@ enum Operation {
     Subtract,
 }
 
-/// One operation on two registers, and the register of its result.
+/// An operation on two registers. The values are, in this order: the operation, the register of the result, the first
+/// operand and the second operand.
 struct Step(Operation, Register, Register, Register);
 
 const fn mul(to: Register, a: Register, b: Register) -> Step {
