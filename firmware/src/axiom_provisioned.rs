@@ -29,8 +29,8 @@ pub struct Provisioned<F, const SENDERS: usize, const LISTENERS: usize> {
 impl<F: Flash, const SENDERS: usize, const LISTENERS: usize> Provisioned<F, SENDERS, LISTENERS> {
     /// Creates a member in the epoch of its provisioning. Its record numbers continue after the numbers in flash
     /// memory. Returns `None` if the flash memory contains a later epoch, or does not work. In an epoch that is not in
-    /// the flash memory, the numbers begin at 0. So no other device may use the admission in `provisioning`. After a
-    /// restart a member joins again, or is provisioned with the same keys.
+    /// the flash memory, the numbers begin at 0. So no other device may use the admission (the secrets of the member)
+    /// in `provisioning`. After a restart a member joins again, or is provisioned with the same keys.
     pub fn new(
         member: &'static mut Member<SENDERS, LISTENERS>,
         crypto: Provider,

@@ -1,5 +1,5 @@
 //! The client of `blink_client`, which also observes the resource `blink`: the number of PUTs that the server has
-//! counted. It shows the low three bits of the count in each notification.
+//! counted. The client shows the low three bits of the count in each notification.
 
 use super::blink_client;
 use super::leds;

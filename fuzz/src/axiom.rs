@@ -13,8 +13,8 @@ use tegmen::dtls::Records;
 /// Number of members in a script.
 const MEMBERS: usize = 2;
 
-/// A member of the group. Its record keys have `KEY` bytes: 16 in the suites with encryption, and 32 in the suite without
-/// encryption.
+/// A member of the group. Its record keys have `KEY` bytes: 16 in the suites with encryption, and 32 in the suite
+/// without encryption.
 struct End<const KEY: usize> {
     member: Member<2, 2, KEY>,
     epoch: u16,

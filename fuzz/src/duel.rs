@@ -59,30 +59,36 @@ pub fn recorded_handshake(flags: u8) -> Vec<Vec<u8>> {
     all
 }
 
-/// The numbers of the steps of a script. The seeds of the corpus use them.
+/// The numbers of the steps of a script. In a script, the data of a step follow its number. The seeds of the corpus use
+/// these numbers.
 pub mod step {
     /// The next datagram to the end under test arrives.
     pub const DELIVER: u8 = 0;
-    /// The next datagram arrives with changed bytes. The number of changes follows, and then position (2 bytes) and
-    /// value for each.
+    /// The next datagram arrives with changed bytes. In the script, the number of changes follows, and then for each
+    /// change a position (2 bytes) and the new value of the byte at this position. If the highest bit of the position
+    /// is set, the datagram is cut at this position instead.
     pub const CHANGE: u8 = 1;
     /// The next datagram is lost.
     pub const DROP: u8 = 2;
-    /// An earlier datagram arrives again with changes. Its index follows, and then the changes as for [`CHANGE`].
+    /// An earlier datagram arrives again with changes. In the script, the index of this datagram follows, and then the
+    /// changes as for [`CHANGE`].
     pub const REPEAT: u8 = 3;
-    /// Bytes that the script contains arrive from the address of the other end. Their length (2 bytes) and the bytes
-    /// follow.
+    /// Bytes that the script contains arrive from the address of the other end. In the script, their length (2 bytes)
+    /// and the bytes follow.
     pub const MAKE_UP: u8 = 4;
     /// Bytes that the script contains arrive from an unauthenticated peer. If the script contains no bytes, an earlier
-    /// datagram arrives from this peer. The index of the earlier datagram, the length (2 bytes) and the bytes follow.
+    /// datagram arrives from this peer. In the script, the index of the earlier datagram, the length (2 bytes) and the
+    /// bytes follow.
     pub const STRANGER: u8 = 5;
-    /// Time passes. The number of tens of milliseconds (2 bytes) follows.
+    /// Time passes. In the script, the time in units of 10 milliseconds (2 bytes) follows.
     pub const WAIT: u8 = 6;
-    /// An end sends a message, closes its session or opens one. A byte that selects the end and the action follows.
+    /// An end sends a message, closes its session or opens a session. In the script, a byte follows that selects the
+    /// end and the action.
     pub const ACT: u8 = 7;
-    /// A record of an earlier datagram arrives inside another record. Index, start and end follow.
+    /// A part of an earlier datagram arrives as a datagram. In the script, the index of the earlier datagram follows,
+    /// and then the position and the length of the part.
     pub const EXCERPT: u8 = 8;
-    /// The next datagram that the end under test has sent is lost.
+    /// The newest datagram that the end under test has sent is lost, if it has not arrived yet.
     pub const DROP_ANSWER: u8 = 9;
     /// Number of steps.
     pub const COUNT: u8 = 10;
@@ -91,7 +97,8 @@ pub mod step {
 struct Duel<'a, E: Ends> {
     input: Input<'a>,
     now: Instant,
-    /// The end under test, and the honest end.
+    /// The end under test. The next field, `honest`, is the other end, which receives only datagrams of the end under
+    /// test.
     target: Node<E>,
     honest: Node<E>,
     to_target: VecDeque<Vec<u8>>,

@@ -34,10 +34,10 @@ pub fn records(data: &[u8]) {
 }
 
 /// Encrypts a plaintext as a CBC record, and opens the record. The first byte of `data` selects the variant of the
-/// test, and the other bytes are the plaintext. If its lowest bit is set, a valid MAC is put at the position that the
-/// padding of the plaintext selects. The second bit selects SHA-1 for this MAC. If the third bit is set, the plaintext
-/// is read as the result of an RSA decryption instead. The core must accept the same plaintexts as a simple
-/// implementation that does not run in constant time.
+/// test, and the other bytes are the plaintext. If the lowest bit of the first byte is set, a valid MAC is put at the
+/// position that the padding of the plaintext selects. The second bit selects SHA-1 for this MAC. If the third bit is
+/// set, the plaintext is read as the result of an RSA decryption instead. The core must accept the same plaintexts as a
+/// simple implementation that does not run in constant time.
 pub fn cbc(data: &[u8]) {
     let Some((&choice, text)) = data.split_first() else { return };
     match choice & 6 {

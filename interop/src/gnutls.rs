@@ -164,8 +164,8 @@ impl DtlsClient for Client {
 }
 
 impl Plaintext for Session {
-    /// Sends a message, and waits until its record is sent. Otherwise the peer could put this message and the next one
-    /// into one record.
+    /// Sends a message, and waits until its record is sent. Without the wait, the peer could put this message and the
+    /// next message into one record.
     fn send(&mut self, message: &[u8]) -> Result<(), String> {
         self.process.write(message)?;
         let sent = "Application Data(23) in epoch 1 and length: ";

@@ -1,4 +1,5 @@
-//! Motes: the Blink images on an emulated Cortex-M3, which `tegmen bridge` connects to the peers.
+//! Motes: the images of the Blink example on an emulated Cortex-M3, which `tegmen bridge` connects to the peers. One
+//! image is a client that sends a PUT every second, and the other image is a server that counts the PUTs.
 
 use crate::cell::{Cell, Check, Role, Scene, Trouble, holds};
 use crate::libcoap::{self, Build};
@@ -117,7 +118,8 @@ const CARGO: &str = "/usr/bin/cargo";
 
 // --- blink_client and its servers ---
 
-/// Checks that the mote has processed each answer: its next blink must be a new request, not the old request again.
+/// Checks that the mote has processed each answer: the next PUT of the mote must be a new request, not the old request
+/// again.
 fn openssl_serves(scene: &Scene, image: &Path) -> Check {
     let mut server = openssl::Server::start(scene, &Psk::usual(), &["-listen"])?;
     let _bridge = Bridge::to_client(scene, image, server.address)?;

@@ -1,10 +1,10 @@
-//! OSCORE (RFC 8613) between Tegmen and peers. Each peer is a library with a program of this project around it.
+//! OSCORE (RFC 8613) between Tegmen and peers. Each peer is a library that a program of this project uses.
 //!
 //! `oscore-server CONTEXT HOST PORT` and `oscore-client CONTEXT METHOD URI [PAYLOAD]` do the same as `coap-server` and
 //! `coap-client` (`plain.rs`), but protect the messages. CONTEXT is a file with an OSCORE context, which `tegmen oscore
-//! export` writes in the format of the peer. METHOD `observe` takes a number of representations. In each scenario a
-//! relay records the traffic: each request and each successful response must be protected, and no end may use a
-//! sequence number twice.
+//! export` writes in the format of the peer. With the METHOD `observe`, PAYLOAD is the number of representations after
+//! which the client ends the observation. In each scenario a relay records the traffic: each request and each
+//! successful response must be protected, and no end may use a sequence number twice.
 
 pub(crate) mod group;
 mod liboscore;

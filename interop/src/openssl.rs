@@ -22,8 +22,8 @@ pub(crate) use delegation::expired_cell as expired_delegation;
 
 pub(crate) const PROGRAM: &str = "openssl";
 pub(crate) const PEER: &str = "OpenSSL";
-/// The cipher suite and the security level. At a higher level OpenSSL refuses the suite, because its tag has eight
-/// bytes.
+/// The cipher suite and the security level. At a higher level OpenSSL refuses the suite, because the tag of the suite
+/// has only eight bytes.
 const SUITE: &str = "PSK-AES128-CCM8:@SECLEVEL=0";
 
 /// Returns the rows of the result table ([`Cell`]) for OpenSSL.
@@ -598,8 +598,8 @@ fn client_restart(scene: &Scene) -> Check {
     Ok(())
 }
 
-/// Checks that the server, after a restart, does not answer a request in the old session and accepts no record of it. A
-/// new session works at once.
+/// Checks that the server, after a restart, does not answer a request in the old session and accepts no record of this
+/// session. A new session works at once.
 fn client_outlives_server(scene: &Scene) -> Check {
     let mut served = Served::start(scene, &Psk::usual())?;
     let (mut client, _) = client_get(scene, &served, &[])?;

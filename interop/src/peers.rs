@@ -43,7 +43,7 @@ impl Built {
     }
 }
 
-/// Checks that the program prints the version in the table if its argument is `version`.
+/// Runs the program with the argument `version`. Checks that it prints the version that is in the result table.
 pub(crate) fn is_version(program: &Built, version: &str) -> Check {
     let output = program.command()?.arg("version").output().map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

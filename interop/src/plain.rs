@@ -1,4 +1,4 @@
-//! Peers that are CoAP libraries. Each has a program of this project around it.
+//! Peers that are CoAP libraries. Each library is used by a program of this project, which is a server or a client.
 //!
 //! `coap-server HOST PORT` prints `listening`. It has `/v` (GET, PUT, DELETE, and POST, which appends), `/slow`,
 //! `/count`, which clients can observe, and `/big`, which returns and accepts 5000 bytes.

@@ -92,8 +92,8 @@ pub(crate) trait DtlsServer: Send + Sync + 'static {
         false
     }
 
-    /// Returns the message that `tegmen` prints after the peer's alert for an unknown identity. It is `None` if the
-    /// alert is one of RFC 4279, section 2.
+    /// Returns the message that `tegmen` prints after the peer's alert for an unknown identity. Returns `None` if the
+    /// peer sends one of the alerts that RFC 4279, section 2, allows in this case.
     fn unknown_identity(&self) -> Option<&'static str> {
         None
     }

@@ -1,4 +1,4 @@
-//! Peers that are DTLS libraries. Each has a program of this project around it, which reads and prints lines.
+//! Peers that are DTLS libraries. Each library is used by a program of this project, which reads and prints lines.
 //!
 //! The arguments of the program are `client ADDRESS IDENTITY KEY` or `server ADDRESS IDENTITY KEY`, with the key in
 //! hexadecimal. Some programs also take the name of an extension (one for the size of records, or connection_id) and a
@@ -35,8 +35,8 @@ struct Peer {
     room: Option<(usize, usize, &'static str)>,
     /// The evidence that the peer refuses a ClientHello without extensions, if it does.
     refuses_minimal: Option<&'static str>,
-    /// The message that `tegmen` prints after the peer's alert for an unknown identity. It is `None` if the alert is
-    /// one of RFC 4279, section 2.
+    /// The message that `tegmen` prints after the peer's alert for an unknown identity. `None` if the peer sends one of
+    /// the alerts that RFC 4279, section 2, allows in this case.
     unknown_identity: Option<&'static str>,
     /// True if the peer sends close_notify when it ends.
     closes: bool,

@@ -106,14 +106,14 @@ impl<'r> Reader<'r> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// Reads a length of one byte, and returns the bytes that it counts.
+    /// Reads a length of one byte, and then that number of bytes. Returns the bytes after the length.
     #[inline]
     pub fn with_len8(&mut self) -> Result<&'r [u8], Truncated> {
         let len = self.u8()?;
         self.take(len.into())
     }
 
-    /// Reads a length of two bytes, and returns the bytes that it counts.
+    /// Reads a length of two bytes, and then that number of bytes. Returns the bytes after the length.
     #[inline]
     pub fn with_len16(&mut self) -> Result<&'r [u8], Truncated> {
         let len = self.u16()?;
@@ -205,7 +205,7 @@ impl<'t> Writer<'t> {
         self.put(bytes)
     }
 
-    /// Writes a length of `N` bytes, one to three, and after it the bytes that `body` writes.
+    /// Writes a length of `N` bytes (one, two or three), followed by that number of bytes, which `body` writes.
     pub fn behind_len<const N: usize>(&mut self, body: impl FnOnce(&mut Self) -> Result<(), Full>) -> Result<(), Full> {
         let at = self.len;
         self.put(&[0; N])?;
@@ -253,7 +253,8 @@ impl<'t> Headroom<'t> {
         Self { room, left, full: false }
     }
 
-    /// Puts a byte in front. If the byte does not fit, it is left out, and [`Self::finish`] reports this.
+    /// Writes a byte in front of the bytes that are already written. If the byte does not fit, it is left out, and
+    /// [`Self::finish`] reports this.
     #[inline]
     pub fn push(&mut self, byte: u8) {
         let left = self.left.wrapping_sub(1);
@@ -266,8 +267,8 @@ impl<'t> Headroom<'t> {
         }
     }
 
-    /// Puts bytes in front, one by one. Use it for short fields: for a few bytes, this loop costs less than a call of a
-    /// function that copies memory.
+    /// Writes bytes in front of the bytes that are already written, one by one. Use this function for short fields: for
+    /// a few bytes, this loop costs less than a call of a function that copies memory.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn put(&mut self, bytes: &[u8]) {
@@ -311,15 +312,15 @@ impl Span {
         Self { start: part.as_ptr().addr().wrapping_sub(datagram) as u16, len: part.len() as u16 }
     }
 
-    /// Returns these bytes of `datagram`, or no bytes if the datagram is shorter.
+    /// Returns the bytes of `datagram` at this position, or no bytes if the datagram is shorter.
     #[inline]
     pub fn of(self, datagram: &[u8]) -> &[u8] {
         let (start, len) = (usize::from(self.start), usize::from(self.len));
         datagram.get(start..start.wrapping_add(len)).unwrap_or(&[])
     }
 
-    /// Returns these bytes of `datagram`, or no bytes if the datagram is shorter. The caller can change the bytes in
-    /// place.
+    /// Returns the bytes of `datagram` at this position, or no bytes if the datagram is shorter. The caller can change
+    /// these bytes in place.
     #[inline]
     pub fn of_mut(self, datagram: &mut [u8]) -> &mut [u8] {
         let (start, len) = (usize::from(self.start), usize::from(self.len));

@@ -1,19 +1,19 @@
-//! Reads and writes the heads of CBOR (RFC 8949, section 3) for motes: numbers, strings, arrays and maps of definite
-//! length. Numbers have at most 32 bits.
+//! Reads and writes the heads of CBOR values (RFC 8949, section 3) for motes. A head consists of a major type and a
+//! number of at most 32 bits. The values are numbers, strings, arrays and maps of definite length.
 
 use crate::buf::{Full, Reader, Writer};
 
 /// The major type of a number that is not negative (RFC 8949, section 3.1).
 pub const UNSIGNED: u8 = 0;
-/// The major type of a negative number: -1 minus the number of the head.
+/// The major type of a negative number, whose value is -1 minus the number in the head.
 pub const NEGATIVE: u8 = 1;
-/// The major type of a string of bytes. The number of the head is its length in bytes.
+/// The major type of a string of bytes. The number in the head is the length of the string in bytes.
 pub const BYTES: u8 = 2;
-/// The major type of a text. The number of the head is its length in bytes.
+/// The major type of a text. The number in the head is the length of the text in bytes.
 pub const TEXT: u8 = 3;
-/// The major type of an array. The number of the head is its number of values.
+/// The major type of an array. The number in the head is the number of values in the array.
 pub const ARRAY: u8 = 4;
-/// The major type of a map. The number of the head is its number of pairs.
+/// The major type of a map. The number in the head is the number of pairs in the map.
 pub const MAP: u8 = 5;
 /// The major type of a tag for the value that follows.
 pub const TAG: u8 = 6;

@@ -98,10 +98,10 @@ pub trait Crypto {
 
     /// Encrypts `body` in place and writes the authentication tag.
     ///
-    /// The key has the length of the algorithm: [`KEY_LEN`], or 32 bytes for ChaCha20-Poly1305. For CCM, the length
-    /// of the nonce sets the size of the length field, and the length of `tag` sets the size of the tag. In every
-    /// protocol of this workspace, the first four bytes of the nonce are constant for a key of CCM. A provider may
-    /// use them to find a cached key schedule.
+    /// The key must have the length that the algorithm requires: [`KEY_LEN`], or 32 bytes for ChaCha20-Poly1305. For
+    /// CCM, the length of the nonce sets the size of the length field, and the length of `tag` sets the size of the
+    /// tag. In every protocol of this workspace, the first four bytes of the nonce are constant for a key of CCM. A
+    /// provider may use them to find a cached key schedule.
     ///
     /// # Errors
     /// [`Unsupported`] if the provider does not have this combination of lengths; `body` is then unchanged.

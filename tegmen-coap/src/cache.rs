@@ -146,8 +146,8 @@ pub fn lifetime(response: &MessageRef<'_>) -> Option<Duration> {
     (may_be && !of_one_client && !is_challenge).then(|| max_age(response)).filter(|age| !age.is_zero())
 }
 
-/// Returns the Max-Age of a response. If its value has more than four bytes, returns 0, so that the response is not
-/// fresh.
+/// Returns the Max-Age of a response. If the value of the option has more than four bytes, returns 0, so that the
+/// response is not fresh.
 pub fn max_age(response: &MessageRef<'_>) -> Duration {
     let seconds = match response.option(OptionNumber::MAX_AGE) {
         None => DEFAULT_MAX_AGE,
@@ -196,8 +196,8 @@ pub fn write_stored<'a>(
     builder.payload(payload)
 }
 
-/// Updates a stored response with the options of `valid`, the 2.03 that confirmed it. Each forwarded option of
-/// `valid` replaces the stored options of its number (RFC 7252, section 5.6.2).
+/// Updates a stored response with the options of `valid`, the 2.03 that confirmed it. Each forwarded option of `valid`
+/// replaces the stored options with the same number (RFC 7252, section 5.6.2).
 ///
 /// # Errors
 /// [`BuildError::Full`].
@@ -261,7 +261,7 @@ pub enum Found<'a> {
     Fresh {
         /// The response, with the options that are forwarded.
         response: MessageRef<'a>,
-        /// The value of its Max-Age option: the seconds for which it remains fresh.
+        /// The value of the Max-Age option: the seconds for which the response remains fresh.
         max_age: u32,
     },
     /// A fresh response that the client already has. The answer is 2.03 (RFC 7252, section 5.10.6.2).

@@ -15,8 +15,8 @@ use tegmen_base::time::{Duration, Instant};
 pub(crate) const ACK_TIMEOUT: Duration = Duration::from_secs(2);
 /// MAX_RETRANSMIT: the maximum number of retransmissions of a message.
 pub(crate) const MAX_RETRANSMIT: u8 = 4;
-/// The time for which a request waits for its response. It begins with the acknowledgement, or with the request if
-/// the request is not confirmable.
+/// The time for which a request waits for its response. The time begins with the acknowledgement of the request, or
+/// with the request itself if it is not confirmable.
 pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(247);
 
 /// The meaning of a received datagram for the exchanges of this peer.
@@ -24,7 +24,8 @@ pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(247);
 pub enum Received<'m, 'x, K> {
     /// A request to handle, and the key under which its reply is kept.
     Request(MessageRef<'m>, K),
-    /// A message that was handled before. Send these bytes again. They are empty if there is nothing to send.
+    /// A message that was handled before. The value is the reply to this message, which must be sent again. It is empty
+    /// if there is nothing to send.
     Duplicate(&'x [u8]),
     /// The response to a request of this end.
     Response {
@@ -39,7 +40,7 @@ pub enum Received<'m, 'x, K> {
     Acknowledged(RequestId),
     /// The peer cannot process a message of this end. The exchange has ended.
     Reset(RequestId),
-    /// The peer rejects a non-confirmable message of this end, of which no state is kept.
+    /// The peer rejects a non-confirmable message of this end. This end keeps no state for such a message.
     Rejected {
         /// The Message ID of the rejected message.
         message_id: u16,

@@ -95,8 +95,8 @@ pub struct MessageRef<'a> {
     payload: &'a [u8],
     /// True if the payload is the whole body of a block-wise transfer.
     assembled: bool,
-    /// A set with one bit for each option of the message: the bit of its number modulo 32. If the bit of a number is
-    /// not set, the message has no option with this number, so no search is necessary.
+    /// A set of 32 bits. Bit `i` is set if the message has an option whose number modulo 32 is `i`. If the bit for a
+    /// number is not set, the message has no option with this number, so no search is necessary.
     present: u32,
 }
 
@@ -223,8 +223,8 @@ impl<'a> MessageRef<'a> {
         self.options().filter(move |(n, _)| *n == number).map(|(_, value)| value)
     }
 
-    /// Returns true if the path of the message is `path`. Slashes separate the segments of `path`, without a slash in
-    /// front.
+    /// Returns true if the path of the message is `path`. Slashes separate the segments of `path`. A slash in front
+    /// would mean an empty first segment.
     pub fn path_is(&self, path: &str) -> bool {
         // What is still to come; nothing is another path than one more segment of no bytes.
         let mut rest = Some(path.as_bytes()).filter(|path| !path.is_empty());
@@ -264,9 +264,9 @@ const UNPROTECTED: u32 = bit(OptionNumber::URI_HOST.0)
     | bit(OptionNumber::PROXY_URI.0)
     | bit(OptionNumber::PROXY_SCHEME.0);
 
-/// Walks the options. Returns the bytes of the options, the payload after the options, and a set with one bit for each
-/// option (the number of the option modulo 32). Returns `None` for a payload marker without payload, or for options
-/// that cannot be parsed.
+/// Reads all options of a message, which are at the beginning of `bytes`. Returns the bytes of the options, the payload
+/// after the options, and the set of option numbers in the form of the field `present` of [`MessageRef`]. Returns
+/// `None` for a payload marker without payload, or for options that cannot be parsed.
 fn split_payload(bytes: &[u8]) -> Option<(&[u8], &[u8], u32)> {
     let mut reader = Reader::new(bytes);
     let (mut number, mut present) = (0, 0);
@@ -436,7 +436,8 @@ impl<'f, 't> Builder<'f, 't> {
         Ok(self.frame.splice(self.start.saturating_add(at), removed, writer.written())?)
     }
 
-    /// Adds one Uri-Path option for each segment of `path`. Slashes separate the segments, without a slash in front.
+    /// Adds one Uri-Path option for each segment of `path`. Slashes separate the segments. Empty segments are left out,
+    /// so a slash in front has no effect.
     ///
     /// # Errors
     /// [`BuildError`].
@@ -454,8 +455,8 @@ impl<'f, 't> Builder<'f, 't> {
         }
     }
 
-    /// Appends bytes to the payload. The first call puts the marker before them. Without bytes, the call adds
-    /// nothing.
+    /// Appends bytes to the payload. The first call puts the payload marker before the bytes. If `bytes` is empty, the
+    /// call adds nothing.
     ///
     /// # Errors
     /// [`BuildError::Full`].

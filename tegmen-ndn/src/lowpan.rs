@@ -22,7 +22,7 @@ use bytes::{Cursor, Out, length_len};
 use tegmen_base::buf::{Frame, Full, Writer, copy};
 use tegmen_base::crypto::DIGEST_LEN;
 
-/// The first byte of a frame: it selects the page of RFC 9139 (RFC 8025).
+/// The first byte of a frame. It selects the page (RFC 8025) that RFC 9139 defines.
 pub const PAGE: u8 = 0xfe;
 
 /// The free bytes that [`compress`] needs in front of an empty frame.
@@ -282,7 +282,8 @@ impl Shared<'_> {
         dispatch.bytes = [COMPRESSED | IS_DATA | first | flag(key_digest.is_some(), KEY_DIGEST), 0];
     }
 
-    /// Removes the longest prefix that is a context, and stores the number of this context in `cid`.
+    /// Removes the longest prefix of `name` that is the prefix of a context, and stores the number of this context in
+    /// `cid`. Returns the rest of the name.
     #[inline(never)]
     fn shorten<'n>(&self, name: &'n [u8], cid: &mut u8) -> &'n [u8] {
         let mut rest = name;

@@ -132,7 +132,7 @@ impl OutRecord {
         }
     }
 
-    /// Returns the time of the last Interest. It must be less than 4.7 hours before `now`.
+    /// Returns the time of the last Interest. This time must be less than 4.7 hours before `now`.
     pub const fn at(&self, now: Tick) -> Tick {
         let [a, b, c] = self.at;
         let low = u32::from_be_bytes([0, a, b, c]);
@@ -300,7 +300,8 @@ pub trait Pit {
     /// the table does not store.
     fn interest(&self, id: PitId) -> Option<Interest<'_>>;
 
-    /// Removes an entry. Keeps its name and its sent nonces for [`Self::is_dead`].
+    /// Removes an entry. Keeps the name of the entry, and the nonces of its Interests that were sent, for
+    /// [`Self::is_dead`].
     fn remove(&mut self, id: PitId);
 
     /// Returns true if an entry with this name and nonce was removed a short time ago.

@@ -88,8 +88,8 @@ pub fn fields<'p, const N: usize>(value: &'p [u8], kinds: &[Type; N]) -> Result<
     Ok(found)
 }
 
-/// Finds the elements for [`fields`]. A host has a faster copy of the code for each list of types, and a device has
-/// one copy.
+/// Finds the elements for [`fields`]. On a host the compiler makes a separate, faster copy of the code for each list of
+/// types. On a device there is one copy.
 #[cfg_attr(target_pointer_width = "64", inline(always))]
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 fn find<'p>(value: &'p [u8], kinds: &[Type], found: &mut [Option<Element<'p>>]) -> Result<(), Error> {

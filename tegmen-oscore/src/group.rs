@@ -1,7 +1,7 @@
 //! Group OSCORE (RFC 10021): messages to all members of a group, and messages between two members.
 //!
 //! A [`GroupContext`] is the security context at one member: the data that all members share, and the data with which
-//! this member sends. The owner of the context also stores a [`Recipient`] for each other member. It finds the
+//! this member sends. The owner of the context also stores a [`Recipient`] for each other member. The owner finds the
 //! [`Recipient`] of a message by the ID in the message ([`Recipients`]). In the group mode all members can read a
 //! message, and a signature proves which member sent it. In the pairwise mode only two members have the keys of a
 //! message, and there is no signature.

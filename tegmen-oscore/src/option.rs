@@ -63,7 +63,7 @@ const RESERVED: u8 = 0b1110_0000;
 /// Length of the longest value in bytes (RFC 8613, section 2).
 const MAX_VALUE: usize = 255;
 
-/// Returns the length of the longest value whose kid context has at most this length.
+/// Returns the length of the longest value whose kid context has at most `max_kid_context` bytes.
 pub(super) const fn max_len(max_kid_context: usize) -> usize {
     max_kid_context.wrapping_add(1 + 5 + 1 + MAX_ID)
 }

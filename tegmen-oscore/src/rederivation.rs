@@ -147,8 +147,8 @@ impl RederivableContext {
         Self::named::<C>(parameters, id_context, id_context)
     }
 
-    /// Makes a context that derives its keys from `id_context`, but whose messages contain `name` as ID Context. Its ID
-    /// Context was never used before.
+    /// Makes a context that derives its keys from `id_context`, but whose messages contain `name` as ID Context. No
+    /// context may have used `id_context` before.
     fn named<C: Crypto>(parameters: &Parameters<'_>, id_context: &[u8], name: &[u8]) -> Result<Self, BadParameters> {
         let parameters = &Parameters { id_context: Some(id_context), ..*parameters };
         let mut context = Self::derive_named::<C>(parameters, Some(name), Lease::resume(0), ReplayWindow::new())?;
@@ -207,8 +207,8 @@ impl RederivableContext {
         }
     }
 
-    /// Returns false if the keys were derived again and no message has arrived under the new keys yet. As long as this
-    /// is false, requests and response #1 have a kid context.
+    /// Returns false if the keys were derived again and no message has arrived under the new keys yet. As long as the
+    /// result is false, requests and response #1 have a kid context.
     pub fn is_settled(&self) -> bool {
         self.naming != Rederivable::Wrapped
     }

@@ -126,8 +126,8 @@ type Role = Resuming<Either, Memory>;
 type Node = pair::Node<Table, Role>;
 
 /// A table for two peers, because the second session replaces the first one. It has 160 bytes for fragments and early
-/// records, and 400 bytes for tickets. These hold two tickets with the secrets of their sessions: the ticket that the
-/// client sends, and the ticket that the client receives.
+/// records, and 400 bytes for tickets. The 400 bytes contain two tickets with the secrets of their sessions: the ticket
+/// that the client sends, and the ticket that the client receives.
 type Table = PeerArray<(), 2, 1, 400, 160>;
 
 static PAIR: Pair<Table, Role, DATAGRAM_LEN> = Pair::new(Table::new(), Table::new());

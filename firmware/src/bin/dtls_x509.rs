@@ -99,8 +99,8 @@ impl Proves for Certified {
 
 type Role = PublicKeys<Either, Certified>;
 
-/// A table for one peer, with 400 bytes that a handshake with public keys needs, and 432 bytes for a certificate and
-/// the bytes before it.
+/// A table for one peer, with 400 bytes that a handshake with public keys needs, and 432 bytes for received fragments.
+/// The 432 bytes must suffice for a whole certificate and the bytes in front of it.
 type Table = PeerArray<(), 1, 1, 400, 432>;
 
 static PAIR: Pair<Table, Role, DATAGRAM_LEN> = Pair::new(Table::new(), Table::new());

@@ -1,5 +1,5 @@
-//! The exchanges of `node`, protected with OSCORE. The nodes of the two motes have all parts: messages that wait for
-//! NSTART and PROBING_RATE, one OSCORE context, observers, and bodies in blocks.
+//! The exchanges of `node`, protected with OSCORE. The nodes of the two motes have all optional parts: a queue of
+//! messages that wait for NSTART and PROBING_RATE, one OSCORE context, observers, and bodies in blocks.
 #![no_std]
 #![no_main]
 
@@ -73,8 +73,8 @@ fn context(sender_id: &[u8], recipient_id: &[u8]) -> Option<Context> {
     Some(context)
 }
 
-/// Makes the parts of one node. Every second notification is non-confirmable. The function is inlined, so that the
-/// parts are on the stack once.
+/// Makes the optional parts of one node. Every second notification is non-confirmable. The function is inlined, so that
+/// the parts are on the stack once.
 #[inline(always)]
 fn parts(context: Context) -> AllParts {
     Parts {

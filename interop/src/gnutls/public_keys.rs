@@ -188,7 +188,7 @@ fn server_ecdhe_psk(scene: &Scene) -> Check {
 }
 
 /// Waits only for both Finished messages. After them, this version of the program crashes when it describes a session
-/// of this kind. The crash also happens with its own server.
+/// of this kind. The crash also happens with the server of GnuTLS.
 fn client_ecdhe_psk(scene: &Scene) -> Check {
     let psk = Psk::usual();
     let served = Served::start_with(scene, &psk, &["--suites", ECDHE_PSK_CHACHA20.suite.ours])?;

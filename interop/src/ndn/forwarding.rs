@@ -1,5 +1,5 @@
-//! Tests of the forwarder of Tegmen and of the forwarder of ndnd. The consumers and producers come from the other
-//! projects.
+//! Tests of the forwarder of Tegmen and of the forwarder of ndnd. Each forwarder is tested with consumers and producers
+//! of another project.
 
 use super::packets::{KINDS, Keys};
 use crate::cell::{Check, Role, Scene, holds};

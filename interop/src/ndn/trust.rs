@@ -62,8 +62,8 @@ fn decisions_of(packets: &[(String, String)], schema: &Schema) -> Result<String,
 }
 
 /// Makes random schemas and pairs of names, and compares Tegmen's decisions with those of a peer. The peer reads the
-/// schemas and the pairs from a file. A peer with a compiler also prints its model, which must be equal to Tegmen's
-/// model. Other peers read Tegmen's model.
+/// schemas and the pairs from a file. A peer with a compiler also prints its model (the compiled schema), which must be
+/// equal to Tegmen's model. Other peers read Tegmen's model.
 pub(super) fn decide_equally(scene: &Scene, built: &Built, with_functions: bool) -> Check {
     let (mut lines, mut wanted, mut allowed, mut seeds) = (String::new(), Vec::new(), 0, 0..);
     let mut decided = 0;

@@ -1,8 +1,8 @@
 //! DTLS libraries with sessions that were delegated to a device.
 //!
-//! Their programs take `resume ticket NAME` or `resume id NAME` after an X.509 key. NAME is the name of the server: a
-//! client requests the server by this name. A client opens the next session when it reads the line
-//! `again ADDRESS`.
+//! The programs that use the libraries take `resume ticket NAME` or `resume id NAME` after an X.509 key. NAME is the
+//! name of the server: a client requests the server by this name. A client opens the next session when it reads the
+//! line `again ADDRESS`.
 
 use super::public_keys::{THEIR_DEVICE, THEIR_SERVER};
 use super::resumption::{NO_ID, RESUMED};

@@ -1,8 +1,8 @@
 //! DTLS libraries with certificates, with raw public keys, and with a key agreement in addition to a pre-shared key.
 //!
-//! In place of an identity and a key, their programs take `x509 SUITE CA CERTIFICATE KEY`,
-//! `raw SUITE KEY PUBLIC_KEY PEER` or `psk SUITE IDENTITY KEY`. They print `suite NAME` and `peer NAME`. With the
-//! argument `suites` they print the names of all suites.
+//! In place of an identity and a key, the programs that use the libraries take `x509 SUITE CA CERTIFICATE KEY`, `raw
+//! SUITE KEY PUBLIC_KEY PEER` or `psk SUITE IDENTITY KEY`. They print `suite NAME` and `peer NAME`. With the argument
+//! `suites` they print the names of all suites.
 
 use super::{Peer, Session};
 use crate::capture::Capture;
@@ -24,10 +24,11 @@ pub(super) struct Knows {
     pub(super) raw: bool,
     /// The suites of the peer that combine a pre-shared key with a key agreement.
     pub(super) ecdhe_psk: &'static [EcdhePsk],
-    /// Order of encryption and MAC in the peer's CBC records with a pre-shared key; `None` if it has no such suite.
-    pub(super) cbc: Option<Cbc>,
-    /// Order of encryption and MAC in the peer's CBC records with RSA as the key exchange; `None` if it has no such
+    /// Order of encryption and MAC in the peer's CBC records with a pre-shared key; `None` if the peer has no such
     /// suite.
+    pub(super) cbc: Option<Cbc>,
+    /// Order of encryption and MAC in the peer's CBC records with RSA as the key exchange; `None` if the peer has no
+    /// such suite.
     pub(super) rsa_cbc: Option<Cbc>,
 }
 

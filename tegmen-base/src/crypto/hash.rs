@@ -61,7 +61,7 @@ pub type Sha256 = Running<DIGEST_LEN>;
 pub struct Running<const LEN: usize> {
     state: [u32; 8],
     block: [u8; 64],
-    /// Number of bytes hashed until now. The last of them wait in `block` until it has 64 bytes.
+    /// Number of bytes of the input until now. The last bytes wait in `block` until `block` has 64 bytes.
     len: u32,
 }
 

@@ -8,8 +8,8 @@ use tegmen_base::time::Instant;
 /// zero.
 ///
 /// An entry has space for `OUT` open messages of this end, each of at most `BYTES` bytes. It keeps the replies to the
-/// last `SEEN` messages of the peer, at most `REPLIES` bytes in total. If the peer repeats an older request, it is
-/// executed again. RFC 7252, section 4.5, allows this for idempotent requests.
+/// last `SEEN` messages of the peer, at most `REPLIES` bytes in total. If the peer repeats an older request, the
+/// request is executed again. RFC 7252, section 4.5, allows this for idempotent requests.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Fixed<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usize>;
 
@@ -23,7 +23,8 @@ struct Slot<const BYTES: usize> {
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     at: Instant,
-    /// Position in the ring of replies, counted in all bytes that were ever written to it.
+    /// The position of the reply in the ring of replies: the number of bytes that had been written to the ring before
+    /// the reply.
     reply: u32,
     len: u16,
 }

@@ -134,7 +134,7 @@ impl<'f> In<'f> {
         self.take(1).first().copied().unwrap_or(0)
     }
 
-    /// Reads a length below 2^21, and the bytes that it counts.
+    /// Reads a length below 2^21, and then that number of bytes. Returns the bytes after the length.
     #[inline(never)]
     pub(super) fn bytes(&mut self) -> &'f [u8] {
         let mut len = 0;

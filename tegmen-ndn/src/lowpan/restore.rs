@@ -13,13 +13,13 @@ use crate::tlv::{self, Type};
 use tegmen_base::buf::Frame;
 use tegmen_base::crypto::DIGEST_LEN;
 
-/// The reserved bits of the first byte of a dispatch. A Data packet has one more, `RESERVED_IN_DATA`.
+/// The reserved bits of the first byte of a dispatch. A Data packet has one more reserved bit, `RESERVED_IN_DATA`.
 const RESERVED: u8 = 0xc0;
 const RESERVED_IN_DATA: u8 = 1;
 
 /// Restores the packet from the payload of frames, and writes it into an empty frame with [`MAX_HEAD`](crate::MAX_HEAD)
-/// free bytes in front. `name_of` returns the name of the Interest that this node sent with a HopID. For an Interest
-/// with a HopID, returns this HopID.
+/// free bytes in front. `name_of` returns the name of the Interest that this node sent with a HopID. If the packet is
+/// an Interest with a HopID, returns this HopID.
 ///
 /// # Errors
 /// [`Error`]. The output frame is then empty.

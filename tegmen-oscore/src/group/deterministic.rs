@@ -32,7 +32,7 @@ use tegmen_coap::{Code, MessageRef};
 pub(super) const REQUEST_HASH_LEN: usize = 4 + DIGEST_LEN;
 
 /// The Deterministic Client of a group: a member in whose name all other members can send. It has no key pair and no
-/// numbers.
+/// sequence numbers.
 pub struct DeterministicClient {
     id: Id,
     key: Secret<KEY_LEN>,

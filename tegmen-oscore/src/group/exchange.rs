@@ -33,7 +33,7 @@ impl GroupRequest {
         self.gid.as_bytes()
     }
 
-    /// Returns true if the request was protected in the group mode. It may then be for several members.
+    /// Returns true if the request was protected in the group mode. Only such a request can be for several members.
     pub const fn is_signed(&self) -> bool {
         self.is_signed
     }

@@ -18,7 +18,7 @@ pub struct Recipient<B> {
 }
 
 impl<B> Recipient<B> {
-    /// Returns the ID of the member. It may change during the membership, but the public key does not (section
+    /// Returns the ID of the member. The ID may change during the membership, but the public key does not (section
     /// 2.6.3).
     pub const fn id(&self) -> &Id {
         &self.id

@@ -32,7 +32,7 @@ fn curve(group: &Value) -> Curve {
     if group["curve"] == "Ed25519" { Curve::Ed25519 } else { Curve::P256 }
 }
 
-/// Makes the context of the member `us`. Also makes the Recipient Context of the member `them` in it.
+/// Makes the context of the member `us`, and the Recipient Context of the member `them` for this context.
 pub(crate) fn end(group: &Value, us: &str, them: &str) -> (Context, [Recipient<Vec<u8>>; 1]) {
     let curve = curve(group);
     let (secret, salt, gid) = (bytes(&group["master_secret"]), bytes(&group["master_salt"]), bytes(&group["gid"]));

@@ -5,8 +5,8 @@
 //! version
 //! ```
 //!
-//! CONTEXT is a file in the format of libcoap. The simplest context of libOSCORE begins at number 0, so a file must not
-//! be used for a second run.
+//! CONTEXT is a file in the format of libcoap. The simplest context of libOSCORE begins with the sequence number 0. A
+//! second run with the same file would use the same numbers again, so each run needs another file.
 
 use coap_message::{MessageOption as _, MinimalWritableMessage as _, ReadableMessage as _};
 use coap_message_implementations::inmemory_write::Message;

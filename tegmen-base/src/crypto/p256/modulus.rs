@@ -30,7 +30,7 @@ impl Wide {
     }
 }
 
-/// A prime between 2^255 and 2^256, with the numbers that products modulo it need.
+/// A prime between 2^255 and 2^256, with the constants for multiplications modulo this prime.
 pub(super) struct Modulus {
     /// The prime.
     pub(super) words: Words,
@@ -133,8 +133,8 @@ impl Modulus {
         carry.into()
     }
 
-    /// Returns two factors of 32 bits. If the modulus, multiplied by the number of 64 bits that both factors make, is
-    /// added to the given number, the two lowest words of the sum are zero.
+    /// Returns a number `f` of 64 bits as two words. If `f` times the modulus is added to the given number, the two
+    /// lowest words of the sum are zero.
     #[inline(always)]
     fn factors(&self, [s0, s1, ..]: &Words) -> [u32; 2] {
         let [n0, n1, ..] = &self.words;
