@@ -137,7 +137,7 @@ impl<const LISTENERS: usize> Round<LISTENERS> {
         self.listeners.add(listener)
     }
 
-    /// Begins a round, which switches all lamps.
+    /// Begins a round of requests, which switches all lamps on or off.
     pub const fn begin(&mut self, is_on: bool) {
         (self.is_on, self.place, self.requests.asked) = (is_on, 0, None);
     }

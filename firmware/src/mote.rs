@@ -34,7 +34,7 @@ impl Memory for () {
 /// The identity of a request that a node with this memory has decrypted with OSCORE.
 pub type ExchangeOf<M> = <<<M as Memory>::Features as Features>::Oscore as Oscore>::Exchange;
 
-/// The application of an image on its mote.
+/// The application of an image, which runs on a mote.
 pub trait Application<M: Memory = ()>: node::Application<ExchangeOf<M>> + Sized {
     /// The DTLS roles of the application.
     type Roles: Configured;
@@ -58,7 +58,7 @@ pub trait Application<M: Memory = ()>: node::Application<ExchangeOf<M>> + Sized 
 
 /// A mote: its node, the environment of the node, and its address.
 pub struct Mote<R: Configured, M: Memory = ()> {
-    /// Sessions, and the CoAP exchanges of each.
+    /// The sessions, and the CoAP exchanges of each session.
     pub node: Node<Table<M::Storage>, R, M::Features>,
     /// The cryptographic provider, and counters of events and of dropped datagrams.
     pub environment: Environment<Provider>,

@@ -72,7 +72,7 @@ const BINDING: (&str, &str) = ("kid-1", "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysq
 /// An ACME authority.
 struct Authority {
     directory: String,
-    /// The address of its interface for tests.
+    /// The address of the interface that Pebble has for tests.
     management: String,
     _processes: [Process; 2],
 }

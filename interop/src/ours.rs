@@ -69,7 +69,7 @@ impl Served {
         Self::start_all(scene, psk, free_port()?, more)
     }
 
-    /// Starts the server as [`Self::start_at`] does, with more options.
+    /// Starts the server as [`Self::start_at`] does, with the additional options `more`.
     pub(crate) fn start_beside(scene: &Scene, psk: &Psk, port: u16, more: &[&str]) -> Result<Self, String> {
         Self::start_all(scene, psk, port, more)
     }

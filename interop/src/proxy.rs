@@ -86,7 +86,7 @@ impl Proxied {
         Self::with(scene, address, &[])
     }
 
-    /// Starts a proxy as [`Self::before`] does, with more options.
+    /// Starts a proxy as [`Self::before`] does, with the additional options `more`.
     pub(crate) fn with(scene: &Scene, address: SocketAddr, more: &[&str]) -> Result<Self, String> {
         let origin = Capture::start(address)?;
         let options = [&["--proxy-to", "coap://127.0.0.1:*"], more].concat();

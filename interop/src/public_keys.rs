@@ -148,7 +148,7 @@ impl RawKeys {
         ["--cert-key", "ca/device1.key", "--server-key", &self.server]
     }
 
-    /// Starts `tegmen serve` with its key. It accepts only the key of the device.
+    /// Starts `tegmen serve` with the key of the server. The server accepts only the key of the device.
     pub(crate) fn serve(&self, scene: &Scene) -> Result<Served, String> {
         let named = format!("{}=device1", self.device);
         Served::start_with(scene, &Psk::usual(), &["--cert-key", "ca/server.key", "--client-key", &named])

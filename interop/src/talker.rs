@@ -25,7 +25,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tegmen_host::hex::to_hex;
 
-/// Properties in which these peers differ.
+/// The properties in which the peers that are DTLS libraries differ.
 struct Peer {
     name: &'static str,
     version: String,

@@ -51,7 +51,7 @@ pub fn read_head(reader: &mut Reader<'_>) -> Option<(u8, usize)> {
     Some((first >> 5, number))
 }
 
-/// Reads the head of a value of this major type, and returns its number.
+/// Reads the head of a value of this major type, and returns the number in the head.
 pub fn read(major: u8, reader: &mut Reader<'_>) -> Option<usize> {
     read_head(reader).filter(|(found, _)| *found == major).map(|(_, number)| number)
 }

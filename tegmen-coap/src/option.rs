@@ -37,7 +37,7 @@ impl OptionNumber {
     pub const URI_PATH: Self = Self(11);
     /// The format of the payload.
     pub const CONTENT_FORMAT: Self = Self(12);
-    /// The seconds for which a response may be stored.
+    /// The number of seconds for which a response is fresh.
     pub const MAX_AGE: Self = Self(14);
     /// An argument of the query.
     pub const URI_QUERY: Self = Self(15);

@@ -18,7 +18,7 @@ pub struct FaceId(pub u16);
 pub struct Tick(u32);
 
 impl Tick {
-    /// Converts a time, rounded down to whole units.
+    /// Converts a time, rounded down to whole units of 1,024 microseconds.
     pub const fn of(time: Instant) -> Self {
         Self((time.as_micros() >> 10) as u32)
     }
@@ -33,13 +33,13 @@ impl Tick {
         self.0
     }
 
-    /// Returns the time `duration` later. `duration` is at most 25 days.
+    /// Returns the time that is `duration` after this time. `duration` is at most 25 days.
     pub const fn after(self, duration: Duration) -> Self {
         let units = Instant::AT_ONCE.after(duration).as_micros() >> 10;
         Self(self.0.wrapping_add(if units > i32::MAX as u64 { i32::MAX as u32 } else { units as u32 }))
     }
 
-    /// Returns the time `millis` milliseconds later. At most 25 days are added.
+    /// Returns the time that is `millis` milliseconds after this time. At most 25 days are added.
     pub const fn after_millis(self, millis: u64) -> Self {
         // Without a division, which is long for 64 bits. A unit is 128/125 milliseconds.
         let units = millis.saturating_mul(125) >> 7;
@@ -109,7 +109,7 @@ pub struct OutRecord {
     pub face: FaceId,
     /// The Nonce of the last Interest.
     pub nonce: [u8; 4],
-    /// The low three bytes of the time of the last Interest.
+    /// The low three bytes of the time of the last Interest, in the units of [`Tick`].
     at: [u8; 3],
     /// The low six bits are the number of retransmissions, at most 63. The two high bits are the Nack of this next hop,
     /// or 0 if it sent none.

@@ -287,7 +287,7 @@ fn message(
     Ok(frame.bytes().to_vec())
 }
 
-/// Starts aiocoap as the other member of the group.
+/// Starts aiocoap as a member of the group whose other member is Tegmen.
 fn start(scene: &Scene, peer: &Built, protection: Protection, role: &str, words: &[&str]) -> Result<Process, String> {
     start_as((THEIRS, OURS), scene, peer, protection, role, words)
 }

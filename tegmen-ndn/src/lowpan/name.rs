@@ -47,10 +47,10 @@ pub(super) fn short_len(name: &[u8]) -> usize {
 /// A compressed name.
 #[derive(Clone, Copy)]
 pub(super) struct Short<'f> {
-    /// The first components. They are not in the frame.
+    /// The first components of the name. They are not in the frame, because a context or a HopID replaces them.
     prefix: &'f [u8],
     bytes: &'f [u8],
-    /// The last component, if it is a digest.
+    /// The last component of the name, if it is a digest, and otherwise a component without bytes.
     pub(super) digest: Component<'f>,
 }
 

@@ -1,11 +1,11 @@
-//! The Ethernet controller as a network driver of Embassy.
+//! Makes the Ethernet controller of the board a network driver of Embassy.
 
 use core::task::Context;
 use embassy_net_driver::{Capabilities, Driver, HardwareAddress, LinkState, RxToken, TxToken};
 use embassy_sync::waitqueue::AtomicWaker;
 use mote_board::ethernet::{Ethernet, FRAME_LEN};
 
-/// The task of the network stack.
+/// The task of the network stack. The interrupt of the controller wakes this task.
 static STACK: AtomicWaker = AtomicWaker::new();
 
 /// The driver.

@@ -1,6 +1,6 @@
-//! A CoAPs client on a Cortex-M3 over embassy-net: async, no heap.
+//! A CoAPs client on a Cortex-M3 with the network stack embassy-net. It has async code and no heap.
 //!
-//! It asks the server for `/temp`, writes `on` to `/led`, and ends the session.
+//! The client reads `/temp` from the server, writes `on` to `/led`, and ends the session.
 #![no_std]
 #![no_main]
 
@@ -20,12 +20,12 @@ use mote_client::{Client, Code, DATAGRAM_LEN, Error, Path, Response};
 use session::Session;
 use static_cell::StaticCell;
 
-/// The address in the user network of QEMU, whose router is 10.0.2.2.
+/// The address of the mote in the user network of QEMU. The router of this network is 10.0.2.2.
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 15);
 const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 2);
 const PREFIX_LEN: u8 = 24;
 const PORT: u16 = 49152;
-/// A locally administered hardware address. A product has one of its own.
+/// A locally administered hardware address. Each product has its own hardware address.
 const HARDWARE_ADDRESS: [u8; 6] = [0x02, 0, 0, 0, 0, 1];
 
 #[embassy_executor::main]

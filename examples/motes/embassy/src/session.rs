@@ -13,10 +13,10 @@ pub(crate) struct Session<'s, 'k> {
 }
 
 impl<'s, 'k> Session<'s, 'k> {
-    /// Opens the session over a socket that is bound to the local end of the client's path.
+    /// Opens the session over `socket`, which must be bound to the local address and port in the path of `client`.
     ///
     /// # Errors
-    /// The reason why there is no session.
+    /// The reason why the session cannot be opened.
     pub(crate) async fn connect(
         socket: UdpSocket<'s>,
         server: IpEndpoint,
@@ -43,7 +43,7 @@ impl<'s, 'k> Session<'s, 'k> {
         }
     }
 
-    /// Ends the session in order.
+    /// Sends close_notify, and ends the session.
     pub(crate) async fn close(mut self) {
         self.client.close();
         let mut out = [0; DATAGRAM_LEN];
@@ -55,7 +55,7 @@ impl<'s, 'k> Session<'s, 'k> {
         self.socket.flush().await;
     }
 
-    /// Sends and receives until the client reports an event other than [`Event::Send`].
+    /// Sends and receives datagrams until the client reports an event other than [`Event::Send`]. Returns this event.
     async fn next(&mut self) -> Result<Event<'static>, Error> {
         let (mut received, mut out) = ([0; DATAGRAM_LEN], [0; DATAGRAM_LEN]);
         let mut len = 0;
@@ -85,14 +85,15 @@ impl<'s, 'k> Session<'s, 'k> {
     }
 }
 
-/// Sends a datagram. A loss is like one on the network: the client sends the datagram again.
+/// Sends a datagram. If this fails, the datagram is lost. This is like a loss in the network: the client sends the
+/// datagram again.
 async fn send(socket: &UdpSocket<'_>, datagram: &[u8], server: IpEndpoint) {
     if let Err(error) = socket.send_to(datagram, server).await {
         defmt::warn!("a datagram was not sent: {}", defmt::Debug2Format(&error));
     }
 }
 
-/// The time for the client.
+/// Returns the time in the form that the client takes.
 fn now() -> mote_client::Instant {
     mote_client::Instant::from_micros(Instant::now().as_micros())
 }

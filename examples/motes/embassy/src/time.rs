@@ -1,4 +1,5 @@
-//! The time driver of Embassy: the millisecond clock of the board, which also wakes the tasks whose timers have expired.
+//! The time driver of Embassy. It uses the millisecond clock of the board, and wakes the tasks whose timers have
+//! expired.
 
 use core::cell::RefCell;
 use core::task::Waker;
